@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,18 @@ class Clip:
         return fps if 0 < fps < math.inf else None
 
 
+class PersonIds(NamedTuple):
+    """The same number, from 1 on, for the same person in every frame of a clip.
+
+    Args:
+        first: `(frames,)` int64: of the person whose points stand for the frame; 0 for nobody.
+        others: `(people,)` int64: of the people beside them, in their order.
+    """
+
+    first: IntArray
+    others: IntArray
+
+
 @dataclass(frozen=True, eq=False)
 class OtherPeople:
     """The people of some frames beside the one whose points stand for the frame.
@@ -85,12 +97,14 @@ class OtherPeople:
             the second, …; within a frame the largest first.
         scores: `(people, keypoints)` float32.
         world: `(people, 75, 3)` float32, as in `PoseClip`; None where metres were not kept.
+        ids: Who is who along the clip; None where nobody has looked, see `PoseClip.person_ids`.
     """
 
     counts: IntArray
     points: FloatArray
     scores: FloatArray
     world: FloatArray | None = None
+    ids: PersonIds | None = None
 
     @cached_property
     def starts(self) -> IntArray:
@@ -108,7 +122,10 @@ class OtherPeople:
         """Return those of some frames that follow each other."""
         rows = slice(self.starts[start], self.starts[stop])
         world = None if self.world is None else self.world[rows]
-        return OtherPeople(self.counts[start:stop], self.points[rows], self.scores[rows], world)
+        ids = self.ids and PersonIds(self.ids.first[start:stop], self.ids.others[rows])
+        return OtherPeople(
+            self.counts[start:stop], self.points[rows], self.scores[rows], world, ids
+        )
 
 
 def nobody_else(num_frames: int, num_points: int) -> OtherPeople:
@@ -122,11 +139,16 @@ def join_people(parts: Sequence[OtherPeople | None]) -> OtherPeople | None:
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
+    ids = [part.ids for part in known if part.ids is not None]
+    joined = None
+    if len(ids) == len(known):
+        joined = PersonIds(*(np.concatenate(columns) for columns in zip(*ids, strict=True)))
     return OtherPeople(
         np.concatenate([part.counts for part in known]),
         np.concatenate([part.points for part in known]),
         np.concatenate([part.scores for part in known]),
         join_world(known),
+        joined,
     )
 
 
@@ -231,11 +253,18 @@ class PoseClip:
         got_shapes = {name: getattr(self, name).shape for name in expected}
         if self.others is not None:
             people = int(self.others.counts.sum())
-            shapes = {"points": (people, keypoints, 3), "scores": (people, keypoints),
-                      "counts": (frames,)}  # fmt: skip
+            shapes: dict[str, tuple[int, ...]] = {
+                "points": (people, keypoints, 3),
+                "scores": (people, keypoints),
+                "counts": (frames,),
+            }
             for name, shape in shapes.items():
                 expected[f"others.{name}"] = shape
                 got_shapes[f"others.{name}"] = getattr(self.others, name).shape
+            if self.others.ids is not None:
+                expected |= {"others.ids.first": (frames,), "others.ids.others": (people,)}
+                got_shapes["others.ids.first"] = self.others.ids.first.shape
+                got_shapes["others.ids.others"] = self.others.ids.others.shape
         if self.world is not None:
             expected["world"] = (frames, WORLD_LAYOUT.num_points, 3)
             got_shapes["world"] = self.world.shape
@@ -278,6 +307,20 @@ class PoseClip:
     def mask(self) -> BoolArray:
         """`(frames, keypoints)`: True where the point was found."""
         return ~np.isnan(self.points[..., 0])
+
+    @cached_property
+    def person_ids(self) -> PersonIds | None:
+        """Who is who along the clip; None where one person was looked for.
+
+        As stored, or as `posemill.tracker` finds by the points.
+        """
+        if self.others is None:
+            return None
+        if self.others.ids is not None:
+            return self.others.ids
+        from posemill.tracker import track_clip  # knows this module
+
+        return PersonIds(*track_clip(self))
 
     @property
     def present(self) -> BoolArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posemill.clips.people import choose_person, overlaps, parse_person
+from posemill.clips.people import choose_person, parse_person
 from posemill.errors import ConfigError
 from posemill.records import FloatArray, OtherPeople, PoseClip, nobody_else
 
@@ -60,7 +60,7 @@ def test_where_the_followed_person_was_not_found_there_are_no_points() -> None:
 
 
 def test_who_is_away_too_long_is_somebody_new() -> None:
-    for gap, number in ((25, 1), (26, 2)):
+    for gap, number in ((26, 1), (27, 2)):
         here = [person(0.1, 0.1, 0.4), person(0.6, 0.6, 0.3)]
         frames = [here, here, *[[person(0.6, 0.6, 0.3)]] * (gap - 1), here, here, here]
         clip = clip_of(frames)
@@ -116,9 +116,3 @@ def test_words_and_numbers_of_people(text: str | int, expected: str | int) -> No
 def test_other_words_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="person: expected main, all, or a number from 1 on, got"):
         parse_person(text)
-
-
-def test_overlap_is_the_share_of_the_union() -> None:
-    one = np.array([[0, 0, 2, 2]], np.float32)
-    other = np.array([[0, 0, 2, 2], [1, 1, 3, 3], [2, 2, 3, 3], [0, 0, 0, 0]], np.float32)
-    np.testing.assert_allclose(overlaps(one, other), [[1, 1 / 7, 0, 0]])

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 
 from posemill.errors import ConfigError
 from posemill.records import FloatArray, IntArray, PoseClip, join_world, nothing_in_metres
-
-# Of boxes of neighbouring frames, half of which at least overlap so much: frames of a video.
-_IS_VIDEO = 0.5
-_IS_SAME = 0.1  # least overlap of a person with where they were last
-_LOST_FRAMES = 25  # who is away for longer is somebody new
 
 
 def parse_person(text: str | int) -> str | int:
@@ -31,9 +25,9 @@ def parse_person(text: str | int) -> str | int:
 def choose_person(clip: PoseClip, person: str | int) -> PoseClip:
     """Return the clip of one person, or of all.
 
-    In a video people are followed by the overlap of their boxes, and numbered by the area they
-    have in all frames together: `main` is number 1. A frame in which the chosen one was not found
-    has no points then. In pictures that stand alone people are numbered in each by their area.
+    People are followed by their ids, and numbered by the area they have in all frames together:
+    `main` is number 1. A frame in which the chosen one was not found has no points then. In
+    pictures that stand alone people are numbered in each by their area.
 
     Args:
         clip: With `others`; any other is returned as it is.
@@ -45,121 +39,46 @@ def choose_person(clip: PoseClip, person: str | int) -> PoseClip:
     number = 1 if person == "main" else int(person)
     if not len(others.points) and number == 1:
         return dataclasses.replace(clip, others=None)
-    everyone = _Everyone.of(clip)
-    numbers = everyone.numbers_in_video() if everyone.is_video() else everyone.numbers_by_area()
-    rows = np.nonzero(numbers == number)[0]
-    points = np.full_like(clip.points, np.nan)
-    scores = np.zeros_like(clip.scores)
-    points[everyone.frames[rows]] = everyone.points[rows]
-    scores[everyone.frames[rows]] = everyone.scores[rows]
-    world = None
-    if everyone.world is not None:
-        world = nothing_in_metres(len(clip))
-        world[everyone.frames[rows]] = everyone.world[rows]
-    return dataclasses.replace(clip, points=points, scores=scores, others=None, world=world)
+    frames = np.arange(len(clip))
+    frames = np.concatenate([frames, np.repeat(frames, others.counts)])
+    points = np.concatenate([clip.points, others.points])
+    scores = np.concatenate([clip.scores, others.scores])
+    rows = np.nonzero(_ranks_of(clip, points, frames) == number)[0]
+    chosen_points = np.full_like(clip.points, np.nan)
+    chosen_scores = np.zeros_like(clip.scores)
+    chosen_points[frames[rows]] = points[rows]
+    chosen_scores[frames[rows]] = scores[rows]
+    world = join_world([clip, others])
+    if world is not None:
+        chosen_world = nothing_in_metres(len(clip))
+        chosen_world[frames[rows]] = world[rows]
+        world = chosen_world
+    return dataclasses.replace(
+        clip, points=chosen_points, scores=chosen_scores, others=None, world=world
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class _Everyone:
-    """All people of a clip, frame by frame.
+def _ranks_of(clip: PoseClip, points: FloatArray, frames: IntArray) -> IntArray:
+    """Return `(people,)`: 1 for the largest person, 2 for the next and so on; 0 for nobody.
 
     Args:
-        points: `(people, keypoints, 3)`.
-        scores: `(people, keypoints)`.
-        frames: `(people,)`: the row of the frame each is in.
-        boxes: `(people, 4)`: left, top, right and bottom, as shares of the picture.
-        areas: `(people,)`.
-        num_frames: Of the clip.
-        world: `(people, 75, 3)` in metres; None where they were not kept.
+        clip: With `others`.
+        points: `(people, keypoints, 3)` of everybody.
+        frames: `(people,)`: the frame each is in.
     """
-
-    points: FloatArray
-    scores: FloatArray
-    frames: IntArray
-    boxes: FloatArray
-    areas: FloatArray
-    num_frames: int
-    world: FloatArray | None
-
-    @classmethod
-    def of(cls, clip: PoseClip) -> _Everyone:
-        """Return the people of a clip."""
-        others = clip.others
-        assert others is not None
-        frames = np.concatenate(
-            [np.arange(len(clip)), np.repeat(np.arange(len(clip)), others.counts)]
-        )
-        points = np.concatenate([clip.points, others.points])
-        scores = np.concatenate([clip.scores, others.scores])
-        order = np.argsort(frames, kind="stable")
-        there = order[~np.isnan(points[order, :, 0]).all(axis=1)]
-        places = points[there, :, :2]
-        boxes = np.concatenate([np.nanmin(places, axis=1), np.nanmax(places, axis=1)], axis=1)
-        areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-        world = join_world([clip, others])
-        return cls(
-            points[there],
-            scores[there],
-            frames[there],
-            boxes,
-            areas,
-            len(clip),
-            None if world is None else world[there],
-        )
-
-    @property
-    def starts(self) -> IntArray:
-        """`(frames + 1,)`: people of frame i are rows `starts[i]:starts[i + 1]`."""
-        return np.searchsorted(self.frames, np.arange(self.num_frames + 1))
-
-    def is_video(self) -> bool:
-        """Return whether the largest of a frame is mostly where someone is in the next one."""
-        starts, best = self.starts, []
-        for start, middle, stop in zip(starts[:-2], starts[1:-1], starts[2:], strict=True):
-            if start < middle < stop:
-                largest = start + int(np.argmax(self.areas[start:middle]))
-                best.append(
-                    overlaps(self.boxes[largest : largest + 1], self.boxes[middle:stop]).max()
-                )
-        return bool(best) and float(np.median(best)) >= _IS_VIDEO
-
-    def numbers_by_area(self) -> IntArray:
-        """Return `(people,)`: 1 for the largest of each frame, 2 for the next and so on."""
-        order = np.lexsort((-self.areas, self.frames))
-        numbers = np.empty(len(order), np.int64)
-        numbers[order] = np.arange(len(order)) - self.starts[self.frames[order]] + 1
-        return numbers
-
-    def numbers_in_video(self) -> IntArray:
-        """Return `(people,)`: the number of each, the same in all frames they were followed in."""
-        starts = self.starts
-        track_of = np.full(len(self.frames), -1)
-        last_row = np.zeros(0, np.int64)  # of each track
-        for frame in np.unique(self.frames):
-            rows = np.arange(starts[frame], starts[frame + 1])
-            known = np.nonzero(frame - self.frames[last_row] <= _LOST_FRAMES)[0]
-            overlap = overlaps(self.boxes[last_row[known]], self.boxes[rows])
-            while overlap.size and overlap.max() >= _IS_SAME:
-                track, row = np.unravel_index(int(overlap.argmax()), overlap.shape)
-                track_of[rows[row]] = known[track]
-                overlap[track], overlap[:, row] = 0, 0
-            new = rows[track_of[rows] < 0]
-            track_of[new] = len(last_row) + np.arange(len(new))
-            last_row = np.append(last_row, new)
-            last_row[track_of[rows]] = rows
-        totals = np.bincount(track_of, weights=self.areas)
-        numbers = np.empty(len(totals), np.int64)
-        numbers[np.argsort(-totals, kind="stable")] = np.arange(len(totals)) + 1
-        found: IntArray = numbers[track_of]
-        return found
-
-
-def overlaps(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Return `(a, b)`: how much of the union of two boxes is in both, for `(a, 4)` and `(b, 4)`."""
-    least = np.maximum(one[:, None, :2], other[None, :, :2])
-    most = np.minimum(one[:, None, 2:], other[None, :, 2:])
-    shared = np.clip(most - least, 0, None).prod(2)
-    area_one, area_other = ((box[:, 2:] - box[:, :2]).prod(1) for box in (one, other))
-    union = area_one[:, None] + area_other[None] - shared
-    found: FloatArray = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-    return found
+    assert clip.person_ids is not None
+    ids = np.concatenate(clip.person_ids)
+    ranks = np.zeros(len(points), np.int64)
+    rows = np.nonzero(~np.isnan(points[..., 0]).all(axis=1))[0]
+    places = points[rows, :, :2]
+    areas = (np.nanmax(places, axis=1) - np.nanmin(places, axis=1)).prod(axis=1)
+    if ids.any():
+        totals = np.bincount(ids[rows], weights=areas)
+        rank_of_id = np.empty(len(totals), np.int64)
+        rank_of_id[np.argsort(-totals, kind="stable")] = np.arange(len(totals)) + 1
+        ranks[rows] = rank_of_id[ids[rows]]
+        return ranks
+    order = np.lexsort((-areas, frames[rows]))
+    starts = np.searchsorted(frames[rows][order], frames[rows][order])
+    ranks[rows[order]] = np.arange(len(order)) - starts + 1
+    return ranks

@@ -36,6 +36,7 @@ class EngineOption:
         least: The smallest number it can be.
         most: The largest one.
         skeletons: Where the option is true, in place of those of the `EngineInfo`; empty: the same.
+        words: What a number can be instead.
     """
 
     name: str
@@ -46,6 +47,7 @@ class EngineOption:
     least: float | None = None
     most: float | None = None
     skeletons: tuple[str | Skeleton, ...] = ()
+    words: tuple[str, ...] = ()
 
     def check(self, value: Any) -> None:
         """Raise a `ConfigError` that says what was expected, unless the option can be this."""
@@ -58,7 +60,7 @@ class EngineOption:
                     choices=", ".join(self.choices),
                     hint=hint(str(value), self.choices),
                 )
-        elif value is None and self.default is None:
+        elif value in self.words or (value is None and self.default is None):
             return
         elif not _is_a(value, self.kind) or not self._is_within(value):
             raise ConfigError(
@@ -73,6 +75,9 @@ class EngineOption:
         """What it can be, in words."""
         if self.choices:
             return ", ".join(self.choices)
+        if self.words:
+            number = dataclasses.replace(self, words=()).expected
+            return Message("{number}, or {words}", number=number, words=", ".join(self.words))
         if self.least is not None and self.most is not None:
             return Message("{least:g} to {most:g}", least=self.least, most=self.most)
         kind = Message(_KINDS[self.kind])
@@ -107,7 +112,8 @@ class EngineInfo:
         summary: One line for the list of engines.
         skeletons: What a run of it can store, by name; the first is what `estimate` gives, the
             others are made of it. A `Skeleton` of its own stands for itself.
-        people: Whether a frame has the points of one person or of several.
+        people: Whether a frame has the points of one person or of several; also of several where
+            the engine has an option `people` that is not 1.
         modes: `image` (frames stand alone), `video` (frames of a clip are tracked), or both.
         devices: Kinds of device it can run on: `cpu`, `cuda`, `tensorrt`.
         options: The keywords of its class beside `device` and `threads`.
@@ -143,6 +149,9 @@ class EngineInfo:
 
     def with_options(self, options: Mapping[str, Any]) -> EngineInfo:
         """Return what the engine gives if it is opened with these options."""
+        has_option = any(option.name == "people" for option in self.options)
+        if has_option and options.get("people", 1) != 1 and self.people == "one":
+            return dataclasses.replace(self, people="several").with_options(options)
         for option in self.options:
             if option.skeletons and options.get(option.name, option.default) is True:
                 return dataclasses.replace(self, skeletons=option.skeletons)

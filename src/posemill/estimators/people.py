@@ -1,13 +1,26 @@
-"""What engines of several people share: one box for each, and people in order."""
+"""What engines of several people share: one box for each, people in order, and their ids."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from posemill.records import FloatArray, Frame, IntArray, Keypoints, OtherPeople, nothing_in_metres
+from posemill.estimators import ClipState
+from posemill.records import (
+    FloatArray,
+    Frame,
+    IntArray,
+    Keypoints,
+    OtherPeople,
+    PersonIds,
+    nothing_in_metres,
+)
+from posemill.tracker import Tracker, points_for_tracker
+
+_LENGTH_BYTES = 8
 
 
 def drop_doubles(
@@ -92,3 +105,42 @@ def gather_people(
         None if worlds is None else np.concatenate(rest_worlds),
     )
     return Keypoints(points, scores, sizes_wh, others, world)
+
+
+@dataclass
+class TrackedState:
+    """What is remembered of a clip with several people: the engine's state, and who is who."""
+
+    engine: ClipState
+    tracker: Tracker = field(default_factory=Tracker)
+
+    def copy(self) -> TrackedState:
+        """Return a state that later frames of this one do not change."""
+        return TrackedState(self.engine.copy(), self.tracker.copy())
+
+    def to_bytes(self) -> bytes:
+        """Return both as bytes; `split_bytes` takes them apart."""
+        tracker = self.tracker.to_bytes()
+        return len(tracker).to_bytes(_LENGTH_BYTES, "little") + tracker + self.engine.to_bytes()
+
+    @staticmethod
+    def split_bytes(data: bytes) -> tuple[bytes, Tracker]:
+        """Return the bytes of the engine's state, and the tracker."""
+        end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
+        return data[end:], Tracker.from_bytes(data[_LENGTH_BYTES:end])
+
+
+def with_ids(keypoints: Keypoints, trackers: Sequence[Tracker], skeleton_name: str) -> Keypoints:
+    """Return the people of the next frame of each clip with their ids; trackers go on."""
+    others = keypoints.others
+    assert others is not None
+    ids = PersonIds(np.zeros(len(keypoints), np.int64), np.zeros(len(others.points), np.int64))
+    for row, tracker in enumerate(trackers):
+        rows = slice(others.starts[row], others.starts[row + 1])
+        points = np.concatenate([keypoints.points[row : row + 1], others.points[rows]])
+        if np.isnan(points[0, :, 0]).all():  # nobody
+            points = points[:0]
+        pixels = points[..., :2] * keypoints.sizes_wh[row].astype(np.float64)
+        first, *rest = tracker.assign(points_for_tracker(pixels, skeleton_name)) or [0]
+        ids.first[row], ids.others[rows] = first, rest
+    return replace(keypoints, others=replace(others, ids=ids))

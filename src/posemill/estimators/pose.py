@@ -1,4 +1,4 @@
-"""The engine of one body: MediaPipe's legacy Pose (0.10.21), in batches."""
+"""The engine of bodies: MediaPipe's legacy Pose (0.10.21), in batches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from posemill.estimators.landmarks.body_finder import BODY_OPTIONS, BodyEngine
 
 
 class PoseEstimator(BodyEngine):
-    """The body of one person, 33 points: what Holistic gives without hands and face."""
+    """Bodies, 33 points each: what Holistic gives without hands and face."""
 
     name = "pose"
     info = EngineInfo(
-        "the body of one person: MediaPipe Pose 0.10.21",
+        "the body of one person, or of several: MediaPipe Pose 0.10.21",
         ("pose-33", "openpose-18", "coco-17"),
         devices=("cpu", "cuda", "tensorrt"),
         needs=("ai_edge_litert", "onnxruntime"),

@@ -4,7 +4,7 @@
 `face_kpts`, `lefthand_kpts` and `righthand_kpts` the others. Beside what COCO knows, `videos`
 lists the clips, and every annotation has our `scores`. From bodies of 17 or 18 points: a plain COCO
 file of 17, an annotation for each person. All people of a picture are read, the largest stands for
-it.
+it. Of clips with several people `track_id` says who is who.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from posemill.formats.shared.contract import (
     reading,
 )
 from posemill.formats.shared.folders import (
+    Person,
     clip_of_people,
     fields_of,
     people_in_pixels,
@@ -151,9 +152,11 @@ def _write_frames(
                  "video_id": summary.num_clips + 1, "frame_id": row,
                  "num_people": len(found)}  # fmt: skip
         _put(handle, image, is_first=number == 1)
-        for points in found:
+        for person in found:
             num_people += 1
-            annotation = {"id": num_people, "image_id": number, **_annotation(points)}
+            annotation = {"id": num_people, "image_id": number, **_annotation(person.points)}
+            if person.person_id:
+                annotation["track_id"] = person.person_id
             _put(annotations, annotation, is_first=num_people == 1)
     return num_people
 
@@ -220,12 +223,12 @@ def _read_ours(
     waiting, person = next(images, None), next(people, None)
     count = 0
     for record in videos:
-        rows: list[list[npt.NDArray[np.float64]]] = []
+        rows: list[list[Person]] = []
         if waiting is not None and waiting[0] == record["id"]:
             for image in waiting[1]:
                 rows.append([])
                 if person is not None and person[0] == image["id"]:
-                    rows[-1] = [_points(each) for each in person[1]]
+                    rows[-1] = [_person(each) for each in person[1]]
                     person = next(people, None)
                 # Files of before people were counted have one annotation for each picture.
                 if len(rows[-1]) != image.get("num_people", 1):
@@ -261,7 +264,7 @@ def _read_plain(path: Path, content: dict[str, Any]) -> Iterator[PoseClip]:
         size = np.array([[image["width"], image["height"]]], np.int32)
         name = str(image["file_name"])
         fields: dict[str, Any] = {"clip_id": clip_id, "sizes_wh": size, "image_paths": (name,)}
-        yield clip_of_people(path, [[_points(each) for each in found]], _SKELETON, **fields)
+        yield clip_of_people(path, [[_person(each) for each in found]], _SKELETON, **fields)
 
 
 def _picture_ids(names: list[str]) -> list[str]:
@@ -273,6 +276,11 @@ def _picture_ids(names: list[str]) -> list[str]:
     short = [name.removesuffix(path.suffix) for name, path in zip(whole, paths, strict=True)]
     counts = Counter(short)
     return [few if counts[few] == 1 else all_ for few, all_ in zip(short, whole, strict=True)]
+
+
+def _person(annotation: dict[str, Any]) -> Person:
+    track_id = annotation.get("track_id")
+    return Person(_points(annotation), track_id if isinstance(track_id, int) else 0)
 
 
 def _points(annotation: dict[str, Any]) -> npt.NDArray[np.float64]:

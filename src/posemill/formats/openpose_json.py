@@ -29,6 +29,7 @@ from posemill.formats.shared.contract import (
     reading,
 )
 from posemill.formats.shared.folders import (
+    Person,
     clip_of_people,
     fields_of,
     frame_files,
@@ -75,14 +76,17 @@ def _body_25_sources() -> tuple[tuple[int, int], ...]:
     return tuple((where[one], where[other]) for one, other in pairs)
 
 
-def person_of(points: npt.NDArray[np.float64], skeleton_name: str) -> dict[str, Any]:
+def person_of(
+    points: npt.NDArray[np.float64], skeleton_name: str, person_id: int = 0
+) -> dict[str, Any]:
     """Return a person of a frame's list of people.
 
     Args:
         points: `(keypoints, 3)`: x, y in pixels and score, zeros where missing.
         skeleton_name: `coco-133` or `openpose-18`.
+        person_id: Along the clip; 0 where it is not known, which OpenPose writes as -1.
     """
-    person: dict[str, Any] = {"person_id": [-1]}
+    person: dict[str, Any] = {"person_id": [person_id or -1]}
     if skeleton_name == "openpose-18":
         person["pose_keypoints_2d"] = points.ravel().tolist()
         return person | {key: [] for key in _PARTS}
@@ -101,14 +105,14 @@ def person_of(points: npt.NDArray[np.float64], skeleton_name: str) -> dict[str, 
 
 def _frames_of(clip: PoseClip) -> Iterator[list[dict[str, Any]]]:
     for people in people_in_pixels(clip):
-        yield [person_of(points, clip.skeleton_name) for points in people]
+        yield [person_of(points, clip.skeleton_name, number) for points, number in people]
 
 
-def points_of(frame: Any) -> list[tuple[str, npt.NDArray[np.float64]]]:
-    """Return the skeleton and `(keypoints, 3)` of every person, the largest first."""
+def people_of(frame: Any) -> list[tuple[str, Person]]:
+    """Return the skeleton and the points of every person, the largest first."""
     if not isinstance(frame, dict) or not isinstance(frame.get("people"), list):
         raise ValueError("expected a frame with a list 'people'")
-    found: list[tuple[float, str, npt.NDArray[np.float64]]] = []
+    found: list[tuple[float, str, Person]] = []
     for person in frame["people"]:
         if not isinstance(person, dict):
             raise ValueError("expected people as objects")
@@ -116,11 +120,18 @@ def points_of(frame: Any) -> list[tuple[str, npt.NDArray[np.float64]]]:
         there = points[points[:, 2] > 0]
         with np.errstate(all="ignore"):
             area = float(np.ptp(there[:, :2], axis=0).prod()) if len(there) else -1.0
-        found.append((area, skeleton_name, points))
+        found.append((area, skeleton_name, Person(points, _id_of(person))))
     found.sort(key=lambda each: -each[0])
     # People without a point are nobody; one alone still says which skeleton it is.
     found = [each for each in found if each[0] >= 0] or found[:1]
-    return [(name, points) for _, name, points in found]
+    return [(name, person) for _, name, person in found]
+
+
+def _id_of(person: dict[str, Any]) -> int:
+    """Return a person's id, 0 where the file does not say one: OpenPose itself writes -1."""
+    given = person.get("person_id")
+    number = given[0] if isinstance(given, list) and given else given
+    return number if isinstance(number, int) and number > 0 else 0
 
 
 def _person(person: dict[str, Any]) -> tuple[str, npt.NDArray[np.float64]]:
@@ -147,15 +158,15 @@ def _person(person: dict[str, Any]) -> tuple[str, npt.NDArray[np.float64]]:
 
 def _clip(path: Path, frames: list[Any], fields: dict[str, Any], skeleton: str | None) -> PoseClip:
     """Return the clip of frames as they come from JSON."""
-    read = [points_of(frame) for frame in frames]
+    read = [people_of(frame) for frame in frames]
     names = [name for people in read for name, _ in people]
     name = skeleton or ("coco-133" if "coco-133" in names else next(iter(names), "openpose-18"))
     for index, people in enumerate(read):
-        for said, points in people:
-            if said != name and points[:, 2].any():
-                raise ValueError(f"frame {index} is {said}, others are {name}")
+        for layout, person in people:
+            if layout != name and person.points[:, 2].any():
+                raise ValueError(f"frame {index} is {layout}, others are {name}")
     return clip_of_people(
-        path, [[points for _, points in people] for people in read], name, **fields
+        path, [[person for _, person in people] for people in read], name, **fields
     )
 
 

@@ -2,12 +2,13 @@
 
 Header: version, width/height/depth, components (name, points, limbs, colours, "XYZC"). Body: fps,
 frames, people, coordinates in pixels, confidences (0 = missing). Depth is the width: our z has
-the scale of x. Names are those pose-format gives the same points, in ASCII. The people of a frame
-are those found in it, the one that stands for it first; they are not followed along a clip.
+the scale of x. Names are those pose-format gives the same points, in ASCII. A person has the same
+place among the people of all frames; a place is given again when its person does not come back.
 
 Behind the body, where readers of version 0.2 do not look as they know its length, stands what the
 format has no place for: `posemill`, a length (uint32), and as much JSON: version, skeleton, recipe
-and the clip's record as in `posemill.jsonl`.
+and the clip's record as in `posemill.jsonl`; of several people also who stands for each frame, and
+the ids of those at each place.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ from posemill.formats.shared.folders import (
 )
 from posemill.formats.shared.json_text import line_of, parse_json
 from posemill.messages import Message
-from posemill.records import FloatArray, OtherPeople, PoseClip
+from posemill.records import FloatArray, IntArray, OtherPeople, PersonIds, PoseClip
 from posemill.skeletons import Part, Skeleton, get_skeleton
+from posemill.tracker import slots_of
 
 _VERSION = 0.2
 _LEAST_SCORE = 1e-6
@@ -174,28 +176,42 @@ def _people_of(clip: PoseClip) -> tuple[FloatArray, FloatArray]:
     others = clip.others
     if others is None or not others.counts.any():
         return clip.points[:, None], clip.scores[:, None]
-    most = int(others.counts.max())
-    if most >= 65535:
+    slots = np.concatenate(slots_of(clip))
+    most = int(slots.max()) + 1
+    if most > 65535:
         raise FormatError(
             "clip {clip_id!r}: {most} people are too many for .pose",
             clip_id=clip.clip_id,
-            most=most + 1,
+            most=most,
         )
-    rows = np.repeat(np.arange(len(clip)), others.counts)
-    places = np.arange(len(rows)) - others.starts[rows]
-    points = np.full((len(clip), 1 + most, *clip.points.shape[1:]), np.nan, np.float32)
+    frames = np.arange(len(clip))
+    frames = np.concatenate([frames, np.repeat(frames, others.counts)])
+    points = np.full((len(clip), most, *clip.points.shape[1:]), np.nan, np.float32)
     scores = np.zeros(points.shape[:3], np.float32)
-    points[:, 0], scores[:, 0] = clip.points, clip.scores
-    points[rows, 1 + places], scores[rows, 1 + places] = others.points, others.scores
+    rows = np.nonzero(slots >= 0)[0]
+    points[frames[rows], slots[rows]] = np.concatenate([clip.points, others.points])[rows]
+    scores[frames[rows], slots[rows]] = np.concatenate([clip.scores, others.scores])[rows]
     return points, scores
+
+
+def _note_of_people(clip: PoseClip) -> dict[str, Any]:
+    """Return the place of who stands for each frame, and the ids at all places of each frame."""
+    others, ids = clip.others, clip.person_ids
+    if others is None or ids is None or not others.counts.any():
+        return {}
+    first, rest = slots_of(clip)
+    table = np.zeros((len(clip), int(max(first.max(), rest.max())) + 1), np.int64)
+    rows = np.nonzero(first >= 0)[0]
+    table[rows, first[rows]] = ids.first[rows]
+    table[np.repeat(np.arange(len(clip)), others.counts), rest] = ids.others
+    return {"people": {"first": np.maximum(first, 0).tolist(), "ids": table.tolist()}}
 
 
 def encode_note(clip: PoseClip, recipe: Recipe) -> bytes:
     """Return what stands behind the body: all that was done to the clip, and its record."""
     header = header_of(PoseFormat.name, clip.skeleton_name, recipe.after(clip))
-    text = line_of(
-        header | {"clip": record_of(clip)}, Message("clip {clip_id!r}", clip_id=clip.clip_id)
-    ).encode("ascii")
+    record = header | {"clip": record_of(clip)} | _note_of_people(clip)
+    text = line_of(record, Message("clip {clip_id!r}", clip_id=clip.clip_id)).encode("ascii")
     return _NOTE + struct.pack("<I", len(text)) + text
 
 
@@ -326,16 +342,49 @@ def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip
         **noted,
         **(fields or {}),
     }
-    return _clip_of_people(path, points, confidence, skeleton_name=skeleton, **given)
+    first, ids = _people_noted(note, confidence.shape[:2])
+    return _clip_of_people(
+        path, points, confidence, first=first, ids=ids, skeleton_name=skeleton, **given
+    )
+
+
+def _people_noted(note: Any, shape: tuple[int, ...]) -> tuple[IntArray, IntArray | None]:
+    """Return who stands for each frame of a file, `(frames,)`, and the ids `(frames, people)`."""
+    people = note.get("people") if isinstance(note, dict) else None
+    if not isinstance(people, dict):
+        return np.zeros(shape[0], np.int64), None
+    first, ids = (np.array(people.get(name), np.int64) for name in ("first", "ids"))
+    if first.shape != shape[:1] or ids.shape != shape or (first < 0).any():
+        raise ValueError("what it says of its people does not fit to them")
+    return np.minimum(first, shape[1] - 1), ids if ids.any() else None
 
 
 def _clip_of_people(
-    path: Path, points: FloatArray, scores: FloatArray, *, sizes_wh: Any, **fields: Any
+    path: Path,
+    points: FloatArray,
+    scores: FloatArray,
+    *,
+    first: IntArray,
+    ids: IntArray | None,
+    sizes_wh: Any,
+    **fields: Any,
 ) -> PoseClip:
-    """Return the clip of `(frames, people, keypoints, 2 or 3)`: of each frame those found in it."""
+    """Return the clip of `(frames, people, keypoints, 2 or 3)`: of each frame those found in it.
+
+    Args:
+        path: For messages.
+        points: Of everybody.
+        scores: Likewise.
+        first: `(frames,)`: who stands for each frame, if found.
+        ids: `(frames, people)`; None where nobody knows them.
+        sizes_wh: `(frames, 2)`.
+        fields: The other fields of `PoseClip`.
+    """
     is_there = np.asarray((scores > 0).any(axis=2))
-    order = np.argsort(~is_there, axis=1, kind="stable")
+    rank = np.where(is_there, 1, 2)
     rows = np.arange(len(points))[:, None]
+    rank[rows[:, 0], first] -= is_there[rows[:, 0], first]
+    order = np.argsort(rank, axis=1, kind="stable")
     points, scores, is_there = points[rows, order], scores[rows, order], is_there[rows, order]
 
     def made(chosen: Any, sizes: Any, **known: Any) -> PoseClip:
@@ -351,7 +400,11 @@ def _clip_of_people(
         return clip
     name = clip.skeleton_name
     rest = made(is_there, np.repeat(sizes_wh, counts, axis=0), skeleton_name=name)
-    return replace(clip, others=OtherPeople(counts, rest.points, rest.scores))
+    known = None
+    if ids is not None:
+        ids = ids[rows, order]
+        known = PersonIds(ids[:, 0], ids[is_there])
+    return replace(clip, others=OtherPeople(counts, rest.points, rest.scores, ids=known))
 
 
 def _read_component(cursor: _Cursor) -> tuple[str, int, str]:

@@ -18,6 +18,7 @@ from posemill.records import (
     FloatArray,
     IntArray,
     OtherPeople,
+    PersonIds,
     PoseClip,
     join_world,
     nothing_in_metres,
@@ -28,11 +29,12 @@ from posemill.skeletons import WORLD_LAYOUT, get_skeleton
 SCHEMA_VERSION = 2  # of a shard
 # What `block_of` needs; the ledger knows the rest.
 CLIP_COLUMNS = ("frame_index", "image_path", "width", "height", "keypoints", "scores", "label",
-                "fps", "extra", "other_keypoints", "other_scores", "world",
+                "fps", "extra", "other_keypoints", "other_scores", "person_ids", "world",
                 "other_world")  # fmt: skip
 Integer = TypeVar("Integer", np.int32, np.int64)
-# Of runs whose engine finds several people: all but the one in `keypoints`, behind each other.
-PEOPLE_COLUMNS = ("other_keypoints", "other_scores")
+# Of runs whose engine finds several people: all but the one in `keypoints`, behind each other, and
+# who everybody is.
+PEOPLE_COLUMNS = ("other_keypoints", "other_scores", "person_ids")
 # Of runs with landmarks in metres; the second where there are several people, too.
 WORLD_COLUMNS = ("world", "other_world")
 _WORLD_NUMBERS = 3 * WORLD_LAYOUT.num_points
@@ -70,10 +72,12 @@ def with_people(schema: pa.Schema) -> pa.Schema:
     """Return the columns of a run with several people in a frame, for those of one.
 
     `other_keypoints` and `other_scores` are lists of any length: the people beside the one in
-    `keypoints`, largest first, each as the one there.
+    `keypoints`, largest first, each as the one there. `person_ids` has the ids of the one and of
+    the others; it is null where people were not followed.
     """
     for name in PEOPLE_COLUMNS:
-        schema = schema.append(pa.field(name, pa.list_(pa.float32())))
+        kind = pa.int32() if name == "person_ids" else pa.float32()
+        schema = schema.append(pa.field(name, pa.list_(kind)))
     return schema
 
 
@@ -161,6 +165,7 @@ def table_of(clip: PoseClip) -> pa.Table:
     if clip.others is not None:
         columns.append(_lists_of(clip.others, clip.others.points))
         columns.append(_lists_of(clip.others, clip.others.scores))
+        columns.append(_column_of_ids(clip.others))
         schema = with_people(schema)
     if clip.world is not None:
         world = np.ascontiguousarray(clip.world, np.float32).reshape(-1)
@@ -185,21 +190,44 @@ def _lists_of(others: OtherPeople, values: FloatArray) -> pa.Array:
     )
 
 
+def _column_of_ids(others: OtherPeople) -> pa.Array:
+    num_frames = len(others.counts)
+    if others.ids is None:
+        return pa.nulls(num_frames, pa.list_(pa.int32()))
+    frames = np.arange(num_frames)
+    order = np.argsort(np.concatenate([frames, np.repeat(frames, others.counts)]), kind="stable")
+    return pa.ListArray.from_arrays(
+        pa.array((others.starts + np.arange(num_frames + 1)).astype(np.int32)),
+        pa.array(np.concatenate(others.ids)[order].astype(np.int32)),
+    )
+
+
 def people_of(table: pa.Table, num_points: int) -> OtherPeople | None:
     """Return the others of the rows of a table; None where it does not know them."""
     if not has_people(table.schema):
         return None
-    points, scores = (table.column(name).combine_chunks() for name in PEOPLE_COLUMNS)
+    points, scores, ids = (table.column(name).combine_chunks() for name in PEOPLE_COLUMNS)
     counts, rest = np.divmod(_lengths_of(scores), num_points)
     people = OtherPeople(
         counts,
         numbers_of(points.flatten()).reshape(-1, num_points, 3),
         numbers_of(scores.flatten()).reshape(-1, num_points),
         _world_of_others(table, counts),
+        None if ids.null_count else _ids_of(ids, counts),
     )
     if rest.any() or (_lengths_of(points) != 3 * num_points * counts).any():
         raise RunError("the shard is damaged: its people have not as many points as the skeleton")
     return people
+
+
+def _ids_of(lists: pa.Array, counts: npt.NDArray[np.int64]) -> PersonIds:
+    """Return the ids of a column: in each row that of the first person and those of the others."""
+    if (_lengths_of(lists) != 1 + counts).any():
+        raise RunError("the shard is damaged: it has not as many ids as people")
+    ids = numbers_of(lists.flatten()).astype(np.int64)
+    is_first = np.zeros(len(ids), bool)
+    is_first[np.cumsum(1 + counts) - 1 - counts] = True
+    return PersonIds(ids[is_first], ids[~is_first])
 
 
 def _world_of_others(table: pa.Table, counts: IntArray) -> FloatArray | None:

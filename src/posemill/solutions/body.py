@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic
 
 from posemill.estimators.landmarks.body import PoseLandmarks
+from posemill.estimators.landmarks.crop_network import Part
 from posemill.framework.formats.landmark_pb2 import LandmarkList
 from posemill.records import FloatArray, Frame
 from posemill.solutions.solution import MaskMemory, Results, Solution, read_only
@@ -30,15 +31,17 @@ class BodySolution(Solution[Results], Generic[Results]):
             return
         self._masks = MaskMemory()
         self._state = self._engine.new_state()
-        self._state.follows_pose = not self._is_static
-        self._state.smooths = self._state.smooths and not self._is_static
+        (person,) = self._state.people
+        person.follows_pose = not self._is_static
+        person.smooths = person.smooths and not self._is_static
 
-    def _find(self, image: Frame) -> Any:
-        """Return the engine's frame of a picture."""
-        frame = self._engine.find([image], [self._state])[0]
+    def _find(self, image: Frame) -> tuple[PoseLandmarks | None, dict[str, Part]]:
+        """Return the body in a picture, and its parts."""
+        (people,) = self._engine.find([image], [self._state])
+        body, parts = (people[0].body, people[0].parts) if people else (None, {})
         if self._smooths_masks:
-            self._masks.check(frame.body.mask if frame.body else None)
-        return frame
+            self._masks.check(body.mask if body else None)
+        return body, parts
 
 
 def body_fields(

@@ -113,9 +113,9 @@ class Holistic(BodySolution[HolisticResults]):
         )
 
     def _process(self, image: Frame) -> HolisticResults:
-        frame = self._find(image)
-        parts = {name: LandmarkList.of_points(part.points) for name, part in frame.parts.items()}
-        landmarks, world, mask = body_fields(frame.body)
+        body, found = self._find(image)
+        parts = {name: LandmarkList.of_points(part.points) for name, part in found.items()}
+        landmarks, world, mask = body_fields(body)
         return HolisticResults(
             pose_landmarks=landmarks,
             pose_world_landmarks=world,

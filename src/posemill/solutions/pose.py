@@ -72,4 +72,4 @@ class Pose(BodySolution[PoseResults]):
         )
 
     def _process(self, image: Frame) -> PoseResults:
-        return PoseResults(*body_fields(self._find(image).body))
+        return PoseResults(*body_fields(self._find(image)[0]))

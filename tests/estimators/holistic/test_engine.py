@@ -12,7 +12,7 @@ import pytest
 
 from posemill.errors import ConfigError, DeviceError, FormatError
 from posemill.estimators import open_estimator
-from posemill.estimators.holistic import HolisticEstimator, HolisticState
+from posemill.estimators.holistic import HolisticEstimator
 from posemill.records import Keypoints
 
 BLACK = np.zeros((120, 160, 3), np.uint8)
@@ -121,9 +121,9 @@ def test_tracking_smooths_and_forgets_after_an_empty_frame(
     np.testing.assert_array_equal(points, np.frombuffer(alone[4], np.float32)[: 33 * 3])
 
 
-def test_a_state_of_something_else_is_refused() -> None:
+def test_a_state_of_something_else_is_refused(engine: HolisticEstimator) -> None:
     with pytest.raises(FormatError, match="not a state of this engine"):
-        HolisticState.from_bytes(b"something else")
+        engine.load_state(b"something else")
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 
 from posemill.errors import FormatError
 from posemill.estimators.holistic.state import HolisticState
+from posemill.estimators.landmarks.body_state import PeopleState, pack_arrays
 from posemill.estimators.landmarks.rects import Rect
 
 
 def filled() -> HolisticState:
     """A state in which every field has a value of its own."""
     state = HolisticState(follows_pose=False, smooths=False, num_frames=7)
-    state.next_rect = Rect(*np.linspace(0.1, 0.5, 5, dtype=np.float32))
+    state.expect(Rect(*np.linspace(0.1, 0.5, 5, dtype=np.float32)))
+    state.num_missing = 3
     state.visibility = np.full(33, 0.5, np.float32)
     state.previous = {name: np.full((21, 3), number, np.float32)
                       for number, name in enumerate(state.previous)}  # fmt: skip
@@ -24,32 +28,48 @@ def filled() -> HolisticState:
 
 
 def assert_same(one: HolisticState, other: HolisticState) -> None:
-    for name in ("follows_pose", "smooths", "num_frames"):
+    for name in ("follows_pose", "smooths", "num_frames", "num_missing"):
         assert getattr(one, name) == getattr(other, name)
         assert type(getattr(one, name)) is type(getattr(other, name))
-    assert one.next_rect == other.next_rect
+    assert (one.next_rect, one.last_rect) == (other.next_rect, other.last_rect)
     np.testing.assert_equal(one.visibility, other.visibility)
     np.testing.assert_equal(one.previous, other.previous)
     for name in ("body_filter", "world_filter"):
         np.testing.assert_equal(vars(getattr(one, name)), vars(getattr(other, name)))
 
 
-@pytest.mark.parametrize("make", [HolisticState, filled])
-def test_a_state_comes_back_from_its_bytes(make: type[HolisticState]) -> None:
-    assert_same(HolisticState.from_bytes(make().to_bytes()), make())
+def through_bytes(*people: HolisticState) -> list[HolisticState]:
+    clip = PeopleState(list(people), num_frames=9)
+    back = PeopleState.from_bytes(clip.to_bytes(), HolisticState)
+    assert back.num_frames == 9
+    return cast("list[HolisticState]", back.people)
 
 
-def test_every_flag_comes_back_by_itself() -> None:
-    for name in ("follows_pose", "smooths"):
-        for value in (True, False):
-            state = HolisticState(**{name: value})
-            assert_same(HolisticState.from_bytes(state.to_bytes()), state)
+def test_people_come_back_from_their_bytes() -> None:
+    flags = [
+        HolisticState(**{name: value})
+        for name in ("follows_pose", "smooths")
+        for value in (True, False)
+    ]
+    people = [HolisticState(), filled(), *flags]
+    for back, person in zip(through_bytes(*people), people, strict=True):
+        assert_same(back, person)
 
 
 def test_bytes_of_something_else_are_refused() -> None:
-    for data in (b"", b"something", HolisticState().to_bytes()[:-30]):
+    whole = PeopleState([HolisticState()]).to_bytes()
+    for data in (b"", b"something", whole[:-30], pack_arrays({"clip": [1, 1]})):
         with pytest.raises(FormatError, match="not a state of this engine"):
-            HolisticState.from_bytes(data)
+            PeopleState.from_bytes(data, HolisticState)
+
+
+def test_people_lost_for_too_long_are_forgotten_but_the_last() -> None:
+    people = [HolisticState(num_missing=missing) for missing in (3, 2, 4)]
+    clip = PeopleState(list(people))
+    clip.forget(3)
+    assert clip.people == people[:2]
+    clip.forget(1)
+    assert clip.people == people[:1]
 
 
 def test_after_a_frame_without_a_person_only_the_clock_and_visibility_stay() -> None:
@@ -61,7 +81,7 @@ def test_after_a_frame_without_a_person_only_the_clock_and_visibility_stay() -> 
     # as in the original, whose filters of these are not reset
     assert state.world_filter.raw is not None
     assert state.visibility is not None
-    assert state.num_frames == 7
+    assert (state.num_frames, state.num_missing) == (7, 4)
 
 
 def test_a_copy_lives_on_by_itself() -> None:

@@ -25,7 +25,7 @@ class HolisticEstimator(BodyEngine):
     name = "holistic"
     state_class = HolisticState
     info = EngineInfo(
-        "body, face and hands of one person: MediaPipe Holistic 0.10.21",
+        "body, face and hands of one person or several: MediaPipe Holistic 0.10.21",
         _SKELETONS,
         devices=("cpu", "cuda", "tensorrt"),
         needs=("ai_edge_litert", "onnxruntime"),
@@ -78,9 +78,7 @@ class HolisticEstimator(BodyEngine):
             landmarks = self._open(REFINED_FACE if is_refined else "face_landmark", stretches=True)
             self._finders.append(FaceFinder(detector, landmarks))
 
-    def _find_in(self, batch: list[BodyFrame]) -> None:
-        super()._find_in(batch)
-        people = [frame for frame in batch if frame.body is not None]
+    def _find_parts(self, people: list[BodyFrame]) -> None:
         for finder in self._finders:
             finder.begin(people)
         for finder in self._finders:
@@ -89,6 +87,6 @@ class HolisticEstimator(BodyEngine):
             finder.cut()
         for finder in self._finders:
             finder.read()
-        for frame in batch:
-            if frame.state is not None:
-                cast(HolisticState, frame.state).remember(frame.parts)
+        for person in people:
+            if person.state is not None:
+                cast(HolisticState, person.state).remember(person.parts)

@@ -1,4 +1,4 @@
-"""What Holistic remembers between the frames of one clip."""
+"""What Holistic remembers of a person between the frames of one clip."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PARTS = ("left_hand", "right_hand", "face")
 
 @dataclass
 class HolisticState(BodyState):
-    """The memory of one clip: the body's, and `previous`.
+    """The memory of one person: the body's, and `previous`.
 
     Args:
         previous: The landmarks of each part in the frame just before, where it was found. Static
@@ -33,8 +33,9 @@ class HolisticState(BodyState):
         """Take note of the hands and the face of a frame."""
         self.previous = {name: parts[name].points if name in parts else None for name in _PARTS}
 
-    def _as_arrays(self) -> dict[str, Any]:
-        return {**super()._as_arrays(), **self.previous}
+    def as_arrays(self) -> dict[str, Any]:
+        """Return the state as arrays by name, some of them None."""
+        return {**super().as_arrays(), **self.previous}
 
     def _take(self, arrays: Arrays) -> None:
         super()._take(arrays)

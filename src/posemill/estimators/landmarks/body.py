@@ -70,10 +70,10 @@ class PoseLandmarks:
 
 def rect_from_detection(detection: Detection, size: Size) -> Rect:
     """Return where the body is that was detected in a whole picture."""
-    return _rect_around(without_letterbox(detection, size).points, size)
+    return rect_around(without_letterbox(detection, size).points, size)
 
 
-def _rect_around(points: FloatArray, size: Size) -> Rect:
+def rect_around(points: FloatArray, size: Size) -> Rect:
     """Return the square around the first point that the second one says the size of."""
     (center_x, center_y), (reach_x, reach_y) = points[:2, :2]
     pixels = to_pixels((center_x, center_y), size), to_pixels((reach_x, reach_y), size)
@@ -151,7 +151,7 @@ def follow(
         scale = f32(1) / object_scale
         smooth = state.body_filter(pixels, state.num_frames, value_scale=scale)
     # Made with the size of this frame; the next one may have another.
-    state.next_rect = _rect_around(smooth[33:, :2] / pixels_of[:2], size)
+    state.expect(rect_around(smooth[33:, :2] / pixels_of[:2], size))
     pose.landmarks = (smooth if state.smooths else pixels) / pixels_of
     if state.smooths:
         pose.visibility = smooth_visibility(pose.visibility, state.visibility)

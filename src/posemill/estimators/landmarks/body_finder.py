@@ -1,19 +1,22 @@
-"""Finds the body in each frame of a batch: what Holistic and pose begin with."""
+"""Finds the bodies in each frame of a batch: what Holistic and pose begin with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 
 from posemill.estimators import ClipState, EngineOption
 from posemill.estimators.landmarks import body
-from posemill.estimators.landmarks.body_state import BodyState
+from posemill.estimators.landmarks.body_state import BodyState, PeopleState
 from posemill.estimators.landmarks.crop_network import (
     RUNTIME_OPTION,
     WORLD_OPTION,
+    CropNetwork,
     LandmarkEngine,
     Part,
     confidence_options,
@@ -21,12 +24,19 @@ from posemill.estimators.landmarks.crop_network import (
 from posemill.estimators.landmarks.detection import Detector
 from posemill.estimators.landmarks.hand import around_wrist
 from posemill.estimators.landmarks.rects import Rect, Size, f32
+from posemill.estimators.people import gather_people
 from posemill.records import FloatArray, Frame, Keypoints, nothing_in_metres
 from posemill.skeletons import WORLD_LAYOUT, get_skeleton
+from posemill.tracker import MAX_MISSING, pose_similarity
 
 _NUM_POINTS = 33
 # By `model_complexity`.
 _NETWORKS = ("pose_landmark_lite", "pose_landmark_full", "pose_landmark_heavy")
+# Two regions show the same person where their centres are nearer than this share of a side; two
+# bodies are the same person where their poses are more similar than this.
+_SAME_PLACE, _SAME_POSE = 0.1, 0.6
+# A lost person may come back within this distance, in sides of the region.
+_BACK_WITHIN = 0.5
 BODY_OPTIONS = (
     RUNTIME_OPTION,
     *confidence_options(
@@ -42,19 +52,39 @@ BODY_OPTIONS = (
         most=2,
     ),
     WORLD_OPTION,
+    EngineOption(
+        "people", int, 1, "The most people to find; all: no limit.", least=1, words=("all",)
+    ),
+    EngineOption(
+        "people_from",
+        str,
+        "detector",
+        "What finds people: MediaPipe's pose detector, made for one person close by, or the "
+        "engine movenet, which finds more people in a group and takes more time.",
+        choices=("detector", "movenet"),
+    ),
+    EngineOption(
+        "search_every",
+        int,
+        10,
+        "Frames of a video between two searches for more people; while somebody is lost every "
+        "frame is searched.",
+        least=1,
+    ),
 )
 
 
 @dataclass
 class BodyFrame:
-    """One frame on its way through an engine, and what was found in it.
+    """One person of one frame on the way through an engine.
 
-    `state` is None for a frame that stands alone. `body` is None where nobody was found; `parts`
-    has those of hands and face that were found, for engines that look for them.
+    `state` is None in a frame that stands alone. `body` is None where nobody was found at `rect`;
+    `parts` has those of hands and face that were found, for engines that look for them.
     """
 
     pixels: Frame
     state: BodyState | None
+    rect: Rect
     body: body.PoseLandmarks | None = None
     parts: dict[str, Part] = field(default_factory=dict)
     size: Size = field(init=False)
@@ -63,8 +93,52 @@ class BodyFrame:
         self.size = f32(self.pixels.shape[1]), f32(self.pixels.shape[0])
 
 
-class BodyEngine(LandmarkEngine[BodyFrame]):
-    """An engine that begins with one body: the pose detector, and the network of its landmarks.
+@dataclass
+class PeopleFrame:
+    """One frame on its way through an engine, and the people in it; see `BodyFrame`."""
+
+    pixels: Frame
+    state: PeopleState | None
+    people: list[BodyFrame] = field(default_factory=list)
+
+
+class RegionFinder(Protocol):
+    """Says where in pictures bodies may be."""
+
+    def find(self, frames: Sequence[Frame]) -> Iterable[Iterable[Rect]]:
+        """Yield the regions of the bodies in each frame, the best first."""
+
+    def identity(self) -> dict[str, str]:
+        """Return what decides the result, beside the networks of the engine."""
+
+
+class DetectedRegions:
+    """Regions by MediaPipe's pose detector.
+
+    Args:
+        network: `pose_detection`.
+        min_score: Detections below it do not count.
+    """
+
+    def __init__(self, network: CropNetwork, *, min_score: float) -> None:
+        self._network = network
+        self._detector = Detector(body.DETECTOR_SIZE, body.DETECTOR_STRIDES, min_score=min_score)
+
+    def find(self, frames: Sequence[Frame]) -> Iterator[Iterator[Rect]]:
+        """Yield the regions of the bodies in each frame, the best first."""
+        outputs = self._network.look([(frame, None) for frame in frames])
+        for frame, (boxes, logits) in zip(frames, outputs, strict=True):
+            detections = self._detector.find(boxes[0], logits.reshape(-1))
+            size = f32(frame.shape[1]), f32(frame.shape[0])
+            yield (body.rect_from_detection(detection, size) for detection in detections)
+
+    def identity(self) -> dict[str, str]:
+        """Return nothing: its network is one of the engine's."""
+        return {}
+
+
+class BodyEngine(LandmarkEngine[PeopleFrame]):
+    """An engine that begins with bodies: where they are, and the network of their landmarks.
 
     Args:
         device: `cpu`, `cuda:N` or `tensorrt:N`.
@@ -80,22 +154,31 @@ class BodyEngine(LandmarkEngine[BodyFrame]):
         self, *, device: str = "cpu", threads: int = 1, with_masks: bool = False, **options: Any
     ) -> None:
         super().__init__(device=device, threads=threads, **options)
+        people = self.options["people"]
+        self._max_people = sys.maxsize if people == "all" else int(people)
+        self._regions = self._open_regions()
         network = _NETWORKS[self.options["model_complexity"]]
-        self._body_detector = self._open("pose_detection", repeats_border=False)
         self._body_landmarks = self._open(f"{network}_with_mask" if with_masks else network)
-        self._find_body = Detector(
-            body.DETECTOR_SIZE,
-            body.DETECTOR_STRIDES,
-            min_score=self.options["min_detection_confidence"],
-        )
 
-    def new_state(self) -> BodyState:
+    def _open_regions(self) -> RegionFinder:
+        if self.options["people_from"] == "movenet":
+            from posemill.estimators.movenet.regions import MoveNetRegions  # wants ONNX Runtime
+
+            return MoveNetRegions(device=self.device, threads=self.threads)
+        network = self._open("pose_detection", repeats_border=False)
+        return DetectedRegions(network, min_score=self.options["min_detection_confidence"])
+
+    def identity(self) -> dict[str, str]:
+        """Return what decides the result: options, versions, hashes of the model files."""
+        return {**super().identity(), **self._regions.identity()}
+
+    def new_state(self) -> PeopleState:
         """Return the state before a clip's first frame."""
-        return self.state_class(smooths=self.options["smooth_landmarks"])
+        return PeopleState([self.state_class(smooths=self.options["smooth_landmarks"])])
 
-    def load_state(self, data: bytes) -> BodyState:
+    def load_state(self, data: bytes) -> PeopleState:
         """Return the state that `to_bytes` of a state wrote."""
-        return self.state_class.from_bytes(data)
+        return PeopleState.from_bytes(data, self.state_class)
 
     def estimate(
         self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
@@ -103,71 +186,184 @@ class BodyEngine(LandmarkEngine[BodyFrame]):
         """Return the landmarks of a batch of RGB frames of any sizes.
 
         Scores are the visibility of the body's points; those of a hand or a face are how sure the
-        network is that there is one.
+        network is that there is one. Of several people the largest stands for the frame.
         """
-        found = self.find(frames, cast("Sequence[BodyState] | None", states))
+        found = self.find(frames, cast("Sequence[PeopleState] | None", states))
+        keeps_world = self.options["world"]
+        if self._max_people > 1:
+            num_points = get_skeleton(self.info.skeleton_names[0]).num_points
+            worlds = [_world_of(people) for people in found] if keeps_world else None
+            people = list(map(self._arrays_of, found))
+            return gather_people(frames, people, num_points, worlds=worlds)
+        alone = [people[0] if people else None for people in found]
+        points, scores = self._arrays_of(alone)
+        sizes_wh = np.array([frame.shape[1::-1] for frame in frames], np.int32).reshape(-1, 2)
+        world = _world_of(alone) if keeps_world else None
+        return Keypoints(points, scores, sizes_wh, world=world)
+
+    def _arrays_of(self, people: Sequence[BodyFrame | None]) -> tuple[FloatArray, FloatArray]:
+        """Return points `(people, keypoints, 3)` and scores; NaN and 0 where there is nobody."""
         skeleton = get_skeleton(self.info.skeleton_names[0])
-        points = np.full((len(found), skeleton.num_points, 3), np.nan, np.float32)
-        scores = np.zeros((len(found), skeleton.num_points), np.float32)
-        for row, frame in enumerate(found):
-            if frame.body is not None:
-                points[row, :_NUM_POINTS] = frame.body.points
-                scores[row, :_NUM_POINTS] = frame.body.visibility
-            for name, part in frame.parts.items():
+        points = np.full((len(people), skeleton.num_points, 3), np.nan, np.float32)
+        scores = np.zeros((len(people), skeleton.num_points), np.float32)
+        for row, person in enumerate(people):
+            if person is None or person.body is None:
+                continue
+            points[row, :_NUM_POINTS] = person.body.points
+            scores[row, :_NUM_POINTS] = person.body.visibility
+            for name, part in person.parts.items():
                 place = skeleton.part(name)
                 points[row, place.start : place.stop] = part.points
                 scores[row, place.start : place.stop] = part.score
-        sizes_wh = np.array([frame.size for frame in found], np.int32).reshape(-1, 2)
-        world = _world_of(found) if self.options["world"] else None
-        return Keypoints(points, scores, sizes_wh, world=world)
+        return points, scores
 
     def find(
-        self, frames: Sequence[Frame], states: Sequence[BodyState] | None = None
-    ) -> list[BodyFrame]:
-        """Return all that is found in a batch of frames, in the engine's own terms.
+        self, frames: Sequence[Frame], states: Sequence[PeopleState] | None = None
+    ) -> list[list[BodyFrame]]:
+        """Return the people in each frame of a batch, in the engine's own terms.
 
         Args:
             frames: `(height, width, 3)` RGB uint8 each.
             states: One per frame, each of another clip, changed in place; None: frames stand alone.
         """
-        return self._look_at(frames, states)
+        return [frame.people for frame in self._look_at(frames, states)]
 
-    def _begin(self, pixels: Frame, state: BodyState | None) -> BodyFrame:
-        return BodyFrame(pixels, state)
+    def _begin(self, pixels: Frame, state: PeopleState | None) -> PeopleFrame:
+        return PeopleFrame(pixels, state)
 
-    def _find_in(self, batch: list[BodyFrame]) -> None:
-        rects: list[Rect | None] = []
+    def _find_in(self, batch: list[PeopleFrame]) -> None:
         for frame in batch:
-            if frame.state is not None:
-                frame.state.num_frames += 1
-            rects.append(frame.state.next_rect if frame.state else None)
-        unknown = [index for index, rect in enumerate(rects) if rect is None]
-        seen = self._body_detector.look([(batch[index].pixels, None) for index in unknown])
-        for index, (boxes, logits) in zip(unknown, seen, strict=True):
-            detection = self._find_body.best(boxes[0], logits.reshape(-1))
-            if detection is not None:
-                rects[index] = body.rect_from_detection(detection, batch[index].size)
-        places = [(frame, rect) for frame, rect in zip(batch, rects, strict=True) if rect]
-        read = self._body_landmarks.look([(frame.pixels, rect) for frame, rect in places])
+            _expect_followed(frame)
+        self._expect_new([frame for frame in batch if self._is_search_due(frame)])
+        for people in self._groups_of(batch):
+            self._read_bodies(people)
+        for frame in batch:
+            _drop_doubles(frame)
+            _remember(frame, keeps_world=self.options["world"])
+        for people in self._groups_of(batch):
+            self._find_parts(people)
+
+    def _groups_of(self, batch: list[PeopleFrame]) -> Iterator[list[BodyFrame]]:
+        """Yield the people of some frames, as many at once as frames: crops take memory."""
+        people = [person for frame in batch for person in frame.people]
+        for start in range(0, len(people), self._max_batch):
+            yield people[start : start + self._max_batch]
+
+    def _is_search_due(self, frame: PeopleFrame) -> bool:
+        if len(frame.people) >= self._max_people:
+            return False
+        if frame.state is None or len(frame.people) < len(frame.state.people):
+            return True
+        is_turn: bool = frame.state.num_frames % self.options["search_every"] == 0
+        return is_turn
+
+    def _expect_new(self, frames: list[PeopleFrame]) -> None:
+        """Add the people who are not followed yet, where they may be."""
+        regions = self._regions.find([frame.pixels for frame in frames])
+        for frame, rects in zip(frames, regions, strict=True):
+            for rect in rects:
+                if not any(_distance(person.rect, rect) < _SAME_PLACE for person in frame.people):
+                    state = self._state_at(frame, rect)
+                    frame.people.append(BodyFrame(frame.pixels, state, rect))
+                if len(frame.people) == self._max_people:
+                    break
+
+    def _state_at(self, frame: PeopleFrame, rect: Rect) -> BodyState | None:
+        """Return the memory of who was lost near `rect`, or that of a newcomer.
+
+        Where no more people are wanted, the newcomer takes the memory of anybody who is lost: stock
+        has one memory, for whoever is in the picture.
+        """
+        if frame.state is None:
+            return None
+        people = frame.state.people
+        in_frame = [id(person.state) for person in frame.people]
+        nearness = [
+            (0.0 if state.last_rect is None else _distance(state.last_rect, rect), number)
+            for number, state in enumerate(people)
+            if id(state) not in in_frame
+        ]
+        if nearness:
+            distance, number = min(nearness)
+            if distance < _BACK_WITHIN or len(people) >= self._max_people:
+                return people[number]
+        people.append(people[0].for_newcomer())
+        return people[-1]
+
+    def _read_bodies(self, people: list[BodyFrame]) -> None:
+        outputs = self._body_landmarks.look([(person.pixels, person.rect) for person in people])
         min_score = self.options["min_tracking_confidence"]
-        for (frame, rect), outputs in zip(places, read, strict=True):
-            frame.body = body.read_pose(outputs, rect, frame.size, min_score=min_score)
-        for frame in batch:
-            if frame.body is not None:
-                frame.body = body.follow(
-                    frame.body, frame.state, frame.size, keeps_world=self.options["world"]
-                )
-            elif frame.state is not None:
-                frame.state.lose_person()
+        for person, values in zip(people, outputs, strict=True):
+            person.body = body.read_pose(values, person.rect, person.size, min_score=min_score)
+
+    def _find_parts(self, people: list[BodyFrame]) -> None:
+        """Find hands and faces of people, in an engine that has them."""
 
 
-def _world_of(found: Sequence[BodyFrame]) -> FloatArray:
-    """Return `(frames, 75, 3)` in metres: the body around the hips, hands around their wrists."""
-    world = nothing_in_metres(len(found))
-    for row, frame in enumerate(found):
-        if frame.body is not None and frame.body.world is not None:
-            world[row, :_NUM_POINTS] = frame.body.world
-        for name, part in frame.parts.items():
+def _expect_followed(frame: PeopleFrame) -> None:
+    """Put the people who are followed where they are expected in the frame."""
+    if frame.state is None:
+        return
+    frame.state.num_frames += 1
+    for state in frame.state.people:
+        state.num_frames += 1
+        if state.next_rect is not None:
+            frame.people.append(BodyFrame(frame.pixels, state, state.next_rect))
+
+
+def _distance(one: Rect, other: Rect) -> float:
+    """Return how far the centres of two regions are from each other, in sides of the larger."""
+    across = float(one.center_x - other.center_x) / float(max(one.width, other.width))
+    down = float(one.center_y - other.center_y) / float(max(one.height, other.height))
+    return math.hypot(across, down)
+
+
+def _drop_doubles(frame: PeopleFrame) -> None:
+    """Let nobody be in the frame twice: who is followed for longer stays, of others the better."""
+    found = [
+        (person, person.body.points[:, :2] * np.array(person.size))
+        for person in frame.people
+        if person.body is not None
+    ]
+    if len(found) < 2:
+        return
+    pixels = np.stack([points for _, points in found])
+    similarity = pose_similarity(pixels, pixels)
+    kept: list[int] = []
+    for row, (person, _) in enumerate(found):
+        if kept and similarity[row, kept].max() > _SAME_POSE:
+            person.body = None
+        else:
+            kept.append(row)
+
+
+def _remember(frame: PeopleFrame, *, keeps_world: bool) -> None:
+    """Go on in the memory of everybody: of who is in the frame, and of who is not."""
+    found = []
+    for person in frame.people:
+        if person.body is not None:
+            person.body = body.follow(
+                person.body, person.state, person.size, keeps_world=keeps_world
+            )
+            found.append(person)
+    frame.people = found
+    if frame.state is not None:
+        seen = [id(person.state) for person in found]
+        for state in frame.state.people:
+            if id(state) not in seen:
+                state.lose_person()
+        frame.state.forget(MAX_MISSING)
+
+
+def _world_of(people: Sequence[BodyFrame | None]) -> FloatArray:
+    """Return `(people, 75, 3)` in metres: the body around the hips, hands around their wrists."""
+    world = nothing_in_metres(len(people))
+    for row, person in enumerate(people):
+        if person is None or person.body is None:
+            continue
+        if person.body.world is not None:
+            world[row, :_NUM_POINTS] = person.body.world
+        for name, part in person.parts.items():
             if part.world is not None:
                 place = WORLD_LAYOUT.part(name)
                 world[row, place.start : place.stop] = around_wrist(part.world)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,14 @@ from posemill.errors import FormatError
 from posemill.files import atomic_folder
 from posemill.formats.shared.contract import Recipe, Size, header_of, make_clip
 from posemill.formats.shared.json_text import MAX_LINE_BYTES, parse_json
-from posemill.records import SPLIT_NAMES, IntArray, OtherPeople, PoseClip, fields_of_recipe
+from posemill.records import (
+    SPLIT_NAMES,
+    IntArray,
+    OtherPeople,
+    PersonIds,
+    PoseClip,
+    fields_of_recipe,
+)
 from posemill.skeletons import get_skeleton
 
 INDEX = "posemill.jsonl"
@@ -283,30 +290,39 @@ def to_pixels(clip: PoseClip) -> npt.NDArray[np.float64]:
     return pixels
 
 
-def people_in_pixels(clip: PoseClip) -> Iterator[list[npt.NDArray[np.float64]]]:
-    """Yield the people of every frame who have a point, each as `to_pixels` gives one.
+class Person(NamedTuple):
+    """A person of a frame: points as `to_pixels` gives them, and the id along the clip.
 
-    The one that stands for the frame is the first.
+    The id is 0 where nobody knows it.
     """
-    others = clip.others
-    rest = None
-    if others is not None:
-        sizes = np.repeat(clip.sizes_wh, others.counts, axis=0)
-        rest = to_pixels(
-            PoseClip(
-                others.points, others.scores, sizes, clip.skeleton_name, normalized=clip.normalized
-            )
+
+    points: npt.NDArray[np.float64]
+    person_id: int = 0
+
+
+def people_in_pixels(clip: PoseClip) -> Iterator[list[Person]]:
+    """Yield the people of every frame who have a point; the one that stands for it comes first."""
+    others, ids = clip.others, clip.person_ids
+    if others is None or ids is None:
+        for points in to_pixels(clip):
+            yield [Person(points)] if points[:, 2].any() else []
+        return
+    sizes = np.repeat(clip.sizes_wh, others.counts, axis=0)
+    rest = to_pixels(
+        PoseClip(
+            others.points, others.scores, sizes, clip.skeleton_name, normalized=clip.normalized
         )
+    )
     for row, points in enumerate(to_pixels(clip)):
-        people = [points]
-        if others is not None and rest is not None:
-            people += list(rest[others.starts[row] : others.starts[row + 1]])
-        yield [each for each in people if each[:, 2].any()]
+        rows = slice(others.starts[row], others.starts[row + 1])
+        people = [Person(points, int(ids.first[row]))]
+        people += map(Person, rest[rows], ids.others[rows].tolist())
+        yield [person for person in people if person.points[:, 2].any()]
 
 
 def clip_of_people(
     path: Path,
-    frames: Sequence[Sequence[npt.NDArray[np.float64]]],
+    frames: Sequence[Sequence[Person]],
     skeleton_name: str,
     *,
     sizes_wh: npt.NDArray[np.int32],
@@ -316,31 +332,37 @@ def clip_of_people(
 
     Args:
         path: For messages.
-        frames: Of each frame the people, `(keypoints, 3)`: x and y in pixels and score, zeros
-            where missing; what goes beyond the skeleton is left out.
+        frames: Of each frame the people; points beyond those of the skeleton are left out.
         skeleton_name: Of the points.
         sizes_wh: `(frames, 2)`.
         fields: The other fields of `PoseClip`.
     """
     num_points = get_skeleton(skeleton_name).num_points
 
-    def made(people: Sequence[npt.NDArray[np.float64]], sizes: Any, **known: Any) -> PoseClip:
+    def made(people: Sequence[Person], sizes: Any, **known: Any) -> PoseClip:
         pixels = np.zeros((len(people), num_points, 3))
-        for row, points in enumerate(people):
-            pixels[row, : len(points)] = points[:num_points]
+        for row, person in enumerate(people):
+            pixels[row, : len(person.points)] = person.points[:num_points]
         return make_clip(
             path, from_pixels(path, pixels, sizes), np.clip(pixels[..., 2], 0, 1),
             pixels[..., 2] > 0, skeleton_name=skeleton_name, sizes_wh=sizes, **known,
         )  # fmt: skip
 
-    nobody = np.zeros((0, 3))
-    clip = made([people[0] if people else nobody for people in frames], sizes_wh, **fields)
+    nobody = Person(np.zeros((0, 3)))
+    first = [people[0] if people else nobody for people in frames]
+    clip = made(first, sizes_wh, **fields)
     counts = np.array([max(len(people) - 1, 0) for people in frames], np.int64)
     if not counts.any():
         return clip
-    rest = [points for people in frames for points in people[1:]]
+    rest = [person for people in frames for person in people[1:]]
     others = made(rest, np.repeat(sizes_wh, counts, axis=0))
-    return replace(clip, others=OtherPeople(counts, others.points, others.scores))
+    ids = PersonIds(
+        np.array([person.person_id for person in first], np.int64),
+        np.array([person.person_id for person in rest], np.int64),
+    )
+    is_known = (ids.others > 0).all() and (ids.first[counts > 0] > 0).all()
+    people = OtherPeople(counts, others.points, others.scores, ids=ids if is_known else None)
+    return replace(clip, others=people)
 
 
 def from_pixels(

@@ -9,7 +9,7 @@ from posemill.inspection.drawing.lettering import add_legend, drawable_text, wri
 from posemill.inspection.drawing.placing import model_bounds, place_points
 from posemill.inspection.drawing.strokes import paint_keypoints
 from posemill.records import Frame, PoseClip
-from posemill.skeletons.palette import BACKGROUND
+from posemill.skeletons.palette import BACKGROUND, person_colour
 
 _GONE = "original picture not available"
 _SCALED = "keypoints scaled for a model: not on a picture"
@@ -54,16 +54,21 @@ def draw(
     else:
         canvas = _sized(frame, min_long_side)
     size_wh = canvas.shape[1], canvas.shape[0]
-    if clip.others is not None:
-        rows = slice(*clip.others.starts[index : index + 2])
-        for points, scores in zip(clip.others.points[rows], clip.others.scores[rows], strict=True):
-            placed = place_points(points, size_wh, bounds)
+    ids = clip.person_ids
+    if clip.others is not None and ids is not None:
+        for row in range(*clip.others.starts[index : index + 2]):
             paint_keypoints(
-                canvas, clip.skeleton_name, placed, scores >= min_score, line_scale=line_scale
+                canvas,
+                clip.skeleton_name,
+                place_points(clip.others.points[row], size_wh, bounds),
+                clip.others.scores[row] >= min_score,
+                line_scale=line_scale,
+                rim=person_colour(int(ids.others[row])),
             )
     points = place_points(clip.points[index], size_wh, bounds)
     sure = clip.scores[index] >= min_score
-    paint_keypoints(canvas, clip.skeleton_name, points, sure, line_scale=line_scale)
+    rim = person_colour(0 if ids is None else int(ids.first[index]))
+    paint_keypoints(canvas, clip.skeleton_name, points, sure, line_scale=line_scale, rim=rim)
     if not legend:
         return canvas
     if title is None:

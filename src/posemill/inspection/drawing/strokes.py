@@ -36,6 +36,7 @@ def paint_keypoints(
     sure: BoolArray,
     *,
     line_scale: float = 1.0,
+    rim: Colour = RIM,
 ) -> None:
     """Draw one frame's keypoints into the canvas.
 
@@ -45,6 +46,7 @@ def paint_keypoints(
         points: `(keypoints, 2)` in pixels of the canvas, NaN where not to be drawn.
         sure: `(keypoints,)`: the others are drawn fainter.
         line_scale: Widens all lines.
+        rim: Colour around all lines: one for each person.
     """
     there = ~np.isnan(points[:, 0])
     thin = np.zeros(len(points), bool)
@@ -52,7 +54,7 @@ def paint_keypoints(
         part = get_skeleton(skeleton_name).part(part_name)
         if there[part.start : part.stop].any():
             thin[list(repeated)] = True
-    brush = _Brush(skeleton_name, points, thin, scale=line_scale)
+    brush = _Brush(skeleton_name, points, thin, scale=line_scale, rim=rim)
     if (there & ~sure).any():
         layer = canvas.copy()
         brush.paint(layer, there)
@@ -86,6 +88,7 @@ class _Brush:
     points: FloatArray  # (keypoints, 2) in pixels
     thin: BoolArray  # (keypoints,): body points that a part of their own shows better
     scale: float  # of all line widths
+    rim: Colour = RIM
 
     def paint(self, canvas: Frame, visible: BoolArray) -> None:
         """Draw every visible point, and every bone between two of them."""
@@ -101,7 +104,7 @@ class _Brush:
             rim_layer = canvas.copy() if part.name == "face" and lines else canvas
             for bone, _ in lines:
                 if not self.thin[list(bone)].any():
-                    self._line(rim_layer, bone, RIM, width + 2 * _rim(width))
+                    self._line(rim_layer, bone, self.rim, width + 2 * _rim(width))
             if rim_layer is not canvas:
                 _blend(rim_layer, canvas, _FACE_RIM_OPACITY)
             for bone, colour in lines:
@@ -113,7 +116,7 @@ class _Brush:
         keys = point_keys(self.skeleton_name)
         for index in range(part.start, part.stop):
             if visible[index] and not self.thin[index]:
-                self._dot(canvas, index, RIM, 0.85 * width + _rim(width))
+                self._dot(canvas, index, self.rim, 0.85 * width + _rim(width))
                 self._dot(canvas, index, COLOURS[keys[index]], 0.85 * width)
                 self._dot(canvas, index, (255, 255, 255), 0.45 * width)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from posemill.decoders.pictures import resize_frame
 from posemill.estimators import ClipState, open_estimator
+from posemill.estimators.people import TrackedState, with_ids
 from posemill.jobs.extract.messages import Unit, WorkerSettings
 from posemill.jobs.extract.reading import Failed, Lane, attempt
 from posemill.records import Frame, Keypoints, PoseClip, join_people, join_world
@@ -48,6 +49,7 @@ class KeypointHandler:
             settings.engine, device=device, threads=1, **settings.engine_options
         )
         self.saves_states = self._estimator.info.saves_states
+        self._finds_several = self._estimator.info.people == "several"
         self._skeleton_name, self._resize_wh = settings.skeleton_name, settings.resize_wh
         self._writer = ShardWriter(settings.folder, settings.run_id)
         self._good_frame: Frame | None = None  # the last one that gave keypoints
@@ -59,12 +61,16 @@ class KeypointHandler:
             return None
         engine = self._estimator
         if unit.state is None or not self.saves_states:
-            return engine.new_state()
-        return engine.load_state(unit.state)
+            return TrackedState(engine.new_state()) if self._finds_several else engine.new_state()
+        if not self._finds_several:
+            return engine.load_state(unit.state)
+        data, tracker = TrackedState.split_bytes(unit.state)
+        return TrackedState(engine.load_state(data), tracker)
 
     def state_after_failure(self, state: ClipState) -> ClipState:
         """Return a fresh state: an engine that threw leaves nobody's to be trusted."""
-        return self._estimator.new_state()
+        fresh = self._estimator.new_state()
+        return TrackedState(fresh, state.tracker) if isinstance(state, TrackedState) else fresh
 
     @property
     def has_worked(self) -> bool:
@@ -87,9 +93,17 @@ class KeypointHandler:
         if self._resize_wh is not None:
             frames = [resize_frame(frame, self._resize_wh) for frame in frames]
         self._is_tracking = states is not None
-        found = self._estimator.estimate(frames, states)
+        found = self._estimate(frames, states)
         self._good_frame = frames[-1]
         return [_row_of(found, row) for row in range(len(frames))]
+
+    def _estimate(self, frames: list[Frame], states: list[ClipState] | None) -> Keypoints:
+        if states is None or not self._finds_several:
+            return self._estimator.estimate(frames, states)
+        tracked = cast("list[TrackedState]", states)
+        found = self._estimator.estimate(frames, [state.engine for state in tracked])
+        trackers = [state.tracker for state in tracked]
+        return with_ids(found, trackers, self._estimator.info.skeleton_names[0])
 
     def keep(self, lane: Lane, index: int, path: str | None, result: Keypoints) -> None:
         """Let the keypoints of a frame wait for the next commit."""
