@@ -12,7 +12,7 @@ import pytest
 import posemill
 from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError, FormatError
-from posemill.records import OtherPeople, PoseClip
+from posemill.records import OtherPeople, PersonIds, PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
 
@@ -81,6 +81,40 @@ def test_everyone_goes_into_pose_files_and_comes_back(run: Path, tmp_path: Path)
     first = body.data.filled(np.nan)[0, 2] / SIZE
     expected = people_clip([3, 0, 1, 2]).others
     np.testing.assert_allclose(first, expected.points[1, :, :2], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("to", "name"),
+    [("openpose", "out"), ("openpose-file", "out.json"), ("coco", "out.json"), ("pose", "out"),
+     ("pyskl", "out.pkl")],
+)  # fmt: skip
+def test_who_is_who_goes_into_files_and_comes_back(tmp_path: Path, to: str, name: str) -> None:
+    # The second person is away for a frame, and comes back as the one who stands for it.
+    clip = people_clip([2, 2, 1, 2, 2])
+    assert clip.others is not None
+    ids = PersonIds(np.array([7, 7, 7, 4, 7]), np.array([4, 4, 7, 4]))
+    clip = dataclasses.replace(clip, others=dataclasses.replace(clip.others, ids=ids))
+    with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
+        writer.add(clip)
+    stored = posemill.open_run(tmp_path / "run")["a"].person_ids
+    assert stored is not None
+    assert [list(row) for row in stored] == [list(row) for row in ids]
+    posemill.export(tmp_path / "run", to, tmp_path / name, person="all", progress=False)
+    (back,) = ClipInput(tmp_path / name, person="all").clips()
+    assert back.others is not None
+    assert back.others.ids is not None
+    # Who stands for a frame may be another one in pyskl, and ids are the places there.
+    frames = np.concatenate([np.arange(5), np.repeat(np.arange(5), back.others.counts)])
+    numbers = np.concatenate(back.others.ids)
+    x = np.concatenate([back.points, back.others.points])[:, 0, 0]
+    seen = [sorted(zip(x[frames == t].round(3), numbers[frames == t], strict=True))
+            for t in range(5)]  # fmt: skip
+    left, right = seen[0]
+    assert left[1] != right[1]
+    assert seen == [[left, right], [left, right], [left], seen[3], [left, right]]
+    if to != "pyskl":
+        assert {left[1], right[1]} == {4, 7}
+        assert [number for _, number in seen[3]] == [4, 7]
 
 
 def test_people_of_pose_files_of_other_makers_are_kept_the_surest_first(tmp_path: Path) -> None:
@@ -167,7 +201,7 @@ def test_formats_of_one_person_refuse_all(run: Path, tmp_path: Path, to: str) ->
     with pytest.raises(
         ConfigError,
         match=rf"{to} holds one person in a frame: choose person=.main. or a number, or one of "
-        "openpose, openpose-file, coco",
+        "pyskl, openpose, openpose-file, coco",
     ):
         posemill.export(run, to, tmp_path / "out", person="all", progress=False)
     with pytest.raises(ConfigError, match="npz holds one person in a frame"):

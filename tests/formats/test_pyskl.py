@@ -147,6 +147,7 @@ def test_what_it_holds_is_declared() -> None:
         suffix=".pkl",
         layouts=("coco-133", "any"),
         has_pixels=True,
+        holds_people=True,
         losses=(
             "z",
             "image paths, frame positions, fps and extra",

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ from posemill.formats.shared.contract import (
     Summary,
     expect_clips,
     header_of,
-    make_clip,
     reading,
 )
 from posemill.formats.shared.folders import (
@@ -44,8 +42,9 @@ from posemill.formats.shared.folders import (
     split_and_id,
 )
 from posemill.formats.shared.json_text import line_of, parse_json
+from posemill.formats.shared.people_axis import clip_of_axis, stack_people
 from posemill.messages import Message
-from posemill.records import FloatArray, IntArray, OtherPeople, PersonIds, PoseClip
+from posemill.records import IntArray, PoseClip
 from posemill.skeletons import Part, Skeleton, get_skeleton
 from posemill.tracker import slots_of
 
@@ -158,7 +157,13 @@ def encode_clip(clip: PoseClip) -> bytes:
     names = next(names for names, known in _COMPONENTS.items() if known == clip.skeleton_name)
     parts = _parts(clip.skeleton)
     is_flat = clip.skeleton_name in ("openpose-18", "coco-133")
-    points, scores = _people_of(clip)
+    points, scores = stack_people(clip)
+    if points.shape[1] > 65535:
+        raise FormatError(
+            "clip {clip_id!r}: {most} people are too many for .pose",
+            clip_id=clip.clip_id,
+            most=points.shape[1],
+        )
     dims = 2 if is_flat and not np.nan_to_num(points[..., 2]).any() else 3
     header = [struct.pack("<fHHHH", _VERSION, width, height, width if dims == 3 else 0, len(parts))]
     for name, part in zip(names, parts, strict=True):
@@ -169,29 +174,6 @@ def encode_clip(clip: PoseClip) -> bytes:
     confidence = np.where(found, np.maximum(scores, _LEAST_SCORE), 0).astype("<f4")
     body = struct.pack("<fIH", clip.fps or 0, len(clip), points.shape[1])
     return b"".join((*header, body, data.tobytes(), confidence.tobytes()))
-
-
-def _people_of(clip: PoseClip) -> tuple[FloatArray, FloatArray]:
-    """Return points `(frames, people, keypoints, 3)`, NaN where there is nobody, and scores."""
-    others = clip.others
-    if others is None or not others.counts.any():
-        return clip.points[:, None], clip.scores[:, None]
-    slots = np.concatenate(slots_of(clip))
-    most = int(slots.max()) + 1
-    if most > 65535:
-        raise FormatError(
-            "clip {clip_id!r}: {most} people are too many for .pose",
-            clip_id=clip.clip_id,
-            most=most,
-        )
-    frames = np.arange(len(clip))
-    frames = np.concatenate([frames, np.repeat(frames, others.counts)])
-    points = np.full((len(clip), most, *clip.points.shape[1:]), np.nan, np.float32)
-    scores = np.zeros(points.shape[:3], np.float32)
-    rows = np.nonzero(slots >= 0)[0]
-    points[frames[rows], slots[rows]] = np.concatenate([clip.points, others.points])[rows]
-    scores[frames[rows], slots[rows]] = np.concatenate([clip.scores, others.scores])[rows]
-    return points, scores
 
 
 def _note_of_people(clip: PoseClip) -> dict[str, Any]:
@@ -343,7 +325,7 @@ def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip
         **(fields or {}),
     }
     first, ids = _people_noted(note, confidence.shape[:2])
-    return _clip_of_people(
+    return clip_of_axis(
         path, points, confidence, first=first, ids=ids, skeleton_name=skeleton, **given
     )
 
@@ -357,54 +339,6 @@ def _people_noted(note: Any, shape: tuple[int, ...]) -> tuple[IntArray, IntArray
     if first.shape != shape[:1] or ids.shape != shape or (first < 0).any():
         raise ValueError("what it says of its people does not fit to them")
     return np.minimum(first, shape[1] - 1), ids if ids.any() else None
-
-
-def _clip_of_people(
-    path: Path,
-    points: FloatArray,
-    scores: FloatArray,
-    *,
-    first: IntArray,
-    ids: IntArray | None,
-    sizes_wh: Any,
-    **fields: Any,
-) -> PoseClip:
-    """Return the clip of `(frames, people, keypoints, 2 or 3)`: of each frame those found in it.
-
-    Args:
-        path: For messages.
-        points: Of everybody.
-        scores: Likewise.
-        first: `(frames,)`: who stands for each frame, if found.
-        ids: `(frames, people)`; None where nobody knows them.
-        sizes_wh: `(frames, 2)`.
-        fields: The other fields of `PoseClip`.
-    """
-    is_there = np.asarray((scores > 0).any(axis=2))
-    rank = np.where(is_there, 1, 2)
-    rows = np.arange(len(points))[:, None]
-    rank[rows[:, 0], first] -= is_there[rows[:, 0], first]
-    order = np.argsort(rank, axis=1, kind="stable")
-    points, scores, is_there = points[rows, order], scores[rows, order], is_there[rows, order]
-
-    def made(chosen: Any, sizes: Any, **known: Any) -> PoseClip:
-        found = scores[chosen] > 0
-        return make_clip(
-            path, points[chosen], np.clip(scores[chosen], 0, 1), found, sizes_wh=sizes, **known
-        )
-
-    clip = made(np.s_[:, 0], sizes_wh, **fields)
-    is_there[:, :1] = False
-    counts = is_there.sum(axis=1)
-    if not counts.any():
-        return clip
-    name = clip.skeleton_name
-    rest = made(is_there, np.repeat(sizes_wh, counts, axis=0), skeleton_name=name)
-    known = None
-    if ids is not None:
-        ids = ids[rows, order]
-        known = PersonIds(ids[:, 0], ids[is_there])
-    return replace(clip, others=OtherPeople(counts, rest.points, rest.scores, ids=known))
 
 
 def _read_component(cursor: _Cursor) -> tuple[str, int, str]:

@@ -1,11 +1,12 @@
 """The pickle of pyskl and MMAction2's skeleton datasets: one annotation per clip.
 
 `{'split': {name: [frame_dir, …]}, 'annotations': [{'frame_dir', 'label', 'img_shape' (h, w),
-'original_shape', 'total_frames', 'keypoint' (1, T, K, 2) pixels, 'keypoint_score' (1, T, K)}, …]}`
+'original_shape', 'total_frames', 'keypoint' (M, T, K, 2) pixels, 'keypoint_score' (M, T, K)}, …]}`
 and `'posemill'`: JSON with version, skeleton, recipe and the class names. Labels are numbers there:
 ours are kept if they are all whole numbers, and counted in the order of their names if not.
 `frame_dir` names an annotation in the split lists, so it is the clip id where only one split has
-that id, `split/clip_id` where several have; `'posemill'` then says the ids.
+that id, `split/clip_id` where several have; `'posemill'` then says the ids. M are the people: each
+has a place along the clip, given again when who had it does not come back.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from posemill.formats.shared.contract import (
     Summary,
     expect_clips,
     header_of,
-    make_clip,
     reading,
     skeleton_for,
 )
+from posemill.formats.shared.people_axis import clip_of_axis, stack_people
 from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
 from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
@@ -49,6 +50,7 @@ class PysklFormat:
     layouts: tuple[str, ...] = ("coco-133", ANY)
     has_pixels = True
     has_mask = False
+    holds_people = True
     losses: tuple[str, ...] = (
         "z",
         Message("image paths, frame positions, fps and extra"),
@@ -94,7 +96,7 @@ class PysklFormat:
         return summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
-        """Yield the clips; of several people, the one with the highest mean score."""
+        """Yield the clips; of several people, the one with the highest mean score comes first."""
         with reading(path, self.name), open_pickle(path) as content:
             if not isinstance(content, dict) or not isinstance(content.get("annotations"), list):
                 raise FormatError("{path}: expected {'split': …, 'annotations': […]}", path=path)
@@ -141,13 +143,15 @@ def _pickled(clip: PoseClip) -> bytes:
     """Return the annotation's instructions after its name and label."""
     width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
     shape = out.pickled_tuple([out.pickled_int(height), out.pickled_int(width)])
-    pixels = np.nan_to_num(clip.points[..., :2]) * np.array([width, height], np.float32)
-    scores = np.where(clip.mask, np.maximum(clip.scores, _LEAST_SCORE), 0).astype(np.float32)
+    points, scores = (array.swapaxes(0, 1) for array in stack_people(clip))  # (people, frames, …)
+    pixels = np.nan_to_num(points[..., :2]) * np.array([width, height], np.float32)
+    is_found = ~np.isnan(points[..., 0])
+    scores = np.where(is_found, np.maximum(scores, _LEAST_SCORE), 0).astype(np.float32)
     return b"".join([
         out.pickled_text("img_shape"), shape, out.pickled_text("original_shape"), shape,
         out.pickled_text("total_frames"), out.pickled_int(len(clip)),
-        out.pickled_text("keypoint"), out.pickled_array(pixels[None]),
-        out.pickled_text("keypoint_score"), out.pickled_array(scores[None]),
+        out.pickled_text("keypoint"), out.pickled_array(pixels),
+        out.pickled_text("keypoint_score"), out.pickled_array(scores),
         out.SETITEMS,
     ])  # fmt: skip
 
@@ -200,7 +204,6 @@ def _clip_of(
             people_shape=people.shape[:3],
             scores_shape=scores.shape,
         )
-    person = _main_person(people, scores)
     height, width = annotation.get("img_shape") or (size_wh or (0, 0))[::-1]
     if not (0 < int(width) < 1 << 20 and 0 < int(height) < 1 << 20):
         raise FormatError(
@@ -210,21 +213,27 @@ def _clip_of(
             name=name[:80],
             shape=(height, width),
         )
+    num_people, num_frames = people.shape[:2]
     with np.errstate(all="ignore"):
-        pixels = people[person].astype(np.float32)
+        pixels = people.astype(np.float32).reshape(-1, *people.shape[2:])
     points, found = _as_skeleton_points(pixels, header, path)
     with np.errstate(all="ignore"):  # what is not a number is refused below
         points[..., :2] /= np.array([width, height], np.float32)
+    score = found.astype(np.float32)
     if scores is not None:
         score = np.zeros(points.shape[:2], np.float32)
-        score[:, : people.shape[2]] = scores[person]
+        score[:, : people.shape[2]] = scores.reshape(-1, scores.shape[2])
         found &= score > 0
     label = annotation.get("label")
     names = header.get("class_names", {})
-    return make_clip(
-        path, points, None if scores is None else np.clip(score, 0, 1), found,
+    first = np.full(num_frames, _main_person(people, scores), np.int64)
+    axis = (num_people, num_frames, points.shape[1])
+    return clip_of_axis(
+        path, points.reshape(*axis, 3).swapaxes(0, 1),
+        np.where(found, score, 0).reshape(axis).swapaxes(0, 1), first=first,
+        ids=np.tile(np.arange(num_people) + 1, (num_frames, 1)),
         skeleton_name=skeleton_for(points.shape[1], path, header.get("skeleton")),
-        sizes_wh=np.tile(np.array([width, height], np.int32), (len(points), 1)),
+        sizes_wh=np.tile(np.array([width, height], np.int32), (num_frames, 1)),
         clip_id=str(header.get("clip_ids", {}).get(name, name)), split=split_of.get(name, "all"),
         label=None if label in (None, -1) else str(names.get(str(label), label)),
         **fields_of_recipe(header.get("recipe")),
