@@ -72,6 +72,9 @@ RUNTIMES = Benchmark("keypoints.runtimes", "--rounds 15", ("openvino", "onnxrunt
 RTMLIB = Benchmark("keypoints.against_rtmlib", "--rounds 5", ("rtmlib", "onnxruntime"))
 PARITY = Benchmark("keypoints.parity", "", ("openvino", "onnxruntime"))
 PEOPLE = Benchmark("keypoints.coco_people", "", ("pycocotools", "onnxruntime"))
+VIDEO_PEOPLE = Benchmark(
+    "keypoints.people_in_video", "--people-from movenet --memory-frames 600", ("onnxruntime",)
+)
 SCALING = Benchmark("datasets.extract_scaling", "--frames 768 --rounds 2")
 DECODERS = Benchmark("datasets.decoders", "--rounds 5")
 SPARSE_DECODERS = Benchmark(
@@ -169,6 +172,8 @@ def _people_figures() -> list[Figure]:
         "movenet_thunder": ("`movenet`", 0.47),
         "movenet_lightning": ("`movenet`, `network=lightning`", 0.39),
         "holistic": ("`holistic`, one person a picture", None),
+        "holistic_all": ("`holistic`, `people=all`", None),
+        "holistic_all_movenet": ("`holistic`, `people=all people_from=movenet`", 0.28),
     }
     rows = []
     for arm, (name, goal) in arms.items():
@@ -180,6 +185,31 @@ def _people_figures() -> list[Figure]:
             what = "what is around the networks, as a share of their time"
             most = 0.15 if arm == "openpose" else None
             rows.append(Figure("people", what, PEOPLE, f"{arm}_around_network", at_most=most))
+    return rows
+
+
+def _video_people_figures() -> list[Figure]:
+    rows = []
+    for name, words in (("two", "two clips"), ("three", "three clips")):
+        what = f"`holistic people=all`, {words} side by side: parts found as in the clip alone"
+        rows += [
+            Figure("people", what, VIDEO_PEOPLE, f"{name}_agree", at_least=0.97, digits=3),
+            Figure("people", "median distance of the landmarks", VIDEO_PEOPLE, f"{name}_median",
+                   at_most=1.0, unit=" px"),
+            Figure("people", "changes of an id", VIDEO_PEOPLE, f"{name}_switches", at_most=0,
+                   digits=0),
+        ]  # fmt: skip
+    rows += [
+        Figure("people", "two who walk through each other: changes of an id", VIDEO_PEOPLE,
+               "crossing_switches", at_most=1, digits=0),
+        Figure("people", "people found of 40 in a picture", VIDEO_PEOPLE, "crowd_of_40", digits=0),
+        Figure("people", "frames with somebody after all have left", VIDEO_PEOPLE, "ghost_frames",
+               at_most=25, digits=0),
+        Figure("people", "CPU time of one of three people / of one alone", VIDEO_PEOPLE,
+               "time_of_person", at_most=1.1),
+        Figure("people", "growth of memory while people come and go", VIDEO_PEOPLE, "memory_mb",
+               at_most=20, unit=" MB", digits=1),
+    ]  # fmt: skip
     return rows
 
 
@@ -235,6 +265,7 @@ FIGURES = [
     *_rtmlib_figures(),
     *_distance_figures(),
     *_people_figures(),
+    *_video_people_figures(),
     *_decoder_figures(),
     Figure("keypoints", "openpose, around the network / in it, CPU time, one person", OPENPOSE,
            "one_around", at_most=0.15, digits=3),

@@ -33,6 +33,8 @@ _ARMS: dict[str, tuple[str, dict[str, Any]]] = {
     "movenet_thunder": ("movenet", {"network": "thunder"}),
     "movenet_lightning": ("movenet", {"network": "lightning"}),
     "holistic": ("holistic", {}),  # one person a picture
+    "holistic_all": ("holistic", {"people": "all"}),
+    "holistic_all_movenet": ("holistic", {"people": "all", "people_from": "movenet"}),
 }
 _COLUMNS = {"ap": "AP", "ap_50": "AP at 0.5", "milliseconds": "ms a picture",
             "around_network": "around the networks"}  # fmt: skip

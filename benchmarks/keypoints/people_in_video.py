@@ -63,11 +63,10 @@ def compose(
         canvas = np.full((size_wh[1], size_wh[0], 3), _GREY, np.uint8)
         for clip, place in zip(clips, places, strict=True):
             left, top = place(t)
-            width = clip[t].shape[1]
             x, y = max(left, 0), max(top, 0)
-            part = clip[t][y - top : size_wh[1] - top, x - left : size_wh[0] - left]
-            if part.size and left + width > 0:
-                canvas[y : y + part.shape[0], x : x + part.shape[1]] = part
+            right, bottom = max(size_wh[0] - left, 0), max(size_wh[1] - top, 0)
+            part = clip[t][y - top : bottom, x - left : right]
+            canvas[y : y + part.shape[0], x : x + part.shape[1]] = part
         yield canvas
 
 
