@@ -23,10 +23,13 @@ class ClipBlock:
     Args:
         frames: The rows of all of them, as though they were one clip; named like the first.
         clips: The clips, at least one, in the order of their rows; usually views of `frames`.
+        beside: The same frames of the next person, of the one after that and so on, where several
+            people are wanted.
     """
 
     frames: PoseClip
     clips: tuple[PoseClip, ...]
+    beside: tuple[ClipBlock, ...] = ()
 
     def __len__(self) -> int:
         return len(self.frames)

@@ -72,12 +72,13 @@ def _areas(boxes: Pixels) -> Pixels:
 def points_for_tracker(pixels: Pixels, skeleton_name: str) -> Pixels:
     """Return the points of `(people, keypoints, 2)` by which people are told apart.
 
-    Those of the first part of the skeleton, not too many of them; of somebody who has none of
-    these, the middle of the others.
+    Those of the body, or of the first part of a skeleton without one, not too many of them; of
+    somebody who has none of these, the middle of the others.
     """
-    first = get_skeleton(skeleton_name).parts[0]
-    step = -(-len(first) // _MAX_POINTS)
-    chosen: Pixels = pixels[:, first.start : first.stop : step].copy()
+    parts = get_skeleton(skeleton_name).parts
+    part = next((part for part in parts if part.name in ("pose", "body")), parts[0])
+    step = -(-len(part) // _MAX_POINTS)
+    chosen: Pixels = pixels[:, part.start : part.stop : step].copy()
     has_none = np.isnan(chosen[..., 0]).all(axis=1)
     if has_none.any():
         chosen[has_none] = np.nanmean(pixels[has_none], axis=1, keepdims=True)

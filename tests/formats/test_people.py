@@ -196,6 +196,21 @@ def test_another_person_can_be_asked_for(run: Path, tmp_path: Path) -> None:
     assert found.tolist() == [True, False, False, True, False, False]
 
 
+def test_prepare_writes_several_people_each_followed(run: Path, tmp_path: Path) -> None:
+    (prepared,) = posemill.prepare(run, tmp_path / "out", people=2, progress=False)
+    with np.load(prepared.path) as arrays:
+        keypoints, mask = arrays["keypoints"], arrays["mask"]
+        assert arrays["scores"].shape == (6, 2, 18)
+    assert keypoints.shape == (6, 2, 18, 3)
+    assert mask[:, :, 0].tolist() == [[1, 1], [0, 0], [1, 0], [1, 1], [1, 0], [1, 0]]
+    clip = people_clip([3, 0, 1, 2])
+    assert clip.others is not None
+    np.testing.assert_allclose(keypoints[0, 0], clip.points[0], atol=1e-6)
+    np.testing.assert_allclose(keypoints[3, 1], clip.others.points[-1], atol=1e-6)
+    with pytest.raises(FormatError, match="expected keypoints"):
+        next(iter(ClipInput(prepared.path).clips()))
+
+
 @pytest.mark.parametrize("to", ["npz", "txt"])
 def test_formats_of_one_person_refuse_all(run: Path, tmp_path: Path, to: str) -> None:
     with pytest.raises(

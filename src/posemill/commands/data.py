@@ -73,6 +73,15 @@ def prepare(
         AnyPath, setting("Folder for the files.", flags=("--out", "--output-dir"))
     ] = "model_input_data",
     *,
+    people: Annotated[
+        int,
+        setting(
+            "Write N people of each frame, the largest first, each followed along the clip: "
+            "keypoints (frames, N, points, 3). For models of yours: train takes one person.",
+            least=1,
+            metavar="N",
+        ),
+    ] = 1,
     overwrite: Overwrite = False,
     progress: bool | None = None,
     **shape: Any,
@@ -84,10 +93,17 @@ def prepare(
     """
     from posemill.jobs.convert import prepare as preparing
 
+    if people > 1:
+        shape["person"] = "all"
     source, recipe = _open_shaped(run, Shape(**shape))
     expect_folder(out, kind="what `prepare` writes")
     prepared = preparing.prepare(
-        source, here(out), recipe=recipe, overwrite=overwrite, watch=_bar("preparing", progress)
+        source,
+        here(out),
+        recipe=recipe,
+        people=people,
+        overwrite=overwrite,
+        watch=_bar("preparing", progress),
     )
     _note_run_beside(source)
     return prepared
@@ -96,7 +112,8 @@ def prepare(
 def _show_prepare(ask: Ask, *, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     with warnings_as_notes():
         if dry_run:
-            _print_dry_run(count(to="npz", as_files=True, **ask.values), as_json=as_json)
+            values = {name: value for name, value in ask.values.items() if name != "people"}
+            _print_dry_run(count(to="npz", as_files=True, **values), as_json=as_json)
         else:
             _print_prepared(ask(), as_json=as_json)
 

@@ -4,6 +4,7 @@ Per frame (N): `keypoints` float32 (N, K, 3), `mask` bool and `scores` float32 (
 `frame_index` int64, `sizes_wh` int32 (N, 2), `image_paths`, `video_ids`. Per clip (C): `offsets`
 (first frame) and `lengths` int64, `clip_ids`, `splits`, `labels`, `clip_info` (JSON).
 Of clips with landmarks in metres: `world` float32 (N, 75, 3), as in `PoseClip`.
+Of several people, M of each frame: `keypoints` (N, M, K, 3), `mask` and `scores` (N, M, K).
 `keypoint_names` (K), and `meta` (1): JSON with version, skeleton and recipe.
 """
 
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from posemill.archives import open_npz
 from posemill.blocks import ClipBlock, join_stream
@@ -85,7 +88,10 @@ class NpzFormat:
                 check.check_block(block)
                 if columns is None:
                     columns = _Columns(
-                        archive, get_skeleton(check.name), keeps_world=check.keeps_world
+                        archive,
+                        get_skeleton(check.name),
+                        keeps_world=check.keeps_world and not block.beside,
+                        num_people=1 + len(block.beside),
                     )
                 whole = whole.after(block.frames)
                 columns.append(block, recipe)
@@ -113,12 +119,19 @@ class NpzFormat:
 class _Columns:
     """The arrays of an archive, growing block by block."""
 
-    def __init__(self, archive: ArchiveWriter, skeleton: Skeleton, *, keeps_world: bool) -> None:
-        num_points = skeleton.num_points
+    def __init__(
+        self,
+        archive: ArchiveWriter,
+        skeleton: Skeleton,
+        *,
+        keeps_world: bool,
+        num_people: int,
+    ) -> None:
+        row = (skeleton.num_points,) if num_people == 1 else (num_people, skeleton.num_points)
         self._archive, self._point_names = archive, skeleton.point_names
-        self._keypoints = archive.column("keypoints", np.float32, (num_points, 3))
-        self._scores = archive.column("scores", np.float32, (num_points,))
-        self._mask = archive.column("mask", np.bool_, (num_points,))
+        self._keypoints = archive.column("keypoints", np.float32, (*row, 3))
+        self._scores = archive.column("scores", np.float32, row)
+        self._mask = archive.column("mask", np.bool_, row)
         self._frame_index = archive.column("frame_index", np.int64)
         self._sizes_wh = archive.column("sizes_wh", np.int32, (2,))
         world_shape = (WORLD_LAYOUT.num_points, 3)
@@ -129,9 +142,10 @@ class _Columns:
 
     def append(self, block: ClipBlock, recipe: Recipe) -> None:
         frames = block.frames
-        self._keypoints.append(_filled(block, recipe.fill or "zero"))
-        self._scores.append(frames.scores)
-        self._mask.append(frames.mask)
+        people = (block, *block.beside)
+        self._keypoints.append(_stacked([_filled(each, recipe.fill or "zero") for each in people]))
+        self._scores.append(_stacked([each.frames.scores for each in people]))
+        self._mask.append(_stacked([each.frames.mask for each in people]))
         self._frame_index.append(frames.frame_indices)
         self._sizes_wh.append(frames.sizes_wh)
         if self._world is not None:
@@ -154,6 +168,11 @@ class _Columns:
         self._archive.texts("meta").extend([header])
         sizes = np.array(self._lengths, np.int64)
         self._archive.finish({"lengths": sizes, "offsets": np.cumsum(sizes) - sizes})
+
+
+def _stacked(people: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return the array of one person, or those of several on an axis behind the frames."""
+    return people[0] if len(people) == 1 else np.stack(people, axis=1)
 
 
 def _filled(block: ClipBlock, fill: Fill) -> FloatArray:

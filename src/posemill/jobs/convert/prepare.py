@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from posemill.blocks import ClipBlock, join_stream
+import numpy as np
+
+from posemill.blocks import ClipBlock, join_clips, join_stream
 from posemill.clips.inputs import ClipInput
+from posemill.clips.people import choose_person
 from posemill.errors import FormatError
 from posemill.files import atomic_path, new_folders, remove_leftovers
 from posemill.formats.npz import NpzFormat
@@ -30,6 +33,7 @@ from posemill.jobs.convert.shaping import (
 from posemill.jobs.convert.statistics import SplitStats
 from posemill.machine.read_ahead import closing_stream, map_ahead, read_ahead
 from posemill.outputs import Outputs
+from posemill.records import PoseClip
 from posemill.runs.shards import BlockPlan
 from posemill.terminal import counted
 
@@ -57,6 +61,7 @@ def prepare(
     out: Path,
     *,
     recipe: Recipe | None = None,
+    people: int = 1,
     overwrite: bool = False,
     watch: Watch = unwatched,
 ) -> list[Prepared]:
@@ -66,6 +71,8 @@ def prepare(
         source: A run, or a file of any format.
         out: A folder, made if need be. Files of other splits in it stay.
         recipe: Layout 143, no normalisation and zeros for missing points by default.
+        people: Of more than one, arrays have an axis of people, the largest first, each followed
+            along the clip; `source` has to give all of them.
         overwrite: Replace files that were not prepared from this source.
         watch: Sees every clip pass.
 
@@ -74,7 +81,8 @@ def prepare(
     """
     recipe = recorded(check_recipe(recipe or Recipe(), NpzFormat()), source)
     expect_order(source, recipe)
-    expect_room_for_people(source, NpzFormat())
+    if people == 1:
+        expect_room_for_people(source, NpzFormat())
     splits = check_splits(source, watch=watch)
     outputs = Outputs(source.path, overwrite=overwrite)
     for path in (path for split in splits for path in _paths_of(out, split)):
@@ -89,12 +97,38 @@ def prepare(
         for split, group in groupby(blocks, key=lambda block: block.split):
             prepared.append(
                 _write_split(
-                    source, split, group, out, recipe=recipe, num_frames=num_frames.get(split)
+                    source,
+                    split,
+                    _with_people(group, people),
+                    out,
+                    recipe=recipe,
+                    num_frames=num_frames.get(split),
                 )
             )
             outputs.record(prepared[-1].path)
             outputs.record(prepared[-1].stats_path)
         return prepared
+
+
+def _with_people(blocks: Iterator[ClipBlock], people: int) -> Iterator[ClipBlock]:
+    """Yield the clips of the largest person, with those of the next ones beside them."""
+    for block in blocks:
+        if people == 1:
+            yield block
+            continue
+        first, *rest = (
+            join_clips([_only(clip, number) for clip in block.clips])
+            for number in range(1, people + 1)
+        )
+        yield replace(first, beside=tuple(rest))
+
+
+def _only(clip: PoseClip, number: int) -> PoseClip:
+    """Return the clip of one person; nobody where the clip has not so many."""
+    if clip.others is not None or number == 1:
+        return choose_person(clip, number)
+    nobody = np.full_like(clip.points, np.nan)
+    return replace(clip, points=nobody, scores=np.zeros_like(clip.scores), world=None)
 
 
 def _paths_of(out: Path, split: str) -> tuple[Path, Path]:
@@ -159,6 +193,8 @@ def _write_split(
             skeleton_name = source.skeleton_of(block.frames)
             layout = layout_for(skeleton_name, recipe, form)
             ready = shape_block(block, recipe, layout)
+            beside = tuple(shape_block(each, recipe, layout) for each in block.beside)
+            ready = replace(ready, beside=beside)
             if words := dropped_points(skeleton_name, layout):
                 dropped[words] = None
             stats.add(ready)
