@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from posemill.estimators.people import drop_doubles, gather_people
+from posemill.estimators.people import TrackedState, drop_doubles, gather_people, with_ids
+from posemill.records import Keypoints
 
 
 def test_a_box_that_overlaps_a_better_one_too_much_is_dropped() -> None:
@@ -43,3 +44,37 @@ def test_the_largest_box_in_pixels_stands_for_the_frame() -> None:
     np.testing.assert_array_equal(found.others.points[..., :2], points[[1, 0]])
     np.testing.assert_array_equal(found.others.points[1, :, 2], [0, np.nan])
     assert found.others.scores.tolist() == scores[[1, 0]].tolist()
+
+
+class Remembering:
+    """The state of an engine, for a test."""
+
+    def copy(self) -> Remembering:
+        return self
+
+    def to_bytes(self) -> bytes:
+        return b"of the engine"
+
+
+def test_ids_go_on_after_the_bytes_of_a_state() -> None:
+    shape = np.random.default_rng(0).random((17, 2)).astype(np.float32) / 5
+    frames = [np.zeros((100, 200, 3), np.uint8)] * 2
+
+    def found(step: int) -> Keypoints:
+        """Two people in one clip, nobody at first and then one in another."""
+        left, right = shape + 0.02 * step, shape * 0.9 + 0.7 - 0.02 * step
+        people = [np.stack([left, right]), np.stack([right])[: step > 0]]
+        return gather_people(frames, [(each, np.ones(each.shape[:2], np.float32))
+                                      for each in people], 17)  # fmt: skip
+
+    states = [TrackedState(Remembering()), TrackedState(Remembering())]
+    ids = []
+    for step in range(4):
+        keypoints = with_ids(found(step), [state.tracker for state in states], "coco-17")
+        assert keypoints.others is not None
+        assert keypoints.others.ids is not None
+        ids.append([numbers.tolist() for numbers in keypoints.others.ids])
+        for state in states:
+            engine, state.tracker = TrackedState.split_bytes(state.copy().to_bytes())
+            assert engine == b"of the engine"
+    assert ids == [[[1, 0], [2]], [[1, 1], [2]], [[1, 1], [2]], [[1, 1], [2]]]
