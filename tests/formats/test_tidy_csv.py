@@ -118,6 +118,7 @@ def test_what_it_holds_is_declared() -> None:
         name="csv",
         suffix=".csv",
         layouts=("holistic-143", "any"),
+        holds_people=True,
         losses=("clips without frames",),
     )
 

@@ -1,7 +1,8 @@
-"""CSV: a row per point, `clip,split,frame,point,x,y,z,score`, for tables, R and spreadsheets.
+"""CSV: a row per point, `clip,split,frame,point,x,y,z,score,person`, for R and spreadsheets.
 
 x and y are divided by the picture's size, as everywhere; a point that was not found has none. The
-column `info` has JSON in the first row of a frame: what a clip and a frame have beside points.
+column `person` has the ids of several people, and is empty for one. The column `info` has JSON in
+the first row of a frame: what a clip and a frame have beside points.
 Landmarks in metres are rows behind them: the point `world:nose`, x, y and z in metres, no score.
 Tables of others need `clip`, `frame`, `point`, `x` and `y`, in any order.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -38,11 +40,18 @@ from posemill.formats.shared.contract import (
 from posemill.formats.shared.json_text import parse_json
 from posemill.geometry import fill_missing
 from posemill.messages import Message
-from posemill.records import FloatArray, PoseClip, fields_of_recipe, nothing_in_metres
+from posemill.records import (
+    FloatArray,
+    OtherPeople,
+    PersonIds,
+    PoseClip,
+    fields_of_recipe,
+    nothing_in_metres,
+)
 from posemill.skeletons import SKELETON_NAMES, WORLD_LAYOUT, get_skeleton
 from posemill.tables import TableError, plain_name, split_lines
 
-_COLUMNS = ("clip", "split", "frame", "point", "x", "y", "z", "score", "info")
+_COLUMNS = ("clip", "split", "frame", "point", "x", "y", "z", "score", "person", "info")
 _NEEDED = ("clip", "frame", "point", "x", "y")
 _MAX_INFO = 1 << 16  # characters; the reader of Python takes fields of twice as many
 _MAX_LINE = 1 << 20
@@ -59,6 +68,7 @@ class CsvFormat:
     has_pixels = False
     has_mask = False
     holds_world = True
+    holds_people = True
     losses: tuple[str, ...] = (Message("clips without frames"),)
 
     def sniff(self, path: Path) -> bool:
@@ -121,13 +131,33 @@ def _rows_of(clip: PoseClip, header: dict[str, Any], recipe: Recipe) -> Iterator
                 max_info=_MAX_INFO,
             )
         # 9 digits are enough to give a float32 back.
-        values = zip(names, points[row].tolist(), clip.scores[row].tolist(), strict=True)
-        for name, xyz, score in values:
-            yield clip.clip_id, clip.split, frame, name, *_place_of(xyz), f"{score:.9g}", text
-            text = ""
+        start = (clip.clip_id, clip.split, frame)
+        for person, places, scores in _people_of(clip, points, row):
+            values = zip(names, places.tolist(), scores.tolist(), strict=True)
+            for name, xyz, score in values:
+                yield *start, name, *_place_of(xyz), f"{score:.9g}", person, text
+                text = ""
         if clip.world is not None:
             for name, xyz in zip(_WORLD_NAMES, clip.world[row].tolist(), strict=True):
-                yield clip.clip_id, clip.split, frame, name, *_place_of(xyz), "", ""
+                yield *start, name, *_place_of(xyz), "", "", ""
+
+
+def _people_of(
+    clip: PoseClip, points: FloatArray, row: int
+) -> Iterator[tuple[str, FloatArray, FloatArray]]:
+    """Yield id, points and scores of the people of a frame; of one person the id is empty.
+
+    In pictures that stand alone people are numbered from 1 on.
+    """
+    others, ids = clip.others, clip.person_ids
+    if others is None or ids is None or not others.counts.any():
+        yield "", points[row], clip.scores[row]
+        return
+    yield str(ids.first[row] or 1), points[row], clip.scores[row]
+    start, stop = others.starts[row : row + 2]
+    for number, index in enumerate(range(start, stop), start=2):
+        person = str(ids.others[index] or number)
+        yield person, others.points[index], others.scores[index]
 
 
 def _place_of(xyz: list[float]) -> tuple[str, str, str]:
@@ -142,6 +172,7 @@ class _Row(NamedTuple):
     split: str
     clip_id: str
     frame: int
+    person: int
     point: str
     xyz: tuple[float, float, float]
     score: float | None
@@ -170,12 +201,17 @@ def _read_rows(path: Path) -> Iterator[_Row]:
                 xyz = (np.nan,) * 3 if is_lost else (x or 0.0, y or 0.0, z or 0.0)
                 row = _Row(
                     text(fields, "split") or "all", text(fields, "clip"),
-                    int(text(fields, "frame")), plain_name(text(fields, "point")), xyz,
-                    score, text(fields, "info"),
+                    int(text(fields, "frame")), _id_of(text(fields, "person")),
+                    plain_name(text(fields, "point")), xyz, score, text(fields, "info"),
                 )  # fmt: skip
             except ValueError as error:
                 raise TableError("line {number}: {error}", number=number, error=error) from error
             yield row
+
+
+def _id_of(text: str) -> int:
+    """Return a person's id, 0 for none: tables of others may have names there."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def _lines_of(handle: Any) -> Iterator[str]:
@@ -196,18 +232,27 @@ def _clip_of(
     path: Path, rows: list[_Row], size_wh: Size | None, *, split: str, clip_id: str
 ) -> PoseClip:
     all_frames = [list(each) for _, each in groupby(rows, key=lambda row: row.frame)]
-    frames = [
-        [row for row in frame if not row.point.startswith(_WORLD_PREFIX)] for frame in all_frames
+    people = [
+        [
+            list(person)
+            for _, person in groupby(
+                (row for row in frame if not row.point.startswith(_WORLD_PREFIX)),
+                key=lambda row: row.person,
+            )
+        ]
+        for frame in all_frames
     ]
-    if not all(frames):
+    if not all(people):
         raise ValueError("a frame has landmarks in metres and no points")
+    frames = [frame[0] for frame in people]
+    others = [person for frame in people for person in frame[1:]]
     infos = [_info_of(frame[0].info) for frame in frames]
     first, names = infos[0], [row.point for row in frames[0]]
     known = first.get("skeleton")
     known = skeleton_of_names(names) if known is None else str(known)
     skeleton = skeleton_for(len(names), path, known)
     order = _order_of(path, names, skeleton)
-    for frame in frames:
+    for frame in (*frames, *others):
         if [row.point for row in frame] != names:
             raise FormatError(
                 "{path}: clip {clip_id!r}, frame {frame}: expected the same {num_names} points in "
@@ -218,13 +263,10 @@ def _clip_of(
                 num_names=len(names),
                 num_frame=len(frame),
             )
-    points = np.array([[frame[at].xyz for at in order] for frame in frames])
-    scores = None
-    if all(row.score is not None for frame in frames for row in frame):
-        scores = np.array([[frame[at].score for at in order] for frame in frames], np.float64)
+    points, scores = _arrays_of(frames, order)
     pictures = [info.get("picture") for info in infos]
     sizes = [info.get("size") or size_wh or (0, 0) for info in infos]
-    return make_clip(
+    clip = make_clip(
         path, points, scores, ~np.isnan(points[..., 0]), skeleton_name=skeleton, split=split,
         clip_id=clip_id, sizes_wh=np.array(sizes, np.int32),
         frame_indices=np.array([frame[0].frame for frame in frames], np.int64),
@@ -232,6 +274,27 @@ def _clip_of(
         world=_world_of(all_frames),
         **read_info(json.dumps(first.get("clip") or {})), **fields_of_recipe(first.get("recipe")),
     )  # fmt: skip
+    if not others:
+        return clip
+    counts = np.array([len(frame) - 1 for frame in people], np.int64)
+    points, scores = _arrays_of(others, order)
+    rest = make_clip(
+        path, points, scores, ~np.isnan(points[..., 0]), skeleton_name=skeleton,
+        sizes_wh=np.repeat(clip.sizes_wh, counts, axis=0),
+    )  # fmt: skip
+    ids = PersonIds(
+        np.array([frame[0].person for frame in frames], np.int64) * clip.mask.any(axis=1),
+        np.array([person[0].person for person in others], np.int64),
+    )
+    return replace(clip, others=OtherPeople(counts, rest.points, rest.scores, ids=ids))
+
+
+def _arrays_of(people: list[list[_Row]], order: list[int]) -> tuple[Any, Any]:
+    """Return points `(people, points, 3)` and scores; None for these where some have none."""
+    points = np.array([[person[at].xyz for at in order] for person in people])
+    if any(row.score is None for person in people for row in person):
+        return points, None
+    return points, np.array([[person[at].score for at in order] for person in people], np.float64)
 
 
 def _world_of(frames: list[list[_Row]]) -> FloatArray | None:
