@@ -90,6 +90,20 @@ def people_of(found: Keypoints) -> tuple[FloatArray, list[int]]:
     return points[ids > 0], ids[ids > 0].tolist()
 
 
+def pair_up(expected: FloatArray, found: FloatArray) -> dict[int, int]:
+    """Return who is who: the most similar pairs first, nobody twice."""
+    pairs: dict[int, int] = {}
+    if not len(found):
+        return pairs
+    body = np.nan_to_num(expected[:, :33, :2], nan=-1e6)
+    similarity = pose_similarity(body, found[:, :33, :2])
+    while (best := similarity.max()) > 0.3:
+        one, other = np.argwhere(similarity == best)[0].tolist()
+        pairs[one] = other
+        similarity[one], similarity[:, other] = -1, -1
+    return pairs
+
+
 def compare(
     engine: HolisticEstimator, clips: list[list[Frame]], places: list[Place],
     size_wh: tuple[int, int],
@@ -103,17 +117,16 @@ def compare(
     ids: list[list[int]] = [[] for _ in clips]
     for t, found in enumerate(follow(engine, compose(clips, places, size_wh))):
         points, numbers = people_of(found)
+        alone_points = np.concatenate([keypoints[t].points for keypoints in expected])
         for clip, place in enumerate(places):
-            own = expected[clip][t].points[0].copy()
-            own[:, :2] = own[:, :2] * expected[clip][t].sizes_wh[0] + place(t)
-            if np.isnan(own[0, 0]) or not len(points):
-                agreed += [np.isnan(own[0, 0]) == (not len(points))] * len(parts)
+            alone_points[clip, :, :2] *= expected[clip][t].sizes_wh[0]
+            alone_points[clip, :, :2] += place(t)
+        pairs = pair_up(alone_points, points)
+        for clip, own in enumerate(alone_points):
+            if clip not in pairs:
+                agreed += [bool(np.isnan(own[0, 0]))] * len(parts)
                 continue
-            similarity = pose_similarity(own[None, :33, :2], points[:, :33, :2])[0]
-            person = int(similarity.argmax())
-            if similarity[person] < 0.3:
-                agreed += [False] * len(parts)
-                continue
+            person = pairs[clip]
             ids[clip].append(numbers[person])
             for part in parts:
                 rows = slice(part.start, part.stop)
