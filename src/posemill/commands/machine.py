@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 GROUPS = {"models": "Model files: fetch them, see what is there."}
 # Real people out of published wheels: a man on the phone, one who jumps, and an astronaut.
-_MEDIA = {"carphone": "clip", "jumper": "clip", "astronaut": "picture"}
+# Of each: its split, and from which second to which it is used.
+_MEDIA = {
+    "carphone": ("clip", "0", "1"),
+    "jumper": ("clip", "3", "4.5"),
+    "astronaut": ("picture", "", ""),
+}
 
 
 def demo(
@@ -59,14 +64,14 @@ def _write_source(path: Path, outputs: Outputs) -> None:
     from posemill.weights.pull import ensure_media
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["path,clip_id,split"]
-    for name, split in _MEDIA.items():
+    lines = ["path,clip_id,split,start_seconds,end_seconds"]
+    for name, columns in _MEDIA.items():
         cached = ensure_media(name)
         target = path.parent / f"{name}{cached.suffix}"
         if not target.exists():  # untouched at the second time: the run goes by its times
             with atomic_path(target) as temporary:
                 shutil.copyfile(cached, temporary)
-        lines.append(f"{target.name},{name},{split}")
+        lines.append(",".join([target.name, name, *columns]))
     with outputs.writing_file(path), atomic_path(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
