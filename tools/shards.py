@@ -39,7 +39,7 @@ import pytest
 TESTS, DURATIONS = Path("tests"), Path("tests/durations.json")  # in the current folder
 NOTES = "POSEMILL_TEST_NOTES"  # a variable of the environment
 SLOTS = 3  # on two cores: some tests wait, and meanwhile others run
-SHARD_SECONDS = 40.0  # of CPU
+SHARD_SECONDS = 75.0  # of CPU: each shard loads torch and collects tests, 5 seconds
 NEW_FILE_SECONDS = 2.0  # of a file without a recorded duration
 SILENT_SECONDS = 900.0  # above the time limit of a test: ends what hangs outside of tests
 MEMORY_FOLDER, MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30
