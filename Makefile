@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every extra the default tests use.
-EXTRAS := cloud,dev,docs,formats,onnx,ray,train,web
+EXTRAS := cloud,dev,docs,formats,onnx,openvino,ray,train,web
 # The formatter of the page's scripts; npx fetches it at the first use.
 PRETTIER := npx --yes prettier@3.6.2 --print-width 100 --log-level warn
 PAGE := src/posemill/web/static/*.js

@@ -296,8 +296,9 @@ FIGURES = [
     Figure("datasets", "openpose, detector built per picture in a pool / ours, wall time",
            OPENPOSE_LOOP, "wall", at_least=4),
     Figure("datasets", "the same by CPU time", OPENPOSE_LOOP, "cpu"),
-    Figure("datasets", "the same with `runtime=onnx`", OPENPOSE_LOOP, "wall_onnx"),
-    Figure("datasets", "the same with `runtime=onnx` by CPU time", OPENPOSE_LOOP, "cpu_onnx"),
+    *(Figure("datasets", f"the same with `runtime={name}`{how}", OPENPOSE_LOOP, f"{key}_{name}")
+      for name in ("onnxruntime", "openvino")
+      for key, how in (("wall", ""), ("cpu", " by CPU time"))),
     Figure("datasets", "share of the network, the same in both, of that loop's CPU time",
            OPENPOSE_LOOP, "network_share"),
     Figure("datasets", "coordinator, CPU time of a task", TASKS, "coordinator_ms", at_most=1,

@@ -7,7 +7,7 @@
    OpenPose's weights: maps brought to the picture's size, each smoothed by scipy, candidates and
    limbs in Python loops. Writes a txt per picture.
 2. `posemill extract` and `export --to txt`, start of the workers, ledger and shards included.
-3. The same on ONNX Runtime (`--engine-option runtime=onnx`).
+3. The same on ONNX Runtime and on OpenVINO (`--engine-option runtime=NAME`).
 
 Prints pictures per second of wall time as a ratio (wanted: at least 4), and CPU time likewise; and
 how much of the loop's time is the network itself, which is the same in both.
@@ -42,6 +42,7 @@ from posemill.weights.pull import ensure_media, ensure_model
 
 LOOP = Path(__file__).with_name("openpose_loop.py")
 _SIZE_WH = (640, 480)
+RUNTIMES = ("opencv", "onnxruntime", "openvino")
 
 
 def main() -> None:
@@ -97,20 +98,20 @@ def compare(scratch: Path, pictures: Path, options: argparse.Namespace) -> dict[
         return number
 
     arms = {"loop": partial(measure, run_loop)}
-    for name, runtime in (("posemill", "opencv"), ("onnx", "onnx")):
-        arms[name] = partial(measure, partial(run_posemill, runtime))
+    for runtime in RUNTIMES:
+        arms[runtime] = partial(measure, partial(run_posemill, runtime))
     measured = in_turns(arms, options.rounds, clock=None, warm_up=0)
     speeds = {name: [speed for speed, _ in values] for name, values in measured.items()}
     cpu = {name: [seconds for _, seconds in values] for name, values in measured.items()}
-    ours, loop = (over_rounds(speeds[name]).value for name in ("posemill", "loop"))
+    ours, loop = (over_rounds(speeds[name]).value for name in ("opencv", "loop"))
     alone = run_alone([theirs, LOOP, graph, "0", pictures, scratch / "theirs"])
     return {
-        "wall": ratio(speeds["posemill"], speeds["loop"]).noted(
+        "wall": ratio(speeds["opencv"], speeds["loop"]).noted(
             f"{ours:.2f} and {loop:.2f} pictures/s"
         ),
-        "cpu": ratio(cpu["loop"], cpu["posemill"]),
-        "wall_onnx": ratio(speeds["onnx"], speeds["loop"]),
-        "cpu_onnx": ratio(cpu["loop"], cpu["onnx"]),
+        "cpu": ratio(cpu["loop"], cpu["opencv"]),
+        **{f"wall_{name}": ratio(speeds[name], speeds["loop"]) for name in RUNTIMES[1:]},
+        **{f"cpu_{name}": ratio(cpu["loop"], cpu[name]) for name in RUNTIMES[1:]},
         "network_share": Measured(json.loads(alone.stdout)["network_share"]),
     }
 

@@ -27,7 +27,7 @@ from benchmarks.datasets.extract_scaling import run_extract
 from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, ratio, report
 from benchmarks.shared.pose_networks import make_pictures, write_detector, write_pose
 from posemill.estimators import open_estimator
-from posemill.estimators.onnx_network import open_session
+from posemill.estimators.onnx_network import open_onnx
 from posemill.records import Frame, Keypoints
 
 Array = npt.NDArray[Any]
@@ -90,7 +90,7 @@ class Rtmlib:
                 self._detector = kind(str(case.detector), model_input_size=side)
         for tool in (self._pose, self._detector):
             if tool is not None:
-                tool.session = open_session(tool.onnx_model, "rtmlib", device="cpu", threads=1)
+                tool.session = open_onnx(tool.onnx_model, "rtmlib", device="cpu", threads=1)
 
     def boxes(self, picture: Array) -> Array:
         """Return the boxes in a BGR picture."""

@@ -24,11 +24,9 @@ import cv2
 import numpy as np
 
 from benchmarks.shared.measuring import Measured, make_parser, report, say
-from benchmarks.shared.openvino_network import OpenVinoNetwork
 from benchmarks.shared.stock_environment import stock_python
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
-from posemill.estimators.runtime import RUNTIMES
 from posemill.jobs.landmarks import Mode, estimate_landmarks, save_landmarks
 from posemill.weights.pull import ensure_media
 
@@ -113,7 +111,6 @@ def main() -> None:
     parser.add_argument("--frames", type=Path, nargs="+", default=[])
     options = parser.parse_args()
     found: dict[str, Measured] = {}
-    RUNTIMES["openvino"] = f"{OpenVinoNetwork.__module__}:OpenVinoNetwork"
     with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as scratch:
         for folder in options.frames or demo_frames(Path(made)):
             for mode in MODES:

@@ -10,13 +10,13 @@ and in video mode makes them, with both hands and a face: milliseconds.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, report, say
-from benchmarks.shared.openvino_network import OpenVinoNetwork
-from posemill.estimators.runtime import open_network
+from posemill.estimators.runtime import RUNTIMES, open_network
 from posemill.weights.networks import NETWORKS, NetworkSpec
 
 CALLS = {"image": {"pose_detection": 1}, "video": {}}
@@ -29,15 +29,12 @@ def measure(spec: NetworkSpec, rounds: int) -> dict[str, float]:
     """Return the median milliseconds of CPU time of each runtime."""
     networks = {
         runtime: open_network(spec.model, runtime=runtime, device="cpu", threads=1)
-        for runtime in ("litert", "onnxruntime")
+        for runtime in RUNTIMES
     }
     size = networks["onnxruntime"].size
     pixels = np.random.default_rng(0).integers(0, 256, (1, size, size, 3), np.uint8)
-    with_openvino, values = OpenVinoNetwork(spec.model), pixels.astype(np.float32) / 255
     calls: dict[str, Callable[[], Any]] = {
-        "litert": lambda: networks["litert"].run(pixels),
-        "onnxruntime": lambda: networks["onnxruntime"].run(pixels),
-        "openvino": lambda: with_openvino.infer(values),
+        name: partial(network.run, pixels) for name, network in networks.items()
     }
     taken = in_turns(calls, rounds, warm_up=3)
     return {name: 1000 * over_rounds(values).value for name, values in taken.items()}

@@ -111,6 +111,58 @@ def write_pose(
     return graph.write(path, [batch, 3, size_wh[1], size_wh[0]], outputs)
 
 
+def write_one_stage(
+    path: Path,
+    kind: str = "rtmo",
+    *,
+    size_wh: tuple[int, int] = (128, 96),
+    num_points: int = 17,
+    cells: int = 40,
+    seed: int = 1,
+) -> Path:
+    """Write a network that says boxes and points of people: RTMO, or YOLO-pose without NMS.
+
+    Args:
+        path: Where.
+        kind: `rtmo` or `yolo`.
+        size_wh: Of the picture; multiples of 8.
+        num_points: Of a person.
+        cells: People it speaks of.
+        seed: Of the weights.
+    """
+    graph = _Graph(seed)
+    width, height = size_wh
+    value = graph.shrink(graph.shrink(graph.shrink("input", 3, 8), 8, 8), 8, 8)
+    value = graph.add("Reshape", value, graph.constant([0, 1, -1]))
+    num_values = width * height // 8
+    # YOLO's numbers are 255 times smaller at the input.
+    spread = 0.003 if kind == "rtmo" else 0.75
+    rng = np.random.default_rng(seed)
+    low, high = rng.uniform(0, 0.35, (cells, 2)), rng.uniform(0.65, 1, (cells, 2))
+    if kind == "yolo":
+        low, high = (low + high) / 2, high - low
+    sides = np.array([width, height])
+    middles = np.concatenate([low * sides, high * sides, rng.uniform(0.3, 1, (cells, 1))], axis=1)
+    boxes = graph.add("MatMul", value, graph.random(num_values, cells * 5, spread=spread))
+    boxes = graph.add("Tanh", graph.add("Reshape", boxes, graph.constant([0, cells, 5])))
+    reach = graph.constant([0.1 * width, 0.1 * height, 0.1 * width, 0.1 * height, 1], np.float32)
+    boxes = graph.add("Mul", boxes, reach)
+    boxes = graph.add("Add", boxes, graph.constant(middles, np.float32), to="dets")
+    shape = graph.constant([0, cells, num_points, 3])
+    weights = graph.random(num_values, cells * num_points * 3, spread=spread)
+    points = graph.add("Sigmoid", graph.add("Reshape", graph.add("MatMul", value, weights), shape))
+    sides_of_points = graph.constant([width, height, 1], np.float32)
+    points = graph.add("Mul", points, sides_of_points, to="keypoints")
+    picture = ["batch", 3, height, width]
+    if kind == "rtmo":
+        outputs = {"dets": ["batch", cells, 5], "keypoints": ["batch", cells, num_points, 3]}
+        return graph.write(path, picture, outputs)
+    flat = graph.add("Reshape", points, graph.constant([0, cells, 3 * num_points]))
+    rows = graph.add("Concat", boxes, flat, axis=2)
+    graph.add("Transpose", rows, perm=[0, 2, 1], to="output0")
+    return graph.write(path, picture, {"output0": ["batch", 5 + 3 * num_points, cells]})
+
+
 def write_detector(
     path: Path,
     kind: str = "yolox",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from posemill.clips.smoothing import smooth
     from posemill.commands.data import export, import_run, merge, prepare
     from posemill.commands.extract import extract, landmarks
-    from posemill.commands.frames import bench_decode, frames
+    from posemill.commands.frames import bench_decode, bench_engine, frames
     from posemill.commands.look import compare, view
     from posemill.commands.pictures import plot, report, show, visualize
     from posemill.commands.runs import advise, status
@@ -56,6 +56,7 @@ _PUBLIC = {
     "VideoClips": "posemill.training.video.video_clips",
     "advise": "posemill.commands.runs",
     "bench_decode": "posemill.commands.frames",
+    "bench_engine": "posemill.commands.frames",
     "cache_dataset": "posemill.training.caching.dataset_cache",
     "compare": "posemill.commands.look",
     "draw": "posemill.inspection.drawing.frame_picture",
@@ -107,6 +108,7 @@ __all__ = [
     "__version__",
     "advise",
     "bench_decode",
+    "bench_engine",
     "cache_dataset",
     "compare",
     "draw",

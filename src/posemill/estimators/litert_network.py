@@ -5,23 +5,26 @@ They add in the order in which stock's add, whatever the processor: landmarks co
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import DeviceError, MissingExtraError
+from posemill.errors import DeviceError, MissingExtraError, WeightsError
 from posemill.estimators.litert_scalings import split_scalings
 from posemill.estimators.runtime import has_litert_here
+from posemill.estimators.sessions import MAX_VALUES, NetworkRunError, TensorInfo, too_large
 from posemill.messages import Message
-from posemill.weights.networks import NETWORKS, load_tflite
+from posemill.weights.networks import NETWORKS, NetworkSpec, load_tflite
 
 _GREETING = b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
 _greeting_lock = threading.Lock()
@@ -34,10 +37,7 @@ class LiteRTNetwork:
     runs_batches = False
 
     def __init__(self, name: str, *, device: str = "cpu", threads: int = 1) -> None:
-        if device != "cpu":
-            raise DeviceError(
-                "runtime 'litert' runs on the cpu only, not on {device!r}", device=device
-            )
+        _expect_cpu(device)
         spec = NETWORKS[name]
         interpreter_class = _interpreter_class()
         model = load_tflite(name)
@@ -51,13 +51,7 @@ class LiteRTNetwork:
         self._input = self._interpreter.tensor(picture["index"])
         outputs = {out["name"]: out["index"] for out in self._interpreter.get_output_details()}
         self._outputs = [outputs[output] for output in spec.outputs]
-        self._values: npt.NDArray[np.float32] | None = None
-        if spec.start is not None:
-            return
-        low, high = spec.value_range
-        # Product and offset are rounded once, as the original's fused operation does.
-        step = np.float64(np.float32((high - low) / 255))
-        self._values = (np.arange(256) * step + low).astype(np.float32)
+        self._values = values_of_bytes(spec)
 
     def run(self, pixels: npt.NDArray[Any]) -> list[npt.NDArray[np.float32]]:
         """Return the outputs for one `(1, size, size, 3)` RGB crop, maps with channels first."""
@@ -67,13 +61,79 @@ class LiteRTNetwork:
         else:
             cv2.LUT(pixels[0], self._values, dst=self._input()[0])
         self._interpreter.invoke()
-        return [_as_onnx(self._interpreter.get_tensor(output)) for output in self._outputs]
+        return [as_onnx(self._interpreter.get_tensor(output)) for output in self._outputs]
 
 
-def _as_onnx(output: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+class LiteRTSession:
+    """A network in a TFLite file of the user's, see `posemill.estimators.sessions.Session`."""
+
+    def __init__(
+        self,
+        model: str,
+        name: str,
+        *,
+        device: str,
+        threads: int,
+        fixed: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        _expect_cpu(device)
+        interpreter_class = _interpreter_class()
+        try:
+            with _without_greeting():
+                self._interpreter = interpreter_class(model_path=model, num_threads=threads)
+                inputs = self._interpreter.get_input_details()
+                outputs = self._interpreter.get_output_details()
+                self.inputs = [_info_of(each) for each in inputs]
+                self.outputs = [_info_of(each) for each in outputs]
+                for output in self.outputs:
+                    num_values = math.prod(size or 1 for size in output.shape)
+                    if num_values > MAX_VALUES:
+                        raise too_large(name, output.name, num_values)
+                self._interpreter.allocate_tensors()
+        except (ValueError, RuntimeError) as error:
+            raise WeightsError(
+                "LiteRT cannot load {name} ({reason}); expected a whole .tflite file: copy or "
+                "export it again",
+                name=name,
+                reason=" ".join(str(error).split())[:200],
+            ) from error
+        self._input, self._outputs = inputs[0]["index"], [each["index"] for each in outputs]
+
+    def run(self, pictures: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+        """Return the outputs; see `Session`."""
+        try:
+            self._interpreter.set_tensor(self._input, pictures)
+            self._interpreter.invoke()
+        except (ValueError, RuntimeError) as error:
+            raise NetworkRunError(" ".join(str(error).split())[:200]) from error
+        return [self._interpreter.get_tensor(output) for output in self._outputs]
+
+
+def _info_of(details: Mapping[str, Any]) -> TensorInfo:
+    shape = tuple(map(int, details["shape"]))
+    return TensorInfo(details["name"], shape, np.dtype(details["dtype"]))
+
+
+def values_of_bytes(spec: NetworkSpec) -> npt.NDArray[np.float32] | None:
+    """Return `(256,)`: what a network sees for each byte; None for one that takes no picture."""
+    if spec.start is not None:
+        return None
+    low, high = spec.value_range
+    # Product and offset are rounded once, as the original's fused operation does.
+    step = np.float64(np.float32((high - low) / 255))
+    return (np.arange(256) * step + low).astype(np.float32)
+
+
+def as_onnx(output: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return an output of a TFLite file in the shape that our ONNX graphs give it."""
     if output.ndim != 4:
         return output
     return output.reshape(1, -1) if output.shape[1] == 1 else output.transpose(0, 3, 1, 2)
+
+
+def _expect_cpu(device: str) -> None:
+    if device != "cpu":
+        raise DeviceError("runtime 'litert' runs on the cpu only, not on {device!r}", device=device)
 
 
 def _interpreter_class() -> Any:

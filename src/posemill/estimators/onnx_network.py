@@ -20,11 +20,19 @@ from posemill.estimators.devices import (
     list_onnx_runtimes,
     say_how_to_use_gpus,
 )
+from posemill.estimators.sessions import MAX_VALUES, NetworkRunError, TensorInfo, too_large
 from posemill.messages import Message
 from posemill.weights.networks import load_onnx
 
 _GPU_PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
-_MOST_VALUES = 1 << 26  # of an output, for each picture
+_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(double)": "float64",
+    "tensor(uint8)": "uint8",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
+}
 
 
 class OnnxNetwork:
@@ -34,10 +42,13 @@ class OnnxNetwork:
         # One crop at a time on a CPU: batches gain nothing there, cost memory, and their last bits
         # depend on their size.
         self.runs_batches = device != "cpu"
-        self._session = open_session(
-            load_onnx(name), name, device=device, threads=threads,
+        self._session = open_onnx(
+            load_onnx(name),
+            name,
+            device=device,
+            threads=threads,
             fixed={} if self.runs_batches else {"batch": 1},
-        )  # fmt: skip
+        )
         picture = self._session.get_inputs()[0]
         self._input_name = picture.name
         self._output_names = [output.name for output in self._session.get_outputs()]
@@ -51,7 +62,31 @@ class OnnxNetwork:
         return outputs
 
 
-def open_session(
+class OnnxSession:
+    """A network in an ONNX file, see `posemill.estimators.sessions.Session`."""
+
+    def __init__(self, model: bytes | str, name: str, **settings: Any) -> None:
+        self._session = open_onnx(model, name, **settings)
+        self.inputs = [_info_of(each) for each in self._session.get_inputs()]
+        self.outputs = [_info_of(each) for each in self._session.get_outputs()]
+
+    def run(self, pictures: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+        """Return the outputs; see `Session`."""
+        try:
+            outputs: list[npt.NDArray[Any]] = self._session.run(
+                None, {self.inputs[0].name: pictures}
+            )
+        except onnxruntime_errors() as error:
+            raise NetworkRunError(" ".join(str(error).split())[:200]) from error
+        return outputs
+
+
+def _info_of(value: Any) -> TensorInfo:
+    shape = tuple(size if isinstance(size, int) and size > 0 else None for size in value.shape)
+    return TensorInfo(value.name, shape, np.dtype(_DTYPES.get(value.type, object)))
+
+
+def open_onnx(
     model: bytes | str,
     name: str,
     *,
@@ -59,7 +94,7 @@ def open_session(
     threads: int,
     fixed: Mapping[str, int] = MappingProxyType({}),
 ) -> Any:
-    """Return ONNX Runtime's session of a model on that device, and no other.
+    """Return ONNX Runtime's own session of a model on that device, and no other.
 
     Args:
         model: The content of a file of ours, or the path of one of the user's.
@@ -105,11 +140,8 @@ def _check_outputs(onnxruntime: Any, model: str, name: str) -> None:
     plain = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     for output in plain.get_outputs():
         sizes = [size for size in output.shape if isinstance(size, int)]
-        if math.prod(sizes) > _MOST_VALUES:
-            raise WeightsError(
-                f"{name}: its output {output.name} has {math.prod(sizes):,} numbers, allowed are "
-                f"{_MOST_VALUES:,}; keypoints and maps are smaller: is this the right file?"
-            )
+        if math.prod(sizes) > MAX_VALUES:
+            raise too_large(name, output.name, math.prod(sizes))
 
 
 def check_device_is_there(device: str) -> Any:

@@ -1,4 +1,4 @@
-"""What runs the networks: LiteRT on a CPU, ONNX Runtime on a GPU.
+"""What runs the networks: LiteRT on a CPU, ONNX Runtime on a GPU; OpenVINO where it is asked for.
 
 The choice was made by measurement (docs/engine.md): on a CPU both take the same time, LiteRT less
 memory, and only its kernels give stock's digits.
@@ -40,9 +40,10 @@ class Network(Protocol):
 RUNTIMES = {
     "litert": "posemill.estimators.litert_network:LiteRTNetwork",
     "onnxruntime": "posemill.estimators.onnx_network:OnnxNetwork",
+    "openvino": "posemill.estimators.openvino_network:OpenVinoNetwork",
 }
 
-_PACKAGES = {"litert": "ai_edge_litert", "onnxruntime": "onnxruntime"}
+PACKAGES = {"litert": "ai_edge_litert", "onnxruntime": "onnxruntime", "openvino": "openvino"}
 
 
 def choose_runtime(runtime: str, device: str) -> str:
@@ -61,7 +62,7 @@ def choose_runtime(runtime: str, device: str) -> str:
         )
     if device != "cpu":
         return "onnxruntime"
-    has_litert, has_onnxruntime = (find_spec(package) for package in _PACKAGES.values())
+    has_litert, has_onnxruntime = (find_spec(PACKAGES[name]) for name in ("litert", "onnxruntime"))
     return "litert" if has_litert or (has_litert_here() and not has_onnxruntime) else "onnxruntime"
 
 
@@ -93,4 +94,4 @@ def open_network(name: str, *, runtime: str, device: str, threads: int) -> Netwo
 
 def version_of(runtime: str) -> str:
     """Return the installed version of a runtime of `RUNTIMES`."""
-    return str(import_module(_PACKAGES[runtime]).__version__)
+    return str(import_module(PACKAGES[runtime]).__version__).partition("-")[0]

@@ -17,7 +17,11 @@ import numpy as np
 from posemill.machine.processes import die_with_parent
 
 _NUM_RUNS = 3
-_MODULES = {"litert": "ai_edge_litert.interpreter", "onnxruntime": "onnxruntime"}
+_MODULES = {
+    "litert": "ai_edge_litert.interpreter",
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+}
 
 
 def run_opencv() -> float:

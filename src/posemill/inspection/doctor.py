@@ -34,7 +34,7 @@ _OPENCV_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-p
                     "opencv-contrib-python")  # fmt: skip
 _ABOUT_CLUSTER = "posemill.executors.ray_connection:about_cluster"
 _LITERT = "ai-edge-litert"
-_NEEDED_LIBRARIES = {"opencv", "litert", "onnxruntime"}
+_NEEDED_LIBRARIES = {"opencv", "litert", "onnxruntime", "openvino"}
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ def _say_failed(library: str, reason: str) -> str:
             "install 'posemill[onnx]'"
         ),
         "onnxruntime": Message("run the networks on LiteRT: {--engine-option:runtime=litert}"),
+        "openvino": Message("do not ask for {--engine-option:runtime=openvino}"),
     }[library]
     return Message(
         "{library} was tried on this machine and failed: {reason}. Its processor may name "

@@ -7,13 +7,14 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from posemill.estimators.runtime import PACKAGES
 from posemill.machine.processes import python_command
 from posemill.machine.trials import Outcome, kept_outcomes, run_child
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.pull import state_of
 
 _NETWORK = "pose_detection"
-_PACKAGES = {"opencv": "cv2", "litert": "ai_edge_litert", "onnxruntime": "onnxruntime"}
+_PACKAGES = {"opencv": "cv2", **PACKAGES}
 _LIMIT_SECONDS = 60.0
 
 

@@ -22,9 +22,15 @@ from benchmarks.keypoints.against_rtmlib import (
     make_golden_pictures,
     people_of,
 )
-from benchmarks.shared.pose_networks import make_pictures, write_detector, write_pose
+from benchmarks.shared.pose_networks import (
+    make_pictures,
+    write_detector,
+    write_one_stage,
+    write_pose,
+)
 from posemill.estimators import open_estimator
 from posemill.estimators.wholebody.detector import Detector
+from posemill.estimators.wholebody.networks import open_file
 
 GOLDEN = Path(__file__).parent / "rtmlib.npz"
 NAMES = ("yolox_133", "yolox_nms_26", "rtmdet_17", "picture_133")
@@ -55,9 +61,10 @@ def test_people_are_those_that_rtmlib_found(cases: dict[str, Case], name: str) -
 @pytest.mark.parametrize("name", NAMES[:-1])
 def test_boxes_are_those_that_rtmlib_found(cases: dict[str, Case], name: str) -> None:
     expected = np.load(GOLDEN)
-    detector = Detector(str(cases[name].detector), kind="auto", side=None, min_score=None,
-                        most_overlap=0.45, device="cpu", threads=1,
-                        batch=1)  # fmt: skip
+    path = str(cases[name].detector)
+    session = open_file(path, "detector", runtime="auto", device="cpu", threads=1)
+    detector = Detector(session, path, kind="auto", side=None, min_score=None,
+                        most_overlap=0.45, batch=1)  # fmt: skip
     assert detector.kind == cases[name].detector_kind
     for row, boxes in enumerate(detector.find(make_golden_pictures())):
         theirs = expected[f"{name}.{row}.boxes"]
@@ -82,4 +89,20 @@ def test_other_weights_and_pictures_give_the_same_too(
         found = ours.estimate(pictures)
         for row, picture in enumerate(pictures):
             expected = theirs.people(np.ascontiguousarray(picture[..., ::-1]))
+            assert distance(people_of(found, row), expected) < 1e-3
+
+
+def test_people_of_rtmo_are_those_that_rtmlib_finds(tmp_path: Path) -> None:
+    rtmlib = pytest.importorskip(
+        "rtmlib", reason="make setup installs it, without what it asks for"
+    )
+    for seed in (1, 2, 3):
+        path = str(write_one_stage(tmp_path / "rtmo.onnx", seed=seed))
+        theirs = rtmlib.RTMO(path, model_input_size=(96, 128), backend="onnxruntime")
+        pictures = make_pictures([(300, 200), (128, 96), (61, 640), (50, 44)], seed=seed)
+        found = open_estimator("wholebody", pose=path).estimate(pictures)
+        for row, picture in enumerate(pictures):
+            points, scores = theirs(np.ascontiguousarray(picture[..., ::-1]))
+            expected: list[Person] = [*zip(points, scores, strict=True)]
+            assert len(expected) > 1
             assert distance(people_of(found, row), expected) < 1e-3

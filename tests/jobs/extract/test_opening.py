@@ -285,7 +285,7 @@ def test_other_options_are_named_and_what_may_differ_is_not(config):
 
 
 @pytest.mark.parametrize(("runtime", "hint"), [
-    ("onnx", " (with engine_options={'runtime': 'onnx'})"), ("", ""), (None, ""),
+    ("opencv 4.13", " (with engine_options={'runtime': 'opencv'})"), ("", ""), (None, ""),
 ])  # fmt: skip
 def test_another_runtime_is_asked_for_by_name(config, runtime, hint):
     begin(config)[0].close()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import cv2
 import numpy as np
 
 from posemill.errors import ConfigError
 from posemill.estimators import ClipState, EngineInfo, EngineOption, checked_frames
-from posemill.estimators.devices import import_onnxruntime
 from posemill.estimators.movenet.detection import Persons, detect
 from posemill.estimators.movenet.networks import MapsNetwork
 from posemill.estimators.movenet.poses import NUM_POINTS, drop_same_people, find_points
 from posemill.estimators.movenet.squares import Square, cut_square
 from posemill.estimators.onnx_network import check_device_is_there
 from posemill.estimators.people import gather_people
+from posemill.estimators.sessions import SESSION_OPTION, choose_session_runtime, describe_runtime
 from posemill.records import FloatArray, Frame, Keypoints
 
 _AROUND = 1.1  # side of the square around a person, in sides of the box
@@ -33,6 +34,7 @@ class MoveNetEstimator:
         min_point: Least score of a point in the network's eyes; below it is missing.
         min_person: Least mean of a person's scores; below it is nobody. On pictures of COCO this
             leaves about as many people as there are, of three times as many boxes.
+        runtime: What runs the networks: `onnxruntime`, `openvino`, or `auto`.
     """
 
     info = EngineInfo(
@@ -41,7 +43,7 @@ class MoveNetEstimator:
         people="several",
         modes=("image",),
         devices=("cpu", "cuda", "tensorrt"),
-        needs=("onnxruntime",),
+        needs=("onnxruntime", "openvino"),
         brought_by="posemill[onnx]",
         options=(
             EngineOption("network", str, "thunder",
@@ -53,6 +55,7 @@ class MoveNetEstimator:
                          least=0, most=1),
             EngineOption("min_person", float, 0.075, "Least mean of a person's scores.",
                          least=0, most=1),
+            SESSION_OPTION,
         ),
     )  # fmt: skip
 
@@ -65,12 +68,16 @@ class MoveNetEstimator:
         min_box: float = 0.2,
         min_point: float = 0.05,
         min_person: float = 0.075,
+        runtime: str = "auto",
     ) -> None:
         self.info.check_device("movenet", device)
-        check_device_is_there(device)  # before the networks are fetched for nothing
+        self._runtime = choose_session_runtime(runtime, device)
+        if self._runtime == "onnxruntime":
+            check_device_is_there(device)  # before the networks are fetched for nothing
         cv2.setNumThreads(threads)
-        self._detector = MapsNetwork("nanodet", device=device, threads=threads)
-        self._network = MapsNetwork(f"movenet-{network}", device=device, threads=threads)
+        settings: dict[str, Any] = {"runtime": self._runtime, "device": device, "threads": threads}
+        self._detector = MapsNetwork("nanodet", **settings)
+        self._network = MapsNetwork(f"movenet-{network}", **settings)
         self._name, self._min_box = network, min_box
         self._min_point, self._min_person = min_point, min_person
 
@@ -135,7 +142,7 @@ class MoveNetEstimator:
             "network": self._name,
             "sha256": self._network.sha256,
             "detector_sha256": self._detector.sha256,
-            "runtime": f"onnxruntime {import_onnxruntime().__version__}",
+            "runtime": describe_runtime(self._runtime),
             "min_box": str(self._min_box),
             "min_point": str(self._min_point),
             "min_person": str(self._min_person),

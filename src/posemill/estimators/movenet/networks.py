@@ -1,18 +1,16 @@
-"""The published networks on ONNX Runtime: pictures in, maps out."""
+"""The published networks on ONNX Runtime or OpenVINO: pictures in, maps out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from posemill.estimators.onnx_network import open_session
+from posemill.estimators.sessions import open_session
 from posemill.records import FloatArray, Frame
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.networks import cached_onnx
-from posemill.weights.onnx_writer import INPUT_NAME
 from posemill.weights.pull import ensure_model
 from posemill.weights.tensorflow_graph import CHANNELS_FIRST, Picture, Value, export_graph
 from posemill.weights.tfjs_graph import read_tfjs_graph
@@ -66,22 +64,26 @@ _PARTS = {
 class MapsNetwork:
     """One network, loaded. `size` is the side of its pictures, `sha256` that of its weights."""
 
-    def __init__(self, name: str, *, device: str, threads: int) -> None:
+    def __init__(self, name: str, *, runtime: str, device: str, threads: int) -> None:
         self.size = _PARTS[name].picture.size
         self.sha256 = get_pinned(f"{name}-weights", "model").sha256
         # One picture at a time on a CPU: batches gain nothing there, and their last bits depend on
         # their size.
         self._batch = 1 if device == "cpu" else _GPU_BATCH
-        self._session: Any = open_session(
-            load_network(name), name, device=device, threads=threads,
+        self._session = open_session(
+            load_network(name),
+            name,
+            runtime=runtime,
+            device=device,
+            threads=threads,
             fixed={"batch": 1} if device == "cpu" else {},
-        )  # fmt: skip
+        )
 
     def run(self, pictures: Sequence[Frame]) -> Iterator[list[FloatArray]]:
         """Yield the maps of some pictures after the other, `(batch, channels, rows, columns)`."""
         for start in range(0, len(pictures), self._batch):
             batch = np.stack(pictures[start : start + self._batch])
-            yield self._session.run(None, {INPUT_NAME: batch})
+            yield self._session.run(batch)
 
 
 def load_network(name: str) -> bytes:

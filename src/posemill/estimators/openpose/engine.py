@@ -41,7 +41,8 @@ class OpenPoseEstimator:
             for three times the work.
         pixels: What the network expects: `raw` bytes, `centred` (from -0.5 to 0.5), or `auto`.
         min_peak: Least height of a heat map's peak.
-        runtime: What runs `mobilenet_thin`: `opencv`, `onnx`, or `auto`: OpenCV on a CPU.
+        runtime: What runs the network: `opencv` (`mobilenet_thin` only), `onnxruntime`,
+            `openvino`, or `auto`: OpenCV for `mobilenet_thin` on a CPU.
     """
 
     info = EngineInfo(
@@ -61,7 +62,7 @@ class OpenPoseEstimator:
             EngineOption("min_peak", float, 0.1, "Least height of a heat map's peak.",
                          least=0, most=1),
             EngineOption("runtime", str, "auto", "What runs mobilenet_thin; auto: OpenCV on a CPU.",
-                         choices=("auto", "opencv", "onnx")),
+                         choices=("auto", "opencv", "onnxruntime", "openvino")),
         ),
     )  # fmt: skip
 

@@ -10,8 +10,14 @@ import cv2
 import numpy as np
 
 from posemill.errors import ConfigError, WeightsError
-from posemill.estimators.onnx_network import onnxruntime_errors, open_session
 from posemill.estimators.openpose.decoding import NUM_MAPS
+from posemill.estimators.sessions import (
+    NetworkRunError,
+    Session,
+    choose_session_runtime,
+    describe_runtime,
+    open_session,
+)
 from posemill.files import sha256_of
 from posemill.records import FloatArray
 from posemill.weights.catalogue import get_pinned
@@ -53,7 +59,8 @@ def open_maps_network(
         threads: Inside one call.
         pixels: A key of `PIXELS`, or `auto`: what the network is known to expect; of an .onnx file
             that is not known, and `raw` is taken.
-        runtime: What runs `mobilenet_thin`: `opencv`, `onnx`, or `auto`: OpenCV on a CPU.
+        runtime: `onnxruntime`, `openvino`, `opencv` (`mobilenet_thin` only), or `auto`: OpenCV
+            for `mobilenet_thin` on a CPU.
     """
     if runtime == "opencv" and (network != DEFAULT or device != "cpu"):
         raise ConfigError(
@@ -61,10 +68,12 @@ def open_maps_network(
         )
     chosen = None if pixels == "auto" else pixels
     if network == DEFAULT:
-        if device == "cpu" and runtime != "onnx":
+        if device == "cpu" and runtime in ("auto", "opencv"):
             return _OpenCvNetwork(chosen or "raw")
-        session = open_session(_converted(), DEFAULT, device=device, threads=threads)
-        return _OnnxMaps(session, DEFAULT, get_pinned(DEFAULT, "model").sha256, chosen or "raw")
+        used = choose_session_runtime(runtime, device)
+        session = open_session(_converted(), DEFAULT, runtime=used, device=device, threads=threads)
+        sha256 = get_pinned(DEFAULT, "model").sha256
+        return _SessionMaps(session, DEFAULT, sha256=sha256, pixels=chosen or "raw", runtime=used)
     path = Path(network)
     if not path.is_file():
         raise ConfigError(
@@ -74,8 +83,11 @@ def open_maps_network(
             default=DEFAULT,
         )
     if path.suffix == ".onnx":
-        session = open_session(str(path), str(path), device=device, threads=threads)
-        return _OnnxMaps(session, str(path), sha256_of(path), chosen or "raw")
+        used = choose_session_runtime(runtime, device)
+        session = open_session(str(path), str(path), runtime=used, device=device, threads=threads)
+        return _SessionMaps(
+            session, str(path), sha256=sha256_of(path), pixels=chosen or "raw", runtime=used
+        )
     if path.suffix == ".pth":
         from posemill.estimators.openpose.body_network import TorchMaps
 
@@ -113,25 +125,30 @@ class _OpenCvNetwork:
         return np.stack(maps)
 
 
-class _OnnxMaps:
+class _SessionMaps:
     """Any ONNX file with 57 maps, in one output or in two, channels first or last."""
 
-    def __init__(self, session: Any, name: str, sha256: str, pixels: str) -> None:
+    def __init__(
+        self, session: Session, name: str, *, sha256: str, pixels: str, runtime: str
+    ) -> None:
         self._session = session
-        inputs = session.get_inputs()
+        inputs = session.inputs
         if len(inputs) != 1 or len(inputs[0].shape) != 4:
-            shapes = ", ".join(str(each.shape) for each in inputs)
             raise ConfigError(
                 "network {name}: expected one picture as input, got {shapes}",
                 name=name,
-                shapes=shapes,
+                shapes=", ".join(map(str, inputs)),
             )
         self._input, self._name = inputs[0], name
         self._is_last = inputs[0].shape[3] == 3 and inputs[0].shape[1] != 3
         self.pixels = pixels
-        self.identity = {"network": Path(name).name, "sha256": sha256, "runtime": "onnxruntime"}
+        self.identity = {
+            "network": Path(name).name,
+            "sha256": sha256,
+            "runtime": describe_runtime(runtime),
+        }
         sides = inputs[0].shape[1:3] if self._is_last else inputs[0].shape[2:]
-        height, width = (side if isinstance(side, int) and side > 0 else 0 for side in sides)
+        height, width = (side or 0 for side in sides)
         if bool(height) != bool(width):
             raise ConfigError(
                 "network {name}: its picture is {shape}; export it with height and width both "
@@ -146,23 +163,19 @@ class _OnnxMaps:
         """Raise now if the network takes no such pictures, or has other maps."""
         try:
             self.run(pictures)
-        except onnxruntime_errors() as error:
+        except NetworkRunError as error:
             raise ConfigError(
-                "network {name}: it does not run on one picture of float32, {input_name} is "
-                "{type} {input_shape}; export it with float32 pictures and an open batch "
-                "({error})",
+                "network {name}: it does not run on one picture of float32, its input is "
+                "{input}; export it with float32 pictures and an open batch ({error})",
                 name=self._name,
-                input_name=self._input.name,
-                type=self._input.type,
-                input_shape=self._input.shape,
-                error=str(error).strip().splitlines()[0],
+                input=self._input,
+                error=error,
             ) from error
 
     def run(self, pictures: FloatArray) -> FloatArray:
         """Return the maps; see `MapsNetwork`."""
         batch = pictures.transpose(0, 2, 3, 1) if self._is_last else pictures
-        outputs = self._session.run(None, {self._input.name: np.ascontiguousarray(batch)})
-        return join_maps(outputs, self._name)
+        return join_maps(self._session.run(np.ascontiguousarray(batch)), self._name)
 
 
 def join_maps(outputs: Sequence[Any], name: str) -> FloatArray:

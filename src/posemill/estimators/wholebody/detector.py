@@ -11,18 +11,19 @@ import numpy.typing as npt
 
 from posemill.errors import ConfigError
 from posemill.estimators.people import drop_doubles
+from posemill.estimators.sessions import Session
 from posemill.estimators.wholebody.networks import PictureNetwork, pixel_tables
 from posemill.messages import Message
 from posemill.records import FloatArray, Frame
 from posemill.weights.onnx_files import first_convolution_channels
 
 KINDS = ("yolox", "rtmdet")
+GREY = 114  # what pictures are padded with
 _STRIDES = (8, 16, 32)
-_GREY = 114  # what pictures are padded with
 _PERSON = 0  # among the classes of COCO, and the only one of detectors of people
 # RTMDet wants these in the order of its channels, BGR; YOLOX wants bytes as they are.
 _RTMDET_PIXELS = pixel_tables((103.53, 116.28, 123.675), (57.375, 57.12, 58.395))
-_OPEN_SIDE = 640
+OPEN_SIDE = 640
 _FOCUS_CHANNELS = 12  # YOLOX lays four neighbouring pixels on each other first
 
 # (people, 4): left, top, right, bottom in pixels. Of the precision that rtmlib has there: the last
@@ -34,28 +35,35 @@ class Detector:
     """A detector of people in a user's file.
 
     Args:
-        path: The file.
+        session: The network, as `open_file` gives it.
+        path: Its file.
         kind: Of `KINDS`, or `auto`: told by the first convolution.
         side: Of the square it sees, where the file leaves that open; None: 640.
         min_score: Least score of a box; None: 0.7 of YOLOX without the choice inside, else 0.3.
         most_overlap: Intersection over union that two people may have, where we choose.
-        settings: `device`, `threads`, `batch` of `PictureNetwork`.
+        batch: Most pictures in one call.
     """
 
     def __init__(
         self,
+        session: Session,
         path: str,
         *,
         kind: str,
         side: int | None,
         min_score: float | None,
         most_overlap: float,
-        **settings: Any,
+        batch: int,
     ) -> None:
         self._network = PictureNetwork(
-            path, "detector", tables=pixel_tables(), colours="bgr",
-            open_side=side or _OPEN_SIDE, **settings,
-        )  # fmt: skip
+            session,
+            path,
+            "detector",
+            tables=pixel_tables(),
+            colours="bgr",
+            open_side=side or OPEN_SIDE,
+            batch=batch,
+        )
         shapes = self._network.output_shapes
         width, height = self._network.size_wh
         self._cells = _cells_of(width, height)
@@ -105,18 +113,7 @@ class Detector:
 
     def _put(self, place: int, frame: Frame) -> float:
         """Lay a frame into the upper left corner of what the network sees; return its scale."""
-        height, width = frame.shape[:2]
-        canvas_height, canvas_width = self._canvas.shape[:2]
-        scale = float(min(canvas_height / height, canvas_width / width))
-        size = max(int(width * scale), 1), max(int(height * scale), 1)
-        if size == (width, height) == (canvas_width, canvas_height):
-            self._network.put(place, frame)
-            return scale
-        self._canvas[size[1] :] = _GREY
-        self._canvas[: size[1], size[0] :] = _GREY
-        self._canvas[: size[1], : size[0]] = cv2.resize(frame, size)
-        self._network.put(place, self._canvas)
-        return scale
+        return put_in_corner(self._network, place, frame, self._canvas)
 
     def _choose(self, outputs: list[FloatArray], scale: float) -> Boxes:
         """Return the boxes of what YOLOX says of every cell, without doubles."""
@@ -153,6 +150,31 @@ class Detector:
                 path=self._network.path,
             )
         return kind
+
+
+def put_in_corner(network: PictureNetwork, place: int, frame: Frame, canvas: Frame) -> float:
+    """Lay a frame into the upper left corner of what a network sees, grey beside it.
+
+    Args:
+        network: What sees it.
+        place: Of its next call.
+        frame: RGB.
+        canvas: Of the network's size; changed.
+
+    Returns:
+        The scale of the frame there.
+    """
+    height, width = frame.shape[:2]
+    canvas_height, canvas_width = canvas.shape[:2]
+    scale = float(min(canvas_height / height, canvas_width / width))
+    size = max(int(width * scale), 1), max(int(height * scale), 1)
+    if size == (width, height) == (canvas_width, canvas_height):
+        network.put(place, frame)
+        return scale
+    canvas[:] = GREY
+    canvas[: size[1], : size[0]] = cv2.resize(frame, size)
+    network.put(place, canvas)
+    return scale
 
 
 def _cells_of(width: int, height: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The whole-body engine: people's boxes, then the points of each, by the user's ONNX files."""
+"""The whole-body engine: people's boxes, then the points of each, by the user's files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,21 @@ import numpy as np
 
 from posemill.errors import ConfigError
 from posemill.estimators import ClipState, EngineInfo, EngineOption, checked_frames
-from posemill.estimators.devices import import_onnxruntime
 from posemill.estimators.people import gather_people
+from posemill.estimators.sessions import (
+    SESSION_OPTION,
+    Session,
+    choose_session_runtime,
+    describe_runtime,
+)
 from posemill.estimators.wholebody.detector import KINDS, Detector
+from posemill.estimators.wholebody.networks import open_file
+from posemill.estimators.wholebody.one_stage import OneStageNetwork, kind_of
 from posemill.estimators.wholebody.pose import SKELETONS, PoseNetwork
 from posemill.records import Frame, Keypoints
 
 _GPU_BATCH = 16
+_MOST_OVERLAP = 0.45
 
 
 def _skeletons_with(options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -27,59 +35,98 @@ def _skeletons_with(options: Mapping[str, Any]) -> tuple[str, ...]:
     path = options.get("pose")
     if not isinstance(path, str) or not Path(path).is_file():
         return ()
-    return SKELETONS[_count_points(path, Path(path).stat().st_mtime_ns)]
+    runtime = str(options.get("runtime", "auto"))
+    return SKELETONS[_count_points(path, runtime, Path(path).stat().st_mtime_ns)]
 
 
 @functools.lru_cache(maxsize=8)
-def _count_points(path: str, changed_ns: int) -> int:
-    return PoseNetwork(path, colours="bgr", device="cpu", threads=1, batch=1).num_points
+def _count_points(path: str, runtime: str, changed_ns: int) -> int:
+    session = open_file(path, "pose", runtime=runtime, device="cpu", threads=1)
+    return _open_pose(session, path, colours="bgr", batch=1).num_points
+
+
+def _open_pose(
+    session: Session,
+    path: str,
+    *,
+    colours: str,
+    batch: int,
+    side: int | None = None,
+    min_score: float | None = None,
+    most_overlap: float | None = None,
+) -> PoseNetwork | OneStageNetwork:
+    """Return the pose network of a file: one that sees people, or one that sees pictures."""
+    kind = kind_of(session)
+    if kind is None:
+        return PoseNetwork(session, path, colours=colours, batch=batch)
+    return OneStageNetwork(
+        session,
+        path,
+        kind=kind,
+        side=side,
+        min_score=min_score,
+        most_overlap=most_overlap,
+        batch=batch,
+    )
 
 
 class WholeBodyEstimator:
-    """The points of all people by RTMPose, RTMW or DWPose files: 133, 26 or 17 each.
+    """The points of all people by files of RTMPose, RTMW, DWPose, RTMO or YOLO-pose.
+
+    They have 133, 26 or 17 points each.
 
     Args:
         device: `cpu`, `cuda:N` or `tensorrt:N`.
         threads: Threads inside one network call. OpenCV's are set to the same number.
-        pose: The pose network, a SimCC one as .onnx.
-        detector: The detector of people, YOLOX or RTMDet as .onnx; None: one person, the picture
-            is the box.
+        pose: The pose network as .onnx or .tflite: a SimCC one that sees one person (RTMPose,
+            RTMW, DWPose), or one that finds people itself (RTMO, YOLO-pose).
+        detector: The detector of people, YOLOX or RTMDet as .onnx or .tflite; None: one person,
+            the picture is the box.
         detector_kind: `yolox`, `rtmdet`, or `auto`: by what is in the file.
-        detector_size: Side of the square the detector sees, where its file leaves that open.
-        min_score: Least score of a box; None: 0.7 of YOLOX without NMS inside, else 0.3.
-        most_overlap: Intersection over union that two boxes may have (YOLOX without NMS inside).
+        detector_size: Side of the square that the detector, RTMO or YOLO-pose sees, where the
+            file leaves that open.
+        min_score: Least score of a box; None: 0.7 of RTMO and of YOLOX without NMS inside, 0.25 of
+            YOLO-pose, else 0.3.
+        most_overlap: Intersection over union that two boxes may have, where the file does not
+            choose among them; None: 0.7 of YOLO-pose, else 0.45.
         colours: Order of the channels that the pose network gets, see docs/engine.md.
         batch: Most pictures or people in one network call; None: 1 on a CPU, 16 on a GPU.
+        runtime: What runs .onnx files: `onnxruntime`, `openvino`, or `auto`. LiteRT runs .tflite
+            files, unless OpenVINO is asked for.
     """
 
     info = EngineInfo(
-        "bodies, feet, faces and hands of all people: RTMPose, RTMW and DWPose files of yours",
+        "bodies, feet, faces and hands of all people: RTMPose, RTMW, DWPose, RTMO and YOLO-pose "
+        "files of yours",
         ("coco-133", "coco-17", "openpose-18", "halpe-26"),
         people="several",
         modes=("image",),
         devices=("cpu", "cuda", "tensorrt"),
-        needs=("onnxruntime",),
+        needs=("onnxruntime", "openvino", "ai_edge_litert"),
         brought_by="posemill[onnx]",
         options=(
-            EngineOption("pose", str, None, "The pose network (SimCC), an .onnx file; needed."),
+            EngineOption("pose", str, None, "The pose network, an .onnx or .tflite file; needed."),
             EngineOption("detector", str, None,
-                         "YOLOX or RTMDet, an .onnx file; without: one person, the whole picture."),
+                         "YOLOX or RTMDet, such a file; without: one person, the whole picture."),
             EngineOption("detector_kind", str, "auto", "What the detector is.",
                          choices=("auto", *KINDS)),
             EngineOption("detector_size", int, None,
                          "Side of what the detector sees, where its file leaves that open.",
                          least=32, most=4096),
             EngineOption("min_score", float, None,
-                         "Least score of a box; usually 0.7 of YOLOX without NMS inside, else 0.3.",
+                         "Least score of a box; usually 0.7 of RTMO and of YOLOX without NMS "
+                         "inside, 0.25 of YOLO-pose, else 0.3.",
                          least=0, most=1),
-            EngineOption("most_overlap", float, 0.45,
-                         "Overlap that two boxes may have (YOLOX without NMS inside).",
+            EngineOption("most_overlap", float, None,
+                         "Overlap that two boxes may have, where the file does not choose; usually "
+                         "0.7 of YOLO-pose, else 0.45.",
                          least=0, most=1),
             EngineOption("colours", str, "bgr", "Order of the pose network's channels.",
                          choices=("bgr", "rgb")),
             EngineOption("batch", int, None,
                          "Most people in one network call; usually 1 on a CPU, 16 on a GPU.",
                          least=1),
+            SESSION_OPTION,
         ),
         skeletons_with=_skeletons_with,
     )  # fmt: skip
@@ -94,29 +141,45 @@ class WholeBodyEstimator:
         detector_kind: str = "auto",
         detector_size: int | None = None,
         min_score: float | None = None,
-        most_overlap: float = 0.45,
+        most_overlap: float | None = None,
         colours: str = "bgr",
         batch: int | None = None,
+        runtime: str = "auto",
     ) -> None:
         self.info.check_device("wholebody", device)
         if pose is None:
             raise ConfigError(
-                "engine 'wholebody' needs a pose network of yours (RTMPose, RTMW or DWPose as "
-                ".onnx): {--engine-option:pose=FILE}"
+                "engine 'wholebody' needs a pose network of yours (RTMPose, RTMW, DWPose, RTMO or "
+                "YOLO-pose as .onnx or .tflite): {--engine-option:pose=FILE}"
             )
         cv2.setNumThreads(threads)
         # On a CPU batches gain nothing, and the last bits depend on their size.
-        settings = {"device": device, "threads": threads,
-                    "batch": batch or (1 if device == "cpu" else _GPU_BATCH)}  # fmt: skip
-        self._pose: PoseNetwork = PoseNetwork(pose, colours=colours, **settings)
+        self._batch = batch or (1 if device == "cpu" else _GPU_BATCH)
+        opening: dict[str, Any] = {"runtime": runtime, "device": device, "threads": threads}
+        self._pose = _open_pose(
+            open_file(pose, "pose", **opening),
+            pose,
+            colours=colours,
+            batch=self._batch,
+            side=detector_size,
+            min_score=min_score,
+            most_overlap=most_overlap,
+        )
         self._detector: Detector | None = None
         if detector is not None:
+            if isinstance(self._pose, OneStageNetwork):
+                raise ConfigError("pose {pose} finds people itself: leave detector out", pose=pose)
             self._detector = Detector(
-                detector, kind=detector_kind, side=detector_size, min_score=min_score,
-                most_overlap=most_overlap, **settings,
-            )  # fmt: skip
+                open_file(detector, "detector", **opening),
+                detector,
+                kind=detector_kind,
+                side=detector_size,
+                min_score=min_score,
+                most_overlap=_MOST_OVERLAP if most_overlap is None else most_overlap,
+                batch=self._batch,
+            )
         self.info = dataclasses.replace(self.info, skeletons=SKELETONS[self._pose.num_points])
-        self._batch = settings["batch"]
+        self._runtime = choose_session_runtime(runtime, device, pose)
 
     def new_state(self) -> ClipState:
         """There is no video mode."""
@@ -131,6 +194,8 @@ class WholeBodyEstimator:
     ) -> Keypoints:
         """Return the people of every frame: the largest, and the others by their size."""
         frames = checked_frames(frames)
+        if isinstance(self._pose, OneStageNetwork):
+            return gather_people(frames, self._pose.find(frames), self._pose.num_points)
         if self._detector is None:
             boxes = [np.array([[0.0, 0.0, *frame.shape[1::-1]]]) for frame in frames]
         else:
@@ -145,7 +210,7 @@ class WholeBodyEstimator:
             **self._pose.identity,
             **detector,
             "batch": str(self._batch),
-            "runtime": f"onnxruntime {import_onnxruntime().__version__}",
+            "runtime": describe_runtime(self._runtime),
         }
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A user's ONNX file that takes pictures: opened, checked, and tried once."""
+"""A user's ONNX or TFLite file that takes pictures: opened, checked, and tried once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,38 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ConfigError, WeightsError
-from posemill.estimators.onnx_network import onnxruntime_errors, open_session
+from posemill.estimators.sessions import (
+    NetworkRunError,
+    Session,
+    TensorInfo,
+    choose_session_runtime,
+    open_session,
+)
 from posemill.files import sha256_of
 from posemill.messages import Message
 from posemill.records import FloatArray, Frame
 
-_TYPES: dict[str, type[np.floating[Any]]] = {
-    "tensor(float)": np.float32,
-    "tensor(float16)": np.float16,
-}
+_TYPES = (np.float32, np.float16)
+
+
+def open_file(path: str, option: str, *, runtime: str, device: str, threads: int) -> Session:
+    """Return the network in a file.
+
+    Args:
+        path: The file: .onnx or .tflite.
+        option: The option that named it, for messages.
+        runtime: `auto`, `onnxruntime` or `openvino`.
+        device: `cpu`, `cuda:N` or `tensorrt:N`.
+        threads: Inside one call.
+    """
+    if not Path(path).is_file():
+        raise ConfigError(
+            "{option}: there is no file {path}; expected the path of an .onnx or a .tflite",
+            option=option,
+            path=path,
+        )
+    used = choose_session_runtime(runtime, device, path)
+    return open_session(path, path, runtime=used, device=device, threads=threads)
 
 
 def pixel_tables(means: Sequence[float] = (0, 0, 0), stds: Sequence[float] = (1, 1, 1)) -> Any:
@@ -29,41 +52,33 @@ def pixel_tables(means: Sequence[float] = (0, 0, 0), stds: Sequence[float] = (1,
 
 
 class PictureNetwork:
-    """An ONNX file that takes pictures, channels first. `size_wh` is what it sees of them.
+    """A file that takes pictures, channels first or last. `size_wh` is what it sees of them.
 
     Args:
+        session: The network, as `open_file` gives it.
         path: The file.
         option: The option that named it, for messages.
         tables: What bytes become, see `pixel_tables`, in the order of the network's channels.
         colours: The order of its channels: `rgb` or `bgr`.
-        device: `cpu`, `cuda:N` or `tensorrt:N`.
-        threads: Inside one call.
         batch: Most pictures in one call; 1 where the file takes one only.
         open_side: Width and height where the file leaves them open; None: it must not.
     """
 
     def __init__(
         self,
+        session: Session,
         path: str,
         option: str,
         *,
         tables: FloatArray,
         colours: str,
-        device: str,
-        threads: int,
         batch: int,
         open_side: int | None = None,
     ) -> None:
-        if not Path(path).is_file():
-            raise ConfigError(
-                "{option}: there is no file {path}; expected the path of an .onnx",
-                option=option,
-                path=path,
-            )
         self.path, self.option = Path(path), option
-        self._session = open_session(path, path, device=device, threads=threads)
+        self._session = session
         self._input = self._check_input(open_side)
-        self.output_names = [each.name for each in self._session.get_outputs()]
+        self.output_names = [each.name for each in session.outputs]
         self.tables, self._order = tables, (0, 1, 2) if colours == "rgb" else (2, 1, 0)
         width, height = self.size_wh
         self.batch = batch if self._takes_many(batch) else 1
@@ -98,23 +113,21 @@ class PictureNetwork:
 
     def run(self, count: int) -> list[npt.NDArray[Any]]:
         """Return the outputs for the pictures at the first `count` places."""
-        pictures = self._pictures[:count].astype(_TYPES[self._input.type], copy=False)
+        pictures = self._pictures[:count].astype(self._input.dtype, copy=False)
+        if self._is_last:
+            pictures = np.ascontiguousarray(pictures.transpose(0, 2, 3, 1))
         try:
-            outputs: list[npt.NDArray[Any]] = self._session.run(
-                self.output_names, {self._input.name: pictures}
-            )
-        except onnxruntime_errors() as error:
-            reason = " ".join(str(error).split())[:200]
+            return self._session.run(pictures)
+        except NetworkRunError as error:
             remedy = Message("; try {--engine-option:batch=1}") if count > 1 else ""
             raise WeightsError(
                 "{option} {path} cannot be run on {pictures_shape}: {reason}{remedy}",
                 option=self.option,
                 path=self.path,
                 pictures_shape=pictures.shape,
-                reason=reason,
+                reason=error,
                 remedy=remedy,
             ) from error
-        return outputs
 
     def _takes_many(self, batch: int) -> bool:
         size = self._input.shape[0]
@@ -128,29 +141,30 @@ class PictureNetwork:
             )
         return batch > 1 and not isinstance(size, int)
 
-    def _check_input(self, open_side: int | None) -> Any:
-        inputs = self._session.get_inputs()
+    def _check_input(self, open_side: int | None) -> TensorInfo:
+        inputs = self._session.inputs
         first = inputs[0]
-        is_picture = len(first.shape) == 4 and not (
-            isinstance(first.shape[1], int) and first.shape[1] != 3
-        )
-        if len(inputs) != 1 or not is_picture or first.type not in _TYPES:
-            got = ", ".join(f"{each.name} {each.shape} {each.type}" for each in inputs)
+        shape = first.shape if len(first.shape) == 4 else (0, 0, 0, 0)
+        self._is_last = shape[3] == 3 and shape[1] != 3
+        is_picture = self._is_last or shape[1] in (3, None)
+        if len(inputs) != 1 or not is_picture or first.dtype not in _TYPES:
+            got = ", ".join(map(str, inputs))
             raise ConfigError(
-                "{option} {path}: expected one picture as input, (batch, 3, height, width) of "
-                "float, got {got}",
+                "{option} {path}: expected one picture as input, (batch, 3, height, width) or "
+                "(batch, height, width, 3) of float, got {got}",
                 option=self.option,
                 path=self.path,
                 got=got,
             )
-        height, width = (size if isinstance(size, int) else open_side for size in first.shape[2:])
+        sides = shape[1:3] if self._is_last else shape[2:]
+        height, width = (open_side if size is None else size for size in sides)
         if height is None or width is None:
             raise ConfigError(
-                "{option} {path}: it leaves the size of its picture open ({first_shape}); export "
-                "it with a fixed one",
+                "{option} {path}: it leaves the size of its picture open ({input}); export it "
+                "with a fixed one",
                 option=self.option,
                 path=self.path,
-                first_shape=first.shape,
+                input=first,
             )
         self.size_wh = width, height
         return first

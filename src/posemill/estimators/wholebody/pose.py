@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ConfigError
+from posemill.estimators.sessions import Session
 from posemill.estimators.wholebody.detector import Boxes
 from posemill.estimators.wholebody.networks import PictureNetwork, pixel_tables
 from posemill.messages import Message
@@ -26,27 +27,35 @@ _ROOM = 1.25  # times the box is what the network sees
 _NAMES = ("simcc_x", "simcc_y")
 
 
+def expect_known(path: str, num_points: int) -> None:
+    """Raise unless a network has as many points as one of `SKELETONS`."""
+    if num_points not in SKELETONS:
+        known = ", ".join(f"{count} ({names[0]})" for count, names in SKELETONS.items())
+        raise ConfigError(
+            "pose {path}: it has {num_points} points; known: {known}",
+            path=path,
+            num_points=num_points,
+            known=known,
+        )
+
+
 class PoseNetwork:
     """A SimCC network in a user's file; `num_points` is a key of `SKELETONS`.
 
     Args:
-        path: The file.
+        session: The network, as `open_file` gives it.
+        path: Its file.
         colours: The order of its channels: `rgb` or `bgr`.
-        settings: `device`, `threads`, `batch` of `PictureNetwork`.
+        batch: Most people in one call.
     """
 
-    def __init__(self, path: str, *, colours: str, **settings: Any) -> None:
-        self._network = PictureNetwork(path, "pose", tables=_PIXELS, colours=colours, **settings)
+    def __init__(self, session: Session, path: str, *, colours: str, batch: int) -> None:
+        self._network = PictureNetwork(
+            session, path, "pose", tables=_PIXELS, colours=colours, batch=batch
+        )
         self._outputs = self._find_outputs()
         self.num_points: int = self._network.output_shapes[self._outputs[0]][1]
-        if self.num_points not in SKELETONS:
-            known = ", ".join(f"{count} ({names[0]})" for count, names in SKELETONS.items())
-            raise ConfigError(
-                "pose {path}: it has {num_points} points; known: {known}",
-                path=path,
-                num_points=self.num_points,
-                known=known,
-            )
+        expect_known(path, self.num_points)
         width, height = self._network.size_wh
         self.identity = {
             **self._network.identity,

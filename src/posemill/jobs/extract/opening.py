@@ -350,7 +350,8 @@ def compare(folder: Path, manifest: Manifest) -> None:
         is_other = runtime and runtime != manifest.engine.get("runtime")
         hint = ""
         if is_other:
-            hint = Message(" (with {--engine-option:runtime={runtime}})", runtime=runtime)
+            name = str(runtime).partition(" ")[0]  # without its version
+            hint = Message(" (with {--engine-option:runtime={runtime}})", runtime=name)
         raise RunError(
             "{folder} was begun with other options, so it cannot go on with these:\n  "
             "{differences}\nuse the same options{hint}, or another folder",

@@ -1,0 +1,165 @@
+"""Files beside SimCC networks as ONNX: TFLite, YOLO-pose, and both on OpenVINO."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.keypoints.against_rtmlib import people_of
+from benchmarks.shared.pose_networks import make_pictures, write_detector, write_one_stage
+from posemill.errors import ConfigError, WeightsError
+from posemill.estimators import open_estimator
+from posemill.estimators.sessions import open_session
+
+WIDTH, HEIGHT, POINTS = 12, 16, 17
+PICTURES = make_pictures([(60, 90), (40, 30)])
+
+
+def write_simcc_pair(folder: Path) -> tuple[str, str]:
+    """Write the same network of two matrices as .onnx, channels first, and as .tflite."""
+    rng = np.random.default_rng(0)
+    num_values = WIDTH * HEIGHT * 3
+    sizes = {"x": 2 * WIDTH, "y": 2 * HEIGHT}
+    weights = {
+        axis: rng.normal(0, 0.05, (POINTS * size, num_values)).astype(np.float32)
+        for axis, size in sizes.items()
+    }
+    nodes = [
+        helper.make_node("Transpose", ["input"], ["last"], perm=[0, 2, 3, 1]),
+        helper.make_node("Reshape", ["last", "flat_shape"], ["flat"]),
+    ]
+    constants = [numpy_helper.from_array(np.array([1, num_values]), "flat_shape")]
+    for axis, size in sizes.items():
+        constants.append(numpy_helper.from_array(weights[axis].T.copy(), f"w{axis}"))
+        constants.append(numpy_helper.from_array(np.array([1, POINTS, size]), f"s{axis}"))
+        nodes.append(helper.make_node("MatMul", ["flat", f"w{axis}"], [f"m{axis}"]))
+        nodes.append(helper.make_node("Reshape", [f"m{axis}", f"s{axis}"], [f"simcc_{axis}"]))
+    graph = helper.make_graph(
+        nodes,
+        "simcc",
+        [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 3, HEIGHT, WIDTH])],
+        [
+            helper.make_tensor_value_info(f"simcc_{axis}", TensorProto.FLOAT, [1, POINTS, size])
+            for axis, size in sizes.items()
+        ],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    (folder / "pose.onnx").write_bytes(model.SerializeToString())
+    (folder / "pose.tflite").write_bytes(_tflite_of(weights, sizes))
+    return str(folder / "pose.onnx"), str(folder / "pose.tflite")
+
+
+def _tflite_of(weights: dict[str, Any], sizes: dict[str, int]) -> bytes:
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    model, graph = schema.ModelT(), schema.SubGraphT()
+    model.version, model.subgraphs, model.buffers = 3, [graph], [schema.BufferT()]
+    graph.tensors, graph.operators, graph.outputs = [], [], []
+
+    def add_tensor(name: str, shape: list[int], values: Any = None, kind: int = 0) -> int:
+        tensor = schema.TensorT()
+        tensor.name, tensor.shape, tensor.type, tensor.buffer = name, shape, kind, 0
+        if values is not None:
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(values.tobytes(), np.uint8)
+            tensor.buffer = len(model.buffers)
+            model.buffers.append(buffer)
+        graph.tensors.append(tensor)
+        return len(graph.tensors) - 1
+
+    kinds = (schema.BuiltinOperator.RESHAPE, schema.BuiltinOperator.FULLY_CONNECTED)
+    model.operatorCodes = []
+    for number in kinds:
+        code = schema.OperatorCodeT()
+        code.builtinCode = code.deprecatedBuiltinCode = number
+        code.version = 1
+        model.operatorCodes.append(code)
+
+    def add_operator(kind: int, inputs: list[int], output: int, options: Any) -> None:
+        operator = schema.OperatorT()
+        operator.opcodeIndex, operator.inputs, operator.outputs = kind, inputs, [output]
+        operator.builtinOptionsType = (
+            schema.BuiltinOptions.FullyConnectedOptions
+            if kind
+            else schema.BuiltinOptions.ReshapeOptions
+        )
+        operator.builtinOptions = options
+        graph.operators.append(operator)
+
+    def add_reshape(value: int, name: str, shape: list[int]) -> int:
+        wanted = add_tensor(f"{name}_shape", [len(shape)], np.array(shape, np.int32), 2)
+        result = add_tensor(name, shape)
+        add_operator(0, [value, wanted], result, schema.ReshapeOptionsT())
+        return result
+
+    picture = add_tensor("input", [1, HEIGHT, WIDTH, 3])
+    graph.inputs = [picture]
+    flat = add_reshape(picture, "flat", [1, WIDTH * HEIGHT * 3])
+    for axis, size in sizes.items():
+        matrix = add_tensor(f"w{axis}", list(weights[axis].shape), weights[axis])
+        product = add_tensor(f"m{axis}", [1, POINTS * size])
+        add_operator(1, [flat, matrix, -1], product, schema.FullyConnectedOptionsT())
+        graph.outputs.append(add_reshape(product, f"out_{axis}", [1, POINTS, size]))
+    builder = flatbuffers.Builder(0)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def test_a_tflite_file_gives_what_its_onnx_twin_gives(tmp_path: Path) -> None:
+    onnx_file, tflite_file = write_simcc_pair(tmp_path)
+    expected = open_estimator("wholebody", pose=onnx_file).estimate(PICTURES)
+    assert np.isfinite(expected.points).any()
+    for options in ({"pose": tflite_file}, {"pose": tflite_file, "runtime": "openvino"},
+                    {"pose": onnx_file, "runtime": "openvino"}):  # fmt: skip
+        if "runtime" in options:
+            pytest.importorskip("openvino")
+        engine = open_estimator("wholebody", **options)
+        found = engine.estimate(PICTURES)
+        np.testing.assert_allclose(found.points, expected.points, atol=1e-6)
+        np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
+        assert engine.identity()["runtime"].split()[0] == options.get("runtime", "litert")
+
+
+def test_a_tflite_file_is_not_for_onnx_runtime_and_a_broken_one_is_refused(tmp_path: Path) -> None:
+    _, tflite_file = write_simcc_pair(tmp_path)
+    with pytest.raises(ConfigError):
+        open_estimator("wholebody", pose=tflite_file, runtime="onnxruntime")
+    broken = tmp_path / "broken.tflite"
+    broken.write_bytes(b"no network")
+    with pytest.raises(WeightsError):
+        open_estimator("wholebody", pose=str(broken))
+
+
+def test_people_of_yolo_pose_are_chosen_among_its_cells(tmp_path: Path) -> None:
+    path = str(write_one_stage(tmp_path / "yolo.onnx", "yolo", cells=100))
+    (picture,) = make_pictures([(300, 200)])
+    found = people_of(open_estimator("wholebody", pose=path).estimate([picture]), 0)
+    # By hand: 300 x 200 into 128 x 96 is 128 x 85, six rows of padding above.
+    canvas = np.full((96, 128, 3), 114, np.uint8)
+    canvas[5:90] = cv2.resize(picture, (128, 85))
+    values = canvas.transpose(2, 0, 1)[None].astype(np.float32) / 255
+    (rows,) = open_session(path, path, device="cpu", threads=1).run(values)
+    cells = rows[0].T
+    best = cells[cells[:, 4].argmax()]
+    points = (best[5:].reshape(-1, 3)[:, :2] - [0, 5]) / (128 / 300)
+    assert 1 < len(found) < (cells[:, 4] > 0.25).sum()
+    assert min(np.abs(person - points).max() for person, _ in found) < 1e-2
+
+
+def test_a_network_that_finds_people_itself_takes_no_detector(tmp_path: Path) -> None:
+    path = str(write_one_stage(tmp_path / "rtmo.onnx"))
+    detector = str(write_detector(tmp_path / "detector.onnx"))
+    with pytest.raises(ConfigError):
+        open_estimator("wholebody", pose=path, detector=detector)
