@@ -183,7 +183,7 @@ def _print_speeds(report: DecodeReport) -> None:
 @door()
 def bench_engine(
     source: Annotated[
-        AnyPath, setting("A picture, a folder of pictures, or a video.", argument=True)
+        AnyPath, setting("A folder of pictures, a picture, or a video.", argument=True)
     ],
     *,
     engine: Annotated[
