@@ -76,3 +76,11 @@ def test_exp_rounds_as_the_c_library_does() -> None:
     # Rounding the exact value is not the same.
     with np.errstate(over="ignore"):
         assert (ours != np.exp(values.astype(np.float64)).astype(np.float32)).any()
+
+
+def test_exp_of_many_values_is_that_of_few() -> None:
+    values = np.linspace(-110, 95, 1_000_000).astype(np.float32)
+    few = np.concatenate(
+        [exp(values[start : start + 4000]) for start in range(0, len(values), 4000)]
+    )
+    np.testing.assert_array_equal(exp(values).view(np.int32), few.view(np.int32))
