@@ -14,7 +14,7 @@ import pytest
 
 from posemill.errors import DeviceError
 from posemill.estimators import litert_network
-from posemill.estimators.litert_network import LiteRTNetwork, _as_onnx
+from posemill.estimators.litert_network import LiteRTNetwork, as_onnx
 from posemill.weights.networks import NETWORKS, load_tflite
 
 SOURCES = Path(__file__).parent.parent.parent / "src"
@@ -57,7 +57,7 @@ def test_bytes_become_the_values_that_the_network_was_trained_on(
 def test_maps_have_their_channels_first_and_single_pixels_are_rows(
     shape: tuple[int, ...], shape_out: tuple[int, ...]
 ) -> None:
-    assert _as_onnx(np.zeros(shape, np.float32)).shape == shape_out
+    assert as_onnx(np.zeros(shape, np.float32)).shape == shape_out
 
 
 def test_another_device_than_the_cpu_is_refused() -> None:
