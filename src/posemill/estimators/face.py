@@ -10,6 +10,7 @@ import numpy as np
 from posemill.estimators import ClipState, EngineInfo, EngineOption
 from posemill.estimators.landmarks import face
 from posemill.estimators.landmarks.crop_network import (
+    LANDMARK_NEEDS,
     REFINED_FACE,
     RUNTIME_OPTION,
     Part,
@@ -31,9 +32,7 @@ class FaceEstimator(InstanceFinder[Part]):
         "several faces, 468 points each: MediaPipe FaceMesh 0.10.21",
         ("face-468", "face-68"),
         people="several",
-        devices=("cpu", "cuda", "tensorrt"),
-        needs=("ai_edge_litert", "onnxruntime"),
-        brought_by="ai-edge-litert",
+        **LANDMARK_NEEDS,
         options=(
             RUNTIME_OPTION,
             EngineOption(

@@ -10,6 +10,7 @@ import numpy as np
 from posemill.estimators import ClipState, EngineInfo, EngineOption
 from posemill.estimators.landmarks import hand
 from posemill.estimators.landmarks.crop_network import (
+    LANDMARK_NEEDS,
     RUNTIME_OPTION,
     WORLD_OPTION,
     confidence_options,
@@ -37,9 +38,7 @@ class HandsEstimator(InstanceFinder[hand.Hand]):
         "several hands, left and right: MediaPipe Hands 0.10.21",
         ("hands-42",),
         people="several",
-        devices=("cpu", "cuda", "tensorrt"),
-        needs=("ai_edge_litert", "onnxruntime"),
-        brought_by="ai-edge-litert",
+        **LANDMARK_NEEDS,
         options=(
             RUNTIME_OPTION,
             EngineOption(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from posemill.estimators import ClipState
+from posemill.errors import ConfigError
+from posemill.estimators import ClipState, EngineInfo, checked_frames
 from posemill.records import (
     FloatArray,
     Frame,
@@ -21,6 +24,31 @@ from posemill.records import (
 from posemill.tracker import Tracker, points_for_tracker
 
 _LENGTH_BYTES = 8
+
+
+class PictureEngine(ABC):
+    """What engines of several people have in common that look at each picture alone."""
+
+    name: ClassVar[str]
+    info: EngineInfo
+
+    @abstractmethod
+    def _find(self, frames: list[Frame]) -> Keypoints:
+        """Return the people of frames that were checked."""
+
+    def estimate(
+        self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
+    ) -> Keypoints:
+        """Return the people of every frame: the largest, and the others by their size."""
+        return self._find(checked_frames(frames))
+
+    def new_state(self) -> ClipState:
+        """There is no video mode."""
+        raise ConfigError("engine {name!r} has no video mode", name=self.name)
+
+    def load_state(self, data: bytes) -> ClipState:
+        """There is no video mode."""
+        return self.new_state()
 
 
 def drop_doubles(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from posemill.estimators import EngineInfo
 from posemill.estimators.landmarks.body_finder import BODY_OPTIONS, BodyEngine
+from posemill.estimators.landmarks.crop_network import LANDMARK_NEEDS
 
 
 class PoseEstimator(BodyEngine):
@@ -13,8 +14,6 @@ class PoseEstimator(BodyEngine):
     info = EngineInfo(
         "the body of one person, or of several: MediaPipe Pose 0.10.21",
         ("pose-33", "openpose-18", "coco-17"),
-        devices=("cpu", "cuda", "tensorrt"),
-        needs=("ai_edge_litert", "onnxruntime"),
-        brought_by="ai-edge-litert",
+        **LANDMARK_NEEDS,
         options=BODY_OPTIONS,
     )

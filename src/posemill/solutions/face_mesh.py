@@ -7,39 +7,8 @@ from typing import NamedTuple
 from posemill.estimators.face import FaceEstimator
 from posemill.framework.formats.landmark_pb2 import LandmarkList
 from posemill.records import Frame
-from posemill.solutions.face_mesh_connections import (
-    FACEMESH_CONTOURS,
-    FACEMESH_FACE_OVAL,
-    FACEMESH_IRISES,
-    FACEMESH_LEFT_EYE,
-    FACEMESH_LEFT_EYEBROW,
-    FACEMESH_LEFT_IRIS,
-    FACEMESH_LIPS,
-    FACEMESH_NOSE,
-    FACEMESH_RIGHT_EYE,
-    FACEMESH_RIGHT_EYEBROW,
-    FACEMESH_RIGHT_IRIS,
-    FACEMESH_TESSELATION,
-)
+from posemill.solutions.face_mesh_connections import *  # noqa: F403  its sets of lines
 from posemill.solutions.solution import InstanceSolution
-
-__all__ = [
-    "FACEMESH_CONTOURS",
-    "FACEMESH_FACE_OVAL",
-    "FACEMESH_IRISES",
-    "FACEMESH_LEFT_EYE",
-    "FACEMESH_LEFT_EYEBROW",
-    "FACEMESH_LEFT_IRIS",
-    "FACEMESH_LIPS",
-    "FACEMESH_NOSE",
-    "FACEMESH_NUM_LANDMARKS",
-    "FACEMESH_NUM_LANDMARKS_WITH_IRISES",
-    "FACEMESH_RIGHT_EYE",
-    "FACEMESH_RIGHT_EYEBROW",
-    "FACEMESH_RIGHT_IRIS",
-    "FACEMESH_TESSELATION",
-    "FaceMesh",
-]
 
 FACEMESH_NUM_LANDMARKS = 468
 FACEMESH_NUM_LANDMARKS_WITH_IRISES = 478

@@ -9,6 +9,21 @@ from itertools import pairwise
 
 from posemill.skeletons.layouts import FACE_468_CONTOURS, IRISES, mirror_of_face
 
+__all__ = [
+    "FACEMESH_CONTOURS",
+    "FACEMESH_FACE_OVAL",
+    "FACEMESH_IRISES",
+    "FACEMESH_LEFT_EYE",
+    "FACEMESH_LEFT_EYEBROW",
+    "FACEMESH_LEFT_IRIS",
+    "FACEMESH_LIPS",
+    "FACEMESH_NOSE",
+    "FACEMESH_RIGHT_EYE",
+    "FACEMESH_RIGHT_EYEBROW",
+    "FACEMESH_RIGHT_IRIS",
+    "FACEMESH_TESSELATION",
+]
+
 Connections = frozenset[tuple[int, int]]
 
 FACEMESH_NUM_LANDMARKS = 468

@@ -8,48 +8,14 @@ from posemill.estimators.holistic.engine import HolisticEstimator
 from posemill.framework.formats.landmark_pb2 import LandmarkList
 from posemill.records import FloatArray, Frame
 from posemill.solutions.body import BodySolution, body_fields
-from posemill.solutions.face_mesh_connections import (
-    FACEMESH_CONTOURS,
-    FACEMESH_FACE_OVAL,
-    FACEMESH_IRISES,
-    FACEMESH_LEFT_EYE,
-    FACEMESH_LEFT_EYEBROW,
-    FACEMESH_LEFT_IRIS,
-    FACEMESH_LIPS,
-    FACEMESH_NOSE,
-    FACEMESH_RIGHT_EYE,
-    FACEMESH_RIGHT_EYEBROW,
-    FACEMESH_RIGHT_IRIS,
-    FACEMESH_TESSELATION,
-)
-from posemill.solutions.hands import HAND_CONNECTIONS, HandLandmark
-from posemill.solutions.pose import POSE_CONNECTIONS, PoseLandmark
-
-__all__ = [
-    "FACEMESH_CONTOURS",
-    "FACEMESH_FACE_OVAL",
-    "FACEMESH_IRISES",
-    "FACEMESH_LEFT_EYE",
-    "FACEMESH_LEFT_EYEBROW",
-    "FACEMESH_LEFT_IRIS",
-    "FACEMESH_LIPS",
-    "FACEMESH_NOSE",
-    "FACEMESH_RIGHT_EYE",
-    "FACEMESH_RIGHT_EYEBROW",
-    "FACEMESH_RIGHT_IRIS",
-    "FACEMESH_TESSELATION",
-    "FACE_CONNECTIONS",
-    "HAND_CONNECTIONS",
-    "POSE_CONNECTIONS",
-    "UPPER_BODY_POSE_CONNECTIONS",
-    "HandLandmark",
-    "Holistic",
-    "PoseLandmark",
-]
-
+from posemill.solutions.face_mesh_connections import *  # noqa: F403  its sets of lines
+from posemill.solutions.hands import HAND_CONNECTIONS as HAND_CONNECTIONS
+from posemill.solutions.hands import HandLandmark as HandLandmark
+from posemill.solutions.pose import POSE_CONNECTIONS
+from posemill.solutions.pose import PoseLandmark as PoseLandmark
 
 # Names of versions before 0.8.8 and 0.8.4.
-FACE_CONNECTIONS = FACEMESH_CONTOURS
+FACE_CONNECTIONS = FACEMESH_CONTOURS  # noqa: F405
 UPPER_BODY_POSE_CONNECTIONS = frozenset(pair for pair in POSE_CONNECTIONS if max(pair) < 25)
 
 

@@ -10,7 +10,7 @@ from posemill.estimators.holistic.hands import CROPS, HandFinder
 from posemill.estimators.holistic.parts import PartFinder
 from posemill.estimators.holistic.state import HolisticState
 from posemill.estimators.landmarks.body_finder import BODY_OPTIONS, BodyEngine, BodyFrame
-from posemill.estimators.landmarks.crop_network import REFINED_FACE
+from posemill.estimators.landmarks.crop_network import LANDMARK_NEEDS, REFINED_FACE
 
 _SKELETONS = ("holistic-543", "holistic-143", "openpose-18", "coco-133")
 _PARTS = ("pose,hands,face", "pose,hands", "pose,face", "pose")
@@ -27,9 +27,7 @@ class HolisticEstimator(BodyEngine):
     info = EngineInfo(
         "body, face and hands of one person or several: MediaPipe Holistic 0.10.21",
         _SKELETONS,
-        devices=("cpu", "cuda", "tensorrt"),
-        needs=("ai_edge_litert", "onnxruntime"),
-        brought_by="ai-edge-litert",
+        **LANDMARK_NEEDS,
         options=(
             *BODY_OPTIONS,
             EngineOption(

@@ -16,6 +16,7 @@ from posemill.estimators.landmarks.crops import Cropper
 from posemill.estimators.landmarks.rects import Rect
 from posemill.estimators.landmarks.sampling import SampleGrid
 from posemill.estimators.runtime import (
+    PACKAGES,
     RUNTIMES,
     Network,
     choose_runtime,
@@ -36,6 +37,12 @@ RUNTIME_OPTION = EngineOption(
     "What runs the networks; auto: LiteRT on a CPU.",
     choices=("auto", *RUNTIMES),
 )
+# What all engines of landmarks say of themselves.
+LANDMARK_NEEDS: dict[str, Any] = {
+    "devices": ("cpu", "cuda", "tensorrt"),
+    "needs": tuple(PACKAGES.values()),
+    "brought_by": "ai-edge-litert",
+}
 WORLD_OPTION = EngineOption(
     "world", bool, False, "Give body and hands in metres, too, as PoseClip.world."
 )

@@ -8,14 +8,13 @@ from typing import Any
 import cv2
 import numpy as np
 
-from posemill.errors import ConfigError
-from posemill.estimators import ClipState, EngineInfo, EngineOption, checked_frames
+from posemill.estimators import EngineInfo, EngineOption
 from posemill.estimators.movenet.detection import Persons, detect
 from posemill.estimators.movenet.networks import MapsNetwork
 from posemill.estimators.movenet.poses import NUM_POINTS, drop_same_people, find_points
 from posemill.estimators.movenet.squares import Square, cut_square
 from posemill.estimators.onnx_network import check_device_is_there
-from posemill.estimators.people import gather_people
+from posemill.estimators.people import PictureEngine, gather_people
 from posemill.estimators.sessions import SESSION_OPTION, choose_session_runtime, describe_runtime
 from posemill.records import FloatArray, Frame, Keypoints
 
@@ -23,7 +22,7 @@ _AROUND = 1.1  # side of the square around a person, in sides of the box
 _MOST_ALIKE = 0.75  # of two poses that are two people's
 
 
-class MoveNetEstimator:
+class MoveNetEstimator(PictureEngine):
     """The bodies of all people in a picture, 17 points each, from pictures of each alone.
 
     Args:
@@ -37,6 +36,7 @@ class MoveNetEstimator:
         runtime: What runs the networks: `onnxruntime`, `openvino`, or `auto`.
     """
 
+    name = "movenet"
     info = EngineInfo(
         "bodies of all people, 17 points each: MoveNet in NanoDet's boxes",
         ("coco-17", "openpose-18"),
@@ -70,7 +70,7 @@ class MoveNetEstimator:
         min_person: float = 0.075,
         runtime: str = "auto",
     ) -> None:
-        self.info.check_device("movenet", device)
+        self.info.check_device(self.name, device)
         self._runtime = choose_session_runtime(runtime, device)
         if self._runtime == "onnxruntime":
             check_device_is_there(device)  # before the networks are fetched for nothing
@@ -81,19 +81,7 @@ class MoveNetEstimator:
         self._name, self._min_box = network, min_box
         self._min_point, self._min_person = min_point, min_person
 
-    def new_state(self) -> ClipState:
-        """There is no video mode."""
-        raise ConfigError("engine 'movenet' has no video mode")
-
-    def load_state(self, data: bytes) -> ClipState:
-        """There is no video mode."""
-        raise ConfigError("engine 'movenet' has no video mode")
-
-    def estimate(
-        self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
-    ) -> Keypoints:
-        """Return the people of every frame: the largest, and the others by their size."""
-        frames = checked_frames(frames)
+    def _find(self, frames: list[Frame]) -> Keypoints:
         persons = detect(self._detector, frames, min_score=self._min_box)
         squares = [
             _square_around(frame, box, self._network.size)
@@ -138,7 +126,7 @@ class MoveNetEstimator:
     def identity(self) -> dict[str, str]:
         """Return what decides the result."""
         return {
-            "engine": "movenet",
+            "engine": self.name,
             "network": self._name,
             "sha256": self._network.sha256,
             "detector_sha256": self._detector.sha256,

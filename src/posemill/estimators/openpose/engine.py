@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import cv2
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.estimators import ClipState, EngineInfo, EngineOption, checked_frames
+from posemill.estimators import EngineInfo, EngineOption
 from posemill.estimators.openpose.decoding import (
     MIRRORED_MAPS,
     MIRRORED_SIGNS,
@@ -17,7 +15,7 @@ from posemill.estimators.openpose.decoding import (
     find_people,
 )
 from posemill.estimators.openpose.networks import DEFAULT, PIXELS, open_maps_network
-from posemill.estimators.people import gather_people
+from posemill.estimators.people import PictureEngine, gather_people
 from posemill.records import FloatArray, Frame, Keypoints
 
 _STRIDE = 8  # pixels of the input in a cell of the maps
@@ -29,7 +27,7 @@ _WIDEST = 8  # times the height: a wider picture is looked at smaller
 _LONGEST = 12
 
 
-class OpenPoseEstimator:
+class OpenPoseEstimator(PictureEngine):
     """The bodies of all people in a picture, 18 points each.
 
     Args:
@@ -45,6 +43,7 @@ class OpenPoseEstimator:
             `openvino`, or `auto`: OpenCV for `mobilenet_thin` on a CPU.
     """
 
+    name = "openpose"
     info = EngineInfo(
         "bodies of all people, 18 points each: OpenPose (COCO)",
         ("openpose-18",),
@@ -78,7 +77,7 @@ class OpenPoseEstimator:
         min_peak: float = 0.1,
         runtime: str = "auto",
     ) -> None:
-        self.info.check_device("openpose", device)
+        self.info.check_device(self.name, device)
         if height % _STRIDE:
             raise ConfigError(
                 "height: expected a multiple of {stride}, got {height}",
@@ -102,19 +101,7 @@ class OpenPoseEstimator:
         self._height = height if self._fixed_hw is None else self._fixed_hw[0]
         self._second_scale = second_scale
 
-    def new_state(self) -> ClipState:
-        """There is no video mode."""
-        raise ConfigError("engine 'openpose' has no video mode")
-
-    def load_state(self, data: bytes) -> ClipState:
-        """There is no video mode."""
-        raise ConfigError("engine 'openpose' has no video mode")
-
-    def estimate(
-        self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
-    ) -> Keypoints:
-        """Return the people of every frame: the largest, and the others by their size."""
-        frames = checked_frames(frames)
+    def _find(self, frames: list[Frame]) -> Keypoints:
         return gather_people(frames, [self._look(frame) for frame in frames], NUM_POINTS)
 
     def _look(self, frame: Frame) -> tuple[FloatArray, FloatArray]:
@@ -176,7 +163,7 @@ class OpenPoseEstimator:
     def identity(self) -> dict[str, str]:
         """Return what decides the result."""
         return {
-            "engine": "openpose",
+            "engine": self.name,
             **self._network.identity,
             "pixels": self._network.pixels,
             "height": str(self._height),

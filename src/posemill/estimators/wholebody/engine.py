@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import cv2
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.estimators import ClipState, EngineInfo, EngineOption, checked_frames
-from posemill.estimators.people import gather_people
+from posemill.estimators import EngineInfo, EngineOption
+from posemill.estimators.people import PictureEngine, gather_people
 from posemill.estimators.sessions import (
     SESSION_OPTION,
     Session,
@@ -70,7 +70,7 @@ def _open_pose(
     )
 
 
-class WholeBodyEstimator:
+class WholeBodyEstimator(PictureEngine):
     """The points of all people by files of RTMPose, RTMW, DWPose, RTMO or YOLO-pose.
 
     They have 133, 26 or 17 points each.
@@ -95,6 +95,7 @@ class WholeBodyEstimator:
             files, unless OpenVINO is asked for.
     """
 
+    name = "wholebody"
     info = EngineInfo(
         "bodies, feet, faces and hands of all people: RTMPose, RTMW, DWPose, RTMO and YOLO-pose "
         "files of yours",
@@ -146,7 +147,7 @@ class WholeBodyEstimator:
         batch: int | None = None,
         runtime: str = "auto",
     ) -> None:
-        self.info.check_device("wholebody", device)
+        self.info.check_device(self.name, device)
         if pose is None:
             raise ConfigError(
                 "engine 'wholebody' needs a pose network of yours (RTMPose, RTMW, DWPose, RTMO or "
@@ -181,19 +182,7 @@ class WholeBodyEstimator:
         self.info = dataclasses.replace(self.info, skeletons=SKELETONS[self._pose.num_points])
         self._runtime = choose_session_runtime(runtime, device, pose)
 
-    def new_state(self) -> ClipState:
-        """There is no video mode."""
-        raise ConfigError("engine 'wholebody' has no video mode")
-
-    def load_state(self, data: bytes) -> ClipState:
-        """There is no video mode."""
-        raise ConfigError("engine 'wholebody' has no video mode")
-
-    def estimate(
-        self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
-    ) -> Keypoints:
-        """Return the people of every frame: the largest, and the others by their size."""
-        frames = checked_frames(frames)
+    def _find(self, frames: list[Frame]) -> Keypoints:
         if isinstance(self._pose, OneStageNetwork):
             return gather_people(frames, self._pose.find(frames), self._pose.num_points)
         if self._detector is None:
@@ -206,7 +195,7 @@ class WholeBodyEstimator:
         """Return what decides the result."""
         detector = {"detector": "none"} if self._detector is None else self._detector.identity
         return {
-            "engine": "wholebody",
+            "engine": self.name,
             **self._pose.identity,
             **detector,
             "batch": str(self._batch),
