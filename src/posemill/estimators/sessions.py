@@ -128,8 +128,8 @@ def describe_runtime(runtime: str) -> str:
 def too_large(name: str, output: str, num_values: int) -> WeightsError:
     """Return the error for a stranger's file whose outputs would fill the memory."""
     return WeightsError(
-        "{name}: its output {output} has {num_values} numbers, allowed are {max_values}; keypoints "
-        "and maps are smaller: is this the right file?",
+        "{name}: its output {output} has {num_values:,} numbers, allowed are {max_values:,}; "
+        "keypoints and maps are smaller: is this the right file?",
         name=name,
         output=output,
         num_values=num_values,

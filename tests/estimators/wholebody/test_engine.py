@@ -335,7 +335,7 @@ def test_files_with_other_inputs_or_outputs_are_refused_with_what_they_have(
     outputs = {"simcc_x": axis[:, :17], "simcc_y": axis[:, :17]}
     grey = write_fixed(tmp_path / "f.onnx", outputs, [1, 1, 64, 64])
     with pytest.raises(
-        ConfigError, match=r"expected one picture as input.*got input \[1, 1, 64, 64\]"
+        ConfigError, match=r"expected one picture as input.*got input \(1, 1, 64, 64\)"
     ):
         open_estimator("wholebody", pose=grey)
     open_ = write_fixed(tmp_path / "g.onnx", outputs, [1, 3, "height", "width"])
