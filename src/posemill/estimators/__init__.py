@@ -17,9 +17,18 @@ from posemill.errors import ConfigError
 from posemill.estimators.declaration import EngineInfo, EngineOption
 from posemill.records import Frame, Keypoints
 
-__all__ = ["ESTIMATORS", "ClipState", "EngineInfo", "EngineOption", "Estimator",
-           "checked_frames", "engine_info", "engine_infos", "known_engines",
-           "open_estimator"]  # fmt: skip
+__all__ = [
+    "ESTIMATORS",
+    "ClipState",
+    "EngineInfo",
+    "EngineOption",
+    "Estimator",
+    "checked_frames",
+    "engine_info",
+    "engine_infos",
+    "known_engines",
+    "open_estimator",
+]
 
 
 class ClipState(Protocol):

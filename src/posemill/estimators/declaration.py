@@ -230,8 +230,12 @@ class EngineInfo:
             "devices": list(self.devices),
             "missing": self.missing,
             "options": [
-                {"name": each.name, "default": each.default, "expected": each.expected,
-                 "help": each.help}
+                {
+                    "name": each.name,
+                    "default": each.default,
+                    "expected": each.expected,
+                    "help": each.help,
+                }
                 for each in self.options
             ],
-        }  # fmt: skip
+        }

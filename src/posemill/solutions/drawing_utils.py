@@ -129,13 +129,18 @@ def plot_landmarks(  # noqa: PLR0917  the original's order
         if _is_seen(point)
     }
     for place in places.values():
-        axes.scatter3D(*([value] for value in place), color=_rgb(landmark_drawing_spec),
-                       linewidth=landmark_drawing_spec.thickness)  # fmt: skip
+        axes.scatter3D(
+            *([value] for value in place),
+            color=_rgb(landmark_drawing_spec),
+            linewidth=landmark_drawing_spec.thickness,
+        )
     for start, end in _checked(connections, len(landmark_list.landmark)):
         if start in places and end in places:
-            axes.plot3D(*zip(places[start], places[end], strict=True),
-                        color=_rgb(connection_drawing_spec),
-                        linewidth=connection_drawing_spec.thickness)  # fmt: skip
+            axes.plot3D(
+                *zip(places[start], places[end], strict=True),
+                color=_rgb(connection_drawing_spec),
+                linewidth=connection_drawing_spec.thickness,
+            )
     pyplot.show()
 
 
@@ -177,14 +182,23 @@ def draw_detection(
         return place
 
     for point in location.relative_keypoints:
-        cv2.circle(image, pixel_of(point.x, point.y), keypoint_drawing_spec.circle_radius,
-                   keypoint_drawing_spec.color, keypoint_drawing_spec.thickness)  # fmt: skip
+        cv2.circle(
+            image,
+            pixel_of(point.x, point.y),
+            keypoint_drawing_spec.circle_radius,
+            keypoint_drawing_spec.color,
+            keypoint_drawing_spec.thickness,
+        )
     if not location.HasField("relative_bounding_box"):
         return
     box = location.relative_bounding_box
-    cv2.rectangle(image, pixel_of(box.xmin, box.ymin),
-                  pixel_of(box.xmin + box.width, box.ymin + box.height),
-                  bbox_drawing_spec.color, bbox_drawing_spec.thickness)  # fmt: skip
+    cv2.rectangle(
+        image,
+        pixel_of(box.xmin, box.ymin),
+        pixel_of(box.xmin + box.width, box.ymin + box.height),
+        bbox_drawing_spec.color,
+        bbox_drawing_spec.thickness,
+    )
 
 
 def draw_axis(  # noqa: PLR0917  the original's order

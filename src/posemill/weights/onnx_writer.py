@@ -88,12 +88,16 @@ class OnnxWriter:
         graph = helper.make_graph(
             self._nodes,
             name,
-            [helper.make_tensor_value_info(key, kind, list(sizes))
-             for key, sizes in inputs.items()],
-            [helper.make_tensor_value_info(key, kinds.FLOAT, list(sizes))
-             for key, sizes in outputs.items()],
+            [
+                helper.make_tensor_value_info(key, kind, list(sizes))
+                for key, sizes in inputs.items()
+            ],
+            [
+                helper.make_tensor_value_info(key, kinds.FLOAT, list(sizes))
+                for key, sizes in outputs.items()
+            ],
             initializer=self._initializers,
-        )  # fmt: skip
+        )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
         model.ir_version = 8
         self._onnx.checker.check_model(model)

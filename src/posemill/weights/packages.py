@@ -137,9 +137,13 @@ def run_fetcher(
     """
     with (folder / "fetch.log").open("w+b") as log:
         process = subprocess.Popen(
-            command, cwd=where, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            command,
+            cwd=where,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
             env={**os.environ, **environment},
-        )  # fmt: skip
+        )
         try:
             while True:
                 try:

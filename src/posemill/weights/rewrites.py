@@ -131,8 +131,11 @@ def split_sums_with_padded_channels(graph: Graph) -> None:
         halves = []
         for rows in (slice(kept), slice(kept, None)):
             part = graph.new_tensor((*spatial, len(bias[rows])))
-            inputs = [conv.inputs[0], graph.new_tensor(weights[rows].shape, weights[rows]),
-                      graph.new_tensor(bias[rows].shape, bias[rows])]  # fmt: skip
+            inputs = [
+                conv.inputs[0],
+                graph.new_tensor(weights[rows].shape, weights[rows]),
+                graph.new_tensor(bias[rows].shape, bias[rows]),
+            ]
             halves.append(Node("Conv", inputs, [part], dict(conv.options)))
         summed = graph.new_tensor((*spatial, kept))
         joined = [

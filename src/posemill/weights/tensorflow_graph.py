@@ -100,8 +100,10 @@ def export_graph(
             writer.values[node.name] = _OPERATORS[node.op](writer, node)
     for output in outputs:
         writer.emit("Identity", [writer.read(output).name], output)
-    maps = {output: ["batch", f"channels{i}", f"rows{i}", f"columns{i}"]
-            for i, output in enumerate(outputs)}  # fmt: skip
+    maps = {
+        output: ["batch", f"channels{i}", f"rows{i}", f"columns{i}"]
+        for i, output in enumerate(outputs)
+    }
     return writer.model(graph.path.stem, inputs, maps, is_bytes=picture is not None)
 
 
@@ -221,9 +223,12 @@ def _elementwise(op: str) -> Callable[[_GraphWriter, TensorFlowNode], Value]:
         axes = values[places[0]].axes
         if any(value.axes != axes for value in values.values()):
             raise writer.unknown(node, "of tensors in different order")
-        names = [values[place].name if place in values
-                 else writer.constant(_as_stored(writer.constant_of(node, place), axes))
-                 for place in range(len(node.inputs))]  # fmt: skip
+        names = [
+            values[place].name
+            if place in values
+            else writer.constant(_as_stored(writer.constant_of(node, place), axes))
+            for place in range(len(node.inputs))
+        ]
         return Value(writer.emit(op, names), axes)
 
     return write
@@ -267,8 +272,12 @@ def _resize(writer: _GraphWriter, node: TensorFlowNode) -> Value:
     # ONNX wants the sizes of batch and channels too: those it has.
     shape = writer.emit("Shape", [value.name], end=2)
     sizes = writer.emit("Concat", [shape, writer.constant(np.array([height, width]))], axis=0)
-    name = writer.emit("Resize", [value.name, "", "", sizes], mode="linear",
-                       coordinate_transformation_mode="half_pixel")  # fmt: skip
+    name = writer.emit(
+        "Resize",
+        [value.name, "", "", sizes],
+        mode="linear",
+        coordinate_transformation_mode="half_pixel",
+    )
     return Value(name)
 
 

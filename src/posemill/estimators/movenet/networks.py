@@ -37,8 +37,12 @@ def _movenet(size: int) -> _Part:
     Heat maps of the points, of the person's centre, from a centre to the points (y, x), and from
     the cells of points to the points (y, x).
     """
-    outputs = ("Sigmoid", "truediv_2", "kpt_regress_0/conv2d_6/BiasAdd",
-               "kpt_offset_0/conv2d_7/BiasAdd")  # fmt: skip
+    outputs = (
+        "Sigmoid",
+        "truediv_2",
+        "kpt_regress_0/conv2d_6/BiasAdd",
+        "kpt_offset_0/conv2d_7/BiasAdd",
+    )
     return _Part(
         Value(f"{_CALL}/stack"), tuple(f"{_CALL}/{name}" for name in outputs), Picture(size)
     )

@@ -119,8 +119,11 @@ class TorchMaps:
         self._device = device.replace("tensorrt", "cuda")
         self._network = network.eval().to(self._device)
         self.pixels = pixels
-        self.identity = {"network": path.name, "sha256": sha256_of(path),
-                         "runtime": f"torch {torch.__version__}"}  # fmt: skip
+        self.identity = {
+            "network": path.name,
+            "sha256": sha256_of(path),
+            "runtime": f"torch {torch.__version__}",
+        }
 
     def run(self, pictures: FloatArray) -> FloatArray:
         """Return the maps; see `MapsNetwork`."""

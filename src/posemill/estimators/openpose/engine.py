@@ -52,18 +52,39 @@ class OpenPoseEstimator(PictureEngine):
         devices=("cpu", "cuda", "tensorrt"),
         options=(
             EngineOption("network", str, DEFAULT, "mobilenet_thin, or an .onnx or .pth file."),
-            EngineOption("height", int, 368, "Of the picture the network sees, in pixels.",
-                         least=32, most=4096),
-            EngineOption("second_scale", bool, False,
-                         "Look again, mirrored and 1.5 times as large: finds more, 3x the work."),
-            EngineOption("pixels", str, "auto", "What the network expects of pixels.",
-                         choices=("auto", *PIXELS)),
-            EngineOption("min_peak", float, 0.1, "Least height of a heat map's peak.",
-                         least=0, most=1),
-            EngineOption("runtime", str, "auto", "What runs mobilenet_thin; auto: OpenCV on a CPU.",
-                         choices=("auto", "opencv", "onnxruntime", "openvino")),
+            EngineOption(
+                "height",
+                int,
+                368,
+                "Of the picture the network sees, in pixels.",
+                least=32,
+                most=4096,
+            ),
+            EngineOption(
+                "second_scale",
+                bool,
+                False,
+                "Look again, mirrored and 1.5 times as large: finds more, 3x the work.",
+            ),
+            EngineOption(
+                "pixels",
+                str,
+                "auto",
+                "What the network expects of pixels.",
+                choices=("auto", *PIXELS),
+            ),
+            EngineOption(
+                "min_peak", float, 0.1, "Least height of a heat map's peak.", least=0, most=1
+            ),
+            EngineOption(
+                "runtime",
+                str,
+                "auto",
+                "What runs mobilenet_thin; auto: OpenCV on a CPU.",
+                choices=("auto", "opencv", "onnxruntime", "openvino"),
+            ),
         ),
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -126,9 +147,10 @@ class OpenPoseEstimator(PictureEngine):
         height, width = self._size_seen(frame.shape[0], frame.shape[1], height)
         is_smaller = height < frame.shape[0]
         picture = cv2.resize(
-            frame, (width, height),
+            frame,
+            (width, height),
             interpolation=cv2.INTER_AREA if is_smaller else cv2.INTER_CUBIC,
-        )  # fmt: skip
+        )
         if self._fixed_hw is not None:  # the rest is black
             below, right = self._fixed_hw[0] - height, self._fixed_hw[1] - width
             picture = np.pad(picture, ((0, below), (0, right), (0, 0)))

@@ -113,8 +113,11 @@ class _OpenCvNetwork:
                 error=error.err,
             ) from error
         self.pixels = pixels
-        self.identity = {"network": DEFAULT, "sha256": get_pinned(DEFAULT, "model").sha256,
-                         "runtime": f"opencv {cv2.__version__}"}  # fmt: skip
+        self.identity = {
+            "network": DEFAULT,
+            "sha256": get_pinned(DEFAULT, "model").sha256,
+            "runtime": f"opencv {cv2.__version__}",
+        }
 
     def run(self, pictures: FloatArray) -> FloatArray:
         """Return the maps; see `MapsNetwork`."""

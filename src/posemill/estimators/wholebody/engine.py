@@ -107,30 +107,59 @@ class WholeBodyEstimator(PictureEngine):
         brought_by="posemill[onnx]",
         options=(
             EngineOption("pose", str, None, "The pose network, an .onnx or .tflite file; needed."),
-            EngineOption("detector", str, None,
-                         "YOLOX or RTMDet, such a file; without: one person, the whole picture."),
-            EngineOption("detector_kind", str, "auto", "What the detector is.",
-                         choices=("auto", *KINDS)),
-            EngineOption("detector_size", int, None,
-                         "Side of what the detector sees, where its file leaves that open.",
-                         least=32, most=4096),
-            EngineOption("min_score", float, None,
-                         "Least score of a box; usually 0.7 of RTMO and of YOLOX without NMS "
-                         "inside, 0.25 of YOLO-pose, else 0.3.",
-                         least=0, most=1),
-            EngineOption("most_overlap", float, None,
-                         "Overlap that two boxes may have, where the file does not choose; usually "
-                         "0.7 of YOLO-pose, else 0.45.",
-                         least=0, most=1),
-            EngineOption("colours", str, "bgr", "Order of the pose network's channels.",
-                         choices=("bgr", "rgb")),
-            EngineOption("batch", int, None,
-                         "Most people in one network call; usually 1 on a CPU, 16 on a GPU.",
-                         least=1),
+            EngineOption(
+                "detector",
+                str,
+                None,
+                "YOLOX or RTMDet, such a file; without: one person, the whole picture.",
+            ),
+            EngineOption(
+                "detector_kind", str, "auto", "What the detector is.", choices=("auto", *KINDS)
+            ),
+            EngineOption(
+                "detector_size",
+                int,
+                None,
+                "Side of what the detector sees, where its file leaves that open.",
+                least=32,
+                most=4096,
+            ),
+            EngineOption(
+                "min_score",
+                float,
+                None,
+                "Least score of a box; usually 0.7 of RTMO and of YOLOX without NMS "
+                "inside, 0.25 of YOLO-pose, else 0.3.",
+                least=0,
+                most=1,
+            ),
+            EngineOption(
+                "most_overlap",
+                float,
+                None,
+                "Overlap that two boxes may have, where the file does not choose; usually "
+                "0.7 of YOLO-pose, else 0.45.",
+                least=0,
+                most=1,
+            ),
+            EngineOption(
+                "colours",
+                str,
+                "bgr",
+                "Order of the pose network's channels.",
+                choices=("bgr", "rgb"),
+            ),
+            EngineOption(
+                "batch",
+                int,
+                None,
+                "Most people in one network call; usually 1 on a CPU, 16 on a GPU.",
+                least=1,
+            ),
             SESSION_OPTION,
         ),
         skeletons_with=_skeletons_with,
-    )  # fmt: skip
+    )
 
     def __init__(
         self,

@@ -49,7 +49,12 @@ class LocationData(FieldsMessage):
             Field("format", 1, "enum", enum_type=_FORMAT),
             Field("bounding_box", 2, "message", message_class=_BoundingBox),
             Field("relative_bounding_box", 3, "message", message_class=_RelativeBoundingBox),
-            Field("relative_keypoints", 5, "message", is_repeated=True,
-                  message_class=_RelativeKeypoint),
+            Field(
+                "relative_keypoints",
+                5,
+                "message",
+                is_repeated=True,
+                message_class=_RelativeKeypoint,
+            ),
         ),
-    )  # fmt: skip
+    )
