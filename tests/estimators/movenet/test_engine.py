@@ -171,11 +171,14 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_fetched(
         open_estimator("movenet", device="cuda:0")
 
 
-def test_without_onnx_runtime_the_pip_line_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("runtime", "extra"), [("onnxruntime", "onnx"), ("openvino", "openvino")])
+def test_without_its_runtime_the_pip_line_is_said(
+    monkeypatch: pytest.MonkeyPatch, runtime: str, extra: str
+) -> None:
     monkeypatch.setattr(networks, "load_network", lambda name: pytest.fail("fetched"))
-    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'posemill\[onnx\]'"):
-        open_estimator("movenet")
+    monkeypatch.setitem(__import__("sys").modules, runtime, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'posemill\[{extra}\]'"):
+        open_estimator("movenet", runtime=runtime)
 
 
 @pytest.fixture

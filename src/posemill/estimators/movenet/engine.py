@@ -14,6 +14,7 @@ from posemill.estimators.movenet.networks import MapsNetwork
 from posemill.estimators.movenet.poses import NUM_POINTS, drop_same_people, find_points
 from posemill.estimators.movenet.squares import Square, cut_square
 from posemill.estimators.onnx_network import check_device_is_there
+from posemill.estimators.openvino_network import import_openvino
 from posemill.estimators.people import PictureEngine, gather_people
 from posemill.estimators.sessions import SESSION_OPTION, choose_session_runtime, describe_runtime
 from posemill.records import FloatArray, Frame, Keypoints
@@ -89,8 +90,11 @@ class MoveNetEstimator(PictureEngine):
     ) -> None:
         self.info.check_device(self.name, device)
         self._runtime = choose_session_runtime(runtime, device)
+        # Before the networks are fetched for nothing.
         if self._runtime == "onnxruntime":
-            check_device_is_there(device)  # before the networks are fetched for nothing
+            check_device_is_there(device)
+        else:
+            import_openvino()
         cv2.setNumThreads(threads)
         settings: dict[str, Any] = {"runtime": self._runtime, "device": device, "threads": threads}
         self._detector = MapsNetwork("nanodet", **settings)

@@ -154,10 +154,10 @@ class _SessionMaps:
         height, width = (side or 0 for side in sides)
         if bool(height) != bool(width):
             raise ConfigError(
-                "network {name}: its picture is {shape}; export it with height and width both "
+                "network {name}: its picture is {input}; export it with height and width both "
                 "open, or both fixed",
                 name=name,
-                shape=inputs[0].shape,
+                input=inputs[0],
             )
         self.size_hw = (height, width) if height else None
         self._try(np.zeros((1, 3, height or 64, width or 64), np.float32))
