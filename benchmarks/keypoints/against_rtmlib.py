@@ -27,7 +27,7 @@ from benchmarks.datasets.extract_scaling import run_extract
 from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, ratio, report
 from benchmarks.shared.pose_networks import make_pictures, write_detector, write_pose
 from posemill.estimators import open_estimator
-from posemill.estimators.onnx_network import open_onnx
+from posemill.estimators.runtimes.onnx_network import open_onnx
 from posemill.records import Frame, Keypoints
 
 Array = npt.NDArray[Any]

@@ -52,8 +52,8 @@ OUR_WORKER = """
 import resource, sys, time
 import numpy as np
 from posemill.estimators.holistic import HolisticEstimator
-from posemill.estimators.litert_network import LiteRTNetwork
-from posemill.estimators.onnx_network import OnnxNetwork
+from posemill.estimators.runtimes.litert_network import LiteRTNetwork
+from posemill.estimators.runtimes.onnx_network import OnnxNetwork
 frames = np.load(sys.argv[1])
 frames = [frames[name] for name in frames.files]
 engine = HolisticEstimator(device="cpu", threads=1, runtime=sys.argv[2])

@@ -24,7 +24,7 @@ from benchmarks.keypoints.against_stock import read_frames
 from benchmarks.shared.instructions import Counter, count_here
 from benchmarks.shared.measuring import Measured, make_parser, report
 from posemill.estimators.holistic import HolisticEstimator
-from posemill.estimators.runtime import RUNTIMES
+from posemill.estimators.runtimes import RUNTIMES
 
 MODES = ("image", "video")
 ANSWERS: dict[str, list[list[np.ndarray]]] = {}
@@ -37,7 +37,7 @@ class RecordingNetwork:
     runs_batches = False
 
     def __init__(self, name: str, *, device: str, threads: int) -> None:
-        from posemill.estimators.litert_network import LiteRTNetwork
+        from posemill.estimators.runtimes.litert_network import LiteRTNetwork
 
         self.name, self._network = name, LiteRTNetwork(name, device=device, threads=threads)
         self.size = SIZES[name] = self._network.size

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, report, say
-from posemill.estimators.runtime import RUNTIMES, open_network
+from posemill.estimators.runtimes import RUNTIMES, open_network
 from posemill.weights.networks import NETWORKS, NetworkSpec
 
 CALLS = {"image": {"pose_detection": 1}, "video": {}}

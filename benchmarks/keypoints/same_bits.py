@@ -20,7 +20,7 @@ import numpy as np
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.estimators.holistic import HolisticEstimator
-from posemill.estimators.runtime import open_network, version_of
+from posemill.estimators.runtimes import open_network, version_of
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.networks import NETWORKS
 from posemill.weights.pull import ensure_media

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from posemill.commands.line import main
-from posemill.estimators.devices import list_gpus
+from posemill.estimators.runtimes.devices import list_gpus
 
 SHAPES = {"face": (68, 3), "left_hand": (21, 3), "right_hand": (21, 3), "pose": (33, 3)}
 CLIPS = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from posemill.estimators import checked_frames
 from posemill.estimators.landmarks.sampling import fixed_places
-from posemill.estimators.runtime import open_network
+from posemill.estimators.runtimes import open_network
 from posemill.records import FloatArray, Frame
 
 # By the name of the network: width and height of its input.

@@ -42,7 +42,7 @@ def run_opencv() -> float:
 
 def run_network(runtime: str, name: str) -> float:
     """Return the seconds that a network takes on a runtime for an empty picture."""
-    from posemill.estimators.runtime import open_network
+    from posemill.estimators.runtimes import open_network
 
     network = open_network(name, runtime=runtime, device="cpu", threads=1)
     picture = np.zeros((1, network.size, network.size, 3), np.uint8)

@@ -15,13 +15,13 @@ from typing import Any
 from posemill import __version__, plugins
 from posemill.errors import PosemillError
 from posemill.estimators import engine_infos
-from posemill.estimators.devices import (
+from posemill.estimators.runtimes import choose_runtime, has_litert_here
+from posemill.estimators.runtimes.devices import (
     list_gpus,
     list_onnx_runtimes,
     list_providers,
     say_how_to_use_gpus,
 )
-from posemill.estimators.runtime import choose_runtime, has_litert_here
 from posemill.files import cache_folder
 from posemill.machine.limits import core_limit, free_memory, memory_limit
 from posemill.machine.processor import processor_name

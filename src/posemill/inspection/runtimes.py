@@ -25,7 +25,7 @@ from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.errors import ConfigError, SourceError
 from posemill.estimators import engine_info, open_estimator
-from posemill.estimators.runtime import PACKAGES
+from posemill.estimators.runtimes import PACKAGES
 from posemill.machine.processes import die_with_parent, python_command
 from posemill.machine.trials import run_child
 from posemill.records import Frame

@@ -7,7 +7,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from posemill.estimators.runtime import PACKAGES
+from posemill.estimators.runtimes import PACKAGES
 from posemill.machine.processes import python_command
 from posemill.machine.trials import Outcome, kept_outcomes, run_child
 from posemill.weights.catalogue import get_pinned

@@ -18,7 +18,7 @@ from benchmarks.keypoints.against_rtmlib import people_of
 from benchmarks.shared.pose_networks import make_pictures, write_detector, write_one_stage
 from posemill.errors import ConfigError, WeightsError
 from posemill.estimators import open_estimator
-from posemill.estimators.sessions import open_session
+from posemill.estimators.runtimes.sessions import open_session
 
 WIDTH, HEIGHT, POINTS = 12, 16, 17
 PICTURES = make_pictures([(60, 90), (40, 30)])

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from posemill.estimators.landmarks.libm import atan2, cos_sin
 from posemill.estimators.landmarks.rects import f32
-from posemill.estimators.runtime import Network
+from posemill.estimators.runtimes import Network
 from posemill.records import FloatArray
 from posemill.skeletons.layouts import mirror_of_face
 

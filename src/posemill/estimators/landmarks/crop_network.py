@@ -15,7 +15,7 @@ from posemill.estimators.landmarks.attention import AttentionNetwork
 from posemill.estimators.landmarks.crops import Cropper
 from posemill.estimators.landmarks.rects import Rect
 from posemill.estimators.landmarks.sampling import SampleGrid
-from posemill.estimators.runtime import (
+from posemill.estimators.runtimes import (
     PACKAGES,
     RUNTIMES,
     Network,

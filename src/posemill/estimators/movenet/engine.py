@@ -13,10 +13,14 @@ from posemill.estimators.movenet.detection import Persons, detect
 from posemill.estimators.movenet.networks import MapsNetwork
 from posemill.estimators.movenet.poses import NUM_POINTS, drop_same_people, find_points
 from posemill.estimators.movenet.squares import Square, cut_square
-from posemill.estimators.onnx_network import check_device_is_there
-from posemill.estimators.openvino_network import import_openvino
 from posemill.estimators.people import PictureEngine, gather_people
-from posemill.estimators.sessions import SESSION_OPTION, choose_session_runtime, describe_runtime
+from posemill.estimators.runtimes.onnx_network import check_device_is_there
+from posemill.estimators.runtimes.openvino_network import import_openvino
+from posemill.estimators.runtimes.sessions import (
+    SESSION_OPTION,
+    choose_session_runtime,
+    describe_runtime,
+)
 from posemill.records import FloatArray, Frame, Keypoints
 
 _AROUND = 1.1  # side of the square around a person, in sides of the box

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posemill.estimators.sessions import open_session
+from posemill.estimators.runtimes.sessions import open_session
 from posemill.records import FloatArray, Frame
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.networks import cached_onnx

@@ -11,7 +11,7 @@ import numpy as np
 
 from posemill.errors import ConfigError, WeightsError
 from posemill.estimators.openpose.decoding import NUM_MAPS
-from posemill.estimators.sessions import (
+from posemill.estimators.runtimes.sessions import (
     NetworkRunError,
     Session,
     choose_session_runtime,

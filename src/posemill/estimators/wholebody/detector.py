@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from posemill.errors import ConfigError
 from posemill.estimators.people import drop_doubles
-from posemill.estimators.sessions import Session
+from posemill.estimators.runtimes.sessions import Session
 from posemill.estimators.wholebody.networks import PictureNetwork, pixel_tables
 from posemill.messages import Message
 from posemill.records import FloatArray, Frame

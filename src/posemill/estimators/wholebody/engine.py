@@ -14,7 +14,7 @@ import numpy as np
 from posemill.errors import ConfigError
 from posemill.estimators import EngineInfo, EngineOption
 from posemill.estimators.people import PictureEngine, gather_people
-from posemill.estimators.sessions import (
+from posemill.estimators.runtimes.sessions import (
     SESSION_OPTION,
     Session,
     choose_session_runtime,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ConfigError, WeightsError
-from posemill.estimators.sessions import (
+from posemill.estimators.runtimes.sessions import (
     NetworkRunError,
     Session,
     TensorInfo,

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from posemill.estimators.people import drop_doubles
-from posemill.estimators.sessions import Session
+from posemill.estimators.runtimes.sessions import Session
 from posemill.estimators.wholebody.detector import GREY, OPEN_SIDE, put_in_corner
 from posemill.estimators.wholebody.networks import PictureNetwork, pixel_tables
 from posemill.estimators.wholebody.pose import expect_known

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ConfigError
-from posemill.estimators.sessions import Session
+from posemill.estimators.runtimes.sessions import Session
 from posemill.estimators.wholebody.detector import Boxes
 from posemill.estimators.wholebody.networks import PictureNetwork, pixel_tables
 from posemill.messages import Message

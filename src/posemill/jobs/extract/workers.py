@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from posemill.config import ExtractConfig, JobConfig
-from posemill.estimators.devices import list_gpus
+from posemill.estimators.runtimes.devices import list_gpus
 from posemill.machine.limits import count_cores, memory_limit
 from posemill.messages import Message
 

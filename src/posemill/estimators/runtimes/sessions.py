@@ -17,16 +17,16 @@ import numpy.typing as npt
 
 from posemill.errors import ConfigError, PosemillError, WeightsError
 from posemill.estimators import EngineOption
-from posemill.estimators.runtime import PACKAGES, version_of
+from posemill.estimators.runtimes import PACKAGES, version_of
 
 MAX_VALUES = 1 << 26  # of an output, for each picture
 TFLITE = ".tflite"
 
 # runtime -> "module:class" of a `Session`
 _SESSIONS = {
-    "onnxruntime": "posemill.estimators.onnx_network:OnnxSession",
-    "openvino": "posemill.estimators.openvino_network:OpenVinoSession",
-    "litert": "posemill.estimators.litert_network:LiteRTSession",
+    "onnxruntime": "posemill.estimators.runtimes.onnx_network:OnnxSession",
+    "openvino": "posemill.estimators.runtimes.openvino_network:OpenVinoSession",
+    "litert": "posemill.estimators.runtimes.litert_network:LiteRTSession",
 }
 SESSION_OPTION = EngineOption(
     "runtime",
@@ -113,8 +113,8 @@ def choose_session_runtime(runtime: str, device: str, path: str = "") -> str:
         )
     if is_tflite and runtime == "onnxruntime":
         raise ConfigError(
-            "ONNX Runtime does not read {path}; leave {--engine-option:runtime} out, or use "
-            "runtime=openvino",
+            "ONNX Runtime does not read {path}; leave runtime out, or choose "
+            "{--engine-option:runtime=openvino}",
             path=path,
         )
     return runtime

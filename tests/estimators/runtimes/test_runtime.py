@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from posemill.errors import ConfigError, MissingExtraError
-from posemill.estimators import runtime
+from posemill.estimators import runtimes as runtime
 from posemill.estimators.holistic import HolisticEstimator
-from posemill.estimators.litert_network import LiteRTNetwork
-from posemill.estimators.runtime import choose_runtime, open_network
+from posemill.estimators.runtimes import choose_runtime, open_network
+from posemill.estimators.runtimes.litert_network import LiteRTNetwork
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from posemill.errors import DeviceError, MissingExtraError
 from posemill.estimators import open_estimator
-from posemill.estimators.devices import list_gpus, list_onnx_runtimes, list_providers
+from posemill.estimators.runtimes.devices import list_gpus, list_onnx_runtimes, list_providers
 
 
 @pytest.fixture

@@ -10,8 +10,13 @@ import onnxruntime
 import pytest
 
 from posemill.errors import DeviceError, WeightsError
-from posemill.estimators import onnx_network
-from posemill.estimators.onnx_network import OnnxNetwork, _load_error, _parse_device, _provider_of
+from posemill.estimators.runtimes import onnx_network
+from posemill.estimators.runtimes.onnx_network import (
+    OnnxNetwork,
+    _load_error,
+    _parse_device,
+    _provider_of,
+)
 
 GPUS = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
 

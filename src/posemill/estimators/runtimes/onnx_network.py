@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import DeviceError, WeightsError
-from posemill.estimators.devices import (
+from posemill.estimators.runtimes.devices import (
     import_onnxruntime,
     list_onnx_runtimes,
     say_how_to_use_gpus,
 )
-from posemill.estimators.sessions import MAX_VALUES, NetworkRunError, TensorInfo, too_large
+from posemill.estimators.runtimes.sessions import MAX_VALUES, NetworkRunError, TensorInfo, too_large
 from posemill.messages import Message
 from posemill.weights.networks import load_onnx
 
@@ -63,7 +63,7 @@ class OnnxNetwork:
 
 
 class OnnxSession:
-    """A network in an ONNX file, see `posemill.estimators.sessions.Session`."""
+    """A network in an ONNX file, see `sessions.Session`."""
 
     def __init__(self, model: bytes | str, name: str, **settings: Any) -> None:
         self._session = open_onnx(model, name, **settings)

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from posemill.errors import DeviceError
-from posemill.estimators import litert_network
-from posemill.estimators.litert_network import LiteRTNetwork, as_onnx
+from posemill.estimators.runtimes import litert_network
+from posemill.estimators.runtimes.litert_network import LiteRTNetwork, as_onnx
 from posemill.weights.networks import NETWORKS, load_tflite
 
-SOURCES = Path(__file__).parent.parent.parent / "src"
+SOURCES = Path(__file__).parents[3] / "src"
 TALKATIVE = """
 import os, sys
-from posemill.estimators import litert_network
+from posemill.estimators.runtimes import litert_network
 real = litert_network.load_tflite
 def load(name):
     os.write(2, b"something else\\n")
@@ -119,7 +119,7 @@ def test_a_process_without_a_standard_error_can_run_networks(
     model_files: dict[str, Path], stderr: str
 ) -> None:
     code = f"import os; os.close(2); import sys; sys.stderr = {stderr}\n"
-    code += "from posemill.estimators.litert_network import LiteRTNetwork\n"
+    code += "from posemill.estimators.runtimes.litert_network import LiteRTNetwork\n"
     code += "print(LiteRTNetwork('hand_recrop').size)"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import DeviceError, MissingExtraError, WeightsError
-from posemill.estimators.litert_network import as_onnx, values_of_bytes
-from posemill.estimators.sessions import MAX_VALUES, NetworkRunError, TensorInfo, too_large
+from posemill.estimators.runtimes.litert_network import as_onnx, values_of_bytes
+from posemill.estimators.runtimes.sessions import MAX_VALUES, NetworkRunError, TensorInfo, too_large
 from posemill.weights.networks import NETWORKS, load_tflite
 
 
@@ -55,7 +55,7 @@ class OpenVinoNetwork:
 
 
 class OpenVinoSession:
-    """A network in an ONNX or TFLite file, see `posemill.estimators.sessions.Session`."""
+    """A network in an ONNX or TFLite file, see `sessions.Session`."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from posemill.estimators.litert_scalings import split_scalings
+from posemill.estimators.runtimes.litert_scalings import split_scalings
 from posemill.weights.tflite_graph import read_graph
 from posemill.weights.tflite_prune import prune
 

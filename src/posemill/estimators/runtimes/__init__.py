@@ -38,9 +38,9 @@ class Network(Protocol):
 
 # name -> "module:class"; the class takes the network's name, `device` and `threads`.
 RUNTIMES = {
-    "litert": "posemill.estimators.litert_network:LiteRTNetwork",
-    "onnxruntime": "posemill.estimators.onnx_network:OnnxNetwork",
-    "openvino": "posemill.estimators.openvino_network:OpenVinoNetwork",
+    "litert": "posemill.estimators.runtimes.litert_network:LiteRTNetwork",
+    "onnxruntime": "posemill.estimators.runtimes.onnx_network:OnnxNetwork",
+    "openvino": "posemill.estimators.runtimes.openvino_network:OpenVinoNetwork",
 }
 
 PACKAGES = {"litert": "ai_edge_litert", "onnxruntime": "onnxruntime", "openvino": "openvino"}

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import DeviceError, MissingExtraError, WeightsError
-from posemill.estimators.litert_scalings import split_scalings
-from posemill.estimators.runtime import has_litert_here
-from posemill.estimators.sessions import MAX_VALUES, NetworkRunError, TensorInfo, too_large
+from posemill.estimators.runtimes import has_litert_here
+from posemill.estimators.runtimes.litert_scalings import split_scalings
+from posemill.estimators.runtimes.sessions import MAX_VALUES, NetworkRunError, TensorInfo, too_large
 from posemill.messages import Message
 from posemill.weights.networks import NETWORKS, NetworkSpec, load_tflite
 
@@ -65,7 +65,7 @@ class LiteRTNetwork:
 
 
 class LiteRTSession:
-    """A network in a TFLite file of the user's, see `posemill.estimators.sessions.Session`."""
+    """A network in a TFLite file of the user's, see `sessions.Session`."""
 
     def __init__(
         self,
