@@ -155,7 +155,10 @@ def write_one_stage(
     points = graph.add("Mul", points, sides_of_points, to="keypoints")
     picture = ["batch", 3, height, width]
     if kind == "rtmo":
-        outputs = {"dets": ["batch", cells, 5], "keypoints": ["batch", cells, num_points, 3]}
+        outputs: dict[str, Sequence[Any]] = {
+            "dets": ["batch", cells, 5],
+            "keypoints": ["batch", cells, num_points, 3],
+        }
         return graph.write(path, picture, outputs)
     flat = graph.add("Reshape", points, graph.constant([0, cells, 3 * num_points]))
     rows = graph.add("Concat", boxes, flat, axis=2)

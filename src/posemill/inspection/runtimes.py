@@ -92,17 +92,18 @@ def measure_runtimes(
     speeds: list[RuntimeSpeed] = []
     with tempfile.TemporaryDirectory(prefix="posemill-") as folder:
         pictures = Path(folder) / "frames.npz"
-        np.savez(pictures, *frames)  # type: ignore[arg-type]  # its stubs: a path or a file
+        np.savez(pictures, *frames)
         default: dict[str, Any] = {}
         for name in runtimes_of(engine):
             if default and str(default["runtime"]).split()[0] == name:
                 continue
+            results = Path(folder) / f"{name}.npy"
             task = {
                 "engine": engine,
                 "options": {**(options or {}), "runtime": name},
                 "frames": str(pictures),
                 "rounds": rounds,
-                "points": str(Path(folder) / f"{name}.npy"),
+                "points": str(results),
             }
             command = python_command(__name__, json.dumps(task))
             outcome, text = run_child(command, timeout_seconds=_LIMIT_SECONDS)
@@ -110,11 +111,11 @@ def measure_runtimes(
             if not outcome.works:
                 speeds.append(RuntimeSpeed(name, name == _AUTO, refused=outcome.reason))
                 continue
-            found = json.loads(text.splitlines()[-1])
-            points = np.load(task["points"])
+            found: dict[str, Any] = json.loads(text.splitlines()[-1])
+            points = np.load(results)
             default = default or {**found, "points": points}
-            distances = compare_points(points, default["points"], frames)
-            speeds.append(RuntimeSpeed(**found, is_default=name == _AUTO, **distances))
+            found |= compare_points(points, default["points"], frames)
+            speeds.append(RuntimeSpeed(**found, is_default=name == _AUTO))
     return speeds
 
 

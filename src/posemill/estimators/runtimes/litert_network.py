@@ -121,7 +121,8 @@ def values_of_bytes(spec: NetworkSpec) -> npt.NDArray[np.float32] | None:
     low, high = spec.value_range
     # Product and offset are rounded once, as the original's fused operation does.
     step = np.float64(np.float32((high - low) / 255))
-    return (np.arange(256) * step + low).astype(np.float32)
+    values: npt.NDArray[np.float32] = (np.arange(256) * step + low).astype(np.float32)
+    return values
 
 
 def as_onnx(output: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

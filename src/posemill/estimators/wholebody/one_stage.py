@@ -152,9 +152,9 @@ class OneStageNetwork:
             if first[1:] == (people, _BOX_COLUMNS) and values == 3:
                 return int(num_points)
         elif first[1] % 3 == _BOX_COLUMNS % 3 and first[1] < first[2]:
-            return (first[1] - _BOX_COLUMNS) // 3  # what is said of every cell, in columns
+            return int(first[1] - _BOX_COLUMNS) // 3  # what is said of every cell, in columns
         elif first[2] % 3 == 0 and first[2] > _CHOSEN_COLUMNS and first[1] <= _MAX_CHOSEN:
-            return (first[2] - _CHOSEN_COLUMNS) // 3
+            return int(first[2] - _CHOSEN_COLUMNS) // 3
         raise self._network.refuse(
             Message(
                 "RTMO's boxes (batch, people, 5) and points (batch, people, points, 3), or "
