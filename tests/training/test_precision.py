@@ -69,7 +69,7 @@ def test_what_is_asked_for_on_a_cpu_is_given(fast: bool, monkeypatch: pytest.Mon
 
 
 def test_fp16_on_a_cpu_is_refused() -> None:
-    with pytest.raises(ConfigError, match="precision = 'fp16' needs a GPU"):
+    with pytest.raises(ConfigError, match='precision="fp16" needs a GPU'):
         choose_precision("fp16", CPU)
 
 
@@ -124,7 +124,7 @@ def test_the_cuda_of_torch_is_named(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", built)
-    with pytest.raises(DeviceError, match=rf"{said}\. Use --device cpu, or install a CUDA build"):
+    with pytest.raises(DeviceError, match=rf"{said}\. Use device=.cpu., or install a CUDA build"):
         choose_device("cuda")
 
 

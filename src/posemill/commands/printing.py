@@ -141,9 +141,13 @@ def warnings_as_notes() -> Iterator[list[str]]:
         yield printed
 
 
+def _shown(value: object) -> str:
+    return translate(value if isinstance(value, str) else str(value))
+
+
 def print_lines(pairs: Iterable[tuple[str, Any]]) -> None:
     """Print `name  value` lines, the values under each other."""
-    pairs = [(word(name), translate(str(value))) for name, value in pairs]
+    pairs = [(word(name), _shown(value)) for name, value in pairs]
     width = max((width_of(name) for name, _ in pairs), default=0)
     for name, value in pairs:
         say(f"{name}{' ' * (width - width_of(name))}  {value}")

@@ -23,6 +23,7 @@ from posemill.commands.progress import ProgressView, TextLine, describe
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, MissingExtraError, RunError
 from posemill.language import translate, word
+from posemill.messages import render
 from posemill.settings import setting
 from posemill.terminal import counted, duration, printable
 
@@ -115,7 +116,7 @@ def _watch(run: Path) -> None:
             if isinstance(found, Status):
                 view.show(found.snapshot)
             else:
-                line.show(found.describe(translate))
+                line.show(render(found.describe()))
             time.sleep(0.5)
     line.close()
 
@@ -151,8 +152,8 @@ def _print_gpus(found: Status | TrainStatus) -> None:
 def _print_training(found: TrainStatus | SweepStatus) -> None:
     from posemill.training.runs.status import TrainStatus
 
-    say(printable(found.headline(), keep=""))
-    say(printable(found.describe(translate), keep=""))
+    say(printable(render(found.headline()), keep=""))
+    say(printable(render(found.describe()), keep=""))
     if isinstance(found, TrainStatus):
         _print_gpus(found)
         print_records({"split": split, **scores} for split, scores in found.scores.items())

@@ -33,7 +33,8 @@ from posemill.commands.printing import (
 from posemill.commands.progress import show_progress
 from posemill.commands.runs import advise
 from posemill.errors import ConfigError
-from posemill.language import translate, word
+from posemill.language import word
+from posemill.messages import Message, join, render
 from posemill.outputs import Outputs
 from posemill.settings import Settings, setting
 from posemill.terminal import counted, printable, quoted, warn_caller
@@ -130,10 +131,15 @@ def _print_summary(out: Path, summary: Any) -> None:
             ("steps", f"{summary['steps']}, best at {summary['best_step']}"),
             (
                 "parallel",
-                f"{summary['mode']}, {summary['processes']} x {summary['threads']} "
-                f"threads: {summary['mode_reason']}",
+                Message(
+                    "{mode}, {processes} x {threads} threads: {reason}",
+                    mode=summary["mode"],
+                    processes=summary["processes"],
+                    threads=summary["threads"],
+                    reason=summary["mode_reason"],
+                ),
             ),
-            ("precision", f"{summary['precision']}: {translate(summary['precision_reason'])}"),
+            ("precision", join(": ", [summary["precision"], summary["precision_reason"]])),
             ("speed", f"{summary['samples_per_second']:.0f} samples/s, {summary['seconds']:.1f} s"),
             ("time", split),
             *(("note", text) for text in summary["last_words"]),
@@ -401,7 +407,7 @@ def show_tune(
             row.setting,
             "" if row.samples_per_second is None else f"{row.samples_per_second:.0f}",
             "" if row.gain is None else f"{row.gain:.2f}",
-            word(translate(row.note)),
+            render(row.note),
         )
         for row in found.rows
     ]
@@ -431,7 +437,7 @@ def _show_advise(ask: Ask, *, as_json: AsJson = False) -> None:
     ]
     if evidence.seconds < LEAST_SECONDS:
         lines.append(("note", f"only {evidence.seconds:.0f} s were measured: too short to rely on"))
-    sentences = [str(advice) for advice in found] or ["nothing to change"]
+    sentences = [advice.sentence for advice in found] or ["nothing to change"]
     print_lines([*lines, *(("advice", text) for text in sentences)])
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from posemill import machine
 from posemill.machine.processes import die_with_parent, python_command
 from posemill.machine.trials import Outcome, kept_outcomes, run_child, run_in_fork
+from posemill.messages import Message
 
 # oneDNN reads it once, at the first product that it computes.
 ISA_VARIABLE, WITHOUT_AMX = "ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"
@@ -68,9 +69,12 @@ class Bf16Trial:
     def describe(self) -> str:
         """Return what is said of it in this process; empty where bf16 works as the machine is."""
         if self.needs_amx_off and not self.works:
-            return (
-                f"{self._failure}; it works with AMX off, which torch takes only before it "
-                f"computes: start the program with {ISA_VARIABLE}={WITHOUT_AMX}"
+            return Message(
+                "{failure}; it works with AMX off, which torch takes only before it computes: "
+                "start the program with {variable}={value}",
+                failure=self._failure,
+                variable=ISA_VARIABLE,
+                value=WITHOUT_AMX,
             )
         return self.describe_machine()
 
@@ -79,12 +83,17 @@ class Bf16Trial:
         if self.plain.works:
             return ""
         if self.needs_amx_off:
-            return f"{self._failure}; it works with AMX off ({ISA_VARIABLE}={WITHOUT_AMX})"
+            return Message(
+                "{failure}; it works with AMX off ({variable}={value})",
+                failure=self._failure,
+                variable=ISA_VARIABLE,
+                value=WITHOUT_AMX,
+            )
         return self._failure
 
     @property
     def _failure(self) -> str:
-        return f"bf16 was tried on this CPU and failed: {self.plain.reason}"
+        return Message("bf16 was tried on this CPU and failed: {reason}", reason=self.plain.reason)
 
 
 @cache

@@ -19,5 +19,5 @@ def naming_the_extra() -> Iterator[None]:
         if error.name is None or error.name.split(".")[0] not in _PACKAGES:
             raise
         raise MissingExtraError(
-            f"training needs {error.name!r}; run: pip install 'posemill[train]'"
+            "training needs {name!r}; run: pip install 'posemill[train]'", name=error.name
         ) from error

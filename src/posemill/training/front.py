@@ -53,7 +53,9 @@ def train(
         config = resolve_config(None if config is None else Path(config), settings)
     elif settings:
         raise ConfigError(
-            f"a {type(config).__name__} says everything; {', '.join(settings)} came beside it"
+            "a {kind} says everything; {names} came beside it",
+            kind=type(config).__name__,
+            names=", ".join(settings),
         )
     result: TrainResult = _find("launch.start", "train")(config)
     return result

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posemill.errors import import_optional
-from posemill.language import translate
+from posemill.messages import render
 from posemill.plugins import hint
 from posemill.terminal import printable
 
@@ -36,7 +36,7 @@ def say(text: str) -> None:
     """Print a line to stderr, in the reader's language."""
     from rich.console import Console
 
-    Console(stderr=True).print(printable(translate(text)), highlight=False, markup=False)
+    Console(stderr=True).print(printable(render(text)), highlight=False, markup=False)
 
 
 class TensorBoardLogger:

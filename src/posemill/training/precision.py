@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from posemill.errors import ConfigError, DeviceError
+from posemill.messages import Message
 from posemill.training.bf16 import amx_off_if_needed, try_bf16
 
 
@@ -36,20 +37,28 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ConfigError(f"device: expected auto, cpu, cuda or cuda:N, got {name!r}") from error
+        raise ConfigError(
+            "{--device}: expected auto, cpu, cuda or cuda:N, got {name!r}", name=name
+        ) from error
     if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device: expected auto, cpu, cuda or cuda:N, got {name!r}")
+        raise ConfigError("{--device}: expected auto, cpu, cuda or cuda:N, got {name!r}", name=name)
     if device.type == "cuda":
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if not found:
-            built = torch.version.cuda or "none (this torch is built for the CPU only)"
+            built = torch.version.cuda or Message("none (this torch is built for the CPU only)")
             raise DeviceError(
-                f"device = {name!r}, but torch sees no GPU; CUDA of torch {torch.__version__}: "
-                f"{built}. Use --device cpu, or install a CUDA build of torch"
+                "{--device:{name}}, but torch sees no GPU; CUDA of torch {version}: {cuda}. Use "
+                "{--device:cpu}, or install a CUDA build of torch",
+                name=name,
+                version=torch.__version__,
+                cuda=built,
             )
         if (device.index or 0) >= found:
             raise DeviceError(
-                f"device = {name!r}, but there are {found} GPUs: cuda:0 to cuda:{found - 1}"
+                "{--device:{name}}, but there are {num_gpus} GPUs: cuda:0 to cuda:{last}",
+                name=name,
+                num_gpus=found,
+                last=found - 1,
             )
     return device
 
@@ -71,24 +80,29 @@ def choose_precision(requested: str, device: torch.device) -> Precision:
     if device.type == "cuda":
         return _choose_on_gpu(requested, torch.cuda.is_bf16_supported(including_emulation=False))
     if requested == "fp32":
-        return Precision("fp32", "asked for")
+        return Precision("fp32", Message("asked for"))
     fast = cpu_has_fast_bf16()
-    missing = "this CPU has neither AVX512-BF16 nor AMX: bf16 would be emulated, 10 times slower"
+    missing = Message(
+        "this CPU has neither AVX512-BF16 nor AMX: bf16 would be emulated, 10 times slower"
+    )
     if requested == "fp16":
-        raise ConfigError("precision = 'fp16' needs a GPU; on a CPU use auto, mixed, fp32 or bf16")
+        raise ConfigError("{--precision:fp16} needs a GPU; on a CPU use auto, mixed, fp32 or bf16")
     if requested != "bf16" and not fast:
         return Precision("fp32", missing)
     trial = try_bf16()
     if trial.works:
         reasons = {
-            "auto": "this CPU has bf16 instructions",
-            "mixed": "mixed, which is bf16 on a CPU that computes it; fp16 is for GPUs",
-            "bf16": "asked for" if fast else f"asked for, although {missing}",
+            "auto": Message("this CPU has bf16 instructions"),
+            "mixed": Message("mixed, which is bf16 on a CPU that computes it; fp16 is for GPUs"),
+            "bf16": Message("asked for")
+            if fast
+            else Message("asked for, although {missing}", missing=missing),
         }
         return Precision("bf16", trial.describe() or reasons[requested], is_slow=not fast)
     if requested == "bf16":
         raise DeviceError(
-            f"precision = 'bf16' cannot be used: {trial.describe()}. Use --precision auto or fp32"
+            "{--precision:bf16} cannot be used: {reason}. Use {--precision:auto} or fp32",
+            reason=trial.describe(),
         )
     return Precision("fp32", trial.describe())
 
@@ -96,7 +110,10 @@ def choose_precision(requested: str, device: torch.device) -> Precision:
 def precision_of_run(name: str, device: torch.device, reason: str) -> Precision:
     """Return the format that a run was trained in, or fp32 where bf16 does not work here."""
     if name == "bf16" and device.type == "cpu" and not try_bf16().works:
-        return Precision("fp32", f"the run was trained in bf16; {try_bf16().describe()}")
+        return Precision(
+            "fp32",
+            Message("the run was trained in bf16; {reason}", reason=try_bf16().describe()),
+        )
     return Precision(name, reason)
 
 
@@ -112,14 +129,14 @@ def bf16_made_ready(requested: str, device: torch.device) -> AbstractContextMana
 
 def _choose_on_gpu(requested: str, has_bf16: bool) -> Precision:
     if requested == "auto" and has_bf16:
-        return Precision("bf16", "this GPU has bf16, which needs no loss scaling")
+        return Precision("bf16", Message("this GPU has bf16, which needs no loss scaling"))
     if requested == "auto":
-        return Precision("fp16", "this GPU has no bf16; the loss is scaled")
+        return Precision("fp16", Message("this GPU has no bf16; the loss is scaled"))
     if requested == "bf16" and not has_bf16:
-        return Precision("bf16", "asked for, although this GPU emulates it", is_slow=True)
+        return Precision("bf16", Message("asked for, although this GPU emulates it"), is_slow=True)
     if requested == "mixed":
-        return Precision("fp16", "mixed, which is fp16 on a GPU; the loss is scaled")
-    return Precision(requested, "asked for")
+        return Precision("fp16", Message("mixed, which is fp16 on a GPU; the loss is scaled"))
+    return Precision(requested, Message("asked for"))
 
 
 def as_float(output: Any) -> Any:

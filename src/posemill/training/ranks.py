@@ -6,7 +6,6 @@ here; when this process dies they do too.
 
 from __future__ import annotations
 
-import json
 import math
 import multiprocessing
 import multiprocessing.connection
@@ -24,11 +23,11 @@ from typing import Any
 
 import torch
 
-from posemill import errors
 from posemill.errors import PosemillError, TrainingError
 from posemill.machine.processes import die_with_parent, environment, thread_variables
 from posemill.machine.torchrun import leave_at_once
 from posemill.machine.trials import describe_exit
+from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.precision import choose_device
 from posemill.training.runtime import Runtime, join_processes
@@ -73,7 +72,7 @@ def run_ranks(
                 if process.pid is not None:
                     process.join()
         _raise_first_error(processes, shared)
-        return dict(json.loads((shared / "result.json").read_text(encoding="utf-8")))
+        return dict(pickle.loads((shared / "result.pickle").read_bytes()))
 
 
 @dataclass(frozen=True)
@@ -99,11 +98,10 @@ def _rank_main(packed_task: bytes, spec: RankSpec, shared: Path) -> None:
         result = task(runtime)
         runtime.close()
         if rank == 0:
-            (shared / "result.json").write_text(json.dumps(dict(result)), encoding="utf-8")
+            (shared / "result.pickle").write_bytes(pickle.dumps(dict(result)))
         leave_at_once()
     except PosemillError as error:
-        note = {"kind": type(error).__name__, "message": str(error)}
-        (shared / f"error-{rank}.json").write_text(json.dumps(note), encoding="utf-8")
+        (shared / f"error-{rank}.pickle").write_bytes(pickle.dumps(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -125,8 +123,9 @@ def _pack(task: RankTask) -> bytes:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TrainingError(
             "mode multi_process sends the model, the data and the loss to its processes, and one "
-            f"of them cannot be sent: {error}. Define it at the top level of a module (no lambda, "
-            "no local class), or use --parallel multi_thread"
+            "of them cannot be sent: {error}. Define it at the top level of a module (no lambda, "
+            "no local class), or use {--parallel:multi_thread}",
+            error=error,
         ) from error
 
 
@@ -136,8 +135,9 @@ def _unpack(packed_task: bytes) -> RankTask:
     except (AttributeError, ImportError) as error:
         raise TrainingError(
             "mode multi_process starts Python again, which does not find the model, the data or "
-            f"the loss there: {error}. Of a notebook, put them into a module and import it, or use "
-            "--parallel multi_thread"
+            "the loss there: {error}. Of a notebook, put them into a module and import it, or use "
+            "{--parallel:multi_thread}",
+            error=error,
         ) from error
     return task
 
@@ -149,7 +149,9 @@ def _wait(processes: list[Any], most_seconds: float | None) -> None:
     while running:
         left = end - time.monotonic()
         if left <= 0:
-            raise TrainingError(f"several processes took more than {most_seconds:.0f} s")
+            raise TrainingError(
+                "several processes took more than {most_seconds:.0f} s", most_seconds=most_seconds
+            )
         # None waits as long as it takes; wait() does not know infinity.
         seconds = None if most_seconds is None else left
         for sentinel in multiprocessing.connection.wait(list(running), seconds):
@@ -160,36 +162,41 @@ def _wait(processes: list[Any], most_seconds: float | None) -> None:
 
 
 def _raise_first_error(processes: list[Any], shared: Path) -> None:
-    for path in sorted(shared.glob("error-*.json")):
-        note = json.loads(path.read_text(encoding="utf-8"))
-        raise getattr(errors, note["kind"], TrainingError)(note["message"])
+    for path in sorted(shared.glob("error-*.pickle")):
+        raise pickle.loads(path.read_bytes())
     ended = {process.name: process.exitcode for process in processes if process.exitcode}
     if 130 in ended.values():
         raise KeyboardInterrupt
     if _NO_GUARD in ended.values():
         raise TrainingError(
             "mode multi_process runs the script again in each of its processes, and it trains "
-            'there, too: put what it does below if __name__ == "__main__":, or use --parallel '
-            "multi_thread"
+            'there, too: put what it does below if __name__ == "__main__":, or use '
+            "{--parallel:multi_thread}"
         )
     if ended:
         # The others were ended by us: the one with another code came first.
         name, code = next(
             ((name, code) for name, code in ended.items() if code != -15), next(iter(ended.items()))
         )
-        raise TrainingError(f"{name} of the training: {describe_exit(code)}. {_advice(code)}")
+        raise TrainingError(
+            "{name} of the training: {ending}. {advice}",
+            name=name,
+            ending=describe_exit(code),
+            advice=_advice(code),
+        )
 
 
 def _advice(code: int) -> str:
     """Return what to do about a process that ended with a code."""
     if code == -getattr(signal, "SIGILL", 4):
-        return (
+        return Message(
             "This machine refuses an instruction that its processor names, as some virtual "
-            "machines do: posemill doctor shows what works; continue with --resume --precision fp32"
+            "machines do: posemill doctor shows what works; continue with {--resume:True} "
+            "{--precision:fp32}"
         )
     if code == -getattr(signal, "SIGKILL", 9):
-        return (
-            "Often that is the system's out-of-memory killer: lower --micro-batch or --processes, "
-            "and continue with --resume"
+        return Message(
+            "Often that is the system's out-of-memory killer: lower {--micro-batch} or "
+            "{--processes}, and continue with {--resume:True}"
         )
-    return "What it said is above. Continue with --resume"
+    return Message("What it said is above. Continue with {--resume:True}")

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from posemill.errors import TrainingError
 from posemill.machine.allocator import keep_freed_memory
+from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.precision import Precision, choose_device, choose_precision
 
-_CPU, _FP32 = torch.device("cpu"), Precision("fp32", "asked for")
+_CPU, _FP32 = torch.device("cpu"), Precision("fp32", Message("asked for"))
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,10 @@ def join_processes(
         )
     except (RuntimeError, ValueError) as error:
         raise TrainingError(
-            f"process {rank} of {size} could not join the others: {error}"
+            "process {rank} of {size} could not join the others: {error}",
+            rank=rank,
+            size=size,
+            error=error,
         ) from error
     check_processes(size, device_type)
     return Runtime(rank, size, local_rank)
@@ -165,8 +169,11 @@ def check_processes(expected: int, device_type: str) -> None:
     dist.all_reduce(one)
     if int(one.item()) != expected or dist.get_world_size() != expected:
         raise TrainingError(
-            f"asked for {expected} processes, but {int(one.item())} answered "
-            f"(the launcher says {dist.get_world_size()})"
+            "asked for {expected} processes, but {num_answers} answered (the launcher says "
+            "{launched})",
+            expected=expected,
+            num_answers=int(one.item()),
+            launched=dist.get_world_size(),
         )
 
 

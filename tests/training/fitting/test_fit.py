@@ -220,7 +220,7 @@ def test_own_optimizers_and_schedulers_are_used_and_their_settings_said(
     assert optimizer.param_groups[0]["lr"] == 0.05, "the user's own is not touched"
     by_name = fit(linear(), line, optimizer="sgd", scheduler="constant", warmup_epochs=0.0, lr=0.3)
     assert {row["lr"] for row in RunFolder(by_name.out).read_metrics()} == {0.3}
-    with pytest.raises(ConfigError, match="scheduler = 'cosine' goes with an optimizer by name"):
+    with pytest.raises(ConfigError, match=r"scheduler=.cosine. goes with an optimizer by name"):
         fit(linear(), line, optimizer=build, scheduler="cosine")
 
 
@@ -370,5 +370,5 @@ def test_a_run_is_not_called_as_a_file(
 
 
 def test_continuing_needs_the_folder_of_the_run(fit: Fit, line: TensorDataset) -> None:
-    with pytest.raises(ConfigError, match="resume = True continues the run in out, and out is"):
+    with pytest.raises(ConfigError, match="resume=True continues the run in out, which is"):
         fit(linear(), line, resume=True, out="")

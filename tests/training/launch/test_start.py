@@ -76,7 +76,7 @@ def test_a_training_that_began_while_the_data_were_read_is_not_overwritten(
             train(fields | {"seed": 7})
         return build_workload(config)
 
-    with pytest.raises(RunError, match="already holds a training; add --resume"):
+    with pytest.raises(RunError, match="already holds a training; add resume=True"):
         run_training(make_late, resolved)
     assert "seed = 7" in (tmp_path / "run" / "config.toml").read_text()
 

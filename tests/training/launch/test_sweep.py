@@ -127,7 +127,7 @@ def test_missing_files_and_folders_are_said(folder: Path) -> None:
     with pytest.raises(ConfigError, match="no sweep file"):
         read_sweep(folder / "nowhere.toml")
     (folder / "sweep.toml").write_text("[grid]\nlr = [1.0]\n")
-    with pytest.raises(ConfigError, match="expected out = 'folder' in the file, or --out"):
+    with pytest.raises(ConfigError, match="expected out = 'folder' in the file, or out"):
         read_sweep(folder / "sweep.toml")
 
 

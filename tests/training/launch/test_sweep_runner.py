@@ -133,7 +133,7 @@ def test_an_interrupted_sweep_leaves_no_process_and_continues(
 
 
 def test_more_jobs_than_cores_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"jobs: expected 1 to \d+ on this machine"):
+    with pytest.raises(ConfigError, match=r"workers: expected 1 to \d+ on this machine"):
         divide_machine(10_000)
 
 

@@ -123,7 +123,7 @@ def test_a_finished_training_is_not_trained_again(settings: Settings, tmp_path: 
     again = train(fields | {"resume": True})
     assert again.scores == first.scores
     assert again.summary == json.loads(json.dumps(first.summary)), "its timing stays, too"
-    with pytest.raises(RunError, match="already holds a training; add --resume"):
+    with pytest.raises(RunError, match="already holds a training; add resume=True"):
         train(fields)
 
 
@@ -149,7 +149,7 @@ def test_a_training_that_patience_ended_goes_on_with_more_patience_only(
     assert again.summary["steps"] == 8
     assert (tmp_path / "run" / "timing.json").read_bytes() == before
     said = " ".join(capsys.readouterr().err.split())
-    assert "no better score in 1 evaluation (--patience 1); a larger --patience, or 0, goes" in said
+    assert "no better score in 1 evaluation (patience=1); a larger patience, or 0, goes" in said
     assert train(fields | {"resume": True, "patience": 2}).summary["steps"] == 12
     assert train(fields | {"resume": True, "patience": 0}).summary["steps"] == 16
 
@@ -202,7 +202,7 @@ def test_the_folder_must_be_free(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "mine" / "thesis").write_text("x")
     with pytest.raises(RunError, match="holds files that are not a training"):
         train(settings(out=str(tmp_path / "mine")))
-    with pytest.raises(RunError, match="is a file; --out names a folder"):
+    with pytest.raises(RunError, match="is a file; out names a folder"):
         train(settings(out=str(tmp_path / "mine" / "thesis")))
 
 
@@ -264,7 +264,7 @@ def test_a_checkpoint_of_another_model_or_optimizer_is_refused(settings: Setting
         train(settings(resume=True, model_options=options))
     with pytest.raises(TrainingError, match="written by optimizer AdamW, this training has SGD"):
         train(settings(resume=True, optimizer="sgd"))
-    with pytest.raises(TrainingError, match="has no moving average: continue with --ema-decay 0"):
+    with pytest.raises(TrainingError, match="has no moving average: continue with ema_decay=0"):
         train(settings(resume=True, ema_decay=0.5))
 
 

@@ -115,7 +115,7 @@ def test_a_folder_is_free_begun_a_training_or_something_else(tmp_path: Path) -> 
         folder.write_config("")
         assert folder.check(resume=False) is False, "a start that failed leaves these two"
     folder.write_facts(FACTS)
-    with pytest.raises(RunError, match="already holds a training; add --resume"):
+    with pytest.raises(RunError, match="already holds a training; add resume=True"):
         folder.check(resume=False)
     assert folder.check(resume=True) is False
     folder.checkpoints.path.mkdir()
@@ -123,7 +123,7 @@ def test_a_folder_is_free_begun_a_training_or_something_else(tmp_path: Path) -> 
     (folder.checkpoints.path / "step_1").mkdir()
     assert folder.check(resume=True) is folder.checkpoints.has("last")
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match="is a file; --out names a folder"):
+    with pytest.raises(RunError, match="is a file; out names a folder"):
         RunFolder(tmp_path / "file").check(resume=False)
     with pytest.raises(RunError, match="holds files that are not a training"):
         RunFolder(tmp_path).check(resume=False)

@@ -34,7 +34,7 @@ def test_torchrun_and_another_number_of_processes_is_refused(
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "a"),
                         ("MASTER_PORT", "1")):  # fmt: skip
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match="processes = 2, but torchrun started 4; leave it out"):
+    with pytest.raises(ConfigError, match="processes=2, but torchrun started 4; leave it out"):
         plan_mode(TrainConfig(processes=2, device="cpu", mode="multi_process"))
     reason = "torchrun started 4 processes"
     for cores, local, threads in ((8, None, 2), (8, "2", 4), (2, None, 1)):
@@ -53,7 +53,7 @@ def test_torchrun_and_another_number_of_processes_is_refused(
 
 @pytest.mark.usefixtures("_two_cores")
 def test_a_format_that_the_device_lacks_is_refused_before_work_starts() -> None:
-    with pytest.raises(ConfigError, match="precision = 'fp16' needs a GPU"):
+    with pytest.raises(ConfigError, match='precision="fp16" needs a GPU'):
         plan_mode(TrainConfig(device="cpu", precision="fp16"))
 
 
@@ -64,9 +64,9 @@ def test_one_core_has_one_process_and_one_thread(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("_two_cores")
 def test_more_processes_or_threads_than_cores_is_refused(settings: Settings) -> None:
-    with pytest.raises(ConfigError, match="processes = 3, but this process may use 2 cores"):
+    with pytest.raises(ConfigError, match="processes=3, but this process may use 2 cores"):
         train(settings(mode="multi_process", processes=3, device="cpu"))
-    with pytest.raises(ConfigError, match="threads = 5, but this process may use 2 cores"):
+    with pytest.raises(ConfigError, match="threads=5, but this process may use 2 cores"):
         train(settings(threads=5))
 
 
@@ -146,7 +146,7 @@ def test_gpus_take_a_process_each(monkeypatch: pytest.MonkeyPatch) -> None:
     assert two == plan_mode(TrainConfig(mode="multi_process"))
     found = modes.resolve_hardware(resolve_config(None, {}))
     assert (found.config.device, found.sources["device"]) == ("cuda", "machine: a GPU is here")
-    with pytest.raises(DeviceError, match="processes = 3, but there are 2 GPUs"):
+    with pytest.raises(DeviceError, match="processes=3, but there are 2 GPUs"):
         plan_mode(TrainConfig(mode="multi_process", processes=3))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert plan_mode(TrainConfig()) == ModePlan("single", 1, 2, "1 GPUs")

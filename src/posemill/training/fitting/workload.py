@@ -11,6 +11,7 @@ import numpy as np
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
+from posemill.messages import Message
 from posemill.records import IntArray
 from posemill.terminal import counted
 from posemill.training.config.kinds import OWN
@@ -71,8 +72,12 @@ class ReadData:
             )
         if self._config.workers > 1:
             self.notes.append(
-                f"--workers {self._config.workers}: one loader process reads {name}, as two would "
-                "read the same samples of an iterable"
+                Message(
+                    "{--workers:{workers}}: one loader process reads {name}, as two would read "
+                    "the same samples of an iterable",
+                    workers=self._config.workers,
+                    name=name,
+                )
             )
         return self._of_stream(
             name, samples, SampleStream(samples, name, self._collate, self._steps)
@@ -92,8 +97,11 @@ class ReadData:
             )
         if name == "train_set":
             self.notes.append(
-                "the DataLoader of train_set is used as it is: its sampler draws the order, and "
-                f"one process trains ({loader.num_workers} loader processes of its own)"
+                Message(
+                    "the DataLoader of train_set is used as it is: its sampler draws the order, "
+                    "and one process trains ({num_workers} loader processes of its own)",
+                    num_workers=loader.num_workers,
+                )
             )
         each = 1
         if "batch_size" in self._config.given and loader.batch_size:

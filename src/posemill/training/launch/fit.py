@@ -57,8 +57,9 @@ def fit(
     names = {name: value for name, value in own.items() if isinstance(value, str)}
     if "scheduler" in names and optimizer is not None and "optimizer" not in names:
         raise ConfigError(
-            f"scheduler = {scheduler!r} goes with an optimizer by name; to an optimizer of your "
-            "own give a scheduler of torch, or a function that builds one"
+            "{--scheduler:{scheduler}} goes with an optimizer by name; to an optimizer of your "
+            "own give a scheduler of torch, or a function that builds one",
+            scheduler=scheduler,
         )
     for name, function in zip(("on_step", "on_evaluate", "on_epoch"), callbacks, strict=True):
         if function is not None and not callable(function):
@@ -74,8 +75,8 @@ def fit(
     make = partial(make_user_workload, model, (train_set, val_set), given)
     if chosen.resume and not chosen.out:
         raise ConfigError(
-            "resume = True continues the run in out, and out is empty: give its folder, for "
-            "example out='runs/fit1'"
+            "{--resume:True} continues the run in {--out}, which is empty: give its folder, for "
+            "example {--out:runs/fit1}"
         )
     if chosen.out:
         expect_folder(chosen.out, kind="a run")
@@ -96,7 +97,8 @@ def _new_folder() -> Path:
     """Return a new folder below `runs`: what `fit` returns stays, wherever it was called."""
     if under_torchrun():
         raise ConfigError(
-            "out: expected the folder of the run, for example out='runs/fit1': the processes of "
+            "{--out}: expected the folder of the run, for example {--out:runs/fit1}: the "
+            "processes of "
             "torchrun have to agree on it"
         )
     for number in count(1):
@@ -107,8 +109,9 @@ def _new_folder() -> Path:
             continue
         except OSError as error:
             raise ConfigError(
-                f"out: cannot make {folder.absolute()} ({error.strerror}); give the folder of the "
-                "run, out='…'"
+                "{--out}: cannot make {folder} ({reason}); give the folder of the run: {--out:…}",
+                folder=folder.absolute(),
+                reason=error.strerror,
             ) from error
         return folder.absolute()
     raise AssertionError("count() does not end")

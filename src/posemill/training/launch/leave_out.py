@@ -17,7 +17,7 @@ from posemill.errors import ConfigError, TrainingError
 from posemill.files import atomic_path
 from posemill.machine.limits import count_cores
 from posemill.machine.torchrun import under_torchrun
-from posemill.terminal import printable
+from posemill.messages import Message
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import FIELDS
 from posemill.training.data.labels import LabelledClip
@@ -50,17 +50,20 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     """
     if under_torchrun():
         raise ConfigError(
-            "leave_out: one training for each group runs in a process of its own, and torchrun "
-            "started several of this one; start it without torchrun, or leave one out by name, as "
-            f"{resolved.config.leave_out}=VALUE"
+            "{--leave-out}: one training for each group runs in a process of its own, and "
+            "torchrun started several of this one; start it without torchrun, or leave one out by "
+            "name, as {column}=VALUE",
+            column=resolved.config.leave_out,
         )
     config = resolved.config
     column, _ = config.data.left_out
     groups = count_groups(find_kind(config.data.kind).read_rows(config), config.task)
     if len(groups) < 2:
         raise TrainingError(
-            f"leave_out: all clips have the same {column!r} ({groups[0].name}): nobody is left to "
-            "learn from"
+            "{--leave-out}: all clips have the same {column!r} ({group}): nobody is left to learn "
+            "from",
+            column=column,
+            group=groups[0].name,
         )
     given = {
         name: config.value(field)
@@ -104,7 +107,12 @@ def _run(sweep: Sweep, column: str, jobs: Mapping[LeftOut, SweepJob], resolved: 
 
     def report(event: str, job: SweepJob) -> None:
         if config.progress:
-            say(printable(f"without {column} {names[job.name]}: {event}"))
+            group = names[job.name]
+            say(
+                Message(
+                    "without {column} {group}: {event}", column=column, group=group, event=event
+                )
+            )
 
     # Trainings side by side gain more than one spread over the cores; a GPU takes one at a time.
     is_alone = choose_device(config.device).type != "cpu" or config.parallel == "multi_process"
@@ -113,9 +121,14 @@ def _run(sweep: Sweep, column: str, jobs: Mapping[LeftOut, SweepJob], resolved: 
     if failures:
         job, reason = next(iter(failures.items()))
         raise TrainingError(
-            f"{len(failures)} of {len(jobs)} trainings failed, the first without {column} "
-            f"{names[job]}: {reason}; its log is {sweep.out / job / 'log.txt'}. The same command "
-            "again runs those that are left"
+            "{num_failed} of {num_trainings} trainings failed, the first without {column} "
+            "{group}: {reason}; its log is {log}. The same command again runs those that are left",
+            num_failed=len(failures),
+            num_trainings=len(jobs),
+            column=column,
+            group=names[job],
+            reason=reason,
+            log=sweep.out / job / "log.txt",
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.machine.live_files import LogFile
 from posemill.machine.torchrun import is_first_process, under_torchrun
+from posemill.messages import Message
 from posemill.outputs import expect_folder
 from posemill.terminal import counted
 from posemill.training.caching.dataset_cache import describe_uses, live_uses
@@ -82,7 +83,7 @@ def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
     else:
         resolved = config
     if not resolved.config.out:
-        raise ConfigError("out: expected the folder of the run, for example runs/train1; got none")
+        raise ConfigError("{--out}: expected the folder of the run, for example runs/train1")
     expect_folder(resolved.config.out, kind="a run")
     if resolved.config.leave_out and "=" not in resolved.config.leave_out:
         found = leave_each_out(resolved)
@@ -176,9 +177,15 @@ def _run_in(
         log.write(f"start: pid {os.getpid()}")
         lines = [
             *(tuned.lines() if tuned is not None else []),
-            *(f"note: {note}" for note in notes),
-            f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}",
-            f"precision {precision.name}: {precision.reason}",
+            *(Message("note: {note}", note=note) for note in notes),
+            Message(
+                "mode {mode}, {processes} x {threads} threads: {reason}",
+                mode=plan.mode,
+                processes=plan.processes,
+                threads=plan.threads,
+                reason=plan.reason,
+            ),
+            Message("precision {name}: {reason}", name=precision.name, reason=precision.reason),
             *grid_lines,
         ]
         _tell(lines, log)
@@ -187,7 +194,7 @@ def _run_in(
         saved = [*describe_uses(uses), *met]
         summary["notes"] = notes + summary["notes"] + saved
         advice = advise(read_evidence(folder.path), planned)
-        summary["advice"] = [str(entry) for entry in advice]
+        summary["advice"] = [entry.sentence for entry in advice]
         if tuned is not None:
             summary["tuned"] = tuned.to_json()
         folder.write_summary(summary)
@@ -228,8 +235,11 @@ def _check_continued(folder: RunFolder, workload: Workload) -> None:
     before, now = list(facts.get("class_names", [])), list(workload.class_names)
     if before and now != before:
         raise RunError(
-            f"{folder.path} has learned the classes {_listed(before)}, and these data have "
-            f"{_listed(now)}: continue with the data it began with, or choose another --out"
+            "{folder} has learned the classes {old_classes}, and these data have {new_classes}: "
+            "continue with the data it began with, or choose another {--out}",
+            folder=folder.path,
+            old_classes=_listed(before),
+            new_classes=_listed(now),
         )
 
 
@@ -263,17 +273,24 @@ def _why_over(folder: RunFolder, stages: Stages, config: TrainConfig) -> str:
     if expected != state.step:
         step, epoch = state.step, state.epoch
         raise RunError(
-            f"{folder.path} has taken {counted(step, 'steps')} in {counted(epoch, 'epochs')}, "
-            f"which would be {expected} now: the batch size, the schedule or the number of clips "
-            f"is another than in {folder.config_path}; continue with that, or choose another --out"
+            "{folder} has taken {num_steps:step|steps} in {num_epochs:epoch|epochs}, which would "
+            "be {expected_steps} now: the batch size, the schedule or the number of clips is "
+            "another than in {config}; continue with that, or choose another {--out}",
+            folder=folder.path,
+            num_steps=step,
+            num_epochs=epoch,
+            expected_steps=expected,
+            config=folder.config_path,
         )
     if state.step >= stages.total_steps:
-        return "nothing was left to train: a larger --epochs goes on"
+        return Message("nothing was left to train: a larger {--epochs} goes on")
     if is_out_of_patience:
-        return (
+        return Message(
             "nothing was left to train: no better score in "
-            f"{counted(state.num_worse, 'evaluations')} (--patience {config.patience}); a larger "
-            "--patience, or 0, goes on"
+            "{num_evaluations:evaluation|evaluations} ({--patience:{patience}}); a larger "
+            "{--patience}, or 0, goes on",
+            num_evaluations=state.num_worse,
+            patience=config.patience,
         )
     return ""
 
@@ -283,7 +300,12 @@ def _notes_of_resume(folder: RunFolder, planned: TrainConfig, *, continues: bool
     if continues:
         return describe_changes(folder.config_path, with_absolute_paths(planned))
     if planned.resume:
-        return [f"{folder.path} has no checkpoint to go on from: the training begins anew"]
+        return [
+            Message(
+                "{folder} has no checkpoint to go on from: the training begins anew",
+                folder=folder.path,
+            )
+        ]
     return []
 
 
@@ -350,7 +372,7 @@ def _plan_of(folder: RunFolder, config: TrainConfig) -> ModePlan:
         facts["mode"],
         config.processes or facts["processes"],
         config.threads or facts["threads"],
-        "as the run began",
+        Message("as the run began"),
     )
 
 
@@ -359,4 +381,4 @@ def _precision_of(folder: RunFolder, config: TrainConfig) -> Precision | None:
     if config.precision not in ("auto", "mixed"):
         return None
     name = folder.read_facts()["precision"]
-    return precision_of_run(name, choose_device(config.device), "as the run began")
+    return precision_of_run(name, choose_device(config.device), Message("as the run began"))

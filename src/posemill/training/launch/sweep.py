@@ -77,9 +77,9 @@ class SweepJob:
         try:
             found = parse_json(path.read_bytes())
         except ValueError as error:
-            raise RunError(f"{path} is not JSON: {error}") from error
+            raise RunError("{path} is not JSON: {error}", path=path, error=error) from error
         if not isinstance(found, dict):
-            raise RunError(f"{path}: expected an object")
+            raise RunError("{path}: expected an object", path=path)
         return found
 
 
@@ -139,10 +139,15 @@ def read_sweep(path: Path, *, out: str = "") -> Sweep:
     table = load_toml(path, what="sweep")
     for name in table:
         if name not in _TABLES:
-            raise ConfigError(f"{path}: unknown table {name!r}; expected {', '.join(_TABLES)}")
+            raise ConfigError(
+                "{path}: unknown table {name!r}; expected {names}",
+                path=path,
+                name=name,
+                names=", ".join(_TABLES),
+            )
     folder = Path(out or table.get("out", ""))
     if not (out or table.get("out")):
-        raise ConfigError(f"{path}: expected out = 'folder' in the file, or --out")
+        raise ConfigError("{path}: expected out = 'folder' in the file, or {--out}", path=path)
     expect_folder(folder, kind="a sweep")
     config = path.parent / table["config"] if table.get("config") else None
     settings = TrainConfig.flatten(table.get("settings", {}), where=str(path))
@@ -162,7 +167,12 @@ def _all_changes(path: Path, table: Mapping[str, Any]) -> list[dict[str, Any]]:
     grid = table.get("grid", {})
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise ConfigError(f"{path}: grid.{name}: expected a list of values, got {values!r}")
+            raise ConfigError(
+                "{path}: grid.{name}: expected a list of values, got {values!r}",
+                path=path,
+                name=name,
+                values=values,
+            )
     combinations = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     draws = _draw(path, table.get("random", {}))
     folds = _fold_changes(path, table.get("folds", {}))
@@ -179,7 +189,11 @@ def _draw(path: Path, random: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [{}]
     samples = random.get("samples", 0)
     if not isinstance(samples, int) or samples < 1:
-        raise ConfigError(f"{path}: random.samples: expected 1 or more, got {samples!r}")
+        raise ConfigError(
+            "{path}: random.samples: expected 1 or more, got {samples!r}",
+            path=path,
+            samples=samples,
+        )
     found = []
     for number in range(samples):
         rng = np.random.default_rng([int(random.get("seed", 0)), number])
@@ -197,7 +211,10 @@ def _draw_one(path: Path, name: str, space: Any, rng: np.random.Generator) -> An
         value = float(rng.uniform(*ends))
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise ConfigError(
-            f"{path}: random.{name}: expected {{ low, high, log }} or {{ choices }}, got {space!r}"
+            "{path}: random.{name}: expected { low, high, log } or { choices }, got {space!r}",
+            path=path,
+            name=name,
+            space=space,
         ) from error
     value = math.exp(value) if is_log else value
     return round(value) if isinstance(low, int) and isinstance(high, int) else value
@@ -208,7 +225,9 @@ def _fold_changes(path: Path, folds: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [{}]
     count = folds.get("count", 0)
     if set(folds) != {"count"} or not isinstance(count, int) or count < 2:
-        raise ConfigError(f"{path}: folds: expected count = 2 or more, got {dict(folds)!r}")
+        raise ConfigError(
+            "{path}: folds: expected count = 2 or more, got {folds!r}", path=path, folds=dict(folds)
+        )
     return [{"folds": count, "fold": fold} for fold in range(count)]
 
 

@@ -18,6 +18,7 @@ from posemill.machine.limits import count_cores, free_memory
 from posemill.machine.live_files import LogFile
 from posemill.machine.processes import python_command, thread_variables
 from posemill.machine.trials import describe_exit
+from posemill.messages import Message
 from posemill.training.launch.sweep import Sweep, SweepJob
 from posemill.training.launch.sweep_status import SWEEP_FILES, refuse_foreign_parts, write_record
 from posemill.training.record.live import LOG_NAME, hold
@@ -48,7 +49,9 @@ def divide_machine(jobs: int) -> list[Share]:
     available = count_cores()
     if jobs < 1 or jobs > available:
         raise ConfigError(
-            f"jobs: expected 1 to {available} on this machine (one core each), got {jobs}"
+            "{--workers}: expected 1 to {num_cores} on this machine (one core each), got {workers}",
+            num_cores=available,
+            workers=jobs,
         )
     names = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     names = names or list(range(available))
@@ -171,7 +174,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 def _reason(log: Path, code: int) -> str:
     """The last line a failed job wrote, and how it ended."""
     lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
-    ended = describe_exit(code) if code < 0 else f"exit code {code}"
+    ended = describe_exit(code) if code < 0 else Message("exit code {code}", code=code)
     return f"{ended}: {lines[-1].strip()}" if lines else ended
 
 

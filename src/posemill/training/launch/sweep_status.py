@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from posemill.errors import RunError
 from posemill.files import atomic_path, check_own_parts
 from posemill.machine.live_files import LIVE_NAME, last_lines, read_live
+from posemill.messages import Message, join
 from posemill.training.record.live import (
     LOCK_NAME,
     LOG_NAME,
@@ -22,7 +23,7 @@ from posemill.training.record.live import (
     is_lock,
     read_object,
 )
-from posemill.training.runs.status import TrainStatus, read_train_status
+from posemill.training.runs.status import State, TrainStatus, headline_of, read_train_status
 
 if TYPE_CHECKING:
     from posemill.training.launch.sweep import Sweep
@@ -31,6 +32,12 @@ SWEEP_FILES = (SWEEP_NAME, LOCK_NAME, LOG_NAME, LIVE_NAME, "leave_out.toml")
 LEFT_OUT_NAME = "left_out.json"
 _KIND = "posemill-sweep"
 _LAST_LINES = 5
+_COUNTS = {
+    "running": "{number} running",
+    "stopped": "{number} stopped",
+    "failed": "{number} failed",
+    "waiting": "{number} waiting",
+}
 # A title that leads to no other folder, and the digest of the settings.
 _NAME = r"[\w.=+-]+-[0-9a-f]{8}"
 _EVENT = re.compile(rf"^\S+ ({_NAME}) (started|done|failed)(?:: (.*))?$")
@@ -51,7 +58,9 @@ def refuse_foreign_parts(sweep: Sweep, *more: str) -> None:
     for name in (*names, *(job.name for job in sweep.jobs)):
         path = sweep.out / name
         if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
-            raise RunError(f"{path} is there and is no part of a sweep; choose another --out")
+            raise RunError(
+                "{path} is there and is no part of a sweep; choose another {--out}", path=path
+            )
 
 
 def write_record(sweep: Sweep, num_jobs: int) -> None:
@@ -81,7 +90,7 @@ class SweepStatus:
     """
 
     folder: Path
-    state: str
+    state: State
     pid: int | None
     started_by: str
     file: str
@@ -89,23 +98,20 @@ class SweepStatus:
     trainings: tuple[Mapping[str, Any], ...]
     last_lines: tuple[str, ...] = ()
 
-    def headline(self) -> str:
+    def headline(self) -> Message:
         """Return one line about it."""
-        who = f", pid {self.pid}" if self.state == "running" else ""
-        ends = "stopped before its end" if self.state == "stopped" else self.state
-        return f"{self.folder}: {ends}{who}"
+        who = Message("pid {pid}", pid=self.pid) if self.state == "running" else Message("")
+        return headline_of(self.folder, self.state, who)
 
-    def describe(self, translate: Callable[[str], str] = str) -> str:
-        """Return one line on how far it is: `3/8 trainings done, 2 running, 1 failed`.
-
-        Args:
-            translate: Gives each phrase in another language.
-        """
+    def describe(self) -> Message:
+        """Return one line on how far it is: `3/8 trainings done, 2 running, 1 failed`."""
         states = [str(row["state"]) for row in self.trainings]
-        parts = [f"{states.count('done')}/{len(states)} trainings done"]
-        others = ("running", "stopped", "failed", "waiting")
-        parts += [f"{states.count(name)} {name}" for name in others if name in states]
-        return ", ".join(map(translate, parts))
+        num_done, total = states.count("done"), len(states)
+        parts = [Message("{num_done}/{total} trainings done", num_done=num_done, total=total)]
+        for state, template in _COUNTS.items():
+            if state in states:
+                parts.append(Message(template, number=states.count(state)))
+        return join(", ", parts)
 
     def next_command(self) -> str:
         """Return the command that a user would give next."""
@@ -138,12 +144,13 @@ def read_sweep_status(folder: Path) -> SweepStatus:
     listed = record.get("trainings")
     if not isinstance(listed, list) or not all(map(_is_training, listed)):
         raise RunError(
-            f"{folder / SWEEP_NAME} is not what posemill wrote; run the same posemill sweep "
-            "command again, or look at its trainings one by one"
+            "{path} is not what posemill wrote; run the same posemill sweep command again, or "
+            "look at its trainings one by one",
+            path=folder / SWEEP_NAME,
         )
     failures = _failures(folder)
     rows = tuple(_row(folder, each, failures) for each in listed)
-    state = "unknown" if is_running is None else "running" if is_running else "stopped"
+    state: State = "unknown" if is_running is None else "running" if is_running else "stopped"
     if state == "stopped" and all(row["state"] == "done" for row in rows):
         state = "finished"
     pid, workers = read_live(folder).get("pid"), record.get("workers")

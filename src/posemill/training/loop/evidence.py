@@ -81,7 +81,9 @@ def read_evidence(folder: Path) -> Evidence:
         values = {name: found[name] for name in ("timing_seconds", "busy_share") if name in found}
         values["ranks"] = found.get("processes", 1)
     if not values.get("timing_seconds"):
-        raise RunError(f"{folder} has measured nothing yet: wait until it has taken some steps")
+        raise RunError(
+            "{folder} has measured nothing yet: wait until it has taken some steps", folder=folder
+        )
     try:
         seconds = {part: float(values["timing_seconds"].get(part, 0.0)) for part in PARTS}
         return Evidence(
@@ -98,7 +100,9 @@ def read_evidence(folder: Path) -> Evidence:
             **{name: int(values.get(name, 0)) for name in VIDEO_FACTS},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(f"{path} is not what posemill wrote: {error!r}") from error
+        raise RunError(
+            "{path} is not what posemill wrote: {error!r}", path=path, error=error
+        ) from error
 
 
 def _number(values: Mapping[str, Any], name: str) -> float | None:

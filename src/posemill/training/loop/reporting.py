@@ -14,7 +14,7 @@ from posemill.errors import DecodeError, RunError, TrainingError
 from posemill.files import cache_folder
 from posemill.machine.gpus import place_workers
 from posemill.machine.limits import count_cores
-from posemill.terminal import counted
+from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.clips import Clips
 from posemill.training.loop.evidence import DATA_SHARE, Evidence, read_evidence
@@ -132,14 +132,23 @@ class Reporter:
             self._timing_at = time.monotonic()
         if not math.isfinite(loss):
             raise TrainingError(
-                f"the loss became {loss} before step {state.step}: lower --lr (now "
-                f"{self._config.lr}), lower --clip-grad-norm (now {self._config.clip_grad_norm}), "
-                "or use --precision fp32"
+                "the loss became {loss} before step {step}: lower {--lr} (now {lr}), lower "
+                "{--clip-grad-norm} (now {clip}), or use {--precision:fp32}",
+                loss=loss,
+                step=state.step,
+                lr=self._config.lr,
+                clip=self._config.clip_grad_norm,
             )
 
     def say_loss(self, state: TrainState) -> None:
         """Say the last loss after an epoch that has no evaluation."""
-        self.log.say(f"epoch {state.epoch}: loss {self._loss:.4f} on training clips")
+        self.log.say(
+            Message(
+                "epoch {epoch}: loss {loss:.4f} on training clips",
+                epoch=state.epoch,
+                loss=self._loss,
+            )
+        )
 
     def _ranks_on(self) -> dict[str, list[int]]:
         """Which ranks of this machine are on which GPU, for `posemill status`."""
@@ -155,10 +164,16 @@ class Reporter:
     def why_stopped(self, state: TrainState) -> str:
         """Return why patience ended a training."""
         config, count = self._config, state.num_worse
-        return (
-            f"stopped early after epoch {state.epoch} of {config.epochs}: no better {self._main} "
-            f"in {counted(count, 'evaluations')} (--patience {config.patience}); "
-            f"the best was at step {state.best_step}"
+        return Message(
+            "stopped early after epoch {epoch} of {epochs}: no better {score} in "
+            "{num_evaluations:evaluation|evaluations} ({--patience:{patience}}); the best was at "
+            "step {best_step}",
+            epoch=state.epoch,
+            epochs=config.epochs,
+            score=self._main,
+            num_evaluations=count,
+            patience=config.patience,
+            best_step=state.best_step,
         )
 
     def _evidence(self, state: TrainState) -> Evidence:
@@ -245,13 +260,16 @@ def readable_errors(config: TrainConfig) -> Iterator[None]:
         is_broken = isinstance(error, (ConnectionError, EOFError)) and config.workers > 0
         if is_broken or "DataLoader worker" in first_line:
             raise TrainingError(
-                f"a loader process died ({first_line}); where memory is short, lower --workers "
-                f"(now {config.workers}) or use --cache mmap. Continue with --resume"
+                "a loader process died ({first_line}); where memory is short, lower {--workers} "
+                "(now {workers}) or use {--cache:mmap}. Continue with {--resume:True}",
+                first_line=first_line,
+                workers=config.workers,
             ) from error
         if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
             raise TrainingError(
-                f"torch.compile failed ({first_line}); use --compile off, or see that a C++ "
-                "compiler is installed"
+                "torch.compile failed ({first_line}); use {--compile:off}, or see that a C++ "
+                "compiler is installed",
+                first_line=first_line,
             ) from error
         is_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
             "can't allocate memory" in first_line
@@ -260,7 +278,10 @@ def readable_errors(config: TrainConfig) -> Iterator[None]:
             raise
         lower = max(1, config.micro_batch // 2)
         raise TrainingError(
-            f"out of memory with micro_batch = {config.micro_batch}: try --micro-batch {lower} "
-            "(the global batch stays the same), --activation-checkpointing, --cache mmap, or "
-            f"--preset memory-limited. The cause: {first_line}"
+            "out of memory with {--micro-batch:{micro_batch}}: try {--micro-batch:{lower}} (the "
+            "global batch stays the same), {--activation-checkpointing:True}, {--cache:mmap}, or "
+            "{--preset:memory-limited}. The cause: {first_line}",
+            micro_batch=config.micro_batch,
+            lower=lower,
+            first_line=first_line,
         ) from error

@@ -138,11 +138,15 @@ class Stepper:
         """Put back what `state_dict` returned."""
         if state["kind"] != self._kind:
             raise TrainingError(
-                f"the checkpoint was written by optimizer {state['kind']}, this training has "
-                f"{self._kind}; use the same --optimizer to continue, or another --out"
+                "the checkpoint was written by optimizer {saved}, this training has {present}; "
+                "use the same {--optimizer} to continue, or another {--out}",
+                saved=state["kind"],
+                present=self._kind,
             )
         if self.average and not state["average"]:
-            raise TrainingError("the checkpoint has no moving average: continue with --ema-decay 0")
+            raise TrainingError(
+                "the checkpoint has no moving average: continue with {--ema-decay:0}"
+            )
         self.optimizer.load_state_dict(state["optimizer"])
         self._check_shapes()
         self.scaler.load_state_dict(state["scaler"])

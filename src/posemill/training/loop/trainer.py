@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from posemill.errors import TrainingError
-from posemill.terminal import counted
+from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.clips import Clips, Loader
 from posemill.training.data.loaders import open_loader
@@ -104,11 +104,15 @@ class Trainer:
         shown = config.replace(epochs=self.stages.num_epochs)
         self.reporter = Reporter(workload, shown, runtime=runtime, folder=folder, clock=self.clock)
         if (precision := runtime.precision).is_slow:
-            self.reporter.notes.append(f"precision {precision.name}: {precision.reason}")
+            self.reporter.notes.append(
+                Message("precision {name}: {reason}", name=precision.name, reason=precision.reason)
+            )
         self.stepper = Stepper(workload, config, runtime=runtime, clock=self.clock)
         if config.activation_checkpointing:
             blocks = self.stepper.num_checkpointed
-            self.reporter.notes.append(f"activation checkpointing: {blocks} blocks")
+            self.reporter.notes.append(
+                Message("activation checkpointing: {blocks:block|blocks}", blocks=blocks)
+            )
         self._val_loader = (
             self._load(workload.val, shuffle=False) if workload.val is not None else None
         )
@@ -215,7 +219,9 @@ class Trainer:
         )
         if any(self.runtime.gather(callback(moment) is True)) and not self.state.is_stopped:
             self.state.is_stopped = True
-            self.reporter.say_last(f"a callback ended the training after step {self.state.step}")
+            self.reporter.say_last(
+                Message("a callback ended the training after step {step}", step=self.state.step)
+            )
 
     @property
     def _plateau_factor(self) -> float:
@@ -230,7 +236,13 @@ class Trainer:
         state.num_flat, state.num_falls = 0, state.num_falls + 1
         lr = self.config.lr * self._plateau_factor
         self.reporter.log.say(
-            f"no better {name} in {counted(most, 'evaluations')}: the learning rate is {lr:g} now"
+            Message(
+                "no better {name} in {num_evaluations:evaluation|evaluations}: the learning rate "
+                "is {lr:g} now",
+                name=name,
+                num_evaluations=most,
+                lr=lr,
+            )
         )
 
     @property
@@ -315,13 +327,19 @@ class Trainer:
             self._restore_state(saved.state)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise TrainingError(
-                f"the checkpoint {where} is not what posemill wrote ({error!r}); put it back from "
-                "a copy, or train again"
+                "the checkpoint {where} is not what posemill wrote ({error!r}); put it back from "
+                "a copy, or train again",
+                where=where,
+                error=error,
             ) from error
         if self.runtime.is_first:
             self.folder.cut_metrics(self.state.step)
         self.reporter.count_earlier_time()
-        said = f"continued after step {self.state.step} of {self.total_steps}"
+        said = Message(
+            "continued after step {step} of {total_steps}",
+            step=self.state.step,
+            total_steps=self.total_steps,
+        )
         self.reporter.last_words.append(said)
         self.reporter.notes.append(said)
 
@@ -339,8 +357,12 @@ class Trainer:
             set_random_states(saved["random"][self.runtime.rank])
         else:
             self.reporter.notes.append(
-                f"continued with {self.runtime.size} processes instead of "
-                f"{len(saved['random'])}: dropout is drawn anew"
+                Message(
+                    "continued with {num_processes} processes instead of {num_before}: dropout is "
+                    "drawn anew",
+                    num_processes=self.runtime.size,
+                    num_before=len(saved["random"]),
+                )
             )
 
     def _load(self, clips: Clips, *, shuffle: bool) -> Loader:

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from posemill.errors import TrainingError
 from posemill.files import atomic_path, open_plain, parse_json, sync_folder
 from posemill.machine.disk import disk_message
+from posemill.messages import Message
 
 _MODEL, _STATE = "model.safetensors", "state.pt"
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
@@ -59,7 +60,7 @@ class CheckpointFolder:
 
     def save(self, checkpoint: Checkpoint, *names: str) -> Path:
         """Write a checkpoint, let `names` point to it, and remove what nothing points to."""
-        folder = self._folder_of(f"step-{checkpoint.state['step']:08d}", "the training")
+        folder = self._folder_of(f"step-{checkpoint.state['step']:08d}", Message("the training"))
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_path(folder / _MODEL) as temporary:
             _save_tensors(dict(checkpoint.weights), temporary)
@@ -86,8 +87,10 @@ class CheckpointFolder:
         """Return the folder `last` or `best` points to."""
         if not self.has(name):
             raise TrainingError(
-                f"no {name} checkpoint in {self.path}: the training was stopped before the first "
-                "one; start it again"
+                "no {name} checkpoint in {folder}: the training was stopped before the first one; "
+                "start it again",
+                name=name,
+                folder=self.path,
             )
         pointer = self.path / f"{name}.json"
         return self._folder_of(_read_json(pointer).get("folder"), str(pointer))
@@ -97,9 +100,11 @@ class CheckpointFolder:
         is_plain = isinstance(name, str) and re.fullmatch(r"step-\d+", name) is not None
         if not is_plain or (self.path / name).is_symlink():
             raise TrainingError(
-                f"{where} names {name!r}, which is not a checkpoint of {self.path}; nothing "
-                "outside of a training is read or changed: put the file back from a copy, or "
-                "train again"
+                "{where} names {name!r}, which is not a checkpoint of {folder}; nothing outside "
+                "of a training is read or changed: put the file back from a copy, or train again",
+                where=where,
+                name=name,
+                folder=self.path,
             )
         folder: Path = self.path / name
         return folder
@@ -109,10 +114,10 @@ class CheckpointFolder:
         try:
             step = _read_json(self.path / "last.json").get("step")
         except TrainingError:
-            saved = "no checkpoint was written yet"
+            saved = Message("no checkpoint was written yet")
         else:
-            saved = f"the checkpoint of step {step} is safe"
-        return {"saved": saved, "again": "run the same command with --resume"}
+            saved = Message("the checkpoint of step {step} is safe", step=step)
+        return {"saved": saved, "again": Message("run the same command with {--resume:True}")}
 
     def _remove_unused(self) -> None:
         used = {self.find(name).name for name in ("last", "best") if self.has(name)}
@@ -182,11 +187,19 @@ def check_identity(saved: Any, identity: Mapping[str, Any], where: str) -> None:
     different = [key for key in {*saved, *now} if saved.get(key) != now.get(key)]
     if different:
         listed = ", ".join(
-            f"{key} {saved.get(key)!r} instead of {now.get(key)!r}" for key in sorted(different)
+            Message(
+                "{name} {saved!r} instead of {present!r}",
+                name=key,
+                saved=saved.get(key),
+                present=now.get(key),
+            )
+            for key in sorted(different)
         )
         raise TrainingError(
-            f"the checkpoint {where} is of another model: it has {listed}; use the settings "
-            "it was trained with, or another --out"
+            "the checkpoint {where} is of another model: it has {listed}; use the settings it was "
+            "trained with, or another {--out}",
+            where=where,
+            listed=listed,
         )
 
 
@@ -210,9 +223,12 @@ def load_into(
     )
     if wrong:
         raise TrainingError(
-            f"the checkpoint {where} is of another model: {len(wrong)} tensors are missing, new or "
-            f"of another shape, the first {wrong[0]!r}; where an earlier posemill wrote it, whose "
-            "model of that name was built otherwise, use that version or train again"
+            "the checkpoint {where} is of another model: {num_tensors} tensors are missing, new "
+            "or of another shape, the first {first!r}; where an earlier posemill wrote it, whose "
+            "model of that name was built otherwise, use that version or train again",
+            where=where,
+            num_tensors=len(wrong),
+            first=wrong[0],
         )
     model.load_state_dict(dict(checkpoint.weights))
 
@@ -227,9 +243,11 @@ def _read_json(path: Path) -> dict[str, Any]:
         with os.fdopen(open_plain(path), "rb") as handle:
             value = parse_json(handle.read())
     except (OSError, ValueError) as error:
-        raise TrainingError(f"cannot read the checkpoint file {path}: {error}") from error
+        raise TrainingError(
+            "cannot read the checkpoint file {path}: {error}", path=path, error=error
+        ) from error
     if not isinstance(value, dict):
-        raise TrainingError(f"cannot read the checkpoint file {path}: expected an object")
+        raise TrainingError("cannot read the checkpoint file {path}: expected an object", path=path)
     return value
 
 
@@ -247,7 +265,9 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return dict(safetensors.torch.load_file(path))
     except (OSError, safetensors.SafetensorError) as error:
-        raise TrainingError(f"cannot read the checkpoint file {path}: {error}") from error
+        raise TrainingError(
+            "cannot read the checkpoint file {path}: {error}", path=path, error=error
+        ) from error
 
 
 def _read_state(path: Path) -> dict[str, Any]:
@@ -259,7 +279,9 @@ def _read_state(path: Path) -> dict[str, Any]:
         _check_plain(state)
     except Exception as error:  # a broken pickle can raise anything
         first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise TrainingError(f"cannot read the checkpoint file {path}: {first_line}") from error
+        raise TrainingError(
+            "cannot read the checkpoint file {path}: {first_line}", path=path, first_line=first_line
+        ) from error
     return dict(state)
 
 

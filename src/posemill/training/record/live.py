@@ -15,7 +15,7 @@ from posemill.files import open_plain, parse_json
 from posemill.machine.live_files import LIVE_NAME, now_text, read_live, write_live
 from posemill.machine.locks import try_lock
 from posemill.machine.processes import end_holder
-from posemill.terminal import quoted
+from posemill.messages import Message
 
 KIND = "posemill-training"
 LOG_NAME, LOCK_NAME = "log.txt", ".lock"
@@ -45,8 +45,9 @@ def hold(folder: Path, *, what: str) -> Iterator[None]:
         what: What is held, for the message: `training`, `sweep`.
     """
     in_use = RunError(
-        f"{folder} is being trained by another process; look with: posemill status "
-        f"{quoted(folder)}; wait for it, end it, or choose another --out"
+        "{folder} is being trained by another process; look with: posemill status {folder!q}; "
+        "wait for it, end it, or choose another {--out}",
+        folder=folder,
     )
     if folder.resolve() in _held:
         raise in_use
@@ -57,8 +58,11 @@ def hold(folder: Path, *, what: str) -> Iterator[None]:
             is_ours = try_lock(handle.fileno(), is_own=True)
         except OSError as error:
             raise RunError(
-                f"{folder}: its file system cannot lock files ({error.strerror}); put the "
-                f"{what} on another disk"
+                "{folder}: its file system cannot lock files ({reason}); put the {what} on "
+                "another disk",
+                folder=folder,
+                reason=error.strerror,
+                what=what,
             ) from error
         if not is_ours:
             raise in_use
@@ -104,21 +108,27 @@ def stop_training(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
         return None
     live = read_live(folder)
     pid, host = live.get("pid"), live.get("host")
-    where = f"{folder} is trained by pid {pid} on {host}"
+    where = Message("{folder} is trained by pid {pid} on {host}", folder=folder, pid=pid, host=host)
     try:
         is_told = host == socket.gethostname() and end_holder(int(pid or 0), folder / LOCK_NAME)
     except (psutil.AccessDenied, ValueError, TypeError) as error:
-        raise RunError(f"{where}, which cannot be ended from here: {error}") from error
+        raise RunError(
+            "{where}, which cannot be ended from here: {error}", where=where, error=error
+        ) from error
     if not is_told:
         if is_held(folder) is False:
             return None  # it ended by itself in this moment
-        raise RunError(f"{where}, which is not to be found here; nothing was stopped: end it there")
+        raise RunError(
+            "{where}, which is not to be found here; nothing was stopped: end it there", where=where
+        )
     deadline = time.monotonic() + timeout_seconds
     while is_held(folder):
         if time.monotonic() > deadline:
             raise RunError(
-                f"pid {pid} did not end within {timeout_seconds:g} s; killing it is safe too: "
-                f"kill -9 {pid}"
+                "pid {pid} did not end within {timeout_seconds:g} s; killing it is safe too: kill "
+                "-9 {pid}",
+                pid=pid,
+                timeout_seconds=timeout_seconds,
             )
         time.sleep(0.05)
     return int(pid or 0)
@@ -132,7 +142,7 @@ def read_object(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
+        raise RunError("{path} cannot be read: {error}", path=path, error=error) from error
     return found if isinstance(found, dict) else {}
 
 
@@ -146,7 +156,9 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     try:
         rows = [parse_json(line) for line in lines if line.endswith(b"\n")]
     except ValueError as error:
-        raise RunError(f"{path} holds lines that are not JSON: {error}") from error
+        raise RunError(
+            "{path} holds lines that are not JSON: {error}", path=path, error=error
+        ) from error
     if not all(isinstance(row, dict) and isinstance(row.get("step"), int) for row in rows):
-        raise RunError(f"{path} holds lines that are not of a training: no step")
+        raise RunError("{path} holds lines that are not of a training: no step", path=path)
     return rows

@@ -11,8 +11,9 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from posemill.language import translate, word
+from posemill.language import word
 from posemill.machine.live_files import LogFile, Speedometer, read_live, write_live
+from posemill.messages import Message, render
 from posemill.terminal import printable
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loggers import Logger, TensorBoardLogger
@@ -64,7 +65,7 @@ class TrainingLog:
         """Print a line to stderr, in the reader's language, and write it into the log as it is."""
         if self._text:
             self._text.write(text)
-        self._console.print(printable(translate(text)), highlight=False, markup=False)
+        self._console.print(printable(render(text)), highlight=False, markup=False)
 
     def start(self, total_steps: int, done: int = 0) -> None:
         """Open the files and show the progress bar."""
@@ -133,19 +134,21 @@ class TrainingLog:
             for logger in self._loggers:
                 logger.log(named, step)
         if event == "train":
-            text = (
-                f"loss {values['loss']:.4f}  {values['samples_per_second']:.0f} samples/s  "
-                f"data wait {values['data_wait']:.0%}"
+            text = Message(
+                "loss {loss:.4f}  {samples_per_second:.0f} samples/s  data wait {data_wait:.0%}",
+                loss=values["loss"],
+                samples_per_second=values["samples_per_second"],
+                data_wait=values["data_wait"],
             )
             self._live["samples_per_second"] = values["samples_per_second"]
             if self._progress:
-                self._progress.update(self._task, text=translate(text))
+                self._progress.update(self._task, text=render(text))
             if self._text and time.monotonic() - self._text_at > _LOG_SECONDS:
                 self._text_at = time.monotonic()
                 self._text.write(f"epoch {epoch + 1}, step {step}: {text}")
         if event == "eval":
             listed = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
-            self.say(f"epoch {epoch + 1}: {listed}")
+            self.say(Message("epoch {epoch}: {scores}", epoch=epoch + 1, scores=listed))
 
     def close(self) -> None:
         """Take the bar away and close the files."""

@@ -47,6 +47,8 @@ _FACTS: dict[str, type] = {
     "threads": int,
     "precision": str,
 }
+_NO_RUN = "{folder} is not the folder of a training (no run.json)"
+_NO_SUMMARY = "{folder} has no summary.json: the training has not finished"
 
 
 class RunFolder:
@@ -75,18 +77,20 @@ class RunFolder:
         if self.has_begun():
             if not resume:
                 raise RunError(
-                    f"{self.path} already holds a training; add --resume to continue it, "
-                    "or choose another --out"
+                    "{folder} already holds a training; add {--resume:True} to continue it, or "
+                    "choose another {--out}",
+                    folder=self.path,
                 )
             return self.checkpoints.has("last")
         if self.path.exists() and not self.path.is_dir():
-            raise RunError(f"{self.path} is a file; --out names a folder")
+            raise RunError("{folder} is a file; {--out} names a folder", folder=self.path)
         names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
         # What a start that failed before its marker leaves behind; its lock came first.
         begun = {LOCK_NAME, "config.toml", LOG_NAME, LIVE_NAME, f".{LIVE_NAME}.tmp"}
         if names and not (names <= begun and is_lock(self.path)):
             raise RunError(
-                f"{self.path} holds files that are not a training of posemill; choose another --out"
+                "{folder} holds files that are not a training of posemill; choose another {--out}",
+                folder=self.path,
             )
         return False
 
@@ -124,12 +128,14 @@ class RunFolder:
     def read_facts(self) -> dict[str, Any]:
         """Return `run.json`; a folder without one is a `RunError`."""
         check_own_parts(self.path, FILES, FOLDERS)
-        facts = self._read("run.json", "is not the folder of a training (no run.json)")
+        facts = self._read("run.json", _NO_RUN)
         for name, kind in _FACTS.items():
             if not isinstance(facts.get(name), kind):
                 raise RunError(
-                    f"{self.path / 'run.json'} is not what posemill wrote: {name!r} is missing or "
-                    "of another kind; put it back from a copy, or train again"
+                    "{path} is not what posemill wrote: {name!r} is missing or of another kind; "
+                    "put it back from a copy, or train again",
+                    path=self.path / "run.json",
+                    name=name,
                 )
         return facts
 
@@ -147,7 +153,7 @@ class RunFolder:
 
     def read_summary(self) -> dict[str, Any]:
         """Return `summary.json`."""
-        return self._read("summary.json", "has no summary.json: the training has not finished")
+        return self._read("summary.json", _NO_SUMMARY)
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the lines of the log; a last line cut by a kill is left out."""
@@ -170,9 +176,11 @@ class RunFolder:
             with os.fdopen(open_plain(self.path / name), "rb") as handle:
                 value = parse_json(handle.read())
         except FileNotFoundError as error:
-            raise RunError(f"{self.path} {missing}") from error
+            raise RunError(missing, folder=self.path) from error
         except ValueError as error:
-            raise RunError(f"{self.path / name} is not JSON: {error}") from error
+            raise RunError(
+                "{path} is not JSON: {error}", path=self.path / name, error=error
+            ) from error
         if not isinstance(value, dict):
-            raise RunError(f"{self.path / name}: expected an object")
+            raise RunError("{path}: expected an object", path=self.path / name)
         return value

@@ -28,7 +28,9 @@ class PredictionPictures:
 
     def __init__(self, folder: Path, outputs: Outputs) -> None:
         if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"{folder} is a file; expected a folder for --pictures")
+            raise ConfigError(
+                "{folder} is a file; expected a folder for {--pictures}", folder=folder
+            )
         for path in sorted(folder.glob("*.png")):
             outputs.claim_file(path)
         self._folder, self._outputs = folder, outputs
@@ -45,8 +47,9 @@ class PredictionPictures:
         path = self._folder / f"{clip.clip_id.replace('/', '_')}.png"
         if path in self._drawn:
             raise ConfigError(
-                f"{path} is the picture of two clips; predict them one at a time, with two folders "
-                "for --pictures"
+                "{path} is the picture of two clips; predict them one at a time, with two folders "
+                "for {--pictures}",
+                path=path,
             )
         self._drawn.add(path)
         self._folder.mkdir(parents=True, exist_ok=True)

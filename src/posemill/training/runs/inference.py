@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from posemill.errors import ConfigError, RunError
+from posemill.messages import Message
 from posemill.records import usual_split
 from posemill.terminal import warn_caller
 from posemill.training.config.kinds import OWN
@@ -79,12 +80,15 @@ def load_model(
     is_own = identity.get("kind") == OWN
     if is_own and model is None:
         raise ConfigError(
-            f"{run} was trained by fit() with a model of your own ({identity.get('class')}): "
-            "build it and give it in Python, as model=… of load_model, evaluate or predict"
+            "{run} was trained by fit() with a model of your own ({model}): build it and give it "
+            "in Python, as model=… of load_model, evaluate or predict",
+            run=run,
+            model=identity.get("class"),
         )
     if not is_own and model is not None:
         raise ConfigError(
-            f"{run} was trained by train() and says itself what its model is: leave model out"
+            "{run} was trained by train() and says itself what its model is: leave model out",
+            run=run,
         )
     saved = folder.checkpoints.load_weights(checkpoint)
     if model is not None:
@@ -94,8 +98,10 @@ def load_model(
         built = build_from(identity)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise RunError(
-            f"{folder.path / 'run.json'} describes a model that cannot be built ({error!r}); put "
-            "it back from a copy, or train again"
+            "{path} describes a model that cannot be built ({error!r}); put it back from a copy, "
+            "or train again",
+            path=folder.path / "run.json",
+            error=error,
         ) from error
     load_into(built, saved, identity=identity, where=str(folder.path))
     return built.eval()
@@ -203,9 +209,9 @@ def _precision_here(trained_in: str, device: torch.device) -> Precision:
     is_slow = trained_in == "bf16" and device.type == "cpu" and not cpu_has_fast_bf16()
     if is_slow or (trained_in == "fp16" and device.type == "cpu"):
         return choose_precision("fp32", device)
-    precision = precision_of_run(trained_in, device, "as it was trained")
+    precision = precision_of_run(trained_in, device, Message("as it was trained"))
     if precision.name != trained_in:
-        warn_caller(f"scored in fp32: {precision.reason}")
+        warn_caller(Message("scored in fp32: {reason}", reason=precision.reason))
     return precision
 
 

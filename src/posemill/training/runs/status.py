@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from posemill.errors import ConfigError
 from posemill.files import check_own_parts
 from posemill.machine.gpus import Gpu, as_rows, with_workers
 from posemill.machine.live_files import last_lines, read_live
+from posemill.messages import Message, join
 from posemill.terminal import duration
 from posemill.training.config.kinds import OWN
 from posemill.training.record.live import FILES, FOLDERS, LOG_NAME, is_held, read_object
@@ -59,38 +60,42 @@ class TrainStatus:
     last_lines: tuple[str, ...] = ()
     gpus: tuple[Gpu, ...] = ()
 
-    def headline(self) -> str:
+    def headline(self) -> Message:
         """Return one line about it."""
-        who = "" if self.pid is None else f"pid {self.pid} on {self.host} since {self.started_at}"
-        if self.state == "running":
-            return f"{self.folder}: running, {who or 'by another process'}"
-        if self.state == "finished":
-            return f"{self.folder}: finished"
-        if self.state == "unknown":
-            return (
-                f"{self.folder}: cannot tell whether somebody trains, its lock cannot be looked at"
+        who = Message("")
+        if self.pid is not None:
+            who = Message(
+                "pid {pid} on {host} since {started_at}",
+                pid=self.pid,
+                host=self.host,
+                started_at=self.started_at,
             )
-        return f"{self.folder}: stopped before its end" + (f"; {who} has ended" if who else "")
+        return headline_of(self.folder, self.state, who)
 
-    def describe(self, translate: Callable[[str], str] = str) -> str:
-        """Return one line on how far it is: `epoch 3/20, step 45/300 (15.0%), …`.
-
-        Args:
-            translate: Gives each phrase in another language.
-        """
+    def describe(self) -> Message:
+        """Return one line on how far it is: `epoch 3/20, step 45/300 (15.0%), …`."""
         parts = []
         if self.epoch is not None:
-            parts.append(f"epoch {self.epoch}{_of(self.epochs)}")
+            parts.append(Message("epoch {epoch}", epoch=_of(self.epoch, self.epochs)))
         if self.step is not None:
-            share = f" ({self.step / self.total_steps:.1%})" if self.total_steps else ""
-            parts.append(f"step {self.step}{_of(self.total_steps)}{share}")
+            steps = _of(self.step, self.total_steps)
+            if self.total_steps:
+                steps += f" ({self.step / self.total_steps:.1%})"
+            parts.append(Message("step {steps}", steps=steps))
         if self.samples_per_second is not None:
-            parts.append(f"{self.samples_per_second:.0f} samples/s")
+            parts.append(Message("{speed:.0f} samples/s", speed=self.samples_per_second))
         if self.seconds_left is not None:
-            parts.append(f"{duration(self.seconds_left)} left")
+            parts.append(Message("{time} left", time=duration(self.seconds_left)))
         if self.best is not None:
-            parts.append(f"best {self.chosen_by} {self.best:.4f} at step {self.best_step}")
-        return ", ".join(map(translate, parts or ["no step yet"]))
+            parts.append(
+                Message(
+                    "best {score} {best:.4f} at step {step}",
+                    score=self.chosen_by,
+                    best=self.best,
+                    step=self.best_step,
+                )
+            )
+        return join(", ", parts or [Message("no step yet")])
 
     def next_command(self) -> str:
         """Return the command that a user would give next."""
@@ -149,6 +154,20 @@ def read_train_status(folder: Path) -> TrainStatus:
     )
 
 
+def headline_of(folder: Path, state: State, who: Message) -> Message:
+    """Return one line about a training or a sweep; `who` works or worked there, if it is known."""
+    template = "{folder}: finished"
+    if state == "running":
+        template = "{folder}: running, {who}" if who else "{folder}: running, by another process"
+    elif state == "unknown":
+        template = "{folder}: its lock cannot be looked at, so nobody knows whether it runs"
+    elif state == "stopped" and who:
+        template = "{folder}: stopped before its end; {who} has ended"
+    elif state == "stopped":
+        template = "{folder}: stopped before its end"
+    return Message(template, folder=folder, who=who)
+
+
 def resume_command(folder: Path) -> str:
     """Return the command that continues a training."""
     from posemill.training.config.resolve import read_config
@@ -172,8 +191,8 @@ def _is_of_fit(folder: Path) -> bool:
     return isinstance(identity, dict) and identity.get("kind") == OWN
 
 
-def _of(total: int | None) -> str:
-    return "" if total is None else f"/{total}"
+def _of(number: int, total: int | None) -> str:
+    return str(number) if total is None else f"{number}/{total}"
 
 
 def _number(values: Mapping[str, Any], name: str, kind: type = float) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from posemill.errors import RunError
 from posemill.files import check_own_parts
-from posemill.terminal import counted
+from posemill.messages import Message, Option
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.evidence import DATA_SHARE, Evidence, read_evidence
@@ -35,29 +35,30 @@ class Advice:
 
     Args:
         setting: Field of `TrainConfig`; empty where it is the user's own code.
-        change: The command-line words, or what else to try.
+        change: The option and its value, or what else to try.
         evidence: The measurement behind it.
         gain: How many times as fast the training can become at most; None if it is not known.
     """
 
     setting: str
-    change: str
-    evidence: str
+    change: Message
+    evidence: Message
     gain: float | None
 
+    @property
+    def sentence(self) -> Message:
+        """All of it in a sentence."""
+        values = {"evidence": self.evidence, "change": self.change}
+        if self.gain is None:
+            return Message("{evidence}: try {change} (gain not measured)", **values)
+        return Message("{evidence}: try {change} (up to {gain:.2f}x)", **values, gain=self.gain)
+
     def __str__(self) -> str:
-        said = f"{self.evidence}: try {self.change}"
-        return f"{said} (up to {self.gain:.2f}x)" if self.gain else f"{said} (gain not measured)"
+        return str(self.sentence)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {
-            "setting": self.setting,
-            "change": self.change,
-            "evidence": self.evidence,
-            "gain": self.gain,
-            "text": str(self),
-        }
+        return {**asdict(self), "text": self.sentence}
 
 
 def advise(evidence: Evidence, config: TrainConfig, *, is_asked: bool = False) -> list[Advice]:
@@ -91,44 +92,61 @@ def _gain(saved: float) -> float:
     return 1 / (1 - min(saved, 0.99))
 
 
+def _set(setting: str, value: object, evidence: Message, gain: float | None) -> Advice:
+    """Return the advice to give a setting a value."""
+    return Advice(setting, Message("{option}", option=Option(setting, value)), evidence, gain)
+
+
 def _on_data(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
     share = shares(evidence.timing_seconds)["data"]
     if share < DATA_SHARE:
         return
     own_cores = _own_cores(evidence)
     workers, spare, gain = config.workers, own_cores - 1, _gain(share)
-    seen = (
-        f"{share:.0%} of the time waits for data with {_loaders(workers)} on "
-        f"{counted(own_cores, 'cores')}"
+    seen = Message(
+        "{share:.0%} of the time waits for data with {loaders} on {num_cores:core|cores}",
+        share=share,
+        loaders=_loaders(workers),
+        num_cores=own_cores,
     )
     if config.cache == "hdf5":
-        yield Advice("cache", "--cache mmap (or ram)", f"{seen} and cache hdf5", gain)
+        seen = Message("{evidence} and cache hdf5", evidence=seen)
+        yield Advice("cache", Message("{--cache:mmap} (or ram)"), seen, gain)
     elif workers > own_cores:
-        yield Advice("workers", f"--workers {max(1, spare)}", seen, gain)
+        yield _set("workers", max(1, spare), seen, gain)
     elif workers < spare:
-        more = min(spare, max(2, workers * 2))
-        yield Advice("workers", f"--workers {more}", seen, gain)
+        yield _set("workers", min(spare, max(2, workers * 2)), seen, gain)
     elif config.cache == "mmap" and input_of(config.model.name) != "video":
-        yield Advice("cache", "--cache ram", seen, gain)
+        yield _set("cache", "ram", seen, gain)
     elif workers and config.prefetch_factor < 4:
-        change = f"--prefetch-factor {config.prefetch_factor * 2}"
-        yield Advice("prefetch_factor", change, seen, gain)
+        yield _set("prefetch_factor", config.prefetch_factor * 2, seen, gain)
 
 
 def _on_decoding(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
     share = shares(evidence.timing_seconds)["data"]
     if share < DATA_SHARE or not evidence.num_videos:
         return
-    count, side = counted(evidence.num_videos, "videos"), evidence.frame_side
-    seen = f"{share:.0%} of the time waits for {count} that every epoch decodes anew"
-    needed, free = f"{evidence.decoded_bytes / 1e9:.1f} GB", f"{evidence.free_bytes / 1e9:.1f} GB"
+    seen = Message(
+        "{share:.0%} of the time waits for {num_videos:video|videos} that every epoch decodes anew",
+        share=share,
+        num_videos=evidence.num_videos,
+    )
+    sizes = {"needed": evidence.decoded_bytes / 1e9, "free": evidence.free_bytes / 1e9}
     data = shlex.quote(config.data.path or "VIDEOS")
-    frames = f"posemill frames {data} --out frames --size {side} --short-side"
+    command = f"posemill frames {data} --out frames --size {evidence.frame_side} --short-side"
     if evidence.decoded_bytes > evidence.free_bytes:
-        change = f"{frames} (JPEG; decoded they would take {needed}, and {free} are free)"
+        change = Message(
+            "{command} (JPEG; decoded they would take {needed:.1f} GB, and {free:.1f} GB are free)",
+            command=command,
+            **sizes,
+        )
         yield Advice("data", change, seen, _gain(share))
         return
-    change = f"--cache mmap ({needed} of {free} free), or once: {frames} --pack"
+    change = Message(
+        "{--cache:mmap} ({needed:.1f} GB of {free:.1f} GB free), or once: {command}",
+        command=f"{command} --pack",
+        **sizes,
+    )
     yield Advice("cache", change, seen, _gain(share))
 
 
@@ -136,9 +154,10 @@ def _own_cores(evidence: Evidence) -> int:
     return evidence.cores // max(1, evidence.ranks)
 
 
-def _loaders(workers: int) -> str:
-    few = "1 loader process" if workers else "no loader process"
-    return f"{workers} loader processes" if workers > 1 else few
+def _loaders(workers: int) -> Message:
+    if not workers:
+        return Message("no loader process")
+    return Message("{workers:loader process|loader processes}", workers=workers)
 
 
 def _on_workers(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
@@ -147,33 +166,47 @@ def _on_workers(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
         return
     if shares(evidence.timing_seconds)["data"] >= DATA_SHARE:
         return  # said with what it waits for
-    seen = f"{_loaders(config.workers)} share {counted(own_cores, 'cores')} with the training"
-    yield Advice("workers", f"--workers {max(1, own_cores - 1)}", seen, None)
+    seen = Message(
+        "{loaders} share {num_cores:core|cores} with the training",
+        loaders=_loaders(config.workers),
+        num_cores=own_cores,
+    )
+    yield _set("workers", max(1, own_cores - 1), seen, None)
 
 
 def _on_parts(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
     """What is done less often, or in another way, where it takes a large share."""
-    share = shares(evidence.timing_seconds)
-    if share["transfer"] >= _TRANSFER_SHARE and not config.pin_memory:
-        seen = f"{share['transfer']:.0%} goes into copies to the GPU"
-        yield Advice("pin_memory", "--pin-memory", seen, _gain(share["transfer"]))
-    if share["optimizer"] >= _OPTIMIZER_SHARE:
-        larger, percent, ranks = config.batch_size * 2, f"{share['optimizer']:.0%}", evidence.ranks
-        seen = f"{percent} goes into the optimizer: the batch is small for this model"
-        change = f"--batch-size {larger}"
-        if ranks > 1:
-            seen = f"{percent} goes into the optimizer and the sum of gradients over {ranks} ranks"
-            change = f"--batch-size {larger} (fewer sums), or --parallel multi_thread"
-        yield Advice("batch_size", change, seen, _gain(share["optimizer"] / 2))
-    if share["evaluation"] >= _SIDE_SHARE and evidence.num_evals >= 2:
-        seen = f"{share['evaluation']:.0%} goes into {counted(evidence.num_evals, 'evaluations')}"
-        change = f"--eval-every {config.eval_every * 2}"
-        yield Advice("eval_every", change, seen, _gain(share["evaluation"] / 2))
-    if share["checkpoint"] >= _SIDE_SHARE:
+    part = shares(evidence.timing_seconds)
+    if (share := part["transfer"]) >= _TRANSFER_SHARE and not config.pin_memory:
+        seen = Message("{share:.0%} goes into copies to the GPU", share=share)
+        yield _set("pin_memory", True, seen, _gain(share))
+    if (share := part["optimizer"]) >= _OPTIMIZER_SHARE and evidence.ranks == 1:
+        seen = Message(
+            "{share:.0%} goes into the optimizer: the batch is small for this model", share=share
+        )
+        yield _set("batch_size", config.batch_size * 2, seen, _gain(share / 2))
+    elif share >= _OPTIMIZER_SHARE:
+        seen = Message(
+            "{share:.0%} goes into the optimizer and the sum of gradients over {ranks} ranks",
+            share=share,
+            ranks=evidence.ranks,
+        )
+        change = Message(
+            "{--batch-size:{size}} (fewer sums), or {--parallel:multi_thread}",
+            size=config.batch_size * 2,
+        )
+        yield Advice("batch_size", change, seen, _gain(share / 2))
+    if (share := part["evaluation"]) >= _SIDE_SHARE and evidence.num_evals >= 2:
+        seen = Message(
+            "{share:.0%} goes into {num_evaluations:evaluation|evaluations}",
+            share=share,
+            num_evaluations=evidence.num_evals,
+        )
+        yield _set("eval_every", config.eval_every * 2, seen, _gain(share / 2))
+    if (share := part["checkpoint"]) >= _SIDE_SHARE:
         setting = "save_every_steps" if config.save_every_steps else "save_every"
-        change = f"--{setting.replace('_', '-')} {getattr(config, setting) * 2}"
-        seen = f"{share['checkpoint']:.0%} goes into checkpoints"
-        yield Advice(setting, change, seen, _gain(share["checkpoint"] / 2))
+        seen = Message("{share:.0%} goes into checkpoints", share=share)
+        yield _set(setting, getattr(config, setting) * 2, seen, _gain(share / 2))
 
 
 def _on_padding(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
@@ -182,12 +215,11 @@ def _on_padding(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
         return
     share = shares(evidence.timing_seconds)
     gain = _gain(padding * (share["forward"] + share["backward"]))
-    seen = f"{padding:.0%} of the frames in batches only fill up shorter clips"
+    seen = Message("{share:.0%} of the frames in batches only fill up shorter clips", share=padding)
     if not config.bucket_by_length:
-        yield Advice("bucket_by_length", "--bucket-by-length", seen, gain)
+        yield _set("bucket_by_length", True, seen, gain)
     elif config.micro_batch > 1:
-        change = f"--micro-batch {config.micro_batch // 2}"
-        yield Advice("micro_batch", change, seen, gain)
+        yield _set("micro_batch", config.micro_batch // 2, seen, gain)
 
 
 def _on_precision(evidence: Evidence) -> Iterator[Advice]:
@@ -195,27 +227,33 @@ def _on_precision(evidence: Evidence) -> Iterator[Advice]:
         return
     share = shares(evidence.timing_seconds)
     steps = share["forward"] + share["backward"] + share["optimizer"]
-    seen = f"a step took {evidence.bf16_gain:.2f} times as long in fp32 as in bf16"
-    gain = _gain(steps * (1 - 1 / evidence.bf16_gain))
-    yield Advice("precision", "--precision bf16", seen, gain)
+    seen = Message(
+        "a step took {ratio:.2f} times as long in fp32 as in bf16", ratio=evidence.bf16_gain
+    )
+    yield _set("precision", "bf16", seen, _gain(steps * (1 - 1 / evidence.bf16_gain)))
 
 
 def _on_compile(evidence: Evidence) -> Iterator[Advice]:
     share = evidence.compile_seconds / (evidence.seconds or 1.0)
     if share < _COMPILE_SHARE:
         return
-    seen = f"{share:.0%} of the time, {evidence.compile_seconds:.0f} s, went into torch.compile"
-    yield Advice("compile", "--compile off for so few steps", seen, _gain(share))
+    seen = Message(
+        "{share:.0%} of the time, {seconds:.0f} s, went into torch.compile",
+        share=share,
+        seconds=evidence.compile_seconds,
+    )
+    yield Advice("compile", Message("{--compile:off} for so few steps"), seen, _gain(share))
 
 
 def _on_wait(wait: Wait, evidence: Evidence) -> Advice:
     share = shares(evidence.timing_seconds)
     steps = 1 - share["evaluation"] - share["checkpoint"]
-    where = f"{wait.file}:{wait.line} calls {wait.call}"
-    seen = f"{where}, {wait.share:.0%} of the time of steps"
-    if not wait.share:  # quick on a CPU, whose work is done when it is asked for
-        seen = f"{where} in every step, each of which a GPU would wait for"
-    change = "it once in 100 steps"
+    # Quick on a CPU, whose work is done when it is asked for.
+    template = "{file}:{line} calls {call} in every step, each of which a GPU would wait for"
+    if wait.share:
+        template = "{file}:{line} calls {call}, {share:.0%} of the time of steps"
+    seen = Message(template, file=wait.file, line=wait.line, call=wait.call, share=wait.share)
+    change = Message("it once in 100 steps")
     return Advice("", change, seen, _gain(wait.share * steps) if wait.share else None)
 
 
@@ -223,15 +261,22 @@ def _on_idle(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
     busy, cores = evidence.busy_share, evidence.cores
     if busy is None or busy >= _BUSY_SHARE:
         return
-    what = "the GPU was" if evidence.is_gpu else f"the {counted(cores, 'cores were')}"
-    seen = f"{what} busy for {busy:.0%} of the time, less than {_BUSY_SHARE:.0%}"
+    what = Message("the {num_cores:core was|cores were}", num_cores=cores)
+    if evidence.is_gpu:
+        what = Message("the GPU was")
+    seen = Message(
+        "{what} busy for {busy:.0%} of the time, less than {least:.0%}",
+        what=what,
+        busy=busy,
+        least=_BUSY_SHARE,
+    )
     gain = 1 / max(busy, 0.01)
     if not evidence.is_gpu and config.parallel == "single" and cores > 1:
-        yield Advice("parallel", "--parallel auto", seen, gain)
+        yield _set("parallel", "auto", seen, gain)
     elif config.micro_batch < config.batch_size:
-        yield Advice("micro_batch", f"--micro-batch {config.micro_batch * 2}", seen, gain)
+        yield _set("micro_batch", config.micro_batch * 2, seen, gain)
     else:
-        yield Advice("batch_size", f"--batch-size {config.batch_size * 2}", seen, gain)
+        yield _set("batch_size", config.batch_size * 2, seen, gain)
 
 
 def advise_run(folder: Path) -> list[Advice]:
@@ -242,6 +287,6 @@ def advise_run(folder: Path) -> list[Advice]:
     """
     check_own_parts(folder, FILES, FOLDERS)
     if not read_object(folder / "run.json"):
-        raise RunError(f"{folder} is not the folder of a training (no run.json)")
+        raise RunError("{folder} is not the folder of a training (no run.json)", folder=folder)
     config = TrainConfig(**read_config(folder / "config.toml"))
     return advise(read_evidence(folder), config, is_asked=True)

@@ -12,7 +12,7 @@ import torch
 from posemill.errors import ConfigError, DeviceError
 from posemill.machine.limits import count_cores
 from posemill.machine.torchrun import under_torchrun
-from posemill.terminal import counted
+from posemill.messages import Message, join
 from posemill.training.config.presets import loader_workers
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
@@ -66,18 +66,24 @@ def check_hardware(config: TrainConfig) -> torch.device:
     plan_precision(config)
     if device.type == "cuda" and config.processes > torch.cuda.device_count():
         raise DeviceError(
-            f"processes = {config.processes}, but there are {torch.cuda.device_count()} GPUs: "
-            "each process needs its own"
+            "{--processes:{processes}}, but there are {num_gpus} GPUs: each process needs its own",
+            processes=config.processes,
+            num_gpus=torch.cuda.device_count(),
         )
     if device.type == "cpu" and config.processes > cores and not under_torchrun():
         raise ConfigError(
-            f"processes = {config.processes}, but this process may use {cores} cores: more "
-            f"processes than cores only wait for each other; use --processes {cores} or fewer"
+            "{--processes:{processes}}, but this process may use {cores} cores: more processes "
+            "than cores only wait for each other; use {--processes:{cores}} or fewer",
+            processes=config.processes,
+            cores=cores,
         )
     if config.threads > cores:
         raise ConfigError(
-            f"threads = {config.threads}, but this process may use {counted(cores, 'cores')}; "
-            f"use --threads {cores} or fewer"
+            "{--threads:{threads}}, but this process may use {num_cores:core|cores}; use "
+            "{--threads:{cores}} or fewer",
+            threads=config.threads,
+            num_cores=cores,
+            cores=cores,
         )
     return device
 
@@ -90,30 +96,47 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
         world = int(os.environ["WORLD_SIZE"])
         if config.processes not in (0, world):
             raise ConfigError(
-                f"processes = {config.processes}, but torchrun started {world}; leave it out"
+                "{--processes:{processes}}, but torchrun started {world}; leave it out",
+                processes=config.processes,
+                world=world,
             )
         local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
         threads = config.threads or max(1, cores // local)
-        return ModePlan("multi_process", world, threads, f"torchrun started {world} processes")
+        return ModePlan(
+            "multi_process",
+            world,
+            threads,
+            Message("torchrun started {world} processes", world=world),
+        )
     if config.parallel == "single":
-        return ModePlan("single", 1, config.threads or 1, "asked for")
+        return ModePlan("single", 1, config.threads or 1, Message("asked for"))
     if config.parallel == "multi_thread":
-        return ModePlan("multi_thread", 1, config.threads or cores, "asked for")
+        return ModePlan("multi_thread", 1, config.threads or cores, Message("asked for"))
     if config.parallel == "multi_process":
         ranks = config.processes or units
         return ModePlan(
-            "multi_process", ranks, config.threads or max(1, cores // ranks), "asked for"
+            "multi_process", ranks, config.threads or max(1, cores // ranks), Message("asked for")
         )
     if config.deterministic:
-        reason = "deterministic: a measured choice could differ between runs"
+        reason = Message("deterministic: a measured choice could differ between runs")
         return ModePlan("single", 1, config.threads or 1, reason)
     if device.type == "cuda" and config.device != "auto":
-        return ModePlan("single", 1, config.threads or cores, f"{config.device} was asked for")
+        return ModePlan(
+            "single",
+            1,
+            config.threads or cores,
+            Message("{device} was asked for", device=config.device),
+        )
     if device.type == "cuda":
         mode = "multi_process" if units > 1 else "single"
-        return ModePlan(mode, units, config.threads or max(1, cores // units), f"{units} GPUs")
+        return ModePlan(
+            mode,
+            units,
+            config.threads or max(1, cores // units),
+            Message("{units} GPUs", units=units),
+        )
     if cores == 1:
-        return ModePlan("single", 1, 1, "one core")
+        return ModePlan("single", 1, 1, Message("one core"))
     return None
 
 
@@ -121,7 +144,7 @@ def plan_precision(config: TrainConfig) -> Precision:
     """Return the number format by what the hardware has; `probe_precision` measures it."""
     device = choose_device(config.device)
     if _is_fp32_for_all(config, device):
-        return Precision("fp32", "deterministic: the same on every CPU")
+        return Precision("fp32", Message("deterministic: the same on every CPU"))
     return choose_precision(config.precision, device)
 
 
@@ -148,16 +171,24 @@ def resolve_hardware(resolved: Resolved) -> Resolved:
     why: dict[str, str] = {}
     if config.device == "auto":
         found["device"] = device.type
-        why["device"] = "a GPU is here" if device.type == "cuda" else "no GPU here"
+        why["device"] = (
+            Message("a GPU is here") if device.type == "cuda" else Message("no GPU here")
+        )
     if config.precision in ("auto", "mixed"):
         with processor_made_ready(config):
             chosen = plan_precision(config)
         found["precision"], why["precision"] = chosen.name, chosen.reason
         if config.precision == "auto" and chosen.name == "bf16" and device.type == "cpu":
-            why["precision"] += "; measured against fp32 at the start"
+            why["precision"] = join(
+                "; ", [chosen.reason, Message("measured against fp32 at the start")]
+            )
     planned = (plan.apply(config) if plan else config).to_dict()
     asked = {"parallel": "auto", "processes": 0, "threads": 0}
     for name in (name for name, value in asked.items() if getattr(config, name) == value):
         found[name] = planned[name]
-        why[name] = plan.reason if plan else f"measured at the start, on {count_cores()} cores"
+        why[name] = (
+            plan.reason
+            if plan
+            else Message("measured at the start, on {num_cores} cores", num_cores=count_cores())
+        )
     return resolved.with_machine(found, why)

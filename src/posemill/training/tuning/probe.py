@@ -17,6 +17,7 @@ import torch
 from posemill.errors import ConfigError, TrainingError
 from posemill.machine.limits import count_cores
 from posemill.machine.torchrun import under_torchrun
+from posemill.messages import Message, join
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import open_loader
 from posemill.training.loop.random_states import random_states_kept
@@ -69,27 +70,30 @@ def probe_mode(
     predicted = {mode: total * value for mode, value in seconds.items()}
     quickest = min(predicted.values())
     if not can_divide(workload):
-        note = "its order is its own, so that several processes cannot share it"
+        note = Message("its order is its own, so that several processes cannot share it")
     elif most_seconds is not None and most_seconds < PROCESS_SECONDS:
-        note = "no time to try several processes"
+        note = Message("no time to try several processes")
     elif quickest < _PAYS_AFTER_SECONDS:
-        note = f"{quickest:.0f} s of work: too short for several processes to pay"
+        note = Message(
+            "{quickest:.0f} s of work: too short for several processes to pay", quickest=quickest
+        )
     else:
         started = time.perf_counter()
-        note = f"{total} steps to take"
+        note = Message("{total} steps to take", total=total)
         try:
             task = partial(_measure_rank, make, ranks)
             found = run_ranks(task, ranks, most_seconds=most_seconds)
             step_seconds = float(found["seconds"])
         except TrainingError as error:
-            note += f"; multi_process cannot be used: {error}"
+            failure = Message("multi_process cannot be used: {error}", error=error)
+            note = join("; ", [note, failure])
         else:
             start = max(0.0, time.perf_counter() - started - MOST_STEPS * step_seconds)
             predicted["multi_process"] = start + total * step_seconds
             seconds["multi_process"] = step_seconds
     best = min(predicted, key=lambda mode: predicted[mode])
-    measured = ", ".join(f"{mode} {value * 1000:.0f} ms" for mode, value in seconds.items())
-    reason = f"a step takes: {measured}; {note}"
+    measured = _list_times(seconds)
+    reason = Message("a step takes: {measured}; {note}", measured=measured, note=note)
     chosen = {"single": one, "multi_thread": many, "multi_process": ranks}[best]
     return ModePlan(best, chosen.processes, chosen.threads, reason)
 
@@ -116,11 +120,23 @@ def probe_precision(
     one = config.replace(parallel="single", processes=1, threads=threads, workers=0, compile="off")
     arms = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
     seconds = measure_in_turn(workload, arms, _CPU)
-    measured = ", ".join(f"{name} {value * 1000:.0f} ms" for name, value in seconds.items())
+    measured = _list_times(seconds)
     if seconds["bf16"] * _CLEARLY < seconds["fp32"]:
-        return replace(usual, reason=f"{usual.reason}; a step takes: {measured}")
-    reason = f"this CPU has bf16 instructions and is not faster with them; a step takes: {measured}"
+        return replace(
+            usual,
+            reason=Message(
+                "{reason}; a step takes: {measured}", reason=usual.reason, measured=measured
+            ),
+        )
+    reason = Message(
+        "this CPU has bf16 instructions and is not faster with them; a step takes: {measured}",
+        measured=measured,
+    )
     return Precision("fp32", reason)
+
+
+def _list_times(seconds: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value * 1000:.0f} ms" for name, value in seconds.items())
 
 
 def check_divisible(workload: Workload, plan: ModePlan) -> None:
@@ -128,7 +144,7 @@ def check_divisible(workload: Workload, plan: ModePlan) -> None:
     if plan.processes > 1 and not can_divide(workload):
         raise ConfigError(
             "the DataLoader of train_set draws an order of its own, which several processes cannot "
-            "share: give its dataset and collate_fn to fit(), or use parallel='multi_thread'"
+            "share: give its dataset and collate_fn to fit(), or use {--parallel:multi_thread}"
         )
 
 

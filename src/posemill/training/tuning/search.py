@@ -12,6 +12,7 @@ import torch
 
 from posemill.errors import PosemillError, TrainingError
 from posemill.machine.limits import count_cores, free_memory
+from posemill.messages import Message
 from posemill.training.bf16 import try_bf16
 from posemill.training.config.presets import loader_workers
 from posemill.training.config.train_config import TrainConfig
@@ -41,7 +42,7 @@ _LITTLE_WAIT = 0.03  # of the time: more loader processes cannot gain more
 _PROCESS_ROUNDS = 2  # starting them takes seconds
 _MEMORY_SHARE = 0.7  # of what is free
 _LAST_SHARE = 0.25  # of the time, which the last comparison may take more
-_NO_TIME = "not measured: no time left"
+_NO_TIME = Message("not measured: no time left")
 _LEAST_EPOCH_STEPS = 20  # a larger batch would leave too few
 
 
@@ -147,7 +148,10 @@ class Search:
             speeds = self._take_turns([self.best, *(self.best.replace(**v) for v in known)])
         except (PosemillError, RuntimeError, OSError) as error:
             said = next(iter(str(error).splitlines()), type(error).__name__)
-            self.rows += [Row(_spell(values), note=f"cannot be used: {said}") for values in known]
+            self.rows += [
+                Row(_spell(values), note=Message("cannot be used: {error}", error=said))
+                for values in known
+            ]
             return
         before, *others = speeds
         self._choose(known, before, others)
@@ -167,7 +171,12 @@ class Search:
     def _keep(self, values: Mapping[str, Any], speed: float, before: float) -> None:
         old = {name: getattr(self.best, name) for name in values}
         self.best = self.best.replace(**values)
-        why = f"measured {speed:.0f} samples/s, {before:.0f} with {_spell(old)}"
+        why = Message(
+            "measured {speed:.0f} samples/s, {before:.0f} with {settings}",
+            speed=speed,
+            before=before,
+            settings=_spell(old),
+        )
         self.reasons |= dict.fromkeys(values, why)
 
     def _take_turns(self, configs: Sequence[TrainConfig], rounds: int = _ROUNDS) -> list[float]:
@@ -191,7 +200,7 @@ class Search:
 
         Of several processes, whose rounds are few, the round with the smallest gain.
         """
-        self.report("the settings found, against those before")
+        self.report(Message("the settings found, against those before"))
         if "multi_process" not in (base.parallel, self.best.parallel):
             before, after = self._take_turns([base, self.best], rounds=_LAST_ROUNDS)
             return before, after
@@ -200,7 +209,12 @@ class Search:
             try:
                 found.append((self._run_alone(base), self._run_alone(self.best)))
             except TrainingError as error:
-                self.rows.append(Row("the settings found", note=f"not compared: {error}"))
+                self.rows.append(
+                    Row(
+                        Message("the settings found"),
+                        note=Message("not compared: {error}", error=error),
+                    )
+                )
                 return 1.0, 1.0  # what was there stays
         return min(found, key=lambda pair: pair[1] / pair[0])
 
@@ -215,7 +229,7 @@ class Search:
             self._frame_cache()
             self._decoders(clips)
         elif self.best.cache != "ram":
-            self.report("where samples wait")
+            self.report(Message("where samples wait"))
             self.try_values({"cache": "ram"})
 
     def _decoders(self, clips: VideoClips) -> None:
@@ -233,17 +247,23 @@ class Search:
         facts = describe_videos(self.make(self.best).train)
         if not facts or self.fixed & set(values):
             return
-        self.report("decoded frames")
+        self.report(Message("decoded frames"))
         needed, free = facts["decoded_bytes"] / 1e9, facts["free_bytes"] / 1e9
         if needed > free:
-            said = f"not tried: about {needed:.1f} GB, and {free:.1f} GB are free"
+            said = Message(
+                "not tried: about {needed:.1f} GB, and {free:.1f} GB are free",
+                needed=needed,
+                free=free,
+            )
             self.rows.append(Row(_spell(values), note=said))
             return
         try:
             first = self._fill(self.best.replace(**values))
             before, speed = self._take_turns([self.best, self.best.replace(**values)])
         except PosemillError as error:
-            self.rows.append(Row(_spell(values), note=f"cannot be used: {error}"))
+            self.rows.append(
+                Row(_spell(values), note=Message("cannot be used: {error}", error=error))
+            )
             return
         # Over all epochs, the first of which decodes.
         epochs = self.best.epochs
@@ -270,10 +290,10 @@ class Search:
         cores = count_cores()
         if self.device.type == "cpu" and self._has_processes:
             return  # they have all cores
-        self.report("loader processes")
+        self.report(Message("loader processes"))
         waited = self._share_waited()
         if waited < _LITTLE_WAIT:
-            said = f"not measured: {waited:.0%} of the time waits for data"
+            said = Message("not measured: {waited:.0%} of the time waits for data", waited=waited)
             self.rows.append(Row("workers", note=said))
             return
         counts = sorted({0, 1, 2, cores - 1, cores} - {self.best.workers, -1})
@@ -287,18 +307,18 @@ class Search:
 
     def _prefetch(self) -> None:
         if self.best.workers:
-            self.report("batches kept ready")
+            self.report(Message("batches kept ready"))
             self.try_values({"prefetch_factor": 4})
 
     def _layouts(self) -> None:
         model = self.make(self.best).model
         if any(weights.ndim in (4, 5) for weights in model.parameters()):
-            self.report("channels last")
+            self.report(Message("channels last"))
             self.try_values({"channels_last": True})
 
     def _micro_batches(self) -> None:
         """Smaller passes where they are as fast, larger ones as long as they pay and fit."""
-        self.report("clips of a pass")
+        self.report(Message("clips of a pass"))
         batch = in_one_process(self.best).batch_size
         micro = min(self.best.micro_batch, batch)
         sizes = [size for size in (micro // 2, micro * 2, micro * 4) if 4 <= size <= batch]
@@ -309,7 +329,7 @@ class Search:
         """The knee: as long as twice the clips of a step are clearly faster, and fit."""
         if self.keeps_maths or self.fixed & {"batch_size", "micro_batch"}:
             return
-        self.report("clips of a step")
+        self.report(Message("clips of a step"))
         clips = len(self.make(self.best).train)
         while True:
             size = self.best.batch_size * 2
@@ -326,7 +346,7 @@ class Search:
     def _precisions(self) -> None:
         if self.keeps_maths or self.best.deterministic:
             return
-        self.report("number formats")
+        self.report(Message("number formats"))
         usual = choose_precision("auto", self.device).name  # never one that is emulated
         self.try_values(*({"precision": name} for name in {"fp32", usual}))
 
@@ -360,7 +380,9 @@ class Search:
             config = self.best.replace(**values)
             speed = run_processes(self.make, config, most_seconds=max(self.seconds_left, 1.0))
         except PosemillError as error:
-            self.rows.append(Row(_spell(values), note=f"cannot be used: {error}"))
+            self.rows.append(
+                Row(_spell(values), note=Message("cannot be used: {error}", error=error))
+            )
             return
         self._choose([values], before * 1.05, [speed])
 
@@ -381,7 +403,11 @@ class Search:
             free = torch.cuda.mem_get_info(self.device)[0]
         if needed <= free * _MEMORY_SHARE:
             return True
-        said = f"not tried: about {needed / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free"
+        said = Message(
+            "not tried: about {needed:.0f} MB, and {free:.0f} MB are free",
+            needed=needed / 1e6,
+            free=free / 1e6,
+        )
         self.rows.append(Row(_spell({name: size}), note=said))
         return False
 

@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any
 
 from posemill.errors import ConfigError
-from posemill.language import translate, word
+from posemill.language import word
 from posemill.machine.allocator import freed_memory_returned
 from posemill.machine.torchrun import under_torchrun
+from posemill.messages import Message, render
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.tasks.building import build_workload
@@ -51,11 +52,16 @@ class Tuned:
     def lines(self) -> list[str]:
         """Return what is said of it, in a line or two."""
         if not self.found:
-            return ["tuned: nothing was clearly faster than these settings, which stay"]
+            return [Message("tuned: nothing was clearly faster than these settings, which stay")]
         values = ", ".join(f"{name} {value}" for name, value in self.found.items())
         return [
-            f"tuned: {values}",
-            f"tuned: {self.after:.0f} samples/s, {self.before:.0f} before ({self.gain:.2f}x)",
+            Message("tuned: {values}", values=values),
+            Message(
+                "tuned: {after:.0f} samples/s, {before:.0f} before ({gain:.2f}x)",
+                after=self.after,
+                before=self.before,
+                gain=self.gain,
+            ),
         ]
 
     def to_toml(self) -> str:
@@ -108,7 +114,9 @@ def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:
     found: dict[str, Any] = {}
     if after >= before * _LEAST_GAIN:
         found = _differences(base, search.best)
-    together = f"measured {after:.0f} samples/s, {before:.0f} before"
+    together = Message(
+        "measured {after:.0f} samples/s, {before:.0f} before", after=after, before=before
+    )
     reasons = {name: search.reasons.get(name, together) for name in found}
     settled = {**found, "tune": "none"}
     tuned = resolved.with_machine(settled, reasons)
@@ -196,7 +204,7 @@ def _bar(seconds: float, *, is_shown: bool) -> Iterator[Callable[[str], None]]:
 
         def report(text: str) -> None:
             done = progress.tasks[0].elapsed or 0.0
-            shown = translate(f"measuring: {text}")
+            shown = render(Message("measuring: {what}", what=text))
             progress.update(task, description=shown, completed=min(done, seconds))
 
         yield report
