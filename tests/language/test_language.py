@@ -45,21 +45,12 @@ def test_our_own_setting_goes_before_the_locale(
     ("8 clips, 64 frames", "8 个片段，64 帧"),
     ("all: 8 clips, 64 frames and 2 videos of unknown length",
      "all：8 个片段，64 帧，另有 2 个长度未知的视频"),
-    ("posemill: training needs 'torch'; run: pip install 'posemill[train]'",
-     "posemill：训练需要 'torch'；请运行：pip install 'posemill[train]'"),
     ("posemill: a sentence nobody translated", "posemill：a sentence nobody translated"),
     ("nobody wrote this: try --cache ram",) * 2,
     # Few letters of a pattern that stand in another sentence by chance.
     ("words nobody translated of 6",) * 2, ("the height of a heat map",) * 2,
     ("sizes of pictures, frame positions, label",) * 2, ("words nobody wrote, 3 failed",) * 2,
-    ("continued after step 3 of 6", "从第 3 步之后继续（共 6 步）"),
     ("What the network expects of pixels.", "网络要求的像素取值方式。"),
-    ("single, 1 x 1 threads: a step takes: single 9 ms, multi_thread 50 ms; 0 s of work: too "
-     "short for several processes to pay",
-     "single，1 x 1 线程：每步耗时：single 9 ms, multi_thread 50 ms；"
-     "总共约 0 秒：太短，多进程不划算"),
-    ("40% of the time waits for data with no loader process on 2 cores: try --workers 1",
-     "40% 的时间在等待数据（没有加载进程，2 核）：可试 --workers 1"),
     ("3 of 6 ready", "6 个中 3 个就绪"), ("25.3 GB, 20.7 GB free", "25.3 GB，空闲 20.7 GB"),
     ("1 clip, 1 frame", "1 个片段，1 帧"),
     ("posemill: 1 clip.mp4, take 1 video", "posemill：1 clip.mp4, take 1 video"),

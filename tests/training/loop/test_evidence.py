@@ -63,7 +63,7 @@ def test_a_fault_is_named_on_the_command_line_in_json_and_in_chinese(run: RunFol
     run.write_timing(Evidence({**WELL, "checkpoint": 125.0}, cores=4).to_json())
     assert "50% goes into checkpoints: try --save-every 2 (up to 1.33x)" in advise(run)
     (only,) = json.loads(advise(run, "--json"))["advice"]
-    assert (only["setting"], only["change"]) == ("save_every", "--save-every 2")
+    assert (only["setting"], only["change"]) == ("save_every", "save_every=2")
     assert "50% 的时间" in advise(run, POSEMILL_LANG="zh_CN")
 
 

@@ -229,5 +229,5 @@ def test_pointers_and_folders_are_named_by_the_step(tmp_path: Path) -> None:
     assert (folder.has("last"), folder.has("best")) == (True, False)
     assert folder.describe() == {
         "saved": "the checkpoint of step 120 is safe",
-        "again": "run the same command with --resume",
+        "again": "run the same command with resume=True",
     }

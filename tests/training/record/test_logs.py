@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from posemill.machine.live_files import read_live
+from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loggers import say
 from posemill.training.record.logs import TrainingLog
@@ -94,7 +95,8 @@ def test_a_chinese_reader_is_told_in_chinese_and_the_log_stays_english(
     monkeypatch.setenv("POSEMILL_LANG", "zh")
     monkeypatch.setenv("COLUMNS", "150")
     write_log(tmp_path, is_first=True, progress=True)
-    say("precision fp32: asked for")
+    asked = Message("asked for")
+    say(Message("precision {name}: {reason}", name="fp32", reason=asked))
     assert capsys.readouterr().err.splitlines() == [
         "第 1 轮：loss 0.2500  accuracy 1.0000", "[note] as it is", "精度 fp32：由用户指定",
     ]  # fmt: skip

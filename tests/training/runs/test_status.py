@@ -152,7 +152,7 @@ def test_early_stopping_is_said_at_the_end_and_again_by_who_resumes(settings: Se
     (words,) = summary["last_words"]
     assert words == (
         f"stopped early after epoch {summary['epochs']} of 30: no better accuracy in 1 evaluation "
-        f"(--patience 1); the best was at step {summary['best_step']}"
+        f"(patience=1); the best was at step {summary['best_step']}"
     )
     assert any(words in line for line in read_log(Path(fields["out"])))
     text = cli("train", f"{fields['out']}/config.toml", "--resume")
