@@ -77,7 +77,7 @@ def test_an_iterable_is_cut_into_steps_epoch_by_epoch() -> None:
 def test_that_one_process_reads_an_iterable_is_said() -> None:
     data = ReadData(None, 0, TrainConfig(workers=3))
     data.split("train_set", Counted())
-    assert data.notes == ["--workers 3: one loader process reads train_set, as two would read the "
+    assert data.notes == ["workers=3: one loader process reads train_set, as two would read the "
                           "same samples of an iterable"]  # fmt: skip
 
 

@@ -208,7 +208,7 @@ def test_a_training_without_room_says_what_is_left_of_it(
     with files_of_at_most(8000), pytest.raises(TrainingError) as info:
         train(quick)
     assert f"no room left to write to {tmp_path / 'run'}" in str(info.value)
-    again = "make room and run the same command with --resume"
+    again = "make room and run the same command with resume=True"
     assert f"no checkpoint was written yet: {again}" in str(info.value)
     other = quick | {"out": str(tmp_path / "other"), "resume": True}
     for num_bytes in (0, 100, 2000, 5000):
