@@ -55,7 +55,7 @@ MODULES = (
     "training/video/problems.py", "training/models/video/*.py",
     "training/data/*.py", "training/tasks/building.py", "training/tasks/*_kind.py",
     "training/record/*.py", "testing/synthetic.py",
-    "training/runs/inference.py", "training/runs/figure_predictions.py", "training/runs/status.py",
+    "training/runs/inference.py", "training/runs/figure_samples.py", "training/runs/status.py",
     "web/server.py", "web/actions.py",
 )  # fmt: skip
 # What is printed out of tables, or put together of them.

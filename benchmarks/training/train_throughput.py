@@ -49,7 +49,7 @@ from posemill.machine.allocator import return_freed_memory
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.data.normalize import preparation
-from posemill.training.loop.optimizers import build_optimizer
+from posemill.training.loop.stepping import build_optimizer
 from posemill.training.loop.trainer import Trainer
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime, numeric_settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,15 @@ def clips_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def settings(clips_folder: Path, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def settings(
+    make_settings: Callable[..., dict[str, Any]], tmp_path: Path
+) -> Callable[..., dict[str, Any]]:
+    """Return `make_settings` with the folder of the test's own run."""
+    return partial(make_settings, out=str(tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def make_settings(clips_folder: Path) -> Callable[..., dict[str, Any]]:
     """Return a function that gives the fields of a quick, quiet training; keywords change them."""
 
     def make(**changes: Any) -> dict[str, Any]:
@@ -85,7 +94,6 @@ def settings(clips_folder: Path, tmp_path: Path) -> Callable[..., dict[str, Any]
             "tensorboard": False,
             "figures": False,
             "progress": False,
-            "out": str(tmp_path / "run"),
         }
         return fields | changes
 

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import faulthandler
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,23 +19,36 @@ import posemill
 from posemill.errors import RunError, TrainingError
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.start import train
-from posemill.training.ranks import RankSpec, run_ranks
+from posemill.training.front import train
+from posemill.training.ranks import run_ranks
 from posemill.training.record.run_folder import RunFolder
-from posemill.training.tuning import modes, probe
+from posemill.training.runtime import Runtime
+from posemill.training.tuning import modes
 
 pytestmark = pytest.mark.usefixtures("warm_children")
 
 Settings = Callable[..., dict[str, Any]]
 COLD_PYTHON = sys.executable
 SOURCES = str(Path(posemill.__file__).parent.parent)
+WAITING_RANKS = """
+import time
+from pathlib import Path
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.ranks import run_ranks
+
+def wait(runtime):
+    Path(f"rank-{runtime.rank}").touch()
+    time.sleep(300)
+
+if __name__ == "__main__":
+    run_ranks(wait, TrainConfig(parallel="multi_process", processes=2, threads=1))
+"""
 NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
 
 
 @pytest.fixture
 def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (modes, probe):
-        monkeypatch.setattr(module, "count_cores", lambda: 2)
+    monkeypatch.setattr(modes, "count_cores", lambda: 2)
 
 
 def losses_of(run: Path) -> list[float]:
@@ -70,46 +81,48 @@ def test_all_modes_give_the_same_losses_and_weights(settings: Settings, tmp_path
             torch.testing.assert_close(other[name], value, atol=1e-5, rtol=1e-4)
         for split, scores in runs["single"].scores.items():
             assert runs[mode].scores[split] == pytest.approx(scores, abs=1e-4)
+    more = {"mode": "single", "out": str(tmp_path / "multi_process"), "resume": True, "epochs": 2}
+    continued = train(fields | more)
+    assert continued.summary["steps"] == 8
+    notes = continued.summary["notes"]
+    assert any("continued with 1 processes instead of 2" in note for note in notes)
 
 
-@pytest.mark.usefixtures("_two_cores")
-def test_a_rank_that_fails_ends_the_others_and_its_error_is_raised(settings: Settings) -> None:
-    fields = settings(mode="multi_process", processes=2, lr=1e18, optimizer="sgd",
-                      clip_grad_norm=0, warmup_epochs=0.0)  # fmt: skip
-    with pytest.raises(TrainingError, match=r"the loss became .*: lower lr"):
-        train(fields)
+def test_a_rank_that_fails_ends_the_others_and_its_error_is_raised() -> None:
+    config = TrainConfig(mode="multi_process", processes=2, threads=1)
+    with pytest.raises(RunError, match=r"no room in the first; choose another out") as caught:
+        run_ranks(_fail, config)
+    assert caught.value.sentence.template == "no room in {where}; choose another {--out}"
 
 
-def test_ranks_leave_with_their_parent_and_one_process_can_continue(
-    settings: Settings, tmp_path: Path, start_process: Callable[..., psutil.Popen]
+def _fail(runtime: Runtime) -> dict[str, Any]:
+    if runtime.is_first:
+        raise RunError("no room in {where}; choose another {--out}", where="the first")
+    time.sleep(300)
+    return {}
+
+
+def test_ranks_leave_with_their_parent(
+    tmp_path: Path, start_process: Callable[..., psutil.Popen]
 ) -> None:
-    fields = settings(model_options=NO_DROPOUT, epochs=1000, save_every_steps=1, eval_every=1000,
-                      optimizer="sgd")  # fmt: skip
-    config = tmp_path / "config.toml"
-    ranks = {"mode": "multi_process", "processes": 2}
-    config.write_text(Resolved.of(TrainConfig(**fields | ranks)).to_toml(), encoding="utf-8")
+    script = tmp_path / "script.py"
+    script.write_text(WAITING_RANKS)
     parent = start_process(
-        [COLD_PYTHON, "-m", "posemill", "train", str(config)],
+        [COLD_PYTHON, str(script)],
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
     )
-    last = Path(fields["out"]) / "checkpoints" / "last.json"
     deadline = time.monotonic() + 120
-    while not (last.is_file() and json.loads(last.read_text())["step"] >= 2):
-        assert parent.poll() is None, "the training ended before it could be killed"
+    while len(list(tmp_path.glob("rank-*"))) < 2:
+        assert parent.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
     children = parent.children(recursive=True)
     assert len(children) >= 2
-    with pytest.raises(RunError, match="is being trained by another process"):
-        train(fields | {"resume": True})
     parent.kill()
     parent.wait()
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
-    step = json.loads(last.read_text())["step"]
-    result = train(fields | {"resume": True, "max_steps": step + 3})
-    assert result.summary["steps"] == step + 3
-    assert any("continued with 1 processes instead of 2" in n for n in result.summary["notes"])
 
 
 def test_a_rank_that_dies_is_reported_with_its_code() -> None:
@@ -155,12 +168,6 @@ def test_torchrun_is_recognised_and_its_world_is_used(settings: Settings, tmp_pa
     assert summary["mode_reason"] == "torchrun started 2 processes"
     expected = losses_of(tmp_path / "single")
     assert losses_of(Path(fields["out"])) == pytest.approx(expected, abs=1e-5)
-
-
-def test_what_a_rank_has_to_know_stays_as_it_is() -> None:
-    spec = RankSpec(0, 2, 1, "cpu")
-    with pytest.raises(FrozenInstanceError):
-        spec.rank = 1  # type: ignore[misc]
 
 
 def test_processes_that_take_too_long_are_ended() -> None:

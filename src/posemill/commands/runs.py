@@ -29,8 +29,7 @@ from posemill.terminal import counted, duration, printable
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.status import Status
-    from posemill.training.launch.sweep_status import SweepStatus
-    from posemill.training.runs.status import TrainStatus
+    from posemill.training.runs.status import SweepStatus, TrainStatus
     from posemill.training.tuning.advice import Advice
 
 RunFolder = Annotated[
@@ -67,7 +66,7 @@ def status(run: RunFolder) -> Status | TrainStatus | SweepStatus:
     if kind == "extraction":
         return read_status(folder)
     if kind == "sweep":
-        from posemill.training.launch.sweep_status import read_sweep_status
+        from posemill.training.runs.status import read_sweep_status
 
         return read_sweep_status(folder)
     from posemill.training.runs.status import read_train_status

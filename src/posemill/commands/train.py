@@ -72,11 +72,13 @@ def show_train(
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from posemill.machine.torchrun import is_first_process, leave_at_once, under_torchrun
     from posemill.training.config.resolve import resolve_config
-    from posemill.training.front import resolve_hardware
+    from posemill.training.extra import naming_the_extra
     from posemill.training.front import train as run_training
 
     resolved = resolve_config(None if config is None else Path(config), ask.values)
     if show_config:
+        with naming_the_extra():
+            from posemill.training.tuning.modes import resolve_hardware
         print_config(resolve_hardware(resolved), as_json=as_json)
         return
     try:
@@ -222,16 +224,21 @@ def predict(
     False for none.
     """
     from posemill.records import PoseClip
-    from posemill.training import front
+    from posemill.training.extra import naming_the_extra
 
+    with naming_the_extra():
+        from posemill.training.launch.fit import predict as predict_samples
+        from posemill.training.record.run_folder import RunFolder
+        from posemill.training.runs.figure_samples import PredictionPictures
+        from posemill.training.runs.inference import input_of, predict_clips
     folder = Path(run)
-    if front.is_of_fit(folder):
+    if RunFolder(folder).is_of_fit():
         if pictures is not None:
             raise ConfigError(
                 f"{folder} was trained by fit(): only predictions of runs of train() are drawn; "
                 "leave pictures out"
             )
-        outputs_of_model = front.predict_samples(
+        outputs_of_model = predict_samples(
             folder, model, source, collate_fn=collate_fn, forward=forward, device=device
         )
         return list(outputs_of_model)
@@ -243,9 +250,9 @@ def predict(
     drawn = None
     if pictures is not None:
         outputs = Outputs(folder, *_paths_of(source), overwrite=overwrite)
-        drawn = front.pictures_in(Path(pictures), outputs)
-    ask = partial(front.predict, folder, device=device, pictures=drawn)
-    kind = front.input_of(folder)
+        drawn = PredictionPictures(Path(pictures), outputs)
+    ask = partial(predict_clips, folder, device=device, pictures=drawn)
+    kind = input_of(folder)
     if kind == "video":
         return list(ask(items))
     found: list[Prediction] = []
@@ -275,14 +282,14 @@ def _with_videos(
 ) -> Iterator[tuple[PoseClip, str]]:
     """Yield the keypoints of each video and its path, for a model of both."""
     from posemill.records import PoseClip
-    from posemill.training import front
+    from posemill.training.tasks.video_kind import videos_at
 
     for item in items:
         if isinstance(item, PoseClip):
             raise ConfigError(
                 f"{folder} was trained on keypoints and video: expected videos, got a PoseClip"
             )
-        for clip_id, path in front.videos_at(Path(item)):
+        for clip_id, path in videos_at(Path(item)):
             for clip in _estimated(folder, [path], engine):
                 yield dataclasses.replace(clip, clip_id=clip_id), path
 
@@ -293,13 +300,13 @@ def _estimated(
     """Yield clips as they are, and those of sources as a run's model needs them."""
     from posemill.jobs.new_clips import clips_like
     from posemill.records import PoseClip
-    from posemill.training import front
+    from posemill.training.runs.inference import data_of
 
     for item in items:
         if isinstance(item, PoseClip):
             yield item
             continue
-        for clip, errors in clips_like(Path(item), *front.data_of(folder), **engine):
+        for clip, errors in clips_like(Path(item), *data_of(folder), **engine):
             for error in errors:
                 warn_caller(str(error))
             if clip is not None:
@@ -419,8 +426,7 @@ def show_tune(
 
 
 def _show_advise(ask: Ask, *, as_json: AsJson = False) -> None:
-    from posemill.training.loop.evidence import read_evidence
-    from posemill.training.loop.timing import shares
+    from posemill.training.loop.timing import read_evidence, shares
     from posemill.training.tuning.advice import LEAST_SECONDS
 
     run, found = ask.values["run"], ask()

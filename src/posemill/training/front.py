@@ -4,28 +4,26 @@ The way from `posemill train` to a step of the optimizer:
 
 1. `commands.train` reads flags and file into a `TrainConfig` and calls `train`, as Python does.
 2. `launch.start.train` builds the workload (`tasks.building.build_workload`: data, model, loss),
-   decides precision and mode (`tuning.modes`; the mode is measured by `tuning.probe`), makes the
-   run's folder.
+   decides precision and mode (`tuning.modes`, which measures both), makes the run's folder.
 3. `launch.rank.launch` goes on in this process, starts several, or joins those of torchrun.
 4. `launch.rank.train_rank` is one process's part, the only one of a single process: it makes the
    `loop.trainer.Trainer`, lets it run, scores the best weights, writes summary and figures.
 5. `Trainer.run` goes through epochs, evaluations and checkpoints.
-6. `loop.stepping.Stepper.take` is one step: forward, backward (`loop.data_parallel` exchanges
+6. `loop.stepping.Stepper.take` is one step: forward, backward (`loop.passes` exchanges
    gradients), clip, optimizer, moving average.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posemill.errors import ConfigError
 from posemill.files import atomic_path
 from posemill.outputs import Outputs
-from posemill.training.config.resolve import Resolved, resolve_config
+from posemill.training.config.resolve import Resolved, resolve_config, resolve_made
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.extra import naming_the_extra
 
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from posemill.training.launch.start import TrainResult
-    from posemill.training.runs.figure_predictions import PredictionPictures
-    from posemill.training.runs.inference import Prediction
     from posemill.training.tuning.tune import Tuned
 
 
@@ -50,15 +46,22 @@ def train(
             of a file.
     """
     if config is None or isinstance(config, str | os.PathLike):
-        config = resolve_config(None if config is None else Path(config), settings)
+        resolved = resolve_config(None if config is None else Path(config), settings)
     elif settings:
         raise ConfigError(
             "a {kind} says everything; {names} came beside it",
             kind=type(config).__name__,
             names=", ".join(settings),
         )
-    result: TrainResult = _find("launch.start", "train")(config)
-    return result
+    elif isinstance(config, TrainConfig):
+        resolved = resolve_made(config)
+    elif isinstance(config, Mapping):
+        resolved = resolve_config(None, config)
+    else:
+        resolved = config
+    with naming_the_extra():
+        from posemill.training.launch.start import train as start_training
+    return start_training(resolved)
 
 
 def tune(
@@ -89,7 +92,9 @@ def tune(
         Path(out).absolute().parent.mkdir(parents=True, exist_ok=True)  # not after a minute
     settings["tune"] = "speed" if keep_maths else "all"
     resolved = resolve_config(None if config is None else Path(config), settings)
-    found: Tuned = _find("tuning.tune", "tune")(resolved)
+    with naming_the_extra():
+        from posemill.training.tuning.tune import tune as measure
+    found = measure(resolved)
     if out is not None:
         with outputs.writing_file(Path(out)), atomic_path(Path(out)) as temporary:
             temporary.write_text(found.to_toml(), encoding="utf-8")
@@ -155,6 +160,8 @@ def fit(
         settings: Fields of `TrainConfig`, as a shorter way to write `config`. Without `out` the run
             goes to `runs/fit1`, `runs/fit2`, …
     """
+    with naming_the_extra():
+        from posemill.training.launch.fit import fit as train_model
     options = {
         "loss": loss,
         "metric": metric,
@@ -162,24 +169,17 @@ def fit(
         "choose_by": choose_by,
         "collate_fn": collate_fn,
         "forward": forward,
+        "optimizer": optimizer,
+        "scheduler": scheduler,
         "scheduler_by": scheduler_by,
         "steps_per_epoch": steps_per_epoch,
+        "callbacks": {"on_step": on_step, "on_evaluate": on_evaluate, "on_epoch": on_epoch},
+        "loggers": loggers,
         "draw_sample": draw_sample,
         "class_names": tuple(class_names),
     }
-    result: TrainResult = _find("launch.fit", "fit")(
-        model,
-        train_set,
-        val_set,
-        options=options,
-        config=config,
-        optimizer=optimizer,
-        scheduler=scheduler,
-        callbacks=(on_step, on_evaluate, on_epoch),
-        loggers=loggers,
-        settings=settings,
-    )
-    return result
+    chosen = (config or TrainConfig()).replace(**settings)
+    return train_model(model, (train_set, val_set), options, chosen)
 
 
 def load_model(
@@ -192,10 +192,9 @@ def load_model(
         model: For a run of `fit`: a model of the same class and sizes, which gets the weights.
         checkpoint: `best` or `last`.
     """
-    loaded: nn.Module = _find("runs.inference", "load_model")(
-        run, model=model, checkpoint=checkpoint
-    )
-    return loaded
+    with naming_the_extra():
+        from posemill.training.runs.inference import load_model as load
+    return load(run, model=model, checkpoint=checkpoint)
 
 
 def evaluate(
@@ -229,89 +228,19 @@ def evaluate(
         collate_fn: Likewise.
         forward: Likewise.
     """
-    if model is not None:
-        of_fit: dict[str, Any] = _find("launch.fit", "evaluate")(
-            run,
-            model,
-            data,
-            loss=loss,
-            metric=metric,
-            metrics=metrics,
-            collate_fn=collate_fn,
-            forward=forward,
-            checkpoint=checkpoint,
-            device=device,
-        )
-        return of_fit
-    scores: dict[str, Any] = _find("runs.inference", "evaluate")(
-        run, split=split, checkpoint=checkpoint, device=device, data=data, labels=labels
-    )
-    return scores
-
-
-def predict(
-    run: Path | str,
-    clips: Iterable[Any] | Path | str,
-    *,
-    device: str = "auto",
-    pictures: PredictionPictures | None = None,
-) -> Iterator[Prediction]:
-    """Yield what a run's best model says about each clip; see `training.inference.predict`."""
-    found: Iterator[Prediction] = _find("runs.inference", "predict")(
-        run, clips, device=device, pictures=pictures
-    )
-    return found
-
-
-def pictures_in(folder: Path, outputs: Outputs) -> PredictionPictures:
-    """Return the folder for the pictures that `predict` draws."""
-    found: PredictionPictures = _find("runs.figure_predictions", "PredictionPictures")(
-        folder, outputs
-    )
-    return found
-
-
-def predict_samples(
-    run: Path | str, model: nn.Module | None, samples: Any, *, device: str = "auto", **options: Any
-) -> Iterator[Any]:
-    """Yield what the model of a run of `fit` says of each sample; see `launch.fit.predict`."""
-    found: Iterator[Any] = _find("launch.fit", "predict")(
-        run, model, samples, device=device, **options
-    )
-    return found
-
-
-def is_of_fit(run: Path | str) -> bool:
-    """Return whether `fit` trained a run: its model is the user's own."""
-    found: bool = _find("record.run_folder", "RunFolder")(run).is_of_fit()
-    return found
-
-
-def videos_at(source: Path) -> list[tuple[str, str]]:
-    """Return id and path of each video of a source."""
-    found: list[tuple[str, str]] = _find("tasks.video_kind", "videos_at")(source)
-    return found
-
-
-def input_of(run: Path | str) -> str:
-    """Return what a run's model takes: `keypoints` or `video`."""
-    found: str = _find("runs.inference", "input_of")(run)
-    return found
-
-
-def resolve_hardware(resolved: Resolved) -> Resolved:
-    """Return the settings with what the machine decides; torch knows the machine."""
-    found: Resolved = _find("tuning.modes", "resolve_hardware")(resolved)
-    return found
-
-
-def data_of(run: Path | str) -> tuple[str, dict[str, Any]]:
-    """Return (skeleton, recipe) that new clips must have for a run's model."""
-    found: tuple[str, dict[str, Any]] = _find("runs.inference", "data_of")(run)
-    return found
-
-
-def _find(module: str, name: str) -> Any:
-    """Return a function of the training half, or say which extra brings what is missing."""
     with naming_the_extra():
-        return getattr(import_module(f"posemill.training.{module}"), name)
+        from posemill.training.launch.fit import evaluate as evaluate_model
+        from posemill.training.runs.inference import evaluate as evaluate_run
+    if model is None:
+        return evaluate_run(
+            run, split=split, checkpoint=checkpoint, device=device, data=data, labels=labels
+        )
+    options = {
+        "metric": metric,
+        "metrics": metrics,
+        "collate_fn": collate_fn,
+        "forward": forward,
+    }
+    return evaluate_model(
+        run, model, data, loss=loss, options=options, checkpoint=checkpoint, device=device
+    )

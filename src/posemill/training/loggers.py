@@ -39,15 +39,23 @@ def say(text: str) -> None:
     Console(stderr=True).print(printable(render(text)), highlight=False, markup=False)
 
 
-class TensorBoardLogger:
-    """Writes `tensorboard/` in the folder of the run."""
+class _PackageLogger:
+    """A logger that needs a package."""
 
-    def __init__(self) -> None:
-        self._board: Any = None
+    package: str
 
     def check(self) -> None:
         """Raise `MissingExtraError` where the package is not installed."""
-        import_optional("tensorboard")
+        import_optional(self.package)
+
+
+class TensorBoardLogger(_PackageLogger):
+    """Writes `tensorboard/` in the folder of the run."""
+
+    package = "tensorboard"
+
+    def __init__(self) -> None:
+        self._board: Any = None
 
     def start(self, out: Path, settings: Mapping[str, Any], step: int) -> None:
         """Open the files; what a killed run wrote after `step` is hidden."""
@@ -65,7 +73,7 @@ class TensorBoardLogger:
             self._board.close()
 
 
-class WandbLogger:
+class WandbLogger(_PackageLogger):
     """Sends the numbers to Weights & Biases.
 
     Args:
@@ -73,13 +81,11 @@ class WandbLogger:
             `resume="allow"` where a run that goes on should stay one.
     """
 
+    package = "wandb"
+
     def __init__(self, **options: Any) -> None:
         self._options = options
         self._run: Any = None
-
-    def check(self) -> None:
-        """Raise `MissingExtraError` where the package is not installed."""
-        import_optional("wandb")
 
     def start(self, out: Path, settings: Mapping[str, Any], step: int) -> None:
         """Begin a run, with the settings as its config."""
@@ -96,7 +102,7 @@ class WandbLogger:
             self._run.finish()
 
 
-class MlflowLogger:
+class MlflowLogger(_PackageLogger):
     """Sends the numbers to MLflow.
 
     Args:
@@ -104,13 +110,11 @@ class MlflowLogger:
         options: What `mlflow.start_run` is called with: `run_name`, or `run_id` to go on with one.
     """
 
+    package = "mlflow"
+
     def __init__(self, experiment: str = "", **options: Any) -> None:
         self._experiment, self._options = experiment, options
         self._mlflow: Any = None
-
-    def check(self) -> None:
-        """Raise `MissingExtraError` where the package is not installed."""
-        import_optional("mlflow")
 
     def start(self, out: Path, settings: Mapping[str, Any], step: int) -> None:
         """Begin a run, with the settings as its parameters."""

@@ -29,6 +29,10 @@ class Precision:
     reason: str
     is_slow: bool = False
 
+    def describe(self) -> Message:
+        """Return it in a sentence."""
+        return Message("precision {name}: {reason}", name=self.name, reason=self.reason)
+
 
 def choose_device(name: str) -> torch.device:
     """Return the device of that name; `auto` is the first GPU, or the CPU where there is none."""

@@ -11,9 +11,8 @@ from posemill.files import open_plain
 from posemill.jobs.extract.status import read_status
 from posemill.machine.live_files import LIVE_NAME
 from posemill.runs.manifest import LEDGER_NAME, MANIFEST_NAME
-from posemill.training.launch.sweep_status import read_sweep_status
 from posemill.training.record.live import LOG_NAME, SWEEP_NAME
-from posemill.training.runs.status import read_train_status
+from posemill.training.runs.status import read_sweep_status, read_train_status
 from posemill.web.answers import READ_ERRORS, reason_of
 from posemill.web.library import PREPARED_ENDING, Entry, Kind, Remembered
 

@@ -15,9 +15,8 @@ from posemill.errors import PosemillError
 from posemill.files import open_plain
 from posemill.machine.live_files import last_lines
 from posemill.training.config.resolve import read_config
-from posemill.training.launch.sweep_status import read_sweep_status
 from posemill.training.record.live import LOG_NAME, read_metrics, read_object
-from posemill.training.runs.status import read_train_status
+from posemill.training.runs.status import read_sweep_status, read_train_status
 from posemill.web.library import Entry, Library
 
 _MOST_POINTS = 800  # of a curve
@@ -103,7 +102,7 @@ def _number(value: Any) -> float | None:
 
 def _timing(folder: Path) -> dict[str, Any]:
     """Return where the time went, and what to change about it."""
-    from posemill.training.loop.evidence import read_evidence
+    from posemill.training.loop.timing import read_evidence
     from posemill.training.tuning.advice import advise_run
 
     try:

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import TensorDataset
 
-from posemill.training.launch.trial import describe
-
 Fit = Callable[..., Any]
 
 
@@ -135,10 +133,3 @@ def test_the_trial_changes_neither_the_model_nor_the_draws(fit: Fit, line: Tenso
         on_step=lambda moment: seen.append(int(moment.model.inner[1].num_batches_tracked)),
     )
     assert seen == [1, 2], "the batch of the trial is not in the running statistics"
-
-
-def test_shapes_are_described_as_they_are_nested() -> None:
-    value = {"x": torch.zeros(2, 3), "rest": (torch.zeros(1).long(), "a", [1] * 9)}
-    assert describe(value) == (
-        "{x: float32 (2, 3), rest: (int64 (1,), str, (int, int, int, int, int, int, …))}"
-    )

@@ -162,12 +162,3 @@ def test_the_model_gets_the_inputs_or_the_entries_it_names() -> None:
     own = said(values, forward=lambda model, values: model(values["x"], 7.0))
     assert own.tolist() == [7, 7]
     assert make_user_batch(values, [0]).targets is x
-
-
-def test_what_a_model_misses_in_a_dict_is_known() -> None:
-    task = task_of(model=ByName())
-    assert task.missing_in({"image": 1}) == ["x"]
-    assert task.missing_in({"x": 1}) == []
-    assert task.missing_in((1, 2)) == []
-    own = task_of(model=ByName(), forward=lambda model, values: 0)
-    assert own.missing_in({"image": 1}) == []

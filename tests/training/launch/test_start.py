@@ -15,9 +15,13 @@ import posemill
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.start import run_training, train
-from posemill.training.loop.evaluation import Evaluation
+from posemill.training.front import train
+from posemill.training.launch import rank, start
+from posemill.training.launch.start import run_training
+from posemill.training.loop.passes import Evaluation
+from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.inference import load_model
+from posemill.training.runtime import Runtime
 from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.workload import Workload
 
@@ -61,7 +65,7 @@ def test_who_continues_takes_the_lock_before_it_reads_anything(
         for changes in ({}, {"data": str(tmp_path / "nowhere")}, {"tune": "speed"}):
             with pytest.raises(RunError, match="is being trained by another process"):
                 train(fields | {"resume": True} | changes)
-    with pytest.raises(RunError, match=r"run\.json is not JSON"):
+    with pytest.raises(RunError, match=r"run\.json cannot be read"):
         train(fields | {"resume": True})
 
 
@@ -228,3 +232,26 @@ def test_a_full_disk_names_the_flag_of_the_cache(
     with pytest.raises(PosemillError, match="another folder with --cache-folder") as caught:
         train(settings(cache_folder=str(tmp_path / "cache")))
     assert "POSEMILL_CACHE" not in str(caught.value)
+
+
+def test_ranks_of_torchrun_read_a_run_only_after_the_first_one_has_locked_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = settings(epochs=1, figures=False)
+    train(fields)
+
+    class SecondRank(Runtime):
+        """A process whose first one has found the run in use."""
+
+        def gather(self, value: object) -> list[object]:
+            assert value is None, "the second one takes no lock"
+            return [RunError("{folder} is being trained by another process", folder="run"), None]
+
+    world = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for name, value in world.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(rank, "join_processes", lambda *_, **__: SecondRank(rank=1, size=2))
+    monkeypatch.setattr(RunFolder, "read_facts", lambda _: pytest.fail("read without the lock"))
+    monkeypatch.setattr(start, "build_workload", lambda _: pytest.fail("began to train"))
+    with pytest.raises(RunError, match="is being trained by another process"):
+        train({**fields, "resume": True})

@@ -16,9 +16,9 @@ from posemill.commands.runs import read_log
 from posemill.errors import RunError
 from posemill.machine.live_files import write_live
 from posemill.training.launch.sweep import read_sweep
-from posemill.training.launch.sweep_runner import run_sweep
-from posemill.training.launch.sweep_status import SweepStatus, read_sweep_status, write_record
+from posemill.training.launch.sweep_runner import run_sweep, write_record
 from posemill.training.record.live import hold
+from posemill.training.runs.status import SweepStatus, read_sweep_status
 
 # Stands in for a training: writes the files of one, or fails, by its learning rate.
 TRAINING = """

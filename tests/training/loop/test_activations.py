@@ -5,8 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from posemill.training.loop.activations import checkpoint_blocks
-from posemill.training.models import build_model
+from posemill.training.loop.stepping import checkpoint_blocks
 
 
 class Blocks(nn.Module):
@@ -76,10 +75,3 @@ def test_stages_of_a_sequential_are_blocks_and_plain_layers_are_not() -> None:
     stages = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.Linear(2, 2))
     assert checkpoint_blocks(stages) == 1
     assert checkpoint_blocks(nn.Sequential(nn.Linear(2, 2), nn.ReLU())) == 0
-
-
-def test_our_models_are_told_to_do_it_themselves() -> None:
-    model = build_model("transformer", num_points=4, num_dims=2, num_classes=2, width=8,
-                        num_layers=2, num_heads=2)  # fmt: skip
-    assert checkpoint_blocks(model) >= 2
-    assert model.activation_checkpointing

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.fitting.workload import FitOptions, make_user_workload
-from posemill.training.loop.activations import checkpoint_blocks
-from posemill.training.loop.stepping import Stepper
+from posemill.training.loop.stepping import Stepper, checkpoint_blocks
 from posemill.training.loop.timing import Clock
 from posemill.training.ranks import run_ranks
 from posemill.training.runtime import Runtime

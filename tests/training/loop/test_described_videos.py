@@ -11,8 +11,8 @@ import posemill
 from posemill.testing.decoders import write_video
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop import reporting
-from posemill.training.loop.evidence import read_evidence
 from posemill.training.loop.reporting import describe_videos
+from posemill.training.loop.timing import read_evidence
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.tasks.building import build_workload
 from posemill.training.tuning.search import Row, Search

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.loop.optimizers import WeightAverage, build_optimizer
+from posemill.training.loop.stepping import WeightAverage, build_optimizer
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ import torch
 
 from posemill.errors import TrainingError
 from posemill.training.data.keypoint_clips import KeypointClips
-from posemill.training.launch.start import train
+from posemill.training.front import train
 from posemill.training.loop.reporting import score_that_chooses
 from posemill.training.loop.stepping import Stepper
 from posemill.training.tasks.task import Classify

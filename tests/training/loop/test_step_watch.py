@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import posemill
 from posemill.training.loop import step_watch
-from posemill.training.loop.step_watch import StepWatch, Wait
+from posemill.training.loop.step_watch import StepWatch
 
 QUIET: dict[str, Any] = {
     "parallel": "single", "precision": "fp32", "workers": 0, "progress": False,
@@ -31,7 +31,7 @@ def line_of(function: Callable[..., Any], text: str) -> int:
 
 
 def waits_of(run: Path) -> list[tuple[str, int, str]]:
-    from posemill.training.loop.evidence import read_evidence
+    from posemill.training.loop.timing import read_evidence
 
     found = read_evidence(run).waits
     assert {wait.file for wait in found} <= {__file__}
@@ -168,10 +168,3 @@ def test_a_training_of_our_own_code_is_not_watched() -> None:
         watch.begin_step()
         watch.end_step()
     assert watch.waits() == []
-
-
-def test_a_wait_is_read_back_as_it_was_written() -> None:
-    wait = Wait("a.py", 3, ".item()", 0.25, 1)
-    assert Wait.from_json(wait.to_json()) == wait
-    with pytest.raises(KeyError):
-        Wait.from_json({"file": "a.py"})

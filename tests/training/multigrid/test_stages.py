@@ -13,7 +13,7 @@ from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.data.keypoint_clips import KeypointClips, Sample
-from posemill.training.launch.start import train
+from posemill.training.front import train
 from posemill.training.loop.stepping import Stepper
 from posemill.training.multigrid.learning_rates import learning_rate
 from posemill.training.multigrid.schedule import Multigrid

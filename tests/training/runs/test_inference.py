@@ -13,14 +13,15 @@ from posemill.errors import ConfigError, TrainingError
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.testing.synthetic import CorpusOptions, write_corpus
-from posemill.training.launch.start import TrainResult, train
+from posemill.training.front import train
+from posemill.training.launch.start import TrainResult
 
 Settings = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture
-def trained(settings: Settings) -> TrainResult:
-    return train(settings(epochs=8))
+@pytest.fixture(scope="module")
+def trained(make_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> TrainResult:
+    return train(make_settings(epochs=3, out=str(tmp_path_factory.mktemp("trained") / "run")))
 
 
 def test_evaluation_of_the_best_checkpoint_gives_the_scores_of_the_training(
@@ -63,9 +64,8 @@ def test_predictions_of_files_are_those_of_the_evaluation(
     assert sum(chance for _, chance in first["top"]) == pytest.approx(1, abs=1e-3)
 
 
-@pytest.mark.parametrize("has_mask", [False, True])
 def test_missing_points_of_files_are_read_as_the_training_reads_them(
-    settings: Settings, clips_folder: Path, tmp_path: Path, has_mask: bool
+    settings: Settings, clips_folder: Path, tmp_path: Path
 ) -> None:
     trained = train(settings(epochs=1, normalize="whole"))
     with np.load(clips_folder / "test_keypoints.npz") as file:
@@ -73,12 +73,16 @@ def test_missing_points_of_files_are_read_as_the_training_reads_them(
     expected = points.copy()
     points[::2, 1] = np.nan
     expected[::2, 1] = 0
-    mask = {"mask": (~np.isnan(points).any(-1)).astype(np.uint8)} if has_mask else {}
-    np.savez(tmp_path / "gaps.npz", keypoints=points, video_ids=ids, **mask)
+    mask = (~np.isnan(points).any(-1)).astype(np.uint8)
+    np.savez(tmp_path / "gaps.npz", keypoints=points, video_ids=ids)
+    np.savez(tmp_path / "masked.npz", keypoints=points, video_ids=ids, mask=mask)
     np.savez(tmp_path / "zeros.npz", keypoints=expected, video_ids=ids)
-    found = [p.to_dict() for p in posemill.predict(trained.out, tmp_path / "gaps.npz")]
-    assert found == [p.to_dict() for p in posemill.predict(trained.out, tmp_path / "zeros.npz")]
-    assert all(np.isfinite(row["probability"]) for row in found)
+    gaps, masked, zeros = (
+        [found.to_dict() for found in posemill.predict(trained.out, tmp_path / f"{name}.npz")]
+        for name in ("gaps", "masked", "zeros")
+    )
+    assert gaps == masked == zeros
+    assert all(np.isfinite(row["probability"]) for row in gaps)
 
 
 def test_other_data_is_scored_whole_by_a_model_of_one_fold(

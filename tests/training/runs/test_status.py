@@ -22,7 +22,7 @@ from posemill.commands.runs import follow_log, read_log, stop
 from posemill.errors import ConfigError, RunError
 from posemill.machine.live_files import write_live
 from posemill.machine.processes import python_command
-from posemill.training.launch.start import train
+from posemill.training.front import train
 from posemill.training.loop.reporting import Reporter
 from posemill.training.loop.trainer import Trainer, TrainState
 from posemill.training.record.live import hold, is_held

@@ -18,7 +18,7 @@ import torch
 from posemill.commands.line import main
 from posemill.errors import RunError, TrainingError
 from posemill.training.config.resolve import resolve_config
-from posemill.training.launch.start import train
+from posemill.training.front import train
 from posemill.training.launch.sweep import read_sweep, tabulate
 from posemill.training.record.checkpoints import CheckpointFolder
 from posemill.training.record.run_folder import RunFolder
@@ -180,7 +180,7 @@ def test_an_odd_summary_in_a_sweep_is_named(tmp_path: Path) -> None:
     file = tmp_path / "sweep.toml"
     file.write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1]\n')
     sweep = read_sweep(file)
-    for content, said in ((DEEP, "is not JSON: nested too deep"), ("[]", "expected an object")):
+    for content, said in ((DEEP, "nested too deep"), ("[]", "expected an object")):
         sweep.jobs[0].run_folder.mkdir(parents=True, exist_ok=True)
         (sweep.jobs[0].run_folder / "summary.json").write_text(content)
         with pytest.raises(RunError, match=said):

@@ -12,7 +12,7 @@ import pytest
 
 from posemill.errors import ConfigError, FormatError, PosemillError, TrainingError
 from posemill.training.config.train_config import TrainConfig, open_augmentation
-from posemill.training.launch.start import train
+from posemill.training.front import train
 from posemill.training.tasks.building import build_workload
 
 Settings = Callable[..., dict[str, Any]]

@@ -16,7 +16,7 @@ from posemill.training.config.resolve import with_data_kind
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.data.loaders import open_loader
-from posemill.training.launch.start import train
+from posemill.training.front import train
 from posemill.training.models import build_two_streams
 from posemill.training.models.keypoints.base import ModelShape
 from posemill.training.models.video.base import VideoShape

@@ -6,9 +6,8 @@ import pytest
 
 from posemill.messages import Flags, render
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.loop.evidence import Evidence
 from posemill.training.loop.step_watch import Wait
-from posemill.training.loop.timing import PARTS
+from posemill.training.loop.timing import PARTS, Evidence
 from posemill.training.tuning.advice import LEAST_SECONDS, Advice, advise
 
 FACTS = {"cores", "ranks", "num_evals", "busy_share", "is_gpu", "padding_share", "bf16_gain"}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from posemill.errors import ConfigError, DeviceError
 from posemill.training import precision
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.start import train
-from posemill.training.tuning import modes, probe
+from posemill.training.front import train
+from posemill.training.tuning import modes
 from posemill.training.tuning.modes import ModePlan, plan_mode
 
 Settings = Callable[..., dict[str, Any]]
@@ -24,8 +23,7 @@ NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
 
 @pytest.fixture
 def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (modes, probe):
-        monkeypatch.setattr(module, "count_cores", lambda: 2)
+    monkeypatch.setattr(modes, "count_cores", lambda: 2)
 
 
 def test_torchrun_and_another_number_of_processes_is_refused(
@@ -178,9 +176,3 @@ def test_the_precision_before_anything_is_measured_is_that_of_the_hardware(
         assert modes.plan_precision(config.replace(precision="fp32")).name == "fp32"
         same = modes.plan_precision(config.replace(deterministic=True))
         assert (same.name, same.reason) == ("fp32", "deterministic: the same on every CPU")
-
-
-def test_a_plan_stays_as_it_is() -> None:
-    plan = ModePlan("single", 1, 2, "why")
-    with pytest.raises(FrozenInstanceError):
-        plan.threads = 3  # type: ignore[misc]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,36 +9,38 @@ import pytest
 import torch
 
 import posemill
+from posemill.training import precision
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.start import train
-from posemill.training.multigrid.stages import Stages
+from posemill.training.front import train
 from posemill.training.precision import Precision
 from posemill.training.tasks.building import build_workload
-from posemill.training.tuning import modes, probe
-from posemill.training.tuning.probe import probe_mode, probe_precision
+from posemill.training.tuning import modes
+from posemill.training.tuning.modes import bf16_gain, probe_mode, probe_precision
 
 Settings = Callable[..., dict[str, Any]]
 SOURCES = str(Path(posemill.__file__).parent.parent)
-NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
+CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (modes, probe):
-        monkeypatch.setattr(module, "count_cores", lambda: 2)
+    monkeypatch.setattr(modes, "count_cores", lambda: 2)
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_auto_measures_and_says_why(settings: Settings) -> None:
+def test_auto_measures_and_leaves_the_model_and_the_random_state_as_they_were(
+    settings: Settings,
+) -> None:
     config = TrainConfig(**settings(mode="auto"))
-    states = torch.get_rng_state()
-    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    workload = build_workload(config)
+    weights = [weight.clone() for weight in workload.model.parameters()]
+    state = torch.get_rng_state()
+    plan = probe_mode(workload, build_workload, config)
     assert plan.mode in ("single", "multi_thread")
     assert "a step takes: single" in plan.reason
     assert "too short for several processes to pay" in plan.reason
-    torch.manual_seed(config.seed)  # what building the workload did
-    build_workload(config)
-    assert states.shape == torch.get_rng_state().shape
+    assert all(map(torch.equal, weights, workload.model.parameters()))
+    assert torch.equal(state, torch.get_rng_state())
 
 
 @pytest.mark.usefixtures("_two_cores")
@@ -48,13 +49,13 @@ def test_auto_takes_processes_where_they_save_time(
 ) -> None:
     asked: list[int] = []
 
-    def fake_ranks(_: object, config: TrainConfig, **__: object) -> dict[str, Any]:
+    def run(_: object, config: TrainConfig, **__: object) -> float:
         asked.append(config.processes)
-        return {"seconds": 1e-6}
+        return 1e9
 
-    monkeypatch.setattr(probe, "run_ranks", fake_ranks)
+    monkeypatch.setattr(modes, "run_processes", run)
     config = TrainConfig(**settings(mode="auto", epochs=10**6))
-    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    plan = probe_mode(build_workload(config), build_workload, config)
     assert asked == [2]
     assert (plan.mode, plan.processes, plan.threads) == ("multi_process", 2, 1)
     assert "multi_process 0 ms" in plan.reason
@@ -69,28 +70,20 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
 ) -> None:
     now = [0.0]
 
-    def fake_ranks(*_: object, **__: object) -> dict[str, float]:
+    def run(*_: object, **__: object) -> float:
         now[0] += start_seconds + 12 * 0.5  # the twelve steps of the measurement are no start
-        return {"seconds": 0.5}
+        return 7 / 0.5
 
-    monkeypatch.setattr(probe.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(probe, "run_ranks", fake_ranks)
+    monkeypatch.setattr(modes.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(modes, "run_processes", run)
     measured = {"single": 1.0, "multi_thread": 0.9}
-    monkeypatch.setattr(probe, "measure_in_turn", lambda *_: dict(measured))
+    monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(measured))
     # 100 steps: 90 s with two threads; 50 s and the start with two processes.
     config = TrainConfig(**settings(mode="auto", epochs=25, batch_size=7, micro_batch=7))
-    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    plan = probe_mode(build_workload(config), build_workload, config)
     assert plan.mode == expected
     assert (plan.processes, plan.threads) == ((2, 1) if expected == "multi_process" else (1, 2))
     assert "single 1000 ms, multi_thread 900 ms, multi_process 500 ms; 100 steps" in plan.reason
-
-
-def test_the_steps_of_a_training_are_counted(settings: Settings) -> None:
-    config = TrainConfig(**settings(epochs=3, batch_size=8))  # 28 clips: 4 steps an epoch
-    workload = build_workload(config)
-    assert Stages(workload.train, config).total_steps == 12
-    assert Stages(workload.train, config.replace(max_steps=5)).total_steps == 5
-    assert Stages(workload.train, config.replace(max_steps=50)).total_steps == 12
 
 
 @pytest.mark.usefixtures("_two_cores")
@@ -104,9 +97,9 @@ def test_threads_that_were_given_are_those_of_the_probe(
         asked.update(configs)
         return {"single": 2.0, "multi_thread": 1.0}
 
-    monkeypatch.setattr(probe, "measure_in_turn", look)
+    monkeypatch.setattr(modes, "measure_in_turn", look)
     config = TrainConfig(**settings(mode="auto", max_steps=1, **given))
-    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    plan = probe_mode(build_workload(config), build_workload, config)
     assert asked["multi_thread"].threads == plan.threads == threads
 
 
@@ -114,9 +107,9 @@ def test_threads_that_were_given_are_those_of_the_probe(
 def test_auto_rules_out_processes_that_cannot_be_started(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "_PAYS_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(modes, "_PAYS_AFTER_SECONDS", 0.0)
     config = TrainConfig(**settings(mode="auto", max_steps=2))
-    plan = probe_mode(build_workload(config), lambda: build_workload(config), config)
+    plan = probe_mode(build_workload(config), lambda config: build_workload(config), config)
     assert plan.mode in ("single", "multi_thread")
     assert "multi_process cannot be used: " in plan.reason
     assert "one of them cannot be sent: " in plan.reason
@@ -126,11 +119,11 @@ def test_auto_rules_out_processes_that_cannot_be_started(
 def test_processes_are_not_tried_where_there_is_no_time_for_them(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "_PAYS_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(probe, "run_ranks", lambda *_, **__: pytest.fail("started processes"))
+    monkeypatch.setattr(modes, "_PAYS_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(modes, "run_processes", lambda *_, **__: pytest.fail("started processes"))
     config = TrainConfig(**settings(mode="auto", max_steps=2))
     workload = build_workload(config)
-    plan = probe_mode(workload, partial(build_workload, config), config, most_seconds=15.0)
+    plan = probe_mode(workload, build_workload, config, most_seconds=15.0)
     assert "no time to try several processes" in plan.reason
 
 
@@ -143,7 +136,7 @@ def test_auto_takes_bf16_only_where_it_is_faster(
     asked: str, bf16_seconds: float, expected: str, settings: Settings, monkeypatch: Any
 ) -> None:
     measured = {"fp32": 1.0, "bf16": bf16_seconds}
-    monkeypatch.setattr(probe, "measure_in_turn", lambda *_: dict(measured))
+    monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(measured))
     config = TrainConfig(**settings(precision=asked))
     usual = Precision("bf16", "this CPU has bf16 instructions")
     found = probe_precision(build_workload(config), config, usual, threads=1)
@@ -166,10 +159,32 @@ def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(
         "posemill.training.launch.start.plan_precision", lambda _: Precision("bf16", "has")
     )
     slow = {"fp32": 1.0, "bf16": 1.3}
-    monkeypatch.setattr(probe, "measure_in_turn", lambda *_: dict(slow))
+    monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(slow))
     result = train(settings(precision="auto", epochs=1))
     assert result.summary["precision"] == "fp32"
     assert "not faster with them" in result.summary["precision_reason"]
     slow["bf16"] = 0.5  # a run that goes on is not measured again
     again = train(settings(precision="auto", epochs=2, resume=True))
     assert again.summary["precision"] == "fp32"
+
+
+def test_bf16_is_measured_only_where_the_hardware_has_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def fake(_: Any, configs: dict[str, TrainConfig], device: torch.device) -> dict[str, float]:
+        asked.append([config.precision for config in configs.values()])
+        return {"fp32": 3.0, "bf16": 2.0}
+
+    monkeypatch.setattr(modes, "measure_in_turn", fake)
+    config = TrainConfig(**settings(precision="fp32"))
+    workload = build_workload(config)
+    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: True)
+    assert bf16_gain(workload, config, CPU) == 1.5
+    assert asked == [["fp32", "bf16"]]
+    assert bf16_gain(workload, config.replace(precision="bf16"), CPU) is None
+    assert bf16_gain(workload, config.replace(deterministic=True), CPU) is None
+    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: False)
+    assert bf16_gain(workload, config, CPU) is None
+    assert len(asked) == 1

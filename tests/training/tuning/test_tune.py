@@ -18,11 +18,10 @@ from posemill.commands.line import run_line
 from posemill.errors import ConfigError
 from posemill.training.config.resolve import read_config, resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import Draw
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.tasks.building import build_workload
 from posemill.training.tuning import tune as tuning
-from posemill.training.tuning.arms import Arm, PeakMemory, take_some
+from posemill.training.tuning.arms import Arm, PeakMemory
 from posemill.training.tuning.search import Row, Search
 
 Settings = Callable[..., dict[str, Any]]
@@ -146,17 +145,6 @@ def test_processes_of_torchrun_are_not_tuned(quick: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(tuning, "under_torchrun", lambda: True)
     with pytest.raises(ConfigError, match="tune measures in one process: run posemill tune first"):
         posemill.tune(quick)
-
-
-def test_measured_clips_are_whole_batches_from_all_over_the_set(settings: Settings) -> None:
-    split = build_workload(TrainConfig(**settings())).train
-    some = take_some(split, 8)
-    assert len(some) == 24  # of 28
-    chosen = np.linspace(0, 27, 24).astype(int)
-    assert some.lengths.tolist() == split.lengths[chosen].tolist()
-    assert [some.keys[index] for index in (23, 1)] == [split.keys[index] for index in (27, 1)]
-    assert some.__getitems__([Draw(23), Draw(1)]).indices.tolist() == [23, 1]
-    assert take_some(split, 28) is split
 
 
 def test_an_arm_trains_a_copy(settings: Settings) -> None:

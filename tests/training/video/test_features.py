@@ -15,7 +15,7 @@ from posemill import predict
 from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
-from posemill.training.launch.start import train
+from posemill.training.front import train
 from posemill.training.models import build_video_model
 from posemill.training.runs.inference import evaluate
 from posemill.training.tasks.building import build_workload

@@ -23,8 +23,8 @@ from posemill.training.config.kinds import kind_of
 from posemill.training.config.resolve import with_data_kind
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
+from posemill.training.front import train
 from posemill.training.launch.leave_out import LeftOut, count_groups
-from posemill.training.launch.start import train
 from posemill.training.record.checkpoints import CheckpointFolder
 from posemill.training.runs.inference import evaluate, load_model
 from posemill.training.tasks.building import build_workload

@@ -12,7 +12,7 @@ from torch.optim import LBFGS, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.loop.optimizers import build_optimizer
+from posemill.training.loop.stepping import build_optimizer
 from posemill.training.record.checkpoints import copy_state
 
 SCHEDULER_TIMES = ("epoch", "step")

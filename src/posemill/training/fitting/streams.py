@@ -24,8 +24,7 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch, BucketSampler, start_worker
 from posemill.training.data.loaders import own_child_signals
 from posemill.training.fitting.user_clips import Collate, count_samples, make_user_batch
-from posemill.training.loop.random_states import own_draws, random_states_kept, seed_everything
-from posemill.training.runtime import Runtime
+from posemill.training.runtime import Runtime, own_draws, random_states_kept, seed_everything
 
 _END = object()
 
@@ -181,9 +180,12 @@ class _SampleLoader(StreamLoader, IterableDataset[Batch]):
         self._micro, self._seed = config.micro_batch, config.seed
         # Knows how many micro-batches a step has. One number stands for all lengths.
         self._sampler = BucketSampler(
-            np.broadcast_to(np.int64(1), (count or size,)), size,
-            micro_batch_size=config.micro_batch, rank=runtime.rank, world_size=runtime.size,
-        )  # fmt: skip
+            np.broadcast_to(np.int64(1), (count or size,)),
+            size,
+            micro_batch_size=config.micro_batch,
+            rank=runtime.rank,
+            world_size=runtime.size,
+        )
         self._pins = config.pin_memory and runtime.is_on_gpu
         self._workers = min(1, max(0, config.workers))
         self._range = (0, 1, 0)
@@ -199,9 +201,13 @@ class _SampleLoader(StreamLoader, IterableDataset[Batch]):
         self._range = (start, stop, start_step)
         options: dict[str, Any] = {"worker_init_fn": start_worker} if self._workers else {}
         loader: DataLoader[Any] = DataLoader(
-            self, batch_size=None, num_workers=self._workers, pin_memory=self._pins,
-            generator=torch.Generator(), **options,
-        )  # fmt: skip
+            self,
+            batch_size=None,
+            num_workers=self._workers,
+            pin_memory=self._pins,
+            generator=torch.Generator(),
+            **options,
+        )
         with own_child_signals():
             source = iter(loader)
         yield from source

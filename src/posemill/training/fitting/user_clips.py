@@ -14,7 +14,7 @@ from posemill.records import IntArray
 from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.clips import Clips, Stream
 from posemill.training.data.grids import Grid, Shape
-from posemill.training.loop.random_states import own_draws
+from posemill.training.runtime import own_draws
 from posemill.training.video.pixel_clips import grid_of
 from posemill.training.video.video_clips import VideoClips
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -28,7 +28,7 @@ from posemill.training.fitting.workload import (
 )
 from posemill.training.launch.start import TrainResult, run_training
 from posemill.training.loggers import make_loggers
-from posemill.training.loop.evaluation import evaluate_split
+from posemill.training.loop.passes import evaluate_split
 from posemill.training.precision import as_float, choose_device
 from posemill.training.record.checkpoints import load_into
 from posemill.training.record.run_folder import RunFolder
@@ -41,55 +41,56 @@ _RUNS = Path("runs")
 
 def fit(
     model: nn.Module,
-    train_set: Any,
-    val_set: Any,
-    *,
+    data: tuple[Any, Any],
     options: Mapping[str, Any],
-    config: TrainConfig | None,
-    optimizer: Any,
-    scheduler: Any,
-    callbacks: tuple[Any, Any, Any],
-    loggers: Iterable[Any],
-    settings: Mapping[str, Any],
+    config: TrainConfig,
 ) -> TrainResult:
-    """Train, and leave the model with the best weights; the arguments are those of `front.fit`."""
-    own = {"optimizer": optimizer, "scheduler": scheduler}
-    names = {name: value for name, value in own.items() if isinstance(value, str)}
-    if "scheduler" in names and optimizer is not None and "optimizer" not in names:
+    """Train, and leave the model with the best weights.
+
+    Args:
+        model: As of `front.fit`.
+        data: `(train_set, val_set)`.
+        options: The keywords of `front.fit` that are no settings.
+        config: The settings.
+    """
+    names = {
+        name: options[name] for name in ("optimizer", "scheduler") if isinstance(options[name], str)
+    }
+    if "scheduler" in names and options["optimizer"] is not None and "optimizer" not in names:
         raise ConfigError(
-            "{--scheduler:{scheduler}} goes with an optimizer by name; to an optimizer of your "
-            "own give a scheduler of torch, or a function that builds one",
-            scheduler=scheduler,
+            "{--scheduler:{scheduler}} goes with an optimizer by name; to an optimizer of your own "
+            "give a scheduler of torch, or a function that builds one",
+            scheduler=names["scheduler"],
         )
-    for name, function in zip(("on_step", "on_evaluate", "on_epoch"), callbacks, strict=True):
+    for name, function in options["callbacks"].items():
         if function is not None and not callable(function):
             raise TypeError(f"{name}: expected a function, got {type(function).__name__}")
-    chosen = (config or TrainConfig()).replace(**settings, **names)
-    chosen = chosen.replace(**settings_of_loader(train_set, chosen.given))
-    given = FitOptions(
+    config = config.replace(**names)
+    config = config.replace(**settings_of_loader(data[0], config.given))
+    own = {
         **options,
-        **{name: value for name, value in own.items() if name not in names},
-        callbacks=Callbacks(*callbacks),
-        loggers=make_loggers(loggers),
-    )
-    make = partial(make_user_workload, model, (train_set, val_set), given)
-    if chosen.resume and not chosen.out:
+        **dict.fromkeys(names),
+        "callbacks": Callbacks(**options["callbacks"]),
+        "loggers": make_loggers(options["loggers"]),
+    }
+    make = partial(make_user_workload, model, data, FitOptions(**own))
+    if config.resume and not config.out:
         raise ConfigError(
             "{--resume:True} continues the run in {--out}, which is empty: give its folder, for "
             "example {--out:runs/fit1}"
         )
-    if chosen.out:
-        expect_folder(chosen.out, kind="a run")
-        result = run_training(make, Resolved.of(chosen))
+    if config.out:
+        expect_folder(config.out, kind="a run")
+        result = run_training(make, Resolved.of(config))
     else:
         folder = _new_folder()
-        chosen = chosen.replace(out=str(folder))
+        config = config.replace(out=str(folder))
         try:
-            result = run_training(make, Resolved.of(chosen))
+            result = run_training(make, Resolved.of(config))
         finally:
             with suppress(OSError):
                 folder.rmdir()  # empty still: nothing began
-    load_into(model, RunFolder(chosen.out).checkpoints.load_weights("best"), where="best")
+    load_into(model, RunFolder(config.out).checkpoints.load_weights("best"), where="best")
     return result
 
 
@@ -119,27 +120,22 @@ def _new_folder() -> Path:
 
 def evaluate(
     run: Path | str,
-    model: nn.Module | None,
+    model: nn.Module,
     data: Any,
     *,
-    loss: Callable[[Any, Any], Any] | None = None,
-    metric: Any = None,
-    metrics: Mapping[str, Any] | None = None,
-    collate_fn: Collate | None = None,
-    forward: Callable[[nn.Module, Any], Any] | None = None,
-    checkpoint: str = "best",
-    device: str = "auto",
+    loss: Callable[[Any, Any], Any] | None,
+    options: Mapping[str, Any],
+    checkpoint: str,
+    device: str,
 ) -> dict[str, Any]:
-    """Return the scores of a run's model on a data set; the arguments are those of `fit`.
+    """Return the scores of a run's model on a data set; `options` are keywords of `fit`.
 
     The model is left with the run's weights. Without a `loss` there is none among the scores.
     """
     chosen, config = choose_device(device), _config_of(run)
     loaded = load_model(run, model=model, checkpoint=checkpoint)
-    options = FitOptions(
-        loss or _no_loss, metric=metric, metrics=metrics, collate_fn=collate_fn, forward=forward
-    )
-    workload = make_user_workload(loaded, (data, data), options, config)
+    fit_options = FitOptions(loss or _no_loss, **options)
+    workload = make_user_workload(loaded, (data, data), fit_options, config)
     workload.model.to(chosen)
     assert workload.val is not None
     runtime = Runtime(device=chosen)

@@ -6,7 +6,6 @@ command again continues a killed one.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +21,11 @@ from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import FIELDS
 from posemill.training.data.labels import LabelledClip
 from posemill.training.launch.sweep import Sweep, SweepJob, make_job
-from posemill.training.launch.sweep_runner import run_sweep
-from posemill.training.launch.sweep_status import LEFT_OUT_NAME, refuse_foreign_parts
+from posemill.training.launch.sweep_runner import refuse_foreign_parts, run_sweep
 from posemill.training.loggers import say
 from posemill.training.precision import choose_device
+from posemill.training.record.live import write_object
+from posemill.training.runs.status import LEFT_OUT_NAME
 from posemill.training.tasks.kinds import find_kind
 
 _NOT_SHARED = ("out", "leave_out", "resume", "progress")
@@ -84,8 +84,7 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
         temporary.write_text(resolved.to_toml(is_short=True), encoding="utf-8")
     _run(sweep, column, jobs, resolved)
     found = _tabulate(column, groups, jobs)
-    with atomic_path(out / LEFT_OUT_NAME) as temporary:
-        temporary.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    write_object(out / LEFT_OUT_NAME, found)
     return found
 
 

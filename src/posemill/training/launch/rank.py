@@ -2,51 +2,65 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from posemill import __version__
+from posemill.files import atomic_path
 from posemill.machine.allocator import freed_memory_returned
 from posemill.machine.torchrun import under_torchrun
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.loop.evaluation import Evaluation
+from posemill.training.data.clips import Clips
+from posemill.training.loop.passes import Evaluation
 from posemill.training.loop.trainer import Trainer
 from posemill.training.precision import choose_device
 from posemill.training.ranks import run_ranks
 from posemill.training.record.run_folder import RunFolder
-from posemill.training.runs.predictions import write_predictions, write_samples
 from posemill.training.runtime import Runtime, join_processes, numeric_settings
+from posemill.training.tasks.task import Row
 from posemill.training.tasks.workload import MakeWorkload, Workload
 from posemill.training.tuning.advice import LEAST_SECONDS
-from posemill.training.tuning.probe import bf16_gain
+from posemill.training.tuning.modes import bf16_gain
 from posemill.training.video.problems import describe_problems, live_problems
 
 
-def launch(make: MakeWorkload, config: TrainConfig, folder: RunFolder) -> dict[str, Any]:
+@contextmanager
+def joined(config: TrainConfig) -> Iterator[Runtime]:
+    """Yield this process, which has joined the others of torchrun where that started it."""
+    if not under_torchrun():
+        yield Runtime()
+        return
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    runtime = join_processes(rank, size, device_type=choose_device(config.device).type)
+    try:
+        yield runtime
+    finally:
+        runtime.close()
+
+
+def launch(
+    make: MakeWorkload, config: TrainConfig, folder: RunFolder, runtime: Runtime
+) -> dict[str, Any]:
     """Train in the mode that `config` (already planned) says, and return the summary.
 
     Args:
         make: Returns the workload; for several processes it must be picklable.
         config: As `ModePlan.apply` returned it.
         folder: Already made.
+        runtime: This process.
     """
     task = partial(train_rank, make, config, folder)
-    if under_torchrun():
-        device_type = choose_device(config.device).type
-        runtime = join_processes(
-            int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), device_type=device_type
-        )
-        try:
-            return dict(task(runtime))
-        finally:
-            runtime.close()
-    if config.parallel == "multi_process":
+    if config.parallel == "multi_process" and not under_torchrun():
         return run_ranks(task, config)
-    return dict(task(Runtime()))
+    return dict(task(runtime))
 
 
 def train_rank(
@@ -137,3 +151,43 @@ def _facts(workload: Workload, config: TrainConfig, runtime: Runtime) -> dict[st
         "skeleton_name": workload.skeleton_name,
         "recipe": dict(workload.recipe),
     }
+
+
+COLUMNS = ("split", "clip_id", "label", "predicted", "score")
+
+
+def write_predictions(path: Path, workload: Workload, results: Mapping[str, Evaluation]) -> None:
+    """Write what was said of the clips of all splits; nothing where they have no names."""
+    rows = [
+        (name, *row)
+        for name, result in results.items()
+        if (clips := workload.tests.get(name, workload.val)) is not None
+        for row in _rows(clips, result.rows, workload)
+    ]
+    if rows:
+        _write_rows(path, [COLUMNS, *rows])
+
+
+def write_samples(path: Path, workload: Workload, results: Mapping[str, Evaluation]) -> None:
+    """Write the metrics of `fit` that have a value for each sample of the first split."""
+    first = next(iter(results.values()), None)
+    rows = workload.task.sample_values(first.rows) if first else []
+    if rows:
+        _write_rows(path, [list(rows[0]), *(row.values() for row in rows)])
+
+
+def _write_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:
+    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+
+
+def _rows(
+    clips: Clips, rows: Sequence[Row], workload: Workload
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield id, true label, predicted label and its probability (empty for sequences)."""
+    if not clips.keys:
+        return
+    for row in rows:
+        words = workload.task.describe(row, workload.class_names)
+        chance = "" if words.chance is None else f"{words.chance:.4f}"
+        yield clips.keys[row.sample][1], words.true, words.said, chance

@@ -17,36 +17,35 @@ from posemill.messages import Message
 from posemill.outputs import expect_folder
 from posemill.terminal import counted
 from posemill.training.caching.dataset_cache import describe_uses, live_uses
-from posemill.training.config.resolve import (
-    Resolved,
-    describe_changes,
-    resolve_config,
-    resolve_made,
-)
+from posemill.training.config.resolve import Resolved, describe_changes
 from posemill.training.config.train_config import TrainConfig, with_absolute_paths
 from posemill.training.config.unused import unused_settings
 from posemill.training.launch.leave_out import leave_each_out
-from posemill.training.launch.rank import launch
+from posemill.training.launch.rank import joined, launch
 from posemill.training.launch.trial import try_one_batch
 from posemill.training.loggers import say
-from posemill.training.loop.evidence import read_evidence
+from posemill.training.loop.timing import read_evidence
 from posemill.training.loop.trainer import TrainState
 from posemill.training.multigrid.stages import Stages
-from posemill.training.precision import Precision, choose_device, precision_of_run
+from posemill.training.precision import choose_device, precision_of_run
 from posemill.training.ranks import refuse_second_start
 from posemill.training.record.checkpoints import check_identity
 from posemill.training.record.run_folder import RunFolder
+from posemill.training.runtime import Runtime
 from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.workload import MakeWorkload, Workload
 from posemill.training.tuning.advice import advise
 from posemill.training.tuning.arms import MakeFor
 from posemill.training.tuning.modes import (
+    Decision,
     ModePlan,
+    check_divisible,
+    decide,
     plan_mode,
     plan_precision,
     processor_made_ready,
+    with_open_workers,
 )
-from posemill.training.tuning.probe import check_divisible, probe_mode, probe_precision
 from posemill.training.tuning.tune import Tuned, tune_training
 from posemill.training.video.problems import describe_problems, live_problems
 
@@ -70,18 +69,8 @@ class TrainResult:
         return str(self.out)
 
 
-def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
-    """Train what a configuration says; `posemill train` calls this.
-
-    Args:
-        config: A `TrainConfig`, what `resolve_config` returned, or a mapping of fields.
-    """
-    if isinstance(config, Mapping):
-        resolved = resolve_config(None, config)
-    elif isinstance(config, TrainConfig):
-        resolved = resolve_made(config)
-    else:
-        resolved = config
+def train(resolved: Resolved) -> TrainResult:
+    """Return the result of the training, or of the trainings, that settings describe."""
     if not resolved.config.out:
         raise ConfigError("{--out}: expected the folder of the run, for example runs/train1")
     expect_folder(resolved.config.out, kind="a run")
@@ -104,12 +93,33 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
         resolved: The settings.
     """
     refuse_second_start()
-    folder, log = RunFolder(resolved.config.out), None
-    with processor_made_ready(resolved.config), ExitStack() as lock:
-        if is_first_process() and resolved.config.resume and folder.has_begun():
-            # Before anything is read: another process that trains here would replace it meanwhile.
-            log = lock.enter_context(folder.made_and_locked())
-        return _run_in(folder, make_for, resolved, lock=lock, log=log)
+    folder = RunFolder(resolved.config.out)
+    with (
+        processor_made_ready(resolved.config),
+        joined(resolved.config) as runtime,
+        ExitStack() as lock,
+    ):
+        log = _lock_begun(folder, resolved.config, runtime, lock)
+        return _run_in(folder, make_for, resolved, runtime=runtime, lock=lock, log=log)
+
+
+def _lock_begun(
+    folder: RunFolder, config: TrainConfig, runtime: Runtime, lock: ExitStack
+) -> LogFile | None:
+    """Lock a training that is to go on, before any process reads it; return its log.
+
+    Another process that trains there would replace what is read. The processes of torchrun wait
+    for the first one's lock, and all fail where it fails.
+    """
+    log, error = None, None
+    if runtime.is_first and config.resume:
+        try:
+            log = lock.enter_context(folder.made_and_locked()) if folder.has_begun() else None
+        except RunError as found:
+            error = found
+    if failure := runtime.gather(error)[0]:
+        raise failure
+    return log
 
 
 def _run_in(
@@ -117,6 +127,7 @@ def _run_in(
     make_for: MakeFor,
     resolved: Resolved,
     *,
+    runtime: Runtime,
     lock: ExitStack,
     log: LogFile | None,
 ) -> TrainResult:
@@ -126,28 +137,30 @@ def _run_in(
         folder: A new one, or one that holds a training to be continued.
         make_for: As for `run_training`.
         resolved: The settings.
+        runtime: This process.
         lock: Holds the lock of the folder until the caller is done.
         log: Of the folder if it is locked already; None for a new one, which is locked before
             anything is written.
     """
+    is_first = runtime.is_first
+    continues = _continues(folder, resolved.config, is_first=is_first)
     tuned: Tuned | None = None
-    if resolved.config.tune != "none" and not _continues(folder, resolved.config):
+    if resolved.config.tune != "none" and not continues:
         tuned = tune_training(make_for, resolved)
         resolved = tuned.resolved
-    config, uses, unread = resolved.config, live_uses(), live_problems()
-    make: MakeWorkload = partial(make_for, config)
-    if resolved.sources["workers"].startswith("machine"):
-        config = config.replace(workers=-1)  # decided again, when the mode is known
-    plan = plan_mode(config)
-    is_first = is_first_process()
-    continues = _continues(folder, config, is_first=is_first)
+    config, uses, unread = with_open_workers(resolved), live_uses(), live_problems()
+    plan_mode(config)  # what this machine does not have shows before the data are read
+    make: MakeWorkload = partial(make_for, resolved.config)
     workload = make()  # what is wrong with the data shows here, before anything is written
+    begun: Decision | None = None
     if continues:
         _check_continued(folder, workload)
-    precision = _decide_precision(folder, workload, config, plan=plan, continues=continues)
+        begun = _decision_of(folder, config)
+    if workload.task.is_own:
+        precision = begun.precision if begun else plan_precision(config)
+        try_one_batch(workload, config.replace(precision=precision.name))
+    plan, precision = begun or decide(workload, make_for, config)
     config = config.replace(precision=precision.name)
-    if plan is None:
-        plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
     check_divisible(workload, plan)
     stages = Stages(workload.train, config)
     stages.check_norms(workload.model, plan.processes)
@@ -164,32 +177,22 @@ def _run_in(
     del workload, stages  # where there are several processes, each makes its own
     reasons: dict[str, Any] = {"mode_reason": plan.reason, "precision_reason": precision.reason}
     if not is_first:
-        summary = launch(make, planned, folder)
+        summary = launch(make, planned, folder, runtime)
         return TrainResult(folder.path, summary["scores"], summary | reasons)
     log = log or _lock_new(folder, lock)
     with folder.naming_the_disk(), _ended_in(log):
         why = dict.fromkeys(("parallel", "processes", "threads", "workers"), plan.reason)
-        why |= {
-            "precision": precision.reason,
-            **{name: text for name, (_, text) in decided.items()},
-        }
+        why |= {"precision": precision.reason} | {name: text for name, (_, text) in decided.items()}
         _write_settings(folder, resolved, planned, why)
         log.write(f"start: pid {os.getpid()}")
         lines = [
             *(tuned.lines() if tuned is not None else []),
             *(Message("note: {note}", note=note) for note in notes),
-            Message(
-                "mode {mode}, {processes} x {threads} threads: {reason}",
-                mode=plan.mode,
-                processes=plan.processes,
-                threads=plan.threads,
-                reason=plan.reason,
-            ),
-            Message("precision {name}: {reason}", name=precision.name, reason=precision.reason),
+            *(plan.describe(), precision.describe()),
             *grid_lines,
         ]
         _tell(lines, log)
-        summary = launch(make, planned, folder) | reasons
+        summary = launch(make, planned, folder, runtime) | reasons
         met = dict.fromkeys([*describe_problems(unread), *summary.pop("unread", [])])
         saved = [*describe_uses(uses), *met]
         summary["notes"] = notes + summary["notes"] + saved
@@ -209,23 +212,6 @@ def _lock_new(folder: RunFolder, lock: ExitStack) -> LogFile:
         log = lock.enter_context(folder.made_and_locked())
     folder.check(resume=False)
     return log
-
-
-def _decide_precision(
-    folder: RunFolder,
-    workload: Workload,
-    config: TrainConfig,
-    *,
-    plan: ModePlan | None,
-    continues: bool,
-) -> Precision:
-    """Return the number format: as the run began, as asked for, or as measured."""
-    precision = (continues and _precision_of(folder, config)) or plan_precision(config)
-    if workload.task.is_own:
-        try_one_batch(workload, config.replace(precision=precision.name))
-    if continues:
-        return precision
-    return probe_precision(workload, config, precision, threads=plan.threads if plan else 1)
 
 
 def _check_continued(folder: RunFolder, workload: Workload) -> None:
@@ -365,20 +351,16 @@ def _write_settings(
     folder.write_config(Resolved(with_absolute_paths(written.config), written.sources).to_toml())
 
 
-def _plan_of(folder: RunFolder, config: TrainConfig) -> ModePlan:
-    """The plan a run began with: continuing in another mode would not be bit-equal."""
-    facts = folder.read_facts()
-    return ModePlan(
+def _decision_of(folder: RunFolder, config: TrainConfig) -> Decision:
+    """Return mode and number format of a begun training: others would change the results."""
+    facts, reason = folder.read_facts(), Message("as the run began")
+    plan = plan_mode(config) or ModePlan(
         facts["mode"],
         config.processes or facts["processes"],
         config.threads or facts["threads"],
-        Message("as the run began"),
+        reason,
     )
-
-
-def _precision_of(folder: RunFolder, config: TrainConfig) -> Precision | None:
-    """The precision a run began with, unless another one is asked for."""
-    if config.precision not in ("auto", "mixed"):
-        return None
-    name = folder.read_facts()["precision"]
-    return precision_of_run(name, choose_device(config.device), Message("as the run began"))
+    precision = plan_precision(config)
+    if config.precision in ("auto", "mixed"):
+        precision = precision_of_run(facts["precision"], choose_device(config.device), reason)
+    return Decision(plan, precision)

@@ -31,8 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from posemill.errors import ConfigError, RunError
-from posemill.files import parse_json
+from posemill.errors import ConfigError
 from posemill.outputs import expect_folder
 from posemill.provenance import load_toml
 from posemill.settings import find_field
@@ -43,7 +42,8 @@ from posemill.training.config.resolve import (
     resolve_config,
 )
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.sweep_status import flatten
+from posemill.training.record.live import read_object
+from posemill.training.runs.status import flatten
 
 _TABLES = ("config", "out", "settings", "grid", "random", "folds")
 
@@ -71,16 +71,7 @@ class SweepJob:
     @property
     def summary(self) -> dict[str, Any] | None:
         """What the training said at its end; None before."""
-        path = self.run_folder / "summary.json"
-        if not path.is_file():
-            return None
-        try:
-            found = parse_json(path.read_bytes())
-        except ValueError as error:
-            raise RunError("{path} is not JSON: {error}", path=path, error=error) from error
-        if not isinstance(found, dict):
-            raise RunError("{path}: expected an object", path=path)
-        return found
+        return read_object(self.run_folder / "summary.json") or None
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, RunError
 from posemill.files import check_own_parts
 from posemill.machine.limits import count_cores, free_memory
-from posemill.machine.live_files import LogFile
+from posemill.machine.live_files import LIVE_NAME, LogFile
 from posemill.machine.processes import python_command, thread_variables
 from posemill.machine.trials import describe_exit
 from posemill.messages import Message
 from posemill.training.launch.sweep import Sweep, SweepJob
-from posemill.training.launch.sweep_status import SWEEP_FILES, refuse_foreign_parts, write_record
-from posemill.training.record.live import LOG_NAME, hold
+from posemill.training.record.live import (
+    LOCK_NAME,
+    LOG_NAME,
+    SWEEP_NAME,
+    hold,
+    is_lock,
+    read_object,
+    write_object,
+)
+from posemill.training.runs.status import LEFT_OUT_NAME, SWEEP_FILES
 
+_KIND = "posemill-sweep"
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
 
@@ -198,3 +207,29 @@ def run_sweep(
 
         runner.report = tell
         return runner.run()
+
+
+def refuse_foreign_parts(sweep: Sweep, *more: str) -> None:
+    """Raise RunError where a name that a new sweep would write is taken by something else."""
+    is_ours = read_object(sweep.out / SWEEP_NAME).get("kind") == _KIND
+    if is_ours or is_lock(sweep.out):  # begun, or killed before its record
+        return
+    names = (SWEEP_NAME, LOCK_NAME, LOG_NAME, LIVE_NAME, LEFT_OUT_NAME, *more)
+    for name in (*names, *(job.name for job in sweep.jobs)):
+        path = sweep.out / name
+        if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+            raise RunError(
+                "{path} is there and is no part of a sweep; choose another {--out}", path=path
+            )
+
+
+def write_record(sweep: Sweep, num_jobs: int) -> None:
+    """Write `sweep.json`: which trainings there are, and from which file."""
+    record = {
+        "kind": _KIND,
+        "started_by": sweep.started_by,
+        "file": str(sweep.path.resolve()),
+        "workers": num_jobs,
+        "trainings": [{"name": job.name, "changes": dict(job.changes)} for job in sweep.jobs],
+    }
+    write_object(sweep.out / SWEEP_NAME, record)

@@ -16,10 +16,9 @@ from posemill.training.data.batches import Batch
 from posemill.training.data.clips import Clips
 from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.user_task import UserTask
-from posemill.training.loop.random_states import random_states_kept
 from posemill.training.precision import as_float
 from posemill.training.runs.figure_samples import draw_user_samples
-from posemill.training.runtime import Runtime
+from posemill.training.runtime import Runtime, random_states_kept
 from posemill.training.tasks.workload import Workload
 
 # What user code raises; memory that runs out says enough by itself.

@@ -17,9 +17,15 @@ from posemill.machine.limits import count_cores
 from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.clips import Clips
-from posemill.training.loop.evidence import DATA_SHARE, Evidence, read_evidence
 from posemill.training.loop.step_watch import StepWatch
-from posemill.training.loop.timing import BusyMeter, Clock, shares
+from posemill.training.loop.timing import (
+    DATA_SHARE,
+    BusyMeter,
+    Clock,
+    Evidence,
+    read_evidence,
+    shares,
+)
 from posemill.training.record.logs import TrainingLog
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime

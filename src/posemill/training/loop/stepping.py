@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
 
 from posemill.errors import TrainingError
 from posemill.training.config.presets import COMPILES_ON_GPU
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.lazy_dynamo import load_dynamo_late
-from posemill.training.loop.activations import checkpoint_blocks
-from posemill.training.loop.data_parallel import Objective, SharedObjective
-from posemill.training.loop.optimizers import WeightAverage, build_optimizer
+from posemill.training.loop.passes import Objective, SharedObjective
 from posemill.training.loop.timing import Clock
+from posemill.training.models.keypoints.base import KeypointModel
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import Workload
 
@@ -203,3 +205,125 @@ def uses_compile(config: TrainConfig, device: torch.device) -> bool:
     if config.speed.compile == "auto":
         return device.type == "cuda" and config.preset in COMPILES_ON_GPU
     return config.speed.compile == "on"
+
+
+def checkpoint_blocks(model: nn.Module) -> int:
+    """Let the model's blocks compute their activations twice; return how many blocks there are.
+
+    Our own models know their blocks. In any other one a block is a member of a `ModuleList`, or a
+    member of a `Sequential` that has parts of its own.
+    Blocks inside blocks are left alone.
+    """
+    if isinstance(model, KeypointModel):
+        model.activation_checkpointing = True
+        return sum(len(part) for part in model.modules() if isinstance(part, nn.ModuleList))
+    blocks: list[nn.Module] = []
+    _collect(model, blocks)
+    for block in blocks:
+        block.forward = partial(_forward_twice, block)  # of a copied model: of the copied block
+    return len(blocks)
+
+
+def _collect(module: nn.Module, blocks: list[nn.Module]) -> None:
+    for child in module.children():
+        is_list = isinstance(module, nn.ModuleList)
+        is_stage = isinstance(module, nn.Sequential) and next(child.children(), None) is not None
+        has_weights = next(child.parameters(), None) is not None
+        if (is_list or is_stage) and has_weights and not isinstance(child, nn.ModuleList):
+            blocks.append(child)
+        else:
+            _collect(child, blocks)
+
+
+def _forward_twice(block: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """The forward of a block that computes its activations again in the backward pass."""
+    plain = partial(type(block).forward, block)
+    if not block.training:
+        return plain(*args, **kwargs)
+    return checkpoint(
+        plain, *args, use_reentrant=False, context_fn=lambda: _contexts(block), **kwargs
+    )
+
+
+def _contexts(block: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """The contexts of the first and of the second computation."""
+    return nullcontext(), _frozen_statistics(block)
+
+
+@contextmanager
+def _frozen_statistics(block: nn.Module) -> Iterator[None]:
+    """The second computation must not move the running statistics of batch norm again."""
+    norms = [part for part in block.modules() if isinstance(part, _BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+
+
+_ZERO_DECAY_MAX_DIMS = 1  # biases and the scales of norms
+
+
+def build_optimizer(
+    model: nn.Module, config: TrainConfig, device: torch.device
+) -> torch.optim.Optimizer:
+    """Return the optimizer, without weight decay on biases and norms, fused where torch has it."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    decayed = [parameter for parameter in trained if parameter.ndim > _ZERO_DECAY_MAX_DIMS]
+    plain = [parameter for parameter in trained if parameter.ndim <= _ZERO_DECAY_MAX_DIMS]
+    groups = [
+        {"params": parameters, "weight_decay": decay}
+        for parameters, decay in ((decayed, config.weight_decay), (plain, 0.0))
+        if parameters
+    ]
+    options: dict[str, Any] = {"lr": config.lr}
+    if all(parameter.is_floating_point() for parameter in trained):
+        options["fused"] = device.type in ("cpu", "cuda")
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(
+            groups, momentum=config.momentum, nesterov=config.momentum > 0, **options
+        )
+    factory = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return factory(groups, **options)
+
+
+class WeightAverage:
+    """An exponential moving average of a model's trained weights.
+
+    The decay is warmed up, min(decay, (1 + n) / (10 + n)), so that the random first weights are
+    forgotten within the first epochs.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        self.names = [name for name, _ in named]
+        self._live = [parameter for _, parameter in named]
+        self.shadow: list[Tensor] = [parameter.detach().clone() for parameter in self._live]
+
+    def named(self) -> dict[str, Tensor]:
+        """Return the averages by the names of the weights."""
+        return dict(zip(self.names, self.shadow, strict=True))
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Move the average towards the weights after optimizer step `step` (from 0)."""
+        weight = 1 - min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(self.shadow, [live.detach() for live in self._live], weight)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the model hold the average inside the block; the trained weights come back after."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        for index, live in enumerate(self._live):
+            self.shadow[index], live.data = live.data, self.shadow[index]

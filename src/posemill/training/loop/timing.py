@@ -1,4 +1,7 @@
-"""Where the time of a training goes: seconds by part, and how busy the device was."""
+"""Where the time of a training goes, and what it measured about itself; nothing here needs torch.
+
+`timing.json` is written while a training runs, so that one that is killed can be advised on, too.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from posemill.errors import RunError
 from posemill.machine.gpus import read_gpus
 from posemill.machine.limits import count_cores
+from posemill.training.loop.step_watch import Wait
+from posemill.training.record.live import read_object
 
 if TYPE_CHECKING:  # names of parts and shares are read without it
     import torch
@@ -138,3 +146,87 @@ def _core_times() -> tuple[float, float, float]:
     own = os.times()
     used = own.user + own.system + own.children_user + own.children_system
     return now, used, now * cores
+
+
+DATA_SHARE = 0.10  # of the time: who waits for data so long can gain by changing that
+TIMING_NAME = "timing.json"
+VIDEO_FACTS = ("num_videos", "decoded_bytes", "frame_side", "free_bytes")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where the time of a training went.
+
+    Args:
+        timing_seconds: By part, as `Clock.read` returns.
+        cores: Cores that a process could use.
+        ranks: Processes that trained.
+        num_evals: Evaluations that ran.
+        busy_share: Share of the time in which the GPU, or the cores, were at work; None if unknown.
+        is_gpu: Which of them.
+        padding_share: Share of the frames of all batches that only filled up; None if unknown.
+        bf16_gain: Seconds of a step in fp32 by those in bf16, where both were measured.
+        compile_seconds: Seconds of torch.compile before the second step.
+        waits: Lines of a user's code that wait or print.
+        num_videos: Videos that every epoch decoded anew; looked at where data is waited for.
+        decoded_bytes: What their frames take in the size of the training.
+        frame_side: That size, in pixels.
+        free_bytes: On the disk of the cache.
+    """
+
+    timing_seconds: Mapping[str, float]
+    cores: int
+    ranks: int = 1
+    num_evals: int = 0
+    busy_share: float | None = None
+    is_gpu: bool = False
+    padding_share: float | None = None
+    bf16_gain: float | None = None
+    compile_seconds: float = 0.0
+    waits: tuple[Wait, ...] = ()
+    num_videos: int = 0
+    decoded_bytes: int = 0
+    frame_side: int = 0
+    free_bytes: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """All that was measured."""
+        return sum(self.timing_seconds.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+def read_evidence(folder: Path) -> Evidence:
+    """Return what the training in a folder measured.
+
+    Raises:
+        RunError: It has measured nothing yet, or the file is not what a training writes.
+    """
+    path = folder / TIMING_NAME
+    values = read_object(path)
+    if not values:
+        raise RunError(
+            "{folder} has measured nothing yet: wait until it has taken some steps", folder=folder
+        )
+    try:
+        return Evidence(
+            {part: float(values["timing_seconds"][part]) for part in PARTS},
+            is_gpu=values["is_gpu"] is True,
+            compile_seconds=float(values["compile_seconds"]),
+            waits=tuple(Wait.from_json(each) for each in values["waits"]),
+            **{name: int(values[name]) for name in ("cores", "ranks", "num_evals", *VIDEO_FACTS)},
+            **{
+                name: _number(values[name]) for name in ("busy_share", "padding_share", "bf16_gain")
+            },
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            "{path} is not what posemill wrote: {error!r}", path=path, error=error
+        ) from error
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -12,12 +12,7 @@ from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.clips import Clips, Loader
 from posemill.training.data.loaders import open_loader
-from posemill.training.loop.evaluation import Evaluation, evaluate_split
-from posemill.training.loop.random_states import (
-    read_random_states,
-    seed_everything,
-    set_random_states,
-)
+from posemill.training.loop.passes import Evaluation, evaluate_split
 from posemill.training.loop.reporting import Reporter, readable_errors, score_that_chooses
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock
@@ -36,7 +31,12 @@ from posemill.training.record.checkpoints import (
     load_into,
 )
 from posemill.training.record.run_folder import RunFolder
-from posemill.training.runtime import Runtime
+from posemill.training.runtime import (
+    Runtime,
+    read_random_states,
+    seed_everything,
+    set_random_states,
+)
 from posemill.training.tasks.task import beats
 from posemill.training.tasks.workload import Moment, Workload
 
@@ -104,9 +104,7 @@ class Trainer:
         shown = config.replace(epochs=self.stages.num_epochs)
         self.reporter = Reporter(workload, shown, runtime=runtime, folder=folder, clock=self.clock)
         if (precision := runtime.precision).is_slow:
-            self.reporter.notes.append(
-                Message("precision {name}: {reason}", name=precision.name, reason=precision.reason)
-            )
+            self.reporter.notes.append(precision.describe())
         self.stepper = Stepper(workload, config, runtime=runtime, clock=self.clock)
         if config.activation_checkpointing:
             blocks = self.stepper.num_checkpointed

@@ -14,6 +14,7 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -24,10 +25,11 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from posemill.errors import TrainingError
-from posemill.files import atomic_path, open_plain, parse_json, sync_folder
+from posemill.errors import RunError, TrainingError
+from posemill.files import atomic_path, open_plain, sync_folder
 from posemill.machine.disk import disk_message
 from posemill.messages import Message
+from posemill.training.record.live import read_object, write_object
 
 _MODEL, _STATE = "model.safetensors", "state.pt"
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
@@ -69,7 +71,7 @@ class CheckpointFolder:
         sync_folder(self.path)
         for name in names:
             pointer = {"folder": folder.name, "step": checkpoint.state["step"]}
-            _write_json(self.path / f"{name}.json", pointer)
+            write_object(self.path / f"{name}.json", pointer)
         self._remove_unused()
         return folder
 
@@ -93,7 +95,7 @@ class CheckpointFolder:
                 folder=self.path,
             )
         pointer = self.path / f"{name}.json"
-        return self._folder_of(_read_json(pointer).get("folder"), str(pointer))
+        return self._folder_of(read_object(pointer).get("folder"), str(pointer))
 
     def _folder_of(self, name: Any, where: str) -> Path:
         """Return the folder of a checkpoint; runs come from strangers, and names may lead out."""
@@ -111,11 +113,11 @@ class CheckpointFolder:
 
     def describe(self) -> dict[str, str]:
         """Return what of the training is left if it ends now, for `disk_message`."""
-        try:
-            step = _read_json(self.path / "last.json").get("step")
-        except TrainingError:
-            saved = Message("no checkpoint was written yet")
-        else:
+        step = None
+        with suppress(RunError):
+            step = read_object(self.path / "last.json").get("step")
+        saved = Message("no checkpoint was written yet")
+        if step is not None:
             saved = Message("the checkpoint of step {step} is safe", step=step)
         return {"saved": saved, "again": Message("run the same command with {--resume:True}")}
 
@@ -224,31 +226,12 @@ def load_into(
     if wrong:
         raise TrainingError(
             "the checkpoint {where} is of another model: {num_tensors} tensors are missing, new "
-            "or of another shape, the first {first!r}; where an earlier posemill wrote it, whose "
-            "model of that name was built otherwise, use that version or train again",
+            "or of another shape, the first {first!r}; use the model it is of, or train again",
             where=where,
             num_tensors=len(wrong),
             first=wrong[0],
         )
     model.load_state_dict(dict(checkpoint.weights))
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(value), encoding="utf-8")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        with os.fdopen(open_plain(path), "rb") as handle:
-            value = parse_json(handle.read())
-    except (OSError, ValueError) as error:
-        raise TrainingError(
-            "cannot read the checkpoint file {path}: {error}", path=path, error=error
-        ) from error
-    if not isinstance(value, dict):
-        raise TrainingError("cannot read the checkpoint file {path}: expected an object", path=path)
-    return value
 
 
 def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:

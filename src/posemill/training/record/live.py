@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from posemill.errors import RunError
-from posemill.files import open_plain, parse_json
+from posemill.files import atomic_path, open_plain, parse_json
 from posemill.machine.live_files import LIVE_NAME, now_text, read_live, write_live
 from posemill.machine.locks import try_lock
 from posemill.machine.processes import end_holder
@@ -134,8 +135,18 @@ def stop_training(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     return int(pid or 0)
 
 
+def write_object(path: Path, value: Mapping[str, Any]) -> None:
+    """Write an object as a JSON file, all of it or nothing."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, nothing where there is none."""
+    """Return the object in a JSON file that may be a stranger's, nothing where there is none.
+
+    Raises:
+        RunError: It cannot be read, or holds something else.
+    """
     try:
         with os.fdopen(open_plain(path), "rb") as handle:
             found = parse_json(handle.read())
@@ -143,7 +154,9 @@ def read_object(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise RunError("{path} cannot be read: {error}", path=path, error=error) from error
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        raise RunError("{path}: expected an object", path=path)
+    return found
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

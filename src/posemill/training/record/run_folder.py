@@ -15,14 +15,13 @@ figures/*.png, tensorboard/
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from posemill.errors import RunError, TrainingError
-from posemill.files import atomic_path, check_own_parts, open_plain, parse_json
+from posemill.files import atomic_path, check_own_parts
 from posemill.machine.disk import disk_message, is_of_the_disk
 from posemill.machine.live_files import LIVE_NAME, LogFile
 from posemill.training.config.kinds import OWN
@@ -36,6 +35,8 @@ from posemill.training.record.live import (
     hold,
     is_lock,
     read_metrics,
+    read_object,
+    write_object,
 )
 
 # What `run.json` says that others rely on.
@@ -123,7 +124,7 @@ class RunFolder:
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """Write `run.json`."""
-        self._write("run.json", {"kind": KIND, **facts})
+        write_object(self.path / "run.json", {"kind": KIND, **facts})
 
     def read_facts(self) -> dict[str, Any]:
         """Return `run.json`; a folder without one is a `RunError`."""
@@ -145,11 +146,11 @@ class RunFolder:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json`."""
-        self._write("summary.json", summary)
+        write_object(self.path / "summary.json", summary)
 
     def write_timing(self, timing: Mapping[str, Any]) -> None:
         """Write `timing.json`."""
-        self._write("timing.json", timing)
+        write_object(self.path / "timing.json", timing)
 
     def read_summary(self) -> dict[str, Any]:
         """Return `summary.json`."""
@@ -167,20 +168,7 @@ class RunFolder:
         with atomic_path(self.metrics_path) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
 
-    def _write(self, name: str, value: Mapping[str, Any]) -> None:
-        with atomic_path(self.path / name) as temporary:
-            temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8")
-
     def _read(self, name: str, missing: str) -> dict[str, Any]:
-        try:
-            with os.fdopen(open_plain(self.path / name), "rb") as handle:
-                value = parse_json(handle.read())
-        except FileNotFoundError as error:
-            raise RunError(missing, folder=self.path) from error
-        except ValueError as error:
-            raise RunError(
-                "{path} is not JSON: {error}", path=self.path / name, error=error
-            ) from error
-        if not isinstance(value, dict):
-            raise RunError("{path}: expected an object", path=self.path / name)
-        return value
+        if not (self.path / name).exists():
+            raise RunError(missing, folder=self.path)
+        return read_object(self.path / name)

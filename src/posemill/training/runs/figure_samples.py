@@ -1,13 +1,18 @@
-"""Sample predictions drawn on their skeletons, and by a function of the user."""
+"""Clips drawn with what a model said of them: at the end of a training, and by `predict`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
+from posemill.errors import ConfigError
+from posemill.files import atomic_path
+from posemill.outputs import Outputs
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
 from posemill.skeletons.palette import (
@@ -21,10 +26,10 @@ from posemill.skeletons.palette import (
     point_keys,
 )
 from posemill.training.data.batches import Batch
-from posemill.training.data.clips import Clips
+from posemill.training.data.clips import Clips, Picture
 from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.user_clips import take_sample
-from posemill.training.loop.evaluation import Evaluation
+from posemill.training.loop.passes import Evaluation
 from posemill.training.loop.trainer import Trainer
 from posemill.training.precision import as_float
 from posemill.training.runs.figures import new_figure
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NUM_SAMPLES = 8
+_MOST_FRAMES = 8  # of a strip of film
 _WIDTH = 10.8  # inches of all columns
 _COLUMNS = 4
 DrawSample = Callable[[Any, Any, Any], None]
@@ -47,27 +53,58 @@ def draw_samples(
 ) -> Figure | None:
     """Return up to eight clips with what was said about them, half of them wrong where there are.
 
-    None where clips have no keypoints to draw.
+    Keypoints are drawn as skeletons, video as strips of film; None where clips have neither.
     """
     task = workload.task
-    chosen = choose_samples(task, result.rows)
-    pictures = [clips.picture(row.sample) for row in chosen]
-    points = [(each.clip_id, each.points) for each in pictures if each and each.points]
-    if not points:
+    pictures = [(row, clips.picture(row.sample)) for row in choose_samples(task, result.rows)]
+    shown = [(row, picture) for row, picture in pictures if picture and _can_be_drawn(picture)]
+    if not shown:
         return None
-    columns = 2 if task.is_sequence else 4  # sentences need room
-    rows = -(-len(chosen) // columns)
-    figure = new_figure(_WIDTH, 3.1 * rows + 0.4)
+    films = [
+        film_strip(picture.frames)
+        for _, picture in shown
+        if picture.points is None and picture.frames is not None
+    ]
+    columns = 1 if films else 2 if task.is_sequence else 4  # sentences need room
+    rows = -(-len(shown) // columns)
+    height = _WIDTH * films[0].shape[0] / films[0].shape[1] + 0.35 if films else 3.1
+    figure = new_figure(_WIDTH, height * rows + 0.4)
+    for axes, (row, picture) in zip(_grid(figure, rows, columns), shown, strict=False):
+        _draw_picture(axes, picture, workload.skeleton_name)
+        text, is_right = describe_sample(task, row, workload.class_names), task.is_right(row)
+        name = f"{'✓' if is_right else '✗'} {picture.clip_id}"
+        title = f"{name}: {text}".replace("\n", "; ") if films else f"{name}\n{text}"
+        colour = GOOD if is_right else BAD
+        axes.set_title(title, fontsize=8, loc="left" if films else "center", color=colour)
+    figure.suptitle(f"{split_name}: ✓ right, ✗ wrong", fontsize=10)
+    return figure
+
+
+def _can_be_drawn(picture: Picture) -> bool:
+    return picture.points is not None or picture.frames is not None
+
+
+def _grid(figure: Figure, rows: int, columns: int) -> Iterator[Axes]:
+    """Return places for pictures, row by row, without scales."""
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
-    for axes, row, (clip_id, clip_points) in zip(grid.flat, chosen, points, strict=False):
-        draw_skeleton(axes, *clip_points, workload.skeleton_name)
-        text, is_right = describe_sample(task, row, workload.class_names), task.is_right(row)
-        mark = "✓" if is_right else "✗"
-        axes.set_title(f"{mark} {clip_id}\n{text}", fontsize=8, color=GOOD if is_right else BAD)
-    figure.suptitle(f"{split_name}: ✓ right, ✗ wrong", fontsize=10)
-    return figure
+    return iter(grid.flat)
+
+
+def _draw_picture(axes: Axes, picture: Picture, skeleton_name: str | None) -> None:
+    """Draw the keypoints of a clip, or its frames side by side where it has none."""
+    if picture.points is not None:
+        draw_skeleton(axes, *picture.points, skeleton_name)
+    elif picture.frames is not None:
+        axes.imshow(film_strip(picture.frames))
+
+
+def film_strip(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Return up to eight frames of a clip side by side, white lines between them."""
+    shown = frames[np.linspace(0, len(frames) - 1, _MOST_FRAMES).round().astype(int)]
+    edged = np.pad(shown, ((0, 0), (0, 0), (0, 2), (0, 0)), constant_values=255)
+    return np.concatenate(list(edged), axis=1)
 
 
 def draw_skeleton(
@@ -160,10 +197,7 @@ def draw_user_samples(
     shown = min(most, count)
     rows = -(-shown // _COLUMNS)
     figure = new_figure(2.7 * _COLUMNS, 2.7 * rows + 0.4)
-    grid = figure.subplots(rows, _COLUMNS, squeeze=False)
-    for axes in grid.flat:
-        axes.axis("off")
-    for row, axes in zip(range(shown), grid.flat, strict=False):
+    for row, axes in zip(range(shown), _grid(figure, rows, _COLUMNS), strict=False):
         draw(axes, take_sample(batch.inputs, row, count), take_sample(output, row, count))
     figure.suptitle(name, fontsize=10)
     return figure
@@ -189,3 +223,61 @@ def draw_first_samples(trainer: Trainer) -> Figure | None:
         as_float(output),
         trainer.config.val_split if is_scored else "train",
     )
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class PredictionPictures:
+    """The folder of the pictures; one is called like its clip.
+
+    Args:
+        folder: Where to. The pictures that are there are looked at now, before the work: each must
+            be one that may be replaced.
+        outputs: Says which may.
+    """
+
+    def __init__(self, folder: Path, outputs: Outputs) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError(
+                "{folder} is a file; expected a folder for {--pictures}", folder=folder
+            )
+        for path in sorted(folder.glob("*.png")):
+            outputs.claim_file(path)
+        self._folder, self._outputs = folder, outputs
+        self._drawn: set[Path] = set()
+
+    def draw(self, clip: Picture, title: str, skeleton_name: str | None = None) -> None:
+        """Write the picture of a clip: frames of a video, or keypoints and the way of the hands.
+
+        Args:
+            clip: What the model looked at.
+            title: What it said.
+            skeleton_name: Of keypoints; None for points without names.
+        """
+        path = self._folder / f"{clip.clip_id.replace('/', '_')}.png"
+        if path in self._drawn:
+            raise ConfigError(
+                "{path} is the picture of two clips; predict them one at a time, with two folders "
+                "for {--pictures}",
+                path=path,
+            )
+        self._drawn.add(path)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        figure = _figure_of(clip, title, skeleton_name)
+        with self._outputs.writing_file(path), atomic_path(path) as temporary:
+            figure.savefig(temporary, format="png")
+
+
+def _figure_of(clip: Picture, title: str, skeleton_name: str | None) -> Figure:
+    size_wh = 4.0, 4.4
+    if clip.frames is not None:
+        height, width = film_strip(clip.frames).shape[:2]
+        clip = clip._replace(points=None)
+        size_wh = _WIDTH, _WIDTH * height / width + 0.5
+    figure = new_figure(*size_wh)
+    (axes,) = _grid(figure, 1, 1)
+    _draw_picture(axes, clip, skeleton_name)
+    axes.set_title(f"{clip.clip_id}: {title}", fontsize=9)
+    return figure

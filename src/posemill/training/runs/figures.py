@@ -12,7 +12,7 @@ import numpy as np
 
 from posemill.records import IntArray
 from posemill.skeletons.palette import GREY, grade, part_colour
-from posemill.training.loop.evaluation import Evaluation
+from posemill.training.loop.passes import Evaluation
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.tasks.metrics import accuracy_per_class
 from posemill.training.tasks.workload import Workload
@@ -47,7 +47,7 @@ def draw_training(
         results: Last evaluations by split; the last one (test, where there is one) is drawn.
         samples: Of a user's own data, drawn already.
     """
-    from posemill.training.runs.figure_films import draw_films, draw_looks
+    from posemill.training.runs.figure_looks import draw_looks
     from posemill.training.runs.figure_samples import draw_samples
 
     folder.figures.mkdir(exist_ok=True)
@@ -63,9 +63,7 @@ def draw_training(
             pictures["confusion"] = draw_confusion(confusion, names, name)
             pictures["per_class"] = draw_per_class(confusion, names, name)
         if clips is not None:
-            pictures["samples"] = draw_samples(workload, clips, result, name) or draw_films(
-                workload, clips, result, name
-            )
+            pictures["samples"] = draw_samples(workload, clips, result, name)
             pictures["looks"] = draw_looks(workload, clips, result, name)
     if samples is not None:
         pictures["samples"] = samples

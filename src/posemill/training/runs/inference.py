@@ -18,7 +18,7 @@ from posemill.training.config.kinds import OWN
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
-from posemill.training.loop.evaluation import evaluate_split
+from posemill.training.loop.passes import evaluate_split
 from posemill.training.models.base import Model
 from posemill.training.precision import (
     Precision,
@@ -30,7 +30,7 @@ from posemill.training.precision import (
 )
 from posemill.training.record.checkpoints import load_into
 from posemill.training.record.run_folder import RunFolder
-from posemill.training.runs.figure_predictions import PredictionPictures
+from posemill.training.runs.figure_samples import PredictionPictures
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.building import build_from, describe_too_short
 from posemill.training.tasks.keypoint_kind import needed_skeleton
@@ -215,7 +215,7 @@ def _precision_here(trained_in: str, device: torch.device) -> Precision:
     return precision
 
 
-def predict(
+def predict_clips(
     run: Path | str,
     clips: Iterable[Any] | Path | str,
     *,

@@ -13,9 +13,8 @@ from posemill.files import check_own_parts
 from posemill.messages import Message, Option
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.loop.evidence import DATA_SHARE, Evidence, read_evidence
 from posemill.training.loop.step_watch import Wait
-from posemill.training.loop.timing import shares
+from posemill.training.loop.timing import DATA_SHARE, Evidence, read_evidence, shares
 from posemill.training.models import input_of
 from posemill.training.record.live import FILES, FOLDERS, read_object
 

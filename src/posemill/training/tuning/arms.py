@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import statistics
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -19,18 +21,17 @@ import torch
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.clips import Clips
 from posemill.training.data.loaders import open_loader
-from posemill.training.loop.random_states import random_states_kept
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock, shares
 from posemill.training.ranks import run_ranks
-from posemill.training.runtime import Runtime, numeric_settings
+from posemill.training.runtime import Runtime, numeric_settings, random_states_kept
 from posemill.training.tasks.workload import Workload
 
 MakeFor = Callable[[TrainConfig], Workload]
 _MOST_BATCHES = 8  # of different clips: a cache is to be full of them soon
 _LEAST_STEPS = 2
-_RANK_STEPS = 20
-_RANK_WARM_STEPS = 3
+_MOST_TURNS, _LEAST_TURNS, _LEAST_SECONDS = 12, 3, 1.0
+RANK_WARM_STEPS = 3
 
 
 def take_some(clips: Clips, batch_size: int) -> Clips:
@@ -57,10 +58,17 @@ class Arm:
         workload: Its model is copied.
         config: The settings, mode and `workers` decided.
         runtime: This process, where it is one of several.
+        repeats: Take the batches of the first two steps again and again: loading has no part in
+            what is measured.
     """
 
     def __init__(
-        self, workload: Workload, config: TrainConfig, runtime: Runtime | None = None
+        self,
+        workload: Workload,
+        config: TrainConfig,
+        runtime: Runtime | None = None,
+        *,
+        repeats: bool = False,
     ) -> None:
         runtime = (runtime or Runtime()).using(config)
         self._config, self._device = config, runtime.device
@@ -73,11 +81,18 @@ class Arm:
                 runtime=runtime,
                 clock=self._clock,
             )
-        some = take_some(workload.train, config.batch_size)
-        self.batch_size = min(config.batch_size, len(some) or config.batch_size)
-        self._loader = open_loader(some, config, runtime, shuffle=True)
-        self._batches = self._loader.batches(0, 1 << 40)
-        self._step = 0
+        clips = workload.train if repeats else take_some(workload.train, config.batch_size)
+        self.batch_size = min(config.batch_size, len(clips) or config.batch_size)
+        loaded = config.replace(workers=0) if repeats else config
+        self._loader = open_loader(clips, loaded, runtime, shuffle=True)
+        self._num_steps, self._step = self._loader.num_steps, 0
+        stream = self._loader.batches(0, 1 << 40)
+        self.close = stream.close  # ends the loader processes
+        self._batches: Iterator[Any] = stream
+        if repeats:
+            count = self._loader.num_micro_batches(0) * min(2, self._num_steps)
+            self._batches, self._num_steps = cycle(list(islice(stream, count))), 1
+            self.close()
 
     def run(self, seconds: float) -> float:
         """Train for about so long; return samples a second, without what was loaded before."""
@@ -114,12 +129,16 @@ class Arm:
             self._wait()
             return float(steps * self.batch_size) / (time.perf_counter() - started)
 
+    def time_step(self) -> float:
+        """Take a step and return its seconds."""
+        return float(self.batch_size / self.run_steps(1, warm_steps=0))
+
     def _take(self, steps: int, most_seconds: float) -> int:
         started = time.perf_counter()
         for number in range(steps):
             if most_seconds and time.perf_counter() - started > most_seconds:
                 return number
-            count = self._loader.num_micro_batches(self._step % self._loader.num_steps)
+            count = self._loader.num_micro_batches(self._step % self._num_steps)
             self._stepper.take(self._batches, count, self._config.lr)
             self._step += 1
         return steps
@@ -127,10 +146,6 @@ class Arm:
     def _wait(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-
-    def close(self) -> None:
-        """End the loader processes."""
-        self._batches.close()
 
 
 @contextmanager
@@ -144,20 +159,46 @@ def opened(make: MakeFor, configs: Sequence[TrainConfig]) -> Iterator[list[Arm]]
         yield arms
 
 
+def measure_in_turn(
+    workload: Workload, configs: Mapping[str, TrainConfig], device: torch.device
+) -> dict[str, float]:
+    """Return the median seconds of a step for each configuration, taking turns; not of loading."""
+    arms = {
+        name: Arm(workload, config.replace(device=str(device)), repeats=True)
+        for name, config in configs.items()
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in arms}
+    started = time.perf_counter()
+    for turn in range(_MOST_TURNS):
+        for name, arm in arms.items():
+            seconds[name].append(arm.time_step())
+        if turn >= _LEAST_TURNS and time.perf_counter() - started > _LEAST_SECONDS:
+            break
+    # The first step warms up.
+    return {name: statistics.median(taken[1:]) for name, taken in seconds.items()}
+
+
 def run_processes(
-    make: MakeFor, config: TrainConfig, *, most_seconds: float | None = None
+    make: MakeFor,
+    config: TrainConfig,
+    *,
+    steps: int = 20,
+    repeats: bool = False,
+    most_seconds: float | None = None,
 ) -> float:
-    """Return samples a second of several processes, started for it; see `run_ranks`."""
-    task = partial(_run_rank, make, config)
+    """Return samples a second of several processes over some steps; see `run_ranks` and `Arm`."""
+    task = partial(_run_rank, make, config, steps=steps, repeats=repeats)
     return float(run_ranks(task, config, most_seconds=most_seconds)["speed"])
 
 
-def _run_rank(make: MakeFor, config: TrainConfig, runtime: Runtime) -> dict[str, Any]:
+def _run_rank(
+    make: MakeFor, config: TrainConfig, runtime: Runtime, *, steps: int, repeats: bool
+) -> dict[str, Any]:
     with warnings.catch_warnings():  # said already, where the data were read first
         warnings.simplefilter("ignore", UserWarning)
-        arm = Arm(make(config), config, runtime)
+        arm = Arm(make(config), config, runtime, repeats=repeats)
     try:
-        return {"speed": arm.run_steps(_RANK_STEPS, warm_steps=_RANK_WARM_STEPS)}
+        return {"speed": arm.run_steps(steps, warm_steps=RANK_WARM_STEPS)}
     finally:
         arm.close()
 

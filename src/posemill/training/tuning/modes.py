@@ -1,27 +1,38 @@
-"""The modes: one process with one thread or with several, several processes, or the fastest."""
+"""The mode and the number format of a training: as asked for, as the hardware is, or measured."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 
-from posemill.errors import ConfigError, DeviceError
+from posemill.errors import ConfigError, DeviceError, TrainingError
 from posemill.machine.limits import count_cores
 from posemill.machine.torchrun import under_torchrun
 from posemill.messages import Message, join
 from posemill.training.config.presets import loader_workers
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.multigrid.stages import Stages
 from posemill.training.precision import (
     Precision,
     bf16_made_ready,
     choose_device,
     choose_precision,
 )
+from posemill.training.tasks.workload import Workload
+from posemill.training.tuning.arms import RANK_WARM_STEPS, MakeFor, measure_in_turn, run_processes
+
+_CPU = torch.device("cpu")
+PROCESS_SECONDS = 25.0  # that a measurement of several processes takes, with their start
+_CLEARLY = 1.03  # less is noise
+_RANK_STEPS = 9  # that several processes are measured with
+_PAYS_AFTER_SECONDS = 30.0  # below, starting processes costs more than they save
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,16 @@ class ModePlan:
     processes: int
     threads: int
     reason: str
+
+    def describe(self) -> Message:
+        """Return it in a sentence."""
+        return Message(
+            "mode {mode}, {processes} x {threads} threads: {reason}",
+            mode=self.mode,
+            processes=self.processes,
+            threads=self.threads,
+            reason=self.reason,
+        )
 
     def apply(self, config: TrainConfig, *, is_threadsafe: bool = True) -> TrainConfig:
         """Return the settings with this plan in them; loader processes where not given.
@@ -192,3 +213,161 @@ def resolve_hardware(resolved: Resolved) -> Resolved:
             else Message("measured at the start, on {num_cores} cores", num_cores=count_cores())
         )
     return resolved.with_machine(found, why)
+
+
+class Decision(NamedTuple):
+    """How a training runs and in which number format."""
+
+    plan: ModePlan
+    precision: Precision
+
+
+def decide(
+    workload: Workload, make: MakeFor, config: TrainConfig, *, most_seconds: float | None = None
+) -> Decision:
+    """Return mode and number format of a new training, measured where nothing else decides.
+
+    Args:
+        workload: Measured in this process; its model is copied.
+        make: Makes it again in other processes.
+        config: The settings; see `with_open_workers`.
+        most_seconds: That several processes may take to be measured.
+    """
+    plan, usual = plan_mode(config), plan_precision(config)
+    precision = probe_precision(workload, config, usual, threads=plan.threads if plan else 1)
+    config = config.replace(precision=precision.name)
+    plan = plan or probe_mode(workload, make, config, most_seconds=most_seconds)
+    return Decision(plan, precision)
+
+
+def with_open_workers(resolved: Resolved) -> TrainConfig:
+    """Return settings whose loader processes are decided with the mode, unless they were given."""
+    is_open = resolved.sources["workers"].startswith("machine")
+    return resolved.config.replace(workers=-1) if is_open else resolved.config
+
+
+def probe_mode(
+    workload: Workload,
+    make: MakeFor,
+    config: TrainConfig,
+    *,
+    most_seconds: float | None = None,
+) -> ModePlan:
+    """Return the fastest plan on this machine's CPU, measured on the first steps of the data.
+
+    The remaining time is predicted for each mode from its seconds a step and, for several
+    processes, the time they took to start.
+
+    Args:
+        workload: Measured in this process; its model is copied.
+        make: Makes it again in other processes.
+        config: The settings, precision decided.
+        most_seconds: For several processes: with less than they usually take they are not tried.
+    """
+    cores = count_cores()
+    one = config.replace(parallel="single", processes=1, threads=1, workers=0)
+    many = one.replace(parallel="multi_thread", threads=config.threads or cores)
+    ranks = one.replace(
+        parallel="multi_process",
+        processes=config.processes or cores,
+        threads=config.threads or 1,
+    )
+    seconds = measure_in_turn(workload, {"single": one, "multi_thread": many}, _CPU)
+    total = Stages(workload.train, config).total_steps
+    predicted = {mode: total * value for mode, value in seconds.items()}
+    quickest = min(predicted.values())
+    if not can_divide(workload):
+        note = Message("its order is its own, so that several processes cannot share it")
+    elif most_seconds is not None and most_seconds < PROCESS_SECONDS:
+        note = Message("no time to try several processes")
+    elif quickest < _PAYS_AFTER_SECONDS:
+        note = Message(
+            "{quickest:.0f} s of work: too short for several processes to pay", quickest=quickest
+        )
+    else:
+        started = time.perf_counter()
+        note = Message("{total} steps to take", total=total)
+        try:
+            speed = run_processes(
+                make, ranks, steps=_RANK_STEPS, repeats=True, most_seconds=most_seconds
+            )
+        except TrainingError as error:
+            failure = Message("multi_process cannot be used: {error}", error=error)
+            note = join("; ", [note, failure])
+        else:
+            batch_size = min(config.batch_size, len(workload.train) or config.batch_size)
+            step_seconds = seconds["multi_process"] = batch_size / speed
+            taken_seconds = (RANK_WARM_STEPS + _RANK_STEPS) * step_seconds
+            start = max(0.0, time.perf_counter() - started - taken_seconds)
+            predicted["multi_process"] = start + total * step_seconds
+    best = min(predicted, key=lambda mode: predicted[mode])
+    measured = _list_times(seconds)
+    reason = Message("a step takes: {measured}; {note}", measured=measured, note=note)
+    chosen = {"single": one, "multi_thread": many, "multi_process": ranks}[best]
+    return ModePlan(best, chosen.processes, chosen.threads, reason)
+
+
+def probe_precision(
+    workload: Workload, config: TrainConfig, usual: Precision, *, threads: int
+) -> Precision:
+    """Return the number format of a training: fp32 on a CPU that is not faster with its bf16.
+
+    Both take turns on the first batches. What was asked for by name stays; so does what processes
+    of torchrun choose, which could measure differently.
+
+    Args:
+        workload: Its model is copied.
+        config: The settings as they were given.
+        usual: What the hardware has, by `plan_precision`.
+        threads: Of the training.
+    """
+    is_open = (
+        config.precision == "auto" and usual.name == "bf16" and choose_device(config.device) == _CPU
+    )
+    if not is_open or under_torchrun():
+        return usual
+    one = config.replace(parallel="single", processes=1, threads=threads, workers=0, compile="off")
+    arms = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
+    seconds = measure_in_turn(workload, arms, _CPU)
+    measured = _list_times(seconds)
+    if seconds["bf16"] * _CLEARLY < seconds["fp32"]:
+        return replace(
+            usual,
+            reason=Message(
+                "{reason}; a step takes: {measured}", reason=usual.reason, measured=measured
+            ),
+        )
+    reason = Message(
+        "this CPU has bf16 instructions and is not faster with them; a step takes: {measured}",
+        measured=measured,
+    )
+    return Precision("fp32", reason)
+
+
+def _list_times(seconds: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value * 1000:.0f} ms" for name, value in seconds.items())
+
+
+def check_divisible(workload: Workload, plan: ModePlan) -> None:
+    """Raise `ConfigError` where several processes are to share what they cannot."""
+    if plan.processes > 1 and not can_divide(workload):
+        raise ConfigError(
+            "the DataLoader of train_set draws an order of its own, which several processes cannot "
+            "share: give its dataset and collate_fn to fit(), or use {--parallel:multi_thread}"
+        )
+
+
+def can_divide(workload: Workload) -> bool:
+    """Return whether several processes can share the training samples."""
+    stream = workload.train.stream
+    return stream is None or stream.is_divisible
+
+
+def bf16_gain(workload: Workload, config: TrainConfig, device: torch.device) -> float | None:
+    """Return the seconds of a step in fp32 by those in bf16; None where bf16 is no choice."""
+    can_choose = config.precision == "fp32" and not config.deterministic
+    if not can_choose or choose_precision("auto", device).name != "bf16":
+        return None
+    configs = {name: config.replace(precision=name) for name in ("fp32", "bf16")}
+    seconds = measure_in_turn(workload, configs, device)
+    return seconds["fp32"] / seconds["bf16"]

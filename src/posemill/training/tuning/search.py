@@ -30,7 +30,7 @@ from posemill.training.tuning.arms import (
     opened,
     run_processes,
 )
-from posemill.training.tuning.probe import PROCESS_SECONDS, can_divide
+from posemill.training.tuning.modes import PROCESS_SECONDS, can_divide
 from posemill.training.video.video_clips import VideoClips
 
 _CLEARLY = 1.03  # less is noise
@@ -142,19 +142,20 @@ class Search:
         # An arm is opened, warms up, and runs its rounds.
         needed = max(least_seconds, (len(known) + 1) * _ROUNDS * self.window / 2)
         if self.seconds_left - self._kept_back < needed:
-            self.rows += [Row(_spell(values), note=_NO_TIME) for values in known]
+            self._skip(_NO_TIME, *known)
             return
         try:
             speeds = self._take_turns([self.best, *(self.best.replace(**v) for v in known)])
         except (PosemillError, RuntimeError, OSError) as error:
             said = next(iter(str(error).splitlines()), type(error).__name__)
-            self.rows += [
-                Row(_spell(values), note=Message("cannot be used: {error}", error=said))
-                for values in known
-            ]
+            self._skip(Message("cannot be used: {error}", error=said), *known)
             return
         before, *others = speeds
         self._choose(known, before, others)
+
+    def _skip(self, note: Message, *candidates: Mapping[str, Any]) -> None:
+        """Say why settings were not measured."""
+        self.rows += [Row(_spell(values), note=note) for values in candidates]
 
     def _choose(
         self, known: Sequence[Mapping[str, Any]], before: float, speeds: Sequence[float]
@@ -255,15 +256,13 @@ class Search:
                 needed=needed,
                 free=free,
             )
-            self.rows.append(Row(_spell(values), note=said))
+            self._skip(said, values)
             return
         try:
             first = self._fill(self.best.replace(**values))
             before, speed = self._take_turns([self.best, self.best.replace(**values)])
         except PosemillError as error:
-            self.rows.append(
-                Row(_spell(values), note=Message("cannot be used: {error}", error=error))
-            )
+            self._skip(Message("cannot be used: {error}", error=error), values)
             return
         # Over all epochs, the first of which decodes.
         epochs = self.best.epochs
@@ -372,7 +371,7 @@ class Search:
         if not can_divide(self.make(self.best)):
             return
         if self.seconds_left < PROCESS_SECONDS - 5:
-            self.rows.append(Row(_spell(values), note=_NO_TIME))
+            self._skip(_NO_TIME, values)
             return
         self.report("processes")
         before = self._take_turns([self.best], rounds=2)[0]
@@ -380,9 +379,7 @@ class Search:
             config = self.best.replace(**values)
             speed = run_processes(self.make, config, most_seconds=max(self.seconds_left, 1.0))
         except PosemillError as error:
-            self.rows.append(
-                Row(_spell(values), note=Message("cannot be used: {error}", error=error))
-            )
+            self._skip(Message("cannot be used: {error}", error=error), values)
             return
         self._choose([values], before * 1.05, [speed])
 
@@ -408,7 +405,7 @@ class Search:
             needed=needed / 1e6,
             free=free / 1e6,
         )
-        self.rows.append(Row(_spell({name: size}), note=said))
+        self._skip(said, {name: size})
         return False
 
 

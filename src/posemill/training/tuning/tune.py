@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from posemill.errors import ConfigError
@@ -18,8 +17,7 @@ from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.tasks.building import build_workload
 from posemill.training.tuning.arms import MakeFor
-from posemill.training.tuning.modes import plan_mode, plan_precision, processor_made_ready
-from posemill.training.tuning.probe import probe_mode, probe_precision
+from posemill.training.tuning.modes import decide, processor_made_ready, with_open_workers
 from posemill.training.tuning.search import Row, Search
 
 _LEAST_GAIN = 1.02  # less may be noise: the settings stay
@@ -134,16 +132,10 @@ def as_it_would_run(
         make: Returns the workload of a configuration.
         most_seconds: That several processes may take to be measured.
     """
-    config = resolved.config
-    if resolved.sources["workers"].startswith("machine"):
-        config = config.replace(workers=-1)
-    workload, plan = make(config), plan_mode(config)
-    threads = plan.threads if plan else 1
-    precision = probe_precision(workload, config, plan_precision(config), threads=threads)
+    config = with_open_workers(resolved)
+    workload = make(config)
+    plan, precision = decide(workload, make, config, most_seconds=most_seconds)
     config = config.replace(precision=precision.name)
-    if plan is None:
-        task = partial(make, config)
-        plan = probe_mode(workload, task, config, most_seconds=most_seconds)
     return plan.apply(config, is_threadsafe=workload.train.is_threadsafe)
 
 

@@ -7,8 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
-from posemill.training.loop.activations import checkpoint_blocks
-from posemill.training.loop.stepping import put_channels_last
+from posemill.training.loop.stepping import checkpoint_blocks, put_channels_last
 from posemill.training.models import VIDEO_MODELS, build_model, build_video_model, input_of
 from posemill.training.models.base import CtcOutput
 

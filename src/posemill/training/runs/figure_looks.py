@@ -1,4 +1,4 @@
-"""Sample predictions on video: film strips, and which part of the picture a prediction rests on."""
+"""Which frame and which part of the picture predictions on video rest on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from posemill.records import FloatArray
 from posemill.skeletons.palette import BAD, GOOD
 from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.clips import Clips
-from posemill.training.loop.evaluation import Evaluation
+from posemill.training.loop.passes import Evaluation
 from posemill.training.precision import as_float
 from posemill.training.runs.figure_samples import choose_samples, describe_sample
 from posemill.training.runs.figures import new_figure
@@ -22,43 +22,11 @@ from posemill.training.tasks.workload import Workload
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST_FRAMES = 8
 _NUM_LOOKS = 4
 _CELLS = 7  # of the picture's side; a square of two by two is covered at a time
 _AT_ONCE = 16
 _GREY = (124, 116, 104)  # what ImageNet's mean is: 0 after `ClipTransform`
 _WIDTH = 10.8
-
-
-def draw_films(
-    workload: Workload, clips: Clips, result: Evaluation, split_name: str
-) -> Figure | None:
-    """Return up to eight clips as film strips with what was said, half of them wrong if there are.
-
-    None where clips have no frames to draw.
-    """
-    task = workload.task
-    pictures = [(row, clips.picture(row.sample)) for row in choose_samples(task, result.rows)]
-    strips = [
-        (row, picture.clip_id, film_strip(picture.frames))
-        for row, picture in pictures
-        if picture and picture.frames is not None
-    ]
-    if not strips:
-        return None
-    shape = strips[0][2].shape
-    figure = new_figure(_WIDTH, (_WIDTH * shape[0] / shape[1] + 0.35) * len(strips) + 0.5)
-    for axes, (row, clip_id, strip) in zip(
-        figure.subplots(len(strips), squeeze=False).flat, strips, strict=True
-    ):
-        text, is_right = describe_sample(task, row, workload.class_names), task.is_right(row)
-        mark = "✓" if is_right else "✗"
-        axes.imshow(strip)
-        title = f"{mark} {clip_id}: {text}".replace("\n", "; ")
-        axes.set_title(title, fontsize=8, loc="left", color=GOOD if is_right else BAD)
-        axes.axis("off")
-    figure.suptitle(f"{split_name}: ✓ right, ✗ wrong", fontsize=10)
-    return figure
 
 
 def draw_looks(
@@ -156,10 +124,3 @@ def _covered_places(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         across = slice(max(0, round(left)), round(left + 2 * width / _CELLS))
         forms[number, :, down, across] = _GREY
     return forms
-
-
-def film_strip(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return up to eight frames of a clip side by side, white lines between them."""
-    shown = frames[np.linspace(0, len(frames) - 1, _MOST_FRAMES).round().astype(int)]
-    edged = np.pad(shown, ((0, 0), (0, 0), (0, 2), (0, 0)), constant_values=255)
-    return np.concatenate(list(edged), axis=1)

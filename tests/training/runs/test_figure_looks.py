@@ -13,10 +13,11 @@ from small_sets import BareClips
 from torch import nn
 
 from posemill.training.data.batches import Draw
-from posemill.training.loop.evaluation import Evaluation
+from posemill.training.loop.passes import Evaluation
 from posemill.training.models.video.base import VideoModel, VideoShape
-from posemill.training.runs import figure_films
-from posemill.training.runs.figure_films import chances_lost, draw_films, draw_looks
+from posemill.training.runs import figure_looks
+from posemill.training.runs.figure_looks import chances_lost, draw_looks
+from posemill.training.runs.figure_samples import draw_samples
 from posemill.training.tasks.task import Classify, Ctc, Row
 from posemill.training.tasks.workload import Workload
 from posemill.training.video.pixel_clips import PixelClips
@@ -69,10 +70,10 @@ def test_covering_what_a_model_looks_at_costs_its_chance(
 ) -> None:
     clip = split[Draw(1)]
     frames = clip.inputs[0][0].numpy()
-    of_frames = chances_lost(workload, clip, 1, figure_films._covered_frames(frames))
+    of_frames = chances_lost(workload, clip, 1, figure_looks._covered_frames(frames))
     assert of_frames.argmax() == 2
     assert of_frames[[0, 1, 3]] == pytest.approx([0, 0, 0], abs=1e-6)
-    places = chances_lost(workload, clip, 1, figure_films._covered_places(frames)).reshape(7, 7)
+    places = chances_lost(workload, clip, 1, figure_looks._covered_places(frames)).reshape(7, 7)
     assert (places > 0.01).nonzero()[0].tolist() == [0, 0, 1, 1]
     assert (places > 0.01).nonzero()[1].tolist() == [0, 1, 0, 1]
     assert places[0, 0] == pytest.approx(of_frames[2], abs=1e-3), "grey is nothing to the model"
@@ -81,7 +82,7 @@ def test_covering_what_a_model_looks_at_costs_its_chance(
 def test_clips_are_drawn_as_strips_with_what_was_said(
     split: PixelClips, workload: Workload
 ) -> None:
-    figure: Any = draw_films(workload, split, SAID, "dev")
+    figure: Any = draw_samples(workload, split, SAID, "dev")
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert sorted(titles) == ["✓ b/three: b 90%", "✓ b/two: b 90%", "✗ a/one: b 90%, true a"]
     (image,) = figure.axes[0].images
@@ -100,6 +101,6 @@ def test_where_predictions_look_is_drawn_on_the_frame_they_need(
 def test_what_is_no_video_or_has_no_class_is_not_drawn(
     split: PixelClips, workload: Workload
 ) -> None:
-    assert draw_films(workload, BareClips(3), SAID, "dev") is None
+    assert draw_samples(workload, BareClips(3), SAID, "dev") is None
     workload.task = Ctc()
     assert draw_looks(workload, split, SAID, "dev") is None

@@ -1,21 +1,26 @@
-"""Gradients over several processes: torch's DistributedDataParallel around model and loss.
+"""Batches through model and task: for gradients over several processes, and for scores.
 
-It sums each bucket of gradients while the backward pass still computes the next one.
+torch's DistributedDataParallel around model and loss sums each bucket of gradients while the
+backward pass still computes the next one.
 """
 
 from __future__ import annotations
 
 import inspect
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from posemill.training.data.clips import Loader
 from posemill.training.precision import as_float
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.task import Task
+from posemill.training.tasks.task import Row, Task
+from posemill.training.tasks.workload import Workload
 
 # Running statistics stay each process's own until `Runtime.average_buffers`; torch 2.13 has a new
 # word for it.
@@ -106,3 +111,50 @@ class _DependOn(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         return (*gradients, *[None] * ctx.num_weights)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of a split and the rows they came from, by index.
+
+    Args:
+        scores: `loss`, unless there is none for any sample, and those of the task.
+        rows: What the model said of each sample, sorted by index.
+    """
+
+    scores: dict[str, float]
+    rows: list[Row]
+
+
+@torch.no_grad()
+def evaluate_split(
+    workload: Workload,
+    loader: Loader,
+    runtime: Runtime,
+) -> Evaluation:
+    """Return the scores of a split with the model's weights as they are.
+
+    Args:
+        workload: Model (on its device) and task.
+        loader: Batches of a split, this process's share.
+        runtime: This process, of those that share the work.
+    """
+    model, task = workload.model, workload.task
+    rows: list[Row] = []
+    loss_sum, count = 0.0, 0.0
+    was_training = model.training
+    model.eval()
+    for batch in loader.batches():
+        moved = batch.to(runtime.device, non_blocking=True)
+        with runtime.autocast():
+            output: Any = task.call(model, moved)
+        output = as_float(output)
+        one_loss, one_count = task.loss(output, moved)
+        loss_sum += float(one_loss)
+        count += float(one_count)
+        rows += task.observe(output, moved)
+    model.train(was_training)
+    loss_sum, count = runtime.sum([loss_sum, count])
+    rows = sorted((row for part in runtime.gather(rows) for row in part), key=attrgetter("sample"))
+    scores = {"loss": loss_sum / count} if count else {}  # no clip that a loss can be told of
+    return Evaluation(scores | task.score(rows), rows)
