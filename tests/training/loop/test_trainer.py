@@ -20,6 +20,7 @@ from posemill.errors import RunError, TrainingError
 from posemill.training.config.resolve import Resolved
 from posemill.training.front import train
 from posemill.training.loop.stepping import Stepper
+from posemill.training.record.live import is_held
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.inference import load_model
 
@@ -113,6 +114,8 @@ def test_a_killed_training_continues_and_equals_an_unbroken_one(
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    while is_held(cut):  # the process behind the one that was killed
+        time.sleep(0.01)
     assert not (cut / "summary.json").exists()
     train(fields | {"out": str(cut), "resume": True})
     assert_bit_equal(tmp_path / "whole", cut)

@@ -185,7 +185,7 @@ def test_a_checkpoint_of_another_model_says_how_it_differs() -> None:
         load_into(model, saved, identity={"model": "mlp", "num_classes": 5}, where="x")
     load_into(model, saved, identity={"model": "mlp", "num_classes": 4})
     with pytest.raises(
-        TrainingError, match=r"another model: 2 tensors .* 'bias'; where an earlier"
+        TrainingError, match=r"another model: 2 tensors .* 'bias'; use the model it is of"
     ):
         load_into(nn.Linear(2, 3), saved)
 
