@@ -218,9 +218,9 @@ def read_evidence(folder: Path) -> Evidence:
             compile_seconds=float(values["compile_seconds"]),
             waits=tuple(Wait.from_json(each) for each in values["waits"]),
             **{name: int(values[name]) for name in ("cores", "ranks", "num_evals", *VIDEO_FACTS)},
-            **{
-                name: _number(values[name]) for name in ("busy_share", "padding_share", "bf16_gain")
-            },
+            busy_share=_number(values["busy_share"]),
+            padding_share=_number(values["padding_share"]),
+            bf16_gain=_number(values["bf16_gain"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(
