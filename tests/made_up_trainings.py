@@ -7,19 +7,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+from posemill.training.loop.timing import PARTS, Evidence
+
 
 def write_training(
     folder: Path, *, data: str = "", steps: int = 50, clip: str = "b", label: str = "yes"
 ) -> Path:
     """Write the files of a finished training."""
     folder.mkdir(parents=True)
+    seconds = dict.fromkeys(PARTS, 0.0) | {"data": 80.0, "forward": 20.0}
     files: dict[str, Any] = {
         "run.json": {"kind": "posemill-training", "identity": {"model": "mlp"}, "mode": "single"},
         "summary.json": {"steps": steps, "scores": {"dev": {"loss": 0.4, "accuracy": 0.75}}},
         "live.json": {"step": steps, "total_steps": steps, "epoch": 2, "epochs": 2, "best": 0.75,
                       "best_step": steps, "chosen_by": "accuracy", "pid": 1, "host": "h",
                       "started_at": "2026-11-16T20:00:00+00:00", "samples_per_second": 9.0},
-        "timing.json": {"timing_seconds": {"data": 80.0, "forward": 20.0}, "cores": 2},
+        "timing.json": Evidence(seconds, cores=2).to_json(),
     }  # fmt: skip
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))

@@ -98,7 +98,7 @@ def test_data_without_splits_end_with_an_accuracy_of_a_share_set_aside(
     assert list(result.scores) == ["dev"]
     note = (
         f"no dev split in {tmp_path / 'data'}: 4 of 28 training clips are set aside for it "
-        "(share 0.15, split_seed 0); --dev-fraction sets the share, 0 keeps them all"
+        "(share 0.15, split_seed=0); dev_fraction sets the share, 0 keeps them all"
     )
     assert result.summary["notes"] == [note]
     assert note in " ".join(capsys.readouterr().err.split())
@@ -208,7 +208,7 @@ def test_a_clip_without_a_label_is_left_out_where_that_is_asked_for(
     few = tmp_path / "few.csv"
     few.write_text("".join([*labels[:2], *labels[3:]]))
     fields = settings(labels=str(few), epochs=1)
-    with pytest.raises(PosemillError, match="with --missing-labels drop"):
+    with pytest.raises(PosemillError, match="with missing_labels=.drop"):
         train(fields)
     result = train({**fields, "missing_labels": "drop"})
     assert result.summary["steps"]
@@ -229,7 +229,7 @@ def test_a_full_disk_names_the_flag_of_the_cache(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("posemill.training.data.cache._write_mmap", full)
-    with pytest.raises(PosemillError, match="another folder with --cache-folder") as caught:
+    with pytest.raises(PosemillError, match="another folder with cache_folder") as caught:
         train(settings(cache_folder=str(tmp_path / "cache")))
     assert "POSEMILL_CACHE" not in str(caught.value)
 

@@ -161,7 +161,7 @@ def test_a_training_that_patience_ended_goes_on_with_more_patience_only(
 def test_what_is_learned_otherwise_from_here_on_is_said(settings: Settings) -> None:
     train(settings(epochs=1))
     result = train(settings(resume=True, lr=0.02, cache="none", save_every=2))
-    assert "it began with lr = 0.01, and goes on with 0.02" in result.summary["notes"]
+    assert "it began with lr=0.01, and goes on with 0.02" in result.summary["notes"]
     assert not any("cache" in note or "save_every" in note for note in result.summary["notes"])
     assert result.summary["steps"] == 12
 
