@@ -208,7 +208,7 @@ def test_a_clip_without_a_label_is_left_out_where_that_is_asked_for(
     few = tmp_path / "few.csv"
     few.write_text("".join([*labels[:2], *labels[3:]]))
     fields = settings(labels=str(few), epochs=1)
-    with pytest.raises(PosemillError, match="with missing_labels=.drop"):
+    with pytest.raises(PosemillError, match=r"with missing_labels=.drop"):
         train(fields)
     result = train({**fields, "missing_labels": "drop"})
     assert result.summary["steps"]
