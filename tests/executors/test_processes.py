@@ -60,11 +60,6 @@ def test_an_idle_worker_is_not_killed_for_want_of_progress(functions):
     assert len(pids) <= 2
 
 
-def test_memory_below_the_limit_is_no_fault(functions):
-    events = run_all(ProcessExecutor(1, Limits(memory_bytes=1 << 40)), functions, ["steps"])
-    assert events == [Finished(("steps", 0))]
-
-
 def test_a_worker_that_closes_its_pipe_and_goes_on_is_ended(functions, monkeypatch):
     monkeypatch.setattr(module, "_END_SECONDS", 0.3)
     events = run_all(ProcessExecutor(1, Limits()), functions, ["close pipes", "plain"])
@@ -94,21 +89,6 @@ def test_a_worker_that_starts_after_the_request_to_stop_knows_of_it(functions):
     executor.ask_to_stop()
     events = run_all(executor, functions, ["until stopped"])
     assert [event.value for event in events[:-1]] == ["began", "saved"]
-
-
-def test_the_script_of_the_caller_is_named_again_after_a_start(functions, monkeypatch):
-    script = sys.modules["__main__"]
-    monkeypatch.setattr(script, "__file__", "/the/script.py", raising=False)
-    run_all(ProcessExecutor(1, Limits()), functions, ["plain"])
-    assert script.__file__ == "/the/script.py"
-
-
-def test_ticks_come_while_nothing_happens(functions):
-    tasks = iter([("slow step", 0)])
-    events = list(
-        ProcessExecutor(1, Limits()).run(functions.make_function, lambda: next(tasks, None))
-    )
-    assert events.count(Tick()) >= 3
 
 
 SCRIPT = """
@@ -159,12 +139,6 @@ class FakeProcess:
 
     def kill(self):
         self.calls.append("kill")
-
-    def join(self, seconds):
-        self.calls.append(("join", seconds))
-
-    def close(self):
-        self.calls.append("close")
 
 
 def make_worker(exitcode=None, **changes):
@@ -243,14 +217,6 @@ def test_a_worker_has_its_memory(used, allowed, fault, now, monkeypatch):
     assert asked == ([7] if allowed else [])
 
 
-def test_the_memory_of_a_worker_that_is_gone_is_nothing(monkeypatch):
-    def process(pid):
-        raise psutil.NoSuchProcess(pid)
-
-    monkeypatch.setattr(module.psutil, "Process", process)
-    assert make_worker()._memory() == 0
-
-
 @pytest.mark.parametrize(
     ("code", "oom_kills", "reason", "is_from_outside"),
     [
@@ -283,48 +249,6 @@ def test_what_we_killed_is_not_from_outside(now):
     assert (worker.exit_reason(), worker.is_ended_from_outside()) == ("too large", False)
 
 
-def test_a_worker_that_does_not_end_is_waited_for_five_seconds_and_killed(
-    now,
-):
-    worker = make_worker(None)
-    assert worker.exit_reason() == "closed its pipe and did not end"
-    assert now.seconds == pytest.approx(105, abs=0.01)
-    assert worker.process.calls == ["kill"]
-    assert not worker.is_ended_from_outside()
-
-
-@pytest.mark.parametrize(("code", "calls"), [(0, ["close"]), (None, ["kill", ("join", 5.0)])])
-def test_closing_ends_what_has_not_ended(code, calls):
-    closed: list[str] = []
-    worker = make_worker(code, pipe=SimpleNamespace(close=lambda: closed.append("pipe")))
-    worker.close()
-    assert (worker.process.calls, closed) == (calls, ["pipe"])
-
-
-def test_the_executor_knows_who_is_busy_and_watches_those_it_has_not_killed(
-    now,
-):
-    executor = ProcessExecutor(3, Limits(timeout_seconds=10))
-    busy, idle, doomed = make_worker(), make_worker(task=None), make_worker(reason="too large")
-    executor._workers = {0: busy, 1: idle, 2: doomed}
-    busy.progress.at(4, 2)
-    assert executor.places() == [("t", (4, 2, 0, 0)), ("t", (0, 0, 0, 0))]
-    assert executor.pids() == [7, 7, 7]
-    for _ in range(2 * 11):
-        now.seconds += 0.5
-        executor._check()
-    assert (busy.reason, idle.reason, doomed.reason) == ("no progress for 10 s", "", "too large")
-    assert doomed.process.calls == []
-    executor.ask_to_stop()
-    assert busy.progress.is_stopping
-    assert idle.progress.is_stopping
-    executor._workers.clear()
-
-
-def test_looks_come_often_enough_to_be_of_use():
-    assert 0 < module._TICK_SECONDS <= module._CHECK_SECONDS <= 1
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="titles are set on Linux")
 def test_ps_shows_which_worker_a_process_is(functions):
     executor = ProcessExecutor(1, Limits(title="posemill extract runs/first"))
@@ -345,7 +269,7 @@ def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_workers(functions)
     kinds = []
     for event in executor.run(functions.make_function, lambda: next(tasks, None)):
         kinds.append(type(event))
-        if isinstance(event, Output):
+        if isinstance(event, Output) and kinds.count(Output) == 1:
             time.sleep(3.6)  # as a commit to a store that does not answer
     assert Died not in kinds
     assert kinds.count(Finished) == 2

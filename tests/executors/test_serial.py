@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from posemill.executors import Event, Finished, Limits, Output, Progress, Tick
 from posemill.executors.serial import SerialExecutor
 
@@ -53,12 +51,3 @@ def test_a_task_learns_that_it_should_stop_until_it_is_recycled() -> None:
         if event == Finished("first"):
             executor.ask_to_stop()
     assert seen == [(False, [0]), (True, [0]), (True, [0]), (False, [0, 0])]
-
-
-def test_what_the_function_raises_is_raised() -> None:
-    def fail(task: int, progress: Progress) -> Iterator[Any]:
-        raise ZeroDivisionError(task)
-        yield
-
-    with pytest.raises(ZeroDivisionError, match="3"):
-        list(run(SerialExecutor(1, Limits()), fail, 3))

@@ -90,12 +90,3 @@ def test_threads_learn_of_the_request_to_stop_and_of_a_reader_who_left(when):
         assert next(events) == Tick()
         events.close()  # returns only when the thread has ended
         assert not [each for each in threading.enumerate() if "posemill-worker" in each.name]
-
-
-def test_the_serial_executor_says_where_it_is_and_ticks_for_none():
-    executor, tasks = SerialExecutor(1, Limits()), iter([5])
-    seen = []
-    for event in executor.run(lambda _: name_thread, lambda: next(tasks, None)):
-        seen.append((type(event), executor.places()))
-    at = [(5, (5, 0, 0, 0))]
-    assert seen == [(Output, at), (Tick, at), (Finished, [])]

@@ -26,7 +26,6 @@ from posemill.runs.events import (
     to_json,
     valid_unicode,
 )
-from posemill.runs.schema import SCHEMA_VERSION
 
 LOST = Lost(None, 3, "/caf\udce9.mp4", "cut off", "it is")
 UNITS = (
@@ -77,7 +76,3 @@ def test_a_column_of_another_type_or_length_or_none_is_refused(column):
 )
 def test_bytes_of_a_name_that_are_no_text_are_written_out(name: str, stored: str) -> None:
     assert valid_unicode(name) == stored
-
-
-def test_shards_that_are_on_disks_have_this_version() -> None:
-    assert SCHEMA_VERSION == 2

@@ -103,10 +103,6 @@ def test_a_lock_that_cannot_be_asked_is_said_with_what_to_do(tmp_path, monkeypat
         holder_of(tmp_path)
 
 
-def test_nobody_and_somebody_in_words():
-    assert str(Holder(12, "x", "today")) == "pid 12 on x since today"
-
-
 def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
     def refuse(_descriptor):
         raise OSError(95, "Operation not supported")
