@@ -103,10 +103,10 @@ class _Slot:
         """Return where it is and what happened, as soon as something does or after a time."""
         events: list[Event | RunError] = []
         with suppress(queue.Empty):
-            found = self._events.get(timeout=seconds)
+            event = self._events.get(timeout=seconds)
             while True:
-                events.append(found)
-                found = self._events.get_nowait()
+                events.append(event)
+                event = self._events.get_nowait()
         places = self._executor.places()
         return (places[0][1] if places else None), events
 
@@ -198,7 +198,7 @@ class RayExecutor:
                 self._waiting = next_task()
             if self._waiting is None:
                 return any(actor.task is not None for actor in self._actors.values())
-            idle = [each for each in self._actors.values() if each.host and each.task is None]
+            idle = [actor for actor in self._actors.values() if actor.host and actor.task is None]
             if not idle:
                 return True
             idle[0].task, idle[0].place, self._waiting = self._waiting, _NOWHERE, None

@@ -83,23 +83,25 @@ def first_line(error: BaseException) -> str:
 def about_cluster(address: str) -> dict[str, Any]:
     """Return what a cluster has: machines that answer, CPUs and GPUs, and how many are free."""
     with connected(address):
-        there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         return {
             "address": address,
             "machines": sum(node["Alive"] for node in nodes),
-            "cpus": there.get("CPU", 0.0),
+            "cpus": resources.get("CPU", 0.0),
             "free_cpus": free.get("CPU", 0.0),
-            "gpus": there.get("GPU", 0.0),
+            "gpus": resources.get("GPU", 0.0),
             "free_gpus": free.get("GPU", 0.0),
         }
 
 
 def count_room(gpus_per_worker: float = 0.0) -> int:
     """Return how many workers all machines of the connected cluster have room for."""
-    there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    return int(there.get("GPU", 0) / gpus_per_worker if gpus_per_worker else there.get("CPU", 0))
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return int(
+        resources.get("GPU", 0) / gpus_per_worker if gpus_per_worker else resources.get("CPU", 0)
+    )
 
 
 def _check_answers(address: str) -> None:

@@ -96,14 +96,14 @@ def place_workers(devices: Sequence[str]) -> dict[str, list[int]]:
     """
     visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     visible = [name for name in visible if name]
-    found: dict[str, list[int]] = {}
+    workers_by_gpu: dict[str, list[int]] = {}
     for worker, device in enumerate(devices):
         kind, _, number = device.partition(":")
         if kind == "cuda":
             place = int(number or 0)
             name = visible[place] if place < len(visible) else str(place)
-            found.setdefault(name, []).append(worker)
-    return found
+            workers_by_gpu.setdefault(name, []).append(worker)
+    return workers_by_gpu
 
 
 def with_workers(placed: Any) -> list[Gpu]:

@@ -119,7 +119,7 @@ def end_holder(pid: int, path: Path) -> bool:
 
     try:
         process = psutil.Process(pid)
-        if not any(_is_same(path, each.path) for each in process.open_files()):
+        if not any(_is_same(path, file.path) for file in process.open_files()):
             return False
         process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
     except psutil.NoSuchProcess:

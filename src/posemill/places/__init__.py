@@ -142,11 +142,11 @@ class ChangedError(PlaceError):
 def uri_of(path: str | os.PathLike[str]) -> str | None:
     """Return the URI that a path means, `s3:/bucket/x` meaning one too; None for a path."""
     text = os.fspath(path)
-    found = _URI.match(text)
-    if found is None or found[1] not in plugins.names_of("place", PLACES):
+    match = _URI.match(text)
+    if match is None or match[1] not in plugins.names_of("place", PLACES):
         return None
-    rest = text[found.end() :].strip("/")
-    return f"{found[1]}://{'/' if found[1] == 'file' else ''}{rest}"
+    rest = text[match.end() :].strip("/")
+    return f"{match[1]}://{'/' if match[1] == 'file' else ''}{rest}"
 
 
 def open_place(place: str | os.PathLike[str]) -> Place:

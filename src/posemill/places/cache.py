@@ -48,19 +48,19 @@ def _bring_up_to_date(place: Place, entries: list[Entry], target: Path, *, is_on
         for entry in entries
     }
 
-    def digest_of(each: Entry) -> tuple[str, str]:
-        path = paths[each.key]
-        version, digest = known.get(each.key, ("", ""))
-        if version == each.version and path.is_file() and sha256_of(path) == digest:
+    def digest_of(entry: Entry) -> tuple[str, str]:
+        path = paths[entry.key]
+        version, digest = known.get(entry.key, ("", ""))
+        if version == entry.version and path.is_file() and sha256_of(path) == digest:
             return version, digest
         path.parent.mkdir(parents=True, exist_ok=True)
-        _fetch_checked(place, each, path)
-        return each.version, sha256_of(path)
+        _fetch_checked(place, entry, path)
+        return entry.version, sha256_of(path)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = dict(zip(paths, pool.map(digest_of, entries), strict=True))
+        digests = dict(zip(paths, pool.map(digest_of, entries), strict=True))
     with atomic_path(index) as temporary:
-        temporary.write_text(json.dumps(found))
+        temporary.write_text(json.dumps(digests))
     if not is_one:  # what is no longer there is no part of it
         for path in target.rglob("*"):
             if path.is_file() and path not in paths.values():

@@ -96,14 +96,14 @@ class FolderPlace(Place):
         try:
             with os.scandir(self.root / prefix) as entries:
                 # `a/` of a folder sorts as its keys do: `a-b` comes before `a/b`.
-                found = sorted(
+                children = sorted(
                     (f"{entry.name}/" if entry.is_dir() else entry.name, entry)
                     for entry in entries
                     if entry.name[0] != "."
                 )
         except FileNotFoundError:
             return
-        for name, entry in found:
+        for name, entry in children:
             key = f"{prefix}{name}"
             if name.endswith("/"):
                 if not after or key >= after[: len(key)]:
@@ -129,8 +129,8 @@ class FolderPlace(Place):
             except FileNotFoundError as error:
                 raise ChangedError("{path} has gone since it was listed", path=path) from error
             with handle:
-                found = _entry(key, os.fstat(handle.fileno())).version
-                if version is not None and found != version:
+                current = _entry(key, os.fstat(handle.fileno())).version
+                if version is not None and current != version:
                     raise ChangedError("{path} was changed since it was listed", path=path)
                 while piece := handle.read(_PIECE_BYTES):
                     yield piece
@@ -176,10 +176,10 @@ def mount_type(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str | 
     except OSError:
         return None
     wanted = folder.resolve()
-    found: tuple[int, str | None] = (-1, None)
+    deepest: tuple[int, str | None] = (-1, None)
     for line in lines:
         _, point, kind, *_ = line.split(" ")
         place = Path(unescape_mount(point))
-        if wanted.is_relative_to(place) and len(place.parts) >= found[0]:
-            found = len(place.parts), kind  # of two on one another the later is on top
-    return found[1]
+        if wanted.is_relative_to(place) and len(place.parts) >= deepest[0]:
+            deepest = len(place.parts), kind  # of two on one another the later is on top
+    return deepest[1]

@@ -110,11 +110,11 @@ class ObjectPlace(Place):
         last, known = after, frozenset[str]()
         while True:
             page = self._call(prefix, partial(self._page, prefix, last))
-            yield from (_entry(each) for each in page if each["path"] not in known)
+            yield from (_entry(item) for item in page if item["path"] not in known)
             if len(page) < _LIST_CHUNK:
                 return
             # The marker of a folder, `a/`, comes as `a`, and would come again and again behind `a`.
-            known = frozenset(each["path"] for each in page)
+            known = frozenset(item["path"] for item in page)
             last = max(known)
 
     def _page(self, prefix: str, last: str) -> Sequence[Any]:
@@ -232,10 +232,8 @@ def _profile() -> dict[str, Any]:
     return {"credential_provider": Boto3CredentialProvider()}
 
 
-def _entry(found: Any) -> Entry:
-    return Entry(
-        found["path"], found["size"], found["e_tag"] or "", found["last_modified"].timestamp()
-    )
+def _entry(item: Any) -> Entry:
+    return Entry(item["path"], item["size"], item["e_tag"] or "", item["last_modified"].timestamp())
 
 
 def _says(error: Exception, words: tuple[str, ...]) -> bool:

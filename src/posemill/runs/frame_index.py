@@ -170,18 +170,18 @@ def read_index(path: Path) -> list[IndexedClip]:
 def _clip_of(line: Line, folder: Path) -> IndexedClip:
     values = dict(line.values)
     try:
-        own = {name: values.pop(name) for name in COLUMNS}
+        row = {name: values.pop(name) for name in COLUMNS}
         clip = IndexedClip(
-            own["clip_id"],
-            own["split"],
-            folder / own["path"],
-            cast(FrameFormat, own["format"]),
-            int(own["num_frames"]),
-            (int(own["width"]), int(own["height"])),
-            int(own["offset"] or 0),
-            float(own["fps"]) if own["fps"] else None,
-            own["frame_indices"],
-            own["label"] or None,
+            row["clip_id"],
+            row["split"],
+            folder / row["path"],
+            cast(FrameFormat, row["format"]),
+            int(row["num_frames"]),
+            (int(row["width"]), int(row["height"])),
+            int(row["offset"] or 0),
+            float(row["fps"]) if row["fps"] else None,
+            row["frame_indices"],
+            row["label"] or None,
             values,
         )
     except KeyError as error:

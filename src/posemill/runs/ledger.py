@@ -255,12 +255,12 @@ class Ledger(LedgerReader):
             return
         has_failed = not rows and lost is not None
         self._count(unit.split, clips_done=unit.is_done, clips_failed=has_failed)
-        found = rows + (lost or 0)
-        if known is None or found > known:  # a video that did not say, or said too little
+        num_frames = rows + (lost or 0)
+        if known is None or num_frames > known:  # a video that did not say, or said too little
             self._writer.execute(
-                "UPDATE clips SET num_frames = ? WHERE clip_no = ?", (found, unit.clip_no)
+                "UPDATE clips SET num_frames = ? WHERE clip_no = ?", (num_frames, unit.clip_no)
             )
-            self._count(unit.split, frames_known=found - (known or 0))
+            self._count(unit.split, frames_known=num_frames - (known or 0))
 
     def _crash(self, event: Crashed) -> None:
         self._writer.execute(

@@ -110,7 +110,7 @@ class EventLog:
         for event in (event for events in [*batches, self._events] for event in events):
             if isinstance(event, Committed):
                 for unit in event.units:
-                    lost = sum(each.num_frames for each in unit.lost)
+                    lost = sum(frames.num_frames for frames in unit.lost)
                     frames[unit.split] += unit.num_rows + lost
         return frames
 

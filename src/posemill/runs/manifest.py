@@ -84,7 +84,7 @@ class Manifest:
                 "{path} is not the manifest of a posemill run; choose another folder", path=path
             )
         version = content.pop("posemill_run")
-        known = {each.name for each in dataclasses.fields(cls)}
+        known = {setting.name for setting in dataclasses.fields(cls)}
         if version != FORMAT_VERSION or not known.issuperset(content):
             raise RunError(
                 "{path} has run format {version}, this posemill reads {expected}; "
@@ -117,15 +117,15 @@ class Manifest:
 def _check_types(content: Mapping[str, Any], path: Path) -> None:
     """Raise where a field of a manifest is missing or is not of its kind."""
     texts = ("skeleton_name", "kind", "created_at", "run_id")
-    for each in dataclasses.fields(Manifest):
-        kind = str if each.name in texts else dict
-        if not isinstance(content.get(each.name, kind()), kind) or "skeleton_name" not in content:
+    for name in (setting.name for setting in dataclasses.fields(Manifest)):
+        kind = str if name in texts else dict
+        if not isinstance(content.get(name, kind()), kind) or "skeleton_name" not in content:
             raise RunError(
                 "{path} is not the manifest of a posemill run: its {field!r} is "
                 "not what it should be; put back a copy of the file, or choose "
                 "another folder",
                 path=path,
-                field=each.name,
+                field=name,
             )
 
 
@@ -162,8 +162,9 @@ def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
             **{name: options[name] for name in _OPTIONAL if options.get(name)},
         }
     inputs = source.get("inputs") or ()
-    found = [extraction_of(each.get("manifest") or {}) for each in inputs]
-    return found[0] if found and all(each == found[0] for each in found) else {}
+    extractions = [extraction_of(run.get("manifest") or {}) for run in inputs]
+    is_known = bool(extractions) and extractions.count(extractions[0]) == len(extractions)
+    return extractions[0] if is_known else {}
 
 
 def _mode_of_all(source: Mapping[str, Any]) -> str:
@@ -214,7 +215,7 @@ def check_ledger_is_there(folder: Path) -> None:
     """Raise where there are shards but no ledger to say what they hold; nothing is touched."""
     if (folder / LEDGER_NAME).exists() or not (folder / SHARDS_NAME).is_dir():
         return
-    num_shards = sum(each.suffix == ".parquet" for each in (folder / SHARDS_NAME).iterdir())
+    num_shards = sum(path.suffix == ".parquet" for path in (folder / SHARDS_NAME).iterdir())
     if num_shards:
         raise RunError(
             "{folder} has {num_shards} shards and no ledger.sqlite, which says "

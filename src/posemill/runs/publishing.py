@@ -39,7 +39,7 @@ def refuse_taken(uri: str) -> None:
         raise RunError("{uri} holds a run already; choose another place", uri=uri)
 
 
-def publish_run(made: Path, uri: str) -> None:
+def publish_run(folder: Path, uri: str) -> None:
     """Put a finished run of this machine at a URI.
 
     Raises:
@@ -51,21 +51,21 @@ def publish_run(made: Path, uri: str) -> None:
         assert records is not None  # a URI is elsewhere
         refuse_taken(uri)
         place = records.place
-        names = _put_shards(made, place, records.epoch)
+        names = _put_shards(folder, place, records.epoch)
         with EventLog(home.work, records) as log:
-            for event in events_of(made, names):
+            for event in events_of(folder, names):
                 log.append(event)
             log.flush()
-        if not place.create(MANIFEST_NAME, (made / MANIFEST_NAME).read_bytes()):
+        if not place.create(MANIFEST_NAME, (folder / MANIFEST_NAME).read_bytes()):
             raise RunError(
                 "{uri}: another process has put a run there; choose another place", uri=uri
             )
     RunHome.at(uri)
 
 
-def _put_shards(made: Path, place: Place, epoch: int) -> dict[str, str]:
+def _put_shards(folder: Path, place: Place, epoch: int) -> dict[str, str]:
     """Return the new names by the old ones; a writer that was cut off has others."""
-    paths = sorted((made / SHARDS_NAME).iterdir())
+    paths = sorted((folder / SHARDS_NAME).iterdir())
     names = {path.name: f"merged-{epoch:06d}-{path.name}" for path in paths}
     for entry in list(place.list(f"{SHARDS_NAME}/")):
         place.delete(entry.key)  # of one that was killed: without a manifest they are nothing
@@ -78,14 +78,14 @@ def _put_shards(made: Path, place: Place, epoch: int) -> dict[str, str]:
     return names
 
 
-def events_of(made: Path, names: Mapping[str, str]) -> Iterator[Event]:
+def events_of(folder: Path, names: Mapping[str, str]) -> Iterator[Event]:
     """Yield the events that make a finished run without a plan what it is.
 
     Args:
-        made: The run.
+        folder: Of the run.
         names: The names of its shards where they are now, by those in the ledger.
     """
-    with read_ledger(made) as ledger:
+    with read_ledger(folder) as ledger:
         yield Planned(ledger.planned_run() or "")
         rows = ledger.execute(
             "SELECT split, clip_id, num_frames, content FROM clips ORDER BY clip_no"

@@ -90,7 +90,7 @@ class Run:
 
     def __repr__(self) -> str:
         parts = ", ".join(
-            f"{each.split} {counted(each.frames_out, 'frames')}" for each in self._counts
+            f"{counts.split} {counted(counts.frames_out, 'frames')}" for counts in self._counts
         )
         state = "finished" if self.is_finished else "not finished"
         name = f"Run({self._home.name!r}, {self.skeleton_name}, "
@@ -100,7 +100,7 @@ class Run:
         return str(import_module("posemill.commands.pictures").run_html(self))
 
     def __len__(self) -> int:
-        return sum(each.num_clips for each in self._counts)
+        return sum(split_counts.num_clips for split_counts in self._counts)
 
     def __fspath__(self) -> str:
         return str(self.folder)
@@ -133,12 +133,12 @@ class Run:
     @property
     def splits(self) -> tuple[str, ...]:
         """The names of the splits, in the order of the source."""
-        return tuple(each.split for each in self._counts)
+        return tuple(split_counts.split for split_counts in self._counts)
 
     @property
     def num_frames(self) -> int:
         """How many frames have keypoints, in all splits."""
-        return sum(each.frames_out for each in self._counts)
+        return sum(split_counts.frames_out for split_counts in self._counts)
 
     @property
     def counts(self) -> list[SplitCounts]:
@@ -194,10 +194,12 @@ class Run:
                 )
                 for (num_rows, found), count in alike.items():
                     try:
-                        each = self._sum_up_clip(split, iter([(0, "", num_rows, found)]), num_parts)
+                        clip_counts = self._sum_up_clip(
+                            split, iter([(0, "", num_rows, found)]), num_parts
+                        )
                     except RunError:  # which clip says so is found one by one
                         yield from self._sum_up(split, is_grouped=False)
-                    yield each._replace(num_clips=count)
+                    yield clip_counts._replace(num_clips=count)
             rows = ledger.execute(
                 "SELECT clip_no, clip_id, pieces.num_rows, found FROM pieces JOIN clips USING "
                 f"(clip_no) WHERE +split = ? {f'AND {IN_PARTS}' if is_grouped else ''} "
@@ -251,7 +253,7 @@ class Run:
     def middle_frames(self, split: str) -> Iterator[PoseClip]:
         """Yield of each clip one frame, about its middle one: all that is read of it."""
         for plan in self.plan_blocks(split):
-            for _, pieces in groupby(plan.rows, key=lambda each: each.clip_no):
+            for _, pieces in groupby(plan.rows, key=lambda rows: rows.clip_no):
                 yield from self.read_block(BlockPlan((middle_row(list(pieces)),))).clips
 
     def plan_blocks(self, split: str | None = None) -> Iterator[BlockPlan]:
@@ -338,7 +340,11 @@ class Run:
         `clip_starts (clips + 1,)` (clip i is rows `clip_starts[i]:clip_starts[i + 1]`), and
         `clip_ids`, a list. Memory is taken once, for the result.
         """
-        total = sum(each.frames_out for each in self._counts if split in (None, each.split))
+        total = sum(
+            split_counts.frames_out
+            for split_counts in self._counts
+            if split in (None, split_counts.split)
+        )
         arrays: dict[str, Any] = {}
         starts: list[int] = [0]
         clip_ids: list[str] = []

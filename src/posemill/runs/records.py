@@ -188,13 +188,15 @@ class RecordLog:
             try:
                 self.place.fetch(newest, packed)
                 _unpack_file(packed, temporary)
-                found = _number_of(temporary)
+                last_record = _number_of(temporary)
             except (OSError, EOFError, ValueError, zlib.error, sqlite3.Error) as error:
                 raise self._bad_snapshot(newest, error) from error
             finally:
                 packed.unlink(missing_ok=True)
-            if found != int(number):
-                raise self._bad_snapshot(newest, Message("it is of record {found}", found=found))
+            if last_record != int(number):
+                raise self._bad_snapshot(
+                    newest, Message("it is of record {last_record}", last_record=last_record)
+                )
             for suffix in ("-wal", "-shm"):  # of the old one
                 path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 

@@ -331,18 +331,18 @@ def block_of(
 
 def _extra_of(text: str, clip_id: str) -> dict[str, Any]:
     try:
-        found = parse_json(text)
+        extra = parse_json(text)
     except ValueError as error:
         raise RunError(
             "the shard of clip {clip_id!r} is damaged: its extra is {error}",
             clip_id=clip_id,
             error=error,
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(extra, dict):
         raise RunError(
             "the shard of clip {clip_id!r} is damaged: its extra is no object", clip_id=clip_id
         )
-    return found
+    return extra
 
 
 def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class BlockPlan:
     rows: tuple[ShardRows, ...]
 
     def __len__(self) -> int:
-        return sum(each.num_rows for each in self.rows)
+        return sum(rows.num_rows for rows in self.rows)
 
     @property
     def names(self) -> list[tuple[str, str]]:
@@ -83,12 +83,12 @@ class BlockPlan:
         return [length for _, length in self._clips()]
 
     def _clips(self) -> Iterator[tuple[ShardRows, int]]:
-        for _, pieces in groupby(self.rows, key=lambda each: each.clip_no):
+        for _, pieces in groupby(self.rows, key=lambda rows: rows.clip_no):
             rows = list(pieces)
-            yield rows[0], sum(each.num_rows for each in rows)
+            yield rows[0], sum(piece.num_rows for piece in rows)
 
 
-def plan_blocks(found: Iterable[Sequence[Any]]) -> Iterator[BlockPlan]:
+def plan_blocks(ledger_rows: Iterable[Sequence[Any]]) -> Iterator[BlockPlan]:
     """Yield the blocks of a run, from the rows of `SELECT_ROWS` by clip and frame.
 
     A block has about `BLOCK_FRAMES` frames, and more if that lets it end with a shard: what lies
@@ -96,7 +96,7 @@ def plan_blocks(found: Iterable[Sequence[Any]]) -> Iterator[BlockPlan]:
     """
     block: list[ShardRows] = []
     size = 0
-    clips = groupby(map(ShardRows.from_ledger, found), key=lambda each: each.clip_no)
+    clips = groupby(map(ShardRows.from_ledger, ledger_rows), key=lambda rows: rows.clip_no)
     for _, pieces in clips:
         clip = list(pieces)
         is_full = size >= BLOCK_FRAMES and (
@@ -106,18 +106,18 @@ def plan_blocks(found: Iterable[Sequence[Any]]) -> Iterator[BlockPlan]:
             yield BlockPlan(tuple(block))
             block, size = [], 0
         block += clip
-        size += sum(each.num_rows for each in clip)
+        size += sum(rows.num_rows for rows in clip)
     if block:
         yield BlockPlan(tuple(block))
 
 
 def middle_row(pieces: Sequence[ShardRows]) -> ShardRows:
     """Return the middle one of a clip's rows."""
-    left = sum(each.num_rows for each in pieces) // 2
-    for each in pieces:
-        if left < each.num_rows:
-            return each._replace(offset=each.offset + left, num_rows=1)
-        left -= each.num_rows
+    left = sum(piece.num_rows for piece in pieces) // 2
+    for piece in pieces:
+        if left < piece.num_rows:
+            return piece._replace(offset=piece.offset + left, num_rows=1)
+        left -= piece.num_rows
     raise ValueError("a clip without rows has no middle")
 
 
@@ -140,7 +140,7 @@ def read_rows(
     """
     tables: list[pa.Table] = []
     read_there = partial(_read_all, skeleton_name=skeleton_name, columns=columns, part=part)
-    by_shard = groupby(_joined(plan.rows), key=lambda each: each.shard)
+    by_shard = groupby(_joined(plan.rows), key=lambda rows: rows.shard)
     for shard, group in by_shard:
         rows, path = list(group), shard_path(home.work, shard)
         try:
@@ -173,18 +173,18 @@ def _read_all(
         schema = schema_like(file.schema_arrow, part or skeleton_name)
         names = [name for name in schema.names if columns is None or name in columns]
         wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
-        return [_read(file, path, each, wanted) for each in rows]
+        return [_read(file, path, piece, wanted) for piece in rows]
 
 
 def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
     """Yield rows that follow each other in a shard, also of several clips, as one."""
     last = rows[0]
-    for each in rows[1:]:
-        if each.shard == last.shard and each.offset == last.offset + last.num_rows:
-            last = last._replace(num_rows=last.num_rows + each.num_rows)
+    for piece in rows[1:]:
+        if piece.shard == last.shard and piece.offset == last.offset + last.num_rows:
+            last = last._replace(num_rows=last.num_rows + piece.num_rows)
         else:
             yield last
-            last = each
+            last = piece
     yield last
 
 
@@ -245,16 +245,16 @@ def _checksum_at(path: Path) -> str:
 def _open(path: Path, skeleton_name: str, checksum: str) -> pq.ParquetFile:
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        found = check_schema(file.schema_arrow, str(path))
+        shard_skeleton = check_schema(file.schema_arrow, str(path))
     except FileNotFoundError as error:
         raise RunError("{path} is missing, but the ledger counts on it", path=path) from error
     except (OSError, ValueError, pa.ArrowException) as error:  # or names that are no text
         raise _damaged(path, error) from error
-    if found != skeleton_name:
+    if shard_skeleton != skeleton_name:
         raise RunError(
-            "{path} has {found}, its run has {skeleton_name}",
+            "{path} has {shard_skeleton}, its run has {skeleton_name}",
             path=path,
-            found=found,
+            shard_skeleton=shard_skeleton,
             skeleton_name=skeleton_name,
         )
     if _checksum_at(path) != checksum:

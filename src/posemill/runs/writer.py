@@ -71,7 +71,7 @@ def _shard_of(table: pa.Table) -> memoryview:
     """Return the content of a shard."""
     buffer = io.BytesIO()
     stored = as_stored(table)
-    floats = [each.name for each in stored.schema if pa.types.is_nested(each.type)]
+    floats = [field.name for field in stored.schema if pa.types.is_nested(field.type)]
     pq.write_table(
         stored,
         buffer,
