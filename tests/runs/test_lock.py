@@ -12,12 +12,12 @@ import pytest
 
 from posemill.errors import RunError
 from posemill.runs import lock
-from posemill.runs.lock import Holder, RunLock, holder_of
+from posemill.runs.lock import Holder, holder_of, run_lock
 
 
 def test_the_holder_is_known_while_the_lock_is_held_and_not_after(tmp_path):
     assert holder_of(tmp_path) is None
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         holder = holder_of(tmp_path)
         assert holder is not None
         assert (holder.pid, holder.host) == (os.getpid(), socket.gethostname())
@@ -26,7 +26,7 @@ def test_the_holder_is_known_while_the_lock_is_held_and_not_after(tmp_path):
 
 
 def test_two_who_ask_do_not_take_each_other_for_the_holder(tmp_path):
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         pass
     with (tmp_path / lock.LOCK_NAME).open("rb") as handle:
         assert lock.try_lock(handle.fileno(), is_shared=True)  # as one who asks has it
@@ -34,24 +34,24 @@ def test_two_who_ask_do_not_take_each_other_for_the_holder(tmp_path):
 
 
 def test_a_second_one_is_refused_with_who_has_it_and_what_to_do(tmp_path):
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         with (
             pytest.raises(
                 RunError,
                 match=rf"is being worked on by pid {os.getpid()} on .* since .*; look with: "
                 r"posemill status .*; end it with: posemill stop",
             ),
-            RunLock(tmp_path),
+            run_lock(tmp_path),
         ):
             pass
         assert holder_of(tmp_path) is not None  # the attempt changed nothing
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         pass
 
 
 def test_a_longer_text_of_the_holder_before_leaves_nothing_behind(tmp_path):
     (tmp_path / lock.LOCK_NAME).write_text("x" * 5000)
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         text = (tmp_path / lock.LOCK_NAME).read_text()
         assert json.loads(text)["pid"] == os.getpid()
         assert text.endswith("}\n")
@@ -60,7 +60,7 @@ def test_a_longer_text_of_the_holder_before_leaves_nothing_behind(tmp_path):
 def test_one_who_asks_for_a_moment_is_waited_for(tmp_path, monkeypatch):
     answers = iter([False] * 9 + [True])
     monkeypatch.setattr(lock, "try_lock", lambda descriptor: next(answers))
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         assert next(answers, None) is None
 
 
@@ -85,7 +85,7 @@ def test_nothing_stays_open_whatever_comes_of_it(tmp_path, monkeypatch, is_askin
         monkeypatch.setattr(lock, "try_lock", answer)
         monkeypatch.setattr(lock, "_read_holder", lambda _path: Holder(1, "x", "today"))
         with suppress(RunError):
-            holder_of(tmp_path) if is_asking else RunLock(tmp_path).__enter__()
+            holder_of(tmp_path) if is_asking else run_lock(tmp_path).__enter__()
     assert [*Path("/proc/self/fd").iterdir()] == before
 
 
@@ -110,6 +110,6 @@ def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "try_lock", refuse)
     with (
         pytest.raises(RunError, match=r"its file system cannot lock files \(Operation not"),
-        RunLock(tmp_path),
+        run_lock(tmp_path),
     ):
         pass

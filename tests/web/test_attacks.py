@@ -359,14 +359,14 @@ def test_hostile_notes_of_a_running_job_are_a_reason_not_a_failure(
 ) -> None:
     import shutil
 
-    from posemill.runs.lock import RunLock
+    from posemill.runs.lock import run_lock
 
     shutil.copytree(runs / "fake", tmp_path / "run")
     for note in ({"workers": "x"}, {"workers": [1, {"task": {}}]}, {"frames_per_second": "fast"}):
         live = {"written_at": time.time(), "seconds_left": None, "elapsed_seconds": 1,
                 "num_workers": 1, "frames_per_second": 1.0, "done_by_split": {}}  # fmt: skip
         (tmp_path / "run" / "live.json").write_text(json.dumps(live | note))
-        with RunLock(tmp_path / "run"), TestClient(make_app([tmp_path])) as client:
+        with run_lock(tmp_path / "run"), TestClient(make_app([tmp_path])) as client:
             (row,) = client.get("/api/runs").json()["runs"]
             assert client.get(f"/api/runs/{row['key']}").status_code == 200
 

@@ -32,7 +32,7 @@ from posemill.places.cache import fetched
 from posemill.places.folders import FolderPlace, is_shared
 from posemill.places.lease import PATIENCE_SECONDS, Holder, Lease, LeaseState, read_lease
 from posemill.runs.ledger import Ledger
-from posemill.runs.lock import RunLock, holder_of
+from posemill.runs.lock import holder_of, run_lock
 from posemill.runs.manifest import (
     LEDGER_NAME,
     MANIFEST_NAME,
@@ -161,7 +161,7 @@ class RunHome:
             RunError: Somebody works on it, or something else lies there.
             StoppedError: A signal came.
         """
-        with RunLock(self.work):
+        with run_lock(self.work):
             if self.is_here:
                 yield None
                 return

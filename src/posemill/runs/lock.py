@@ -6,9 +6,10 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 
 from posemill.errors import RunError
 from posemill.files import parse_json
@@ -20,59 +21,46 @@ from posemill.runs.manifest import LOCK_NAME
 _LOCK_TRIES = 10
 
 
-class RunLock:
-    """Held while a coordinator works on a run. A dead holder's lock is free by itself."""
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run for the block. A dead holder's lock is free by itself.
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / LOCK_NAME
-        self._descriptor: int | None = None
-
-    def __enter__(self) -> RunLock:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            is_ours = _lock_with_retries(descriptor)
-        except OSError as error:
-            os.close(descriptor)
-            raise RunError(
-                "{folder}: its file system cannot lock files ({reason}); put the "
-                "run on another disk",
-                folder=self._path.parent,
-                reason=error.strerror,
-            ) from error
-        if not is_ours:
-            os.close(descriptor)
-            raise RunError(
-                "{folder} is being worked on by {holder}; look with: posemill "
-                "status {folder!q}; end it with: posemill stop {folder!q}",
-                folder=self._path.parent,
-                holder=_read_holder(self._path).describe(),
-            )
+    Raises:
+        RunError: Somebody else holds it, or the file system has no locks.
+    """
+    path = folder / LOCK_NAME
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _lock(descriptor, path)
         holder = Holder(os.getpid(), socket.gethostname(), now_text())
-        text = json.dumps(asdict(holder)).encode()
+        text = json.dumps(asdict(holder)).encode() + b"\n"
         os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, text + b"\n")
-        os.ftruncate(descriptor, len(text) + 1)
-        self._descriptor = descriptor
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        os.write(descriptor, text)
+        os.ftruncate(descriptor, len(text))
+        yield
+    finally:
+        os.close(descriptor)  # which frees the lock
 
 
-def _lock_with_retries(descriptor: int) -> bool:
-    """Return whether the lock is ours; `status` and the like have it for an instant to ask."""
-    for _ in range(_LOCK_TRIES):
-        if try_lock(descriptor):
-            return True
-        time.sleep(0.01)
-    return False
+def _lock(descriptor: int, path: Path) -> None:
+    """Take the lock; `status` and the like have it for an instant to ask."""
+    try:
+        for _ in range(_LOCK_TRIES):
+            if try_lock(descriptor):
+                return
+            time.sleep(0.01)
+    except OSError as error:
+        raise RunError(
+            "{folder}: its file system cannot lock files ({reason}); put the run on another disk",
+            folder=path.parent,
+            reason=error.strerror,
+        ) from error
+    raise RunError(
+        "{folder} is being worked on by {holder}; look with: posemill status {folder!q}; end it "
+        "with: posemill stop {folder!q}",
+        folder=path.parent,
+        holder=_read_holder(path).describe(),
+    )
 
 
 def holder_of(folder: Path) -> Holder | None:

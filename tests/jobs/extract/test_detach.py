@@ -23,9 +23,9 @@ Start = Callable[[str], int]
 WORKS = """
 import os, signal, time
 from pathlib import Path
-from posemill.runs.lock import RunLock
+from posemill.runs.lock import run_lock
 from posemill.runs.manifest import MANIFEST_NAME
-with RunLock(Path({run!r})):
+with run_lock(Path({run!r})):
     Path({run!r}, MANIFEST_NAME).write_text("x")
     assert os.getsid(0) == os.getpid() and not os.read(0, 1)
     print("at work", flush=True)

@@ -11,7 +11,7 @@ import pytest
 from posemill.jobs.extract.log import RunLog, log_path
 from posemill.machine import live_files
 from posemill.machine.live_files import follow_lines, last_lines
-from posemill.runs.lock import RunLock, holder_of
+from posemill.runs.lock import holder_of, run_lock
 
 
 def read_logs(folder: Path, worker: int | None = None, num_lines: int = 50) -> list[str]:
@@ -59,7 +59,7 @@ def test_new_lines_come_while_somebody_works_and_then_the_rest(
     (tmp_path / "logs").mkdir()
     path = tmp_path / "logs" / "coordinator.log"
     path.write_text("old\n")
-    lock = RunLock(tmp_path)
+    lock = run_lock(tmp_path)
     steps = [lambda: path.write_text("old\none\ntw"), lambda: path.write_text("old\none\ntwo\nth")]
 
     def wait(seconds: float) -> None:

@@ -35,7 +35,7 @@ from posemill.runs.events import (
     UnitProgress,
 )
 from posemill.runs.home import RunHome
-from posemill.runs.lock import RunLock, holder_of
+from posemill.runs.lock import holder_of, run_lock
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import SplitCounts
@@ -75,7 +75,7 @@ def test_nobody_to_stop(make_tree, config_for, tmp_path):
 
 def test_a_run_on_another_machine_is_not_stopped_from_here(tmp_path):
     Manifest("holistic-543").write(tmp_path)
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         lock = tmp_path / "lock"
         lock.write_text(json.dumps({"pid": 1, "host": "elsewhere", "started_at": "then"}))
         with pytest.raises(RunError, match="on elsewhere since then: run posemill stop there"):
@@ -85,11 +85,11 @@ def test_a_run_on_another_machine_is_not_stopped_from_here(tmp_path):
 HOLD = """
 import signal, sys, time
 from pathlib import Path
-from posemill.runs.lock import RunLock
+from posemill.runs.lock import run_lock
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-with RunLock(Path(sys.argv[1])):
+with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -107,7 +107,7 @@ def test_one_that_does_not_listen_is_named(tmp_path):
             stop_run(tmp_path, timeout_seconds=0.2)
         process.kill()
     assert holder_of(tmp_path) is None, "the kernel drops the lock of the dead"
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         assert holder_of(tmp_path).pid == os.getpid()  # type: ignore[union-attr]
 
 
@@ -150,7 +150,7 @@ def test_a_lock_that_cannot_be_written_is_asked_all_the_same(
     assert read_status(folder).state == "finished"
     assert stop_run(folder) is None
     monkeypatch.undo()
-    with RunLock(folder):
+    with run_lock(folder):
         refuse_lock(monkeypatch, OSError(code, os.strerror(code)))
         assert holder_of(folder).pid == os.getpid()
         assert read_status(folder).state == "running"
@@ -193,14 +193,14 @@ def test_one_who_only_asks_does_not_keep_a_run_from_starting(tmp_path, monkeypat
         really_flock(descriptor, operation)
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         assert holder_of(tmp_path).pid == os.getpid()
     assert len(asked) == 3
 
 
 def test_no_signal_goes_to_a_process_that_does_not_have_the_lock_open(tmp_path, bystander):
     Manifest("holistic-543").write(tmp_path)
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         name_holder(tmp_path, bystander.pid)
         said = rf"worked on, but not by pid {bystander.pid}, .*nothing was stopped: try again"
         with pytest.raises(RunError, match=said):
@@ -211,7 +211,7 @@ def test_a_pid_that_is_gone_is_not_a_traceback(tmp_path):
     Manifest("holistic-543").write(tmp_path)
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         pass
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         name_holder(tmp_path, process.pid)
         with pytest.raises(RunError, match=f"but not by pid {process.pid}, .*nothing was stopped"):
             stop_run(tmp_path)
@@ -224,7 +224,7 @@ def test_another_users_coordinator_is_named_and_left_alone(tmp_path, monkeypatch
         raise psutil.AccessDenied(process.pid)
 
     monkeypatch.setattr(psutil.Process, "open_files", refuse)
-    with RunLock(tmp_path), pytest.raises(RunError, match=r"another user; nothing was stopped"):
+    with run_lock(tmp_path), pytest.raises(RunError, match=r"another user; nothing was stopped"):
         stop_run(tmp_path)
 
 
@@ -269,7 +269,7 @@ def test_the_workers_of_each_gpu_are_shown_while_it_runs_here(tmp_path, monkeypa
     monkeypatch.setattr("posemill.machine.gpus.read_gpus", lambda: [gpu])
     Manifest("holistic-543").write(tmp_path)
     write_live(tmp_path, {**Snapshot(()).to_json(), "workers_on": {"1": [0, 1]}})
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         (found,) = read_status(tmp_path).gpus
         assert found.workers == (0, 1)
         assert read_status(tmp_path).to_json()["gpus"][0]["memory_used"] == 1 << 30
@@ -318,7 +318,7 @@ def test_frames_committed_since_the_live_file_are_not_counted_twice(tmp_path):
     lost = (Lost(3, 1, "/1", "corrupt", "it is"),)
     events = EventLog(tmp_path)
     events.record(Committed(None, (UnitProgress(None, 1, "a", 0, None, True, 10, lost),), clips))
-    with RunLock(tmp_path):
+    with run_lock(tmp_path):
         snapshot = read_status(tmp_path).snapshot
         assert (snapshot.frames_done, snapshot.in_flight) == (13, {"a": 2})
         events.record(Committed(None, (UnitProgress(None, 2, "a", 0, None, False, 7),)))
