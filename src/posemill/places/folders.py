@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -141,27 +142,20 @@ def _entry(key: str, status: os.stat_result) -> Entry:
     return Entry(key, status.st_size, version, status.st_mtime)
 
 
-class _in_words:
-    """Turns what a file system refuses into `PlaceError`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, OSError):
-            return
+@contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    """Turn what a file system refuses into `PlaceError`."""
+    try:
+        yield
+    except OSError as error:
         if error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS) and error.filename2:
             raise PlaceError(
-                "{path}: its file system has no hard links ({reason}), by which "
-                "machines agree who was first; choose another one, or an object "
-                "store",
-                path=self._path,
+                "{path}: its file system has no hard links ({reason}), by which machines agree who "
+                "was first; choose another one, or an object store",
+                path=path,
                 reason=error.strerror,
             ) from error
-        raise PlaceError(disk_message(error, str(self._path))) from error
+        raise PlaceError(disk_message(error, str(path))) from error
 
 
 def is_shared(folder: Path) -> bool:

@@ -160,11 +160,11 @@ class Run:
 
     def clip_ids(self, split: str | None = None) -> list[str]:
         """Return the ids of all clips that have keypoints, in reading order."""
-        where, values = self._where(split)
+        condition, values = self._in_split(split)
         with read_ledger(self.folder) as ledger:
             rows = ledger.execute(
-                "SELECT clip_id FROM clips WHERE clip_no IN (SELECT clip_no FROM pieces)"
-                f"{where.replace('WHERE', 'AND')} ORDER BY clip_no",
+                "SELECT clip_id FROM clips WHERE clip_no IN (SELECT clip_no FROM pieces) "
+                f"AND {condition} ORDER BY clip_no",
                 values,
             )
             return [clip_id for (clip_id,) in rows]
@@ -177,7 +177,7 @@ class Run:
             is_grouped: Clips whose records are the same come as one, in any order: a second for a
                 million clips of a frame.
         """
-        self._where(split)
+        self._in_split(split)
         return self._sum_up(split, is_grouped=is_grouped)
 
     def _sum_up(self, split: str, *, is_grouped: bool) -> Iterator[FoundCounts]:
@@ -258,13 +258,14 @@ class Run:
 
     def plan_blocks(self, split: str | None = None) -> Iterator[BlockPlan]:
         """Yield the parts of a run for `read_block`, of one split or of all, in a stable order."""
-        where, values = self._where(split)
-        # By clip and frame: an index has this order, so SQLite streams and does not sort. The plus
-        # keeps it from taking that of splits instead.
-        where = where.replace("split", "+split")
+        condition, values = self._in_split(split)
         with read_ledger(self.folder) as ledger:
             yield from plan_blocks(
-                ledger.execute(f"{SELECT_ROWS}{where} ORDER BY clip_no, first_frame", values)
+                # By clip and frame: an index has this order, so SQLite streams and does not sort.
+                # The plus keeps it from taking that of splits instead.
+                ledger.execute(
+                    f"{SELECT_ROWS} WHERE +{condition} ORDER BY clip_no, first_frame", values
+                )
             )
 
     def read_block(self, plan: BlockPlan, skeleton_name: str | None = None) -> ClipBlock:
@@ -284,11 +285,10 @@ class Run:
 
     def clip(self, clip_id: str, split: str | None = None) -> PoseClip:
         """Return one clip; `split` is needed only where two splits have the same id."""
-        where, values = self._where(split)
-        condition = f"{where} AND clip_id = ?" if where else " WHERE clip_id = ?"
+        condition, values = self._in_split(split)
         with read_ledger(self.folder) as ledger:
             rows = ledger.execute(
-                f"{SELECT_ROWS}{condition} ORDER BY clip_no, first_frame",
+                f"{SELECT_ROWS} WHERE {condition} AND clip_id = ? ORDER BY clip_no, first_frame",
                 (*values, valid_unicode(clip_id)),
             ).fetchall()
         if not rows:
@@ -368,9 +368,10 @@ class Run:
             for name, values in self.to_numpy(split).items()
         }
 
-    def _where(self, split: str | None) -> tuple[str, tuple[str, ...]]:
+    def _in_split(self, split: str | None) -> tuple[str, tuple[str, ...]]:
+        """Return what SQL asks of clips of a split, or of all, and its values."""
         if split is None:
-            return "", ()
+            return "1", ()
         if split not in self.splits:
             raise RunError(
                 "{folder} has no split {split!r}; it has {splits}{hint}",
@@ -379,4 +380,4 @@ class Run:
                 splits=", ".join(self.splits) or "none",
                 hint=hint(split, self.splits),
             )
-        return " WHERE split = ?", (split,)
+        return "split = ?", (split,)
