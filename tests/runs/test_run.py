@@ -18,7 +18,7 @@ from posemill.records import PoseClip
 from posemill.runs.events import Committed, PlannedClip, valid_unicode
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import Manifest, check_folder
+from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
 from posemill.runs.schema import run_schema
 from posemill.runs.writer import RunWriter, remove_uncommitted
@@ -262,15 +262,6 @@ def test_wrong_clips_are_refused_by_the_writer(clips, tmp_path):
     writer.finish()
     with pytest.raises(RunError, match=r"holds a run already; choose another folder"):
         RunWriter(tmp_path / "run", Manifest("holistic-543"))
-
-
-def test_a_folder_that_holds_something_else_is_refused_and_not_touched(tmp_path):
-    (tmp_path / "thesis.tex").write_text("four years")
-    with pytest.raises(RunError, match=r"is not empty and not a posemill run \(it holds 'thesis"):
-        check_folder(tmp_path)
-    with pytest.raises(RunError, match="is a file; a run needs a folder of its own"):
-        check_folder(tmp_path / "thesis.tex")
-    assert (tmp_path / "thesis.tex").read_text() == "four years"
 
 
 def test_what_is_not_a_run_is_told_apart(tmp_path):
