@@ -4,7 +4,7 @@
                                [--task-frames 512] [--scratch FOLDER] [--json]
 
 Real: listing, plan, ledger, coordinator, lease, commit records, every put of a shard and the check
-of all at the end, on the place seam over a folder (in memory where there is /dev/shm). Simulated:
+of all at the end, at a place that is a folder (in memory where there is /dev/shm). Simulated:
 the workers. Each says after as many seconds as its frames take that a shard is written; the shard
 is a few bytes instead of keypoints, its record is a true one. Seconds are those of a simulated
 clock, which also moves on by the CPU time that the coordinator needs for each event: workers that
