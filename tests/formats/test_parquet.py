@@ -151,5 +151,6 @@ def test_what_it_holds_is_declared() -> None:
         suffix=".parquet",
         layouts=("holistic-543", "any"),
         has_mask=True,
+        holds_people=True,
         losses=("clips without frames",),
     )

@@ -86,7 +86,7 @@ def test_everyone_goes_into_pose_files_and_comes_back(run: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("to", "name"),
     [("openpose", "out"), ("openpose-file", "out.json"), ("coco", "out.json"), ("pose", "out"),
-     ("pyskl", "out.pkl"), ("csv", "out.csv")],
+     ("pyskl", "out.pkl"), ("csv", "out.csv"), ("parquet", "out.parquet")],
 )  # fmt: skip
 def test_who_is_who_goes_into_files_and_comes_back(tmp_path: Path, to: str, name: str) -> None:
     # The second person is away for a frame, and comes back as the one who stands for it.

@@ -2,13 +2,16 @@
 
 Columns: `split`, `clip_id`, `frame_index`, `image_path`, `width`, `height`, `keypoints` (K x 3
 float32, flat), `scores` and `mask` (K), `clip_info` (JSON: label, fps, extra); of clips with
-landmarks in metres `world` (75 x 3, as in `PoseClip`, NaN where not found). The schema's
-metadata `posemill` holds JSON with version, skeleton and recipe.
+landmarks in metres `world` (75 x 3, as in `PoseClip`, NaN where not found). Of several people
+there is a row for each of a frame, the one that stands for it first, and `person_id` says who is
+who (0: nobody knows). The schema's metadata `posemill` holds JSON with version, skeleton and
+recipe.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -40,7 +43,15 @@ from posemill.formats.shared.contract import (
 from posemill.geometry import fill_missing
 from posemill.machine.limits import free_memory
 from posemill.messages import Message
-from posemill.records import PoseClip, fields_of_recipe, nothing_in_metres
+from posemill.records import (
+    IntArray,
+    OtherPeople,
+    PersonIds,
+    PoseClip,
+    fields_of_recipe,
+    join_world,
+    nothing_in_metres,
+)
 from posemill.skeletons import WORLD_LAYOUT, get_skeleton, is_skeleton
 from posemill.terminal import warn_once
 
@@ -53,7 +64,9 @@ _KEY = b"posemill"
 _WORDS = ("split", "clip_id", "clip_info")
 
 
-def _schema(skeleton_name: str, header: str, *, keeps_world: bool = False) -> pa.Schema:
+def _schema(
+    skeleton_name: str, header: str, *, keeps_world: bool = False, keeps_people: bool = False
+) -> pa.Schema:
     count = get_skeleton(skeleton_name).num_points
     fields = [
         *(pa.field(name, pa.string()) for name in _WORDS),
@@ -67,6 +80,8 @@ def _schema(skeleton_name: str, header: str, *, keeps_world: bool = False) -> pa
     ]
     if keeps_world:
         fields.append(pa.field("world", pa.list_(pa.float32(), 3 * WORLD_LAYOUT.num_points)))
+    if keeps_people:
+        fields.append(pa.field("person_id", pa.int32()))
     return pa.schema(fields, {_KEY: header.encode()})
 
 
@@ -79,6 +94,7 @@ class ParquetFormat:
     has_pixels = False
     has_mask = True
     holds_world = True
+    holds_people = True
     losses: tuple[str, ...] = (Message("clips without frames"),)
 
     def sniff(self, path: Path) -> bool:
@@ -100,7 +116,12 @@ class ParquetFormat:
                     expect_unicode(clip, path)
                     if writer is None:
                         header = header_text(self.name, check.name, recipe.after(clip))
-                        schema = _schema(check.name, header, keeps_world=check.keeps_world)
+                        schema = _schema(
+                            check.name,
+                            header,
+                            keeps_world=check.keeps_world,
+                            keeps_people=clip.others is not None,
+                        )
                         writer = _open_writer(temporary, schema)
                     waiting.append(_batch_of(clip, schema, recipe))
                     summary.count(clip)
@@ -150,6 +171,9 @@ def _fixed(values: npt.NDArray[Any], width: int) -> pa.Array:
 
 
 def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch:
+    ids = np.zeros(0, np.int64)
+    if "person_id" in schema.names:
+        clip, ids = _rows_of_people(clip)
     frames, count = clip.scores.shape
     words = (clip.split, clip.clip_id, info_text(clip))
     points = fill_missing(clip.points, recipe.fill or "zero")
@@ -168,7 +192,57 @@ def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBat
     if "world" in schema.names:
         world = nothing_in_metres(frames) if clip.world is None else clip.world
         columns.append(_fixed(np.ascontiguousarray(world), 3 * WORLD_LAYOUT.num_points))
+    if "person_id" in schema.names:
+        columns.append(pa.array(ids.astype(np.int32)))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _rows_of_people(clip: PoseClip) -> tuple[PoseClip, IntArray]:
+    """Return a clip with a row for each person of a frame, and the ids of the rows."""
+    others, person_ids = clip.others, clip.person_ids
+    if others is None or person_ids is None:
+        return clip, np.zeros(len(clip), np.int64)
+    frames = np.arange(len(clip))
+    frames = np.concatenate([frames, np.repeat(frames, others.counts)])
+    order = np.argsort(frames, kind="stable")
+    frames = frames[order]
+    world = join_world([clip, others])
+    rows = replace(
+        clip,
+        points=np.concatenate([clip.points, others.points])[order],
+        scores=np.concatenate([clip.scores, others.scores])[order],
+        sizes_wh=clip.sizes_wh[frames],
+        frame_indices=clip.frame_indices[frames],
+        image_paths=tuple(clip.image_paths[frame] for frame in frames) if clip.image_paths else (),
+        others=None,
+        world=None if world is None else world[order],
+    )
+    return rows, np.concatenate(person_ids)[order]
+
+
+def _people_of_rows(clip: PoseClip, ids: IntArray) -> PoseClip:
+    """Return the clip of rows of which those of one frame follow each other."""
+    is_first = np.ones(len(clip), bool)
+    is_first[1:] = clip.frame_indices[1:] != clip.frame_indices[:-1]
+    starts = np.append(np.nonzero(is_first)[0], len(clip))
+    others = OtherPeople(
+        np.diff(starts) - 1,
+        clip.points[~is_first],
+        clip.scores[~is_first],
+        None if clip.world is None else clip.world[~is_first],
+        PersonIds(ids[is_first], ids[~is_first]) if ids.any() else None,
+    )
+    paths = [path for path, first in zip(clip.image_paths, is_first, strict=False) if first]
+    return replace(
+        clip,
+        points=clip.points[is_first],
+        scores=clip.scores[is_first],
+        sizes_wh=clip.sizes_wh[is_first],
+        frame_indices=clip.frame_indices[is_first],
+        image_paths=tuple(paths),
+        others=others,
+        world=None if clip.world is None else clip.world[is_first],
+    )
 
 
 def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
@@ -183,7 +257,12 @@ def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
         )
     name = str(header.get("skeleton"))
     skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
-    expected = _schema(name, "", keeps_world="world" in schema.names)
+    expected = _schema(
+        name,
+        "",
+        keeps_world="world" in schema.names,
+        keeps_people="person_id" in schema.names,
+    )
     for field in expected:
         if field.name not in schema.names or schema.field(field.name).type != field.type:
             got = (
@@ -296,7 +375,7 @@ def _clip_of(
     paths = table["image_path"].to_pylist()
     has_world = "world" in table.schema.names
     world = column("world", WORLD_LAYOUT.num_points, 3) if has_world else None
-    return make_clip(
+    clip = make_clip(
         path, column("keypoints", count, 3), column("scores", count), column("mask", count),
         skeleton_name=skeleton, split=split, clip_id=clip_id,
         sizes_wh=np.stack([column("width"), column("height")], axis=1).astype(np.int32),
@@ -306,3 +385,6 @@ def _clip_of(
         **read_info(str(table["clip_info"][0].as_py() or "{}")),
         **fields_of_recipe(header.get("recipe")),
     )  # fmt: skip
+    if "person_id" not in table.schema.names:
+        return clip
+    return _people_of_rows(clip, column("person_id").astype(np.int64))
