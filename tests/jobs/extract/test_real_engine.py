@@ -36,10 +36,13 @@ def source(tmp_path):
 def test_the_real_engine_killed_twice_ends_as_an_unbroken_run(
     source, tmp_path, same_runs, start_process
 ):
-    extract(ExtractConfig(source, tmp_path / "whole", executor="serial", task_frames=500))
+    # With everybody in the picture: the ids have to go on, too.
+    whole = ExtractConfig(source, tmp_path / "whole", executor="serial", task_frames=500,
+                          engine_options={"people": "all"})  # fmt: skip
+    extract(whole)
     command = [
         sys.executable, "-m", "posemill", "extract", str(source), "--out", str(tmp_path / "cut"),
-        "--workers", "2", "--task-frames", "4",
+        "--workers", "2", "--task-frames", "4", "--engine-option", "people=all",
     ]  # fmt: skip
     rng = random.Random(1)
     for _ in range(2):
@@ -51,6 +54,10 @@ def test_the_real_engine_killed_twice_ends_as_an_unbroken_run(
         assert not open_run(tmp_path / "cut").is_finished
     assert subprocess.run(command, capture_output=True).returncode == 0
     same_runs(tmp_path / "cut", tmp_path / "whole")
+    for clip in open_run(tmp_path / "cut").clips():
+        assert clip.others is not None
+        assert clip.others.ids is not None
+        assert (clip.others.ids.first == 1).all()
     points = open_run(tmp_path / "cut").to_numpy()["points"]
     assert np.isfinite(points[:, :33]).all(), "somebody drives the car in every frame"
 
