@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 import posemill
 from posemill.clips.inputs import ClipInput
+from posemill.records import OtherPeople, PersonIds, PoseClip
 from posemill.web import clip_data, media
 from posemill.web.extractions import read_speeds
 from posemill.web.library import ClipAddress, Entry, Library
@@ -138,6 +139,25 @@ def test_a_clip_and_its_points_are_those_of_the_run(client: TestClient, entry_of
     gone = client.get(f"/api/runs/{entry.key}/points", params={**name, "start": 40})
     assert gone.status_code == 404
     assert gone.json()["reason"] == "clip 'swaying' has no frame 40"
+
+
+def test_the_people_of_a_window_come_with_their_ids(client: TestClient, entry_of: Find) -> None:
+    points = np.arange(5 * 17 * 3, dtype=np.float32).reshape(5, 17, 3)
+    scores = np.full((5, 17), 0.5, np.float32)
+    ids = PersonIds(np.array([3, 1]), np.array([1, 2, 3]))
+    others = OtherPeople(np.array([1, 2]), points[2:], scores[2:], ids=ids)
+    clip = PoseClip(points[:2], scores[:2], np.full((2, 2), 9, np.int32), "coco-17", others=others)
+    packed = clip_data.pack_people(clip)
+    numbers = np.frombuffer(packed[: 4 * 9], np.int32)
+    assert numbers.tolist() == [2, 3, 1, 2, 3, 1, 1, 2, 3]
+    sent = np.frombuffer(packed[4 * 9 :], np.float32).reshape(3, 17, 3)
+    np.testing.assert_array_equal(sent[..., :2], points[2:, :, :2])
+    assert (sent[..., 2] == 0.5).all()
+    path = f"/api/runs/{entry_of('people').key}"
+    name = {"split": "train", "id": "swaying"}
+    assert not client.get(f"{path}/clip", params=name).json()["has_people"]
+    answer = client.get(f"{path}/people", params={**name, "start": 7, "count": 3})
+    assert np.frombuffer(answer.content, np.int32).tolist() == [3, 0, *[0] * 6]
 
 
 def test_clips_of_prepared_data_are_shown_too(client: TestClient, entry_of: Find) -> None:

@@ -46,7 +46,7 @@ DIM: Colour = (160, 166, 176)
 ALARM: Colour = (255, 120, 110)
 RIM: Colour = (16, 18, 22)  # around every line and dot
 # Around the lines of people who are followed, by their ids.
-_PEOPLE: tuple[Colour, ...] = (
+PEOPLE_COLOURS: tuple[Colour, ...] = (
     (16, 18, 22), (255, 255, 255), (255, 214, 10), (52, 199, 89), (255, 55, 95), (90, 200, 250),
     (191, 90, 242), (255, 149, 0),
 )  # fmt: skip
@@ -55,7 +55,7 @@ INK, GREY, GRID, EMPTY = "#1d232b", "#4d5866", "#dde1e7", "#eceff3"
 
 def person_colour(person_id: int) -> Colour:
     """Return the colour around the lines of a person; that of person 1 for 0, nobody's id."""
-    return _PEOPLE[(max(person_id, 1) - 1) % len(_PEOPLE)]
+    return PEOPLE_COLOURS[(max(person_id, 1) - 1) % len(PEOPLE_COLOURS)]
 
 
 @dataclass(frozen=True)

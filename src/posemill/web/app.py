@@ -45,6 +45,7 @@ from posemill.web.media import FILE_KINDS, find_video, read_frames, write_clip
 from posemill.web.overview import row_of
 
 if TYPE_CHECKING:
+    from posemill.records import PoseClip
     from posemill.web.actions import Actions
 
 STATIC = Path(__file__).parent / "static"
@@ -123,6 +124,7 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
         Route("/api/runs/{key}/choices", about(_choices)),
         Route("/api/runs/{key}/clip", about(_clip)),
         Route("/api/runs/{key}/points", about(_points)),
+        Route("/api/runs/{key}/people", about(_people)),
         Route("/api/runs/{key}/others", about(_others)),
         Route("/api/runs/{key}/compare", about(_compare)),
         Route("/api/runs/{key}/frames", about(_frames)),
@@ -271,12 +273,25 @@ def _compare(site: Site, request: Request) -> Response:
 
 
 def _points(site: Site, request: Request) -> Response:
-    from posemill.web.clip_data import MOST_FRAMES, pack_points, read_window
+    from posemill.web.clip_data import pack_points
+
+    return _window(site, request, pack_points)
+
+
+def _people(site: Site, request: Request) -> Response:
+    from posemill.web.clip_data import pack_people
+
+    return _window(site, request, pack_people)
+
+
+def _window(site: Site, request: Request, pack: Callable[[PoseClip], bytes]) -> Response:
+    """Answer with some frames of a clip as bytes."""
+    from posemill.web.clip_data import MOST_FRAMES, read_window
 
     start = whole_of(request, "start", 0, most=1 << 40)
     count = whole_of(request, "count", MOST_FRAMES, least=1, most=MOST_FRAMES)
     clip = site.reader.submit(read_window, _named(site, request), start, count).result()
-    return Response(pack_points(clip), media_type="application/octet-stream")
+    return Response(pack(clip), media_type="application/octet-stream")
 
 
 def _frames(site: Site, request: Request) -> Response:

@@ -1,6 +1,7 @@
 """One clip for the player: what it is, and its points in windows of frames.
 
 Points of a window are float32: x, y and score of every point of every frame, NaN where missing.
+The people beside the one that stands for a frame have a window of their own, see `pack_people`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,20 @@ from posemill.errors import PosemillError, RunError
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.quality import measure, squeeze
 from posemill.inspection.summary import clip_row
-from posemill.records import FloatArray, PoseClip
+from posemill.records import FloatArray, PersonIds, PoseClip, nobody_else
 from posemill.runs.manifest import MANIFEST_NAME
 from posemill.runs.queries import read_ledger
 from posemill.runs.reader import open_run
 from posemill.runs.shards import SELECT_ROWS, BlockPlan, ShardRows
 from posemill.skeletons import get_skeleton
-from posemill.skeletons.palette import COLOURS, bone_keys, hex_of, part_colour, point_keys
+from posemill.skeletons.palette import (
+    COLOURS,
+    PEOPLE_COLOURS,
+    bone_keys,
+    hex_of,
+    part_colour,
+    point_keys,
+)
 from posemill.web.library import PREPARED_ENDING, ClipAddress
 
 MOST_FRAMES = 500  # of a window
@@ -59,7 +67,8 @@ def read_window(address: ClipAddress, start: int, count: int) -> PoseClip:
 
 
 def cut_clip(clip: PoseClip, start: int, stop: int) -> PoseClip:
-    """Return some frames of a clip, without the people beside the one."""
+    """Return some frames of a clip."""
+    stop = min(stop, len(clip))
     return dataclasses.replace(
         clip,
         points=clip.points[start:stop],
@@ -67,7 +76,7 @@ def cut_clip(clip: PoseClip, start: int, stop: int) -> PoseClip:
         sizes_wh=clip.sizes_wh[start:stop],
         frame_indices=clip.frame_indices[start:stop],
         image_paths=clip.image_paths[start:stop],
-        others=None,
+        others=clip.others and clip.others.of_frames(start, stop),
         world=None,
     )
 
@@ -76,6 +85,21 @@ def pack_points(clip: PoseClip) -> bytes:
     """Return x, y and score of all points of a clip, frame by frame, as float32."""
     packed = np.concatenate([clip.points[..., :2], clip.scores[..., None]], axis=2)
     return packed.astype("<f4").tobytes()
+
+
+def pack_people(clip: PoseClip) -> bytes:
+    """Return the people beside the first of each frame.
+
+    int32: the number of frames and of people; for each frame how many people it has beside the
+    first, and the id of the first; the ids of the others. float32: their points, as `pack_points`.
+    """
+    others, ids = clip.others or nobody_else(len(clip), clip.skeleton.num_points), clip.person_ids
+    if ids is None:
+        ids = PersonIds(np.zeros(len(clip), np.int64), np.zeros(0, np.int64))
+    sizes = np.array([len(clip), len(others.points)])
+    numbers = np.concatenate([sizes, others.counts, ids.first, ids.others])
+    points = np.concatenate([others.points[..., :2], others.scores[..., None]], axis=2)
+    return numbers.astype("<i4").tobytes() + points.astype("<f4").tobytes()
 
 
 def describe_clip(address: ClipAddress) -> dict[str, Any]:
@@ -100,6 +124,8 @@ def describe_clip(address: ClipAddress) -> dict[str, Any]:
         "normalized": first.normalized,
         "interpolated": first.interpolated,
         "extra": dict(first.extra),
+        "has_people": first.others is not None,
+        "people_colours": [hex_of(colour) for colour in PEOPLE_COLOURS],
         "skeleton": describe_skeleton(first.skeleton_name),
         **strips,
     }
@@ -200,7 +226,7 @@ def _window_of_run(address: ClipAddress, start: int, count: int) -> PoseClip:
             "clip {clip_id!r} has no frame {start}", clip_id=address.clip_id, start=start
         )
     (clip,) = open_run(folder).read_block(BlockPlan(tuple(chosen))).clips
-    return dataclasses.replace(clip, others=None, run_folder=str(folder))
+    return dataclasses.replace(clip, run_folder=str(folder))
 
 
 def _rows_of(address: ClipAddress) -> Sequence[ShardRows]:

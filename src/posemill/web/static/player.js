@@ -4,7 +4,7 @@ import { h, put, s, tip } from "./dom.js";
 import { getJson, query } from "./net.js";
 import { number, partName, t } from "./words.js";
 import { badge, failure } from "./pieces.js";
-import { PictureSource, PointSource } from "./sources.js";
+import { PeopleSource, PictureSource, PointSource } from "./sources.js";
 import { Stage } from "./stage.js";
 import { Timeline } from "./timeline.js";
 import { comparePanel } from "./compare.js";
@@ -62,6 +62,7 @@ class Player {
     });
     const redraw = () => this.later();
     this.points = new PointSource(key, meta, signal, redraw);
+    this.people = meta.has_people ? new PeopleSource(key, meta, signal, redraw) : null;
     this.pictures = new PictureSource(key, meta, signal, redraw);
   }
 
@@ -412,6 +413,18 @@ class Player {
     const picture = kept.hasPicture ? this.pictures.get(frame) : null;
     const own = { meta: this.meta, points, look: { hidden: kept.hidden } };
     const layers = [own];
+    const people = this.people?.get(frame);
+    const rimOf = (id) =>
+      this.meta.people_colours[Math.max(id - 1, 0) % this.meta.people_colours.length];
+    if (people) {
+      own.look.rim = rimOf(people.first);
+      for (const [id, of] of people.others)
+        layers.push({
+          meta: this.meta,
+          points: of,
+          look: { hidden: kept.hidden, rim: rimOf(id) },
+        });
+    }
     const isBeside = this.other && kept.mode === "beside";
     if (this.other) {
       const row = this.other.rows ? this.other.rows[frame] : frame;

@@ -15,6 +15,12 @@ export class PointSource {
     this.reason = ""; // why points did not come
     this.retryAt = 0;
     this.width = meta.skeleton.num_points * 3;
+    this.path = "points";
+  }
+
+  /** What the bytes of a window are. */
+  unpack(bytes) {
+    return new Float32Array(bytes);
   }
 
   /** Float32Array of a frame, null while it is on its way. */
@@ -36,11 +42,11 @@ export class PointSource {
       if (this.windows.size > MOST_WINDOWS) this.windows.delete(this.windows.keys().next().value);
       const { split, clip_id: id } = this.meta;
       getBytes(
-        `/api/runs/${this.key}/points?${query({ split, id, start, count: this.meta.window })}`,
+        `/api/runs/${this.key}/${this.path}?${query({ split, id, start, count: this.meta.window })}`,
         this.signal,
       )
         .then((bytes) => {
-          this.windows.set(number, new Float32Array(bytes));
+          this.windows.set(number, this.unpack(bytes));
           this.reason = "";
           this.onLoad();
         })
@@ -54,6 +60,43 @@ export class PointSource {
         });
     }
     return this.windows.get(number);
+  }
+}
+
+/** The people beside the one who stands for a frame, and who everybody is. */
+export class PeopleSource extends PointSource {
+  constructor(...about) {
+    super(...about);
+    this.path = "people";
+  }
+
+  unpack(bytes) {
+    const [frames, people] = new Int32Array(bytes, 0, 2);
+    const numbers = new Int32Array(bytes, 8, 2 * frames + people);
+    const starts = [0];
+    for (let row = 0; row < frames; row += 1) starts.push(starts[row] + numbers[row]);
+    return {
+      starts,
+      first: numbers.subarray(frames, 2 * frames),
+      ids: numbers.subarray(2 * frames),
+      points: new Float32Array(bytes, 8 + 4 * numbers.length),
+    };
+  }
+
+  /** {first: id, others: [[id, points]]} of a frame, null while it is on its way. */
+  get(frame) {
+    const number = Math.floor(frame / this.meta.window);
+    const found = this.load(number);
+    if (frame % this.meta.window > this.meta.window * 0.6) this.load(number + 1);
+    const row = frame - number * this.meta.window;
+    if (!found || row >= found.first.length) return null;
+    const others = [];
+    for (let person = found.starts[row]; person < found.starts[row + 1]; person += 1)
+      others.push([
+        found.ids[person],
+        found.points.subarray(person * this.width, (person + 1) * this.width),
+      ]);
+    return { first: found.first[row], others };
   }
 }
 

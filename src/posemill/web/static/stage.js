@@ -25,7 +25,7 @@ export function aspectOf(meta) {
 /**
  * Draws the points of one frame.
  * points: Float32Array of x, y, score; box: {left, top, width, height} of the picture on the canvas;
- * look: {hidden: Set of parts, isOther, thick}.
+ * look: {hidden: Set of parts, isOther, thick, rim: colour around the lines}.
  */
 export function drawPose(context, meta, points, box, look = {}) {
   const { skeleton } = meta;
@@ -56,7 +56,7 @@ export function drawPose(context, meta, points, box, look = {}) {
     context.beginPath();
     context.moveTo(at[2 * one], at[2 * one + 1]);
     context.lineTo(at[2 * other], at[2 * other + 1]);
-    context.strokeStyle = RIM;
+    context.strokeStyle = look.rim || RIM;
     context.lineWidth = (isFace ? 1.6 : 3.6) * unit;
     if (!look.isOther && !isFace) context.stroke();
     context.strokeStyle = look.isOther
@@ -85,7 +85,7 @@ export function drawPose(context, meta, points, box, look = {}) {
         : skeleton.point_colours[index];
       context.fill();
       if (radius > 2) {
-        context.strokeStyle = look.isOther ? "#fff" : RIM;
+        context.strokeStyle = look.isOther ? "#fff" : look.rim || RIM;
         context.lineWidth = 0.8 * unit;
         context.stroke();
       }
