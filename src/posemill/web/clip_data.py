@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from posemill.clips.inputs import ClipInput
+from posemill.clips.people import choose_person
 from posemill.errors import PosemillError, RunError
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.quality import measure, squeeze
@@ -187,6 +188,7 @@ def read_whole(address: ClipAddress, most: int) -> PoseClip:
 def _strips(address: ClipAddress, length: int, first: PoseClip) -> dict[str, Any]:
     """Return over time where parts were found, how sure they are, and what is wrong."""
     clip = first if len(first) == length else read_whole(address, _MOST_MEASURED)
+    clip = choose_person(clip, "main")  # the largest of each frame may be two people in turns
     scores = []
     for part in clip.skeleton.parts:
         of_part = clip.scores[:, part.start : part.stop]
