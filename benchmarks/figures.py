@@ -429,7 +429,7 @@ HEADLINES = {
     "pool / ours, wall time",
     "extract_against_common.pose_format_wall": "pose-format's `videos_to_poses` / ours, wall time",
     "openpose_against_loop.wall": "OpenPose detector built per picture in a pool / ours, wall time",
-    "openpose_against_loop.wall_onnx": "the same against ours with ONNX Runtime, wall time",
+    "openpose_against_loop.wall_openvino": "the same against ours with OpenVINO, wall time",
     "against_rtmlib.usual_cpu": "RTMPose: CPU time of rtmlib / ours",
     "extract_scaling.two_of_one": "extraction, two workers / one",
     "scale.coordinator_ms": "1,000 simulated workers: CPU time of the coordinator per task",

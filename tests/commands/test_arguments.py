@@ -52,6 +52,7 @@ DEFAULTS = {
         "interpolate": 0,
         "smooth": "none",
         "person": "main",
+        "people": 1,
         "overwrite": False,
     },
     "export": {
