@@ -22,6 +22,7 @@ from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.precision import Precision, choose_device, choose_precision
 
+_RANK_STRIDE = 7919  # a prime: seeds of runs and of ranks do not meet
 _CPU, _FP32 = torch.device("cpu"), Precision("fp32", Message("asked for"))
 
 
@@ -205,9 +206,6 @@ def numeric_settings(config: TrainConfig) -> Iterator[None]:
         torch.set_num_threads(before[0])
         torch.use_deterministic_algorithms(before[1])
         torch.backends.cudnn.benchmark = before[2]
-
-
-_RANK_STRIDE = 7919  # a prime: seeds of runs and of ranks do not meet
 
 
 def seed_everything(seed: int, rank: int = 0) -> None:

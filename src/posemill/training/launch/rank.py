@@ -31,6 +31,8 @@ from posemill.training.tuning.advice import LEAST_SECONDS
 from posemill.training.tuning.modes import bf16_gain
 from posemill.training.video.problems import describe_problems, live_problems
 
+COLUMNS = ("split", "clip_id", "label", "predicted", "score")
+
 
 @contextmanager
 def joined(config: TrainConfig) -> Iterator[Runtime]:
@@ -151,9 +153,6 @@ def _facts(workload: Workload, config: TrainConfig, runtime: Runtime) -> dict[st
         "skeleton_name": workload.skeleton_name,
         "recipe": dict(workload.recipe),
     }
-
-
-COLUMNS = ("split", "clip_id", "label", "predicted", "score")
 
 
 def write_predictions(path: Path, workload: Workload, results: Mapping[str, Evaluation]) -> None:

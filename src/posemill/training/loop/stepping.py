@@ -28,6 +28,8 @@ from posemill.training.models.keypoints.base import KeypointModel
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import Workload
 
+_ZERO_DECAY_MAX_DIMS = 1  # biases and the scales of norms
+
 
 class Stepper:
     """Takes optimizer steps; reads nothing back from the device unless asked to.
@@ -262,9 +264,6 @@ def _frozen_statistics(block: nn.Module) -> Iterator[None]:
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
-
-
-_ZERO_DECAY_MAX_DIMS = 1  # biases and the scales of norms
 
 
 def build_optimizer(

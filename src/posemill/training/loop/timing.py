@@ -23,6 +23,9 @@ from posemill.training.record.live import read_object
 if TYPE_CHECKING:  # names of parts and shares are read without it
     import torch
 
+DATA_SHARE = 0.10  # of the time: who waits for data so long can gain by changing that
+TIMING_NAME = "timing.json"
+VIDEO_FACTS = ("num_videos", "decoded_bytes", "frame_side", "free_bytes")
 _SAMPLE_SECONDS = 2.0
 PARTS = ("data", "transfer", "forward", "backward", "optimizer", "evaluation", "checkpoint")
 
@@ -146,11 +149,6 @@ def _core_times() -> tuple[float, float, float]:
     own = os.times()
     used = own.user + own.system + own.children_user + own.children_system
     return now, used, now * cores
-
-
-DATA_SHARE = 0.10  # of the time: who waits for data so long can gain by changing that
-TIMING_NAME = "timing.json"
-VIDEO_FACTS = ("num_videos", "decoded_bytes", "frame_side", "free_bytes")
 
 
 @dataclass(frozen=True)

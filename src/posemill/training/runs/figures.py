@@ -47,8 +47,7 @@ def draw_training(
         results: Last evaluations by split; the last one (test, where there is one) is drawn.
         samples: Of a user's own data, drawn already.
     """
-    from posemill.training.runs.figure_looks import draw_looks
-    from posemill.training.runs.figure_samples import draw_samples
+    from posemill.training.runs.figure_samples import draw_looks, draw_samples
 
     folder.figures.mkdir(exist_ok=True)
     pictures: dict[str, Figure | None] = {"curves": draw_curves(folder.read_metrics())}

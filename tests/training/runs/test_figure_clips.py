@@ -15,9 +15,8 @@ from torch import nn
 from posemill.training.data.batches import Draw
 from posemill.training.loop.passes import Evaluation
 from posemill.training.models.video.base import VideoModel, VideoShape
-from posemill.training.runs import figure_looks
-from posemill.training.runs.figure_looks import chances_lost, draw_looks
-from posemill.training.runs.figure_samples import draw_samples
+from posemill.training.runs import figure_samples
+from posemill.training.runs.figure_samples import chances_lost, draw_looks, draw_samples
 from posemill.training.tasks.task import Classify, Ctc, Row
 from posemill.training.tasks.workload import Workload
 from posemill.training.video.pixel_clips import PixelClips
@@ -70,10 +69,10 @@ def test_covering_what_a_model_looks_at_costs_its_chance(
 ) -> None:
     clip = split[Draw(1)]
     frames = clip.inputs[0][0].numpy()
-    of_frames = chances_lost(workload, clip, 1, figure_looks._covered_frames(frames))
+    of_frames = chances_lost(workload, clip, 1, figure_samples._covered_frames(frames))
     assert of_frames.argmax() == 2
     assert of_frames[[0, 1, 3]] == pytest.approx([0, 0, 0], abs=1e-6)
-    places = chances_lost(workload, clip, 1, figure_looks._covered_places(frames)).reshape(7, 7)
+    places = chances_lost(workload, clip, 1, figure_samples._covered_places(frames)).reshape(7, 7)
     assert (places > 0.01).nonzero()[0].tolist() == [0, 0, 1, 1]
     assert (places > 0.01).nonzero()[1].tolist() == [0, 1, 0, 1]
     assert places[0, 0] == pytest.approx(of_frames[2], abs=1e-3), "grey is nothing to the model"
