@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from posemill import framework as framework
     from posemill import python as python
     from posemill import solutions
-    from posemill.archives import open_npz
     from posemill.clips.smoothing import smooth
     from posemill.commands.data import export, import_run, merge, prepare
     from posemill.commands.extract import extract, landmarks
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from posemill.config import ExtractConfig, FramesConfig
     from posemill.errors import PosemillError
     from posemill.inspection.drawing.frame_picture import draw
+    from posemill.npz.mapped import open_npz
     from posemill.records import Clip, PoseClip
     from posemill.runs.reader import Run, open_run
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
@@ -70,7 +70,7 @@ _PUBLIC = {
     "landmarks": "posemill.commands.extract",
     "load_model": "posemill.training.front",
     "merge": "posemill.commands.data",
-    "open_npz": "posemill.archives",
+    "open_npz": "posemill.npz.mapped",
     "open_run": "posemill.runs.reader",
     "plot": "posemill.commands.pictures",
     "predict": "posemill.commands.train",

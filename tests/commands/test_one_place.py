@@ -16,6 +16,7 @@ from posemill.commands import data, line
 from posemill.commands.line import run_line
 from posemill.commands.spelling import for_python
 from posemill.errors import ConfigError
+from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
@@ -65,33 +66,23 @@ def test_a_new_parameter_of_prepare_is_a_flag_a_keyword_and_a_line_of_its_help(
         prepare(run, tmp_path / "c", limits=2)
 
 
-class WordsFormat:
+class WordsFormat(Format):
     """A format of one file: how many frames each clip has."""
 
     name = "words"
     suffix = ".words"
     layouts: tuple[str, ...] = ("openpose-18",)
-    has_pixels = False
-    has_mask = False
     losses: tuple[str, ...] = ("all keypoints",)
 
     def sniff(self, path: Path) -> bool:
         """Return True for its ending."""
         return path.suffix == self.suffix
 
-    def write(self, clips, path, *, recipe):  # type: ignore[no-untyped-def]
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a line for each clip."""
-        from posemill.formats import Summary
+        path.write_text("\n".join(f"{clip.clip_id} {len(clip)}" for clip in clips))
 
-        summary = Summary(path, self.name)
-        lines = []
-        for clip in clips:
-            lines.append(f"{clip.clip_id} {len(clip)}")
-            summary.count(clip)
-        path.write_text("\n".join(lines))
-        return summary
-
-    def read(self, path, *, size_wh=None):  # type: ignore[no-untyped-def]
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield nothing."""
         return iter(())
 

@@ -102,7 +102,7 @@ def test_a_pipe_is_refused_and_not_waited_on(name: str, tmp_path: Path) -> None:
         posemill.open_npz(tmp_path / name)
 
 
-class OutsideFormat:
+class OutsideFormat(Format):
     name = "outside"
 
     def sniff(self, path: Path) -> bool:

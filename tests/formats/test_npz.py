@@ -11,8 +11,8 @@ from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats.npz import NpzFormat, open_npz
-from posemill.formats.shared.archive_writer import ArchiveWriter
 from posemill.formats.shared.contract import Recipe
+from posemill.npz.writer import ArchiveWriter
 
 NPZ = NpzFormat()
 

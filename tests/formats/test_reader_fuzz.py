@@ -7,6 +7,7 @@ each time.
 from __future__ import annotations
 
 import os
+import random
 import resource
 import shutil
 import struct
@@ -16,8 +17,6 @@ from pathlib import Path
 
 import pytest
 from format_clips import make_clip
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from posemill.errors import PosemillError
 from posemill.formats import FORMATS, get_format
@@ -49,19 +48,19 @@ EXTREMES = [
     b"1e400", b"[" * 2000, b"\n", b"../", b"\0" * 16,
 ]  # fmt: skip
 
-edits = st.lists(
-    st.tuples(
-        st.sampled_from(["flip", "set", "cut", "drop", "double", "insert", "replace"]),
-        st.floats(0, 1, exclude_max=True),
-        st.integers(0, 2**16),
-        st.sampled_from(EXTREMES),
-    ),
-    min_size=1,
-    max_size=4,
-)
+KINDS = ("flip", "set", "cut", "drop", "double", "insert", "replace")
+Edit = tuple[str, float, int, bytes]
 
 
-def damage(data: bytes, changes: list[tuple[str, float, int, bytes]]) -> bytes:
+def edits(rng: random.Random) -> list[Edit]:
+    """Return one to four changes: what, where, how much, and the bytes of it."""
+    return [
+        (rng.choice(KINDS), rng.random(), rng.randrange(1 << 16), rng.choice(EXTREMES))
+        for _ in range(rng.randint(1, 4))
+    ]
+
+
+def damage(data: bytes, changes: list[Edit]) -> bytes:
     for kind, where, number, piece in changes:
         # Half of the damage goes to the first and the last kilobyte, where the headers are.
         near = int(where * min(len(data), 1024))
@@ -99,6 +98,11 @@ def valid(request, tmp_path_factory):
     return form, path, folder
 
 
+def numbers() -> random.Random:
+    """Return the same numbers every time, but for a long search."""
+    return random.Random() if CASES else random.Random(0)
+
+
 def cases_for(name: str) -> int:
     return CASES or (150 if name in ("parquet", "huggingface", "hdf5") else 300)
 
@@ -113,28 +117,27 @@ def test_a_damaged_file_gives_clips_or_an_error_of_ours(valid) -> None:
         shutil.copytree(path, broken)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    @settings(max_examples=cases_for(form.name), database=None,
-              derandomize=not CASES, suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(which=st.integers(0, len(files) - 1), changes=edits)
-    def run(which: int, changes) -> None:
+    def read_damaged(file: Path, changes: list[Edit]) -> None:
         global is_watching
-        target = broken / files[which].relative_to(path) if path.is_dir() else broken
-        target.write_bytes(damage(contents[files[which]], changes))
+        target = broken / file.relative_to(path) if path.is_dir() else broken
+        target.write_bytes(damage(contents[file], changes))
         started = time.process_time()
         is_watching = True
         try:
             for number, clip in enumerate(form.read(broken, size_wh=(64, 64))):
-                assert len(clip.points) == len(clip.scores)
-                assert number < 100_000
+                assert len(clip.points) == len(clip.scores), changes
+                assert number < 100_000, changes
             outcomes["clips"] += 1
         except PosemillError:
             outcomes["error"] += 1
         finally:
             is_watching = False
-            target.write_bytes(contents[files[which]])
-        assert time.process_time() - started < MAX_SECONDS
+            target.write_bytes(contents[file])
+        assert time.process_time() - started < MAX_SECONDS, changes
 
-    run()
+    rng = numbers()
+    for _ in range(cases_for(form.name)):
+        read_damaged(rng.choice(files), edits(rng))
     assert not seen_events
     assert outcomes["error"] > cases_for(form.name) // 20
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_GROWTH_KB
@@ -146,15 +149,12 @@ def test_any_bytes_at_all_give_an_error_of_ours(valid) -> None:
         pytest.skip("a folder; its files are damaged above")
     broken = folder / f"any{form.suffix}"
 
-    @settings(max_examples=cases_for(form.name) // 4, database=None,
-              derandomize=not CASES, suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(content=st.binary(max_size=300), keep=st.integers(0, 16))
-    def run(content: bytes, keep: int) -> None:
-        broken.write_bytes(path.read_bytes()[:keep] + content)
+    rng, start = numbers(), path.read_bytes()[:16]
+    for _ in range(cases_for(form.name) // 4):
+        content = start[: rng.randint(0, 16)] + rng.randbytes(rng.randint(0, 300))
+        broken.write_bytes(content)
         with pytest.raises(PosemillError):
             list(form.read(broken, size_wh=(64, 64)))
-
-    run()
 
 
 def test_the_watch_would_see_a_command_being_run() -> None:

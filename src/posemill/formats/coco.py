@@ -24,13 +24,11 @@ from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.openpose_json import IS_OPENPOSE
 from posemill.formats.shared.contract import (
-    Recipe,
+    ClipStream,
+    Format,
     Size,
-    SkeletonCheck,
     Summary,
-    expect_clips,
-    header_text,
-    reading,
+    head_of,
 )
 from posemill.formats.shared.folders import (
     Person,
@@ -50,14 +48,13 @@ _FIELDS = {"keypoints": ("body", 17), "foot_kpts": ("feet", 6), "face_kpts": ("f
            "lefthand_kpts": ("left_hand", 21), "righthand_kpts": ("right_hand", 21)}  # fmt: skip
 
 
-class CocoFormat:
+class CocoFormat(Format):
     """One JSON file."""
 
     name = "coco"
     suffix = ".json"
     layouts: tuple[str, ...] = (_SKELETON, _BODY)
     has_pixels = True
-    has_mask = False
     holds_people = True
     losses: tuple[str, ...] = (
         "z",
@@ -66,16 +63,12 @@ class CocoFormat:
 
     def sniff(self, path: Path) -> bool:
         """Return True for a JSON file that speaks of images, annotations or categories early."""
-        if path.suffix.lower() != ".json" or not path.is_file():
-            return False
-        with path.open("rb") as handle:
-            start = handle.read(1 << 16)
+        start = head_of(path, 1 << 16) if path.suffix.lower() == ".json" else b""
         words = (b'"images"', b'"annotations"', b'"categories"')
         return not IS_OPENPOSE.search(start) and any(word in start for word in words)
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file; videos and annotations wait in temporary files."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         num_people = 0
         with (
             atomic_path(path) as temporary,
@@ -84,41 +77,35 @@ class CocoFormat:
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as videos,
         ):
             for clip in clips:
-                check(clip)
-                if not summary.num_clips:
-                    header = header_text(self.name, clip.skeleton_name, recipe)
-                    handle.write(
-                        f'{{"info": {{"description": "posemill", "posemill": {header}}},\n'
-                    )
+                if clips.is_first:
+                    info = {"description": "posemill", "posemill": clips.header()}
+                    handle.write(f'{{"info": {json.dumps(info)},\n')
                     handle.write(f'"categories": [{json.dumps(_category())}],\n"images": [')
-                record = record_of(clip) | {"id": summary.num_clips + 1, "name": clip.clip_id,
-                                            "skeleton": clip.skeleton_name}  # fmt: skip
-                _put(videos, record, is_first=not summary.num_clips)
-                num_people = _write_frames(clip, summary, handle, (annotations, num_people))
-                summary.count(clip)
-            check.finish(summary)
+                video = {
+                    "id": clips.summary.num_clips + 1,
+                    "name": clip.clip_id,
+                    "skeleton": clip.skeleton_name,
+                }
+                _put(videos, record_of(clip) | video, is_first=clips.is_first)
+                num_people = _write_frames(clip, clips.summary, handle, (annotations, num_people))
             for name, waiting in (("annotations", annotations), ("videos", videos)):
                 handle.write(f'\n],\n"{name}": [')
                 waiting.seek(0)
                 while piece := waiting.read(1 << 20):
                     handle.write(piece)
             handle.write("\n]}\n")
-        return summary
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips of our file, or a clip per picture of a plain one."""
-        with reading(path, self.name):
-            if is_line_list(path, "images", line=2):
-                names = ("videos", "images", "annotations")
-                yield from _read_ours(path, *(read_line_list(path, name) for name in names))
-                return
-            content = load_json(path)
-            if not isinstance(content, dict) or not isinstance(content.get("images"), list):
-                raise FormatError("{path}: expected an object with a list 'images'", path=path)
-            is_ours = _has_our_videos(content)
-            yield from (
-                _read_ours(path, *_sorted(content)) if is_ours else _read_plain(path, content)
-            )
+        if is_line_list(path, "images", line=2):
+            names = ("videos", "images", "annotations")
+            yield from _read_ours(path, *(read_line_list(path, name) for name in names))
+            return
+        content = load_json(path)
+        if not isinstance(content, dict) or not isinstance(content.get("images"), list):
+            raise FormatError("{path}: expected an object with a list 'images'", path=path)
+        is_ours = _has_our_videos(content)
+        yield from _read_ours(path, *_sorted(content)) if is_ours else _read_plain(path, content)
 
 
 def _put(handle: IO[str], record: dict[str, Any], *, is_first: bool) -> None:
@@ -221,7 +208,6 @@ def _read_ours(
     images = groupby(pictures, key=lambda image: image["video_id"])
     people = groupby(annotations, key=lambda person: person["image_id"])
     waiting, person = next(images, None), next(people, None)
-    count = 0
     for record in videos:
         rows: list[list[Person]] = []
         if waiting is not None and waiting[0] == record["id"]:
@@ -234,12 +220,10 @@ def _read_ours(
                 if len(rows[-1]) != image.get("num_people", 1):
                     raise ValueError(f"picture {image['id']} has no annotation of its own")
             waiting = next(images, None)
-        count += 1
         name = _BODY if record.get("skeleton") == _BODY else _SKELETON
         yield clip_of_people(path, rows, name, **fields_of(record, len(rows)))
     if person is not None:
         raise ValueError(f"annotation of picture {person[0]} is not where the picture is")
-    expect_clips(path, count)
 
 
 def _read_plain(path: Path, content: dict[str, Any]) -> Iterator[PoseClip]:
@@ -247,7 +231,6 @@ def _read_plain(path: Path, content: dict[str, Any]) -> Iterator[PoseClip]:
     for annotation in content.get("annotations") or []:
         if annotation.get("keypoints") and not annotation.get("iscrowd"):
             people.setdefault(annotation["image_id"], []).append(annotation)
-    expect_clips(path, len(content["images"]))
     known = {image["id"] for image in content["images"]}
     if lost := sum(len(found) for image, found in people.items() if image not in known):
         warn_once(

@@ -6,7 +6,8 @@ with version, skeleton and recipe. Chunks carry checksums.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
@@ -19,18 +20,15 @@ from posemill.errors import FormatError, MissingExtraError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
     ANY,
+    ClipStream,
+    Format,
     Recipe,
     Size,
-    SkeletonCheck,
-    Summary,
-    expect_clips,
-    expect_unicode,
-    header_text,
+    head_of,
     info_text,
     make_clip,
     read_header,
     read_info,
-    reading,
     skeleton_for,
 )
 from posemill.formats.shared.hdf5_file import DeferredErrorFile
@@ -59,57 +57,46 @@ def _h5py() -> Any:
         ) from error
 
 
-class Hdf5Format:
+class Hdf5Format(Format):
     """One HDF5 file."""
 
     name = "hdf5"
     suffix = ".h5"
     layouts: tuple[str, ...] = ("holistic-543", ANY)
-    has_pixels = False
     has_mask = True
-    losses: tuple[str, ...] = ()
+    needs_unicode = True
+    damage = (RuntimeError,)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a file that begins as HDF5 files do."""
-        if not path.is_file():
-            return False
-        with path.open("rb") as handle:
-            return handle.read(8) == b"\x89HDF\r\n\x1a\n"
+        return head_of(path, 8) == b"\x89HDF\r\n\x1a\n"
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file; its datasets grow with every clip."""
         h5py = _h5py()
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         per_clip: dict[str, list[Any]] = {name: [] for name in _CLIP_SETS}
-        whole = recipe
         with atomic_path(path) as temporary, _new_file(h5py, temporary) as file:
             for clip in clips:
-                check(clip)
-                expect_unicode(clip, path)
-                if not summary.num_clips:
+                start = clips.summary.num_frames
+                if clips.is_first:
                     file.do(_create, clip.skeleton.num_points)
-                file.do(_append, clip, summary.num_frames, recipe)
-                whole = whole.after(clip)
-                row = (summary.num_frames, len(clip), clip.clip_id, clip.split, info_text(clip))
+                file.do(_append, clip, start, clips.asked)
+                row = (start, len(clip), clip.clip_id, clip.split, info_text(clip))
                 for values, value in zip(per_clip.values(), row, strict=True):
                     values.append(value)
-                summary.count(clip)
-            check.finish(summary)
-            header = header_text(self.name, check.name, whole)
-            file.do(_finish, per_clip, get_skeleton(check.name), header)
-        return summary
+            header = json.dumps(clips.header())
+            file.do(_finish, per_clip, get_skeleton(clips.skeleton_name), header)
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips."""
         h5py = _h5py()
-        with reading(path, self.name, RuntimeError), h5py.File(path, "r") as file:
+        with h5py.File(path, "r") as file:
             header = read_header(str(file.attrs.get("posemill", "{}")))
             sets = _open_sets(path, file, h5py)
             skeleton = skeleton_for(sets["keypoints"].shape[1], path, header.get("skeleton"))
             made = fields_of_recipe(header.get("recipe"))
             _check_sets(path, sets)
             clips = {name: sets[name][()] for name in _CLIP_SETS}
-            expect_clips(path, len(clips["lengths"]))
             for index, length in enumerate(clips["lengths"].tolist()):
                 start = int(clips["offsets"][index])
                 if not 0 <= start <= start + length <= len(sets["keypoints"]):
@@ -122,16 +109,21 @@ class Hdf5Format:
                         num_keypoints=len(sets["keypoints"]),
                     )
                 rows = slice(start, start + length)
-                texts = {name: _text(clips[name][index]) for name in ("clip_ids", "splits")}
                 paths = tuple(_text(value) for value in sets["image_paths"][rows])
                 yield make_clip(
-                    path, sets["keypoints"][rows], sets["scores"][rows], sets["mask"][rows],
-                    skeleton_name=skeleton, sizes_wh=sets["sizes_wh"][rows].astype(np.int32),
+                    path,
+                    sets["keypoints"][rows],
+                    sets["scores"][rows],
+                    sets["mask"][rows],
+                    skeleton_name=skeleton,
+                    sizes_wh=sets["sizes_wh"][rows].astype(np.int32),
                     frame_indices=sets["frame_index"][rows].astype(np.int64),
-                    clip_id=texts["clip_ids"], split=texts["splits"],
+                    clip_id=_text(clips["clip_ids"][index]),
+                    split=_text(clips["splits"][index]),
                     image_paths=paths if any(paths) else (),
-                    **read_info(_text(clips["clip_info"][index])), **made,
-                )  # fmt: skip
+                    **read_info(_text(clips["clip_info"][index])),
+                    **made,
+                )
 
 
 class _Worker:

@@ -23,18 +23,15 @@ from posemill.errors import FormatError
 from posemill.formats.parquet import check_unpacked_size
 from posemill.formats.shared.contract import (
     ANY,
+    ClipStream,
+    Format,
     Recipe,
     Size,
-    SkeletonCheck,
     Summary,
-    expect_clips,
-    expect_unicode,
-    header_of,
     info_text,
     make_clip,
     read_header,
     read_info,
-    reading,
     skeleton_for,
 )
 from posemill.formats.shared.folders import new_folder
@@ -57,15 +54,14 @@ _VALUES = {"clip_id": "string", "label": "string", "fps": "float64", "num_frames
            "extra": "string"}  # fmt: skip
 
 
-class HuggingFaceFormat:
+class HuggingFaceFormat(Format):
     """A folder with a Parquet file per split."""
 
     name = "huggingface"
-    suffix = ""
     layouts: tuple[str, ...] = ("holistic-543", ANY)
-    has_pixels = False
     has_mask = True
-    losses: tuple[str, ...] = ()
+    needs_unicode = True
+    damage = (pa.ArrowException,)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a folder with `data/*.parquet`."""
@@ -73,44 +69,36 @@ class HuggingFaceFormat:
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write a Parquet file per split, the dataset card and our index."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
-        whole = recipe
-        with new_folder(path, self.name, recipe) as (folder, index):
-            splits: dict[str, _SplitWriter] = {}
-            try:
-                for clip in clips:
-                    check(clip)
-                    expect_unicode(clip, path)
-                    index.place(clip)
-                    if clip.split not in splits:
-                        whole = whole.after(clip)
-                        header = header_of(self.name, check.name, whole) | {"split": clip.split}
-                        splits[clip.split] = _SplitWriter(folder, clip, header)
-                    splits[clip.split].add(clip, recipe)
-                    summary.count(clip)
-                check.finish(summary)
-            finally:
-                for writer in splits.values():
-                    writer.close()
-            _write_card(folder, check.name, summary, whole)
+        summary = super().write(clips, path, recipe=recipe)
         if _RESERVED.keys() & summary.splits:
-            summary.losses = (
+            summary.losses += (
                 Message("the split name 'all', which Hugging Face reserves: it is 'full'"),
             )
         return summary
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
+        """Write a folder."""
+        with new_folder(path, self.name, clips.asked) as (folder, index):
+            splits: dict[str, _SplitWriter] = {}
+            try:
+                for clip in clips:
+                    index.place(clip)
+                    if clip.split not in splits:
+                        header = clips.header() | {"split": clip.split}
+                        splits[clip.split] = _SplitWriter(folder, clip, header)
+                    splits[clip.split].add(clip, clips.asked)
+            finally:
+                for writer in splits.values():
+                    writer.close()
+            _write_card(folder, clips)
+
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips, split by split."""
-        with reading(path, self.name, pa.ArrowException):
-            files = sorted(path.glob("data/*-of-*.parquet"))
-            if not files:
-                raise FormatError("{path}: expected data/{split}-00000-of-00001.parquet", path=path)
-            count = 0
-            for file in files:
-                for clip in _read_file(file):
-                    yield clip
-                    count += 1
-            expect_clips(path, count)
+        files = sorted(path.glob("data/*-of-*.parquet"))
+        if not files:
+            raise FormatError("{path}: expected data/{split}-00000-of-00001.parquet", path=path)
+        for file in files:
+            yield from _read_file(file)
 
 
 class _SplitWriter:
@@ -209,14 +197,15 @@ def _row_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _write_card(folder: Path, skeleton_name: str, summary: Summary, recipe: Recipe) -> None:
-    splits = {_written_split(split): count for split, count in summary.splits.items()}
+def _write_card(folder: Path, clips: ClipStream) -> None:
+    splits = {_written_split(split): count for split, count in clips.summary.splits.items()}
     configs = "".join(f"      - split: {name}\n        path: data/{name}-*\n" for name in splits)
     counts = "".join(f"| {name} | {count} |\n" for name, count in splits.items())
+    recipe = json.dumps(clips.recipe.to_dict())
     (folder / "README.md").write_text(
         "---\nconfigs:\n  - config_name: default\n    data_files:\n" + configs + "---\n\n"
-        f"# Keypoints ({skeleton_name})\n\nWritten by posemill; recipe: "
-        f"`{json.dumps(recipe.to_dict())}`. A row is a clip; missing points have mask False.\n\n"
+        f"# Keypoints ({clips.skeleton_name})\n\nWritten by posemill; recipe: "
+        f"`{recipe}`. A row is a clip; missing points have mask False.\n\n"
         f"| split | clips |\n|---|---|\n{counts}",
         encoding="utf-8",
     )

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.archives import MappedNpz
 from posemill.errors import FormatError
-from posemill.formats.shared.contract import Size, expect_clips, make_clip
+from posemill.formats.shared.contract import Size, make_clip
+from posemill.npz.mapped import MappedNpz
 from posemill.records import PoseClip
 from posemill.skeletons import Skeleton, get_skeleton, is_skeleton
 
@@ -71,7 +71,8 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
     skeleton = get_skeleton(name)
     first = arrays[skeleton.part_names[0]]
     frames = len(first) if first.ndim else 0
-    expect_clips(path, frames)
+    if not frames:
+        raise FormatError("{path}: holds no clips; expected at least one", path=path)
     parts = dict(_parts(arrays, skeleton, frames))
     points = np.concatenate([part[..., :3] for part in parts.values()], axis=1)
     mask = ~np.isnan(points).any(axis=2)

@@ -10,46 +10,50 @@ Of several people, M of each frame: `keypoints` (N, M, K, 3), `mask` and `scores
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from posemill.archives import open_npz
 from posemill.blocks import ClipBlock, join_stream
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.shared.archive_writer import ArchiveWriter
+from posemill.formats.landmarks_file import has_landmarks, read_landmarks
 from posemill.formats.shared.contract import (
     ANY,
+    Format,
     Recipe,
     Size,
     SkeletonCheck,
     Summary,
-    header_text,
+    header_of,
     info_text,
+    make_clip,
+    read_info,
     reading,
+    skeleton_for,
 )
-from posemill.formats.shared.npz_reader import clips_of
+from posemill.formats.shared.pixels import divide_pixels, median_of_pixels
 from posemill.geometry import Fill, fill_missing
-from posemill.records import FloatArray, PoseClip, nothing_in_metres
+from posemill.npz.clips import read_npz_clips, split_by_name
+from posemill.npz.mapped import MappedNpz, open_npz
+from posemill.npz.writer import ArchiveWriter
+from posemill.records import FloatArray, PoseClip, fields_of_recipe, nothing_in_metres
 from posemill.skeletons import WORLD_LAYOUT, Skeleton, get_skeleton
 
-__all__ = ["NpzFormat", "open_npz"]
 
-
-class NpzFormat:
+class NpzFormat(Format):
     """One `.npz`; reading also takes a folder of `{split}_keypoints.npz` and files of others."""
 
     name = "npz"
     suffix = ".npz"
     layouts: tuple[str, ...] = ("holistic-143", ANY)
-    has_pixels = False
     has_mask = True
     holds_world = True
-    losses: tuple[str, ...] = ()
 
     def sniff(self, path: Path) -> bool:
         """Return True for a `.npz`, or a folder with `*_keypoints.npz` in it."""
@@ -99,21 +103,21 @@ class NpzFormat:
                     summary.count(clip)
             check.finish(summary)
             assert columns is not None
-            columns.finish(header_text(self.name, check.name, whole))
+            columns.finish(json.dumps(header_of(self.name, check.name, whole)))
         return summary
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips, after one pass over the file to compare its checksums."""
         paths = sorted(path.glob("*_keypoints.npz")) if path.is_dir() else [path]
         if not paths:
             raise FormatError(
                 "{path}: expected files named {split}_keypoints.npz, found none", path=path
             )
-        for one in paths:
-            with reading(one, self.name):
-                arrays = open_npz(one)
+        for file in paths:
+            with reading(file, self.name):
+                arrays = open_npz(file)
                 arrays.verify()
-                yield from clips_of(arrays, size_wh=size_wh)
+                yield from clips_of(arrays, size_wh)
 
 
 class _Columns:
@@ -180,3 +184,65 @@ def _filled(block: ClipBlock, fill: Fill) -> FloatArray:
         return block.zeroed
     # Lines are drawn inside a clip, never from one to the next.
     return np.concatenate([fill_missing(clip.points, fill) for clip in block.clips])
+
+
+def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    """Yield the clips of an archive: of ours, or of any that has `keypoints` (N, K, 2 or 3).
+
+    Without `splits`, the file's name says it. Points of another maker that are pixels are divided
+    by the pictures' size.
+    """
+    path = arrays.path
+    if has_landmarks(arrays):
+        yield read_landmarks(arrays, split=split_by_name(path), size_wh=size_wh)
+        return
+    clips = read_npz_clips(arrays)
+    keypoints = arrays["keypoints"]
+    skeleton = skeleton_for(keypoints.shape[1], path, clips.header.get("skeleton"))
+    made = fields_of_recipe(clips.header.get("recipe"))
+    _check_names(arrays, skeleton)
+    pixels = 0.0 if "posemill" in clips.header else median_of_pixels(keypoints)
+    for index, (start, stop) in enumerate(pairwise(clips.offsets.tolist())):
+        rows = slice(start, stop)
+        points, sizes = np.array(keypoints[rows]), _sizes(arrays, rows, size_wh)
+        info = read_info(str(arrays["clip_info"][index])) if "clip_info" in arrays else {}
+        yield make_clip(
+            path, divide_pixels(path, points, sizes, pixels) if pixels else points,
+            _cut(arrays, "scores", rows), _cut(arrays, "mask", rows), sizes_wh=sizes,
+            skeleton_name=skeleton, clip_id=clips.clip_ids[index],
+            split=clips.splits[index] or split_by_name(path),
+            frame_indices=_cut(arrays, "frame_index", rows, np.arange(stop - start)),
+            image_paths=_paths(arrays, rows), world=_cut(arrays, "world", rows), **made,
+            **{**info, "label": clips.labels[index] or info.get("label")},
+        )  # fmt: skip
+
+
+def _paths(arrays: MappedNpz, rows: slice) -> tuple[str, ...]:
+    paths = tuple(arrays["image_paths"][rows].tolist()) if "image_paths" in arrays else ()
+    return paths if any(paths) else ()
+
+
+def _cut(arrays: MappedNpz, name: str, rows: slice, default: Any = None) -> Any:
+    return np.array(arrays[name][rows]) if name in arrays else default
+
+
+def _sizes(arrays: MappedNpz, rows: slice, size_wh: Size | None) -> npt.NDArray[np.int32]:
+    if "sizes_wh" in arrays:
+        return np.array(arrays["sizes_wh"][rows], np.int32)
+    return np.tile(np.array(size_wh or (0, 0), np.int32), (rows.stop - rows.start, 1))
+
+
+def _check_names(arrays: MappedNpz, skeleton_name: str) -> None:
+    if "keypoint_names" not in arrays:
+        return
+    expected, got = get_skeleton(skeleton_name).point_names, arrays["keypoint_names"].tolist()
+    if tuple(got) != expected:
+        different = next((i for i, pair in enumerate(zip(expected, got, strict=False))
+                          if pair[0] != pair[1]), min(len(expected), len(got)))  # fmt: skip
+        raise FormatError(
+            "{path}: keypoint_names are not those of {skeleton_name}; the first difference is at "
+            "{different}",
+            path=arrays.path,
+            skeleton_name=skeleton_name,
+            different=different,
+        )

@@ -20,27 +20,22 @@ import numpy.typing as npt
 from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
-    Recipe,
+    ClipStream,
+    Format,
     Size,
-    SkeletonCheck,
-    Summary,
-    expect_clips,
-    header_text,
-    reading,
+    head_of,
 )
 from posemill.formats.shared.folders import (
     Person,
     clip_of_people,
     fields_of,
-    frame_files,
     frame_names,
     header_in,
     new_folder,
     people_in_pixels,
-    read_index,
+    read_clip_folders,
     record_of,
     same_sizes,
-    split_and_id,
 )
 from posemill.formats.shared.json_text import (
     is_line_list,
@@ -170,16 +165,14 @@ def _clip(path: Path, frames: list[Any], fields: dict[str, Any], skeleton: str |
     )
 
 
-class OpenPoseFolderFormat:
+class OpenPoseFolderFormat(Format):
     """A folder per clip with `<picture>_keypoints.json` per frame."""
 
     name = "openpose"
-    suffix = ""
     layouts: tuple[str, ...] = ("coco-133", "openpose-18")
     has_pixels = True
-    has_mask = False
     holds_people = True
-    mirrors = True  # the folders of the source
+    mirrors = True
     losses: tuple[str, ...] = _LOSSES
 
     def sniff(self, path: Path) -> bool:
@@ -191,119 +184,82 @@ class OpenPoseFolderFormat:
             return header.get("format") == self.name
         return next(path.rglob("*_keypoints.json"), None) is not None
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder per clip, a file per frame."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
-        with new_folder(path, self.name, recipe) as (_, index):
+        with new_folder(path, self.name, clips.asked) as (_, index):
             for clip in clips:
-                check(clip)
                 folder = index.place(clip, has_picture_files=True)
                 folder.mkdir(parents=True, exist_ok=True)
                 names = frame_names(clip.image_paths, clip.frame_indices)
                 for name, people in zip(names, _frames_of(clip), strict=True):
                     frame = {"version": 1.3, "people": people}
                     (folder / f"{name}_keypoints.json").write_text(json.dumps(frame))
-                summary.count(clip)
-            check.finish(summary)
-        return summary
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder with `*_keypoints.json`."""
-        with reading(path, self.name):
-            if not path.is_dir():
-                raise FormatError("{path}: expected a folder of *_keypoints.json", path=path)
-            count = 0
-            for folder, record in self._folders(path):
-                files = frame_files(folder, "_keypoints.json", record)
-                frames = [load_json(file, max_bytes=_MAX_FRAME_BYTES) for file in files]
-                if record is not None:
-                    yield _clip(path, frames, fields_of(record, len(frames)), record["skeleton"])
-                else:
-                    split, clip_id = split_and_id(path, folder)
-                    fields = {"split": split, "clip_id": clip_id,
-                              "sizes_wh": same_sizes(size_wh, len(frames))}  # fmt: skip
-                    yield _clip(path, frames, fields, None)
-                count += 1
-            expect_clips(path, count)
-
-    def _folders(self, path: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
-        if not (header := header_in(path)):
-            for folder in sorted({file.parent for file in path.rglob("*_keypoints.json")}):
-                yield folder, None
-            return
-        records = read_index(path)
-        next(records)
-        for record in records:
-            yield path / record["place"], record | {"skeleton": header.get("skeleton")}
+        if not path.is_dir():
+            raise FormatError("{path}: expected a folder of *_keypoints.json", path=path)
+        for files, fields, skeleton in read_clip_folders(path, "_keypoints.json", size_wh):
+            frames = [load_json(file, max_bytes=_MAX_FRAME_BYTES) for file in files]
+            yield _clip(path, frames, fields, skeleton)
 
 
-class OpenPoseFileFormat:
+class OpenPoseFileFormat(Format):
     """One JSON file: a list of clips, each with its frames by number."""
 
     name = "openpose-file"
     suffix = ".json"
     layouts: tuple[str, ...] = ("coco-133", "openpose-18")
     has_pixels = True
-    has_mask = False
     holds_people = True
     losses: tuple[str, ...] = _LOSSES
 
     def sniff(self, path: Path) -> bool:
         """Return True for a JSON file whose beginning names people or our clips."""
-        if path.suffix.lower() != ".json" or not path.is_file():
-            return False
-        with path.open("rb") as handle:
-            start = handle.read(4096)
+        start = head_of(path, 4096) if path.suffix.lower() == ".json" else b""
         return IS_OPENPOSE.search(start) is not None
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file, a line per clip."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
             for clip in clips:
-                check(clip)
-                if not summary.num_clips:
-                    header = header_text(self.name, clip.skeleton_name, recipe.after(clip))
+                if clips.is_first:
+                    header = json.dumps(clips.header())
                     handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [\n')
+                else:
+                    handle.write(",\n")
                 frames = {
                     str(index): {"people": people} for index, people in enumerate(_frames_of(clip))
                 }
                 record = record_of(clip) | {"skeleton": clip.skeleton_name, "frames": frames}
-                line = line_of(
-                    record, Message("{path}: clip {clip_id!r}", path=path, clip_id=clip.clip_id)
-                )
-                handle.write((",\n" if summary.num_clips else "") + line)
-                summary.count(clip)
-            check.finish(summary)
+                what = Message("{path}: clip {clip_id!r}", path=path, clip_id=clip.clip_id)
+                handle.write(line_of(record, what))
             handle.write("\n]}\n")
-        return summary
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips of our file, or the one clip of a list or an object of frames."""
-        with reading(path, self.name):
-            if is_line_list(path, "clips", line=0):
-                yield from _read_clips(path, read_line_list(path, "clips"))
-                return
-            content = load_json(path)
-            if isinstance(content, dict) and isinstance(content.get("clips"), list):
-                yield from _read_clips(path, content["clips"])
-                return
-            if isinstance(content, dict):
-                content = [content] if "people" in content else _in_order(content)
-            if not isinstance(content, list):
-                raise FormatError(
-                    "{path}: expected frames with 'people', got {content!r:.80}",
-                    path=path,
-                    content=content,
-                )
-            expect_clips(path, len(content))
+        if is_line_list(path, "clips", line=0):
+            yield from _read_records(path, read_line_list(path, "clips"))
+            return
+        content = load_json(path)
+        if isinstance(content, dict) and isinstance(content.get("clips"), list):
+            yield from _read_records(path, content["clips"])
+            return
+        if isinstance(content, dict):
+            content = [content] if "people" in content else _in_order(content)
+        if not isinstance(content, list):
+            raise FormatError(
+                "{path}: expected frames with 'people', got {content!r:.80}",
+                path=path,
+                content=content,
+            )
+        if content:
             fields = {"clip_id": path.stem, "sizes_wh": same_sizes(size_wh, len(content))}
             yield _clip(path, content, fields, None)
 
 
-def _read_clips(path: Path, records: Iterable[Any]) -> Iterator[PoseClip]:
+def _read_records(path: Path, records: Iterable[Any]) -> Iterator[PoseClip]:
     """Yield the clips of our own file."""
-    count = 0
     for record in records:
         if not isinstance(record, dict) or not isinstance(record.get("frames"), dict):
             raise FormatError(
@@ -313,8 +269,6 @@ def _read_clips(path: Path, records: Iterable[Any]) -> Iterator[PoseClip]:
             )
         frames = _in_order(record["frames"])
         yield _clip(path, frames, fields_of(record, len(frames)), record["skeleton"])
-        count += 1
-    expect_clips(path, count)
 
 
 def _in_order(frames: dict[str, Any]) -> list[Any]:

@@ -10,6 +10,7 @@ recipe.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -25,19 +26,16 @@ from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
     ANY,
+    ClipStream,
+    Format,
     Recipe,
     Size,
-    SkeletonCheck,
-    Summary,
-    expect_clips,
     expect_new,
-    expect_unicode,
-    header_text,
+    head_of,
     info_text,
     make_clip,
     read_header,
     read_info,
-    reading,
     skeleton_for,
 )
 from posemill.geometry import fill_missing
@@ -85,72 +83,57 @@ def _schema(
     return pa.schema(fields, {_KEY: header.encode()})
 
 
-class ParquetFormat:
+class ParquetFormat(Format):
     """One Parquet file."""
 
     name = "parquet"
     suffix = ".parquet"
     layouts: tuple[str, ...] = ("holistic-543", ANY)
-    has_pixels = False
     has_mask = True
     holds_world = True
     holds_people = True
+    needs_unicode = True
     losses: tuple[str, ...] = (Message("clips without frames"),)
+    damage = (pa.ArrowException,)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a file that begins as Parquet files do."""
-        if not path.is_file():
-            return False
-        with path.open("rb") as handle:
-            return handle.read(4) == b"PAR1"
+        return head_of(path, 4) == b"PAR1"
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file, a row group per few thousand frames."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         writer: pq.ParquetWriter | None = None
         waiting: list[pa.RecordBatch] = []
         with atomic_path(path) as temporary:
             try:
                 for clip in clips:
-                    check(clip)
-                    expect_unicode(clip, path)
                     if writer is None:
-                        header = header_text(self.name, check.name, recipe.after(clip))
                         schema = _schema(
-                            check.name,
-                            header,
-                            keeps_world=check.keeps_world,
+                            clips.skeleton_name,
+                            json.dumps(clips.header()),
+                            keeps_world=clips.keeps_world,
                             keeps_people=clip.others is not None,
                         )
                         writer = _open_writer(temporary, schema)
-                    waiting.append(_batch_of(clip, schema, recipe))
-                    summary.count(clip)
+                    waiting.append(_batch_of(clip, schema, clips.asked))
                     if sum(map(len, waiting)) >= _GROUP_ROWS:
                         writer.write_table(pa.Table.from_batches(waiting))
                         waiting = []
-                check.finish(summary)
                 if writer is not None and waiting:
                     writer.write_table(pa.Table.from_batches(waiting))
             finally:
                 if writer is not None:
                     writer.close()
-        return summary
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: rows of one split and clip id that follow each other."""
-        with reading(path, self.name, pa.ArrowException):
-            file = pq.ParquetFile(path, page_checksum_verification=True)
-            try:
-                header = _check_file(path, file)
-                seen: set[tuple[str, str]] = set()
-                rows = _rows(path, file)
-                for name, group in groupby(rows, key=lambda row: row[0]):
-                    expect_new(path, name, seen)
-                    pieces = _gather(path, name[1], (piece for _, piece in group))
-                    yield _clip_of(path, pieces, header, split=name[0], clip_id=name[1])
-                expect_clips(path, len(seen))
-            finally:
-                file.close()
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            header = _check_file(path, file)
+            seen: set[tuple[str, str]] = set()
+            for name, group in groupby(_rows(path, file), key=lambda row: row[0]):
+                expect_new(path, name, seen)
+                pieces = _gather(path, name[1], (piece for _, piece in group))
+                yield _clip_of(path, pieces, header, split=name[0], clip_id=name[1])
 
 
 def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
@@ -336,11 +319,16 @@ def _gather(path: Path, clip_id: str, group: Iterable[pa.RecordBatch]) -> list[p
     for piece in group:
         pieces.append(piece)
         num_bytes += piece.nbytes
-        is_large = _COPIES * num_bytes > _BOMB_BYTES
-        if is_large and _COPIES * num_bytes > _MEMORY_SHARE * ((free := free_memory()) + num_bytes):
+        if _COPIES * num_bytes <= _BOMB_BYTES:
+            continue
+        free = free_memory()
+        if _COPIES * num_bytes > _MEMORY_SHARE * (free + num_bytes):
             raise FormatError(
-                f"{path}: clip {clip_id[:80]!r} has so many frames that {free} bytes of free "
-                "memory are too few for them; divide it into several clips"
+                "{path}: clip {clip_id!r} has so many frames that {free} bytes of free memory are "
+                "too few for them; divide it into several clips",
+                path=path,
+                clip_id=clip_id[:80],
+                free=free,
             )
     return pieces
 

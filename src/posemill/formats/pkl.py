@@ -7,8 +7,9 @@ split `'posemill'`: JSON with version and recipe.
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
@@ -19,20 +20,16 @@ from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared import pickle_writer as out
 from posemill.formats.shared.contract import (
-    Recipe,
+    ClipStream,
+    Format,
     Size,
-    SkeletonCheck,
-    Summary,
-    expect_clips,
-    header_text,
     make_clip,
     read_header,
-    reading,
 )
 from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
 from posemill.formats.shared.pixels import LOOKED_AT, divide_pixels, median_of_pixels
 from posemill.messages import Message
-from posemill.npz_clips import expect_together
+from posemill.npz.clips import expect_together
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
@@ -40,14 +37,12 @@ _SKELETON = "holistic-143"
 _LISTS = ("keypoints", "image_paths", "video_ids")
 
 
-class PklFormat:
+class PklFormat(Format):
     """One pickle of plain types and numpy arrays; read without running anything in it."""
 
     name = "pkl"
     suffix = ".pkl"
     layouts: tuple[str, ...] = (_SKELETON,)
-    has_pixels = False
-    has_mask = False
     losses: tuple[str, ...] = (
         Message("scores (1 where found)"),
         Message("picture sizes, frame positions, label, fps and extra"),
@@ -59,44 +54,32 @@ class PklFormat:
         is_pickle = path.suffix.lower() in (".pkl", ".pickle") and path.is_file()
         return is_pickle and not has_annotations(path)
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one pickle; the lists of each split wait in temporary files."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         waiting: dict[str, dict[str, IO[bytes]]] = {}
-        whole = recipe
         try:
             for clip in clips:
-                check(clip)
                 if clip.split not in waiting:
                     waiting[clip.split] = _new_lists(path.parent)
                 _write_frames(clip, waiting[clip.split])
-                whole = whole.after(clip)
-                summary.count(clip)
-            check.finish(summary)
-            header = header_text(self.name, _SKELETON, whole)
             with atomic_path(path) as temporary, temporary.open("wb") as handle:
-                _join(waiting, header, handle)
+                _join(waiting, json.dumps(clips.header()), handle)
         finally:
             for lists in waiting.values():
                 for file in lists.values():
                     file.close()
-        return summary
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: runs of frames with one video id."""
-        with reading(path, self.name), open_pickle(path) as content:
+        with open_pickle(path) as content:
             if not isinstance(content, dict):
                 raise FormatError(
                     "{path}: expected {split: {'keypoints': …}}, got {kind}",
                     path=path,
                     kind=type(content).__name__,
                 )
-            count = 0
             for split, lists in content.items():
-                for clip in _clips_of(path, str(split), lists, size_wh):
-                    count += 1
-                    yield clip
-            expect_clips(path, count)
+                yield from _clips_of(path, str(split), lists, size_wh)
 
 
 def _new_lists(folder: Path) -> dict[str, IO[bytes]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,18 @@ import numpy.typing as npt
 from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
+    ClipStream,
+    Format,
     Recipe,
     Size,
-    SkeletonCheck,
-    Summary,
-    expect_clips,
     header_of,
-    reading,
 )
 from posemill.formats.shared.folders import (
     fields_of,
     header_in,
     new_folder,
-    read_index,
     record_of,
+    records_in,
     split_and_id,
 )
 from posemill.formats.shared.json_text import line_of, parse_json
@@ -62,14 +60,12 @@ _COMPONENTS: dict[tuple[str, ...], str] = {
 }  # fmt: skip
 
 
-class PoseFormat:
+class PoseFormat(Format):
     """A folder of `.pose` files, or one `.pose` file with one clip."""
 
     name = "pose"
-    suffix = ""
     layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "coco-133", "openpose-18")
     has_pixels = True
-    has_mask = False
     holds_people = True
     losses: tuple[str, ...] = (
         Message("digits beyond float32 pixels; scores below 0.000001 (they become that)"),
@@ -82,59 +78,42 @@ class PoseFormat:
             return next(path.rglob("*.pose"), None) is not None
         return path.suffix.lower() == ".pose"
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a file per clip; one clip to `path` itself if that ends in `.pose`."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         if path.suffix.lower() == ".pose":
-            return self._write_one(clips, path, recipe, check)
-        with new_folder(path, self.name, recipe) as (_, index):
+            self._write_one(clips, path)
+            return
+        with new_folder(path, self.name, clips.asked) as (_, index):
             for clip in clips:
-                check(clip)
                 place = index.place(clip)
                 place.parent.mkdir(parents=True, exist_ok=True)
-                content = encode_clip(clip) + encode_note(clip, recipe)
+                content = encode_clip(clip) + encode_note(clip, clips.asked)
                 place.with_name(place.name + ".pose").write_bytes(content)
-                summary.count(clip)
-            check.finish(summary)
-        return summary
 
-    def _write_one(
-        self, clips: Iterable[PoseClip], path: Path, recipe: Recipe, check: SkeletonCheck
-    ) -> Summary:
-        summary = Summary(path, self.name)
+    def _write_one(self, clips: ClipStream, path: Path) -> None:
         with atomic_path(path) as temporary:
             for clip in clips:
-                check(clip)
-                summary.count(clip)
-                if summary.num_clips > 1:
+                if not clips.is_first:
                     raise FormatError(
                         "{path}: a .pose file holds one clip, {clip_id!r} is the second; give a "
                         "folder's name to get a file per clip",
                         path=path,
                         clip_id=clip.clip_id,
                     )
-                temporary.write_bytes(encode_clip(clip) + encode_note(clip, recipe))
-            check.finish(summary)
-        return summary
+                temporary.write_bytes(encode_clip(clip) + encode_note(clip, clips.asked))
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips with all people, those of other makers the surest first."""
-        with reading(path, self.name):
-            if path.is_file():
-                yield decode_clip(path)
-                return
-            count = 0
-            for file, fields in _files(path):
-                yield decode_clip(file, fields)
-                count += 1
-            expect_clips(path, count)
+        if path.is_file():
+            yield decode_clip(path)
+            return
+        for file, fields in _files(path):
+            yield decode_clip(file, fields)
 
 
 def _files(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     if header_in(path):
-        records = read_index(path)
-        next(records)
-        for record in records:
+        for record in records_in(path):
             place = path / record["place"]
             fields = fields_of(record, int(record["num_frames"]))
             yield place.with_name(place.name + ".pose"), fields

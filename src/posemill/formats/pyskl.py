@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,13 +25,9 @@ from posemill.files import atomic_path
 from posemill.formats.shared import pickle_writer as out
 from posemill.formats.shared.contract import (
     ANY,
-    Recipe,
+    ClipStream,
+    Format,
     Size,
-    SkeletonCheck,
-    Summary,
-    expect_clips,
-    header_of,
-    reading,
     skeleton_for,
 )
 from posemill.formats.shared.people_axis import clip_of_axis, stack_people
@@ -42,14 +38,13 @@ from posemill.records import PoseClip, fields_of_recipe
 _LEAST_SCORE = 1e-6  # a found point of score 0 would count as missing
 
 
-class PysklFormat:
+class PysklFormat(Format):
     """One pickle with an annotation per clip."""
 
     name = "pyskl"
     suffix = ".pkl"
     layouts: tuple[str, ...] = ("coco-133", ANY)
     has_pixels = True
-    has_mask = False
     holds_people = True
     losses: tuple[str, ...] = (
         "z",
@@ -63,25 +58,19 @@ class PysklFormat:
         is_pickle = path.suffix.lower() in (".pkl", ".pickle") and path.is_file()
         return is_pickle and has_annotations(path)
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one pickle; labels are filled in when all are known."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
-        whole = recipe
         keys: list[tuple[str, str]] = []  # split and id of each clip
         labels: list[str] = []
         sizes: list[int] = []  # bytes that wait
         with tempfile.TemporaryFile(dir=path.parent) as waiting:
             for clip in clips:
-                check(clip)
                 keys.append((clip.split, clip.clip_id))
                 labels.append(clip.label or "")
                 sizes.append(waiting.write(_pickled(clip)))
-                whole = whole.after(clip)
-                summary.count(clip)
-            check.finish(summary)
             numbers = _number_labels(set(labels) - {""})
             names = _unique_names(keys, path)
-            header = header_of(self.name, check.name, whole)
+            header = clips.header()
             header["class_names"] = {str(number): name for name, number in numbers.items()}
             header["clip_ids"] = {name: key[1] for key, name in names.items() if name != key[1]}
             with atomic_path(path) as temporary, temporary.open("wb") as handle:
@@ -93,18 +82,16 @@ class PysklFormat:
                     handle.write(waiting.read(size))
                 handle.write(out.APPENDS)
                 _write_end(names, json.dumps(header), handle)
-        return summary
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips; of several people, the one with the highest mean score comes first."""
-        with reading(path, self.name), open_pickle(path) as content:
+        with open_pickle(path) as content:
             if not isinstance(content, dict) or not isinstance(content.get("annotations"), list):
                 raise FormatError("{path}: expected {'split': …, 'annotations': […]}", path=path)
             header = json.loads(str(content.get("posemill") or "{}"))
             split_of = {}
             for split, names in dict(content.get("split") or {}).items():
                 split_of.update({str(name): str(split) for name in names})
-            expect_clips(path, len(content["annotations"]))
             for annotation in content["annotations"]:
                 yield _clip_of(path, annotation, split_of, header, size_wh=size_wh)
 

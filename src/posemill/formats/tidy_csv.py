@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -24,17 +24,15 @@ from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
     ANY,
-    Recipe,
+    ClipStream,
+    Format,
     Size,
-    SkeletonCheck,
-    Summary,
-    expect_clips,
     expect_new,
+    head_of,
     header_of,
     info_text,
     make_clip,
     read_info,
-    reading,
     skeleton_for,
 )
 from posemill.formats.shared.json_text import parse_json
@@ -59,33 +57,28 @@ _WORLD_PREFIX = "world:"
 _WORLD_NAMES = tuple(f"{_WORLD_PREFIX}{name}" for name in WORLD_LAYOUT.point_names)
 
 
-class CsvFormat:
+class CsvFormat(Format):
     """One CSV file."""
 
     name = "csv"
     suffix = ".csv"
     layouts: tuple[str, ...] = ("holistic-143", ANY)
-    has_pixels = False
-    has_mask = False
     holds_world = True
     holds_people = True
     losses: tuple[str, ...] = (Message("clips without frames"),)
+    damage = (csv.Error,)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a text whose first line has the columns."""
-        if not path.is_file():
-            return False
-        with path.open("rb") as handle:
-            first = handle.readline(512).decode("utf-8-sig", "replace")
+        first = head_of(path, 512).partition(b"\n")[0].decode("utf-8-sig", "replace")
         try:
             columns, _ = split_lines([first], names=_COLUMNS)
         except TableError:
             return False
         return set(_NEEDED) <= set(columns)
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         with (
             atomic_path(path) as temporary,
             temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as handle,
@@ -93,27 +86,21 @@ class CsvFormat:
             writer = csv.writer(handle)
             writer.writerow(_COLUMNS)
             for clip in clips:
-                check(clip)
-                header = header_of(self.name, clip.skeleton_name, recipe.after(clip))
-                writer.writerows(_rows_of(clip, header, recipe))
-                summary.count(clip)
-            check.finish(summary)
-        return summary
+                header = header_of(self.name, clip.skeleton_name, clips.asked.after(clip))
+                writer.writerows(_rows_of(clip, header))
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: rows of one split and clip that follow each other."""
-        with reading(path, self.name, csv.Error):
-            seen: set[tuple[str, str]] = set()
-            try:
-                for name, rows in groupby(_read_rows(path), key=itemgetter(0, 1)):
-                    expect_new(path, name, seen)
-                    yield _clip_of(path, list(rows), size_wh, split=name[0], clip_id=name[1])
-            except TableError as error:
-                raise FormatError("{path}, {error}", path=path, error=error) from error
-            expect_clips(path, len(seen))
+        seen: set[tuple[str, str]] = set()
+        try:
+            for name, rows in groupby(_read_rows(path), key=itemgetter(0, 1)):
+                expect_new(path, name, seen)
+                yield _clip_of(path, list(rows), size_wh, split=name[0], clip_id=name[1])
+        except TableError as error:
+            raise FormatError("{path}, {error}", path=path, error=error) from error
 
 
-def _rows_of(clip: PoseClip, header: dict[str, Any], recipe: Recipe) -> Iterator[tuple[Any, ...]]:
+def _rows_of(clip: PoseClip, header: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     names = get_skeleton(clip.skeleton_name).point_names
     points = fill_missing(clip.points, "nan")
     whole = header | {"clip": json.loads(info_text(clip))}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,69 +18,58 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.archives import read_npy
 from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
     ANY,
+    ClipStream,
+    Format,
     Recipe,
     Size,
-    SkeletonCheck,
-    Summary,
-    expect_clips,
     header_of,
     make_clip,
-    reading,
     skeleton_for,
 )
 from posemill.formats.shared.folders import fields_of, record_of
 from posemill.formats.shared.json_text import parse_json
 from posemill.geometry import fill_missing
+from posemill.npz.mapped import read_npy
 from posemill.records import PoseClip, fields_of_recipe
 
 _MAX_MEMBER_BYTES = 1 << 31
 _ARRAYS = ("keypoints", "mask", "scores", "sizes_wh", "frame_index")
 
 
-class WebDatasetFormat:
+class WebDatasetFormat(Format):
     """One tar file, as the webdataset package reads it."""
 
     name = "webdataset"
     suffix = ".tar"
     layouts: tuple[str, ...] = ("holistic-543", ANY)
-    has_pixels = False
     has_mask = True
-    losses: tuple[str, ...] = ()
+    damage = (tarfile.TarError,)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a tar file."""
-        return path.suffix == ".tar" and path.is_file()
+        return path.suffix.lower() == ".tar" and path.is_file()
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one tar."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         taken: set[str] = set()
         with atomic_path(path) as temporary, tarfile.open(temporary, "w") as tar:
             for clip in clips:
-                check(clip)
-                key = _key_of(clip, summary.num_clips, taken)
-                header = header_of(self.name, clip.skeleton_name, recipe.after(clip))
+                key = _key_of(clip, clips.summary.num_clips, taken)
+                header = header_of(self.name, clip.skeleton_name, clips.asked.after(clip))
                 info = json.dumps(record_of(clip) | {"posemill": header}).encode()
-                for name, array in _arrays_of(clip, recipe).items():
+                for name, array in _arrays_of(clip, clips.asked).items():
                     _add(tar, f"{key}.{name}.npy", _npy_bytes(array))
                 _add(tar, f"{key}.json", info)
-                summary.count(clip)
-            check.finish(summary)
-        return summary
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield a clip per sample."""
-        with reading(path, self.name, tarfile.TarError), tarfile.open(path, "r:") as tar:
-            count = 0
+        with tarfile.open(path, "r:") as tar:
             for key, members in groupby(_members(path, tar), key=lambda member: member[0]):
                 yield _clip_of(path, key, {ending: data for _, ending, data in members})
-                count += 1
-            expect_clips(path, count)
 
 
 def _key_of(clip: PoseClip, number: int, taken: set[str]) -> str:

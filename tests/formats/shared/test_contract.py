@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,38 +12,37 @@ import numpy as np
 import pytest
 from format_clips import make_clip as some_clip
 
-from posemill import __version__
 from posemill.blocks import join_clips
 from posemill.errors import ConfigError, FormatError
 from posemill.formats.shared import contract
-from posemill.formats.shared.contract import Recipe, SkeletonCheck, Summary, make_clip, skeleton_for
+from posemill.formats.shared.contract import (
+    ClipStream,
+    Recipe,
+    SkeletonCheck,
+    make_clip,
+    skeleton_for,
+)
 
 PATH = Path("here.x")
-FORM: Any = SimpleNamespace(name="made-up", layouts=("holistic-143",), has_pixels=False)
-PIXELS: Any = SimpleNamespace(name="made-up", layouts=(contract.ANY,), has_pixels=True)
+_FORM = {"name": "made-up", "needs_unicode": False, "holds_world": False}
+FORM: Any = SimpleNamespace(**_FORM, layouts=("holistic-143",), has_pixels=False)
+PIXELS: Any = SimpleNamespace(**_FORM, layouts=(contract.ANY,), has_pixels=True)
 
 
-def test_a_recipe_knows_its_words() -> None:
-    assert Recipe().to_dict() == {
-        "layout": None, "normalize": "none", "interpolate": 0, "smooth": "none", "fill": None
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    ("field", "value"), [("layout", "14"), ("normalize", "x"), ("fill", "x"), ("interpolate", -1)]
+)
+def test_a_recipe_knows_its_words(field: str, value: Any) -> None:
     assert Recipe("143", fill="nan").layout == "holistic-143"
-    for fields, message in (
-        ({"layout": "14"}, "unknown skeleton '14'"),
-        ({"normalize": "x"}, "unknown normalize 'x'; known: none, shoulders, bbox"),
-        ({"fill": "x"}, "unknown fill 'x'; known: nan, zero, interpolate"),
-        ({"interpolate": -1}, "interpolate: expected 0 or more frames, got -1"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            Recipe(**fields)  # type: ignore[arg-type]
-        assert str(caught.value).startswith(message)
+    with pytest.raises(ConfigError):
+        Recipe(**{field: value})
 
 
 def test_a_recipe_records_what_was_given_alone() -> None:
-    recorded = Recipe(replace={"a": "b"}, extraction={"engine": "fake"}).to_dict()
+    recorded = Recipe(replace={"a": "b"}, root="/home/someone").to_dict()
     assert recorded["replace"] == {"a": "b"}
-    assert recorded["extraction"] == {"engine": "fake"}
-    assert "extraction" not in Recipe(replace={"a": "b"}).to_dict()
+    assert "extraction" not in recorded
+    assert "root" not in recorded
 
 
 def test_a_recipe_holds_what_was_done_before_it() -> None:
@@ -54,42 +52,26 @@ def test_a_recipe_holds_what_was_done_before_it() -> None:
     assert (done.normalize, done.interpolate) == ("shoulders", 5)
 
 
-def test_a_summary_counts_clips_frames_and_splits() -> None:
-    summary = Summary(PATH, "made-up")
-    for frames, split in ((2, "train"), (3, "train"), (4, "dev")):
-        summary.count(some_clip(1, frames=frames, split=split))
-    assert (summary.num_clips, summary.num_frames) == (3, 9)
-    assert summary.splits == {"train": 2, "dev": 1}
-
-
-def test_a_format_holds_its_layouts_or_any() -> None:
-    assert contract.holds(FORM, "holistic-143")
-    assert not contract.holds(FORM, "coco-133")
-    assert contract.holds(PIXELS, "coco-133")
-
-
-def test_headers_come_back() -> None:
-    text = contract.header_text("made-up", "coco-133", Recipe())
-    assert contract.read_header(text) == {
-        "posemill": __version__, "format": "made-up", "skeleton": "coco-133",
-        "recipe": Recipe().to_dict(),
-    }  # fmt: skip
-    with pytest.raises(ValueError, match=r"^expected an object as header, got list$"):
-        contract.read_header("[]")
+def test_clips_are_checked_when_taken_and_counted_after_that() -> None:
+    clips = [some_clip(1, frames=2), some_clip(2, frames=3, split="dev", interpolated=5)]
+    stream = ClipStream(FORM, clips, PATH, Recipe())
+    seen = [(stream.is_first, stream.summary.num_frames) for _ in stream]
+    assert seen == [(True, 0), (False, 2)]
+    assert (stream.summary.num_frames, stream.summary.splits) == (5, {"train": 1, "dev": 1})
+    assert (stream.asked.interpolate, stream.header()["recipe"]["interpolate"]) == (0, 5)
+    assert stream.header()["skeleton"] == "holistic-143"
+    with pytest.raises(FormatError, match="no clips to write"):
+        list(ClipStream(FORM, [], PATH, Recipe()))
 
 
 @pytest.mark.parametrize("field", ["clip_id", "split", "label", "image_paths"])
 def test_names_that_are_no_unicode_are_refused(field: str) -> None:
-    contract.expect_unicode(some_clip(1, frames=1, label=None), PATH)
+    form = SimpleNamespace(**{**vars(FORM), "needs_unicode": True})
+    SkeletonCheck(form, PATH)(some_clip(1, frames=1, label=None))
     bad = "\udc80" + "x" * 300
     clip = some_clip(1, frames=1, **{field: (bad,) if field == "image_paths" else bad})
-    with pytest.raises(FormatError) as caught:
-        contract.expect_unicode(clip, PATH)
-    shown_id, shown = repr(clip.clip_id[:80]), repr("\udc80" + "x" * 199)
-    assert str(caught.value) == (
-        f"here.x: clip {shown_id}: expected Unicode, got {shown}; make a run of it first "
-        "(posemill import), where such bytes are written as \\xNN"
-    )
+    assert "expected Unicode" in refusal(form, clip)
+    SkeletonCheck(FORM, PATH)(clip)
 
 
 def refusal(form: Any, *clips: Any) -> str:
@@ -102,32 +84,12 @@ def refusal(form: Any, *clips: Any) -> str:
     return str(caught.value)
 
 
-def test_one_file_holds_one_skeleton_that_it_can_hold() -> None:
-    other = some_clip(2, skeleton="coco-133")
-    assert refusal(PIXELS, some_clip(1), other) == (
-        "here.x: clip 'clip_2' is coco-133, the clips before it are holistic-143; one file holds "
-        "one skeleton: choose a layout for all"
-    )
-    form = SimpleNamespace(**{**vars(FORM), "layouts": ("holistic-143", "openpose-18")})
-    assert refusal(form, other) == (
-        "here.x: made-up holds holistic-143 or openpose-18, clip 'clip_2' is coco-133"
-    )
-
-
-def test_one_file_holds_one_normalisation_and_pixels_none() -> None:
-    clip = some_clip(2, normalized="bbox")
-    assert refusal(FORM, some_clip(1), clip) == (
-        "here.x: clip 'clip_2' is normalised by 'bbox', the clips before it by 'none'; one file "
-        "holds one normalisation"
-    )
-    check = SkeletonCheck(FORM, PATH)
-    check(clip)
-    check(clip)
-    assert check.normalized == "bbox"
-    assert refusal(PIXELS, clip) == (
-        "here.x: made-up holds pixels of the picture, but clip 'clip_2' is normalised by 'bbox': "
-        "take the run it was made of, or choose npz, pkl, hdf5, webdataset, parquet or huggingface"
-    )
+def test_one_file_holds_one_skeleton_and_one_normalisation_that_it_can_hold() -> None:
+    other, scaled = some_clip(2, skeleton="coco-133"), some_clip(2, normalized="bbox")
+    assert "one skeleton" in refusal(PIXELS, some_clip(1), other)
+    assert "made-up holds holistic-143, clip 'clip_2' is coco-133" in refusal(FORM, other)
+    assert "one normalisation" in refusal(FORM, some_clip(1), scaled)
+    assert "holds pixels of the picture" in refusal(PIXELS, scaled)
 
 
 @pytest.mark.parametrize(("field", "value"), [("points", -np.inf), ("scores", np.nan)])
@@ -156,25 +118,6 @@ def test_pixels_need_a_size_in_blocks_too() -> None:
     SkeletonCheck(FORM, PATH)(bad)
 
 
-def test_of_a_sound_block_one_clip_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(SkeletonCheck, "__call__", lambda _, clip: seen.append(clip.clip_id))
-    block = join_clips([some_clip(1), some_clip(2)])
-    SkeletonCheck(FORM, PATH).check_block(block)
-    assert seen == ["clip_1"]
-    SkeletonCheck(PIXELS, PATH).check_block(block)
-    assert seen == ["clip_1", "clip_1", "clip_2"]
-
-
-def test_files_without_clips_are_refused() -> None:
-    SkeletonCheck(FORM, PATH).finish(Summary(PATH, "made-up", num_clips=1))
-    contract.expect_clips(PATH, 1)
-    with pytest.raises(FormatError, match=r"^here\.x: no clips to write; expected at least one$"):
-        SkeletonCheck(FORM, PATH).finish(Summary(PATH, "made-up"))
-    with pytest.raises(FormatError, match=r"^here\.x: holds no clips; expected at least one$"):
-        contract.expect_clips(PATH, 0)
-
-
 def test_whatever_broken_bytes_raise_is_a_format_error(tmp_path: Path) -> None:
     with pytest.raises(FormatError) as caught, contract.reading(tmp_path / "none", "made-up"):
         pass
@@ -182,8 +125,8 @@ def test_whatever_broken_bytes_raise_is_a_format_error(tmp_path: Path) -> None:
     for kind in contract.CORRUPT:
         with pytest.raises(FormatError) as caught, contract.reading(tmp_path, "made-up"):
             raise kind("x" * 400)
-        said = f"{kind.__name__}: {kind('x' * 400)}"[:300]
-        assert str(caught.value) == f"{tmp_path}: not a readable made-up file ({said})"
+        assert kind.__name__ in str(caught.value)
+        assert len(str(caught.value)) < 400 + len(str(tmp_path))
     ours = FormatError("ours")
     with pytest.raises(FormatError) as caught, contract.reading(tmp_path, "made-up"):
         raise ours
@@ -194,27 +137,15 @@ def test_whatever_broken_bytes_raise_is_a_format_error(tmp_path: Path) -> None:
         raise LookupError
 
 
-def test_a_skeleton_is_checked_or_guessed(caplog: pytest.LogCaptureFixture) -> None:
-    assert skeleton_for(18, PATH, "openpose-18") == "openpose-18"
-    assert not caplog.records
-    with caplog.at_level(logging.WARNING, "posemill"):
-        assert skeleton_for(18, PATH) == "openpose-18"
-    with pytest.raises(FormatError) as caught:
-        skeleton_for(16, PATH)
-    assert str(caught.value) == (
-        "here.x: no skeleton is named, so expected [17, 18, 26, 33, 42, 68, 133, 143, 468, 478, "
-        "543, 553] points a frame, got 16"
-    )
-    with pytest.raises(FormatError, match=r"^here\.x: expected 18 points a frame, got 17$"):
-        skeleton_for(17, PATH, "openpose-18")
-    with pytest.raises(FormatError) as caught:
-        skeleton_for(17, PATH, "y" * 90)
-    known = "holistic-543, holistic-143, holistic-553, openpose-18, coco-17, coco-133"
-    known += ", halpe-26, pose-33, hands-42, face-468, face-478, face-68"
-    assert str(caught.value) == (
-        f"here.x: unknown skeleton {'y' * 80!r}; known: {known} (another one comes with the "
-        "package of its engine)"
-    )
+def test_a_skeleton_is_checked_or_guessed() -> None:
+    assert skeleton_for(18, PATH, "openpose-18") == skeleton_for(18, PATH) == "openpose-18"
+    for num_points, name, words in (
+        (16, None, "no skeleton is named"),
+        (17, "openpose-18", "expected 18 points a frame, got 17"),
+        (17, "y" * 90, "unknown skeleton"),
+    ):
+        with pytest.raises(FormatError, match=words):
+            skeleton_for(num_points, PATH, name)
 
 
 def made(points: Any, scores: Any = None, mask: Any = None, **fields: Any) -> Any:
@@ -249,12 +180,8 @@ def test_mask_and_scores_of_the_file_count() -> None:
     np.ones((1, 18, 3), complex),
 ])  # fmt: skip
 def test_what_are_no_points_is_refused(points: Any) -> None:
-    with pytest.raises(FormatError) as caught:
-        made(points, clip_id="z" * 90)
-    assert str(caught.value) == (
-        f"here.x: clip {'z' * 80!r}: expected numbers of shape (frames, keypoints, 2 or 3), got "
-        f"{points.dtype} {points.shape}"
-    )
+    with pytest.raises(FormatError, match=r"expected numbers of shape"):
+        made(points)
 
 
 def test_names_may_hold_foreign_bytes_and_no_half_characters() -> None:
@@ -266,6 +193,12 @@ def test_names_may_hold_foreign_bytes_and_no_half_characters() -> None:
                 made(np.ones((1, 18, 2)), **fields)
             shown = repr(mark + "n" * 199)
             assert str(caught.value).endswith(f": {shown} is no name: it holds half a character")
+
+
+def test_headers_are_objects() -> None:
+    assert contract.read_header("{}") == {}
+    with pytest.raises(ValueError, match="expected an object"):
+        contract.read_header("[]")
 
 
 def test_info_comes_back_with_its_types() -> None:
@@ -288,9 +221,3 @@ def test_extra_that_is_no_json_is_refused() -> None:
     for extra in ({"a": {1}}, {"a": circle}):
         with pytest.raises(FormatError, match=r"^clip 'clip_1': extra cannot be written as JSON: "):
             contract.info_text(replace(some_clip(1), extra=extra))
-
-
-def test_a_recipe_stays_as_it_is() -> None:
-    recipe = Recipe()
-    with pytest.raises(FrozenInstanceError):
-        recipe.interpolate = 3  # type: ignore[misc]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,11 @@ import numpy as np
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
     ANY,
-    Recipe,
+    ClipStream,
+    Format,
     Size,
-    SkeletonCheck,
-    Summary,
-    expect_clips,
-    header_of,
+    head_of,
     make_clip,
-    reading,
     skeleton_for,
 )
 from posemill.records import PoseClip, fields_of_recipe
@@ -27,47 +24,32 @@ from posemill.records import PoseClip, fields_of_recipe
 _FIELDS = ("clip_id", "split", "label", "fps", "image_paths")
 
 
-class JsonLinesFormat:
+class JsonLinesFormat(Format):
     """One text file; nothing is lost, points that were not found are null."""
 
     name = "jsonl"
     suffix = ".jsonl"
     layouts: tuple[str, ...] = ("holistic-143", ANY)
-    has_pixels = False
-    has_mask = False
-    losses: tuple[str, ...] = ()
 
     def sniff(self, path: Path) -> bool:
         """Return True for a file whose first line says so."""
-        if not path.is_file():
-            return False
-        with path.open("rb") as handle:
-            return b'"format": "jsonl"' in handle.read(256)
+        return b'"format": "jsonl"' in head_of(path, 256)
 
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file; under a temporary name until it is whole."""
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
             for clip in clips:
-                check(clip)
-                if not summary.num_clips:
-                    header = header_of(self.name, clip.skeleton_name, recipe.after(clip))
-                    handle.write(json.dumps(header) + "\n")
+                if clips.is_first:
+                    handle.write(json.dumps(clips.header()) + "\n")
                 handle.write(json.dumps(_values_of(clip)) + "\n")
-                summary.count(clip)
-            check.finish(summary)
-        return summary
 
-    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
-        """Yield the clips, one line at a time; broken lines are a `FormatError`."""
-        with reading(path, self.name), path.open(encoding="utf-8") as handle:
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
+        """Yield the clips, one line at a time; `Format.read` makes broken lines a `FormatError`."""
+        with path.open(encoding="utf-8") as handle:
             header = json.loads(next(handle, "{}"))
             made = fields_of_recipe(header.get("recipe"))
-            count = 0
             for line in handle:
                 yield _clip_of(path, json.loads(line), header.get("skeleton"), made)
-                count += 1
-            expect_clips(path, count)
 
 
 def _values_of(clip: PoseClip) -> dict[str, Any]:

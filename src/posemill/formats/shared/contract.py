@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -132,24 +132,94 @@ class Summary:
         self.splits[clip.split] = self.splits.get(clip.split, 0) + 1
 
 
-class Format(Protocol):
-    """A format. Instances hold no state; a new one is a module and a row in `FORMATS`."""
+class Format:
+    """A format. Instances hold no state; a new one is a module and a row in `FORMATS`.
+
+    A subclass says what it holds and has `sniff`, `write_clips` and `read_clips`. What all formats
+    check and count is done here.
+    """
 
     name: str
-    suffix: str  # of the file; empty for a folder
+    suffix = ""  # of the file; empty for a folder
     layouts: tuple[str, ...]  # skeletons it can hold, the usual one first; `ANY`: all others too
-    has_pixels: bool  # True: coordinates are pixels of the picture, so sizes must be known
-    has_mask: bool  # True: `fill` chooses what stands for missing points
-    losses: tuple[str, ...]  # what a round trip loses
+    has_pixels = False  # True: coordinates are pixels of the picture, so sizes must be known
+    has_mask = False  # True: `fill` chooses what stands for missing points
+    holds_people = False  # True: all people of a frame, not only the one that stands for it
+    mirrors = False  # True: a file per picture, in folders called as those of the source
+    holds_world = False  # True: landmarks in metres too
+    needs_unicode = False  # True: names that are no Unicode cannot be written
+    losses: tuple[str, ...] = ()  # what a round trip loses
+    damage: tuple[type[Exception], ...] = ()  # what broken bytes raise beside `CORRUPT`
 
     def sniff(self, path: Path) -> bool:
         """Return True if the path looks like this format; reads a few bytes at most."""
+        raise NotImplementedError
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write the clips; `path` is the old state or the whole new one, never a part."""
+        stream = ClipStream(self, clips, path, recipe)
+        self.write_clips(stream, path)
+        return stream.summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
         """Yield the clips. `size_wh`: the pictures' size, for files of pixels that lack it."""
+        with reading(path, self.name, *self.damage):
+            num_clips = 0
+            for clip in self.read_clips(path, size_wh):
+                num_clips += 1
+                yield clip
+            if not num_clips:
+                raise FormatError("{path}: holds no clips; expected at least one", path=path)
+
+    def write_clips(self, clips: ClipStream, path: Path) -> None:
+        """Write clips, which are checked and counted as they are taken."""
+        raise NotImplementedError
+
+    def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
+        """Yield the clips; whatever `CORRUPT` or `damage` names may be raised."""
+        raise NotImplementedError
+
+
+class ClipStream:
+    """The clips that a format writes: each is checked when it is taken, and counted after that.
+
+    Args:
+        form: The format.
+        clips: What is written; taking the last of none is an error.
+        path: The file or folder.
+        recipe: What is asked for; `recipe` is that, and what was done to the clips so far.
+    """
+
+    def __init__(self, form: Format, clips: Iterable[PoseClip], path: Path, recipe: Recipe) -> None:
+        self.summary, self.asked, self.recipe = Summary(path, form.name), recipe, recipe
+        self._form, self._clips, self._check = form, clips, SkeletonCheck(form, path)
+
+    def __iter__(self) -> Iterator[PoseClip]:
+        for clip in self._clips:
+            self._check(clip)
+            self.recipe = self.recipe.after(clip)
+            yield clip
+            self.summary.count(clip)
+        self._check.finish(self.summary)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the clip taken last is the first."""
+        return not self.summary.num_clips
+
+    @property
+    def skeleton_name(self) -> str:
+        """The skeleton of all the clips."""
+        return self._check.name
+
+    @property
+    def keeps_world(self) -> bool:
+        """Whether the file has landmarks in metres: as its first clip."""
+        return self._check.keeps_world
+
+    def header(self) -> dict[str, Any]:
+        """Return what the file says about itself, by the clips taken so far."""
+        return header_of(self._form.name, self.skeleton_name, self.recipe)
 
 
 def holds(form: Format, skeleton_name: str) -> bool:
@@ -167,12 +237,7 @@ def header_of(format_name: str, skeleton_name: str, recipe: Recipe) -> dict[str,
     }
 
 
-def header_text(format_name: str, skeleton_name: str, recipe: Recipe) -> str:
-    """Return `header_of` as JSON."""
-    return json.dumps(header_of(format_name, skeleton_name, recipe))
-
-
-def expect_unicode(clip: PoseClip, path: Path) -> None:
+def _expect_unicode(clip: PoseClip, path: Path) -> None:
     """Raise if a name of the clip is no Unicode: bytes that are not UTF-8, as Python shows them."""
     for text in (clip.clip_id, clip.split, clip.label or "", *clip.image_paths):
         try:
@@ -205,7 +270,7 @@ class SkeletonCheck:
     def _check_world(self, clip: PoseClip) -> None:
         """Note whether the file has landmarks in metres, and whether it loses those of a clip."""
         if not self.name:
-            holds_world = getattr(self.form, "holds_world", False)
+            holds_world = self.form.holds_world
             self.keeps_world = holds_world and clip.world is not None
         self._loses_world |= clip.world is not None and not self.keeps_world
 
@@ -229,6 +294,8 @@ class SkeletonCheck:
                 clip_id=clip.clip_id,
                 skeleton_name=self.name,
             )
+        if self.form.needs_unicode:
+            _expect_unicode(clip, self.path)
         self._check_normalized(clip)
         if np.isinf(clip.points).any() or not np.isfinite(clip.scores).all():
             raise FormatError(
@@ -303,6 +370,14 @@ def reading(path: Path, format_name: str, *also: type[Exception]) -> Iterator[No
             format_name=format_name,
             details=said,
         ) from error
+
+
+def head_of(path: Path, num_bytes: int) -> bytes:
+    """Return the first bytes of a file, for `Format.sniff`; nothing of a folder."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as handle:
+        return handle.read(num_bytes)
 
 
 def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
@@ -430,9 +505,3 @@ def expect_new(path: Path, name: tuple[str, str], seen: set[tuple[str, str]]) ->
             name=name[1][:80],
         )
     seen.add(name)
-
-
-def expect_clips(path: Path, num_clips: int) -> None:
-    """Raise if a file held nothing."""
-    if not num_clips:
-        raise FormatError("{path}: holds no clips; expected at least one", path=path)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
@@ -247,6 +248,11 @@ def header_in(folder: Path) -> dict[str, Any]:
     return next(read_index(folder), {})
 
 
+def records_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """Return the clips of a folder's index, without its header."""
+    return islice(read_index(folder), 1, None)
+
+
 def split_and_id(folder: Path, path: Path) -> tuple[str, str]:
     """Return split and clip id of a path below a folder without an index."""
     parts = path.relative_to(folder).parts
@@ -264,13 +270,28 @@ def frame_names(image_paths: Sequence[str], frame_indices: IntArray) -> list[str
     return names
 
 
-def frame_files(folder: Path, ending: str, record: dict[str, Any] | None) -> list[Path]:
-    """Return the files of a clip's frames in order: as its record says, else 2 before 10."""
-    if record is None:
-        return sorted(folder.glob(f"*{ending}"), key=_natural_key)
-    fields = fields_of(record, int(record["num_frames"]))
-    names = frame_names(fields["image_paths"], fields["frame_indices"])
-    return [folder / f"{name}{ending}" for name in names]
+def read_clip_folders(
+    path: Path, ending: str, size_wh: Size | None
+) -> Iterator[tuple[list[Path], dict[str, Any], str | None]]:
+    """Yield of each clip the files of its frames, in order, its fields and its skeleton if known.
+
+    Args:
+        path: A folder with an index, or one in which every folder with such files is a clip.
+        ending: Of the files.
+        size_wh: The pictures' size, where there is no index.
+    """
+    if header := header_in(path):
+        for record in records_in(path):
+            fields = fields_of(record, int(record["num_frames"]))
+            names = frame_names(fields["image_paths"], fields["frame_indices"])
+            folder = path / record["place"]
+            yield [folder / f"{name}{ending}" for name in names], fields, header.get("skeleton")
+        return
+    for folder in sorted({file.parent for file in path.rglob(f"*{ending}")}):
+        files = sorted(folder.glob(f"*{ending}"), key=_natural_key)
+        split, clip_id = split_and_id(path, folder)
+        sizes_wh = same_sizes(size_wh, len(files))
+        yield files, {"split": split, "clip_id": clip_id, "sizes_wh": sizes_wh}, None
 
 
 def _natural_key(path: Path) -> list[tuple[int, str]]:

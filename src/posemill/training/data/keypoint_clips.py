@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from posemill.archives import open_npz
 from posemill.errors import ConfigError, TrainingError
 from posemill.messages import Message
+from posemill.npz.mapped import open_npz
 from posemill.records import BoolArray, FloatArray, IntArray, usual_split
 from posemill.skeletons import full_name, get_skeleton
 from posemill.terminal import counted

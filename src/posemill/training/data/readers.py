@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.archives import open_npz
 from posemill.errors import FormatError, TrainingError
 from posemill.files import near_path, sha256_of
 from posemill.geometry import find_points
-from posemill.npz_clips import NpzClips, content_key, read_npz_clips
+from posemill.npz.clips import NpzClips, content_key, read_npz_clips
+from posemill.npz.mapped import open_npz
 from posemill.places import uri_of
 from posemill.places.cache import fetched
 from posemill.records import SPLIT_NAMES, BoolArray, FloatArray, IntArray

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from posemill.archives import MappedNpz, open_npz
 from posemill.errors import TrainingError
-from posemill.npz_clips import read_frames, read_npz_clips, split_by_name
+from posemill.npz.clips import read_frames, read_npz_clips, split_by_name
+from posemill.npz.mapped import MappedNpz, open_npz
 from posemill.records import match_splits
 from posemill.runs.manifest import MANIFEST_NAME
 from posemill.terminal import counted

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from posemill.archives import open_npz
 from posemill.errors import ConfigError, TrainingError
 from posemill.messages import Message
-from posemill.npz_clips import read_npz_header
+from posemill.npz.clips import read_npz_header
+from posemill.npz.mapped import open_npz
 from posemill.records import BoolArray, FloatArray, PoseClip
 from posemill.training.config.train_config import TrainConfig, open_augmentation
 from posemill.training.data.augment import Augment

@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from posemill.archives import open_npz
 from posemill.errors import FormatError
 from posemill.formats import get_format
-from posemill.npz_clips import (
+from posemill.npz.clips import (
     content_key,
     read_frames,
     read_npz_clips,
     read_npz_header,
     split_by_name,
 )
+from posemill.npz.mapped import open_npz
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.keypoint_clips import load_keypoints
 from posemill.training.data.readers import read_clips

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError
-from posemill.formats.shared import archive_writer
-from posemill.formats.shared.archive_writer import ArchiveWriter, Column, Texts, combine_crc
+from posemill.npz import writer as archive_writer
+from posemill.npz.writer import ArchiveWriter, Column, Texts, combine_crc
 
 FLOATS = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
 INTS = np.arange(5, dtype=">i8")

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.archives import MappedNpz
 from posemill.errors import FormatError
 from posemill.geometry import check_scores, find_points
+from posemill.npz.mapped import MappedNpz
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.skeletons import WORLD_LAYOUT
 

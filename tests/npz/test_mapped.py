@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posemill.archives import MappedNpz, open_npz, read_npy
 from posemill.errors import FormatError
+from posemill.npz.mapped import MappedNpz, open_npz, read_npy
 
 ARRAYS: dict[str, Any] = {
     "floats": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
@@ -159,12 +159,12 @@ def test_a_packed_member_larger_than_the_free_memory_is_refused(
     rng = np.random.default_rng(0)
     blocks = np.frombuffer(rng.bytes(1 << 13) * (300 << 7), np.uint8)
     np.savez_compressed(tmp_path / "large.npz", x=blocks)
-    monkeypatch.setattr("posemill.archives._BOMB_RATIO", 10_000)
-    monkeypatch.setattr("posemill.archives.free_memory", lambda: 400 << 20)
+    monkeypatch.setattr("posemill.npz.mapped._BOMB_RATIO", 10_000)
+    monkeypatch.setattr("posemill.npz.mapped.free_memory", lambda: 400 << 20)
     said = r"'x' would unpack to 314572\d+ bytes, and 419430400 are free; save it with numpy.savez"
     with pytest.raises(FormatError, match=said):
         open_npz(tmp_path / "large.npz")["x"]
-    monkeypatch.setattr("posemill.archives.free_memory", lambda: 500 << 20)
+    monkeypatch.setattr("posemill.npz.mapped.free_memory", lambda: 500 << 20)
     assert len(open_npz(tmp_path / "large.npz")["x"]) == 300 << 20
 
 

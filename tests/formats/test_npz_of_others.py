@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posemill.archives import open_npz
 from posemill.errors import FormatError
-from posemill.formats.shared.npz_reader import clips_of
+from posemill.formats.npz import clips_of
+from posemill.npz.mapped import open_npz
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
