@@ -98,8 +98,8 @@ class Lease:
         place: The place.
         owner: See `LeaseState`; a lease of the same owner is taken over at once.
         live: Asked at each renewal what is to be told.
-        on_wait: Called several times a second with the holder and the seconds that are left, while
-            its silence is waited for; what it raises ends the wait.
+        on_wait: Called several times a second with the holder while its silence is waited for;
+            what it raises ends the wait.
 
     Raises:
         RunError: Somebody else works there.
@@ -111,7 +111,7 @@ class Lease:
         owner: str,
         *,
         live: Callable[[], Mapping[str, Any]] = dict,
-        on_wait: Callable[[LeaseState, float], None] | None = None,
+        on_wait: Callable[[LeaseState], None] = lambda _: None,
     ) -> None:
         self._place, self._live = place, live
         self.epoch = self._acquire(owner, on_wait)
@@ -120,7 +120,7 @@ class Lease:
         self._thread = threading.Thread(target=self._renew_on, name="lease", daemon=True)
         self._thread.start()
 
-    def _acquire(self, owner: str, on_wait: Callable[[LeaseState, float], None] | None) -> int:
+    def _acquire(self, owner: str, on_wait: Callable[[LeaseState], None]) -> int:
         last = read_lease(self._place)
         if last is not None and not last.is_released and last.owner != owner:
             self._wait_for_silence(last, on_wait)
@@ -136,14 +136,11 @@ class Lease:
             self._place.delete(_key(last.epoch))
         return epoch
 
-    def _wait_for_silence(
-        self, last: LeaseState, on_wait: Callable[[LeaseState, float], None] | None
-    ) -> None:
+    def _wait_for_silence(self, last: LeaseState, on_wait: Callable[[LeaseState], None]) -> None:
         """Return when a lease was not written for long enough; raise as soon as it was."""
         started, looked_at = time.monotonic(), 0.0
-        while (passed := time.monotonic() - started) < PATIENCE_SECONDS:
-            if on_wait is not None:
-                on_wait(last, PATIENCE_SECONDS - passed)
+        while time.monotonic() - started < PATIENCE_SECONDS:
+            on_wait(last)
             time.sleep(min(0.2, PATIENCE_SECONDS / 8))
             if time.monotonic() - looked_at < min(1.0, PATIENCE_SECONDS / 8):
                 continue

@@ -167,21 +167,16 @@ class RunHome:
                 return
             self._refuse_foreign()
 
-            is_told = False
-
-            def wait(holder: LeaseState, seconds: float) -> None:
-                nonlocal is_told
-                if not is_told:
-                    is_told = True
-                    warn_once(
-                        Message(
-                            "{run} was last worked on by {holder}, which did not give it back; "
-                            "waiting {seconds:.0f} s to see whether it still works",
-                            run=self.name,
-                            holder=holder.describe(),
-                            seconds=seconds,
-                        )
+            def wait(holder: LeaseState) -> None:
+                warn_once(
+                    Message(
+                        "{run} was last worked on by {holder}, which did not give it back; "
+                        "waiting {seconds:.0f} s to see whether it still works",
+                        run=self.name,
+                        holder=holder.describe(),
+                        seconds=PATIENCE_SECONDS,
                     )
+                )
                 if signal := stop_signal():
                     raise StoppedError(signal, self.name)
 
