@@ -16,12 +16,11 @@ import posemill
 from posemill.errors import MissingExtraError, RunError
 from posemill.records import PoseClip
 from posemill.runs.events import Committed, PlannedClip, valid_unicode
-from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
 from posemill.runs.schema import run_schema
-from posemill.runs.writer import RunWriter, remove_uncommitted
+from posemill.runs.writer import RunWriter
 from posemill.skeletons import get_skeleton
 
 
@@ -126,17 +125,6 @@ def test_shards_open_with_pandas_polars_and_duckdb_as_they_are(clips, tmp_path):
     assert row[0][3] == pytest.approx(clips[2].points[:, 33 + 1, 0].mean(), rel=1e-4)
 
 
-def test_floats_are_split_by_bytes_and_compressed_with_zstd(clips, tmp_path):
-    write_run(tmp_path / "run", clips)
-    metadata = pq.ParquetFile(tmp_path / "run" / "shards" / "part-000000.parquet").metadata
-    columns = [metadata.row_group(0).column(index) for index in range(metadata.num_columns)]
-    floats = [column for column in columns if column.path_in_schema.endswith("list.element")]
-    assert [column.path_in_schema.split(".")[0] for column in floats] == [
-        "keypoints_143", "keypoints_other", "scores_143", "scores_other"]  # fmt: skip
-    assert all("BYTE_STREAM_SPLIT" in column.encodings for column in floats)
-    assert {column.compression for column in columns} == {"ZSTD"}
-
-
 @pytest.mark.parametrize("block_frames", [1, 100, 4096])
 def test_blocks_are_whole_clips_of_one_split(clips, tmp_path, monkeypatch, block_frames):
     monkeypatch.setattr("posemill.runs.shards.BLOCK_FRAMES", block_frames)
@@ -217,16 +205,6 @@ def test_names_that_are_not_utf8_are_written_with_their_bytes_spelled_out(tmp_pa
     assert clip.image_paths == ("caf\\xe9 'x'/1.png",)
 
 
-def test_shards_without_a_record_do_not_count_and_are_removed(clips, tmp_path):
-    write_run(tmp_path / "run", clips)
-    shards = tmp_path / "run" / "shards"
-    (shards / "part-000009.parquet").write_bytes((shards / "part-000000.parquet").read_bytes())
-    assert sum(len(clip) for clip in open_run(tmp_path / "run").clips()) == 711
-    with EventLog(tmp_path / "run") as events:
-        assert remove_uncommitted(RunHome.at(tmp_path / "run"), events) == 1
-    assert [path.name for path in shards.iterdir()] == ["part-000000.parquet"]
-
-
 def test_a_run_that_was_not_finished_says_so(clips, tmp_path):
     writer = RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1)
     writer.add(clips[0])
@@ -248,20 +226,6 @@ def test_events_that_cannot_be_added_leave_nothing(tmp_path):
         assert events.ledger.clips() == []
         events.record(Committed(None, (), (new,)))
         assert [clip.clip_id for clip in events.ledger.clips()] == ["a"]
-
-
-def test_wrong_clips_are_refused_by_the_writer(clips, tmp_path):
-    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"))
-    writer.add(clips[0])
-    with pytest.raises(ValueError, match=r"'b' of split 'train' was added before"):
-        writer.add(clips[0])
-    with pytest.raises(ValueError, match=r"skeleton holistic-143, the run has holistic-543"):
-        writer.add(make_clip("c", skeleton="holistic-143"))
-    with pytest.raises(ValueError, match=r"'d': extra holds what JSON cannot"):
-        writer.add(make_clip("d", extra={"x": object()}))
-    writer.finish()
-    with pytest.raises(RunError, match=r"holds a run already; choose another folder"):
-        RunWriter(tmp_path / "run", Manifest("holistic-543"))
 
 
 def test_what_is_not_a_run_is_told_apart(tmp_path):
