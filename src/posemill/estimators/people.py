@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -27,10 +28,22 @@ _LENGTH_BYTES = 8
 
 
 class PictureEngine(ABC):
-    """What engines of several people have in common that look at each picture alone."""
+    """What engines of several people have in common that look at each picture alone.
+
+    Args:
+        device: `cpu`, `cuda:N` or `tensorrt:N`.
+        threads: Threads inside one network call. OpenCV's are set to the same number.
+        options: The engine's own, see `info.options`.
+    """
 
     name: ClassVar[str]
     info: EngineInfo
+
+    def __init__(self, *, device: str = "cpu", threads: int = 1, **options: Any) -> None:
+        self.info.check_device(self.name, device)
+        self.options = self.info.all_options(self.name, options)
+        self.device, self.threads = device, threads
+        cv2.setNumThreads(threads)
 
     @abstractmethod
     def _find(self, frames: list[Frame]) -> Keypoints:

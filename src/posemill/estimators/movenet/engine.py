@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import cv2
 import numpy as np
 
 from posemill.estimators import EngineInfo, EngineOption
@@ -28,18 +27,7 @@ _MOST_ALIKE = 0.75  # of two poses that are two people's
 
 
 class MoveNetEstimator(PictureEngine):
-    """The bodies of all people in a picture, 17 points each, from pictures of each alone.
-
-    Args:
-        device: `cpu`, `cuda:N` or `tensorrt:N`.
-        threads: Threads inside one network call. OpenCV's are set to the same number.
-        network: `thunder`, or `lightning`: less exact, in a quarter of the time.
-        min_box: Least score of a box; below nobody is looked for in it.
-        min_point: Least score of a point in the network's eyes; below it is missing.
-        min_person: Least mean of a person's scores; below it is nobody. On pictures of COCO this
-            leaves about as many people as there are, of three times as many boxes.
-        runtime: What runs the networks: `onnxruntime`, `openvino`, or `auto`.
-    """
+    """The bodies of all people in a picture, 17 points each, from pictures of each alone."""
 
     name = "movenet"
     info = EngineInfo(
@@ -81,33 +69,24 @@ class MoveNetEstimator(PictureEngine):
         ),
     )
 
-    def __init__(
-        self,
-        *,
-        device: str = "cpu",
-        threads: int = 1,
-        network: str = "thunder",
-        min_box: float = 0.2,
-        min_point: float = 0.05,
-        min_person: float = 0.075,
-        runtime: str = "auto",
-    ) -> None:
-        self.info.check_device(self.name, device)
-        self._runtime = choose_session_runtime(runtime, device)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._runtime = choose_session_runtime(self.options["runtime"], self.device)
         # Before the networks are fetched for nothing.
         if self._runtime == "onnxruntime":
-            check_device_is_there(device)
+            check_device_is_there(self.device)
         else:
             import_openvino()
-        cv2.setNumThreads(threads)
-        settings: dict[str, Any] = {"runtime": self._runtime, "device": device, "threads": threads}
-        self._detector = MapsNetwork("nanodet", **settings)
-        self._network = MapsNetwork(f"movenet-{network}", **settings)
-        self._name, self._min_box = network, min_box
-        self._min_point, self._min_person = min_point, min_person
+        opening: dict[str, Any] = {
+            "runtime": self._runtime,
+            "device": self.device,
+            "threads": self.threads,
+        }
+        self._detector = MapsNetwork("nanodet", **opening)
+        self._network = MapsNetwork(f"movenet-{self.options['network']}", **opening)
 
     def _find(self, frames: list[Frame]) -> Keypoints:
-        persons = detect(self._detector, frames, min_score=self._min_box)
+        persons = detect(self._detector, frames, min_score=self.options["min_box"])
         squares = [
             _square_around(frame, box, self._network.size)
             for frame, found in zip(frames, persons, strict=True)
@@ -139,12 +118,12 @@ class MoveNetEstimator(PictureEngine):
     ) -> tuple[FloatArray, FloatArray]:
         """Return those who are somebody, points as shares of the picture."""
         # A point is as sure as its person is: that orders people, and points, of all pictures.
-        sure = np.clip(np.where(scores < self._min_point, 0, scores), 0, 1)
+        sure = np.clip(np.where(scores < self.options["min_point"], 0, scores), 0, 1)
         sure = sure * persons.scores[:, None]
         totals = sure.mean(axis=1)
         areas = (persons.boxes[:, 2:] - persons.boxes[:, :2]).prod(axis=1)
         kept = drop_same_people(points, totals, areas, most_alike=_MOST_ALIKE)
-        kept = kept[(totals[kept] > 0) & (totals[kept] >= self._min_person)]
+        kept = kept[(totals[kept] > 0) & (totals[kept] >= self.options["min_person"])]
         shares = points[kept] / np.array(frame.shape[1::-1], np.float32)
         return np.where(sure[kept][..., None] > 0, shares, np.nan), sure[kept]
 
@@ -152,13 +131,13 @@ class MoveNetEstimator(PictureEngine):
         """Return what decides the result."""
         return {
             "engine": self.name,
-            "network": self._name,
+            "network": self.options["network"],
             "sha256": self._network.sha256,
             "detector_sha256": self._detector.sha256,
             "runtime": describe_runtime(self._runtime),
-            "min_box": str(self._min_box),
-            "min_point": str(self._min_point),
-            "min_person": str(self._min_person),
+            "min_box": str(self.options["min_box"]),
+            "min_point": str(self.options["min_point"]),
+            "min_person": str(self.options["min_person"]),
         }
 
     def close(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cv2
 import numpy as np
 
@@ -28,20 +30,7 @@ _LONGEST = 12
 
 
 class OpenPoseEstimator(PictureEngine):
-    """The bodies of all people in a picture, 18 points each.
-
-    Args:
-        device: `cpu`, `cuda:N` or `tensorrt:N`.
-        threads: Threads inside one network call. OpenCV's are set to the same number.
-        network: `mobilenet_thin`, or an .onnx or .pth file.
-        height: Of the picture the network sees, in pixels; the width follows.
-        second_scale: Look a second time, mirrored and one and a half times as large: finds more
-            for three times the work.
-        pixels: What the network expects: `raw` bytes, `centred` (from -0.5 to 0.5), or `auto`.
-        min_peak: Least height of a heat map's peak.
-        runtime: What runs the network: `opencv` (`mobilenet_thin` only), `onnxruntime`,
-            `openvino`, or `auto`: OpenCV for `mobilenet_thin` on a CPU.
-    """
+    """The bodies of all people in a picture, 18 points each."""
 
     name = "openpose"
     info = EngineInfo(
@@ -86,36 +75,29 @@ class OpenPoseEstimator(PictureEngine):
         ),
     )
 
-    def __init__(
-        self,
-        *,
-        device: str = "cpu",
-        threads: int = 1,
-        network: str = DEFAULT,
-        height: int = 368,
-        second_scale: bool = False,
-        pixels: str = "auto",
-        min_peak: float = 0.1,
-        runtime: str = "auto",
-    ) -> None:
-        self.info.check_device(self.name, device)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        height, second_scale = self.options["height"], self.options["second_scale"]
         if height % _STRIDE:
             raise ConfigError(
                 "height: expected a multiple of {stride}, got {height}",
                 stride=_STRIDE,
                 height=height,
             )
-        cv2.setNumThreads(threads)
         self._network = open_maps_network(
-            network, device=device, threads=threads, pixels=pixels, runtime=runtime
+            self.options["network"],
+            device=self.device,
+            threads=self.threads,
+            pixels=self.options["pixels"],
+            runtime=self.options["runtime"],
         )
-        self._thresholds = Thresholds(peak=min_peak)
+        self._thresholds = Thresholds(peak=self.options["min_peak"])
         self._fixed_hw = self._network.size_hw
         if self._fixed_hw is not None and second_scale:
             raise ConfigError(
                 "second_scale: {network} takes pictures of {width} x {height} only; export "
                 "it with an open size, or leave second_scale out",
-                network=network,
+                network=self.options["network"],
                 width=self._fixed_hw[1],
                 height=self._fixed_hw[0],
             )

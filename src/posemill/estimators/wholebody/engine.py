@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 
 from posemill.errors import ConfigError
@@ -74,25 +73,6 @@ class WholeBodyEstimator(PictureEngine):
     """The points of all people by files of RTMPose, RTMW, DWPose, RTMO or YOLO-pose.
 
     They have 133, 26 or 17 points each.
-
-    Args:
-        device: `cpu`, `cuda:N` or `tensorrt:N`.
-        threads: Threads inside one network call. OpenCV's are set to the same number.
-        pose: The pose network as .onnx or .tflite: a SimCC one that sees one person (RTMPose,
-            RTMW, DWPose), or one that finds people itself (RTMO, YOLO-pose).
-        detector: The detector of people, YOLOX or RTMDet as .onnx or .tflite; None: one person,
-            the picture is the box.
-        detector_kind: `yolox`, `rtmdet`, or `auto`: by what is in the file.
-        detector_size: Side of the square that the detector, RTMO or YOLO-pose sees, where the
-            file leaves that open.
-        min_score: Least score of a box; None: 0.7 of RTMO and of YOLOX without NMS inside, 0.25 of
-            YOLO-pose, else 0.3.
-        most_overlap: Intersection over union that two boxes may have, where the file does not
-            choose among them; None: 0.7 of YOLO-pose, else 0.45.
-        colours: Order of the channels that the pose network gets, see docs/engine.md.
-        batch: Most pictures or people in one network call; None: 1 on a CPU, 16 on a GPU.
-        runtime: What runs .onnx files: `onnxruntime`, `openvino`, or `auto`. LiteRT runs .tflite
-            files, unless OpenVINO is asked for.
     """
 
     name = "wholebody"
@@ -161,39 +141,33 @@ class WholeBodyEstimator(PictureEngine):
         skeletons_with=_skeletons_with,
     )
 
-    def __init__(
-        self,
-        *,
-        device: str = "cpu",
-        threads: int = 1,
-        pose: str | None = None,
-        detector: str | None = None,
-        detector_kind: str = "auto",
-        detector_size: int | None = None,
-        min_score: float | None = None,
-        most_overlap: float | None = None,
-        colours: str = "bgr",
-        batch: int | None = None,
-        runtime: str = "auto",
-    ) -> None:
-        self.info.check_device(self.name, device)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        pose, detector = self.options["pose"], self.options["detector"]
         if pose is None:
             raise ConfigError(
                 "engine 'wholebody' needs a pose network of yours (RTMPose, RTMW, DWPose, RTMO or "
                 "YOLO-pose as .onnx or .tflite): {--engine-option:pose=FILE}"
             )
-        cv2.setNumThreads(threads)
         # On a CPU batches gain nothing, and the last bits depend on their size.
-        self._batch = batch or (1 if device == "cpu" else _GPU_BATCH)
-        opening: dict[str, Any] = {"runtime": runtime, "device": device, "threads": threads}
+        self._batch = self.options["batch"] or (1 if self.device == "cpu" else _GPU_BATCH)
+        runtime, most_overlap = self.options["runtime"], self.options["most_overlap"]
+        opening: dict[str, Any] = {
+            "runtime": runtime,
+            "device": self.device,
+            "threads": self.threads,
+        }
+        boxes: dict[str, Any] = {
+            "side": self.options["detector_size"],
+            "min_score": self.options["min_score"],
+            "batch": self._batch,
+        }
         self._pose = _open_pose(
             open_file(pose, "pose", **opening),
             pose,
-            colours=colours,
-            batch=self._batch,
-            side=detector_size,
-            min_score=min_score,
+            colours=self.options["colours"],
             most_overlap=most_overlap,
+            **boxes,
         )
         self._detector: Detector | None = None
         if detector is not None:
@@ -202,14 +176,12 @@ class WholeBodyEstimator(PictureEngine):
             self._detector = Detector(
                 open_file(detector, "detector", **opening),
                 detector,
-                kind=detector_kind,
-                side=detector_size,
-                min_score=min_score,
+                kind=self.options["detector_kind"],
                 most_overlap=_MOST_OVERLAP if most_overlap is None else most_overlap,
-                batch=self._batch,
+                **boxes,
             )
         self.info = dataclasses.replace(self.info, skeletons=SKELETONS[self._pose.num_points])
-        self._runtime = choose_session_runtime(runtime, device, pose)
+        self._runtime = choose_session_runtime(runtime, self.device, pose)
 
     def _find(self, frames: list[Frame]) -> Keypoints:
         if isinstance(self._pose, OneStageNetwork):
