@@ -69,8 +69,8 @@ class MoveNetEstimator(PictureEngine):
         ),
     )
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, *, device: str = "cpu", threads: int = 1, **options: Any) -> None:
+        super().__init__(device=device, threads=threads, **options)
         self._runtime = choose_session_runtime(self.options["runtime"], self.device)
         # Before the networks are fetched for nothing.
         if self._runtime == "onnxruntime":

@@ -75,8 +75,8 @@ class OpenPoseEstimator(PictureEngine):
         ),
     )
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, *, device: str = "cpu", threads: int = 1, **options: Any) -> None:
+        super().__init__(device=device, threads=threads, **options)
         height, second_scale = self.options["height"], self.options["second_scale"]
         if height % _STRIDE:
             raise ConfigError(

@@ -141,8 +141,8 @@ class WholeBodyEstimator(PictureEngine):
         skeletons_with=_skeletons_with,
     )
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, *, device: str = "cpu", threads: int = 1, **options: Any) -> None:
+        super().__init__(device=device, threads=threads, **options)
         pose, detector = self.options["pose"], self.options["detector"]
         if pose is None:
             raise ConfigError(
