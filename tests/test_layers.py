@@ -37,7 +37,7 @@ LEVELS_OF_TRAINING = (
     {"extra", "lazy_dynamo", "bf16", "loggers"},
     {"config"},
     {"precision", "runtime", "ranks"},
-    {"data", "video", "caching"},
+    {"data", "video"},
     {"models"},
     {"tasks"},
     {"record"},

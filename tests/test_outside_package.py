@@ -82,7 +82,7 @@ class OwnFormat(NpzFormat):
         return path.suffix == ".crosses"
 """
 MODEL = """
-from posemill.training.models.keypoints.sequence import Mlp
+from posemill.training.models.sequence import Mlp
 
 
 class OwnModel(Mlp):

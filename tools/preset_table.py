@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from posemill.training.config.presets import (
+from posemill.training.config.run_settings import (
     COMPILES_ON_GPU,
     MOST_WORKERS,
     PRESETS,

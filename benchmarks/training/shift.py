@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.shared.measuring import Measured, in_turns, make_parser, ratio, report
-from posemill.training.models.video.frames import temporal_shift
+from posemill.training.models.frames import temporal_shift
 
 NUM_FRAMES = 8
 SHAPES = {

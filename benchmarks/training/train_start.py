@@ -24,7 +24,7 @@ IO = Path("/proc/self/io")
 def start(folder: Path) -> None:
     """Build everything up to the first step; print the bytes read and the CPU seconds."""
     from posemill.training.config.train_config import TrainConfig
-    from posemill.training.tasks.building import build_workload
+    from posemill.training.tasks.workload import build_workload
 
     config = TrainConfig(
         data=str(folder / "train_keypoints.npz"), labels=str(folder / "labels.csv"),

@@ -53,8 +53,7 @@ from posemill.training.loop.stepping import build_optimizer
 from posemill.training.loop.trainer import Trainer
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime, numeric_settings
-from posemill.training.tasks.building import build_workload
-from posemill.training.tasks.workload import Workload
+from posemill.training.tasks.workload import Workload, build_workload
 
 CPU = torch.device("cpu")
 NUM_CLASSES = 20

@@ -31,7 +31,7 @@ from benchmarks.shared.measuring import (
 )
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning.arms import opened
 from posemill.training.tuning.tune import as_it_would_run
 

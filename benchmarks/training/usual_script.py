@@ -40,7 +40,7 @@ from posemill.machine.limits import count_cores
 from posemill.tables import read_table
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.timing import shares
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import build_workload
 
 BATCH, FRAMES, SIZE = 8, 8, 112
 MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from posemill.runs.reader import Run, open_run
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
     from posemill.solutions.holistic import Holistic
-    from posemill.training.caching.dataset_cache import cache_dataset
     from posemill.training.config.train_config import TrainConfig
+    from posemill.training.data.dataset_cache import cache_dataset
     from posemill.training.data.torch_data import KeypointDataset
     from posemill.training.front import evaluate, fit, load_model, train, tune
-    from posemill.training.models.video.frames import temporal_shift
+    from posemill.training.models.frames import temporal_shift
     from posemill.training.multigrid.schedule import Multigrid
     from posemill.training.video.transform import ClipAugment, ClipTransform
     from posemill.training.video.video_clips import VideoClips
@@ -57,7 +57,7 @@ _PUBLIC = {
     "advise": "posemill.commands.runs",
     "bench_decode": "posemill.commands.frames",
     "bench_engine": "posemill.commands.frames",
-    "cache_dataset": "posemill.training.caching.dataset_cache",
+    "cache_dataset": "posemill.training.data.dataset_cache",
     "compare": "posemill.commands.look",
     "draw": "posemill.inspection.drawing.frame_picture",
     "evaluate": "posemill.training.front",
@@ -79,7 +79,7 @@ _PUBLIC = {
     "show": "posemill.commands.pictures",
     "smooth": "posemill.clips.smoothing",
     "status": "posemill.commands.runs",
-    "temporal_shift": "posemill.training.models.video.frames",
+    "temporal_shift": "posemill.training.models.frames",
     "train": "posemill.training.front",
     "tune": "posemill.training.front",
     "view": "posemill.commands.look",

@@ -13,7 +13,7 @@ import pytest
 from cli_runner import CliRunner
 
 from posemill.commands.line import main, run_line
-from posemill.training.config.presets import preset_values
+from posemill.training.config.run_settings import preset_values
 from posemill.training.config.train_config import FIELDS
 
 runner = CliRunner()

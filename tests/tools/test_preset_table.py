@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from posemill.training.config.presets import PRESETS
+from posemill.training.config.run_settings import PRESETS
 from tools.preset_table import FILE, preset_table, with_table
 
 

@@ -29,13 +29,13 @@ def make_set(
         offsets,
     )
     return KeypointClips(
-        store,
-        np.arange(len(samples)),
-        tuple(sample.target for sample in samples),
-        tuple(("train", f"sample{index}") for index in range(len(samples))),
-        tuple(class_names),
-        skeleton_name,
-        task,
+        store=store,
+        rows=np.arange(len(samples)),
+        targets=tuple(sample.target for sample in samples),
+        keys=tuple(("train", f"sample{index}") for index in range(len(samples))),
+        class_names=tuple(class_names),
+        skeleton_name=skeleton_name,
+        task=task,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.sweep import read_sweep
-from posemill.training.models import build_model, build_video_model, input_of
+from posemill.training.models import build_model, input_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.glob("*.toml"))
@@ -21,7 +21,7 @@ def test_an_example_config_is_valid_and_its_model_can_be_built(path: Path) -> No
     config: TrainConfig = resolve_config(path).config
     shape = {"num_classes": 3, "task": config.task, **config.model.options}
     if input_of(config.model.name) == "video":
-        build_video_model(config.model.name, num_frames=8, is_pretrained=False, **shape)
+        build_model(config.model.name, num_frames=8, **shape)
     else:
         build_model(config.model.name, num_points=21, num_dims=2, **shape)
     assert config.data.path.startswith("data/")

@@ -21,7 +21,7 @@ from posemill.training.loop.stepping import Stepper
 from posemill.training.ranks import run_ranks
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import build_workload
 
 pytestmark = pytest.mark.usefixtures("warm_children")
 

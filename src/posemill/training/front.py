@@ -3,7 +3,7 @@
 The way from `posemill train` to a step of the optimizer:
 
 1. `commands.train` reads flags and file into a `TrainConfig` and calls `train`, as Python does.
-2. `launch.start.train` builds the workload (`tasks.building.build_workload`: data, model, loss),
+2. `launch.start.train` builds the workload (`tasks.workload.build_workload`: data, model, loss),
    decides precision and mode (`tuning.modes`, which measures both), makes the run's folder.
 3. `launch.rank.launch` goes on in this process, starts several, or joins those of torchrun.
 4. `launch.rank.train_rank` is one process's part, the only one of a single process: it makes the

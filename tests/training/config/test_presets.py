@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from posemill.errors import ConfigError
-from posemill.training.config.presets import (
+from posemill.training.config.run_settings import (
     COMPILES_ON_GPU,
     PRESETS,
     fitting_micro_batch,

@@ -13,11 +13,11 @@ from cli_runner import CliRunner
 from posemill.commands.line import run_line
 from posemill.errors import ConfigError
 from posemill.training.bf16 import amx_off_if_needed
-from posemill.training.config.presets import MOST_WORKERS
 from posemill.training.config.resolve import resolve_config
+from posemill.training.config.run_settings import MOST_WORKERS
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.config.unused import unused_settings
-from posemill.training.models import build_video_model
+from posemill.training.models import build_model
 from posemill.training.precision import choose_device, choose_precision
 
 # As the requirement writes them.
@@ -169,7 +169,7 @@ def test_eval_scales_is_a_setting_of_video_and_says_what_else_there_is() -> None
 
 def test_videos_are_evaluated_at_several_sizes_and_trained_at_one() -> None:
     torch.manual_seed(0)
-    model = build_video_model("tsn", num_classes=3, num_frames=2)
+    model = build_model("tsn", num_classes=3, num_frames=2)
     frames = torch.randint(0, 255, (2, 2, 48, 48, 3), dtype=torch.uint8)
     lengths = torch.tensor([2, 2])
     model.eval()

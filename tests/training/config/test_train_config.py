@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from posemill.errors import ConfigError
-from posemill.training.config.presets import PRESETS, loader_workers, preset_values
 from posemill.training.config.resolve import (
     Resolved,
     read_config,
@@ -16,7 +15,12 @@ from posemill.training.config.resolve import (
     resolve_made,
     with_data_kind,
 )
-from posemill.training.config.run_settings import SpeedSettings
+from posemill.training.config.run_settings import (
+    PRESETS,
+    SpeedSettings,
+    loader_workers,
+    preset_values,
+)
 from posemill.training.config.train_config import FIELDS, TrainConfig
 
 # Default, least, most, choices of every setting. Those of presets are in test_presets.

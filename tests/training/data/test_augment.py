@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from posemill.errors import ConfigError
 from posemill.skeletons import get_skeleton
-from posemill.training.data.augment import Augment, mirror, warp_time
+from posemill.training.config.data_settings import USUAL_AUGMENTATION
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.normalize import Augment, mirror, warp_time
 
 POINTS = np.random.default_rng(0).normal(size=(20, 143, 3)).astype(np.float32)
 MASK = np.random.default_rng(1).random((20, 143)) > 0.2
@@ -197,35 +197,11 @@ def test_flat_points_and_single_numbers_can_be_changed() -> None:
     )
 
 
-def test_a_config_without_augmentation_gives_none() -> None:
-    assert Augment.of(SimpleNamespace(augment_rotate=0.0), None) is None
-    found = Augment.of(SimpleNamespace(augment_mirror=0.5), "openpose-18")
+def test_the_settings_of_a_training_say_how_clips_are_augmented() -> None:
+    off = dict.fromkeys((f"augment_{name}" for name in USUAL_AUGMENTATION), 0.0)
+    assert Augment.of(TrainConfig(**off), None) is None
+    found = Augment.of(TrainConfig(**off, augment_mirror=0.5), "openpose-18")
     assert found == Augment(mirror=0.5, skeleton_name="openpose-18")
-    amounts = {
-        "rotate": 10, "scale": 0.2, "shift": 0.1, "noise": 0.05, "time_warp": 0.2, "crop": 0.1,
-        "joint_dropout": 0.1, "part_dropout": 0.1, "mirror": 0.5,
-    }  # fmt: skip
+    amounts = {name: value for name, value in vars(ALL).items() if name != "skeleton_name"}
     fields = {f"augment_{name}": amount for name, amount in amounts.items()}
-    assert Augment.of(SimpleNamespace(**fields), "holistic-143") == ALL
-    assert list(vars(Augment()).values()) == [0.0] * 9 + [None]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        *(
-            ({name: amount}, f"augment_{name}: expected 0 to below 1, got {amount}")
-            for name in ("scale", "time_warp", "crop", "joint_dropout", "part_dropout")
-            for amount in (-0.1, 1.0)
-        ),
-        *(
-            ({name: -0.1}, f"augment_{name}: expected 0 or more, got -0.1")
-            for name in ("rotate", "shift", "noise")
-        ),
-        ({"mirror": 1.1}, "augment_mirror: expected 0 to 1, got 1.1"),
-        ({"mirror": -0.1}, "augment_mirror: expected 0 to 1, got -0.1"),
-    ],
-)
-def test_impossible_amounts_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Augment(**options)
+    assert Augment.of(TrainConfig(**fields), "holistic-143") == ALL

@@ -10,7 +10,6 @@ import pytest
 import torch
 from small_sets import make_set
 
-from posemill.training.data.augment import Augment
 from posemill.training.data.batches import (
     Batch,
     BucketSampler,
@@ -18,6 +17,7 @@ from posemill.training.data.batches import (
     make_loader,
 )
 from posemill.training.data.keypoint_clips import KeypointClips, Sample, collate, share_of
+from posemill.training.data.normalize import Augment
 
 RNG = np.random.default_rng(0)
 LENGTHS = RNG.integers(3, 30, 53)

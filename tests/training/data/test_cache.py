@@ -101,8 +101,3 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainingError, match=r"cannot write the cache below .* cache_folder"):
         precompute(SAMPLES, DOUBLE, content_key="a", folder=tmp_path / "file")
-
-
-def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cache: expected one of mmap, ram, hdf5, none"):
-        precompute(SAMPLES, DOUBLE, content_key="a", kind="zip", folder=tmp_path)

@@ -16,8 +16,7 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.rank import train_rank
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.building import build_workload
-from posemill.training.tasks.workload import Workload
+from posemill.training.tasks.workload import Workload, build_workload
 
 
 def test_a_training_leaves_its_facts_and_its_summary(

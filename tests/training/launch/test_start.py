@@ -22,8 +22,7 @@ from posemill.training.loop.passes import Evaluation
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.inference import load_model
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.building import build_workload
-from posemill.training.tasks.workload import Workload
+from posemill.training.tasks.workload import Workload, build_workload
 
 Settings = Callable[..., dict[str, Any]]
 QUIET: dict[str, Any] = {"precision": "fp32", "num_workers": 0, "progress": False, "log_every": 1,

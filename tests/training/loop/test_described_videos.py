@@ -14,7 +14,7 @@ from posemill.training.loop import reporting
 from posemill.training.loop.reporting import describe_videos
 from posemill.training.loop.timing import read_evidence
 from posemill.training.record.run_folder import RunFolder
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning.search import Row, Search
 
 

@@ -10,7 +10,7 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.loop.passes import evaluate_split
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import build_workload
 
 
 def test_scores_are_of_all_samples_whatever_the_batches(

@@ -17,7 +17,7 @@ from posemill.training.loop.timing import Clock
 from posemill.training.precision import Precision
 from posemill.training.record.checkpoints import copy_state
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import build_workload
 
 CPU = torch.device("cpu")
 Settings = Callable[..., dict[str, Any]]

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.multigrid.learning_rates import learning_rate
+from posemill.training.multigrid.stages import learning_rate
 
 
 def course(**fields: object) -> list[float]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from posemill.training.data.grids import TIME_ONLY, Shape
+from posemill.training.data.clips import TIME_ONLY, Shape
 from posemill.training.multigrid.schedule import Multigrid
 
 PAPER = Multigrid(239, lr_steps=(94, 154, 196))

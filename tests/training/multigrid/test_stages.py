@@ -15,9 +15,8 @@ from posemill.training.data.batches import Draw
 from posemill.training.data.keypoint_clips import KeypointClips, Sample
 from posemill.training.front import train
 from posemill.training.loop.stepping import Stepper
-from posemill.training.multigrid.learning_rates import learning_rate
 from posemill.training.multigrid.schedule import Multigrid
-from posemill.training.multigrid.stages import Stages
+from posemill.training.multigrid.stages import Stages, learning_rate
 from posemill.training.record.run_folder import RunFolder
 
 Settings = Callable[..., dict[str, Any]]

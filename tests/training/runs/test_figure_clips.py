@@ -14,7 +14,7 @@ from torch import nn
 
 from posemill.training.data.batches import Draw
 from posemill.training.loop.passes import Evaluation
-from posemill.training.models.video.base import VideoModel, VideoShape
+from posemill.training.models.video import VideoModel, VideoShape
 from posemill.training.runs import figure_samples
 from posemill.training.runs.figure_samples import chances_lost, draw_looks, draw_samples
 from posemill.training.tasks.task import Classify, Ctc, Row

@@ -13,7 +13,7 @@ import pytest
 from posemill.errors import ConfigError, FormatError, PosemillError, TrainingError
 from posemill.training.config.train_config import TrainConfig, open_augmentation
 from posemill.training.front import train
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import build_workload
 
 Settings = Callable[..., dict[str, Any]]
 

@@ -17,13 +17,11 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.data.loaders import open_loader
 from posemill.training.front import train
-from posemill.training.models import build_two_streams
-from posemill.training.models.keypoints.base import ModelShape
-from posemill.training.models.video.base import VideoShape
+from posemill.training.models import build_model
 from posemill.training.runs.inference import evaluate
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.two_stream_kind import match_clips
+from posemill.training.tasks.workload import build_workload
 
 NUM_CLIPS, LABELS = 12, ("falls", "rises")
 
@@ -168,8 +166,8 @@ def test_a_clip_whose_video_is_broken_is_left_out_of_both(folder: Path, tmp_path
 
 def test_late_fusion_is_the_weighted_mean_of_both_answers() -> None:
     torch.manual_seed(0)
-    points, video = ModelShape(4, 2, 3), VideoShape(3, num_frames=2)
-    model = build_two_streams("two_streams", points, video, keypoint_share=0.25).eval()
+    sizes = {"num_points": 4, "num_dims": 2, "num_classes": 3, "num_frames": 2}
+    model = build_model("two_streams", **sizes, keypoint_share=0.25).eval()
     keypoints = (torch.randn(2, 5, 4, 2), torch.ones(2, 5, 4) > 0, torch.tensor([5, 3]))
     frames = (torch.randn(2, 2, 3, 32, 32), torch.tensor([2, 2]))
     expected = 0.25 * model.keypoints(*keypoints) + 0.75 * model.video(*frames)
@@ -243,4 +241,4 @@ def test_other_clips_are_one_clear_sentence(folder: Path, tmp_path: Path) -> Non
                        "'clip0'; extract the keypoints from the same list"):  # fmt: skip
         build_workload(TrainConfig(**settings(folder, data=data)))
     with pytest.raises(ConfigError, match="task ctc needs one for every frame"):
-        build_two_streams("two_streams", ModelShape(4, 2, 3, "ctc"), VideoShape(3, "ctc"))
+        build_model("two_streams", num_points=4, num_dims=2, num_classes=3, task="ctc")

@@ -13,7 +13,7 @@ from posemill.training import precision
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.front import train
 from posemill.training.precision import Precision
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning import modes
 from posemill.training.tuning.modes import bf16_gain, probe_mode, probe_precision
 

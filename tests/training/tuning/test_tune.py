@@ -19,7 +19,7 @@ from posemill.errors import ConfigError
 from posemill.training.config.resolve import read_config, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.record.run_folder import RunFolder
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning import tune as tuning
 from posemill.training.tuning.arms import Arm, PeakMemory
 from posemill.training.tuning.search import Row, Search

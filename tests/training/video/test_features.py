@@ -16,10 +16,10 @@ from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.front import train
-from posemill.training.models import build_video_model
+from posemill.training.models import build_model
 from posemill.training.runs.inference import evaluate
-from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.features import content_key, digest_of
+from posemill.training.tasks.workload import build_workload
 from posemill.training.video.index import ClipPlace
 
 
@@ -32,7 +32,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
         write_clip(tmp_path / f"clip{number}.mp4", label, number)
         rows.append((f"clip{number}.mp4", "train" if number < 8 else "dev", label))
     torch.manual_seed(5)
-    first = build_video_model("tsn", num_classes=2, num_frames=4)
+    first = build_model("tsn", num_classes=2, num_frames=4)
     torch.save(first.backbone.state_dict(), tmp_path / "weights.pth")
     return {
         "data": str(write_rows(tmp_path / "videos.csv", "path,split,label", rows)),
@@ -124,7 +124,7 @@ def test_what_cannot_be_computed_once_is_refused(
 
 
 def test_weights_are_known_by_their_numbers() -> None:
-    one = build_video_model("tsn", num_classes=2, num_frames=4).backbone
+    one = build_model("tsn", num_classes=2, num_frames=4).backbone
     before = digest_of(one)
     assert digest_of(one) == before
     one.bn1.running_mean += 1

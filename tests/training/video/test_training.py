@@ -27,8 +27,8 @@ from posemill.training.front import train
 from posemill.training.launch.leave_out import LeftOut, count_groups
 from posemill.training.record.checkpoints import CheckpointFolder
 from posemill.training.runs.inference import evaluate, load_model
-from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.video_kind import VideoKind
+from posemill.training.tasks.workload import build_workload
 
 Settings = Callable[..., dict[str, Any]]
 SIDE, NUM_FRAMES = 24, 6

@@ -8,7 +8,7 @@ from typing import Any
 from posemill.errors import ConfigError
 from posemill.settings import Settings, setting
 from posemill.training.config.kinds import AUTO
-from posemill.training.config.presets import USUAL
+from posemill.training.config.run_settings import USUAL
 
 DEV_SHARE = 0.15
 _amount = partial(setting, default=0.0, least=0)

@@ -12,7 +12,7 @@ from posemill.errors import ConfigError
 from posemill.machine.limits import count_cores, memory_limit
 from posemill.messages import Message, Option
 from posemill.training.config.kinds import AUTO, kind_of
-from posemill.training.config.presets import MOST_WORKERS, fitting_micro_batch, loader_workers
+from posemill.training.config.run_settings import MOST_WORKERS, fitting_micro_batch, loader_workers
 from posemill.training.config.train_config import FIELDS, TrainConfig
 
 Resolved: TypeAlias = provenance.Resolved[TrainConfig]

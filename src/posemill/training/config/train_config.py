@@ -19,13 +19,13 @@ from posemill.training.config.data_settings import (
     VideoSettings,
 )
 from posemill.training.config.kinds import absolute_data, join_streams
-from posemill.training.config.presets import preset_values
 from posemill.training.config.run_settings import (
     BatchWords,
     ModelSettings,
     OptimisationSettings,
     OutputSettings,
     SpeedSettings,
+    preset_values,
 )
 
 # Name in `multigrid_options` -> (argument of `Multigrid`, its value in a training). The learning

@@ -24,7 +24,6 @@ from posemill.errors import MissingExtraError, TrainingError
 from posemill.files import cache_folder, remove_leftovers, sync_folder, temporary_stem
 from posemill.records import BoolArray, FloatArray, IntArray
 
-CACHE_KINDS = ("mmap", "ram", "hdf5", "none")
 _FORMAT = 1
 _READY = "ready.json"
 
@@ -140,8 +139,6 @@ def precompute(
             `none`: in memory, nothing kept on the disk.
         folder: Where caches are kept; `training` below posemill's cache folder by default.
     """
-    if kind not in CACHE_KINDS:
-        raise ValueError(f"cache: expected one of {', '.join(CACHE_KINDS)}, got {kind!r}")
     transformed = (transform.function(points, mask) for points, mask in samples)
     if kind == "none":
         return _pack(transformed)

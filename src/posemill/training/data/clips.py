@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,11 +15,49 @@ from torch.utils.data import Dataset
 
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.training.data.batches import Batch, Draw
-from posemill.training.data.grids import Grid, Shape
 from posemill.training.data.labels import NO_GROUPS, Groups
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+# Shares of (frames, size) that Multigrid goes through, and of the size from batch to batch.
+LONG_CYCLE = ((1 / 4, sqrt(1 / 2)), (1 / 2, sqrt(1 / 2)), (1 / 2, 1.0), (1.0, 1.0))
+TIME_ONLY = ((1 / 4, 1.0), (1 / 2, 1.0), (1.0, 1.0))
+SHORT_CYCLE = (1 / 2, sqrt(1 / 2))
+
+
+class Shape(NamedTuple):
+    """Clips of one shape.
+
+    Args:
+        batch: Clips that cost as much as one of the full shape.
+        num_frames: Frames of a clip.
+        size: Side of its pictures.
+    """
+
+    batch: int
+    num_frames: int
+    size: int
+
+
+class Grid(NamedTuple):
+    """How clips can become shorter and smaller, for Multigrid.
+
+    Args:
+        num_frames: Frames of a whole clip.
+        size: Side of its pictures.
+        cycle: Shares of both that the long cycle may go through.
+        has_short_cycle: Whether the size may change from batch to batch.
+        notes: What the user should read about it.
+    """
+
+    num_frames: int
+    size: int
+    cycle: tuple[tuple[float, float], ...]
+    has_short_cycle: bool
+    notes: tuple[str, ...] = ()
+
 
 ClipKey = tuple[str, str]  # split and id: ids are unique within a split only
 Target = int | IntArray  # a class, or gloss indices `(L,)`
@@ -145,3 +186,36 @@ class Clips(Dataset[Batch], ABC):
     def describe_shape(self, shape: Shape) -> str:
         """Return a shape in words."""
         return f"{shape.num_frames} x {shape.size}²"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SplitClips(Clips):
+    """Base of clips that were read with their labels and divided into splits.
+
+    Args:
+        task: `classify` or `ctc`.
+    """
+
+    targets: tuple[Target, ...]
+    keys: tuple[ClipKey, ...]
+    class_names: tuple[str, ...]
+    task: str = "classify"
+    is_share: bool = False
+    num_too_short: int = 0
+    groups: Groups = NO_GROUPS
+    batch_factors: tuple[int, ...] = (1,)
+
+    def select(self, indices: Sequence[int] | IntArray) -> Self:
+        """Return these clips only."""
+        chosen = np.asarray(indices, np.int64)
+        return dataclasses.replace(
+            self,
+            targets=tuple(self.targets[i] for i in chosen),
+            keys=tuple(self.keys[i] for i in chosen),
+            groups=self.groups.select(chosen),
+            **self._selected(chosen),
+        )
+
+    @abstractmethod
+    def _selected(self, chosen: IntArray) -> dict[str, Any]:
+        """Return the further fields of some clips."""

@@ -20,18 +20,21 @@ from posemill.records import BoolArray, FloatArray, IntArray, usual_split
 from posemill.skeletons import full_name, get_skeleton
 from posemill.terminal import counted
 from posemill.training.config.data_settings import DataSettings
-from posemill.training.data.annotations import read_annotations
 from posemill.training.data.batches import Batch, Draw, pad_targets
 from posemill.training.data.cache import Store, precompute, verify_once
-from posemill.training.data.clips import ClipKey, Clips, Picture, Target
-from posemill.training.data.grids import TIME_ONLY, Grid, Shape
+from posemill.training.data.clips import (
+    TIME_ONLY,
+    ClipKey,
+    Grid,
+    Picture,
+    Shape,
+    SplitClips,
+    Target,
+)
 from posemill.training.data.labels import (
-    NO_GROUPS,
-    Groups,
     LabelledClip,
     divide_into_splits,
-    label_clips,
-    targets_of,
+    label_tables,
 )
 from posemill.training.data.normalize import preparation
 from posemill.training.data.readers import RawClips, find_files, read_clips
@@ -49,45 +52,29 @@ class Sample:
     target: Target
 
 
-@dataclass(frozen=True, eq=False)
-class KeypointClips(Clips):
-    """The clips of one split, normalised, in a packed store; see `Clips`.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KeypointClips(SplitClips):
+    """The clips of one split, normalised, in a packed store.
 
     Args:
         store: The packed samples.
         rows: `(N,)`: which samples of the store these are.
-        targets: Class per clip, or gloss indices `(L,)` per clip.
-        keys: Split and id per clip.
-        class_names: Name of each class; for ctc glosses after `<blank>` and `<unk>`.
         skeleton_name: One of ours or None.
-        task: `classify` or `ctc`.
-        is_share: Whether these clips were set aside out of the training clips.
-        num_too_short: Clips with fewer output steps than their glosses need (ctc).
-        groups: Whose each clip is.
         source: Where the clips were read, to look at them; None: they cannot be looked at.
         time_stride: Frames per output step of the model (ctc).
         augment: Function of points, mask and a random generator, or None.
         seed: With epoch and clip it decides the augmentation.
         time_share: Take so much of a clip's frames, evenly, from a drawn place on.
-        batch_factors: See `Clips`.
     """
 
     store: Store
     rows: IntArray
-    targets: tuple[Target, ...]
-    keys: tuple[ClipKey, ...]
-    class_names: tuple[str, ...]
     skeleton_name: str | None = None
-    task: str = "classify"
-    is_share: bool = False
-    num_too_short: int = 0
-    groups: Groups = NO_GROUPS
     source: DataSettings | None = None
     time_stride: int = 1
     augment: SampleAugment | None = None
     seed: int = 0
     time_share: float = 1.0
-    batch_factors: tuple[int, ...] = (1,)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -130,16 +117,8 @@ class KeypointClips(Clips):
             "skeleton_name": self.skeleton_name,
         }
 
-    def select(self, indices: Sequence[int] | IntArray) -> KeypointClips:
-        """Return these clips only."""
-        chosen = np.asarray(indices, np.int64)
-        return dataclasses.replace(
-            self,
-            rows=self.rows[chosen],
-            targets=tuple(self.targets[i] for i in chosen),
-            keys=tuple(self.keys[i] for i in chosen),
-            groups=self.groups.select(chosen),
-        )
+    def _selected(self, chosen: IntArray) -> dict[str, Any]:
+        return {"rows": self.rows[chosen]}
 
     def sample(self, index: int) -> Sample:
         """Return a clip as it is packed."""
@@ -281,17 +260,12 @@ def load_keypoints(
     sets = {}
     for split, members in division.members.items():
         made = KeypointClips(
-            store,
-            np.asarray([first_row[row.file] + row.index for row in members], np.int64),
-            targets_of(members, division.class_names, options.task),
-            tuple((split, row.clip_id) for row in members),
-            division.class_names,
-            skeleton,
-            options.task,
-            is_share=division.is_share and split == "dev",
-            groups=Groups.of(members),
+            store=store,
+            rows=np.asarray([first_row[row.file] + row.index for row in members], np.int64),
+            skeleton_name=skeleton,
             source=options,
             time_stride=time_stride,
+            **division.facts(split, options.task),
         )
         sets[split] = check_lengths(made, split, options, time_stride)
     return sets
@@ -299,15 +273,8 @@ def load_keypoints(
 
 def read_labelled(options: DataSettings) -> tuple[list[RawClips], list[LabelledClip]]:
     """Return the files' clips as they are, and each clip with its label, split and group."""
-    files, clips = _read_files(options)
-    column = options.group_column
-    annotations = (
-        read_annotations(Path(options.labels), group_column=column) if options.labels else None
-    )
-    rows = label_clips(
-        files, clips, annotations, group_column=column, missing_labels=options.missing_labels
-    )
-    return clips, rows
+    splits, clips = _read_files(options)
+    return clips, label_tables(splits, clips, options)
 
 
 def read_unlabelled(options: DataSettings) -> tuple[Store, list[ClipKey], str | None]:

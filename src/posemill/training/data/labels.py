@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from posemill.messages import Message, Option
 from posemill.records import IntArray, sort_splits, usual_split
 from posemill.terminal import warn_once
 from posemill.training.config.data_settings import DataSettings
-from posemill.training.data.annotations import USUAL_GROUPS, Annotations
+from posemill.training.data.annotations import USUAL_GROUPS, Annotations, read_annotations
 
 
 def assign_folds(labels: Sequence[str], folds: int, seed: int) -> IntArray:
@@ -137,6 +137,19 @@ class Groups(NamedTuple):
 NO_GROUPS = Groups()
 
 
+def label_tables(
+    splits: Sequence[str], tables: Sequence[ClipTable], options: DataSettings
+) -> list[LabelledClip]:
+    """Return every clip of every table with label, split and group, as the settings say."""
+    column = options.group_column
+    annotations = (
+        read_annotations(Path(options.labels), group_column=column) if options.labels else None
+    )
+    return label_clips(
+        splits, tables, annotations, group_column=column, missing_labels=options.missing_labels
+    )
+
+
 def label_clips(
     splits: Sequence[str],
     clips: Sequence[ClipTable],
@@ -232,6 +245,18 @@ class Division(NamedTuple):
     members: dict[str, list[LabelledClip]]
     class_names: tuple[str, ...]
     is_share: bool
+
+    def facts(self, split: str, task: str) -> dict[str, Any]:
+        """Return what `SplitClips` holds of the clips of a split."""
+        members = self.members[split]
+        return {
+            "targets": targets_of(members, self.class_names, task),
+            "keys": tuple((split, row.clip_id) for row in members),
+            "class_names": self.class_names,
+            "task": task,
+            "is_share": self.is_share and split == "dev",
+            "groups": Groups.of(members),
+        }
 
 
 def divide_into_splits(

@@ -12,8 +12,7 @@ from torch.utils.data import default_collate
 
 from posemill.records import IntArray
 from posemill.training.data.batches import Batch, Draw
-from posemill.training.data.clips import Clips, Stream
-from posemill.training.data.grids import Grid, Shape
+from posemill.training.data.clips import Clips, Grid, Shape, Stream
 from posemill.training.runtime import own_draws
 from posemill.training.video.pixel_clips import grid_of
 from posemill.training.video.video_clips import VideoClips

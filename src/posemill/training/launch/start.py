@@ -16,10 +16,10 @@ from posemill.machine.torchrun import is_first_process, under_torchrun
 from posemill.messages import Message
 from posemill.outputs import expect_folder
 from posemill.terminal import counted
-from posemill.training.caching.dataset_cache import describe_uses, live_uses
 from posemill.training.config.resolve import Resolved, describe_changes
 from posemill.training.config.train_config import TrainConfig, with_absolute_paths
 from posemill.training.config.unused import unused_settings
+from posemill.training.data.dataset_cache import describe_uses, live_uses
 from posemill.training.launch.leave_out import leave_each_out
 from posemill.training.launch.rank import joined, launch
 from posemill.training.launch.trial import try_one_batch
@@ -32,8 +32,7 @@ from posemill.training.ranks import refuse_second_start
 from posemill.training.record.checkpoints import check_identity
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.building import build_workload
-from posemill.training.tasks.workload import MakeWorkload, Workload
+from posemill.training.tasks.workload import MakeWorkload, Workload, build_workload
 from posemill.training.tuning.advice import advise
 from posemill.training.tuning.arms import MakeFor
 from posemill.training.tuning.modes import (

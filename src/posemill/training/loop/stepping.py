@@ -19,12 +19,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from posemill.errors import TrainingError
-from posemill.training.config.presets import COMPILES_ON_GPU
+from posemill.training.config.run_settings import COMPILES_ON_GPU
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.lazy_dynamo import load_dynamo_late
 from posemill.training.loop.passes import Objective, SharedObjective
 from posemill.training.loop.timing import Clock
-from posemill.training.models.keypoints.base import KeypointModel
+from posemill.training.models.keypoints import KeypointModel
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import Workload
 

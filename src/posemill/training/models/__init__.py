@@ -7,6 +7,7 @@ A new model is one file and one row in `MODELS`; another package's is an entry p
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from posemill import plugins
@@ -14,98 +15,38 @@ from posemill.errors import ConfigError
 
 if TYPE_CHECKING:  # torch, which the names of the models do not need
     from posemill.training.models.base import Model
-    from posemill.training.models.keypoints.base import KeypointModel, ModelShape
-    from posemill.training.models.two_streams import TwoStreams
-    from posemill.training.models.video.base import VideoModel, VideoShape
 
 KEYPOINT_MODELS = {
-    "mlp": "posemill.training.models.keypoints.sequence:Mlp",
-    "tcn_bilstm": "posemill.training.models.keypoints.sequence:TcnBilstm",
-    "stgcn": "posemill.training.models.keypoints.stgcn:Stgcn",
-    "transformer": "posemill.training.models.keypoints.sequence:Transformer",
+    "mlp": "posemill.training.models.sequence:Mlp",
+    "tcn_bilstm": "posemill.training.models.sequence:TcnBilstm",
+    "stgcn": "posemill.training.models.stgcn:Stgcn",
+    "transformer": "posemill.training.models.sequence:Transformer",
 }
 VIDEO_MODELS = {
-    "tsn": "posemill.training.models.video.frames:Tsn",
-    "tsm": "posemill.training.models.video.frames:Tsm",
-    "slowfast": "posemill.training.models.video.space_time:SlowFast",
-    "r2plus1d": "posemill.training.models.video.space_time:R2plus1d",
+    "tsn": "posemill.training.models.frames:Tsn",
+    "tsm": "posemill.training.models.frames:Tsm",
+    "slowfast": "posemill.training.models.space_time:SlowFast",
+    "r2plus1d": "posemill.training.models.space_time:R2plus1d",
 }
 BOTH_MODELS = {"two_streams": "posemill.training.models.two_streams:TwoStreams"}
 MODELS = {**KEYPOINT_MODELS, **VIDEO_MODELS, **BOTH_MODELS}
 
 
-def build_model(
-    name: str,
-    *,
-    num_points: int,
-    num_dims: int,
-    num_classes: int,
-    task: str = "classify",
-    skeleton_name: str | None = None,
-    **options: Any,
-) -> KeypointModel:
-    """Return a new model of keypoints with random weights.
+def build_model(name: str, **settings: Any) -> Any:
+    """Return a new model with random weights; `load_pretrained` of it fetches learned ones.
 
     Args:
-        name: One of `KEYPOINT_MODELS`.
-        num_points: Points of a frame.
-        num_dims: Numbers of a point.
-        num_classes: Classes, or glosses with blank and unknown.
-        task: `classify` or `ctc`.
-        skeleton_name: One of ours, or None: then no bones and one group of points.
-        options: The model's own settings; see its class.
+        name: One of `MODELS`, or that of another package.
+        settings: The sizes of input and output, which are the fields of the model's `shape_class`,
+            and the model's own options; see its class.
     """
-    from posemill.training.models.keypoints.base import ModelShape
-
-    shape = ModelShape(num_points, num_dims, num_classes, task, skeleton_name)
-    model: KeypointModel = _build(name, "keypoints", shape, options)
-    return model
-
-
-def build_video_model(
-    name: str,
-    *,
-    num_classes: int,
-    task: str = "classify",
-    num_frames: int = 0,
-    is_pretrained: bool = True,
-    **options: Any,
-) -> VideoModel:
-    """Return a new model of video; its weights are random, those of some backbones learned.
-
-    Args:
-        name: One of `VIDEO_MODELS`.
-        num_classes: Classes, or glosses with blank and unknown.
-        task: `classify` or `ctc`.
-        num_frames: Frames of every clip; 0 where clips differ.
-        is_pretrained: Fetch the weights that its options name. False where all weights of a
-            trained model come in anyway: nothing is fetched.
-        options: The model's own settings; see its class.
-    """
-    from posemill.training.models.video.base import VideoShape
-
-    shape = VideoShape(num_classes, task, num_frames)
-    model: VideoModel = _build(name, "video", shape, options)
-    if is_pretrained:
-        model.load_pretrained()
-    return model
-
-
-def build_two_streams(
-    name: str, keypoints: ModelShape, video: VideoShape, **options: Any
-) -> TwoStreams:
-    """Return a new model of keypoints and video, nothing fetched.
-
-    Args:
-        name: One of `BOTH_MODELS`.
-        keypoints: Sizes of the one input.
-        video: Sizes of the other.
-        options: The model's own settings; see its class.
-    """
-    from posemill.training.models.two_streams import TwoStreamShape
-
-    model: TwoStreams = _build(name, "two_streams", TwoStreamShape(keypoints, video), options)
-    return model
+    kind = _find(name)
+    sizes = {
+        size.name: settings[size.name] for size in fields(kind.shape_class) if size.name in settings
+    }
+    options = {option: value for option, value in settings.items() if option not in sizes}
+    _check_options(name, kind, options)
+    return kind(kind.shape_class(**sizes), **options)
 
 
 _TABLES = {"keypoints": KEYPOINT_MODELS, "video": VIDEO_MODELS, "two_streams": BOTH_MODELS}
@@ -139,19 +80,6 @@ def time_stride_of(name: str, **options: Any) -> int:
 def _find(name: str) -> type[Model]:
     found: type[Model] = plugins.load("model", MODELS, name, extra="train")
     return found
-
-
-def _build(name: str, takes: str, shape: Any, options: dict[str, Any]) -> Any:
-    kind = _find(name)
-    if kind.takes != takes:
-        raise ConfigError(
-            "model {name} takes {model_takes}, and the data is {takes}",
-            name=name,
-            model_takes=kind.takes,
-            takes=takes,
-        )
-    _check_options(name, kind, options)
-    return kind(shape, **options)
 
 
 def _check_options(name: str, kind: type[Model], options: dict[str, Any]) -> None:

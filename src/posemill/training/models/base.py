@@ -31,6 +31,7 @@ class Model(nn.Module):
     """Base of all models: logits `(B, C)` out for classify, a `CtcOutput` for ctc."""
 
     takes: ClassVar[str]  # the kind of data
+    shape_class: ClassVar[Any]  # a dataclass of the sizes that it is built with
     # Sizes of the frames in evaluations, as shares of their own, of models of video.
     eval_scales: tuple[float, ...] = ()
 

@@ -9,18 +9,16 @@ from typing import Any
 import torch
 
 from posemill.errors import ConfigError
-from posemill.training.models import build_model, build_video_model
+from posemill.training.models import build_model
 from posemill.training.models.base import Model
-from posemill.training.models.keypoints.base import ModelShape
-from posemill.training.models.video.base import VideoShape
+from posemill.training.models.keypoints import ModelShape
 
 
 @dataclass(frozen=True)
-class TwoStreamShape:
-    """Sizes of both inputs; classes and task are the same in both."""
+class TwoStreamShape(ModelShape):
+    """Sizes of both inputs; `num_frames` is that of `VideoShape`."""
 
-    keypoints: ModelShape
-    video: VideoShape
+    num_frames: int = 0
 
 
 class TwoStreams(Model):
@@ -36,6 +34,7 @@ class TwoStreams(Model):
     """
 
     takes = "two_streams"
+    shape_class = TwoStreamShape
 
     def __init__(
         self,
@@ -48,12 +47,11 @@ class TwoStreams(Model):
         keypoint_share: float = 0.5,
     ) -> None:
         super().__init__()
-        points, clips = shape.keypoints, shape.video
-        if clips.task != "classify":
+        if shape.task != "classify":
             raise ConfigError(
                 "model two_streams gives one answer a clip: task {task} needs one for every "
                 "frame; train on one of the streams",
-                task=clips.task,
+                task=shape.task,
             )
         if not 0 <= keypoint_share <= 1:
             raise ConfigError(
@@ -63,17 +61,16 @@ class TwoStreams(Model):
         self.shape, self.keypoint_share = shape, keypoint_share
         self.keypoints = build_model(
             keypoint_model,
-            num_points=points.num_points,
-            num_dims=points.num_dims,
-            num_classes=points.num_classes,
-            skeleton_name=points.skeleton_name,
+            num_points=shape.num_points,
+            num_dims=shape.num_dims,
+            num_classes=shape.num_classes,
+            skeleton_name=shape.skeleton_name,
             **(keypoint_options or {}),
         )
-        self.video = build_video_model(
+        self.video = build_model(
             video_model,
-            num_classes=clips.num_classes,
-            num_frames=clips.num_frames,
-            is_pretrained=False,
+            num_classes=shape.num_classes,
+            num_frames=shape.num_frames,
             **(video_options or {}),
         )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from posemill.training.data.grids import LONG_CYCLE, SHORT_CYCLE, Shape
+from posemill.training.data.clips import LONG_CYCLE, SHORT_CYCLE, Shape
 
 # Where the learning rate falls in the paper's example, as shares of all epochs.
 USUAL_STEPS = (94 / 239, 154 / 239, 196 / 239)

@@ -32,11 +32,10 @@ from posemill.training.record.checkpoints import load_into
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.figure_samples import PredictionPictures
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.building import build_from, describe_too_short
 from posemill.training.tasks.keypoint_kind import needed_skeleton
 from posemill.training.tasks.kinds import kind_of_identity
 from posemill.training.tasks.task import make_task
-from posemill.training.tasks.workload import Workload
+from posemill.training.tasks.workload import Workload, build_from, describe_too_short
 
 
 @dataclass(frozen=True)

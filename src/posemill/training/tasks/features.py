@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from posemill.records import BoolArray, FloatArray
 from posemill.training.data.batches import Batch, Draw, pad_targets
 from posemill.training.data.cache import Store, Transform, precompute
 from posemill.training.loggers import say
-from posemill.training.models.video.base import Backbone, ClipTimes
+from posemill.training.models.video import Backbone, ClipTimes
 from posemill.training.runtime import Runtime
 from posemill.training.video.index import ClipPlace
 from posemill.training.video.pixel_clips import PixelClips
@@ -32,7 +32,7 @@ from posemill.training.video.video_clips import Item, VideoClips
 _CLIPS_AT_ONCE = 2  # larger activations are mapped and unmapped anew for every layer
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FeatureClips(PixelClips):
     """Clips of which a model is given features; epoch by epoch the next view of each clip.
 
@@ -41,8 +41,8 @@ class FeatureClips(PixelClips):
         num_views: Of each clip.
     """
 
-    store: Store = field(kw_only=True)
-    num_views: int = field(kw_only=True)
+    store: Store
+    num_views: int
 
     gives_frames = False
     video = None

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.messages import Message
@@ -16,7 +15,6 @@ from posemill.npz.clips import read_npz_header
 from posemill.npz.mapped import open_npz
 from posemill.records import BoolArray, FloatArray, PoseClip
 from posemill.training.config.train_config import TrainConfig, open_augmentation
-from posemill.training.data.augment import Augment
 from posemill.training.data.clips import Picture
 from posemill.training.data.keypoint_clips import (
     KeypointClips,
@@ -26,9 +24,9 @@ from posemill.training.data.keypoint_clips import (
     read_labelled,
 )
 from posemill.training.data.labels import LabelledClip
-from posemill.training.data.normalize import preparation
+from posemill.training.data.normalize import Augment, preparation
 from posemill.training.data.readers import find_files, read_clips
-from posemill.training.models import build_model, time_stride_of
+from posemill.training.models import time_stride_of
 from posemill.training.tasks.kinds import Kind, NewClip
 
 _Points = tuple[str, FloatArray, BoolArray]  # id, points, mask of a clip
@@ -65,18 +63,6 @@ class KeypointKind(Kind):
             return clips
         augment = Augment.of(config.replace(**open_augmentation(config)), clips.skeleton_name)
         return dataclasses.replace(clips, augment=augment, seed=config.seed)
-
-    def build(self, identity: Mapping[str, Any]) -> nn.Module:
-        """Return a new model."""
-        return build_model(
-            identity["model"],
-            num_points=identity["num_points"],
-            num_dims=identity["num_dims"],
-            num_classes=identity["num_classes"],
-            task=identity["task"],
-            skeleton_name=identity["skeleton_name"],
-            **identity["options"],
-        )
 
     def recipe(self, config: TrainConfig) -> Mapping[str, Any]:
         """Return what `posemill prepare` noted in its file; empty for other data."""

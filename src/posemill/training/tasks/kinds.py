@@ -17,6 +17,7 @@ from posemill.errors import ConfigError
 from posemill.training.config.kinds import KINDS
 from posemill.training.data.batches import Batch
 from posemill.training.data.clips import Clips, Picture
+from posemill.training.models import build_model
 
 if TYPE_CHECKING:
     from posemill.training.config.train_config import TrainConfig
@@ -33,7 +34,7 @@ class NewClip(NamedTuple):
 class Kind(ABC):
     """One kind of data: how its clips are read, and the model for them.
 
-    A kind of your own needs `load` and `build`; all else has a default.
+    A kind of your own needs `load`, and `build` for a model that is not in our tables.
     """
 
     name: str
@@ -54,9 +55,12 @@ class Kind(ABC):
             splits: Only these; all where None.
         """
 
-    @abstractmethod
     def build(self, identity: Mapping[str, Any]) -> nn.Module:
         """Return a new model as `identity` describes it; called with the inputs of a batch."""
+        known = {"kind", "model", "options"}
+        sizes = {name: value for name, value in identity.items() if name not in known}
+        model: nn.Module = build_model(identity["model"], **sizes, **identity["options"])
+        return model
 
     def open(self, config: TrainConfig, clips: Any, *, is_training: bool) -> Clips:
         """Return clips that give batches; those of the training are augmented."""

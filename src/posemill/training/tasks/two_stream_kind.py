@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.messages import Message
@@ -19,9 +18,6 @@ from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.clips import ClipKey, Clips, Picture
 from posemill.training.data.keypoint_clips import KeypointClips, read_unlabelled
 from posemill.training.data.labels import LabelledClip
-from posemill.training.models import build_two_streams
-from posemill.training.models.keypoints.base import ModelShape
-from posemill.training.models.video.base import VideoShape
 from posemill.training.tasks.keypoint_kind import KeypointKind
 from posemill.training.tasks.kinds import Kind, NewClip
 from posemill.training.tasks.video_kind import VideoKind
@@ -149,13 +145,12 @@ class TwoStreamKind(Kind):
             video = clips.select(kept)
             chosen = np.asarray([rows[place.key] for place in video.places], np.int64)
             keypoints = KeypointClips(
-                store,
-                chosen,
-                video.targets,
-                video.keys,
-                video.class_names,
-                skeleton,
-                config.task,
+                store=store,
+                rows=chosen,
+                skeleton_name=skeleton,
+                targets=video.targets,
+                keys=video.keys,
+                class_names=video.class_names,
             )
             joined[split] = TwoStreamClips(keypoints, video)
         return joined
@@ -185,15 +180,6 @@ class TwoStreamKind(Kind):
             model_options=dict(options.get("video_options") or {}),
             video_on_error=rule,  # another clip's video would stand beside the keypoints of this
         )
-
-    def build(self, identity: Mapping[str, Any]) -> nn.Module:
-        """Return a new model; nothing is fetched for it."""
-        classes, task = identity["num_classes"], identity["task"]
-        points = ModelShape(
-            identity["num_points"], identity["num_dims"], classes, task, identity["skeleton_name"]
-        )
-        video = VideoShape(classes, task, identity["num_frames"])
-        return build_two_streams(identity["model"], points, video, **identity["options"])
 
     def recipe(self, config: TrainConfig) -> Mapping[str, Any]:
         """Return how `posemill prepare` made the keypoints."""

@@ -17,8 +17,8 @@ from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.data.clips import Picture
 from posemill.training.data.labels import LabelledClip
-from posemill.training.models import build_video_model, time_stride_of
-from posemill.training.models.video.base import Backbone, VideoModel
+from posemill.training.models import time_stride_of
+from posemill.training.models.video import Backbone
 from posemill.training.precision import choose_device, choose_precision
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.features import FeatureClips, compute_features
@@ -99,7 +99,7 @@ class VideoKind(Kind):
 
     def _frozen_backbone(self, config: TrainConfig, clips: PixelClips) -> Backbone:
         """Return the network whose features are computed once."""
-        model = self.build(self.identity(config, clips))
+        model: Any = self.build(self.identity(config, clips))
         if model.frozen_backbone is None:
             raise ConfigError(
                 "{--video-precompute:{precompute}} keeps what a frozen network says of "
@@ -116,18 +116,8 @@ class VideoKind(Kind):
                 "{--video-precompute} keeps clips of one shape: leave {--multigrid:True} out"
             )
         model.load_pretrained()
-        return model.frozen_backbone
-
-    def build(self, identity: Mapping[str, Any]) -> VideoModel:
-        """Return a new model; nothing is fetched for it."""
-        return build_video_model(
-            identity["model"],
-            num_classes=identity["num_classes"],
-            task=identity["task"],
-            num_frames=identity["num_frames"],
-            is_pretrained=False,
-            **identity["options"],
-        )
+        backbone: Backbone = model.frozen_backbone
+        return backbone
 
     def notes(self, config: TrainConfig, sets: Mapping[str, PixelClips]) -> Iterator[str]:
         """Yield what is missing or short, and the classes that a split has no clip of."""

@@ -15,8 +15,8 @@ from posemill.errors import ConfigError, DeviceError, TrainingError
 from posemill.machine.limits import count_cores
 from posemill.machine.torchrun import under_torchrun
 from posemill.messages import Message, join
-from posemill.training.config.presets import loader_workers
 from posemill.training.config.resolve import Resolved
+from posemill.training.config.run_settings import loader_workers
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.multigrid.stages import Stages
 from posemill.training.precision import (

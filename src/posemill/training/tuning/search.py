@@ -14,7 +14,7 @@ from posemill.errors import PosemillError, TrainingError
 from posemill.machine.limits import count_cores, free_memory
 from posemill.messages import Message
 from posemill.training.bf16 import try_bf16
-from posemill.training.config.presets import loader_workers
+from posemill.training.config.run_settings import loader_workers
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.reporting import describe_videos
 from posemill.training.precision import (

@@ -15,7 +15,7 @@ from posemill.machine.torchrun import under_torchrun
 from posemill.messages import Message, render
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning.arms import MakeFor
 from posemill.training.tuning.modes import decide, processor_made_ready, with_open_workers
 from posemill.training.tuning.search import Row, Search

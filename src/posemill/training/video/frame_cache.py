@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from posemill.errors import TrainingError
 from posemill.files import cache_folder, mark_output
-from posemill.training.caching.segments import Segments
+from posemill.training.data.segments import Segments
 from posemill.training.video.index import ClipPlace
 
 _FORMAT = 1

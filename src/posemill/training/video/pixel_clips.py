@@ -19,18 +19,22 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, TrainingError
 from posemill.records import FloatArray, IntArray
 from posemill.training.config.data_settings import DataSettings
-from posemill.training.data.annotations import read_annotations
 from posemill.training.data.batches import Batch, Draw, pad_targets
-from posemill.training.data.clips import ClipKey, Clips, Picture, Target
-from posemill.training.data.grids import LONG_CYCLE, SHORT_CYCLE, TIME_ONLY, Grid, Shape
+from posemill.training.data.clips import (
+    LONG_CYCLE,
+    SHORT_CYCLE,
+    TIME_ONLY,
+    Grid,
+    Picture,
+    Shape,
+    SplitClips,
+    Target,
+)
 from posemill.training.data.keypoint_clips import check_lengths
 from posemill.training.data.labels import (
-    NO_GROUPS,
-    Groups,
     LabelledClip,
     divide_into_splits,
-    label_clips,
-    targets_of,
+    label_tables,
 )
 from posemill.training.video.index import ClipPlace, Index, read_index
 from posemill.training.video.reading import ClipReader, FrameSize
@@ -41,38 +45,22 @@ _THUMBNAIL_SIDE = 16
 _THUMBNAIL = FrameSize((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), "stretch")
 
 
-@dataclass(frozen=True, eq=False)
-class PixelClips(Clips):
-    """The clips of one split; see `Clips`. Batches can be had once they are opened.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PixelClips(SplitClips):
+    """The clips of one split. Batches can be had once they are opened.
 
     Args:
         places: Where each clip is, with its label.
         sampling: Which frames are taken.
-        targets: Class per clip, or gloss indices `(L,)` per clip.
-        keys: Split and id per clip.
-        class_names: Name of each class; for ctc glosses after `<blank>` and `<unk>`.
-        task: `classify` or `ctc`.
-        is_share: Whether these clips were set aside out of the training clips.
-        num_too_short: Clips with fewer output steps than their glosses need (ctc).
-        groups: Whose each clip is.
         readers: What reads them, one for each shape of a batch; empty until they are opened.
         rows: `(N,)`: which clips of the readers these are.
-        batch_factors: See `Clips`.
         least_size: The smallest side the network takes; Multigrid does not go below.
     """
 
     places: tuple[ClipPlace, ...]
     sampling: Sampling
-    targets: tuple[Target, ...]
-    keys: tuple[ClipKey, ...]
-    class_names: tuple[str, ...]
-    task: str = "classify"
-    is_share: bool = False
-    num_too_short: int = 0
-    groups: Groups = NO_GROUPS
     readers: tuple[VideoClips, ...] = ()
     rows: IntArray | None = None
-    batch_factors: tuple[int, ...] = (1,)
     least_size: int = 1
 
     gives_frames = True
@@ -106,17 +94,9 @@ class PixelClips(Clips):
         known = [place.num_frames for place in self.places if place.num_frames is not None]
         return sum(num_frames < count for num_frames in known)
 
-    def select(self, indices: Sequence[int] | IntArray) -> PixelClips:
-        """Return these clips only."""
-        chosen = np.asarray(indices, np.int64)
-        return dataclasses.replace(
-            self,
-            places=tuple(self.places[i] for i in chosen),
-            targets=tuple(self.targets[i] for i in chosen),
-            keys=tuple(self.keys[i] for i in chosen),
-            groups=self.groups.select(chosen),
-            rows=chosen if self.rows is None else self.rows[chosen],
-        )
+    def _selected(self, chosen: IntArray) -> dict[str, Any]:
+        places = tuple(self.places[i] for i in chosen)
+        return {"places": places, "rows": chosen if self.rows is None else self.rows[chosen]}
 
     def opened(self, reader: VideoClips, *, least_size: int = 1) -> PixelClips:
         """Return the clips with what reads them, which has these and no others."""
@@ -221,15 +201,7 @@ class _Table:
 def read_labelled(options: DataSettings) -> tuple[Index, list[LabelledClip]]:
     """Return the clips that are there, and each with its label, split and group."""
     index = read_index(options.path)
-    column = options.group_column
-    annotations = (
-        read_annotations(Path(options.labels), group_column=column) if options.labels else None
-    )
-    table = _Table(index, Path(options.path))
-    rows = label_clips(
-        ["all"], [table], annotations, group_column=column, missing_labels=options.missing_labels
-    )
-    return index, rows
+    return index, label_tables(["all"], [_Table(index, Path(options.path))], options)
 
 
 def load_videos(
@@ -257,14 +229,11 @@ def load_videos(
     sets = {}
     for split, members in division.members.items():
         made = PixelClips(
-            tuple(dataclasses.replace(index.clips[row.index], label=row.label) for row in members),
-            sampling,
-            targets_of(members, division.class_names, options.task),
-            tuple((split, row.clip_id) for row in members),
-            division.class_names,
-            options.task,
-            is_share=division.is_share and split == "dev",
-            groups=Groups.of(members),
+            places=tuple(
+                dataclasses.replace(index.clips[row.index], label=row.label) for row in members
+            ),
+            sampling=sampling,
+            **division.facts(split, options.task),
         )
         is_known = sampling.num_frames is not None or made.lengths.max() > 1
         if options.task == "ctc" and is_known:

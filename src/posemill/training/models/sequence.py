@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from posemill.errors import ConfigError
 from posemill.training.models.base import CtcOutput, pool_time, shorten, steps_mask
-from posemill.training.models.keypoints.base import (
+from posemill.training.models.keypoints import (
     FrameEncoder,
     KeypointModel,
     ModelShape,

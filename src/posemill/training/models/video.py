@@ -85,6 +85,7 @@ class VideoModel(Model, ABC):
     """
 
     takes = "video"
+    shape_class = VideoShape
 
     def __init__(self, shape: VideoShape) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from posemill.training.caching.packing import pack, unpack
+from posemill.training.data.dataset_cache import pack, unpack
 
 
 class Pair(NamedTuple):

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from posemill.errors import ConfigError
 from posemill.training.loop.stepping import checkpoint_blocks, put_channels_last
-from posemill.training.models import VIDEO_MODELS, build_model, build_video_model, input_of
+from posemill.training.models import VIDEO_MODELS, build_model, input_of
 from posemill.training.models.base import CtcOutput
 
 
@@ -20,7 +20,7 @@ def make_clips(num_frames: int = 8, size: int = 32) -> tuple[torch.Tensor, torch
 
 def build(name: str, task: str = "classify", num_frames: int = 8, **options: Any) -> Any:
     torch.manual_seed(1)
-    return build_video_model(name, num_classes=5, task=task, num_frames=num_frames, **options)
+    return build_model(name, num_classes=5, task=task, num_frames=num_frames, **options)
 
 
 @pytest.mark.parametrize("name", VIDEO_MODELS)
@@ -75,7 +75,7 @@ def test_only_shifted_features_tell_the_order_of_frames() -> None:
 )
 def test_residual_networks_have_the_published_number_of_weights(backbone: str, count: int) -> None:
     with torch.device("meta"):
-        model = build_video_model("tsn", num_classes=1000, num_frames=8, backbone=backbone)
+        model = build_model("tsn", num_classes=1000, num_frames=8, backbone=backbone)
     assert sum(weight.numel() for weight in model.parameters()) == count
 
 
@@ -139,7 +139,6 @@ def test_channels_last_gives_the_same_answers(name: str) -> None:
         ("tsm", {"depth": [1, 2]}, r"depth: expected blocks of four stages, got \[1, 2\]"),
         ("tsm", {"cells": 0}, "cells: expected 1 or more, got 0"),
         ("tsm", {"head": "mean"}, r"head: expected average \| gru \| conv, got 'mean'"),
-        ("mlp", {}, "model mlp takes keypoints, and the data is video"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_refused(name: str, options: dict[str, Any], message: str) -> None:
@@ -147,7 +146,5 @@ def test_wrong_options_are_refused(name: str, options: dict[str, Any], message: 
         build(name, **options)
 
 
-def test_a_model_of_video_takes_no_keypoints() -> None:
-    with pytest.raises(ConfigError, match="model tsm takes video, and the data is keypoints"):
-        build_model("tsm", num_points=3, num_dims=2, num_classes=2)
+def test_a_model_says_what_it_takes() -> None:
     assert input_of("mlp") == "keypoints"

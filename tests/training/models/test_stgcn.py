@@ -4,8 +4,8 @@ import torch
 from torch.nn import functional as F
 
 from posemill.training.models import build_model
-from posemill.training.models.keypoints.base import ModelShape
-from posemill.training.models.keypoints.stgcn import PartSums, hops_from, partitions
+from posemill.training.models.keypoints import ModelShape
+from posemill.training.models.stgcn import PartSums, hops_from, partitions
 
 
 def test_bones_are_told_apart_by_their_way_to_the_root() -> None:

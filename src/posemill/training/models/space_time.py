@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
+from posemill.training.models.backbones import stage_sizes
 from posemill.training.models.base import ModelOutput
-from posemill.training.models.video.backbones import stage_sizes
-from posemill.training.models.video.base import VideoModel, VideoShape
+from posemill.training.models.video import VideoModel, VideoShape
 
 _WIDTHS, _DEPTHS = (16, 32, 64, 128), (1, 1, 1, 1)
 

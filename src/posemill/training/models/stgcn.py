@@ -13,7 +13,7 @@ from posemill.errors import ConfigError
 from posemill.skeletons import get_skeleton
 from posemill.training.data.normalize import groups_of
 from posemill.training.models.base import CtcOutput, pool_time, shorten, steps_mask
-from posemill.training.models.keypoints.base import (
+from posemill.training.models.keypoints import (
     KeypointModel,
     ModelShape,
     features_per_point,

@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader, Subset
 
 import posemill
 from posemill.errors import MissingExtraError, TrainingError
-from posemill.training.caching import segments
-from posemill.training.caching.dataset_cache import CacheUse, describe_uses, live_uses
+from posemill.training.data import segments
+from posemill.training.data.dataset_cache import CacheUse, describe_uses, live_uses
 
 STORES = ("mmap", "ram", "hdf5")
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from posemill.errors import ConfigError
-from posemill.training.models import build_video_model
-from posemill.training.models.video.space_time import Fusion
+from posemill.training.models import build_model
+from posemill.training.models.space_time import Fusion
 
 
 def build(name: str, **options: Any) -> Any:
     torch.manual_seed(0)
-    return build_video_model(name, **{"num_classes": 5, "num_frames": 8, **options})
+    return build_model(name, **{"num_classes": 5, "num_frames": 8, **options})
 
 
 @pytest.mark.parametrize(

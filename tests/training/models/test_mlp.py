@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from posemill.training.models.keypoints.base import ModelShape
-from posemill.training.models.keypoints.sequence import Mlp, resample_steps
+from posemill.training.models.keypoints import ModelShape
+from posemill.training.models.sequence import Mlp, resample_steps
 
 
 def test_a_clip_is_resampled_within_its_own_length() -> None:

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from posemill.training.models import build_model
-from posemill.training.models.keypoints.base import ModelShape
-from posemill.training.models.keypoints.sequence import Transformer, positions
+from posemill.training.models.keypoints import ModelShape
+from posemill.training.models.sequence import Transformer, positions
 
 
 def test_the_order_of_frames_is_seen() -> None:

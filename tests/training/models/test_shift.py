@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from posemill.training.models.video.frames import temporal_shift
+from posemill.training.models.frames import temporal_shift
 
 
 def composed(features: torch.Tensor, num_frames: int, order: str = "normal") -> torch.Tensor:

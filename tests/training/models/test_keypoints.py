@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from posemill.training.models.base import pool_time, shorten, steps_mask
-from posemill.training.models.keypoints.base import (
+from posemill.training.models.keypoints import (
     FrameEncoder,
     ModelShape,
     features_per_point,

@@ -20,7 +20,7 @@ FEATURES = ("points", "motion", "fast_motion", "presence", "distances")
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of input and output; see `build_model`."""
+    """Sizes of input and output; as the data and the task have them."""
 
     num_points: int
     num_dims: int
@@ -52,6 +52,7 @@ class KeypointModel(Model):
     """
 
     takes = "keypoints"
+    shape_class = ModelShape
 
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()

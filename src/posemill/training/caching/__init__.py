@@ -1,1 +1,0 @@
-"""Results of slow per-sample steps, kept for any data set: `posemill.cache_dataset`."""

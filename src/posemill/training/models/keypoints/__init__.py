@@ -1,1 +1,0 @@
-"""Models that take keypoints."""
