@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from collections.abc import Callable
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from small_sets import assert_same_state
 from torch import Tensor, nn
 
 from posemill.training.config.train_config import TrainConfig
@@ -128,33 +132,40 @@ def killed_at(step: int) -> Callable[..., None]:
     return count
 
 
-def outcome(out: Path) -> tuple[dict[str, Tensor], list[Any]]:
-    """Return the weights of a training, and its losses and scores by step."""
+def outcome(out: Path) -> tuple[Any, list[Any]]:
+    """Return the last checkpoint of a training, and its losses and learning rates by step."""
     folder = RunFolder(out)
-    rows = [[row["event"], row["step"], row["loss"]] for row in folder.read_metrics()]
-    return dict(folder.checkpoints.load("last").weights), rows
+    rows = [
+        [row["event"], row["step"], row["loss"], row.get("lr")] for row in folder.read_metrics()
+    ]
+    return folder.checkpoints.load("last"), rows
 
 
 def assert_same(whole: Path, cut: Path, what: str) -> None:
-    (weights, rows), (others, other_rows) = outcome(whole), outcome(cut)
-    different = [name for name in weights if not torch.equal(weights[name], others[name])]
-    assert not different, what
+    (first, rows), (second, other_rows) = outcome(whole), outcome(cut)
+    assert_same_state(dict(first.weights), dict(second.weights), what)
+    assert_same_state(first.state, second.state, what)
     assert rows == other_rows, what
+
+
+def train_case(
+    data: Path, out: Path, case: str, name: str, *, mode: str, runtime: Runtime, **changes: Any
+) -> int:
+    """Train once in a folder of this name; return the steps that were taken."""
+    made = {"mode": mode, "processes": runtime.size, "threads": 1}
+    config = TrainConfig(**settings(data, case) | made | changes, out=str(out / name))
+    folder = RunFolder(out / name)
+    if runtime.is_first:
+        folder.make()
+    runtime.gather(None)  # all wait for the folder
+    make = partial(make_workload, case, config)
+    return int(train_rank(make, config, folder, runtime)["steps"])
 
 
 def train_twice(data: Path, out: Path, case: str, *, mode: str, seed: int, runtime: Runtime) -> int:
     """Train whole, and killed and continued; return the step that the kill came before."""
 
-    def run(name: str, **changes: Any) -> int:
-        made = {"mode": mode, "processes": runtime.size, "threads": 1}
-        config = TrainConfig(**settings(data, case) | made | changes, out=str(out / name))
-        folder = RunFolder(out / name)
-        if runtime.is_first:
-            folder.make()
-        runtime.gather(None)  # all wait for the folder
-        make = partial(make_workload, case, config)
-        return int(train_rank(make, config, folder, runtime)["steps"])
-
+    run = partial(train_case, data, out, case, mode=mode, runtime=runtime)
     step = random.Random(seed).randrange(2, run("whole"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stepper, "take", killed_at(step))
@@ -190,3 +201,28 @@ def _train_all(data: Path, out: Path, seed: int, runtime: Runtime) -> dict[str, 
         case: train_twice(data, out / case, case, mode="multi_process", seed=seed, runtime=runtime)
         for case in CASES
     }
+
+
+def test_a_process_that_was_killed_leaves_what_continues_to_the_bit(
+    data: Path, tmp_path: Path
+) -> None:
+    run = partial(train_case, data, tmp_path, "keypoints", mode="single", runtime=Runtime())
+    step = random.randrange(3, run("whole"))  # the first checkpoint is that of step 2
+    child = get_context("fork").Process(target=_train_until_killed, args=(run, step))
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    run("cut", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "cut", f"killed before step {step}")
+
+
+def _train_until_killed(run: Callable[..., int], step: int) -> None:
+    take = Stepper.take
+
+    def count(self: Stepper, *args: Any, **options: Any) -> None:
+        if self.steps_taken == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        take(self, *args, **options)
+
+    Stepper.take = count  # type: ignore[method-assign]
+    run("cut")

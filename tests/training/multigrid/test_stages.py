@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_sets import assert_same_state, make_set
+from small_sets import make_set
 
 from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.data.keypoint_clips import KeypointClips, Sample
 from posemill.training.front import train
-from posemill.training.loop.stepping import Stepper
 from posemill.training.multigrid.schedule import Multigrid
 from posemill.training.multigrid.stages import Stages, learning_rate
 from posemill.training.record.run_folder import RunFolder
@@ -165,42 +164,6 @@ def grid_settings(settings: Settings) -> Settings:
         return settings(**usual | changes)
 
     return make
-
-
-def rates_of(run: str | Path) -> list[float]:
-    return [row["lr"] for row in RunFolder(run).read_metrics() if row["event"] == "train"]
-
-
-@pytest.mark.parametrize(("cut", "kept"), [(3, 3), (6, 6)])
-def test_a_training_stopped_inside_a_cycle_continues_bit_equal(
-    cut: int,
-    kept: int,
-    grid_settings: Settings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    whole = train(grid_settings(save_every_steps=1, out=str(tmp_path / "whole")))
-    plain = Stepper.take
-    taken: list[int] = []
-
-    def take(self: Stepper, *args: Any) -> None:
-        if len(taken) == cut:
-            raise KeyboardInterrupt
-        taken.append(1)
-        plain(self, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Stepper, "take", take)
-        with pytest.raises(KeyboardInterrupt):
-            train(grid_settings(save_every_steps=1, out=str(tmp_path / "cut")))
-    total = whole.summary["steps"]
-    again = train(grid_settings(save_every_steps=1, out=str(tmp_path / "cut"), resume=True))
-    assert f"continued after step {kept} of {total}" in again.summary["notes"]
-    first, second = (RunFolder(tmp_path / n).checkpoints.load("last") for n in ("whole", "cut"))
-    for name, weight in first.weights.items():
-        assert torch.equal(weight, second.weights[name]), name
-    assert_same_state(first.state, second.state)
-    assert rates_of(tmp_path / "whole") == rates_of(tmp_path / "cut")
 
 
 def test_a_checkpoint_is_written_at_every_boundary(
