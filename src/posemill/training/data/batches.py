@@ -133,8 +133,10 @@ class BucketSampler(Sampler[list[Draw]]):
     ) -> None:
         sizes = _several(batch_size)
         if min(sizes) < 1 or not len(lengths):
-            raise ValueError(f"expected clips and a batch of 1 or more, got {len(lengths)} clips, "
-                             f"batch {batch_size}")  # fmt: skip
+            raise ValueError(
+                f"expected clips and a batch of 1 or more, got {len(lengths)} clips, "
+                f"batch {batch_size}"
+            )
         self.lengths = np.asarray(lengths)
         self.batch_sizes = tuple(min(size, len(lengths)) for size in sizes)
         self.micro_batch_sizes = (

@@ -276,8 +276,8 @@ def divide_into_splits(
     """
     is_share = not any(row.split == "dev" for row in rows)
     rows, train = divide(rows, options), options.training_split
-    wanted = [usual_split(name) for name in splits] if splits else list(dict.fromkeys(
-        row.split for row in rows))  # fmt: skip
+    named = [usual_split(name) for name in splits or ()]
+    wanted = named or list(dict.fromkeys(row.split for row in rows))
     known = sort_splits({row.split for row in rows})
     if not splits and train not in known:
         raise TrainingError(

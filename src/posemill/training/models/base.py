@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 @dataclass
@@ -60,3 +61,14 @@ def pool_time(features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     mean = (features * inside).sum(1) / lengths[:, None].to(features.dtype)
     most = features.masked_fill(~inside, torch.finfo(features.dtype).min).amax(1)
     return torch.cat([mean, most], -1)
+
+
+def run_recurrent(
+    network: nn.Module, features: torch.Tensor, lengths: torch.Tensor
+) -> torch.Tensor:
+    """Return `(B, T, C')` of `(B, T, C)`: what a recurrent net says inside of each clip."""
+    packed = pack_padded_sequence(features, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    steps, _ = pad_packed_sequence(
+        network(packed)[0], batch_first=True, total_length=features.shape[1]
+    )
+    return steps

@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from posemill.errors import ConfigError
 from posemill.plugins import not_among
 from posemill.training.extra import naming_the_extra
 from posemill.training.models.backbones import IMAGENET, PUBLISHED, build_backbone, load_pretrained
-from posemill.training.models.base import CtcOutput, ModelOutput, pool_time, steps_mask
+from posemill.training.models.base import (
+    CtcOutput,
+    ModelOutput,
+    pool_time,
+    run_recurrent,
+    steps_mask,
+)
 from posemill.training.models.sequence import TimeConv
 from posemill.training.models.video import Backbone, ClipTimes, VideoModel, VideoShape
 
@@ -92,16 +97,7 @@ class GruHead(Head):
 
     def sequence(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return `(B, T, width)`."""
-        packed = pack_padded_sequence(
-            self.dropout(self.norm(features)),
-            lengths.cpu(),
-            batch_first=True,
-            enforce_sorted=False,
-        )
-        steps, _ = pad_packed_sequence(
-            self.gru(packed)[0], batch_first=True, total_length=features.shape[1]
-        )
-        return steps
+        return run_recurrent(self.gru, self.dropout(self.norm(features)), lengths)
 
 
 class ConvHead(Head):

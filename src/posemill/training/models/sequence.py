@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from posemill.errors import ConfigError
-from posemill.training.models.base import CtcOutput, pool_time, shorten, steps_mask
+from posemill.training.models.base import CtcOutput, pool_time, run_recurrent, shorten, steps_mask
 from posemill.training.models.keypoints import (
     FrameEncoder,
     KeypointModel,
@@ -161,15 +160,8 @@ class TcnBilstm(KeypointModel):
     def _recur(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         if self.lstm is None:
             return features
-        packed = pack_padded_sequence(
-            features, lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
-        unpacked, _ = pad_packed_sequence(
-            self.lstm(packed)[0], batch_first=True, total_length=features.shape[1]
-        )
         # The way around the recurrent net keeps what the convolutions know about each step.
-        result: torch.Tensor = features + unpacked
-        return result
+        return features + run_recurrent(self.lstm, features, lengths)
 
 
 class TimeConv(nn.Module):

@@ -181,9 +181,13 @@ class Fusion(nn.Module):
         super().__init__()
         kernel, ratio = _FUSION_KERNEL, _FUSION_RATIO
         self.conv = nn.Conv3d(
-            channels, channels * ratio, (kernel, 1, 1), (alpha, 1, 1), (kernel // 2, 0, 0),
+            channels,
+            channels * ratio,
+            (kernel, 1, 1),
+            (alpha, 1, 1),
+            (kernel // 2, 0, 0),
             bias=False,
-        )  # fmt: skip
+        )
         self.norm = nn.BatchNorm3d(channels * ratio)
 
     def forward(self, slow: torch.Tensor, fast: torch.Tensor) -> torch.Tensor:
@@ -208,11 +212,15 @@ class PathBlock(nn.Module):
         super().__init__()
         outputs = width * (4 if is_wide else 1)
         layers = [
-            *_conv(num_inputs, width, (time_kernel, 1, 1) if is_wide else (time_kernel, 3, 3),
-                   1 if is_wide else stride),
+            *_conv(
+                num_inputs,
+                width,
+                (time_kernel, 1, 1) if is_wide else (time_kernel, 3, 3),
+                1 if is_wide else stride,
+            ),
             nn.ReLU(),
             *_conv(width, width, (1, 3, 3), stride if is_wide else 1),
-        ]  # fmt: skip
+        ]
         if is_wide:
             layers += [nn.ReLU(), *_conv(width, outputs, (1, 1, 1), 1)]
         self.branch = nn.Sequential(*layers)
@@ -233,10 +241,13 @@ def _stage(
     for place in range(depth):
         blocks.append(
             PathBlock(
-                num_inputs, width, time_kernel=time_kernel, stride=1 if place else stride,
+                num_inputs,
+                width,
+                time_kernel=time_kernel,
+                stride=1 if place else stride,
                 is_wide=is_wide,
             )
-        )  # fmt: skip
+        )
         num_inputs = width * (4 if is_wide else 1)
     return nn.Sequential(*blocks)
 

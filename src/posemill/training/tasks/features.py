@@ -170,8 +170,10 @@ def _look_at(
         with runtime.autocast():
             features = backbone(transform(frames, view).flatten(0, 1), ClipTimes(frames.shape[1]))
         features = features.float().cpu().reshape(*frames.shape[:2], 1, -1)
-        found = (each[:length].numpy() for each, length in zip(features, batch["length"].tolist(),
-                                                                strict=True))  # fmt: skip
+        found = (
+            each[:length].numpy()
+            for each, length in zip(features, batch["length"].tolist(), strict=True)
+        )
     # A clip that cannot be read is one frame of zeros, which no network says of a picture.
     nothing = np.zeros((1, 1, backbone.num_features), np.float32)
     rows = [nothing if item is None else next(found) for item in items]

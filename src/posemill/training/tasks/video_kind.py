@@ -57,9 +57,12 @@ class VideoKind(Kind):
         model = config.model
         stride = time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
         sets, self.index = load_videos(
-            config.data, Sampling.parse(config.video.sampling), class_names=class_names,
-            splits=splits, time_stride=stride,
-        )  # fmt: skip
+            config.data,
+            Sampling.parse(config.video.sampling),
+            class_names=class_names,
+            splits=splits,
+            time_stride=stride,
+        )
         if self.index.missing and config.video.on_error == "raise":
             clip = self.index.missing[0]
             raise SourceError(

@@ -117,12 +117,21 @@ def _of_frames(path: Path) -> Index:
     there = {file: file.exists() for file in {row.path for row in rows}}
     found = [
         ClipPlace(
-            row.clip_id, str(row.path), "packed" if row.is_packed else "frames",
-            row.split or "all", row.label or "", row.num_frames, row.fps, row.size_wh, row.offset,
-            "" if row.is_packed else row.format, extra=row.extra,
+            row.clip_id,
+            str(row.path),
+            "packed" if row.is_packed else "frames",
+            row.split or "all",
+            row.label or "",
+            row.num_frames,
+            row.fps,
+            row.size_wh,
+            row.offset,
+            "" if row.is_packed else row.format,
+            extra=row.extra,
         )
-        for row in rows if there[row.path]
-    ]  # fmt: skip
+        for row in rows
+        if there[row.path]
+    ]
     missing = [
         MissingClip(row.clip_id, str(row.path), row.label or "")
         for row in rows
@@ -139,10 +148,16 @@ def _of_clips(clips: Iterable[Clip], where: str = "index") -> Index:
                 f"index: expected a path or posemill.Clip objects, got {type(clip).__name__}"
             )
         place = ClipPlace(
-            clip.clip_id, clip.path, "video" if clip.kind == "video" else "frames", clip.split,
-            clip.label or "", clip.num_frames, start_seconds=clip.start_seconds,
-            end_seconds=clip.end_seconds, extra=clip.extra,
-        )  # fmt: skip
+            clip.clip_id,
+            clip.path,
+            "video" if clip.kind == "video" else "frames",
+            clip.split,
+            clip.label or "",
+            clip.num_frames,
+            start_seconds=clip.start_seconds,
+            end_seconds=clip.end_seconds,
+            extra=clip.extra,
+        )
         if Path(clip.path).exists():
             found.append(place)
         else:

@@ -296,9 +296,13 @@ class _OpenVideo:
     def __init__(self, place: ClipPlace, decoder: str, size: FrameSize) -> None:
         self.path, self.size = place.path, size
         self.reader: VideoReader = open_video(
-            place.path, decoder=decoder, threads=1, start_seconds=place.start_seconds,
-            end_seconds=place.end_seconds, target_size=size.target_size,
-        )  # fmt: skip
+            place.path,
+            decoder=decoder,
+            threads=1,
+            start_seconds=place.start_seconds,
+            end_seconds=place.end_seconds,
+            target_size=size.target_size,
+        )
         self.num_frames = self.reader.num_frames or self.reader.count_frames()
         if not self.num_frames:
             self.reader.close()

@@ -106,9 +106,11 @@ class VideoClips(Dataset[Item | None]):
         frame_size = FrameSize(size_wh, resize)
         found = read_index(index)
         self._reader = ClipReader(
-            frame_size, decoder=self._settle(decoder, found.clips), max_open=max_open,
+            frame_size,
+            decoder=self._settle(decoder, found.clips),
+            max_open=max_open,
             refused_to=USUAL if decoder == AUTO else None,
-        )  # fmt: skip
+        )
         if cache:
             self._reader.cache = FrameCache(
                 None if cache_folder is None else Path(cache_folder), self._reader.way
