@@ -307,10 +307,3 @@ def test_jumps_weigh_until_one_frame_in_twenty_has_one(jumps: int, badness: floa
     assert _judge((part("left_hand", jumps=jumps),), NONE, 100) == (
         pytest.approx(badness), (words,),
     )  # fmt: skip
-
-
-def test_what_was_measured_is_a_value() -> None:
-    quality = measure(make_person(3))
-    for value in (quality, quality.parts[0]):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            value.num_frames = 7  # type: ignore[misc, union-attr]

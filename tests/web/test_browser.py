@@ -106,18 +106,18 @@ def open_page(browser: Any, served: str) -> Iterator[Callable[..., Any]]:
     assert wrong == []
 
 
-def key_of(page: Any, name: str) -> str:
-    """Return the key of a run by its name on the first page."""
-    page.wait_for_selector(f".run .name:text-is('{name}')")
-    link = page.locator(".run", has=page.locator(f".name:text-is('{name}')"))
-    return re.sub(".*/", "", link.get_attribute("href"))
+def key_of(folder: Path) -> str:
+    """Return what the page's addresses call a run."""
+    library = Library([folder])
+    library.look()
+    return next(entry.key for entry in library.entries() if entry.folder == folder.resolve())
 
 
 def test_home_a_run_its_clips_and_strange_names(
-    open_page: Callable[..., Any], hostile: str
+    open_page: Callable[..., Any], runs: Path, hostile: str
 ) -> None:
     page = open_page()
-    key = key_of(page, "fake")
+    page.wait_for_selector(".run .name:text-is('fake')")
     broken = page.locator(".run.broken", has_text="not_json")
     assert "cannot be read" in broken.inner_text()
     page.get_by_role("link", name=re.compile("^fake")).click()
@@ -125,13 +125,13 @@ def test_home_a_run_its_clips_and_strange_names(
     page.locator(".reasonbox summary").click()
     page.wait_for_selector(".file code:has-text('2.png')")
     assert page.locator(".command pre").first.inner_text().startswith("posemill extract")
-    page.goto(page.url.split("#")[0] + f"#/clips/{key}")
+    page.goto(page.url.split("#")[0] + f"#/clips/{key_of(runs / 'fake')}")
     page.wait_for_selector("#clips .clip .name:text-is('a')")
     page.fill("#filter-search", "b")
     page.wait_for_selector("#measured:text-is('1 clip')")
     assert page.locator("#clips .clip").count() == 1
     page.wait_for_selector("canvas.thumb[data-drawn='1']")
-    page.goto(page.url.split("#")[0] + f"#/clips/{key_of(open_page(), 'people')}")
+    page.goto(page.url.split("#")[0] + f"#/clips/{key_of(runs / 'people')}")
     page.wait_for_selector("#clips .clip")
     # Names of strangers are text: no element came of them.
     assert hostile in page.locator("#clips").inner_text()
@@ -144,9 +144,8 @@ def test_home_a_run_its_clips_and_strange_names(
 def test_the_player_draws_the_points_of_the_frame_it_names_in_their_colours(
     open_page: Callable[..., Any], runs: Path
 ) -> None:
-    home = open_page()
     name = urlencode({"split": "train", "id": "swaying"})
-    page = open_page(f"#/clip/{key_of(home, 'people')}?{name}")
+    page = open_page(f"#/clip/{key_of(runs / 'people')}?{name}")
     page.wait_for_selector("#stage[data-ready='1']")
     page.keyboard.press("o")  # no original: nothing but the skeleton
     clip = posemill.open_run(runs / "people")["train", "swaying"]
@@ -172,16 +171,16 @@ def test_the_player_draws_the_points_of_the_frame_it_names_in_their_colours(
     page.wait_for_timeout(60)
     assert colour_at(page, clip.points[39, shoulder, :2]) == (27, 30, 36)
     page.keyboard.press("1")
-    page.select_option("#other", key_of(home, "others"))
+    page.select_option("#other", key_of(runs / "others"))
     page.wait_for_selector("#compared table")
     assert "6.24" in page.locator("#compared tr", has_text="pose").inner_text()
     page.wait_for_selector("#stage[data-ready='1']")
 
 
 def test_keypoints_that_do_not_come_are_said_and_asked_for_again(
-    browser: Any, served: str, open_page: Callable[..., Any]
+    browser: Any, served: str, runs: Path
 ) -> None:
-    key = key_of(open_page(), "people")
+    key = key_of(runs / "people")
     context = browser.new_context(locale="en-GB")
     page = context.new_page()
     asked: list[str] = []
@@ -203,14 +202,13 @@ def test_keypoints_that_do_not_come_are_said_and_asked_for_again(
 
 
 def test_the_player_keeps_frame_and_comparison_in_another_language(
-    open_page: Callable[..., Any],
+    open_page: Callable[..., Any], runs: Path
 ) -> None:
-    home = open_page()
     name = urlencode({"split": "train", "id": "swaying"})
-    page = open_page(f"#/clip/{key_of(home, 'people')}?{name}")
+    page = open_page(f"#/clip/{key_of(runs / 'people')}?{name}")
     page.wait_for_selector("#other option:nth-child(2)", state="attached")
     assert page.locator("#other option").all_inner_texts() == ["none", "every third", "others"]
-    page.select_option("#other", key_of(home, "every third"))
+    page.select_option("#other", key_of(runs / "every third"))
     page.wait_for_selector("#compared table")
     page.wait_for_timeout(100)
     # The other run has every third frame: the curve is a line all the same.
@@ -222,7 +220,7 @@ def test_the_player_keeps_frame_and_comparison_in_another_language(
     page.wait_for_selector("#language:text-is('English')")
     page.wait_for_selector("#compared table")
     page.wait_for_selector("#stage[data-frame='6']")
-    assert page.input_value("#other") == key_of(home, "every third")
+    assert page.input_value("#other") == key_of(runs / "every third")
 
 
 def accent_columns(page: Any) -> float:
@@ -304,10 +302,8 @@ def test_a_training_shows_curves_a_matrix_to_choose_from_and_a_sweep(
         write_training(runs / "swept" / each["name"] / "run")
     (runs / "swept" / "sweep.json").write_text(json.dumps(sweep))
     try:
-        page = open_page()
-        key = key_of(page, "trained/one")
-        swept = key_of(page, "swept")
-        page.locator(".run", has=page.locator(".name:text-is('trained/one')")).click()
+        key, swept = key_of(runs / "trained" / "one"), key_of(runs / "swept")
+        page = open_page(f"#/run/{key}")
         page.wait_for_selector("#curves svg path.line")
         assert page.locator("#curves svg").count() == 4
         page.locator("summary:has-text('Lay other trainings')").click()
@@ -367,9 +363,10 @@ def test_names_of_strangers_are_text_on_every_page(
         shutil.rmtree(runs / f"{name} swept")
 
 
-def test_chinese_dark_and_the_width_of_a_phone(open_page: Callable[..., Any]) -> None:
+def test_chinese_dark_and_the_width_of_a_phone(open_page: Callable[..., Any], runs: Path) -> None:
     page = open_page(width=400, locale="zh-CN", color_scheme="dark")
-    key = key_of(page, "fake")
+    page.wait_for_selector("#runs .run")
+    key = key_of(runs / "fake")
     assert page.locator("h1").inner_text() == "运行"
     assert page.evaluate("document.documentElement.lang") == "zh-CN"
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
@@ -395,7 +392,7 @@ def test_a_page_of_a_million_frames_takes_little_of_the_server(
     with serving(tmp_path / "runs") as (address, server):
         page = open_page(at=address)
         page.wait_for_selector(".run:has-text('1,000,000 / 1,000,000 frames')")
-        page.goto(f"{address}#/clips/{key_of(page, 'million')}")
+        page.goto(f"{address}#/clips/{key_of(tmp_path / 'runs' / 'million')}")
         page.wait_for_selector("#measured:text-is('10,000 clips')")
         page.wait_for_selector("canvas.thumb[data-drawn='1']")  # by now all is imported
         for ask in (
@@ -477,8 +474,3 @@ def test_every_word_of_the_page_has_a_chinese_one() -> None:
     }
     assert len(said) > 100
     assert [text for text in sorted(said) if f'"{text}":' not in known] == []
-
-
-def test_made_up_people_move_as_the_test_believes() -> None:
-    clip = make_person(40)
-    assert clip.points[39, 11, 0] - clip.points[0, 11, 0] == pytest.approx(0.078, abs=1e-4)

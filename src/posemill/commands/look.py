@@ -154,7 +154,7 @@ def compare(
     """
     from posemill.clips.inputs import open_inputs
     from posemill.inspection.comparison.measure import Comparison
-    from posemill.inspection.comparison.page import write_page
+    from posemill.inspection.comparison.page import write_comparison
     from posemill.inspection.comparison.pairs import Pairing
     from posemill.skeletons import full_name
 
@@ -177,7 +177,7 @@ def compare(
     compared = Comparison(pairing).add_all(pairs)
     if out is not None:
         with show_progress("drawing frames", progress=progress) as found.on_frame:
-            write_page(compared, Path(out), originals=found)
+            write_comparison(compared, Path(out), originals=found)
         outputs.record(Path(out))
     notes = [*_notes_on_pairs(compared), *notes_on(found)]
     pages = {} if out is None else {"page": str(out)}
@@ -256,7 +256,7 @@ def _done_to(result: dict[str, Any]) -> list[str]:
 
 
 def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
-    from posemill.inspection.summary import ALL_SPLITS
+    from posemill.inspection.summary import ALL_SPLITS, percent
 
     lengths = split["frames_per_clip"]
     usual = split["sizes_wh"][0] if split["sizes_wh"] else {"width": 0, "height": 0}
@@ -270,7 +270,7 @@ def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
         split["num_frames"],
         span,
         _size(usual["width"], usual["height"]) + more,
-        *(_percent(split["presence"].get(name)) for name in names),
+        *(percent(split["presence"].get(name)) for name in names),
         *failed,
     ]
 
@@ -282,8 +282,10 @@ def _sample_row(row: dict[str, Any], names: list[str]) -> list[Any]:
 
 
 def _clip_row(clip: dict[str, Any], names: list[str]) -> list[Any]:
+    from posemill.inspection.summary import percent
+
     parts = [
-        f"{_percent(part['presence'])} / {part['longest_gap']}" if part else "-"
+        f"{percent(part['presence'])} / {part['longest_gap']}" if part else "-"
         for part in (clip["parts"].get(name) for name in names)
     ]
     return [
@@ -301,14 +303,6 @@ def _clip_row(clip: dict[str, Any], names: list[str]) -> list[Any]:
 
 def _size(width: int, height: int) -> str:
     return f"{width}x{height}" if width and height else "unknown"
-
-
-def _percent(share: float | None) -> str:
-    if share is None:
-        return "-"
-    if share < 1 and f"{share:.1%}" == "100.0%":
-        return "<100%"  # a part that is missing once must not look complete
-    return "100%" if share == 1 else f"{share:.1%}"
 
 
 def _print_comparison(found: dict[str, Any]) -> None:

@@ -190,6 +190,15 @@ def sample_rows(clips: Iterable[PoseClip], count: int) -> list[dict[str, Any]]:
     return rows
 
 
+def percent(share: float | None) -> str:
+    """Return a share as a percentage: `99.9%`, and `<100%` where it is not quite all."""
+    if share is None:
+        return "-"
+    if share < 1 and f"{share:.1%}" == "100.0%":
+        return "<100%"  # a part that is missing once must not look complete
+    return "100%" if share == 1 else f"{share:.1%}"
+
+
 def clip_row(quality: ClipQuality) -> dict[str, Any]:
     """Return the quality of a clip, for JSON and for tables."""
     frames = max(1, quality.num_frames)

@@ -14,7 +14,7 @@ from posemill.inspection.drawing import lettering
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.records import PoseClip
 from posemill.skeletons import SKELETON_NAMES, get_skeleton
-from posemill.skeletons.palette import COLOURS, bone_keys, part_colours
+from posemill.skeletons.palette import COLOURS, bone_keys
 
 GREY = 128
 Maker = Callable[..., PoseClip]
@@ -204,11 +204,6 @@ def test_wrong_arguments_are_named(make_clip: Maker) -> None:
         draw(np.zeros((4, 4), np.uint8), make_clip(), 0)
     with pytest.raises(IndexError):
         draw(None, make_clip(3), 3)
-
-
-def test_body_parts_show_three_colours_and_unknown_parts_one() -> None:
-    assert len(part_colours("pose")) == 3
-    assert part_colours("tail") == (COLOURS["middle"],)
 
 
 def test_long_titles_are_shortened_in_the_middle() -> None:

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posemill.inspection.drawing import lettering
 from posemill.inspection.drawing.lettering import (
     BACKGROUND,
-    DIM,
     drawable_text,
     lacks_font,
     shorten,
@@ -112,49 +110,3 @@ def test_any_name_becomes_one_line_that_can_be_written(text: str) -> None:
     assert line.isascii() or line.isprintable()
     assert len(line) <= 200
     written(line)
-
-
-@pytest.mark.usefixtures("no_fonts")
-def test_four_letters_are_spelled_and_five_are_not() -> None:
-    assert spell_out("一二三四") == "U+4E00+4E8C+4E09+56DB"
-    assert spell_out("一二三四五").startswith("U+4E00+4E8C")
-    assert "+4E09" not in spell_out("一二三四五")
-
-
-@pytest.mark.parametrize(
-    ("width", "height"), [(100, 9), (640, 10), (899, 14), (900, 11), (1200, 15), (4000, 18)]
-)
-def test_a_legend_is_laid_out_by_the_width_of_the_picture(
-    width: int, height: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[object] = []
-    monkeypatch.setattr(lettering, "write_text", lambda footer, text, at, **how: written.append(
-        (text, at, how["height"], how.get("colour"))))  # fmt: skip
-    monkeypatch.setattr(lettering, "_write_entry", lambda footer, *what, **how: written.append(
-        (*what, how["at_xy"], how["height"])))  # fmt: skip
-    picture = np.zeros((7, width, 3), np.uint8)
-    made = lettering.add_legend(picture, [("pose", True)], "t", remark="r")
-    step, baseline = round(2.1 * height), round(1.7 * height)
-    assert made.shape == (7 + 2 * step + height // 2, width, 3)
-    assert made[7, 0].tolist() == list(BACKGROUND)
-    assert written == [
-        ("t", (height, baseline), height, None),
-        ("r", (width - height - lettering.text_size("r", height), baseline), height, DIM),
-        ("pose", True, (height, baseline + step), height),
-    ]
-
-
-def test_a_remark_is_left_out_where_there_is_no_room_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    written: list[str] = []
-    monkeypatch.setattr(
-        lettering, "write_text", lambda footer, text, at, **how: written.append(text)
-    )
-    title = lettering.text_size("title", 10)
-    remark = lettering.text_size("remark", 10)
-    for room, expected in ((30, ["title"]), (31, ["title", "remark"])):
-        written.clear()
-        picture = np.zeros((5, title + remark + room, 3), np.uint8)
-        lettering.add_legend(picture, [], "title", remark="remark", height=10)
-        assert written == expected

@@ -123,8 +123,8 @@ def test_the_report_says_what_was_found(content: str) -> None:
     assert "truncated" in words
     assert "engine.engine" in words
     assert "options.mode" in words
-    assert "0.0 %" in words
-    assert "100.0 %" in words
+    assert "0.0% bad" in words
+    assert "100% good" in words
     for heading in ("Presence", "Worst clips", "Missing over time", "Failures", "Jumps, swaps"):
         assert heading in words
 

@@ -54,9 +54,9 @@ def test_presence_is_a_share_of_the_frames(quality: ClipQuality) -> None:
     empty = replace(quality, split="none", num_frames=0, parts=quality.parts[2:3])
     content = findings.presence_section(run_of(quality, empty))
     assert words_of(content) == [
-        "dev  (1,500 frames)", "face", "50.0 % weak", "left hand", "99.9 % good",
-        "right hand", "0.0 % bad", "pose", "100.0 % good", "none  (0 frames)", "right hand",
-        "0.0 % bad",
+        "dev  (1,500 frames)", "face", "50.0% weak", "left hand", "99.9% good",
+        "right hand", "0.0% bad", "pose", "100% good", "none  (0 frames)", "right hand",
+        "0.0% bad",
     ]  # fmt: skip
     assert lengths_of(content) == [50, 99.9, 0, 100, 0]
     assert 'aria-label="Share of frames with each part"' in content
@@ -64,7 +64,7 @@ def test_presence_is_a_share_of_the_frames(quality: ClipQuality) -> None:
 
 
 @pytest.mark.parametrize(("share", "expected"), [
-    (100, "100.0 % good"), (99.96, "&lt;100 % good"), (99.94, "99.9 % good"), (0, "0.0 % bad"),
+    (100, "100% good"), (99.96, "&lt;100% good"), (99.94, "99.9% good"), (0, "0.0% bad"),
 ])  # fmt: skip
 def test_a_part_that_is_missing_once_is_not_complete(
     share: float, expected: str, quality: ClipQuality

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 
 import cv2
 import numpy as np
-import pytest
 
-from posemill.errors import PosemillError
-from posemill.inspection.report.page import page, picture_uri, section, table, text
+from posemill.inspection.report.page import figure, section, table, text, write_page
 
 
 def test_text_is_escaped_and_holds_no_controls() -> None:
@@ -18,13 +17,14 @@ def test_text_is_escaped_and_holds_no_controls() -> None:
     assert text(5) == "5"
 
 
-def test_a_page_forbids_loading() -> None:
-    found = page("<t>", ["<p>a</p>", "<p>b</p>"])
-    assert found.startswith('<!doctype html><html lang="en"><head><meta charset="utf-8"><meta ')
+def test_a_page_forbids_loading(tmp_path: Path) -> None:
+    write_page(tmp_path / "a.html", "x", "<t>", "<p>a</p>", "<p>b</p>", subtitle="<s>")
+    found = (tmp_path / "a.html").read_text()
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     assert f'<meta http-equiv="Content-Security-Policy" content="{policy}">' in found
-    assert "<title>&lt;t&gt;</title><style>:root {" in found
-    assert found.endswith("<body><main><p>a</p>\n<p>b</p></main></body></html>\n")
+    assert "<title>&lt;t&gt; - posemill x</title>" in found
+    assert '<h1>&lt;t&gt;</h1><p class="quiet">&lt;s&gt;</p>' in found
+    assert "<p>a</p>\n<p>b</p>" in found
 
 
 def test_a_section_has_a_heading_and_perhaps_a_remark() -> None:
@@ -51,34 +51,9 @@ def test_numbers_of_a_table_stand_right() -> None:
     assert table(["a"], []) == "<table><tr><th>a</th></tr></table>"
 
 
-def decode(address: str) -> np.ndarray:
-    start, data = address.split(",")
-    assert start == "data:image/jpeg;base64"
-    found = cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_COLOR)
-    return cv2.cvtColor(found, cv2.COLOR_BGR2RGB)
-
-
-@pytest.mark.parametrize(("size_wh", "expected"), [
-    ((360, 20), (360, 20)), ((361, 722), (360, 720)), ((720, 3), (360, 2)), ((4000, 1), (360, 1)),
-])  # fmt: skip
-def test_pictures_are_at_most_360_wide(size_wh: tuple[int, int], expected: tuple[int, int]) -> None:
-    width, height = size_wh
-    picture = np.full((height, width, 3), (200, 100, 30), np.uint8)
-    found = decode(picture_uri(picture))
-    assert found.shape == (expected[1], expected[0], 3)
-    assert np.abs(found.astype(int) - (200, 100, 30)).max() < 5
-
-
-def test_pictures_are_packed_at_a_quality_of_80() -> None:
-    rng = np.random.default_rng(1)
-    picture = rng.integers(0, 256, (16, 32, 3), np.uint8)
-    expected = cv2.imencode(".jpg", picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 80])[1]
-    assert picture_uri(picture).split(",")[1] == base64.b64encode(expected).decode()
-    assert decode(picture_uri(picture, width=8)).shape == (4, 8, 3)
-
-
-def test_a_picture_that_cannot_be_packed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cv2, "imencode", lambda *_: (False, None))
-    with pytest.raises(PosemillError) as caught:
-        picture_uri(np.zeros((2, 3, 3), np.uint8))
-    assert str(caught.value) == "a picture of (2, 3, 3) cannot be written as JPEG"
+def test_a_figure_is_a_picture_inside_the_page_with_its_caption() -> None:
+    found = figure(np.zeros((4, 8, 3), np.uint8), "<c>", longest=4)
+    assert '<img alt="&lt;c&gt;" src="data:image/jpeg;base64,' in found
+    assert "<figcaption>&lt;c&gt;</figcaption>" in found
+    data = base64.b64decode(found.split("base64,")[1].partition('"')[0])
+    assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR).shape == (2, 4, 3)

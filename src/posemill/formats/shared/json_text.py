@@ -93,10 +93,12 @@ def is_line_list(path: Path, key: str, *, line: int) -> bool:
         for _ in range(line):
             if not handle.readline(1 << 16).endswith(b"\n"):
                 return False
-        opening, first = handle.readline(1 << 16), handle.readline(MAX_LINE_BYTES)
+        if not handle.readline(1 << 16).endswith(f'"{key}": [\n'.encode()):
+            return False
+        first = handle.readline(MAX_LINE_BYTES)
     is_cut = len(first) == MAX_LINE_BYTES  # by us; whoever reads it says so
     is_record = first.startswith(b"{") and (is_cut or first.rstrip().endswith((b"}", b"},")))
-    return opening.endswith(f'"{key}": [\n'.encode()) and (is_record or first.startswith(b"]"))
+    return is_record or first.startswith(b"]")
 
 
 def numbers(values: Any, width: int, *, what: str) -> npt.NDArray[np.float64]:

@@ -23,6 +23,8 @@ from posemill.errors import FormatError
 
 _DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|[SU]\d{1,6})$")
 _MAX_DIMS = 8
+# A list costs a byte in the file and sixty in memory: real files have far fewer.
+_MOST_LISTS = 1_000_000  # beside one for every eight bytes
 
 
 class _Global(Enum):
@@ -124,8 +126,7 @@ class _Machine:
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
-        # A list costs a byte in the file and sixty in memory: real files have far fewer.
-        self._allowed = 1_000_000 + len(self._data) // 8
+        self._allowed = _MOST_LISTS + len(self._data) // 8
 
     def run(self) -> Any:
         while True:

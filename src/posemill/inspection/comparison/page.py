@@ -11,15 +11,25 @@ import numpy as np
 
 from posemill import __version__
 from posemill.clips.inputs import ClipName
-from posemill.files import atomic_path
 from posemill.inspection.comparison.distances import PartAgreement, bar_labels
 from posemill.inspection.comparison.measure import Comparison, WorstFrame, differences
 from posemill.inspection.comparison.pairs import Side
 from posemill.inspection.drawing.frame_picture import draw
-from posemill.inspection.drawing.naming import writing
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.report.charts import bar_chart, histogram
-from posemill.inspection.report.page import page, picture_uri, section, table, text, tiles
+from posemill.inspection.report.findings import frames_text
+from posemill.inspection.report.page import (
+    clip_block,
+    figure,
+    paragraph,
+    section,
+    table,
+    text,
+    tiles,
+    write_page,
+)
+from posemill.inspection.summary import percent
+from posemill.messages import Message, join
 from posemill.records import Frame, PoseClip
 from posemill.skeletons.palette import lack_words, part_colour, part_label
 
@@ -28,7 +38,7 @@ _PICTURE_WIDTH = 520
 _Box = tuple[float, float, float, float]
 
 
-def write_page(compared: Comparison, out: Path, *, originals: Originals) -> None:
+def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -> None:
     """Write the page: one file, whole or not at all, of a few MB however long the runs are.
 
     Args:
@@ -38,23 +48,22 @@ def write_page(compared: Comparison, out: Path, *, originals: Originals) -> None
     """
     sides = compared.pairing.one, compared.pairing.other
     labels = _labels(*(side.material.path for side in sides))
-    body = [
-        f'<p class="quiet">posemill compare</p><h1>{text(labels[0])}, {text(labels[1])}</h1>',
-        f'<p class="quiet">{text(_subtitle(compared))}</p>',
+    write_page(
+        out,
+        "compare",
+        ", ".join(labels),
         _tiles(compared, labels),
         _agreement_section(compared),
         _distance_section(compared, labels),
         _worst_section(compared, labels, originals),
         section(
-            "What is not the same",
+            Message("What is not the same"),
             table(["setting", *labels], differences(compared.pairing)),
-            remark="As recorded with the data.",
+            remark=Message("As recorded with the data."),
         ),
         _method_section(labels),
-    ]
-    with writing(out), atomic_path(out) as temporary:
-        title = f"{labels[0]}, {labels[1]} - posemill compare"
-        temporary.write_text(page(title, body), encoding="utf-8")
+        subtitle=_subtitle(compared),
+    )
 
 
 def _labels(*paths: Path) -> list[str]:
@@ -63,45 +72,55 @@ def _labels(*paths: Path) -> list[str]:
     return names if names[0] != names[1] else [str(path) for path in paths]
 
 
-def _subtitle(compared: Comparison) -> str:
+def _subtitle(compared: Comparison) -> Message:
     pairing = compared.pairing
-    sides = [f"{each.material.path.resolve()} ({each.skeleton_name})"
-             for each in (pairing.one, pairing.other)]  # fmt: skip
-    num_points = int(pairing.is_shared.sum())
-    return f"{sides[0]} and {sides[1]}, compared in {num_points} points of {pairing.layout}"
+    sides = [
+        f"{side.material.path.resolve()} ({side.skeleton_name})"
+        for side in (pairing.one, pairing.other)
+    ]
+    return Message(
+        "{one} and {other}, compared in {num_points} points of {layout}",
+        one=sides[0],
+        other=sides[1],
+        num_points=int(pairing.is_shared.sum()),
+        layout=pairing.layout,
+    )
 
 
 def _tiles(compared: Comparison, labels: Sequence[str]) -> str:
     pairing, total = compared.pairing, compared.total
     shown: list[tuple[int, str]] = [
-        (total.num_clips, "clips in both"),
-        (total.num_frames, "frames in both"),
+        (total.num_clips, Message("clips in both")),
+        (total.num_frames, Message("frames in both")),
     ]
     for side, label, frames in (
         (pairing.one, labels[0], compared.frames_of_one),
         (pairing.other, labels[1], compared.frames_of_other),
     ):
-        shown.append((len(pairing.only(side)), f"clips in {label} only"))
-        shown.append((frames, f"frames in {label} only"))
+        shown.append((len(pairing.only(side)), Message("clips in {run} only", run=label)))
+        shown.append((frames, Message("frames in {run} only", run=label)))
     return tiles(shown)
 
 
 def _agreement_section(compared: Comparison) -> str:
     groups = [
         (
-            f"{split.split}  ({split.num_frames:,} frames)",
+            Message("{split}  ({frames})", split=split.split, frames=frames_text(split.num_frames)),
             [
-                (name, part.agree or 0.0, text(_percent(part.agree)))
+                (name, part.agree or 0.0, text(percent(part.agree)))
                 for name, part in split.parts.items()
             ],
         )
         for split in compared.splits
     ]
+    label = Message("Share of frames in which both say the same")
     return section(
-        "Agreement",
-        bar_chart(groups, maximum=1, label="Share of frames in which both say the same"),
-        remark="Share of frames in which both found the part, or both missed it. It says nothing "
-        "about how far apart the points are: see the distances.",
+        Message("Agreement"),
+        bar_chart(groups, maximum=1, label=label),
+        remark=Message(
+            "Share of frames in which both found the part, or both missed it. It says nothing "
+            "about how far apart the points are: see the distances."
+        ),
     )
 
 
@@ -119,23 +138,37 @@ def _distance_section(compared: Comparison, labels: Sequence[str]) -> str:
         for name, part in split.parts.items()
     ]
     charts = [
-        f"<div><h3>{text(part_label(name))}</h3>"
-        + histogram(
-            bar_labels(), part.distances.bars(), colour=part_colour(name), x_label="pixels",
-            label=f"Distances of the {part_label(name)}", counted="points",
-        )
-        + "</div>"
+        _distance_chart(name, part)
         for name, part in compared.total.parts.items()
         if len(part.distances)
-    ]  # fmt: skip
-    columns = ["split", "part", *(f"frames in {each}" for each in (*labels, "both")),
-               "median px", "95 % below px", "largest px"]  # fmt: skip
+    ]
+    columns = [
+        "split",
+        "part",
+        *(Message("frames in {run}", run=label) for label in labels),
+        Message("frames in both"),
+        Message("median px"),
+        Message("95 % below px"),
+        Message("largest px"),
+    ]
     return section(
-        "Distances",
+        Message("Distances"),
         table(columns, rows),
         f'<div class="row">{"".join(charts)}</div>',
-        remark="Of every point that both have, in pixels of the original pictures.",
+        remark=Message("Of every point that both have, in pixels of the original pictures."),
     )
+
+
+def _distance_chart(name: str, part: PartAgreement) -> str:
+    chart = histogram(
+        bar_labels(),
+        part.distances.bars(),
+        colour=part_colour(name),
+        x_label="pixels",
+        label=Message("Distances of the {part}", part=part_label(name)),
+        counted="points",
+    )
+    return f"<div>{paragraph(part_label(name), style='h3')}{chart}</div>"
 
 
 def _quantiles(part: PartAgreement) -> list[float | None]:
@@ -150,49 +183,67 @@ def pixels_in_words(value: float | None) -> str:
     return "0" if value < 0.0005 else f"{value:.3f}" if value < 1 else f"{value:.3g}"
 
 
-def _percent(share: float | None) -> str:
-    if share is None:
-        return "-"
-    return "<100 %" if share < 1 and f"{share:.1%}" == "100.0%" else f"{100 * share:.4g} %"
-
-
 def _worst_section(compared: Comparison, labels: Sequence[str], originals: Originals) -> str:
+    heading = Message("Worst frames")
     apart, one_only = compared.apart, compared.one_only
     if not apart and not one_only:
-        return section("Worst frames", "<p>There is no difference in any frame.</p>")
+        return section(heading, paragraph(Message("There is no difference in any frame.")))
     pairing = compared.pairing
-    found = [_frames_of(side, [*apart, *one_only]) for side in (pairing.one, pairing.other)]
+    sides = [_frames_of(side, [*apart, *one_only]) for side in (pairing.one, pairing.other)]
     blocks: list[str] = []
-    for heading, frames in (("Farthest apart", apart), ("Found by one only", one_only)):
-        blocks += [f"<h3>{text(heading)}</h3>"] * bool(frames)
+    for title, frames in (
+        (Message("Farthest apart"), apart),
+        (Message("Found by one only"), one_only),
+    ):
+        if frames:
+            blocks.append(paragraph(title, style="h3"))
         for frame in frames:
-            clips = [each[frame] for each in found]
+            clips = [side[frame] for side in sides]
             alike = [clip.as_skeleton(pairing.layout) for clip in clips]
             ((_, picture),) = originals.frames(clips[0], [0])
             box = _box_of(alike, frame.parts)
             figures = "".join(
-                _figure(picture, *each, box) for each in zip(clips, labels, strict=True)
+                _figure(picture, clip, label, box)
+                for clip, label in zip(clips, labels, strict=True)
             )
             words = _far_words(frame) if frames is apart else _missing_words(frame, alike, labels)
-            blocks.append(
-                f'<div class="clip"><div>{text(frame.clip_id or "(no name)")}, frame '
-                f'{frame.frame_index}</div><div class="quiet">{text(frame.split)}; {text(words)}'
-                f'</div><div class="pictures pair">{figures}</div></div>'
+            name = Message(
+                "{clip_id}, frame {frame}",
+                clip_id=frame.clip_id or "(no name)",
+                frame=frame.frame_index,
             )
-    remark = "One frame of each clip, cut to the part that differs."
-    return section("Worst frames", *blocks, remark=remark)
+            blocks.append(
+                clip_block(
+                    f"<div>{text(name)}</div>",
+                    join("; ", [frame.split, words]),
+                    figures,
+                    is_pair=True,
+                )
+            )
+    remark = Message("One frame of each clip, cut to the part that differs.")
+    return section(heading, *blocks, remark=remark)
 
 
-def _far_words(frame: WorstFrame) -> str:
-    parts = ", ".join(map(part_label, frame.parts))
-    return f"{parts}: {pixels_in_words(frame.badness)} px apart on average"
+def _far_words(frame: WorstFrame) -> Message:
+    return Message(
+        "{parts}: {pixels} px apart on average",
+        parts=join(", ", map(part_label, frame.parts)),
+        pixels=pixels_in_words(frame.badness),
+    )
 
 
-def _missing_words(frame: WorstFrame, clips: Sequence[PoseClip], labels: Sequence[str]) -> str:
+def _missing_words(frame: WorstFrame, clips: Sequence[PoseClip], labels: Sequence[str]) -> Message:
     has = [~np.isnan(clips[0].part(name)[0, :, 0]).all() for name in frame.parts]
-    return "; ".join(
-        f"{part_label(name)} in {labels[0] if in_first else labels[1]} only"
-        for name, in_first in zip(frame.parts, has, strict=True)
+    return join(
+        "; ",
+        [
+            Message(
+                "{part} in {run} only",
+                part=part_label(name),
+                run=labels[0] if is_in_first else labels[1],
+            )
+            for name, is_in_first in zip(frame.parts, has, strict=True)
+        ],
     )
 
 
@@ -204,12 +255,7 @@ def _figure(picture: Frame | None, clip: PoseClip, label: str, box: _Box) -> str
     cut = drawn[int(top * height) : int(bottom * height), int(left * width) : int(right * width)]
     names = clip.skeleton.part_names
     lack = lack_words([name for name, has in zip(names, clip.present[0], strict=True) if not has])
-    caption = "; ".join(filter(None, [label, lack]))
-    return (
-        f'<figure><img alt="{text(caption)}" '
-        f'src="{picture_uri(np.ascontiguousarray(cut), _PICTURE_WIDTH)}">'
-        f"<figcaption>{text(caption)}</figcaption></figure>"
-    )
+    return figure(np.ascontiguousarray(cut), join("; ", [label, lack]), longest=_PICTURE_WIDTH)
 
 
 def _box_of(clips: Sequence[PoseClip], parts: Sequence[str]) -> _Box:
@@ -250,12 +296,19 @@ def _one_frame(clip: PoseClip, frame_index: int) -> PoseClip:
 
 def _method_section(labels: Sequence[str]) -> str:
     lines = [
-        "Clips are matched by split and name, frames by their place in the source. What only one "
-        "side has is counted above and not measured.",
-        "A part is found in a frame if at least one of its points is. Agreement is the share of "
-        "frames in which both sides found it or both did not.",
-        f"A distance is that of one point, in pixels of the pictures of {labels[0]}, wherever "
-        "both sides have it. Quantiles are exact to 0.1 %.",
-        f"This page was made by posemill {__version__}.",
+        Message(
+            "Clips are matched by split and name, frames by their place in the source. What only "
+            "one side has is counted above and not measured."
+        ),
+        Message(
+            "A part is found in a frame if at least one of its points is. Agreement is the share "
+            "of frames in which both sides found it or both did not."
+        ),
+        Message(
+            "A distance is that of one point, in pixels of the pictures of {run}, wherever both "
+            "sides have it. Quantiles are exact to 0.1 %.",
+            run=labels[0],
+        ),
+        Message("This page was made by posemill {version}.", version=__version__),
     ]
-    return section("How it is measured", *(f"<p>{text(line)}</p>" for line in lines))
+    return section(Message("How it is measured"), *map(paragraph, lines))

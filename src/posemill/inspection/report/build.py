@@ -11,14 +11,21 @@ import numpy as np
 
 from posemill import __version__
 from posemill.clips.inputs import ClipInput
-from posemill.files import atomic_path
 from posemill.inspection.drawing.frame_picture import draw
-from posemill.inspection.drawing.naming import writing
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.quality import ClipQuality, measure
 from posemill.inspection.report import findings
 from posemill.inspection.report.charts import badge
-from posemill.inspection.report.page import page, picture_uri, section, table, text, tiles
+from posemill.inspection.report.page import (
+    clip_block,
+    figure,
+    paragraph,
+    section,
+    table,
+    text,
+    tiles,
+    write_page,
+)
 from posemill.inspection.summary import flatten, group_failures
 from posemill.inspection.totals import RunQuality
 from posemill.messages import Message, join
@@ -53,16 +60,11 @@ def write_report(
     """
     facts, failures = material.facts(), material.failures()
     name = material.path.resolve().name or str(material.path)
-    head = [
-        f'<p class="quiet">posemill report</p><h1>{text(name)}</h1>',
-        f'<p class="quiet">{text(_subtitle(material, facts))}</p>',
-        _tiles(quality, material),
-    ]
     failed, origin = _failures_section(material, failures), _facts_section(facts)
-    body = [*head, failed, origin]
+    body = [_tiles(quality, material), failed, origin]
     if quality.num_clips:  # else everything failed, and there is nothing to measure
         body = [
-            *head,
+            _tiles(quality, material),
             findings.presence_section(quality),
             findings.motion_section(quality),
             findings.spread_section(quality),
@@ -72,10 +74,7 @@ def write_report(
             origin,
             findings.method_section(),
         ]
-    with writing(out), atomic_path(out) as temporary:
-        temporary.write_text(
-            page(Message("{name} - posemill report", name=name), body), encoding="utf-8"
-        )
+    write_page(out, "report", name, *body, subtitle=_subtitle(material, facts))
 
 
 def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
@@ -108,10 +107,6 @@ def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
     return sorted(chosen.items())
 
 
-def _line(words: Message) -> str:
-    return f"<p>{text(words)}</p>"
-
-
 def _subtitle(material: ClipInput, facts: Mapping[str, Any]) -> str:
     skeleton = facts.get("skeleton_name", "")
     state = {True: "finished", False: Message("not finished: what is here so far")}.get(
@@ -140,7 +135,7 @@ def _worst_section(material: ClipInput, quality: RunQuality, originals: Original
     if not worst:
         return section(
             Message("Worst clips"),
-            f"<p>{text(Message('No clip has a fault that was looked for.'))}</p>",
+            paragraph(Message("No clip has a fault that was looked for.")),
         )
     by_name = {(each.split, each.clip_id): each for each in worst}
     pictures = {
@@ -148,12 +143,18 @@ def _worst_section(material: ClipInput, quality: RunQuality, originals: Original
         for clip in material.pick(by_name)
     }
     blocks = [
-        f'<div class="clip"><h3>{badge(1 - each.badness, f"{each.badness:.2f}")} '
-        f"{text(each.clip_id or '(no name)')}</h3>"
-        f'<div class="quiet">{text(each.split)}, {text(findings.frames_text(each.num_frames))}: '
-        f"{text(join('; ', each.reasons))}</div>"
-        f'<div class="pictures">{pictures.get((each.split, each.clip_id), "")}</div></div>'
-        for each in worst
+        clip_block(
+            f"<h3>{badge(1 - clip.badness, f'{clip.badness:.2f}')} "
+            f"{text(clip.clip_id or '(no name)')}</h3>",
+            Message(
+                "{split}, {frames}: {reasons}",
+                split=clip.split,
+                frames=findings.frames_text(clip.num_frames),
+                reasons=join("; ", clip.reasons),
+            ),
+            pictures.get((clip.split, clip.clip_id), ""),
+        )
+        for clip in worst
     ]
     remark = Message(
         "The {num_worst} worst of {num_clips:,} clips. The number is the badness: 0 is nothing to "
@@ -177,17 +178,14 @@ def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:
     said = [Message("frame {frame}", frame=clip.frame_indices[row]), words, lack]
     caption = join("; ", said)
     picture = draw(frame, clip, row, legend=False, min_long_side=480, line_scale=1.6)
-    return (
-        f'<figure><img alt="{text(caption)}" src="{picture_uri(picture)}">'
-        f"<figcaption>{text(caption)}</figcaption></figure>"
-    )
+    return figure(picture, caption)
 
 
 def _failures_section(material: ClipInput, failures: list[Failure]) -> str:
     if material.kind != "run":
-        return section("Failures", _line(Message("An exported file does not record failures.")))
+        return section("Failures", paragraph(Message("An exported file does not record failures.")))
     if not failures:
-        return section("Failures", _line(Message("None: every clip and every frame was read.")))
+        return section("Failures", paragraph(Message("None: every clip and every frame was read.")))
     reasons = table(
         ["reason", "failures", Message("frames lost"), "clips"],
         [(Message(reason), *counts) for reason, *counts in map(astuple, group_failures(failures))],

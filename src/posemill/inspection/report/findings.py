@@ -10,6 +10,7 @@ from posemill.inspection.report.charts import (
     strip_chart,
 )
 from posemill.inspection.report.page import section, table, text
+from posemill.inspection.summary import percent
 from posemill.inspection.totals import PartTotals, RunQuality, gap_labels
 from posemill.messages import Message, join
 from posemill.skeletons.palette import part_colour, part_label
@@ -33,7 +34,7 @@ def presence_section(quality: RunQuality) -> str:
             Message("{split}  ({frames})", split=split, frames=frames_text(totals.num_frames)),
             [
                 (name, share := part.num_present / max(1, totals.num_frames),
-                 badge(share, _percent(100 * share)))
+                 badge(share, percent(share)))
                 for name, part in totals.parts.items()
             ],
         )
@@ -217,10 +218,3 @@ def method_section() -> str:
     ]
     lines = "".join(f"<p><b>{text(Message(name))}</b>: {text(words)}</p>" for name, words in notes)
     return section(Message("What the words mean"), lines)
-
-
-def _percent(share: float) -> str:
-    # 99.98 is not 100: a part that is missing once must not look complete.
-    if share < 100 and f"{share:.1f}" == "100.0":
-        return "<100 %"
-    return f"{share:.1f} %"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-import cv2
-
-from posemill.errors import PosemillError
+from posemill.files import atomic_path
+from posemill.inspection.drawing.naming import writing
+from posemill.inspection.drawing.showing import jpeg_bytes
 from posemill.language import chosen_language
 from posemill.messages import Message, render
 from posemill.records import Frame
@@ -94,23 +95,52 @@ def text(value: Any) -> str:
     return html.escape(printable(render(value), keep=""))
 
 
-def page(title: str, body: Iterable[str]) -> str:
-    """Return the whole HTML document."""
+def write_page(out: Path, command: str, title: str, *content: str, subtitle: str) -> None:
+    """Write the page of a command: one file, whole or not at all.
+
+    Args:
+        out: The HTML file.
+        command: `report` or the like.
+        title: Plain text, as the subtitle is.
+        content: HTML.
+        subtitle: Below the title.
+    """
     language = chosen_language().replace("_", "-")
-    return (
+    body = "\n".join(content)
+    document = (
         f'<!doctype html><html lang="{language}"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(title)}</title><style>{_STYLE}</style></head><body><main>"
-        + "\n".join(body)
-        + "</main></body></html>\n"
+        f"<title>{text(title)} - posemill {command}</title>"
+        f"<style>{_STYLE}</style></head><body><main>"
+        f'<p class="quiet">posemill {command}</p><h1>{text(title)}</h1>'
+        f'<p class="quiet">{text(subtitle)}</p>{body}</main></body></html>\n'
     )
+    with writing(out), atomic_path(out) as temporary:
+        temporary.write_text(document, encoding="utf-8")
 
 
 def section(heading: str, *content: str, remark: str = "") -> str:
     """Return a section; `heading` and `remark` are plain text, the content is HTML."""
-    said = f'<p class="quiet">{text(remark)}</p>' if remark else ""
+    said = paragraph(remark, style="quiet") if remark else ""
     return f"<section><h2>{text(Message(heading))}</h2>{said}{''.join(content)}</section>"
+
+
+def paragraph(words: str, *, style: str = "") -> str:
+    """Return plain text as a paragraph, or as a heading for `h3`."""
+    if style == "h3":
+        return f"<h3>{text(words)}</h3>"
+    kind = f' class="{style}"' if style else ""
+    return f"<p{kind}>{text(words)}</p>"
+
+
+def clip_block(heading: str, words: str, figures: str, *, is_pair: bool = False) -> str:
+    """Return a clip with its pictures; `heading` and `figures` are HTML, `words` plain text."""
+    style = "pictures pair" if is_pair else "pictures"
+    return (
+        f'<div class="clip">{heading}<div class="quiet">{text(words)}</div>'
+        f'<div class="{style}">{figures}</div></div>'
+    )
 
 
 def tiles(counts: Iterable[tuple[int, str]]) -> str:
@@ -144,18 +174,24 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
 
 
-def picture_uri(picture: Frame, width: int = 360) -> str:
-    """Return a picture as a `data:` address: JPEG, at most `width` pixels wide."""
-    if picture.shape[1] > width:
-        size_wh = (width, max(1, round(picture.shape[0] * width / picture.shape[1])))
-        picture = cv2.resize(picture, size_wh, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
-    options = [cv2.IMWRITE_JPEG_QUALITY, 80]
-    done, data = cv2.imencode(".jpg", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), options)
-    if not done:
-        raise PosemillError(
-            "a picture of {picture_shape} cannot be written as JPEG", picture_shape=picture.shape
-        )
-    return "data:image/jpeg;base64," + base64.b64encode(data.tobytes()).decode()
+def figure(picture: Frame, caption: str, *, longest: int = 360) -> str:
+    """Return a picture inside the page, as JPEG, with a caption that is plain text.
+
+    Args:
+        picture: RGB.
+        caption: Also what a screen reader says.
+        longest: Pixels of its longer side, at most.
+    """
+    return (
+        f'<figure><img alt="{text(caption)}" src="{picture_uri(picture, longest)}">'
+        f"<figcaption>{text(caption)}</figcaption></figure>"
+    )
+
+
+def picture_uri(picture: Frame, longest: int) -> str:
+    """Return an RGB picture as a `data:` address: JPEG, its longer side at most so long."""
+    data = base64.b64encode(jpeg_bytes(picture, longest=longest))
+    return f"data:image/jpeg;base64,{data.decode()}"
 
 
 def _shown(value: Any) -> Any:
