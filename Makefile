@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every extra the default tests use.
 EXTRAS := cloud,dev,docs,formats,onnx,openvino,ray,train,web
 # The formatter of the page's scripts; npx fetches it at the first use.
-PRETTIER := npx --yes prettier@3.6.2 --print-width 100 --log-level warn
+PRETTIER := npx --yes prettier@3.6.2 --print-width 100 --quote-props consistent --log-level warn
 PAGE := src/posemill/web/static/*.js
 
 .PHONY: browser setup demo test durations lint format bench bench-setup catalogue constraints docs docs-serve screenshots clean help

@@ -8,7 +8,7 @@ import { showRun } from "./run.js";
 import { showClips } from "./clips.js";
 import { showClip } from "./player.js";
 
-const PAGES = { "": showHome, run: showRun, clips: showClips, clip: showClip };
+const PAGES = { "": showHome, "run": showRun, "clips": showClips, "clip": showClip };
 const main = document.getElementById("main");
 let ending = new AbortController();
 export const site = { version: "", folders: [], allow_actions: false };
@@ -36,7 +36,7 @@ function crumbs(...steps) {
   const way = [
     h("a", { href: "#/", class: "brand" }, mark(), "posemill"),
     ...steps.map(([text, href]) => [
-      h("span", { class: "sep", "aria-hidden": "true" }, "/"),
+      h("span", { "class": "sep", "aria-hidden": "true" }, "/"),
       href ? h("a", { href }, text) : h("span", { class: "here" }, text),
     ]),
   ];
@@ -54,7 +54,7 @@ function header() {
     document.getElementById("top"),
     h(
       "nav",
-      { id: "way", "aria-label": t("where you are") },
+      { "id": "way", "aria-label": t("where you are") },
       h("a", { href: "#/", class: "brand" }, mark(), "posemill"),
     ),
     h(
@@ -79,11 +79,11 @@ function header() {
       h(
         "button",
         {
-          type: "button",
-          class: "plain",
-          id: "theme",
+          "type": "button",
+          "class": "plain",
+          "id": "theme",
           "aria-label": t("light or dark"),
-          on: {
+          "on": {
             click: () => {
               setTheme(theme === "dark" ? "light" : "dark");
               header();

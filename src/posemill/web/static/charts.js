@@ -60,18 +60,18 @@ export function lineChart(lines, options = {}) {
   const grid = [
     ...ticks(y0, y1).map((y) => [
       s("line", { x1: EDGE.left, x2: WIDTH - EDGE.right, y1: py(y), y2: py(y) }),
-      s("text", { x: EDGE.left - 7, y: py(y) + 4, "text-anchor": "end" }, yText(y)),
+      s("text", { "x": EDGE.left - 7, "y": py(y) + 4, "text-anchor": "end" }, yText(y)),
     ]),
     ...ticks(x0, x1, 5).map((x) =>
-      s("text", { x: px(x), y: height - 8, "text-anchor": "middle" }, xText(x)),
+      s("text", { "x": px(x), "y": height - 8, "text-anchor": "middle" }, xText(x)),
     ),
   ];
   const drawn = lines.map((line) => [
     s("path", {
-      d: path(line.points, px, py),
-      stroke: line.colour,
-      fill: "none",
-      class: `line${line.faint ? " faint" : ""}`,
+      "d": path(line.points, px, py),
+      "stroke": line.colour,
+      "fill": "none",
+      "class": `line${line.faint ? " faint" : ""}`,
       "stroke-dasharray": line.dashed ? "5 4" : null,
     }),
     line.dots || line.points.length < 13
@@ -89,7 +89,7 @@ export function lineChart(lines, options = {}) {
   });
   const picture = s(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": options.title || "" },
+    { "viewBox": `0 0 ${WIDTH} ${height}`, "role": "img", "aria-label": options.title || "" },
     s("g", { class: "grid" }, grid),
     drawn,
     cursor,

@@ -9,7 +9,7 @@ import { Stage } from "./stage.js";
 export function comparePanel(player, kept) {
   const choice = h(
     "select",
-    { id: "other", "aria-label": t("another run"), on: { change: () => choose(choice.value) } },
+    { "id": "other", "aria-label": t("another run"), "on": { change: () => choose(choice.value) } },
     h("option", { value: "" }, t("none")),
   );
   const modes = ["over", "beside"].map((mode) =>

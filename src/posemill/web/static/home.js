@@ -18,11 +18,11 @@ export function showHome({ main, signal, crumbs }) {
   const marked = h("div", { class: "actions" });
   let last = null;
   const search = h("input", {
-    type: "search",
-    placeholder: t("search runs"),
+    "type": "search",
+    "placeholder": t("search runs"),
     "aria-label": t("search runs"),
-    value: chosen.search,
-    on: {
+    "value": chosen.search,
+    "on": {
       input: () => {
         chosen.search = search.value;
         render(last);
@@ -72,11 +72,11 @@ export function showHome({ main, signal, crumbs }) {
         h(
           "button",
           {
-            type: "button",
-            class: "chip",
+            "type": "button",
+            "class": "chip",
             "aria-pressed": String(chosen.kind === kind),
-            data: { focus: `kind-${kind}` },
-            on: {
+            "data": { focus: `kind-${kind}` },
+            "on": {
               click: () => {
                 chosen.kind = kind;
                 render(last);

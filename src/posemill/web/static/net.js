@@ -11,7 +11,7 @@ async function ask(path, signal, tries = BUSY_TRIES) {
   try {
     answer = await fetch(path, {
       signal,
-      headers: { accept: "application/json", "accept-language": language() },
+      headers: { "accept": "application/json", "accept-language": language() },
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;

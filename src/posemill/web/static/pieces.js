@@ -14,8 +14,8 @@ export function bar(done, total, failed = 0) {
   return h(
     "div",
     {
-      class: "bar",
-      role: "progressbar",
+      "class": "bar",
+      "role": "progressbar",
       "aria-valuemin": 0,
       "aria-valuemax": total || 0,
       "aria-valuenow": done || 0,

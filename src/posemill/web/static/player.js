@@ -69,10 +69,10 @@ class Player {
   start() {
     const { meta } = this;
     this.canvas = h("canvas", {
-      class: "stage",
-      tabindex: 0,
-      id: "stage",
-      role: "img",
+      "class": "stage",
+      "tabindex": 0,
+      "id": "stage",
+      "role": "img",
       "aria-label": meta.clip_id,
     });
     this.second = h("canvas", { class: "stage", id: "second", hidden: true });
@@ -165,8 +165,8 @@ class Player {
       "select",
       {
         "aria-label": t("speed"),
-        id: "speed",
-        on: {
+        "id": "speed",
+        "on": {
           change: () => {
             kept.speed = Number(speed.value);
           },
@@ -180,11 +180,17 @@ class Player {
     const button = (label, text, action) =>
       h(
         "button",
-        { type: "button", class: "icon", "aria-label": text, title: text, on: { click: action } },
+        {
+          "type": "button",
+          "class": "icon",
+          "aria-label": text,
+          "title": text,
+          "on": { click: action },
+        },
         ICONS[label]
           ? s(
               "svg",
-              { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" },
+              { "viewBox": "0 0 16 16", "width": 16, "height": 16, "aria-hidden": "true" },
               s("path", { d: ICONS[label], fill: "currentColor" }),
             )
           : label,
@@ -510,17 +516,17 @@ class Player {
     const act =
       {
         " ": () => this.play(!this.isPlaying),
-        ArrowLeft: () => this.step(event.shiftKey ? -10 : -1),
-        ArrowRight: () => this.step(event.shiftKey ? 10 : 1),
-        Home: () => this.seek(0),
-        End: () => this.seek(this.meta.num_frames - 1),
+        "ArrowLeft": () => this.step(event.shiftKey ? -10 : -1),
+        "ArrowRight": () => this.step(event.shiftKey ? 10 : 1),
+        "Home": () => this.seek(0),
+        "End": () => this.seek(this.meta.num_frames - 1),
         "+": () => this.zoom(1.4),
         "=": () => this.zoom(1.4),
         "-": () => this.zoom(1 / 1.4),
-        0: () => this.stage.reset(),
+        "0": () => this.stage.reset(),
         ",": () => this.setSpeed(SPEEDS[Math.max(0, speed - 1)]),
         ".": () => this.setSpeed(SPEEDS[Math.min(SPEEDS.length - 1, speed + 1)]),
-        o: () => this.main.querySelector("#picture").click(),
+        "o": () => this.main.querySelector("#picture").click(),
       }[event.key] ||
       (/^[1-9]$/.test(event.key)
         ? () => this.main.querySelectorAll(".side .check input")[Number(event.key) - 1]?.click()

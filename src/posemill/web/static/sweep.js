@@ -166,7 +166,7 @@ function parallel(rows, names, score, isLow) {
           "g",
           {},
           s("line", { x1: x(index), x2: x(index), y1: 40, y2: height - 20 }),
-          s("text", { x: x(index), y: 20, "text-anchor": "middle", class: "axisname" }, name),
+          s("text", { "x": x(index), "y": 20, "text-anchor": "middle", "class": "axisname" }, name),
           apart(axes[index].marks).map(([y, mark]) =>
             s("text", { x: x(index) + 6, y: y + 4 }, mark),
           ),
@@ -196,7 +196,7 @@ function scatter(rows, numeric, score, page) {
       "select",
       {
         "aria-label": axis,
-        on: {
+        "on": {
           change: (event) => {
             kept[axis] = event.target.value;
             draw();
@@ -231,10 +231,10 @@ function scatter(rows, numeric, score, page) {
         { class: "parallel", id: "scatter", viewBox: `0 0 ${WIDTH} 290` },
         y.marks.map((mark) => [
           s("line", { x1: 55, x2: WIDTH - 20, y1: y.at(mark), y2: y.at(mark) }),
-          s("text", { x: 48, y: y.at(mark) + 4, "text-anchor": "end" }, text(mark)),
+          s("text", { "x": 48, "y": y.at(mark) + 4, "text-anchor": "end" }, text(mark)),
         ]),
         x.marks.map((mark) =>
-          s("text", { x: x.at(mark), y: 278, "text-anchor": "middle" }, text(mark)),
+          s("text", { "x": x.at(mark), "y": 278, "text-anchor": "middle" }, text(mark)),
         ),
         points.map((row) =>
           s("circle", {
@@ -300,7 +300,7 @@ function sortable(rows, names, page, score, isLow) {
               h(
                 "th",
                 {
-                  class: rows.some((row) => typeof row[name] === "number") ? "number" : "",
+                  "class": rows.some((row) => typeof row[name] === "number") ? "number" : "",
                   "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : "none",
                 },
                 h(

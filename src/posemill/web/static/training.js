@@ -323,11 +323,11 @@ function confusion(run, page, result) {
     return s(
       "g",
       {
-        class: "cell",
-        tabindex: 0,
-        role: "button",
+        "class": "cell",
+        "tabindex": 0,
+        "role": "button",
         "aria-label": said,
-        on: {
+        "on": {
           click: open,
           keydown: (event) => {
             if (event.key === "Enter") open();
@@ -337,22 +337,22 @@ function confusion(run, page, result) {
         },
       },
       s("rect", {
-        x: edge + column * cell,
-        y: edge + row * cell,
-        width: cell - 1,
-        height: cell - 1,
-        rx: 2,
-        class: row === column ? "right" : "wrong",
+        "x": edge + column * cell,
+        "y": edge + row * cell,
+        "width": cell - 1,
+        "height": cell - 1,
+        "rx": 2,
+        "class": row === column ? "right" : "wrong",
         "fill-opacity": 0.25 + 0.75 * share,
       }),
       cell >= 20
         ? s(
             "text",
             {
-              x: edge + (column + 0.5) * cell,
-              y: edge + (row + 0.5) * cell + 4,
+              "x": edge + (column + 0.5) * cell,
+              "y": edge + (row + 0.5) * cell + 4,
               "text-anchor": "middle",
-              class: share > 0.5 ? "on" : "",
+              "class": share > 0.5 ? "on" : "",
             },
             value,
           )
@@ -364,7 +364,7 @@ function confusion(run, page, result) {
       ? run.classes.flatMap((name, index) => [
           s(
             "text",
-            { x: edge - 6, y: edge + (index + 0.5) * cell + 4, "text-anchor": "end" },
+            { "x": edge - 6, "y": edge + (index + 0.5) * cell + 4, "text-anchor": "end" },
             shown(name),
           ),
           s(
@@ -386,11 +386,11 @@ function confusion(run, page, result) {
         h(
           "button",
           {
-            type: "button",
-            class: "chip",
+            "type": "button",
+            "class": "chip",
             "aria-pressed": String(name === split),
-            data: { focus: `split-${name}` },
-            on: {
+            "data": { focus: `split-${name}` },
+            "on": {
               click: () => {
                 page.memory.split = name;
                 page.again();
