@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from posemill.errors import DecodeError, SourceError
-from posemill.jobs.extract.reading import read_clip
 from posemill.sources import find_clips
+from posemill.sources.reading import read_clip
 
 MakeTree = Callable[..., Path]
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from posemill.errors import DecodeError
-from posemill.jobs.extract.reading import read_clip
 from posemill.records import Clip
 from posemill.sources import find_clips
 from posemill.sources.frames import (
@@ -16,6 +15,7 @@ from posemill.sources.frames import (
     list_frames,
     with_frame_count,
 )
+from posemill.sources.reading import read_clip
 
 MakeTree = Callable[..., Path]
 

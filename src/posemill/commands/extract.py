@@ -266,7 +266,6 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
         count_frames,
         is_begun,
         settled,
-        with_decoder,
         with_tracking,
     )
     from posemill.jobs.extract.plan import check_rate, describe_mode
@@ -277,16 +276,16 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
 
     config, _ = split_out(config)
     out = uri_of(config.out) or config.out
-    config = config.replace(out=RunHome.at(config.out, config.storage).work)
+    home = RunHome.at(config.out, config.storage)
+    config = config.replace(out=home.work)
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    config, noted = with_decoder(config, clips, None)
-    clips = noted or clips
-    continues = is_begun(config, clips)
+    continues = is_begun(home, config, clips)
     check_rate(config.fps, clips)
     clips = with_tracking(settled(config), clips)
     sampling = fewer_frames(config.fps, config.stride)
     with ProgressView() as view:
-        found = count_frames(clips, view.count, decoder=config.decoder, sampling=sampling)
+        decoder = settled(config).decoder
+        found = count_frames(clips, view.count, decoder=decoder, sampling=sampling)
         clips = dataclasses.replace(clips, clips=found)
     _print_plan(config, clips, plan_workers(config))
     sentence = "" if config.ray_address else missing_gpus(config)

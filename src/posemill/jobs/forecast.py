@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from posemill.config import ExtractConfig
-from posemill.decoders.choice import AUTO, choose_for_extraction
+from posemill.decoders.choice import settle_for_extraction
 from posemill.decoders.sampling import fewer_frames
 from posemill.jobs.extract.opening import count_frames
 from posemill.jobs.extract.plan import check_rate
@@ -81,8 +81,7 @@ class Forecast:
 def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast:
     """Return what extracting a source would take; measures about `sample_seconds` per step."""
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    if config.decoder == AUTO:
-        config = config.replace(decoder=choose_for_extraction().decoder)
+    config = config.replace(decoder=settle_for_extraction(config.decoder))
     check_rate(config.fps, clips)
     sampling = fewer_frames(config.fps, config.stride)
     counted = count_frames(clips, decoder=config.decoder, sampling=sampling)

@@ -19,7 +19,6 @@ from posemill.errors import DecodeError, PosemillError, SourceError
 from posemill.estimators import EngineInfo, Estimator, engine_info, open_estimator
 from posemill.files import atomic_path, near_path
 from posemill.formats.landmarks_file import landmark_arrays
-from posemill.jobs.extract.reading import ClipFrame, read_clip
 from posemill.machine.disk import is_full, reserve
 from posemill.messages import Message
 from posemill.outputs import Outputs
@@ -28,6 +27,7 @@ from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, join
 from posemill.skeletons import get_skeleton
 from posemill.sources.frames import with_frame_count
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
+from posemill.sources.reading import ClipFrame, read_clip
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
 from posemill.terminal import warn_once
 

@@ -12,7 +12,7 @@ from posemill.files import near_path
 from posemill.messages import Message, join
 from posemill.places import uri_of
 from posemill.plugins import unknown
-from posemill.sources import frame_folders, lists, phoenix, videos
+from posemill.sources import folders, lists, phoenix
 from posemill.sources.clip_list import ClipList, Collector, SplitTotals
 from posemill.sources.names import (
     LIST_SUFFIXES,
@@ -22,7 +22,7 @@ from posemill.sources.names import (
     suffix_of,
 )
 from posemill.sources.places import scan_place
-from posemill.sources.scan import Folder, Scan, file_version, scan_tree
+from posemill.sources.scan import Scan, scan_tree
 
 __all__ = ["LAYOUTS", "ClipList", "SplitTotals", "detect_layout", "find_clips", "find_files"]
 
@@ -62,10 +62,9 @@ def find_clips(
     if chosen == "list":
         return lists.find(root, collector)
     if scan is None:
-        is_video = chosen == "videos"
-        find_one = videos.find_one_video if is_video else frame_folders.find_one_picture
-        return find_one(root, collector)
-    find = videos.find_in_scan if chosen == "videos" else frame_folders.find_in_scan
+        collector.layout = chosen
+        return folders.find_files([root], os.path.dirname(root), collector)  # noqa: PTH120
+    find = folders.find_videos if chosen == "videos" else folders.find_frames
     return find(scan, collector)
 
 
@@ -88,16 +87,10 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
             )
     suffixes = {suffix_of(file.name) for file in files}
     root = os.path.commonpath([file.parent for file in files])
-    if suffixes <= VIDEO_SUFFIXES:
-        folders: dict[Path, Folder] = {}
-        for file in files:
-            parts = file.parent.relative_to(root).parts
-            folder = folders.setdefault(file.parent, Folder(str(file.parent), parts))
-            folder.videos[file.name] = file_version(file)
-        scan = Scan(root, list(folders.values()))
-        return root, videos.find_in_scan(scan, Collector("videos", root))
-    if suffixes <= PICTURE_SUFFIXES:
-        return root, frame_folders.find_pictures(files, Collector("pictures", root))
+    for layout, known in (("videos", VIDEO_SUFFIXES), ("pictures", PICTURE_SUFFIXES)):
+        if suffixes <= known:
+            collector = Collector(layout, root)
+            return root, folders.find_files(list(map(str, files)), root, collector)
     raise SourceError(
         "expected a list of videos, or a list of pictures, got files that end in {suffixes}",
         suffixes=", ".join(sorted(suffixes)),
@@ -114,7 +107,7 @@ def detect_layout(path: str | os.PathLike[str]) -> str:
     chosen, scan = _choose(root, "auto")
     if scan is None or chosen == "videos":
         return chosen
-    return frame_folders.find_in_scan(scan, Collector("auto", root)).layout
+    return folders.find_frames(scan, Collector("auto", root)).layout
 
 
 def _choose(root: str, layout: str) -> tuple[str, Scan | None]:

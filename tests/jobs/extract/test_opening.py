@@ -60,11 +60,10 @@ def test_a_new_run_has_a_manifest_a_plan_and_a_folder_for_shards(config):
     assert (config.out / "shards").is_dir()
     manifest = Manifest.read(config.out)
     assert (manifest.kind, manifest.skeleton_name) == ("extract", "holistic-543")
-    assert manifest.engine == {"engine": "fake", "version": "1"}
+    assert manifest.engine == {"engine": "fake", "version": "1", "device": "cpu"}
     assert manifest.options == {
         "mode": "auto", "decoder": "pyav", "split_long_seconds": None, "splits": None,
         "engine": "fake", "engine_options": {}, "resize": None, "fps": None, "stride": None,
-        "device": "cpu",
     }  # fmt: skip
     assert manifest.source == {
         "path": str(config.source), "layout": "frames", "fingerprint": clips.fingerprint,
@@ -219,12 +218,34 @@ def test_a_skeleton_the_engine_does_not_give_is_refused(config, monkeypatch):
 
 
 def test_a_run_is_begun_once_its_manifest_is_there(config):
-    clips = find_clips(config.source)
-    assert is_begun(config, clips) is False
+    clips, home = find_clips(config.source), RunHome.at(config.out, "local")
+    assert is_begun(home, config, clips) is False
     begin(config)[0].close()
-    assert is_begun(config, clips) is True
+    assert is_begun(home, config, clips) is True
     with pytest.raises(RunError, match="was begun with other options"):
-        is_begun(config.replace(mode="image"), clips)
+        is_begun(home, config.replace(mode="image"), clips)
+
+
+def test_a_machine_without_a_gpu_may_drive_those_of_a_ray_cluster(config, monkeypatch):
+    opened = []
+
+    def open_engine(name, *, device, threads, **options):
+        opened.append((device, options))
+        return opening_engine("fake")
+
+    opening_engine = opening.open_estimator
+    info = dataclasses.replace(
+        opening.engine_info("holistic"), devices=("cpu", "cuda"), modes=("image", "video")
+    )
+    monkeypatch.setattr(opening, "open_estimator", open_engine)
+    monkeypatch.setattr(opening, "engine_info", lambda *_: info)
+    monkeypatch.setattr(opening, "list_gpus", list)
+    gpus = config.replace(executor="ray", workers=None, num_gpus=2)
+    assert opening.engine_identity(gpus)["device"] == "cuda"
+    assert opened == [("cpu", {"runtime": "onnxruntime"})]
+    monkeypatch.setattr(opening, "list_gpus", lambda: ["one"])
+    assert opening.engine_identity(gpus)["device"] == "cuda"
+    assert opened[1:] == [("cuda:0", {})]
 
 
 def test_only_videos_of_unknown_length_are_counted(tmp_path, write_video, make_tree):

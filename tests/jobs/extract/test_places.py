@@ -459,9 +459,9 @@ def test_a_run_of_this_machine_named_by_a_uri_is_not_begun_anew(tree, config_for
 def test_a_run_of_a_gpu_does_not_go_on_on_a_cpu(tree, config_for, tmp_path):
     extract(config_for(tree))
     begun = Manifest.read(tmp_path / "run")
-    assert begun.options["device"] == "cpu"
-    options = {**begun.options, "device": "cuda"}
-    dataclasses.replace(begun, options=options).write(tmp_path / "run")
+    assert begun.engine["device"] == "cpu"
+    engine = {**begun.engine, "device": "cuda"}
+    dataclasses.replace(begun, engine=engine).write(tmp_path / "run")
     with pytest.raises(RunError, match="device: the run has 'cuda', now it is 'cpu'"):
         extract(config_for(tree))
 
@@ -502,3 +502,15 @@ def test_a_signal_ends_the_wait_for_another_machine_s_lease(
     with pytest.raises(StoppedError):
         extract(config)
     assert time.monotonic() - started < 20
+
+
+def test_errors_of_a_run_at_a_uri_name_the_uri(tree, config_for, s3_bucket):
+    uri = f"{s3_bucket}/runs/a"
+    extract(config_for(tree, Path(uri)))
+    with pytest.raises(RunError, match="was begun with other options") as caught:
+        extract(config_for(tree, Path(uri), mode="image"))
+    assert str(caught.value).startswith(uri)
+    (tree / "train" / "a" / "0000.png").unlink()
+    with pytest.raises(RunError, match="the source is not the one") as caught:
+        extract(config_for(tree, Path(uri)))
+    assert uri in str(caught.value)

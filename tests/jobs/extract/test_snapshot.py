@@ -7,12 +7,13 @@ import time
 
 import pytest
 
-from posemill.jobs.extract.snapshot import Snapshot, failed_text
+from posemill.jobs.extract.snapshot import Snapshot, describe, failed_text
 from posemill.machine.live_files import LIVE_NAME, Speedometer, read_live, write_live
 from posemill.runs.queries import SplitCounts
 
 # Split, clips, clips done, frames known, out and failed, clips failed.
 COUNTS = (SplitCounts("train", 9, 5, 100, 40, 3, 1), SplitCounts("dev", 4, 2, 20, 7, 2, 1))
+FAILED = "3 frames and 1 clip failed"
 
 
 def test_sums_are_over_all_splits():
@@ -113,3 +114,8 @@ def test_what_is_not_there_or_not_ours_says_nothing(tmp_path, text):
     if text is not None:
         (tmp_path / LIVE_NAME).write_text(text)
     assert read_live(tmp_path) == {}
+
+
+def test_frames_of_videos_whose_length_nobody_knows_make_no_share_above_all():
+    assert describe(Snapshot(COUNTS[:1], {"train": 57})) == "100/100 frames (100.0%), " + FAILED
+    assert describe(Snapshot(COUNTS[:1], {"train": 78})) == "121 frames, " + FAILED

@@ -24,9 +24,9 @@ from posemill.jobs.extract.messages import (
     Task,
     Unit,
 )
-from posemill.jobs.extract.reading import SLOW_STEP_SECONDS
 from posemill.jobs.extract.worker import MakeWorker, disk_message
 from posemill.records import Clip
+from posemill.sources.reading import SLOW_STEP_SECONDS
 
 SETTINGS = KeypointSettings(
     folder="run",

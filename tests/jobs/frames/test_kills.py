@@ -13,15 +13,15 @@ from posemill.jobs.frames.run import write_frames
 SCRIPT = """
 from pathlib import Path
 from posemill.config import FramesConfig
-from posemill.jobs.frames import keeping
+from posemill.jobs.frames import sinks
 from posemill.jobs.frames.run import write_frames
 config = FramesConfig(Path(sys.argv[1]), Path(sys.argv[2]), executor="serial", task_frames=8,
                       pack=sys.argv[3] == "True", size="40x30")
-write = keeping._Keeper.keep
+write = sinks.FrameSink.put
 def slowly(*args):
     time.sleep(0.0005)
     write(*args)
-keeping._Keeper.keep = slowly
+sinks.FrameSink.put = slowly
 def run():
     return write_frames(config)
 """

@@ -18,7 +18,7 @@ from posemill.decoders.pictures import encode_picture, read_picture, resize_fram
 from posemill.errors import ConfigError, DecodeError, RunError
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import list_failures, read_status
-from posemill.jobs.frames import keeping, places
+from posemill.jobs.frames import places, sinks
 from posemill.jobs.frames.run import unused_settings, write_frames
 from posemill.runs.frame_index import read_index
 from posemill.runs.reader import open_run
@@ -266,7 +266,7 @@ def test_a_full_disk_ends_it_with_a_sentence_and_the_same_command_continues(
     config, monkeypatch, pack
 ):
     name = "pwrite" if pack else "write_bytes"
-    owner = os if pack else keeping.Path
+    owner = os if pack else sinks.Path
     real, count = getattr(owner, name), []
 
     def refuse(*args):

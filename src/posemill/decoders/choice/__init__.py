@@ -26,7 +26,6 @@ _SIZES = ((400, "small"), (800, "medium"))  # the shorter side, at most
 _PACKAGES = {"pyav": ("av",), "opencv": ("opencv-python", "opencv-python-headless"),
              "torchcodec": ("torchcodec",), "decord": ("decord2",)}  # fmt: skip
 _FORMAT = 1
-_DAMAGE = Message("only pyav stops where a video is damaged and says so")
 
 
 class Choice(NamedTuple):
@@ -112,14 +111,12 @@ def choose(paths: Iterable[StrPath], access: str) -> Choice:
     )
 
 
-def choose_for_extraction() -> Choice:
-    """Return the decoder of keypoints, in which every lost frame has to be told."""
-    return Choice(USUAL, _DAMAGE)
-
-
 def settle_for_extraction(decoder: str) -> str:
-    """Return the name of the decoder that `auto` or a name comes to, for keypoints."""
-    return choose_for_extraction().decoder if decoder == AUTO else decoder
+    """Return the decoder that `auto` or a name comes to for keypoints.
+
+    It is always pyav: only that one stops where a video is damaged, and says so.
+    """
+    return USUAL if decoder == AUTO else decoder
 
 
 def access_of(num_frames: int | None) -> str:

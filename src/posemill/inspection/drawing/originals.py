@@ -10,13 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from posemill.decoders import open_video
+import numpy as np
+
 from posemill.decoders.pictures import read_picture
-from posemill.errors import PosemillError
+from posemill.errors import DecodeError, PosemillError
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.records import Clip, Frame, PoseClip
 from posemill.runs.events import valid_unicode
 from posemill.sources import LAYOUTS, find_clips
+from posemill.sources.reading import read_clip
 
 _BYTE = re.compile(r"\\x([89a-f][0-9a-f])")  # as a run writes a byte that is not UTF-8
 
@@ -176,23 +178,15 @@ class Originals:
 
     def _video_frames(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame]]:
         source, decoder = self._source(clip.split, clip.clip_id)
-        with open_video(
-            source.path,
-            decoder=decoder,
-            start_seconds=source.start_seconds,
-            end_seconds=source.end_seconds,
-        ) as video:
-            wanted = iter(rows)
-            row = next(wanted, None)
-            if row is None:
-                return
-            start = int(clip.frame_indices[row])
-            for number, frame in enumerate(video.read_frames(start), start=start):
-                while row is not None and int(clip.frame_indices[row]) == number:
-                    yield row, frame
-                    row = next(wanted, None)
-                if row is None:
-                    return
+        rows_of: dict[int, list[int]] = {}  # by number in the source
+        for row in rows:
+            rows_of.setdefault(int(clip.frame_indices[row]), []).append(row)
+        numbers = np.array(sorted(rows_of), np.int64)
+        for frame in read_clip(source, decoder=decoder, numbers=numbers):
+            if isinstance(frame.content, DecodeError):
+                raise frame.content
+            for row in rows_of[frame.frame_index]:
+                yield row, frame.content
 
     @cached_property
     def _sources(self) -> dict[tuple[str, str], tuple[Clip, str]]:

@@ -12,12 +12,12 @@ import numpy as np
 from posemill.decoders.pictures import resize_frame
 from posemill.estimators import ClipState, open_estimator
 from posemill.estimators.people import TrackedState, with_ids
-from posemill.jobs.extract.messages import Unit, WorkerSettings
-from posemill.jobs.extract.reading import Failed, Lane, attempt
+from posemill.jobs.extract.messages import Lane, Sink, Unit, WorkerSettings
 from posemill.records import Frame, Keypoints, PoseClip, join_people, join_world
 from posemill.runs.events import Shard
 from posemill.runs.manifest import SHARDS_NAME
 from posemill.runs.writer import ShardWriter
+from posemill.sources.reading import Failed, attempt
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,16 @@ class KeypointSettings(WorkerSettings):
     run_id: str
     resize_wh: tuple[int, int] | None = None
 
-    def open(self, device: str) -> KeypointHandler:
+    def open(self, device: str) -> KeypointSink:
         """Return the handler with an engine of its own on that device."""
-        return KeypointHandler(self, device)
+        return KeypointSink(self, device)
 
 
-class KeypointHandler:
+# Number in the source, file and keypoints of a frame.
+_Row = tuple[int, "str | None", Keypoints]
+
+
+class KeypointSink(Sink[ClipState]):
     """An engine, and the shard that its results are collected for."""
 
     def __init__(self, settings: KeypointSettings, device: str) -> None:
@@ -52,6 +56,7 @@ class KeypointHandler:
         self._finds_several = self._estimator.info.people == "several"
         self._skeleton_name, self._resize_wh = settings.skeleton_name, settings.resize_wh
         self._writer = ShardWriter(settings.folder, settings.run_id)
+        self._rows: dict[Lane, list[_Row]] = {}  # since the last commit
         self._good_frame: Frame | None = None  # the last one that gave keypoints
         self._is_tracking = False
 
@@ -105,19 +110,25 @@ class KeypointHandler:
         trackers = [state.tracker for state in tracked]
         return with_ids(found, trackers, self._estimator.info.skeleton_names[0])
 
-    def keep(self, lane: Lane, index: int, path: str | None, result: Keypoints) -> None:
+    def put(self, lane: Lane, index: int, path: str | None, result: Keypoints) -> None:
         """Let the keypoints of a frame wait for the next commit."""
-        lane.found.append((index, path, result))
+        row = (lane.reader.source_number(index), path, result)
+        self._rows.setdefault(lane, []).append(row)
 
-    def collect(self, lane: Lane) -> None:
-        """Move what a lane has to the shard."""
-        clip = _pose_clip(lane, self._estimator.info.skeleton_names[0])
-        unit = lane.unit
-        self._writer.add(unit.clip_no, clip.as_skeleton(self._skeleton_name), unit_no=unit.unit_no)
+    def commit(self, name: str) -> Shard | None:
+        """Write what was put as a shard of that name; None if there is nothing."""
+        if not self._rows:
+            return None
+        for lane, rows in self._rows.items():
+            clip = _pose_clip(lane, rows, self._estimator.info.skeleton_names[0])
+            clip, unit = clip.as_skeleton(self._skeleton_name), lane.unit
+            self._writer.add(unit.clip_no, clip, unit_no=unit.unit_no)
+        self.forget()
+        return self._writer.write(f"{name}.parquet")
 
-    def write(self, name: str) -> Shard | None:
-        """Write what was collected as a shard of that name; None if there is nothing."""
-        return self._writer.write(f"{name}.parquet") if self._writer.num_rows else None
+    def forget(self) -> None:
+        """Drop what was put since the last commit."""
+        self._rows = {}
 
 
 def _row_of(keypoints: Keypoints, row: int) -> Keypoints:
@@ -132,22 +143,21 @@ def _row_of(keypoints: Keypoints, row: int) -> Keypoints:
     )
 
 
-def _pose_clip(lane: Lane, skeleton_name: str) -> PoseClip:
+def _pose_clip(lane: Lane, rows: list[_Row], skeleton_name: str) -> PoseClip:
     clip = lane.unit.clip
-    results: list[Keypoints] = [keypoints for _, _, keypoints in lane.found]
-    paths = tuple(path for _, path, _ in lane.found if path is not None)
+    numbers, paths, results = zip(*rows, strict=True)
     return PoseClip(
-        np.concatenate([each.points for each in results]),
-        np.concatenate([each.scores for each in results]),
-        np.concatenate([each.sizes_wh for each in results]),
+        np.concatenate([keypoints.points for keypoints in results]),
+        np.concatenate([keypoints.scores for keypoints in results]),
+        np.concatenate([keypoints.sizes_wh for keypoints in results]),
         skeleton_name,
         clip_id=clip.clip_id,
         split=clip.split,
-        frame_indices=np.array([lane.source_number(index) for index, _, _ in lane.found], np.int64),
-        image_paths=paths,
+        frame_indices=np.array(numbers, np.int64),
+        image_paths=tuple(path for path in paths if path is not None),
         label=clip.label,
-        fps=lane.fps,
+        fps=lane.reader.fps,
         extra=dict(clip.extra),
-        others=join_people([each.others for each in results]),
+        others=join_people([keypoints.others for keypoints in results]),
         world=join_world(results),
     )

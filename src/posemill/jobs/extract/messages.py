@@ -1,21 +1,18 @@
-"""What goes between the coordinator and its workers: tasks there, commits back. All picklable."""
+"""What goes between the coordinator and its workers, and what a worker does with frames: a sink."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from posemill.decoders.opening import TargetSize
 from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError
-from posemill.estimators import ClipState
 from posemill.records import Clip, Frame
-from posemill.runs.events import Shard
-
-if TYPE_CHECKING:
-    from posemill.jobs.extract.reading import Lane
+from posemill.runs.events import Lost, Shard
+from posemill.sources.reading import ClipReader
 
 # The third number of a worker's place: what it is doing with the frame.
 STARTING, DECODING, ESTIMATING, WRITING = range(4)
@@ -112,8 +109,49 @@ class Broken:
     message: str
 
 
-class FrameHandler(Protocol):
-    """What a worker does with the frames it reads: finds keypoints in them, keeps them as pictures.
+class UnitState(Protocol):
+    """What a sink knows of the frames of a unit before the next."""
+
+    def copy(self) -> UnitState:
+        """Return a state that later frames of this one do not change."""
+
+    def to_bytes(self) -> bytes:
+        """Return it as plain bytes, to go on with in another process."""
+
+
+State = TypeVar("State", bound=UnitState)
+
+
+@dataclass(eq=False)
+class Lane:
+    """A unit under way.
+
+    Args:
+        position: Of the unit within its task.
+        next_frame: The first one that was not taken yet.
+        state: Of the sink; None where each frame stands alone.
+        reader: Of its clip: the rate of its frames, and their numbers in the source.
+        keep_from: Frames before it are committed, and read again only for the state's sake.
+        num_rows: Frames that were put since the last commit.
+        lost: What gave nothing since then.
+        waiting: Frames that were read and not yet computed.
+    """
+
+    unit: Unit
+    position: int
+    next_frame: int
+    state: Any
+    reader: ClipReader
+    keep_from: int = 0
+    num_rows: int = 0
+    lost: list[Lost] = field(default_factory=list)
+    waiting: list[tuple[int, str | None, Frame]] = field(default_factory=list)
+
+
+class Sink(ABC, Generic[State]):
+    """What becomes of the frames that a worker reads: keypoints, pictures, packs.
+
+    A unit begins, its frames are computed and put, and a commit makes durable what was put.
 
     Args:
         writes_to: For the message about a disk that refuses.
@@ -122,35 +160,43 @@ class FrameHandler(Protocol):
     """
 
     writes_to: str
-    saves_states: bool
+    saves_states = True
 
     @property
     def has_worked(self) -> bool:
         """Whether `compute` gave a result so far."""
+        return True
 
-    def begin(self, unit: Unit) -> ClipState | None:
+    @abstractmethod
+    def begin(self, unit: Unit) -> State | None:
         """Return what is known of the frames of a unit before the next; None if nothing has to."""
 
-    def state_after_failure(self, state: ClipState) -> ClipState:
-        """Return the state to go on with behind a frame that `compute` failed at."""
-
-    def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Any]:
+    @abstractmethod
+    def compute(self, frames: list[Frame], states: list[State] | None) -> Sequence[Any]:
         """Return a result for each frame. Whatever it raises is the reason why a frame is lost."""
+
+    @abstractmethod
+    def put(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
+        """Take a result for the next commit. Who writes here raises `OSError`: it ends the run."""
+
+    @abstractmethod
+    def commit(self, name: str) -> Shard | None:
+        """Make all that was put durable under that name; None if there is nothing."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Drop what was put since the last commit: its task ended before the next."""
+
+    def state_after_failure(self, state: State) -> State:
+        """Return the state to go on with behind a frame that `compute` failed at."""
+        return state
 
     def is_broken(self) -> bool:
         """Return whether `compute` would fail at a frame that is in order; asked after it failed.
 
         Where it is, `has_worked` says whether it ever was not.
         """
-
-    def keep(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
-        """Add a result to `lane.found`. Who writes here raises `OSError`, which ends the run."""
-
-    def collect(self, lane: Lane) -> None:
-        """Make `lane.found`, which is not empty, part of the next commit."""
-
-    def write(self, name: str) -> Shard | None:
-        """Make all that was collected durable under that name; None if there is nothing."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -174,5 +220,5 @@ class WorkerSettings(ABC):
     target_size: TargetSize = field(default=None, kw_only=True)
 
     @abstractmethod
-    def open(self, device: str) -> FrameHandler:
-        """Return what handles the frames of a worker. Called in the worker."""
+    def open(self, device: str) -> Sink[Any]:
+        """Return what the frames of a worker go to. Called in the worker."""

@@ -8,13 +8,15 @@ import shlex
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from posemill.config import ExtractConfig, FramesConfig
-from posemill.decoders.choice import AUTO, USUAL, Choice, choose, choose_for_extraction
+from posemill.config import ExtractConfig
+from posemill.decoders.choice import settle_for_extraction
 from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError, StoppedError
 from posemill.estimators import engine_info, open_estimator
+from posemill.estimators.runtimes import choose_runtime
+from posemill.estimators.runtimes.devices import list_gpus
 from posemill.files import sync_folder
 from posemill.jobs.extract.signals import StopSignals
 from posemill.messages import Message, join
@@ -32,7 +34,7 @@ from posemill.runs.manifest import (
 )
 from posemill.runs.reader import open_run
 from posemill.runs.records import RecordLog
-from posemill.sources import ClipList, find_clips
+from posemill.sources import ClipList
 from posemill.sources.clip_list import digest_of
 from posemill.sources.frames import count_frames as count_clip
 from posemill.sources.frames import with_frame_count
@@ -41,8 +43,6 @@ from posemill.sources.tracking import Tracking, decide_tracking
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.run import FrameJob
-
-_Config = TypeVar("_Config", ExtractConfig, FramesConfig)
 
 
 class SourceChanges(NamedTuple):
@@ -84,7 +84,7 @@ def open_events(
         manifest.write(folder)
         home.publish(MANIFEST_NAME)
     else:
-        compare(folder, manifest)
+        compare(home, manifest)
         check_ledger_is_there(folder)
         clips = _with_recorded_tracking(folder, clips)
     sync_folder(folder.parent)
@@ -100,7 +100,7 @@ def open_events(
                 sampling=job.sampling,
             )
             if signals.received:
-                raise StoppedError(signals.received, folder)
+                raise StoppedError(signals.received, home.name)
             units = tuple(job.plan(counted, clips.tracking))
             events.record(Planned(run_id, planned_clips(clips, counted), units))
         _check_source(home, events, clips, job=job, manifest=manifest)
@@ -200,7 +200,7 @@ def _with_recorded_tracking(folder: Path, clips: ClipList) -> ClipList:
 
 
 def settled(config: ExtractConfig) -> ExtractConfig:
-    """Return the config with the skeleton and the mode the engine will have.
+    """Return the config with the skeleton and the mode the engine will have, and the decoder.
 
     Raises:
         ConfigError: The engine does not give that skeleton, or has no such mode.
@@ -212,43 +212,16 @@ def settled(config: ExtractConfig) -> ExtractConfig:
     return config.replace(
         skeleton=info.skeleton_to_store(config.engine, wanted),
         mode=config.mode if has_both else info.modes[0],
+        decoder=settle_for_extraction(config.decoder),
     )
 
 
-def with_decoder(
-    config: _Config, clips: ClipList | None, access: str | None
-) -> tuple[_Config, ClipList | None]:
-    """Return the config with the decoder that `auto` comes to, and the clips with a note of it.
-
-    A begun run goes on with the one it was begun with, whatever was measured since.
-
-    Args:
-        config: Of any job.
-        clips: None if nobody looked yet.
-        access: How videos are read, see `posemill.decoders.choice`; None where every lost frame
-            has to be told.
-    """
-    if config.decoder != AUTO:
-        return config, clips
-    found: ClipList = clips or find_clips(config.source, layout=config.layout, splits=config.splits)
-    if check_folder(config.out):
-        name = str(Manifest.read(config.out).options.get("decoder") or USUAL)
-        choice = Choice(name, Message("as the run was begun"))
-    elif access is None:
-        choice = choose_for_extraction()
-    else:
-        choice = choose([clip.path for clip in found if clip.kind == "video"], access)
-    note = Message("decoder {decoder}: {reason}", decoder=choice.decoder, reason=choice.why)
-    noted = dataclasses.replace(found, problems=(*found.problems, note))
-    return config.replace(decoder=choice.decoder), noted
-
-
-def is_begun(config: ExtractConfig, clips: ClipList) -> bool:
+def is_begun(home: RunHome, config: ExtractConfig, clips: ClipList) -> bool:
     """Return whether there is a run to go on with; raise if it was begun with other options."""
     config = settled(config)
-    if not check_folder(config.out):
+    if not check_folder(home.work):
         return False
-    compare(config.out, extract_manifest(config, clips))
+    compare(home, extract_manifest(config, clips))
     return True
 
 
@@ -282,13 +255,26 @@ def count_frames(
     return tuple(counted)
 
 
+def engine_identity(config: ExtractConfig) -> dict[str, str]:
+    """Return what decides the keypoints, as the engine says it: options, device, hashes, versions.
+
+    The engine is opened to ask it. The GPUs of a Ray cluster need not be here: on a machine
+    without any it is opened on the CPU, with the runtime that GPUs have.
+    """
+    device, options = config.devices()[0], config.all_engine_options()
+    is_elsewhere = config.executor == "ray" and config.num_gpus > 0 and not list_gpus()
+    if is_elsewhere:
+        info = engine_info(config.engine, options)
+        info.check_device(config.engine, device)
+        if any(option.name == "runtime" for option in info.options):
+            options["runtime"] = choose_runtime(str(options.get("runtime", "auto")), device)
+    opened_on = "cpu" if is_elsewhere else device
+    with closing(open_estimator(config.engine, device=opened_on, threads=1, **options)) as engine:
+        return {**engine.identity(), "device": device.partition(":")[0]}  # others round otherwise
+
+
 def extract_manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
     """Return what decides the keypoints; opens the engine to ask it."""
-    estimator = open_estimator(
-        config.engine, device=config.devices()[0], threads=1, **config.all_engine_options()
-    )
-    with closing(estimator):
-        identity = estimator.identity()
     return Manifest(
         config.skeleton,
         kind="extract",
@@ -296,9 +282,8 @@ def extract_manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
             **config.deciding_options(),
             "engine": config.engine,
             "engine_options": config.all_engine_options(),
-            "device": config.devices()[0].partition(":")[0],  # others round otherwise
         },
-        engine=identity,
+        engine=engine_identity(config),
         source=source_record(config.source, clips),
     )
 
@@ -321,13 +306,13 @@ _FREE_SOURCE = ("path", "fingerprint", "num_clips", "num_frames", "tracking")
 _FREE_OPTIONS = ("engine", "engine_options")
 
 
-def compare(folder: Path, manifest: Manifest) -> None:
+def compare(home: RunHome, manifest: Manifest) -> None:
     """Raise where a run was begun by another command, or with options of another result."""
-    old = Manifest.read(folder)
+    old = Manifest.read(home.work)
     if old.kind != manifest.kind:
         raise RunError(
             "{folder} was made by {kind}, not by {asked_kind}; choose another folder",
-            folder=folder,
+            folder=home.name,
             kind=old.kind,
             asked_kind=manifest.kind,
         )
@@ -337,7 +322,7 @@ def compare(folder: Path, manifest: Manifest) -> None:
             "{folder} was begun with the engine {engine!r}, now it is {asked_engine!r}, "
             "which finds other points: go on with {--engine:{engine}}, or choose another "
             "folder",
-            folder=folder,
+            folder=home.name,
             engine=engine,
             asked_engine=asked_engine,
         )
@@ -355,7 +340,7 @@ def compare(folder: Path, manifest: Manifest) -> None:
         raise RunError(
             "{folder} was begun with other options, so it cannot go on with these:\n  "
             "{differences}\nuse the same options{hint}, or another folder",
-            folder=folder,
+            folder=home.name,
             differences=join("\n  ", differences),
             hint=hint,
         )
@@ -372,7 +357,7 @@ def _check_source(
         return
     changes = changes_of(events.ledger, clips)
     if changes.lines and not (is_retry and changes.only_failed):
-        raise RunError(_describe_changes(folder, changes, clips))
+        raise RunError(_describe_changes(home, changes, clips))
     if is_retry:
         # Those that failed before anybody knew their length are counted now, too.
         unknown = [
@@ -392,19 +377,19 @@ def _check_source(
         home.publish(MANIFEST_NAME)
 
 
-def _describe_changes(folder: Path, changes: SourceChanges, clips: ClipList) -> Message:
+def _describe_changes(home: RunHome, changes: SourceChanges, clips: ClipList) -> Message:
     lines, more = changes.lines[:5], len(changes.lines) - 5
     if more > 0:
         lines = [*lines, Message("… and {number} more", number=more)]
     if len(changes.lines) == len(changes.changed):  # no clip came or went: the numbers hold
-        lines += _pictures_gone(folder, [clips[number - 1] for number in changes.changed[:5]])
+        lines += _pictures_gone(home.work, [clips[number - 1] for number in changes.changed[:5]])
     advice = Message("put it back as it was, or use another folder")
     if changes.new_splits:
         advice = Message(
             "put it back as it was, or extract what is new into another folder (--splits {splits} "
             "--out NEW) and join both: posemill merge {folder!q} NEW --out BOTH",
             splits=shlex.join(changes.new_splits),
-            folder=folder,
+            folder=home.name,
         )
     elif changes.only_failed:
         advice = Message(
@@ -417,7 +402,7 @@ def _describe_changes(folder: Path, changes: SourceChanges, clips: ClipList) -> 
         )
     return Message(
         "the source is not the one {folder} was begun with:\n  {changes}\n{advice}",
-        folder=folder,
+        folder=home.name,
         changes=join("\n  ", lines),
         advice=advice,
     )

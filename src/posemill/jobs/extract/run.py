@@ -27,7 +27,6 @@ from posemill.jobs.extract.opening import (
     extract_manifest,
     open_events,
     settled,
-    with_decoder,
     with_lengths,
     with_tracking,
 )
@@ -288,10 +287,8 @@ def extract(
         StoppedError: A signal asked for it; the same call continues.
     """
     asked, home = config.out, RunHome.at(config.out, config.storage)
-    config = config.replace(out=home.work)
-    config, clips = with_decoder(config, clips, None)
-    find_decoder(config.decoder)
-    job = Extraction(settled(config), home)
+    job = Extraction(settled(config.replace(out=home.work)), home)
+    find_decoder(job.config.decoder)
     summary = run_job(job, clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count)
     return cast(Summary, dataclasses.replace(summary, folder=asked))
 
@@ -456,7 +453,7 @@ def _check_shards(home: RunHome, ledger: Ledger) -> None:
             raise RunError(
                 "{path}: {num_bytes} bytes were written, now there are {num_found}; something "
                 "else changed it",
-                path=home.work / SHARDS_NAME / name,
+                path=f"{home.name}/{SHARDS_NAME}/{name}",
                 num_bytes=num_bytes,
                 num_found=sizes.get(name, 0),
             )

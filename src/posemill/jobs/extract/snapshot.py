@@ -111,12 +111,10 @@ def speed_text(snapshot: Snapshot) -> Message:
 def describe(snapshot: Snapshot) -> Message:
     """Return one line: frames done, share, speed, failures, and the splits if there are several."""
     done, known = snapshot.frames_done, snapshot.frames_known
-    parts = [Message("{done}/{known} frames", done=done, known=known)]
-    if known:
-        share = done / known
-        parts = [
-            Message("{done}/{known} frames ({share:.1%})", done=done, known=known, share=share)
-        ]
+    template = "{done}/{known} frames ({share:.1%})" if known else "{done}/{known} frames"
+    if done > known:  # some of a video whose length nobody knows yet
+        template = "{done} frames"
+    parts = [Message(template, done=done, known=known, share=done / known if known else 0)]
     if snapshot.frames_per_second is not None:
         parts.append(speed_text(snapshot))
     parts.append(failed_text(snapshot.frames_failed, snapshot.clips_failed))

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 
 from posemill.errors import ConfigError, PlaceError, PosemillError
-from posemill.estimators import ClipState
 from posemill.executors import Progress
 from posemill.jobs.extract.messages import (
+    DECODING,
     ESTIMATING,
     STARTING,
     WRITING,
     Broken,
     Fatal,
-    FrameHandler,
+    Lane,
+    Sink,
     Task,
     Unit,
+    UnitState,
     WorkerSettings,
-)
-from posemill.jobs.extract.reading import (
-    SLOW_STEP_SECONDS,
-    Failed,
-    FrameReader,
-    Item,
-    Lane,
-    Listing,
-    attempt,
 )
 from posemill.machine.disk import disk_message
 from posemill.records import Frame
-from posemill.runs.events import Committed, UnitProgress
+from posemill.runs.events import Committed, Lost, UnitProgress
+from posemill.sources.reading import (
+    SLOW_STEP_SECONDS,
+    VIDEOS_AHEAD,
+    ClipReader,
+    End,
+    Failed,
+    Item,
+    Listing,
+    Part,
+    attempt,
+)
 
 _BEAT_SECONDS = 0.2
 
@@ -52,12 +56,12 @@ class MakeWorker:
 
 
 class Worker:
-    """Has one handler, opened at the first task, and does one task after the other."""
+    """Has one sink, opened at the first task, and does one task after the other."""
 
     def __init__(self, settings: WorkerSettings, worker_index: int) -> None:
         self.settings = settings
         self._index = worker_index
-        self._handler: FrameHandler | None = None
+        self._sink: Sink[Any] | None = None
         self._listing = Listing()
 
     def __call__(
@@ -66,25 +70,26 @@ class Worker:
         """Yield a commit for every shard written; None now and then."""
         progress.at(-1, -1, STARTING, 0, seconds=SLOW_STEP_SECONDS)
         try:
-            handler = self._open()
+            sink = self._open()
         except PosemillError as error:
             yield Fatal(type(error).__name__, error.sentence)
             return
-        task_run = _TaskRun(self.settings, handler, task, progress, listing=self._listing)
+        sink.forget()  # of a task that was left in between
+        task_run = _TaskRun(self.settings, sink, task, progress, listing=self._listing)
         try:
             # To tell a frame that breaks the engine from an engine that never works.
-            if task.is_careful and not handler.has_worked and handler.is_broken():
+            if task.is_careful and not sink.has_worked and sink.is_broken():
                 raise _BrokenError("it fails at a grey picture", (-1, -1, STARTING, 0))
             yield from task_run.run()
         except _BrokenError as error:
-            place = error.place if handler.has_worked else (-1, -1, STARTING, 0)
+            place = error.place if sink.has_worked else (-1, -1, STARTING, 0)
             yield Broken(self._index, place, str(error))
             progress.recycle()
 
-    def _open(self) -> FrameHandler:
-        if self._handler is None:
+    def _open(self) -> Sink[Any]:
+        if self._sink is None:
             settings = self.settings
-            self._handler = settings.open(settings.devices[self._index % len(settings.devices)])
+            self._sink = settings.open(settings.devices[self._index % len(settings.devices)])
             used = psutil.Process().memory_info().rss
             if settings.memory_bytes and used > settings.memory_bytes:
                 raise ConfigError(
@@ -93,7 +98,11 @@ class Worker:
                     used_mb=used >> 20,
                     allowed_mb=settings.memory_bytes >> 20,
                 )
-        return self._handler
+        return self._sink
+
+
+def _nothing_but(end: End) -> Generator[Item | End, None, None]:
+    yield end
 
 
 class _BrokenError(Exception):
@@ -104,7 +113,7 @@ class _BrokenError(Exception):
         self.place = place
 
 
-_OpenLane = tuple[Lane, Generator[Item, None, None]]
+_OpenLane = tuple[Lane, Generator[Item | End, None, None]]
 _Waiting = tuple[Lane, tuple[int, "str | None", Frame]]
 
 
@@ -114,24 +123,21 @@ class _TaskRun:
     def __init__(
         self,
         settings: WorkerSettings,
-        handler: FrameHandler,
+        sink: Sink[Any],
         task: Task,
         progress: Progress,
         *,
         listing: Listing,
     ) -> None:
         self._settings = settings
-        self._handler = handler
+        self._sink = sink
         self._task = task
         self._progress = progress
         # Of states that cannot be copied one is at risk at a time.
-        is_careful = task.is_careful or not handler.saves_states
+        is_careful = task.is_careful or not sink.saves_states
         self._batch_size = 1 if is_careful else settings.batch_size
         self._finished: list[UnitProgress] = []
-        self._reader = FrameReader(
-            settings.decoder, self._at, listing, units=task.units, sampling=settings.sampling,
-            target_size=settings.target_size,
-        )  # fmt: skip
+        self._listing = listing
         self._num_rows = 0
         self._num_frames = 0
         self._num_shards = 0
@@ -143,7 +149,7 @@ class _TaskRun:
             yield from self._run()
         except OSError as error:
             # Only writing raises here: reading and computing go through `attempt`.
-            yield Fatal("RunError", disk_message(error, self._handler.writes_to))
+            yield Fatal("RunError", disk_message(error, self._sink.writes_to))
         except PlaceError as error:
             yield Fatal("PlaceError", error.sentence)
 
@@ -177,7 +183,7 @@ class _TaskRun:
         """Return whether what is there is due for a commit: before, or behind the suspect frame."""
         suspect = self._task.leave_after
         return suspect is not None and any(
-            lane.next_frame in (suspect, suspect + 1) and (lane.found or lane.lost)
+            lane.next_frame in (suspect, suspect + 1) and (lane.num_rows or lane.lost)
             for lane, _ in lanes
         )
 
@@ -194,15 +200,26 @@ class _TaskRun:
     def _open_lane(self, position: int, unit: Unit) -> _OpenLane:
         if unit.state is not None:  # a library may die of it
             self._at((position, unit.next_frame, ESTIMATING))
-        state, keep_from = attempt(lambda: self._handler.begin(unit)), unit.next_frame
+        settings = self._settings
+        after = self._task.units[position + 1 : position + 1 + VIDEOS_AHEAD]
+        reader = ClipReader(
+            unit.clip,
+            settings.decoder,
+            sampling=settings.sampling,
+            target_size=settings.target_size,
+            listing=self._listing,
+            next_clips=[later.clip for later in after],
+            on_step=lambda index, seconds: self._at((position, index, DECODING), seconds),
+        )
+        state = attempt(lambda: self._sink.begin(unit))
+        lane = Lane(unit, position, unit.next_frame, state, reader, keep_from=unit.next_frame)
         if isinstance(state, Failed):
-            lane = Lane(unit, position, unit.next_frame, None, keep_from=keep_from)
-            return lane, self._reader.lose_all(lane, state)
-        if unit.state is not None and not self._handler.saves_states:
-            # all again, to come to where it was
-            unit = dataclasses.replace(unit, next_frame=unit.start_frame)
-        lane = Lane(unit, position, unit.next_frame, state, keep_from=keep_from)
-        return lane, self._reader.read(lane)
+            lane.state = None
+            return lane, _nothing_but(End(state, unit.clip.num_frames, is_open=False))
+        if unit.state is not None and not self._sink.saves_states:
+            lane.next_frame = unit.start_frame  # all again, to come to where it was
+        part = Part(lane.next_frame, unit.stop_frame, unit.skip, unit.give_up)
+        return lane, reader.read(part)
 
     def _at(self, place: tuple[int, int, int], seconds: float = 0.0) -> None:
         self._progress.at(*place, self._num_frames, seconds=seconds)
@@ -224,19 +241,16 @@ class _TaskRun:
         self._finished += [self._collect(lane, is_done=True) for lane in over]
         return [each for each in lanes if each[0] not in over]
 
-    def _take(self, lane: Lane, item: Item) -> None:
-        """Let a frame wait for the handler, or note why there is none."""
-        index, path, frame = item
-        unit = lane.unit
-        lane.next_frame = index + 1
-        if index in unit.skip:
-            frame = Failed("crashed the worker", unit.skip[index])
-        elif unit.give_up is not None and index >= unit.give_up[0]:
-            frame = Failed("crashed the worker", unit.give_up[1])
-        if isinstance(frame, Failed):
-            self._lose(lane, index, frame, path=path)
+    def _take(self, lane: Lane, item: Item | End) -> None:
+        """Let a frame wait for the sink, or note why there is none."""
+        if isinstance(item, End):
+            self._lose_rest(lane, item)
+            return
+        lane.next_frame = item.frame_index + 1
+        if isinstance(item.content, Failed):
+            self._lose(lane, item.frame_index, item.content, path=item.path)
         else:
-            lane.waiting.append((index, path, frame))
+            lane.waiting.append((item.frame_index, item.path, item.content))
 
     def _handle(self, lanes: list[Lane]) -> None:
         """Hand on all frames that wait in these lanes at once, tracked or not, not mixed."""
@@ -251,32 +265,46 @@ class _TaskRun:
         # Whoever throws leaves nobody's state to be trusted.
         saved = [state.copy() for state in states or ()] if len(waiting) > 1 else []
         frames = [frame for _, (_, _, frame) in waiting]
-        results = attempt(lambda: self._handler.compute(frames, states))
+        results = attempt(lambda: self._sink.compute(frames, states))
         if isinstance(results, Failed):
             self._lose_failing(waiting, saved, results)
             return
         for (lane, (index, path, _)), result in zip(waiting, results, strict=True):
             if index >= lane.keep_from:
-                self._handler.keep(lane, index, path, result)
+                self._sink.put(lane, index, path, result)
+                lane.num_rows += 1
                 self._num_rows += 1
                 self._num_frames += 1
 
     def _lose(self, lane: Lane, index: int, failed: Failed, *, path: str | None) -> None:
         if index >= lane.keep_from:
-            lane.lose(index, failed, path=path or lane.unit.clip.path)
+            failed = lane.reader.with_number(failed, index)
+            lost = Lost(index, 1, path or lane.unit.clip.path, failed.reason, failed.message)
+            lane.lost.append(lost)
             self._num_frames += 1
 
+    @staticmethod
+    def _lose_rest(lane: Lane, end: End) -> None:
+        """Note that nothing more of a unit comes, with how many frames that is."""
+        unit, index, num_frames = lane.unit, max(lane.next_frame, lane.keep_from), 0
+        if end.total is not None:
+            stop = end.total if unit.stop_frame is None else min(end.total, unit.stop_frame)
+            num_frames = max(0, stop - index)
+        first, failed = index if end.is_open else None, end.failed
+        lane.lost.append(Lost(first, num_frames, unit.clip.path, failed.reason, failed.message))
+        lane.next_frame = index + num_frames
+
     def _lose_failing(
-        self, waiting: list[_Waiting], saved: list[ClipState], failed: Failed
+        self, waiting: list[_Waiting], saved: list[UnitState], failed: Failed
     ) -> None:
         """Find the frame of a batch that failed: by itself, each in its turn."""
         if len(waiting) == 1:
             lane, (index, path, _) = waiting[0]
-            if self._handler.is_broken():
+            if self._sink.is_broken():
                 raise _BrokenError(failed.message, (lane.position, index, ESTIMATING, 0))
             self._lose(lane, index, failed, path=path)
             if lane.state is not None:
-                lane.state = self._handler.state_after_failure(lane.state)
+                lane.state = self._sink.state_after_failure(lane.state)
             return
         for number, (lane, frame) in enumerate(waiting):
             if saved:
@@ -293,22 +321,28 @@ class _TaskRun:
         self._progress.recycle()
         return True
 
-    def _collect(self, lane: Lane, *, is_done: bool) -> UnitProgress:
-        """Move what a lane has to the shard, and return how far the unit is."""
-        unit, found, lost = lane.unit, lane.found, lane.lost
-        if found:
-            self._handler.collect(lane)
-        lane.found, lane.lost = [], []
-        state = None if is_done or lane.state is None else lane.state.to_bytes()
-        next_frame = max(lane.next_frame, lane.keep_from)
-        return UnitProgress(unit.unit_no, unit.clip_no, unit.clip.split, next_frame, state,
-                            is_done, len(found), tuple(lost))  # fmt: skip
+    @staticmethod
+    def _collect(lane: Lane, *, is_done: bool) -> UnitProgress:
+        """Return how far a unit is, for the next commit."""
+        unit = lane.unit
+        progress = UnitProgress(
+            unit.unit_no,
+            unit.clip_no,
+            unit.clip.split,
+            next_frame=max(lane.next_frame, lane.keep_from),
+            state=None if is_done or lane.state is None else lane.state.to_bytes(),
+            is_done=is_done,
+            num_rows=lane.num_rows,
+            lost=tuple(lane.lost),
+        )
+        lane.num_rows, lane.lost = 0, []
+        return progress
 
     def _commit(self, lanes: list[_OpenLane]) -> Committed:
         """Write the shard; return it with the units finished since the last, and those begun."""
         units = [*self._finished, *(self._collect(lane, is_done=False) for lane, _ in lanes)]
         self._progress.at(-1, -1, WRITING, self._num_frames, seconds=SLOW_STEP_SECONDS)
-        shard = self._handler.write(f"{self._task.name}-{self._num_shards:04d}")
+        shard = self._sink.commit(f"{self._task.name}-{self._num_shards:04d}")
         self._num_shards += shard is not None
         self._finished, self._num_rows, self._num_frames = [], 0, 0
         self._progress.at(-1, -1, WRITING, 0)  # from here on they count as committed

@@ -12,10 +12,10 @@ from typing import Any
 
 from posemill.config import FramesConfig
 from posemill.decoders.sampling import fewer_frames
-from posemill.jobs.extract.opening import count_frames, with_decoder
+from posemill.jobs.extract.opening import count_frames
 from posemill.jobs.extract.workers import plan_workers
 from posemill.jobs.forecast import sample_clips
-from posemill.jobs.frames.run import write_frames
+from posemill.jobs.frames.run import with_decoder, write_frames
 from posemill.messages import Message
 from posemill.runs.frame_index import read_index
 from posemill.sources import find_clips
@@ -79,7 +79,7 @@ def forecast_frames(
 ) -> FramesForecast:
     """Return what the frames of a source would take; some of it is done in a scratch folder."""
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    config, _ = with_decoder(config, clips, "all")
+    config, _ = with_decoder(config, clips)
     sampling = fewer_frames(config.fps, config.stride)
     counted = count_frames(clips, on_count, decoder=config.decoder, sampling=sampling)
     num_frames = sum(clip.num_frames or 0 for clip in counted)

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 from posemill.config import FramesConfig
 from posemill.decoders import find_decoder
+from posemill.decoders.choice import AUTO, USUAL, Choice, choose
 from posemill.decoders.sampling import fewer_frames
-from posemill.jobs.extract.opening import source_record, with_decoder
+from posemill.jobs.extract.opening import source_record
 from posemill.jobs.extract.plan import UNKNOWN_COST, check_rate
 from posemill.jobs.extract.run import FrameJob, JobSummary, run_job
 from posemill.jobs.extract.snapshot import Snapshot
 from posemill.jobs.extract.workers import WorkerPlan
-from posemill.jobs.frames.keeping import KeepSettings
 from posemill.jobs.frames.places import (
     PACKS_NAME,
     check_parts_differ,
@@ -26,6 +26,7 @@ from posemill.jobs.frames.places import (
     read_places,
     write_places,
 )
+from posemill.jobs.frames.sinks import KeepSettings
 from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.provenance import describe_unused
@@ -42,8 +43,8 @@ from posemill.runs.frame_index import (
 from posemill.runs.home import RunHome
 from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import Manifest
-from posemill.sources import ClipList
+from posemill.runs.manifest import Manifest, check_folder
+from posemill.sources import ClipList, find_clips
 from posemill.sources.tracking import Tracking
 
 
@@ -179,6 +180,26 @@ def unused_settings(config: FramesConfig, clips: Iterable[Clip]) -> list[str]:
     return describe_unused(config, reasons)
 
 
+def with_decoder(
+    config: FramesConfig, clips: ClipList | None
+) -> tuple[FramesConfig, ClipList | None]:
+    """Return the config with the decoder that `auto` comes to, and the clips with a note of it.
+
+    A begun run goes on with the one it was begun with, whatever was measured since.
+    """
+    if config.decoder != AUTO:
+        return config, clips
+    clips = clips or find_clips(config.source, layout=config.layout, splits=config.splits)
+    if check_folder(config.out):
+        name = str(Manifest.read(config.out).options.get("decoder") or USUAL)
+        choice = Choice(name, Message("as the run was begun"))
+    else:
+        choice = choose([clip.path for clip in clips if clip.kind == "video"], "all")
+    note = Message("decoder {decoder}: {reason}", decoder=choice.decoder, reason=choice.why)
+    noted = dataclasses.replace(clips, problems=(*clips.problems, note))
+    return config.replace(decoder=choice.decoder), noted
+
+
 def write_frames(
     config: FramesConfig,
     *,
@@ -194,7 +215,7 @@ def write_frames(
     asked = config.out
     home = RunHome.at(asked, "auto" if uri_of(asked) else "local")
     config = config.replace(out=home.work)
-    config, clips = with_decoder(config, clips, "all")
+    config, clips = with_decoder(config, clips)
     find_decoder(config.decoder)
     summary = run_job(
         FramesJob(config, home),

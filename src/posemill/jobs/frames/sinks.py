@@ -6,23 +6,21 @@ import json
 import os
 import re
 import struct
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from posemill.decoders.pictures import encode_picture, resize_frame
 from posemill.decoders.stream_pyav import scaled_wh
 from posemill.errors import DecodeError
-from posemill.estimators import ClipState
 from posemill.files import sync_files
-from posemill.jobs.extract.messages import FrameHandler, Unit, WorkerSettings
-from posemill.jobs.extract.reading import Lane
+from posemill.jobs.extract.messages import Lane, Sink, Unit, WorkerSettings
 from posemill.jobs.frames.places import PACKS_NAME, clip_parts, read_places
 from posemill.places import open_place, uri_of
 from posemill.records import Frame
@@ -45,15 +43,15 @@ class KeepSettings(WorkerSettings):
     format: str
     quality: int
 
-    def open(self, device: str) -> FrameHandler:
+    def open(self, device: str) -> FrameSink:
         """Return what writes pictures, or packs."""
         if self.format == "rgb":
-            return _Packs(self)
-        return _Pictures(self) if uri_of(self.folder) is None else _Objects(self)
+            return PackSink(self)
+        return PictureSink(self) if uri_of(self.folder) is None else ObjectSink(self)
 
 
 @dataclass
-class _Kept:
+class Kept:
     """How many frames of a clip were written so far, and the size that all of them have.
 
     Args:
@@ -64,7 +62,7 @@ class _Kept:
     size_wh: tuple[int, int] = (0, 0)
     room: int | None = None
 
-    def copy(self) -> _Kept:
+    def copy(self) -> Kept:
         """Return one that later frames do not change."""
         return replace(self)
 
@@ -73,51 +71,37 @@ class _Kept:
         return struct.pack("<qii", self.num_frames, *self.size_wh)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> _Kept:
+    def from_bytes(cls, data: bytes) -> Kept:
         """Return what `to_bytes` wrote."""
         num_frames, *size_wh = struct.unpack("<qii", data)
         return cls(num_frames, (size_wh[0], size_wh[1]))
 
 
-class _Keeper(ABC):
+class FrameSink(Sink[Kept]):
     """What pictures and packs have in common. All frames of a clip have the size of its first."""
-
-    saves_states = True
-    has_worked = True
 
     def __init__(self, settings: KeepSettings) -> None:
         self.writes_to = settings.folder
         self._folder = Path(settings.folder)
         self._size = settings.target_size
-        self._pieces: list[Piece] = []
+        self._put: dict[Lane, list[int]] = {}  # frames since the last commit
         self._num_bytes = 0
 
-    def begin(self, unit: Unit) -> ClipState:
+    def begin(self, unit: Unit) -> Kept:
         """Return how far the clip is; what lies beyond was not committed and goes."""
-        kept = _Kept() if unit.state is None else _Kept.from_bytes(unit.state)
+        kept = Kept() if unit.state is None else Kept.from_bytes(unit.state)
         self._open(unit, kept)
         return kept
 
     @abstractmethod
-    def _open(self, unit: Unit, kept: _Kept) -> None:
+    def _open(self, unit: Unit, kept: Kept) -> None:
         """Make ready to write behind what is kept."""
 
-    def state_after_failure(self, state: ClipState) -> ClipState:
-        """Return the same: a frame that is lost is not counted."""
-        return state
-
-    def is_broken(self) -> bool:
-        """Return False: nothing outlasts a frame."""
-        return False
-
-    def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Any]:
+    def compute(self, frames: list[Frame], states: list[Kept] | None) -> Sequence[Any]:
         """Return what is written of each frame."""
-        return [
-            self._shape(frame, cast(_Kept, state))
-            for frame, state in zip(frames, states or (), strict=True)
-        ]
+        return [self._shape(frame, kept) for frame, kept in zip(frames, states or (), strict=True)]
 
-    def _shape(self, frame: Frame, kept: _Kept) -> Any:
+    def _shape(self, frame: Frame, kept: Kept) -> Any:
         size_wh = kept.size_wh
         if not kept.num_frames:
             size_wh = scaled_wh((frame.shape[1], frame.shape[0]), self._size)
@@ -129,42 +113,53 @@ class _Keeper(ABC):
     def _encode(self, frame: Frame) -> Any:
         """Return the bytes of a frame."""
 
-    def keep(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
+    def put(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
         """Write a frame behind the last one of its clip. It counts when it is committed."""
-        kept = cast(_Kept, lane.state)
+        kept: Kept = lane.state
         self._num_bytes += self._write(lane.unit, kept, result)
         kept.num_frames += 1
-        lane.found.append((index, path, None))
+        self._put.setdefault(lane, []).append(index)
 
     @abstractmethod
-    def _write(self, unit: Unit, kept: _Kept, data: Any) -> int:
+    def _write(self, unit: Unit, kept: Kept, data: Any) -> int:
         """Write one frame at its place; return its bytes on the disk."""
 
-    def collect(self, lane: Lane) -> None:
-        """Note which frames of the source were written, for the commit and for the index."""
-        kept, found = cast(_Kept, lane.state), lane.found
-        numbers = [lane.source_number(index) for index, _, _ in found]
-        note = {"frames": ranges_of(numbers), "size_wh": kept.size_wh, "fps": lane.fps}
-        first = kept.num_frames - len(found)
-        self._pieces.append(Piece(lane.unit.clip_no, found[0][0], first, len(found),
-                                  lane.unit.unit_no, json.dumps(note)))  # fmt: skip
-
-    def write(self, name: str) -> Shard | None:
+    def commit(self, name: str) -> Shard | None:
         """Make all that was written durable; None if there is nothing."""
-        if not self._pieces:
+        if not self._put:
             return None
         self._flush()
-        num_rows = sum(piece.num_rows for piece in self._pieces)
-        shard = Shard(name, num_rows, self._num_bytes, tuple(self._pieces))
-        self._pieces, self._num_bytes = [], 0
+        pieces = tuple(_piece_of(lane, indices) for lane, indices in self._put.items())
+        num_rows = sum(piece.num_rows for piece in pieces)
+        shard = Shard(name, num_rows, self._num_bytes, pieces)
+        self.forget()
         return shard
+
+    def forget(self) -> None:
+        """Drop what was put since the last commit; its files are written over."""
+        self._put, self._num_bytes = {}, 0
 
     @abstractmethod
     def _flush(self) -> None:
         """Make what was written since the last call durable."""
 
 
-class _Pictures(_Keeper):
+def _piece_of(lane: Lane, indices: list[int]) -> Piece:
+    """Return which frames of a clip were written, for the commit and for the index."""
+    kept: Kept = lane.state
+    numbers = [lane.reader.source_number(index) for index in indices]
+    note = {"frames": ranges_of(numbers), "size_wh": kept.size_wh, "fps": lane.reader.fps}
+    return Piece(
+        lane.unit.clip_no,
+        first_frame=indices[0],
+        row_offset=kept.num_frames - len(indices),
+        num_rows=len(indices),
+        unit_no=lane.unit.unit_no,
+        found=json.dumps(note),
+    )
+
+
+class PictureSink(FrameSink):
     """A folder for each clip, a picture for each frame."""
 
     def __init__(self, settings: KeepSettings) -> None:
@@ -173,7 +168,7 @@ class _Pictures(_Keeper):
         self._clip_folder, self._has_folder = self._folder, False
         self._written: list[Path] = []
 
-    def _open(self, unit: Unit, kept: _Kept) -> None:
+    def _open(self, unit: Unit, kept: Kept) -> None:
         self._clip_folder = self._folder.joinpath(*clip_parts(unit.clip))
         self._has_folder = self._clip_folder.is_dir()
         for entry in self._clip_folder.iterdir() if self._has_folder else ():
@@ -184,7 +179,7 @@ class _Pictures(_Keeper):
     def _encode(self, frame: Frame) -> bytes:
         return encode_picture(frame, self._format, quality=self._quality)
 
-    def _write(self, unit: Unit, kept: _Kept, data: bytes) -> int:
+    def _write(self, unit: Unit, kept: Kept, data: bytes) -> int:
         if not self._has_folder:  # a clip without any frame leaves none
             self._clip_folder.mkdir(parents=True, exist_ok=True)
             self._has_folder = True
@@ -198,7 +193,7 @@ class _Pictures(_Keeper):
         self._written = []
 
 
-class _Objects(_Pictures):
+class ObjectSink(PictureSink):
     """The same at a URI, several at a time.
 
     What a killed worker put beyond what is kept stays, to be written over: one that was cut off
@@ -212,10 +207,10 @@ class _Objects(_Pictures):
         self._puts: deque[Future[None]] = deque()
         self._prefix = ""
 
-    def _open(self, unit: Unit, kept: _Kept) -> None:
+    def _open(self, unit: Unit, kept: Kept) -> None:
         self._prefix = "/".join(clip_parts(unit.clip))
 
-    def _write(self, unit: Unit, kept: _Kept, data: bytes) -> int:
+    def _write(self, unit: Unit, kept: Kept, data: bytes) -> int:
         if len(self._puts) >= 2 * _AT_ONCE:
             self._puts.popleft().result()
         key = f"{self._prefix}/{picture_name(kept.num_frames, self._format)}"
@@ -227,7 +222,7 @@ class _Objects(_Pictures):
             self._puts.popleft().result()
 
 
-class _Packs(_Keeper):
+class PackSink(FrameSink):
     """Every clip at the place in the packs that was planned for it."""
 
     def __init__(self, settings: KeepSettings) -> None:
@@ -235,13 +230,13 @@ class _Packs(_Keeper):
         self._places = read_places(self._folder)
         self._open_packs: dict[str, int] = {}
 
-    def _open(self, unit: Unit, kept: _Kept) -> None:
+    def _open(self, unit: Unit, kept: Kept) -> None:
         place = self._places.get(unit.clip_no)
         kept.room = 0
         if place is not None:
             kept.size_wh, kept.room = (place.width, place.height), place.num_frames
 
-    def _shape(self, frame: Frame, kept: _Kept) -> Any:
+    def _shape(self, frame: Frame, kept: Kept) -> Any:
         if kept.num_frames == kept.room:
             raise DecodeError(
                 "the packs have room for {room} frames of this clip, as many as it said it had; "
@@ -254,7 +249,7 @@ class _Packs(_Keeper):
     def _encode(self, frame: Frame) -> Frame:
         return np.ascontiguousarray(frame)
 
-    def _write(self, unit: Unit, kept: _Kept, data: Frame) -> int:
+    def _write(self, unit: Unit, kept: Kept, data: Frame) -> int:
         place = self._places[unit.clip_no]
         pack = self._open_packs.get(place.pack)
         if pack is None:

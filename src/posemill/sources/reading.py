@@ -1,0 +1,418 @@
+"""The one reader of a clip: on a disk, in a video, at a URI; for all that looks at frames.
+
+Whatever a file throws becomes a reason, and the next frame follows. The only place of the package
+that catches everything is here: `attempt`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from posemill.decoders import VideoReader, open_video
+from posemill.decoders.opening import TargetSize
+from posemill.decoders.pictures import read_picture
+from posemill.decoders.sampling import Sampling
+from posemill.errors import DecodeError, PlaceError
+from posemill.messages import Message
+from posemill.places import ChangedError, Entry, uri_of
+from posemill.records import Clip, Frame, IntArray
+from posemill.sources.frames import (
+    count_frames,
+    frame_path,
+    list_frames,
+    video_numbers,
+    wanted_frames,
+)
+from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
+from posemill.sources.places import list_place
+from posemill.sources.scratch import Scratch
+
+SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk
+_T = TypeVar("_T")
+VIDEOS_AHEAD, _PICTURES_AHEAD = 2, 16  # at a URI, of what is read next
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a step gave nothing: a few words for counting, and all that is known."""
+
+    reason: str
+    message: str
+
+    def with_name(self, name: str, *, instead_of: str) -> Failed:
+        """Return it with the name that users know instead of that of a copy."""
+        return Failed(self.reason, self.message.replace(instead_of, name))
+
+
+def attempt(step: Callable[[], _T]) -> _T | Failed:
+    """Return what a step gives, or why it gave nothing."""
+    try:
+        return step()
+    except DecodeError as error:
+        return Failed(error.reason, error.sentence)
+    except ChangedError as error:
+        return Failed("changed", error.sentence)
+    except PlaceError:
+        raise  # no clip is to blame, and the next one would meet it too
+    except Exception as error:  # noqa: BLE001  (see the top of the module)
+        return Failed(f"unexpected {type(error).__name__}", f"{type(error).__name__}: {error}")
+
+
+class Item(NamedTuple):
+    """A frame of a clip, or why there is none.
+
+    Args:
+        frame_index: Among the frames that are wanted of the clip.
+        path: The picture's file; None in a video.
+        content: `(height, width, 3)` RGB, or the reason.
+    """
+
+    frame_index: int
+    path: str | None
+    content: Frame | Failed
+
+
+class End(NamedTuple):
+    """Why nothing more of a clip comes, before its end.
+
+    Args:
+        failed: The reason.
+        total: How many frames the clip should have; None where nobody knows.
+        is_open: Whether the clip could be opened at all.
+    """
+
+    failed: Failed
+    total: int | None
+    is_open: bool
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of a clip is read.
+
+    Args:
+        start: The first frame.
+        stop: Where to end (exclusive), None for the end of the clip.
+        skip: Frames that are not made pixels of, and why.
+        give_up: A frame from which on nothing is read, and why.
+    """
+
+    start: int = 0
+    stop: int | None = None
+    skip: Mapping[int, str] = field(default_factory=dict)
+    give_up: tuple[int, str] | None = None
+
+    def refusal(self, index: int) -> Failed | None:
+        """Return why a frame is not to be read, None if it is."""
+        if index in self.skip:
+            return Failed("crashed the worker", self.skip[index])
+        if self.give_up is not None and index >= self.give_up[0]:
+            return Failed("crashed the worker", self.give_up[1])
+        return None
+
+    def is_given_up(self, index: int) -> bool:
+        """Return whether nothing is read from this frame on."""
+        return self.give_up is not None and index >= self.give_up[0]
+
+
+class Listing:
+    """The frame names of the last clip, listed once; and files of objects, as long as needed."""
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[str, str], list[str]] = (("", ""), [])
+        self._entries: dict[str, Entry] = {}
+        self.scratch = Scratch()
+
+    def names_of(self, clip: Clip) -> list[str]:
+        """Return what `list_frames` does."""
+        key = (clip.kind, clip.path)
+        if self._last[0] != key:
+            if uri_of(clip.path) is None:
+                self._last = (key, list_frames(clip))
+            else:
+                self._entries = self._list_place(clip)
+                self._last = (key, list(self._entries))
+        return self._last[1]
+
+    @staticmethod
+    def _list_place(clip: Clip) -> dict[str, Entry]:
+        if clip.kind == "pictures" and suffix_of(clip.path) in PICTURE_SUFFIXES:
+            return {"": Entry("", 0, clip.version, 0.0)}  # itself
+        return list_place(clip.path, clip.version)
+
+    def read_picture(self, path: str, name: str) -> Frame | Failed:
+        """Return the pixels of a picture, wherever it is, or why there are none."""
+        if uri_of(path) is None:
+            return attempt(lambda: read_picture(path))
+        with ExitStack() as stack:
+            copy = self.scratch.file(path, self._entries[name].version)
+            file = attempt(lambda: str(stack.enter_context(copy)))
+            if isinstance(file, Failed):
+                return file
+            frame = attempt(lambda: read_picture(file))
+            return frame.with_name(path, instead_of=file) if isinstance(frame, Failed) else frame
+
+    def fetch_pictures(self, clip: Clip, names: Sequence[str]) -> None:
+        """Begin to fetch the next pictures of a clip at a URI."""
+        if uri_of(clip.path) is not None:
+            entries = [self._entries[name] for name in names]
+            self.scratch.ahead(
+                (_path_of(clip, name), entry.version, entry.num_bytes)
+                for name, entry in zip(names, entries, strict=True)
+            )
+
+    def fetch_videos(self, clips: Sequence[Clip]) -> None:
+        """Begin to fetch the next videos, of those that lie at a URI."""
+        self.scratch.ahead(
+            (clip.path, clip.version, None)
+            for clip in clips
+            if clip.kind == "video" and uri_of(clip.path) is not None
+        )
+
+
+class ClipReader:
+    """Reads the frames of one clip.
+
+    Args:
+        clip: Of any kind, on a disk or at a URI.
+        decoder: For videos; a key of `posemill.decoders.DECODERS`.
+        sampling: Which frames are wanted, by number or time; None for all.
+        numbers: Or which, by their numbers in the source, which rise.
+        target_size: What a video's frames are resized to on their way.
+        listing: Shared by all readers of a worker.
+        next_clips: Videos at a URI are fetched ahead.
+        on_step: Called before each step: the frame, and how long it may take if unusual.
+
+    Attributes:
+        fps: Of the frames that are read, as far as the clip says.
+        numbers: Of the clip's frames, those that are wanted: frame i is number `numbers[i]` of
+            the source; None for all.
+    """
+
+    def __init__(
+        self,
+        clip: Clip,
+        decoder: str = "pyav",
+        *,
+        sampling: Sampling | None = None,
+        numbers: IntArray | None = None,
+        target_size: TargetSize = None,
+        listing: Listing | None = None,
+        next_clips: Sequence[Clip] = (),
+        on_step: Callable[[int, float], None] = lambda index, seconds: None,
+    ) -> None:
+        self._clip, self._decoder, self._target_size = clip, decoder, target_size
+        self._sampling, self._listing = sampling, listing or Listing()
+        self._next_clips, self._at = next_clips, on_step
+        self.fps: float | None = None
+        self.numbers = numbers
+
+    def source_number(self, index: int) -> int:
+        """Return the number that a frame has in its source."""
+        return index if self.numbers is None else int(self.numbers[index])
+
+    def with_number(self, failed: Failed, index: int) -> Failed:
+        """Return a reason with the number of the frame in its source, where that is another."""
+        if self.numbers is None or index >= len(self.numbers):
+            return failed
+        message = Message(
+            "frame {number} of the source: {reason}",
+            number=self.source_number(index),
+            reason=failed.message,
+        )
+        return Failed(failed.reason, message)
+
+    def read(self, part: Part | None = None) -> Generator[Item | End, None, None]:
+        """Yield the frames in their order; an `End`, if any, is the last."""
+        part = part or Part()
+        if self._clip.kind != "video":
+            yield from self._read_pictures(part)
+        elif uri_of(self._clip.path) is None:
+            yield from self._open_video(self._clip.path, part)
+        else:
+            yield from self._fetch_video(part)
+
+    def _end(self, failed: Failed, index: int = 0, video: VideoReader | None = None) -> End:
+        """Return why nothing more comes, with how many frames there should be."""
+        numbers, total = self.numbers, self._clip.num_frames or None
+        if total is None and video is not None:
+            counted = attempt(video.count_frames if numbers is None else lambda: len(numbers))
+            # Damage hides frames from the count as well: at least the damaged one is lost.
+            total = max(index + 1, 0 if isinstance(counted, Failed) else counted)
+        failed = failed if video is None else self.with_number(failed, index)
+        return End(failed, total, video is not None)
+
+    def _fetch_video(self, part: Part) -> Generator[Item | End, None, None]:
+        """Yield the frames of a video at a URI; its length is counted when it is here."""
+        clip, say_that_it_comes = self._clip, partial(self._at, part.start, SLOW_STEP_SECONDS)
+        say_that_it_comes()
+        with ExitStack() as stack:
+            copy = self._listing.scratch.file(
+                clip.path, clip.version, on_progress=say_that_it_comes
+            )
+            file = attempt(lambda: str(stack.enter_context(copy)))
+            if isinstance(file, Failed):
+                yield self._end(file)
+                return
+            self._listing.fetch_videos(self._next_clips)
+            if clip.num_frames is None:
+                here = dataclasses.replace(clip, path=file)
+                length = count_frames(here, self._decoder, self._sampling)
+                self._clip = dataclasses.replace(clip, num_frames=length)
+            for item in self._open_video(file, part):
+                if isinstance(item, End):
+                    failed = item.failed.with_name(clip.path, instead_of=file)
+                    item = item._replace(failed=failed)
+                yield item
+
+    def _open_video(self, path: str, part: Part) -> Generator[Item | End, None, None]:
+        clip = self._clip
+        self._at(part.start, 0.0)
+        video = attempt(
+            lambda: open_video(
+                path,
+                decoder=self._decoder,
+                start_seconds=clip.start_seconds,
+                end_seconds=clip.end_seconds,
+                target_size=self._target_size,
+            )
+        )
+        if isinstance(video, Failed):
+            yield self._end(video)
+            return
+        with closing(video):
+            sampling, fps = self._sampling, video.fps
+            self.fps = fps if sampling is None else sampling.rate_of(fps)
+            if sampling is not None:
+                numbers = attempt(lambda: video_numbers(video, sampling))
+                if isinstance(numbers, Failed):
+                    yield self._end(numbers, part.start, video)
+                    return
+                self.numbers = numbers
+            yield from self._read_video(video, part)
+
+    def _read_video(self, video: VideoReader, part: Part) -> Generator[Item | End, None, None]:
+        index, numbers = part.start, self.numbers
+        if numbers is None:
+            frames = video.read_frames(index)
+        else:
+            frames = wanted_frames(video, numbers[index:])
+        # The frames before the first are decoded too, on the way there.
+        seconds = SLOW_STEP_SECONDS if index else 0.0
+        while part.stop is None or index < part.stop:
+            refusal = part.refusal(index)
+            if refusal is not None and part.is_given_up(index):
+                yield self._end(refusal, index, video)
+                return
+            self._at(index, seconds)
+            frame = attempt(lambda: next(frames, None))
+            seconds = 0.0
+            if isinstance(frame, Failed):
+                yield self._end(frame, index, video)
+                return
+            if frame is None:
+                known = self._clip.num_frames
+                if known is not None and index < (part.stop or known):
+                    message = Message(
+                        "the file ends after {index} of {known} frames", index=index, known=known
+                    )
+                    yield self._end(Failed("ends too early", message), index, video)
+                return
+            yield Item(index, None, refusal or frame)
+            index += 1
+
+    def _read_pictures(self, part: Part) -> Generator[Item | End, None, None]:
+        clip, listing = self._clip, self._listing
+        self._at(part.start, 0.0)
+        names = attempt(lambda: listing.names_of(clip))
+        if isinstance(names, Failed):
+            yield self._end(names)
+            return
+        self.fps, planned = clip.listed_fps, clip.num_frames
+        if self.numbers is not None:
+            planned = None
+        elif self._sampling is not None:
+            self.numbers = self._sampling.indices(len(names), fps=self.fps)
+            self.fps = self.fps and self._sampling.rate_of(self.fps)
+        if self.numbers is not None:
+            names = [names[number] for number in self.numbers if number < len(names)]
+        planned = len(names) if planned is None else planned
+        stop = planned if part.stop is None else min(part.stop, planned)
+        for index in range(part.start, stop):
+            if index >= len(names):
+                message = Message(
+                    "the folder has {number} of {planned} frames left",
+                    number=len(names),
+                    planned=planned,
+                )
+                yield Item(index, clip.path, Failed("missing", message))
+                continue
+            path = _path_of(clip, names[index])
+            refusal = part.refusal(index)
+            if refusal is not None:
+                yield Item(index, path, refusal)
+                continue
+            self._at(index, 0.0)
+            listing.fetch_pictures(clip, names[index : min(stop, index + _PICTURES_AHEAD)])
+            yield Item(index, path, listing.read_picture(path, names[index]))
+
+
+class ClipFrame(NamedTuple):
+    """One frame of a clip, or why it could not be had.
+
+    Args:
+        frame_index: Its number within the clip.
+        image_path: The picture's file; None in a video.
+        content: The pixels, or the error.
+    """
+
+    frame_index: int
+    image_path: str | None
+    content: Frame | DecodeError
+
+
+def read_clip(
+    clip: Clip,
+    *,
+    start_index: int = 0,
+    decoder: str = "pyav",
+    sampling: Sampling | None = None,
+    numbers: IntArray | None = None,
+) -> Iterator[ClipFrame]:
+    """Yield a clip's frames in order, errors among them in their place: as `extract` reads it.
+
+    A picture that cannot be read is one `DecodeError`, and the next follows. In a video, or where
+    the clip cannot be opened at all, an error is the last item: nothing after its index comes.
+
+    Args:
+        clip: Of any kind, on a disk or at a URI.
+        start_index: The first frame to yield, of those that are wanted.
+        decoder: For videos; a key of `posemill.decoders.DECODERS`.
+        sampling: Which frames are read, by number or time; None for all.
+        numbers: Or which of a video, by their numbers, which rise.
+    """
+    reader = ClipReader(clip, decoder, sampling=sampling, numbers=numbers)
+    next_index = start_index
+    for item in reader.read(Part(start_index)):
+        if isinstance(item, End):
+            yield ClipFrame(next_index if item.is_open else start_index, None, _error(item.failed))
+            return
+        next_index = item.frame_index + 1
+        number = reader.source_number(item.frame_index)
+        content = _error(item.content) if isinstance(item.content, Failed) else item.content
+        yield ClipFrame(number, item.path, content)
+
+
+def _error(failed: Failed) -> DecodeError:
+    return DecodeError(failed.message, reason=failed.reason)
+
+
+def _path_of(clip: Clip, name: str) -> str:
+    if uri_of(clip.path) is None:
+        return frame_path(clip, name)
+    return f"{clip.path}/{name}" if name else clip.path

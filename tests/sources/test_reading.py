@@ -1,0 +1,222 @@
+"""Frames of a part of a clip: from where to where, at which step, and why no more come."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.errors import DecodeError
+from posemill.records import Clip
+from posemill.sources import reading
+from posemill.sources.reading import (
+    SLOW_STEP_SECONDS,
+    ClipReader,
+    End,
+    Failed,
+    Item,
+    Listing,
+    Part,
+    attempt,
+    read_clip,
+)
+
+VIDEO = Clip("a", "a.mp4", "video", num_frames=6)
+
+
+class MadeUpVideo:
+    """A video of so many frames, numbers all; the frame at `damaged` cannot be decoded."""
+
+    def __init__(self, num_frames=6, *, damaged=None, counted=None):
+        self.num_frames, self.damaged, self.counted = num_frames, damaged, counted
+        self.fps, self.is_closed = 12.5, False
+
+    def read_frames(self, start, stride=1):
+        for index in range(start, self.num_frames, stride):
+            if index == self.damaged:
+                raise DecodeError(f"damaged at {index}", reason="truncated")
+            yield index
+
+    def count_frames(self):
+        if self.counted is None:
+            raise DecodeError("no count")
+        return self.counted
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def steps():
+    """Every step a reader said it is at."""
+    return []
+
+
+@pytest.fixture
+def read(monkeypatch, steps):
+    """Reads a part of a made-up video: (frames, why no more came)."""
+
+    def run(video, clip=VIDEO, **part):
+        monkeypatch.setattr(reading, "open_video", lambda *_, **__: video)
+        reader = ClipReader(clip, on_step=lambda *step: steps.append(step))
+        items = list(reader.read(Part(**part)))
+        assert video.is_closed
+        if items and isinstance(items[-1], End):
+            return items[:-1], items[-1]
+        return items, None
+
+    return run
+
+
+def test_a_step_gives_its_result_or_a_reason():
+    def fail(error):
+        raise error
+
+    assert attempt(lambda: 7) == 7
+    damaged = DecodeError("x.png: cut off", reason="truncated")
+    assert attempt(lambda: fail(damaged)) == Failed("truncated", "x.png: cut off")
+    assert attempt(lambda: fail(ValueError("no"))) == Failed(
+        "unexpected ValueError", "ValueError: no"
+    )
+    with pytest.raises(KeyboardInterrupt):
+        attempt(lambda: fail(KeyboardInterrupt()))
+
+
+def test_a_video_is_opened_with_the_part_of_it_that_is_wanted(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        reading, "open_video", lambda *args, **named: asked.append((args, named)) or MadeUpVideo()
+    )
+    clip = dataclasses.replace(VIDEO, start_seconds=1.5, end_seconds=2.5)
+    list(ClipReader(clip, "opencv", target_size=96).read())
+    options = {"decoder": "opencv", "start_seconds": 1.5, "end_seconds": 2.5, "target_size": 96}
+    assert asked == [(("a.mp4",), options)]
+
+
+def test_a_video_is_read_from_its_beginning_to_its_end(read, steps):
+    assert read(MadeUpVideo()) == ([Item(index, None, index) for index in range(6)], None)
+    # Opening, six frames, and the end that is looked for behind them.
+    assert steps == [(index, 0.0) for index in [0, *range(7)]]
+
+
+def test_a_part_in_the_middle_may_take_longer_to_get_there(read, steps):
+    items, end = read(MadeUpVideo(), start=2, stop=4)
+    assert ([item.frame_index for item in items], end) == ([2, 3], None)
+    assert steps == [(2, 0.0), (2, SLOW_STEP_SECONDS), (3, 0.0)]
+
+
+@pytest.mark.parametrize("known", [6, None])
+def test_a_video_that_cannot_be_opened_ends_before_its_first_frame(monkeypatch, known):
+    def refuse(*_, **__):
+        raise DecodeError("a.mp4: empty", reason="empty file")
+
+    monkeypatch.setattr(reading, "open_video", refuse)
+    clip = dataclasses.replace(VIDEO, num_frames=known)
+    (end,) = ClipReader(clip).read()
+    assert end == End(Failed("empty file", "a.mp4: empty"), known, is_open=False)
+
+
+def test_damage_ends_a_video(read):
+    items, end = read(MadeUpVideo(damaged=3))
+    assert [item.frame_index for item in items] == [0, 1, 2]
+    assert end == End(Failed("truncated", "damaged at 3"), 6, is_open=True)
+
+
+@pytest.mark.parametrize(("counted", "total"), [(None, 4), (2, 4), (4, 4), (5, 5), (9, 9)])
+def test_a_damaged_video_of_unknown_length_has_as_many_as_can_be_counted(read, counted, total):
+    clip = dataclasses.replace(VIDEO, num_frames=None)
+    assert read(MadeUpVideo(damaged=3, counted=counted), clip)[1].total == total
+
+
+def test_frames_that_crashed_workers_are_lost_or_end_the_video(read):
+    items, end = read(MadeUpVideo(), skip={1: "died twice"}, give_up=(3, "died thrice"))
+    assert [item.content for item in items] == [0, Failed("crashed the worker", "died twice"), 2]
+    assert end == End(Failed("crashed the worker", "died thrice"), 6, is_open=True)
+    items, end = read(MadeUpVideo(), give_up=(6, "behind the end"), stop=6)
+    assert (len(items), end) == (6, None)
+
+
+def test_a_video_that_ends_too_early_says_so(read):
+    items, end = read(MadeUpVideo(4))
+    assert len(items) == 4
+    failed = Failed("ends too early", "the file ends after 4 of 6 frames")
+    assert end == End(failed, 6, is_open=True)
+    assert read(MadeUpVideo(4), stop=4)[1] is None
+    assert read(MadeUpVideo(4), stop=5)[1].failed.reason == "ends too early"
+    # A part that ends behind what was known of the clip: nothing says how many there are.
+    assert read(MadeUpVideo(4), dataclasses.replace(VIDEO, num_frames=None), stop=5)[1] is None
+
+
+@pytest.mark.parametrize(("numbers", "got"), [([0, 2, 4], [0, 2, 4]), ([1, 2, 5, 9], [1, 2, 5])])
+def test_frames_are_read_by_their_numbers(monkeypatch, numbers, got):
+    monkeypatch.setattr(reading, "open_video", lambda *_, **__: MadeUpVideo())
+    clip = dataclasses.replace(VIDEO, num_frames=None)
+    frames = list(read_clip(clip, numbers=np.array(numbers)))
+    assert [(frame.frame_index, frame.content) for frame in frames] == [(n, n) for n in got]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, make_tree) -> Path:
+    make_tree(tmp_path, *(f"a/{index:04d}.png" for index in range(4)))
+    return tmp_path / "a"
+
+
+def read_pictures(folder, steps=None, *, num_frames=4, **part):
+    clip = Clip("a", str(folder), "frames", num_frames=num_frames)
+    seen = [] if steps is None else steps
+    return list(ClipReader(clip, on_step=lambda *step: seen.append(step)).read(Part(**part)))
+
+
+def test_pictures_come_with_their_paths(folder, steps):
+    items = read_pictures(folder, steps)
+    assert [item[:2] for item in items] == [
+        (index, str(folder / f"{index:04d}.png")) for index in range(4)
+    ]
+    assert not np.array_equal(items[0].content, items[1].content)
+    assert steps == [(index, 0.0) for index in (0, 0, 1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("num_frames", "start", "stop", "indices"),
+    [(4, 1, 3, [1, 2]), (4, 1, 9, [1, 2, 3]), (3, 0, None, [0, 1, 2]), (None, 2, None, [2, 3]),
+     (0, 0, None, [])],
+)  # fmt: skip
+def test_a_part_ends_where_it_or_its_clip_does(folder, num_frames, start, stop, indices):
+    items = read_pictures(folder, num_frames=num_frames, start=start, stop=stop)
+    assert [item.frame_index for item in items] == indices
+
+
+def test_pictures_that_are_gone_or_damaged_are_lost_one_by_one(folder):
+    (folder / "0003.png").unlink()
+    (folder / "0001.png").write_bytes(b"")
+    items = read_pictures(folder, num_frames=5)
+    gone = Failed("missing", "the folder has 3 of 5 frames left")
+    assert [isinstance(item.content, Failed) for item in items] == [False, True, False, True, True]
+    assert items[1].content.reason == "empty file"
+    assert items[3:] == [Item(3, str(folder), gone), Item(4, str(folder), gone)]
+
+
+def test_pictures_that_crashed_workers_are_not_read_again(folder, steps):
+    items = read_pictures(folder, steps, skip={1: "died"}, give_up=(3, "died"))
+    crashed = Failed("crashed the worker", "died")
+    assert [items[index].content for index in (1, 3)] == [crashed, crashed]
+    assert [index for index, _ in steps] == [0, 0, 2]
+
+
+def test_a_folder_that_is_gone_gives_a_reason_and_nothing_else(tmp_path):
+    (end,) = read_pictures(tmp_path / "gone", start=1)
+    assert (end.total, end.is_open) == (4, False)
+
+
+def test_a_folder_is_listed_once_and_another_anew(monkeypatch):
+    listed = []
+    monkeypatch.setattr(
+        reading, "list_frames", lambda clip: listed.append(clip.path) or [clip.path]
+    )
+    listing = Listing()
+    one, other = Clip("a", "one", "frames"), Clip("b", "other", "frames")
+    for clip in (one, one, other, one, dataclasses.replace(one, kind="pictures")):
+        assert listing.names_of(clip) == [clip.path]
+    assert listed == ["one", "other", "one", "one"]
