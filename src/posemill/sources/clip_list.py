@@ -70,11 +70,12 @@ class ClipList(Sequence[Clip]):
         return self.clips[index]
 
     def __repr__(self) -> str:
-        parts = [
-            f"{split}: {counted(each.num_clips, 'clips')}, {counted(each.num_frames, 'frames')}"
-            + f" and {counted(each.num_uncounted, 'videos')} not counted" * bool(each.num_uncounted)
-            for split, each in self.totals.items()
-        ]
+        parts = []
+        for split, totals in self.totals.items():
+            clips, frames = counted(totals.num_clips, "clips"), counted(totals.num_frames, "frames")
+            parts.append(f"{split}: {clips}, {frames}")
+            if totals.num_uncounted:
+                parts[-1] += f" and {counted(totals.num_uncounted, 'videos')} not counted"
         return f"ClipList({self.root!r}, layout={self.layout!r}, {'; '.join(parts)})"
 
     @property

@@ -169,8 +169,8 @@ def test_frames_are_read_by_the_decoder_the_run_was_made_with(
     (site / "negative_decoder.py").write_text(
         "from posemill.decoders.video_pyav import PyavReader\n"
         "class Negative(PyavReader):\n"
-        "    def read_frames(self, start_index=0):\n"
-        "        return (255 - frame for frame in super().read_frames(start_index))\n"
+        "    def read_frames(self, start_index=0, **more):\n"
+        "        return (255 - frame for frame in super().read_frames(start_index, **more))\n"
     )
     write_numbered_movie(tmp_path / "films")
     facts = {"source": {"path": str(tmp_path / "films"), "layout": "videos"},

@@ -26,8 +26,6 @@ from posemill.jobs.convert.beside import goes_beside, write_beside
 from posemill.jobs.convert.shaping import (
     check_recipe,
     dropped_points,
-    expect_order,
-    expect_room_for_people,
     layout_for,
     layout_of_run,
     recorded,
@@ -90,9 +88,7 @@ def export_clips(
         FormatError: The clips cannot be read, or do not go into the format.
     """
     form = get_format(format_name)
-    recipe = check_recipe(recipe or Recipe(), form)
-    expect_order(source, recipe)
-    expect_room_for_people(source, form)
+    recipe = check_recipe(source, recipe, form)
     _expect_name(out, form.suffix)
     if form.suffix and not out.suffix:  # as readers of the format look for it
         out = out.with_name(out.name + form.suffix)
@@ -179,9 +175,7 @@ def count_export(
         ConfigError, FormatError: As `export_clips` would.
     """
     form = get_format(format_name)
-    recipe = check_recipe(recipe, form)
-    expect_order(source, recipe)
-    expect_room_for_people(source, form)
+    recipe = check_recipe(source, recipe, form)
     summary, layouts = Summary(Path(), format_name), set()
     check, shaping = SkeletonCheck(form, source.path), _Shaping(source, form, recipe)
     for clip in shaping.shape(watch(shaping.clips(), source.num_frames)):
@@ -254,9 +248,14 @@ def import_clips(
 ) -> RunSummary:
     """Write the clips of a file as a run, in the layout of the recipe if it names one."""
     return merge_clips(
-        [source], out, recipe=recipe, kind="import", overwrite=overwrite, dry_run=dry_run,
+        [source],
+        out,
+        recipe=recipe,
+        kind="import",
+        overwrite=overwrite,
+        dry_run=dry_run,
         watch=watch,
-    )  # fmt: skip
+    )
 
 
 def merge_clips(
@@ -488,7 +487,7 @@ def _failures(sources: Sequence[ClipInput], conflicts: _Conflicts) -> Iterator[F
 
 def _manifest(
     sources: Sequence[ClipInput], kind: str, skeleton_name: str, recipe: Recipe
-) -> Manifest:  # fmt: skip
+) -> Manifest:
     facts: list[dict[str, Any]] = [source.origin() for source in sources]
     engines = [each.get("manifest", {}).get("engine") or {} for each in facts]
     engine = engines[0] if all(each == engines[0] for each in engines) else {}

@@ -23,8 +23,6 @@ from posemill.jobs.convert.between import Watch, unwatched, writing
 from posemill.jobs.convert.shaping import (
     check_recipe,
     dropped_points,
-    expect_order,
-    expect_room_for_people,
     layout_for,
     layout_of_run,
     recorded,
@@ -79,10 +77,8 @@ def prepare(
     Raises:
         ConfigError: A file is in the way.
     """
-    recipe = recorded(check_recipe(recipe or Recipe(), NpzFormat()), source)
-    expect_order(source, recipe)
-    if people == 1:
-        expect_room_for_people(source, NpzFormat())
+    checked = check_recipe(source, recipe, NpzFormat(), has_room=people > 1)
+    recipe = recorded(checked, source)
     splits = check_splits(source, watch=watch)
     outputs = Outputs(source.path, overwrite=overwrite)
     for path in (path for split in splits for path in _paths_of(out, split)):

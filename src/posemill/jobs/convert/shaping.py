@@ -28,8 +28,28 @@ from posemill.skeletons.palette import part_label
 _ALL_POINTS = ("holistic-543", "holistic-553")
 
 
-def check_recipe(recipe: Recipe, form: Format) -> Recipe:
-    """Return the recipe with the format's usual fill; raise if it cannot hold what it makes."""
+def check_recipe(
+    source: ClipInput, recipe: Recipe | None, form: Format, *, has_room: bool = False
+) -> Recipe:
+    """Return the recipe with the format's usual fill.
+
+    Args:
+        source: A run or a file.
+        recipe: What is done to its clips.
+        form: What they become.
+        has_room: Whether all people of a frame have a place of their own.
+
+    Raises:
+        ConfigError: The format cannot hold what the recipe makes of the source.
+    """
+    recipe = _check_format(recipe or Recipe(), form)
+    _expect_order(source, recipe)
+    if not has_room:
+        _expect_room_for_people(source, form)
+    return recipe
+
+
+def _check_format(recipe: Recipe, form: Format) -> Recipe:
     if recipe.layout and not holds(form, recipe.layout):
         raise ConfigError(
             "{name} holds {layouts}, not {layout}: choose another {--skeleton} or format",
@@ -66,7 +86,7 @@ def _formats_without_pixels() -> list[str]:
     return [name for name in FORMATS if not get_format(name).has_pixels]
 
 
-def expect_order(source: ClipInput, recipe: Recipe) -> None:
+def _expect_order(source: ClipInput, recipe: Recipe) -> None:
     """Raise if lines would be drawn between pictures that have nothing to do with each other."""
     draws_lines = {
         "interpolate": recipe.interpolate > 0,
@@ -142,8 +162,11 @@ def _smallest_as_full(skeleton_name: str, form: Format) -> str:
     if usual == ANY or get_skeleton(skeleton_name).num_points >= get_skeleton(usual).num_points:
         return usual
     try:
-        taken = {name: sum(map(bool, point_map(skeleton_name, name)))
-                 for name in form.layouts if name not in (ANY, *_ALL_POINTS)}  # fmt: skip
+        taken = {
+            name: sum(map(bool, point_map(skeleton_name, name)))
+            for name in form.layouts
+            if name not in (ANY, *_ALL_POINTS)
+        }
     except ValueError:
         return usual
     most = taken.get(usual, 0)
@@ -151,7 +174,7 @@ def _smallest_as_full(skeleton_name: str, form: Format) -> str:
     return min(fitting, key=lambda name: get_skeleton(name).num_points, default=usual)
 
 
-def expect_room_for_people(source: ClipInput, form: Format) -> None:
+def _expect_room_for_people(source: ClipInput, form: Format) -> None:
     """Raise if all people are wanted in a format that holds one."""
     if source.person == "all" and not getattr(form, "holds_people", False):
         names = [name for name in FORMATS if getattr(get_format(name), "holds_people", False)]

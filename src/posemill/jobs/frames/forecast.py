@@ -98,8 +98,10 @@ def forecast_frames(
             speed = max(1, summary.num_frames) / seconds
             budget = max(_FIRST_FRAMES, int(speed * _SAMPLE_SECONDS))
         kept = max(1, summary.num_frames)
-        raw = sum(3 * clip.size_wh[0] * clip.size_wh[1] * clip.num_frames
-                  for clip in read_index(summary.index))  # fmt: skip
+        raw = sum(
+            3 * clip.size_wh[0] * clip.size_wh[1] * clip.num_frames
+            for clip in read_index(summary.index)
+        )
     share = num_frames / kept
     size = "" if config.size is None else f" {config.size.partition('x')[0]}"
     if config.size and not config.short_side:

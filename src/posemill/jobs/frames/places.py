@@ -9,14 +9,13 @@ from pathlib import Path
 
 from posemill.decoders import open_video
 from posemill.decoders.opening import TargetSize
-from posemill.decoders.pictures import read_picture
 from posemill.decoders.stream_pyav import scaled_wh
 from posemill.errors import DecodeError, RunError
 from posemill.files import atomic_path, safe_parts
 from posemill.records import Clip
 from posemill.runs.frame_index import INDEX_NAME
 from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, LOGS_NAME, MANIFEST_NAME
-from posemill.sources.frames import frame_path, list_frames
+from posemill.sources.reading import read_clip
 
 PACKS_NAME = "packs"
 _PLACES_NAME = "places.csv"
@@ -92,20 +91,21 @@ def _size_of(clip: Clip, decoder: str, size: TargetSize) -> tuple[int, int] | No
     """Return width and height of a clip's frames as they will be written; None without any."""
     if isinstance(size, tuple):
         return size
+    if clip.kind != "video":  # the first picture that can be read decides
+        frames = (frame.content for frame in read_clip(clip))
+        first = next((frame for frame in frames if not isinstance(frame, DecodeError)), None)
+        return None if first is None else scaled_wh((first.shape[1], first.shape[0]), size)
     try:
-        if clip.kind == "video":
-            with open_video(clip.path, decoder=decoder, start_seconds=clip.start_seconds,
-                            end_seconds=clip.end_seconds, target_size=size) as video:  # fmt: skip
-                return video.size_wh
-        for name in list_frames(clip):
-            try:
-                frame = read_picture(frame_path(clip, name))
-            except DecodeError:
-                continue  # the first that can be read decides
-            return scaled_wh((frame.shape[1], frame.shape[0]), size)
+        with open_video(
+            clip.path,
+            decoder=decoder,
+            start_seconds=clip.start_seconds,
+            end_seconds=clip.end_seconds,
+            target_size=size,
+        ) as video:
+            return video.size_wh
     except DecodeError:
-        pass
-    return None
+        return None
 
 
 def write_places(folder: Path, places: Sequence[PackPlace | None]) -> None:
