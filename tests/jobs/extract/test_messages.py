@@ -30,14 +30,3 @@ def test_a_message_comes_out_of_a_pipe_as_it_went_in_and_cannot_be_changed(messa
     assert pickle.loads(pickle.dumps(message)) == message
     with pytest.raises(FrozenInstanceError):
         setattr(message, fields(message)[0].name, None)
-
-
-def test_a_usual_unit_and_task_have_nothing_to_skip_and_no_end_before_theirs() -> None:
-    task = MESSAGES[1]
-    assert (UNIT.skip, UNIT.give_up) == ({}, None)
-    assert (task.is_careful, task.leave_after) == (False, None)
-
-
-def test_the_steps_of_a_worker_have_their_numbers() -> None:
-    steps = (messages.STARTING, messages.DECODING, messages.ESTIMATING, messages.WRITING)
-    assert steps == (0, 1, 2, 3)
