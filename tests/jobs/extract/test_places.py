@@ -506,11 +506,12 @@ def test_a_signal_ends_the_wait_for_another_machine_s_lease(
 
 def test_errors_of_a_run_at_a_uri_name_the_uri(tree, config_for, s3_bucket):
     uri = f"{s3_bucket}/runs/a"
-    extract(config_for(tree, Path(uri)))
+    config = config_for(tree).replace(out=Path(uri))
+    extract(config)
     with pytest.raises(RunError, match="was begun with other options") as caught:
-        extract(config_for(tree, Path(uri), mode="image"))
+        extract(config.replace(mode="image"))
     assert str(caught.value).startswith(uri)
     (tree / "train" / "a" / "0000.png").unlink()
     with pytest.raises(RunError, match="the source is not the one") as caught:
-        extract(config_for(tree, Path(uri)))
+        extract(config)
     assert uri in str(caught.value)
