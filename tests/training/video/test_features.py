@@ -107,13 +107,13 @@ def test_a_clip_that_cannot_be_read_does_not_count(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": "tsm"}, "video_precompute = 2 keeps what a frozen network says of single "
-         "frames: it needs model tsn with options freeze_backbone=true"),
-        ({"model_options": {"weights": "none", "freeze_backbone": True}}, "it needs model tsn"),
-        ({"model": "r2plus1d", "model_options": {}}, "it needs model tsn"),
+        ({"model": "tsm"}, "video_precompute=2 keeps what a frozen network says of single "
+         'frames: it needs model="tsn" with the options freeze_backbone=true'),
+        ({"model_options": {"weights": "none", "freeze_backbone": True}}, 'it needs model="tsn"'),
+        ({"model": "r2plus1d", "model_options": {}}, 'it needs model="tsn"'),
         ({"video": {"precompute": 2, "flip": 0.5, "flip_labels": {"falls": "rises"}}},
          "video_precompute keeps the label of each clip: leave video_flip out"),
-        ({"multigrid": True}, "video_precompute keeps clips of one shape: leave multigrid out"),
+        ({"multigrid": True}, "clips of one shape: leave multigrid=True out"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_computed_once_is_refused(

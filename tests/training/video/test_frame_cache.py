@@ -148,5 +148,5 @@ def test_what_all_frames_take_is_estimated(own: Path, packed: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrainingError, match=r"cannot write decoded frames to .*--cache none"):
+    with pytest.raises(TrainingError, match=r'cannot write decoded frames to .*cache="none"'):
         FrameCache(tmp_path / "file", "way")

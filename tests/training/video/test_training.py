@@ -276,10 +276,10 @@ def test_settings_and_models_of_keypoints_are_refused_and_the_other_way_round(
     video: Settings, settings: Settings
 ) -> None:
     refused(video(normalize="none"), ConfigError,
-            "data.normalize = 'none' is of keypoints, and .* is video: leave it out")  # fmt: skip
-    refused(video(augment_rotate=5), ConfigError, r"augmentation.rotate = 5.0 is of keypoints")
+            'normalize="none" is of keypoints, and .* is video: leave it out')  # fmt: skip
+    refused(video(augment_rotate=5), ConfigError, r"augment_rotate=5.0 is of keypoints")
     refused(video(model="mlp"), ConfigError, "model mlp takes keypoints, and .* is video; .* tsm")
-    refused(settings(video_size=64), ConfigError, "video.size = 64 is of video, and .* keypoints")
+    refused(settings(video_size=64), ConfigError, "video_size=64 is of video, and .* keypoints")
     refused(settings(model="tsn", model_options={}), ConfigError,
             "model tsn takes video, and .* is keypoints; expected one of mlp")  # fmt: skip
     refused(video(video_sampling="every:2"), ConfigError, "video_sampling: .*every:2")
