@@ -19,7 +19,7 @@ from typing import Any
 import posemill
 from posemill.commands.help_page import ABOUT, group_sections, sections_of, usage_of
 from posemill.commands.line import load_commands
-from posemill.language import SETTING, word
+from posemill.language import SETTING, translate
 
 ROOT = Path(__file__).parent.parent
 SOURCE = "https://github.com/posemill/posemill/blob/main/"
@@ -139,11 +139,11 @@ def _names_page(title: str, names: list[str]) -> str:
 def commands_page() -> str:
     """Return every command with its arguments, options, defaults and help, as a page."""
     commands, groups = load_commands()
-    lines = [f"# {word('Commands')}", ""]
-    lines += _command("posemill", "posemill [OPTIONS] COMMAND", word(ABOUT),
+    lines = [f"# {translate('Commands')}", ""]
+    lines += _command("posemill", "posemill [OPTIONS] COMMAND", translate(ABOUT),
                       group_sections(commands, groups))  # fmt: skip
     for name, command in commands.items():
-        usage, about = usage_of(command), word(command.help)
+        usage, about = usage_of(command), translate(command.help)
         lines += _command(f"posemill {name}", usage, about, sections_of(command))
     return "\n".join(lines)
 

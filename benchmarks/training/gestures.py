@@ -47,7 +47,7 @@ def prepare_frames(data: Path, folder: Path, size: int) -> Path:
     """Return packs of the clips of a list, their shorter side in pixels; made where not there."""
     out = folder / f"frames{size}"
     if not (out / "index.csv").is_file():
-        posemill.frames(data, out, size=str(size), short_side=True, pack=True, progress=False)
+        posemill.frames(data, out, resize=str(size), short_side=True, pack=True, progress=False)
     return out
 
 

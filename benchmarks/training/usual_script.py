@@ -171,7 +171,7 @@ def main() -> None:
         speeds = {arm: options.clips / over_rounds(values).value for arm, values in taken.items()}
         waits: dict[str, list[float]] = {"packed": [], "jpeg": []}
         for kind in waits:
-            posemill.frames(index, folder / kind, size=SIZE, short_side=True,
+            posemill.frames(index, folder / kind, resize=SIZE, short_side=True,
                             pack=kind == "packed", progress=False)  # fmt: skip
         for number in range(options.rounds):
             for place, kind in enumerate(waits):

@@ -198,7 +198,12 @@ def what_frames_buy(
     sources = {"video": chosen, "jpeg": folder / "jpeg", "packed": folder / "packed"}
     for name in ("jpeg", "packed"):
         posemill.frames(
-            chosen, sources[name], size=SIZE, short_side=True, pack=name == "packed", progress=False
+            chosen,
+            sources[name],
+            resize=SIZE,
+            short_side=True,
+            pack=name == "packed",
+            progress=False,
         )
     costs = cost_of_clips(sources, options.rounds)
     said = []

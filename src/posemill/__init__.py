@@ -11,133 +11,88 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from posemill import framework as framework
     from posemill import python as python
-    from posemill import solutions
-    from posemill.clips.smoothing import smooth
-    from posemill.commands.data import export, import_run, merge, prepare
-    from posemill.commands.extract import extract, landmarks
-    from posemill.commands.frames import bench_decode, bench_engine, frames
-    from posemill.commands.look import compare, view
-    from posemill.commands.pictures import plot, report, show, visualize
-    from posemill.commands.runs import advise, status
-    from posemill.commands.train import predict
-    from posemill.config import ExtractConfig, FramesConfig
-    from posemill.errors import PosemillError
-    from posemill.inspection.drawing.frame_picture import draw
-    from posemill.npz.mapped import open_npz
-    from posemill.records import Clip, PoseClip
-    from posemill.runs.reader import Run, open_run
-    from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
-    from posemill.solutions.holistic import Holistic
-    from posemill.training.config.train_config import TrainConfig
-    from posemill.training.data.dataset_cache import cache_dataset
-    from posemill.training.data.torch_data import KeypointDataset
-    from posemill.training.front import evaluate, fit, load_model, train, tune
-    from posemill.training.models.frames import temporal_shift
-    from posemill.training.multigrid.schedule import Multigrid
-    from posemill.training.video.transform import ClipAugment, ClipTransform
-    from posemill.training.video.video_clips import VideoClips
+    from posemill import solutions as solutions
+    from posemill.clips.smoothing import smooth as smooth
+    from posemill.commands.data import export as export
+    from posemill.commands.data import import_run as import_run
+    from posemill.commands.data import merge as merge
+    from posemill.commands.data import prepare as prepare
+    from posemill.commands.extract import extract as extract
+    from posemill.commands.frames import bench_decode as bench_decode
+    from posemill.commands.frames import bench_engine as bench_engine
+    from posemill.commands.frames import frames as frames
+    from posemill.commands.landmarks import landmarks as landmarks
+    from posemill.commands.look import compare as compare
+    from posemill.commands.look import view as view
+    from posemill.commands.pictures import plot as plot
+    from posemill.commands.pictures import report as report
+    from posemill.commands.pictures import show as show
+    from posemill.commands.pictures import visualize as visualize
+    from posemill.commands.runs import advise as advise
+    from posemill.commands.runs import status as status
+    from posemill.commands.train import predict as predict
+    from posemill.config import ExtractConfig as ExtractConfig
+    from posemill.config import FramesConfig as FramesConfig
+    from posemill.errors import PosemillError as PosemillError
+    from posemill.inspection.drawing.frame_picture import draw as draw
+    from posemill.npz.mapped import open_npz as open_npz
+    from posemill.records import Clip as Clip
+    from posemill.records import PoseClip as PoseClip
+    from posemill.runs.reader import Run as Run
+    from posemill.runs.reader import open_run as open_run
+    from posemill.skeletons import SKELETON_NAMES as SKELETON_NAMES
+    from posemill.skeletons import Skeleton as Skeleton
+    from posemill.skeletons import get_skeleton as get_skeleton
+    from posemill.solutions.holistic import Holistic as Holistic
+    from posemill.training.config.train_config import TrainConfig as TrainConfig
+    from posemill.training.data.dataset_cache import cache_dataset as cache_dataset
+    from posemill.training.data.torch_data import KeypointDataset as KeypointDataset
+    from posemill.training.front import evaluate as evaluate
+    from posemill.training.front import fit as fit
+    from posemill.training.front import load_model as load_model
+    from posemill.training.front import train as train
+    from posemill.training.front import tune as tune
+    from posemill.training.models.frames import temporal_shift as temporal_shift
+    from posemill.training.multigrid.schedule import Multigrid as Multigrid
+    from posemill.training.video.transform import ClipAugment as ClipAugment
+    from posemill.training.video.transform import ClipTransform as ClipTransform
+    from posemill.training.video.video_clips import VideoClips as VideoClips
 
-# Public name -> module that has it. Imported at first use: `import posemill` stays light.
-_PUBLIC = {
-    "Clip": "posemill.records",
-    "ClipAugment": "posemill.training.video.transform",
-    "ClipTransform": "posemill.training.video.transform",
-    "Holistic": "posemill.solutions.holistic",
-    "ExtractConfig": "posemill.config",
-    "FramesConfig": "posemill.config",
-    "KeypointDataset": "posemill.training.data.torch_data",
-    "Multigrid": "posemill.training.multigrid.schedule",
-    "PoseClip": "posemill.records",
-    "PosemillError": "posemill.errors",
-    "Run": "posemill.runs.reader",
-    "SKELETON_NAMES": "posemill.skeletons",
-    "Skeleton": "posemill.skeletons",
-    "TrainConfig": "posemill.training.config.train_config",
-    "VideoClips": "posemill.training.video.video_clips",
-    "advise": "posemill.commands.runs",
-    "bench_decode": "posemill.commands.frames",
-    "bench_engine": "posemill.commands.frames",
-    "cache_dataset": "posemill.training.data.dataset_cache",
-    "compare": "posemill.commands.look",
-    "draw": "posemill.inspection.drawing.frame_picture",
-    "evaluate": "posemill.training.front",
-    "export": "posemill.commands.data",
-    "extract": "posemill.commands.extract",
-    "fit": "posemill.training.front",
-    "frames": "posemill.commands.frames",
-    "get_skeleton": "posemill.skeletons",
-    "import_run": "posemill.commands.data",
-    "landmarks": "posemill.commands.extract",
-    "load_model": "posemill.training.front",
-    "merge": "posemill.commands.data",
-    "open_npz": "posemill.npz.mapped",
-    "open_run": "posemill.runs.reader",
-    "plot": "posemill.commands.pictures",
-    "predict": "posemill.commands.train",
-    "prepare": "posemill.commands.data",
-    "report": "posemill.commands.pictures",
-    "show": "posemill.commands.pictures",
-    "smooth": "posemill.clips.smoothing",
-    "status": "posemill.commands.runs",
-    "temporal_shift": "posemill.training.models.frames",
-    "train": "posemill.training.front",
-    "tune": "posemill.training.front",
-    "view": "posemill.commands.look",
-    "visualize": "posemill.commands.pictures",
+
+# Module -> public names in it. Imported at first use: `import posemill` stays light.
+_MODULES = {
+    "posemill.clips.smoothing": ("smooth",),
+    "posemill.commands.data": ("export", "import_run", "merge", "prepare"),
+    "posemill.commands.extract": ("extract",),
+    "posemill.commands.frames": ("bench_decode", "bench_engine", "frames"),
+    "posemill.commands.landmarks": ("landmarks",),
+    "posemill.commands.look": ("compare", "view"),
+    "posemill.commands.pictures": ("plot", "report", "show", "visualize"),
+    "posemill.commands.runs": ("advise", "status"),
+    "posemill.commands.train": ("predict",),
+    "posemill.config": ("ExtractConfig", "FramesConfig"),
+    "posemill.errors": ("PosemillError",),
+    "posemill.inspection.drawing.frame_picture": ("draw",),
+    "posemill.npz.mapped": ("open_npz",),
+    "posemill.records": ("Clip", "PoseClip"),
+    "posemill.runs.reader": ("Run", "open_run"),
+    "posemill.skeletons": ("SKELETON_NAMES", "Skeleton", "get_skeleton"),
+    "posemill.solutions.holistic": ("Holistic",),
+    "posemill.training.data.dataset_cache": ("cache_dataset",),
+    "posemill.training.config.train_config": ("TrainConfig",),
+    "posemill.training.data.torch_data": ("KeypointDataset",),
+    "posemill.training.front": ("evaluate", "fit", "load_model", "train", "tune"),
+    "posemill.training.models.frames": ("temporal_shift",),
+    "posemill.training.multigrid.schedule": ("Multigrid",),
+    "posemill.training.video.transform": ("ClipAugment", "ClipTransform"),
+    "posemill.training.video.video_clips": ("VideoClips",),
 }
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names}
 
 # Folders that stand for those of mediapipe: `import posemill as mp`, `mp.solutions.holistic`.
 _PACKAGES = ("framework", "python", "solutions")
 
-__all__ = [
-    "SKELETON_NAMES",
-    "Clip",
-    "ClipAugment",
-    "ClipTransform",
-    "ExtractConfig",
-    "FramesConfig",
-    "Holistic",
-    "KeypointDataset",
-    "Multigrid",
-    "PoseClip",
-    "PosemillError",
-    "Run",
-    "Skeleton",
-    "TrainConfig",
-    "VideoClips",
-    "__version__",
-    "advise",
-    "bench_decode",
-    "bench_engine",
-    "cache_dataset",
-    "compare",
-    "draw",
-    "evaluate",
-    "export",
-    "extract",
-    "fit",
-    "frames",
-    "get_skeleton",
-    "import_run",
-    "landmarks",
-    "load_model",
-    "merge",
-    "open_npz",
-    "open_run",
-    "plot",
-    "predict",
-    "prepare",
-    "report",
-    "show",
-    "smooth",
-    "solutions",
-    "status",
-    "temporal_shift",
-    "train",
-    "tune",
-    "view",
-    "visualize",
-]
+__all__ = ["__version__", "solutions", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
@@ -147,7 +102,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'posemill' has no attribute {name!r}{_hint(name)}")
     value = getattr(import_module(_PUBLIC[name]), name)
     if isinstance(value, FunctionType):
-        value = import_module("posemill.commands.spelling").for_python(value)
+        value = import_module("posemill.commands.declaring").for_python(value)
     globals()[name] = value
     return value
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import ConfigError
+from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.settings import Settings, setting
 
@@ -19,7 +20,7 @@ def skeleton_of(value: object) -> str:
     return "auto" if value == "auto" else full_name(str(value))
 
 
-def resize_of(value: object, name: str = "resize") -> str | None:
+def resize_of(value: object) -> str | None:
     """Return `WIDTHxHEIGHT` of a size: `256` is 256x256. None for None."""
     if value is None:
         return None
@@ -28,8 +29,11 @@ def resize_of(value: object, name: str = "resize") -> str | None:
     is_size = len(sides) == 2 and all(side.isascii() and side.isdecimal() for side in sides)
     if not is_size or not all(_LEAST_SIDE <= int(side) <= _MOST_SIDE for side in sides):
         raise ConfigError(
-            f"{name}: expected a side (256: 256 x 256) or WIDTHxHEIGHT, each of {_LEAST_SIDE} to "
-            f"{_MOST_SIDE} pixels, got {value!r}"
+            "{--resize}: expected a side (256: 256 x 256) or WIDTHxHEIGHT, each of {least} to "
+            "{most} pixels, got {value!r}",
+            least=_LEAST_SIDE,
+            most=_MOST_SIDE,
+            value=value,
         )
     return "x".join(str(int(side)) for side in sides)
 
@@ -53,103 +57,138 @@ class ExtractConfig(Settings, command="extract"):
 
     source: Path = setting(
         "Frame tree, videos, pictures, one file, a list, PHOENIX-2014-T.",
-        flags=("--dataset-path",), metavar="SOURCE", argument=True,
-    )  # fmt: skip
+        flags=("--dataset-path",),
+        metavar="SOURCE",
+        argument=True,
+    )
     out: Path = setting(
         "The run's folder; the same settings with the same folder continue.",
-        flags=("--out", "--output-path"), metavar="RUN",
-    )  # fmt: skip
+        flags=("--out", "--output-path"),
+        metavar="RUN",
+    )
     layout: str = setting(
-        "How the source is laid out.", default="auto", choices="posemill.sources:LAYOUTS",
+        "How the source is laid out.",
+        default="auto",
+        choices="posemill.sources:LAYOUTS",
         is_open=True,
-    )  # fmt: skip
+    )
     splits: tuple[str, ...] | None = setting(
-        "Only these: --splits train dev.", default=None, auto="all"
+        "Splits to use: --splits train dev.", default=None, auto="all"
     )
     engine: str = setting(
-        "What finds the keypoints.", default="holistic", is_open=True,
+        "Engine that finds the keypoints.",
+        default="holistic",
+        is_open=True,
         choices="posemill.estimators:known_engines",
-    )  # fmt: skip
+    )
     engine_options: Mapping[str, Any] = setting(
-        "An option of the engine: model_complexity=1. More than one may follow.",
-        default={}, flags=("--engine-option",), metavar="NAME=VALUE",
-    )  # fmt: skip
+        "Option of the engine, such as model_complexity=1. Can be given several times.",
+        default={},
+        flags=("--engine-option",),
+        metavar="NAME=VALUE",
+    )
     world: bool = setting(
         "Keep body and hands in metres, too (PoseClip.world); engines holistic, pose and hands.",
         default=False,
     )
     mode: str = setting(
-        "video tracks from frame to frame, image treats each alone; auto: videos are tracked, and "
-        "folders of pictures that look like one; it is said which.",
-        default="auto", choices=("auto", "image", "video"),
-    )  # fmt: skip
+        "image: each frame alone. video: tracked and smoothed from frame to frame. auto: video "
+        "for videos and for folders of pictures that look like one.",
+        default="auto",
+        choices=("auto", "image", "video"),
+    )
     skeleton: str = setting(
-        "Keypoints to store: a skeleton the engine can give, such as holistic-143 (or 143), the "
-        "usual model input; auto: all it finds.",
-        default="auto", choices="posemill.skeletons:skeleton_names", is_open=True,
+        "Skeleton to store, such as holistic-143 (or 143), the usual model input. auto: all "
+        "keypoints that the engine finds.",
+        default="auto",
+        choices="posemill.skeletons:skeleton_names",
+        is_open=True,
         convert=skeleton_of,
-        old=("keep",), metavar="NAME",
-    )  # fmt: skip
+        old=("keep",),
+        metavar="NAME",
+    )
     decoder: str = setting(
-        "What reads videos; auto: the quickest with the same frames, by posemill bench decode.",
+        "Decoder that reads videos. auto: the fastest one that gives the same frames, as "
+        "measured by posemill bench decode.",
         default="pyav",
         choices="posemill.decoders:decoder_choices",
         is_open=True,
     )
     resize: str | None = setting(
-        "Bring every picture to this size first, as 256 (256 x 256) or 320x240; keypoints then are "
-        "those of the resized picture.",
-        default=None, convert=resize_of, metavar="SIZE", auto="as they are",
-    )  # fmt: skip
+        "Resize every picture first: 256 (256 x 256) or 320x240. Keypoints then refer to the "
+        "resized picture.",
+        default=None,
+        convert=resize_of,
+        metavar="SIZE",
+        auto="as they are",
+    )
     fps: float | None = setting(
-        "Extract as many frames of a second.", default=None, above=0, auto="all"
+        "Frames to use per second of video.", default=None, above=0, auto="all"
     )
     stride: int = setting("Use every Nth frame.", default=1, least=1)
     split_long_seconds: float | None = setting(
-        "Cut longer videos into pieces of about this length that know nothing of each other.",
-        default=None, above=0, flags=("--split-long",), metavar="SECONDS", auto="never",
-    )  # fmt: skip
+        "Cut longer videos into pieces of about this length. Each piece is tracked on its own.",
+        default=None,
+        above=0,
+        flags=("--split-long",),
+        metavar="SECONDS",
+        auto="never",
+    )
     workers: int | None = setting(
-        "Workers side by side.", default=None, least=1, auto="one per core, or what the GPUs ask"
+        "Number of parallel workers.",
+        default=None,
+        least=1,
+        auto="one per core, or what the GPUs ask",
     )
     executor: str = setting(
-        "What runs them.", default="processes", choices="posemill.executors:known_executors",
+        "How workers are run.",
+        default="processes",
+        choices="posemill.executors:known_executors",
         is_open=True,
-    )  # fmt: skip
+    )
     ray_address: str = setting(
-        "With --executor ray: the cluster, as auto, host:port or ray://host:10001.", default="",
+        "With --executor ray: the cluster, as auto, host:port or ray://host:10001.",
+        default="",
         auto="one of this machine alone",
-    )  # fmt: skip
+    )
     num_gpus: int = setting(
         "Workers are bound to cuda:0, cuda:1 … in turn; 0: CPU.", default=0, least=0
     )
     num_workers_per_gpu: int = setting("Workers on each GPU.", default=1, least=1)
     batch_size: int | None = setting(
-        "Frames per call, of one clip or of several side by side.", default=None, least=1,
+        "Frames per call, of one clip or of several side by side.",
+        default=None,
+        least=1,
         auto="4 on a CPU, whose caches hold the networks, 16 on a GPU",
-    )  # fmt: skip
+    )
     task_frames: int = setting(
-        "Short clips are grouped up to about as many frames, longer ones committed in pieces of "
-        "as many.",
-        default=512, least=1,
-    )  # fmt: skip
+        "Frames per task: short clips are grouped up to about this number, longer ones are "
+        "saved in pieces of it.",
+        default=512,
+        least=1,
+    )
     timeout_seconds: float = setting(
-        "A worker without progress for longer is replaced.", default=120.0, above=0
+        "Restart a worker that makes no progress for this many seconds.", default=120.0, above=0
     )
     memory_limit_mb: int | None = setting(
-        "Of one worker; one that grows past it is replaced; 0: no limit.", default=None, least=0,
-        metavar="MB", auto="its share of 80 % of the memory, at least 512 MB",
-    )  # fmt: skip
+        "Memory limit per worker in MB. A worker above it is restarted. 0: no limit.",
+        default=None,
+        least=0,
+        metavar="MB",
+        auto="its share of 80 % of the memory, at least 512 MB",
+    )
     max_tries: int = setting(
-        "A frame that takes its worker down as often is given up.", default=3, least=1
+        "Give up on a frame after it has crashed a worker this many times.", default=3, least=1
     )
     storage: str = setting(
-        "What the run's folder is on: local, or shared by machines (NFS, Lustre, SMB: records and "
-        "a lease instead of SQLite and a lock); auto: by its mount. A URI says it itself.",
-        default="auto", choices=("auto", "local", "shared"),
-    )  # fmt: skip
+        "Storage of the run's folder: local, or shared by several machines (NFS, Lustre, SMB: "
+        "records and a lease instead of SQLite and a lock). auto: by its mount. A URI needs "
+        "none.",
+        default="auto",
+        choices=("auto", "local", "shared"),
+    )
     retry_failed: bool = setting(
-        "Try again what failed before; without it failed frames stay failed.", default=False
+        "Try again the frames that failed before. By default they stay failed.", default=False
     )
     overwrite: bool = setting(
         "Replace the file that --out names where posemill did not write it for this run.",
@@ -162,11 +201,13 @@ class ExtractConfig(Settings, command="extract"):
     def check(self) -> None:
         """Raise `ConfigError` where two settings contradict each other."""
         if self.fps is not None and self.stride > 1:
-            raise ConfigError("fps and stride both say which frames to extract: give one of them")
+            raise ConfigError(
+                "{--fps} and {--stride} both say which frames to keep: give one of them"
+            )
         if self.workers is not None and self.num_gpus:
             raise ConfigError(
-                "workers and num_gpus exclude each other: with GPUs the number of workers is "
-                "num_gpus x num_workers_per_gpu"
+                "{--workers} and {--num-gpus} exclude each other: with GPUs the number of workers "
+                "is {--num-gpus} x {--num-workers-per-gpu}"
             )
 
     def devices(self) -> list[str]:
@@ -208,33 +249,40 @@ class FramesConfig(Settings, command="frames"):
 
     source: Path = setting(
         "Videos, one of them, a list of them; frames too.",
-        flags=("--dataset-path",), metavar="SOURCE", argument=True,
-    )  # fmt: skip
+        flags=("--dataset-path",),
+        metavar="SOURCE",
+        argument=True,
+    )
     out: Path = setting(
         "The folder of the frames, or a URI; the same settings with the same folder continue.",
-        flags=("--out", "--output-path"), metavar="FOLDER",
-    )  # fmt: skip
+        flags=("--out", "--output-path"),
+        metavar="FOLDER",
+    )
     layout: str = _as_in_extract("layout")
     splits: tuple[str, ...] | None = _as_in_extract("splits")
-    size: str | None = setting(
+    resize: str | None = setting(
         "Size of the pictures: 256 (256 x 256) or 340x256.",
-        default=None, convert=lambda value: resize_of(value, "size"), auto="as they are",
-    )  # fmt: skip
+        default=None,
+        convert=resize_of,
+        metavar="SIZE",
+        auto="as they are",
+    )
     short_side: bool = setting(
-        "--size is that of the shorter side; the other one follows, the shape stays.",
-        default=False,
+        "--resize is the length of the shorter side; the proportions stay.", default=False
     )
     fps: float | None = setting(
-        "Keep as many frames of a second.", default=None, above=0, auto="all"
+        "Frames to keep per second of video.", default=None, above=0, auto="all"
     )
     stride: int = _as_in_extract("stride")
     format: str = setting(
-        "What the pictures are; png loses nothing and takes six times the disk.", default="jpg",
+        "Picture format. png loses nothing and takes six times the disk space.",
+        default="jpg",
         choices=("jpg", "png", "webp"),
-    )  # fmt: skip
-    quality: int = setting("Of jpg and webp, 1 to 100.", default=90, least=1, most=100)
+    )
+    quality: int = setting("Quality of jpg and webp, 1 to 100.", default=90, least=1, most=100)
     pack: bool = setting(
-        "No pictures: all frames as plain bytes in a few large files, for those with the disk.",
+        "Write all frames as raw bytes into a few large files instead of pictures: faster to "
+        "read, much more disk space.",
         default=False,
     )
     decoder: str = _as_in_extract("decoder")
@@ -254,22 +302,26 @@ class FramesConfig(Settings, command="frames"):
         """Raise `ConfigError` where two settings contradict each other."""
         if self.pack and (uri := uri_of(self.out)) is not None:
             raise ConfigError(
-                f"pack: packs are written in place, into a folder of this machine, not {uri}; "
-                "leave --pack out, or give a path"
+                "packs are written in place, into a folder of this machine, not {uri}; leave "
+                "{--pack} out, or give a path",
+                uri=uri,
             )
         if self.fps is not None and self.stride > 1:
-            raise ConfigError("fps and stride both say which frames to keep: give one of them")
-        width, height = size_of(self.size) or (0, 0)
+            raise ConfigError(
+                "{--fps} and {--stride} both say which frames to keep: give one of them"
+            )
+        width, height = size_of(self.resize) or (0, 0)
         if self.short_side and (not width or width != height):
             raise ConfigError(
-                "short_side needs size to be one number, that of the shorter side: "
-                f"--size 256 --short-side; size is {self.size or 'not given'}"
+                "{--short-side} needs one number, the length of the shorter side: {--resize:256} "
+                "{--short-side:True}; got {size}",
+                size=self.resize or Message("no size"),
             )
 
     @property
     def target_size(self) -> tuple[int, int] | int | None:
         """Width and height, the shorter side alone, or None for frames as they are."""
-        size_wh = size_of(self.size)
+        size_wh = size_of(self.resize)
         return size_wh[0] if size_wh and self.short_side else size_wh
 
     def devices(self) -> list[str]:
@@ -279,7 +331,7 @@ class FramesConfig(Settings, command="frames"):
     def deciding_options(self) -> dict[str, Any]:
         """Return the options that decide the result: they cannot change while it goes on."""
         return {
-            "size": self.size,
+            "resize": self.resize,
             "short_side": self.short_side,
             "fps": self.fps,
             "stride": self.stride,

@@ -18,8 +18,9 @@ The caller's own mistakes in Python (a wrong shape, a wrong type) are `ValueErro
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from posemill.messages import Message
@@ -35,6 +36,7 @@ class PosemillError(Exception):
 
     exit_code = 2
     in_file: Collection[str] = ()  # settings that a file gave, so they have no flags
+    typed: Mapping[str, str] = MappingProxyType({})  # flags that were typed, by name of setting
 
     def __init__(self, template: str = "", /, **values: object) -> None:
         super().__init__(Message(template, **values))

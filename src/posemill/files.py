@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import FormatError, RunError
+from posemill.messages import Message
 from posemill.terminal import printable
 
 OUTPUT_MARK = ".posemill-output"
@@ -81,7 +82,9 @@ def near_path(path: Path) -> str:
     except OSError:
         return ""
     near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
-    return f"; did you mean {printable(path.parent / near[0])!r}?" if near else ""
+    if not near:
+        return ""
+    return Message("; did you mean {near!r}?", near=printable(path.parent / near[0]))
 
 
 def refuse_pipe(path: Path) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import os
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -147,6 +148,12 @@ class Field:
         names: tuple[str, ...] = self.meta["old"]
         return names
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Its spellings on the command line, the usual one first."""
+        spellings: tuple[str, ...] = self.meta["flags"] or (flag_of(self.flat),)
+        return spellings
+
     def choices(self) -> tuple[str, ...]:
         """Return the values to choose from; empty where any will do. May import a table."""
         return load_choices(self.meta["choices"])
@@ -158,13 +165,21 @@ class Field:
         if value is None and self.is_optional:
             return None
         if isinstance(value, (int, float)) and not abs(value) < _TOO_LARGE:  # NaN is not either
-            got = value if isinstance(value, float) else "one with too many digits"
-            raise ConfigError(f"{self.flat}: expected a finite number, got {got}")
+            raise ConfigError(
+                "{option}: expected a finite number, got {value}",
+                option=Option(self.flat),
+                value=value if isinstance(value, float) else Message("one with too many digits"),
+            )
         value = _in_type(self, value)
         _check_choice(self, value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             _check_limits(self, value)
         return value
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a name: `--task-frames` for `task_frames`."""
+    return "--" + name.replace("_", "-")
 
 
 def load_choices(choices: Choices) -> tuple[str, ...]:
@@ -397,6 +412,25 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Return all values by flat name, in order."""
         return {name: self.value(field) for name, field in self.all_fields().items()}
+
+    def to_arguments(self) -> list[str]:
+        """Return the flags that mean this configuration: only what is not the default."""
+        arguments: list[str] = []
+        for field in self.all_fields().values():
+            value, flag = self.value(field), field.flags[0]
+            if value == field.default:
+                continue
+            if field.kind is bool:
+                arguments.append(flag if value else f"--no-{flag[2:]}")
+            elif field.kind is dict:
+                for name, option in value.items():
+                    arguments += [flag, f"{name}={json.dumps(option)}"]
+            elif field.kind in (tuple, list):
+                for item in value:
+                    arguments += [flag, str(item)]
+            else:
+                arguments += [flag, str(value)]
+        return arguments
 
 
 ConfigT = TypeVar("ConfigT", bound=Settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import sys
 import unicodedata
 import warnings
@@ -27,11 +26,6 @@ def printable(text: object, *, keep: str = "\n\t") -> str:
     if plain.isprintable():
         return plain
     return "".join(mark if mark in keep or _is_shown(mark) else "?" for mark in plain)
-
-
-def quoted(path: object) -> str:
-    """Return a path as a shell takes it in a command that a message names: blanks quoted."""
-    return shlex.quote(str(path))
 
 
 def width_of(text: str) -> int:

@@ -296,7 +296,7 @@ def test_export_mirrors_folders_under_other_names(run: Path, tmp_path: Path) -> 
     assert result.exit_code == 0, result.output
     assert (tmp_path / "o" / "train" / "one" / "000000.txt").is_file()
     for words, said in (
-        (["--to", "txt", "--replace", "frames"], "--replace: expected OLD=NEW, as frames=annotat"),
+        (["--to", "txt", "--replace", "frames"], "replace: expected OLD=NEW, as frames=annotat"),
         (["--to", "npz", "--replace", "a=b"], "npz has no folders of its source"),
     ):
         result = call("export", run, "--out", tmp_path / "x", *words)
@@ -355,5 +355,5 @@ def test_merging_into_the_same_file_again_names_what_was_typed(tmp_path: Path) -
     error = CliRunner().invoke(run_line, arguments).exception
     assert isinstance(error, RunError)
     assert str(error).startswith(str(tmp_path / "all.pkl"))
-    assert "--overwrite" in str(error)
+    assert "overwrite" in str(error)
     assert CliRunner().invoke(run_line, [*arguments, "--overwrite"]).exit_code == 0

@@ -11,7 +11,6 @@ import pytest
 from posemill.commands.declaring import Ask, Command
 from posemill.commands.help_page import command_help
 from posemill.commands.line import UsageError, parse_options, read_words
-from posemill.commands.spelling import arguments_of, flags_of
 from posemill.errors import ConfigError
 from posemill.settings import Settings, setting
 
@@ -165,7 +164,7 @@ def test_what_is_no_number_is_said() -> None:
 def test_a_configuration_is_the_flags_that_are_not_its_defaults(
     values: dict[str, Any], arguments: list[str]
 ) -> None:
-    made = arguments_of(Small("here", **{"size": 7, **values}))
+    made = Small("here", **{"size": 7, **values}).to_arguments()
     without_preset = [word for word in made if word not in ("--size", "9")]
     assert without_preset == ["--from", "here", *arguments]
 
@@ -176,5 +175,5 @@ def test_a_switch_that_is_on_by_default_is_turned_off() -> None:
 
         keep_all: bool = setting("Yes or no.", default=True)
 
-    assert arguments_of(On(keep_all=False)) == ["--no-keep-all"]
-    assert flags_of(On.all_fields()["keep_all"]) == ("--keep-all",)
+    assert On(keep_all=False).to_arguments() == ["--no-keep-all"]
+    assert On.all_fields()["keep_all"].flags == ("--keep-all",)

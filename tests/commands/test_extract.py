@@ -17,7 +17,6 @@ from cli_runner import CliRunner
 
 from posemill.commands.line import run_line
 from posemill.commands.progress import ProgressView
-from posemill.commands.spelling import arguments_of
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.snapshot import Snapshot, describe
@@ -196,7 +195,7 @@ def test_a_detached_run_survives_and_is_watched_and_stopped(tree, tmp_path):
     assert "start: pid" in posemill("logs", out).stdout
     lines = json.loads(posemill("logs", out, "--json", "-n", "1").stdout)
     assert lines == posemill("logs", out, "-n", "1").stdout.splitlines()
-    with pytest.raises(ConfigError, match="--json is one value, --follow has no end"):
+    with pytest.raises(ConfigError, match="json is one value, follow has no end"):
         posemill("logs", out, "--json", "--follow")
     assert posemill("extract", str(tree), "--out", out, *FAKE).exit_code == 0
     assert json.loads(posemill("status", out, "--json", "--watch").stdout)["state"] == "finished"
@@ -236,12 +235,12 @@ def test_a_config_becomes_the_command_line_that_means_it(tmp_path):
         tmp_path, tmp_path / "run", splits=("a", "b"), skeleton=143, split_long_seconds=5.0,
         engine_options={"x": 1.5, "y": "z"}, retry_failed=True, workers=2,
     )  # fmt: skip
-    assert arguments_of(config) == [
+    assert config.to_arguments() == [
         "--dataset-path", str(tmp_path), "--out", str(tmp_path / "run"), "--splits", "a",
         "--splits", "b", "--engine-option", "x=1.5", "--engine-option", 'y="z"',
         "--skeleton", "holistic-143", "--split-long", "5.0", "--workers", "2", "--retry-failed",
     ]  # fmt: skip
-    shown = posemill("extract", *arguments_of(config), "--show-config", "--json")
+    shown = posemill("extract", *config.to_arguments(), "--show-config", "--json")
     values = {row["name"]: row["value"] for row in json.loads(shown.stdout)}
     left = {"memory_limit_mb": None, "batch_size": None}
     assert ExtractConfig(**values | left) == config
@@ -398,7 +397,7 @@ def test_a_run_goes_on_only_with_the_size_it_was_begun_with(tree, tmp_path):
     with pytest.raises(RunError, match=r"resize: the run has '16x16', now it is None"):
         posemill(*command)
     assert posemill(*command, "--resize", "16x16").exit_code == 0
-    with pytest.raises(ConfigError, match=r"^--resize: expected a side .*, got '16x'$"):
+    with pytest.raises(ConfigError, match=r"^resize: expected a side .*, got '16x'$"):
         posemill(*command, "--resize", "16x")
 
 

@@ -32,7 +32,7 @@ def test_extract_takes_a_config_too(tree: Path, tmp_path: Path) -> None:
     seen: list[Any] = []
     assert posemill.extract(config, on_progress=seen.append, on_count=print).num_frames == 15
     assert seen
-    with pytest.raises(ConfigError, match="an ExtractConfig says everything; out, workers came"):
+    with pytest.raises(ConfigError, match="ExtractConfig says everything; out, workers came"):
         posemill.extract(config, "elsewhere", workers=2)
 
 

@@ -136,5 +136,5 @@ def test_runs_in_which_everything_failed_can_be_merged(none: Path, tmp_path: Pat
     assert json.loads(invoke("view", tmp_path / "small", "--json"))["skeleton_names"] == [
         "holistic-143"
     ]
-    assert "not written" in invoke("merge", none, "--out", tmp_path / "dry", "--dry-run")
+    assert "nothing was written" in invoke("merge", none, "--out", tmp_path / "dry", "--dry-run")
     assert not (tmp_path / "dry").exists()

@@ -41,7 +41,7 @@ def videos(tmp_path: Path) -> Path:
     return tmp_path / "videos"
 
 
-SMALL = ["--size", "16", "--short-side", "--executor", "serial"]
+SMALL = ["--resize", "16", "--short-side", "--executor", "serial"]
 
 
 def test_the_command_writes_pictures_and_says_where_they_are_listed(videos, tmp_path):
@@ -130,13 +130,13 @@ def test_wrong_usage_is_said(videos, tmp_path):
 
 
 def test_from_python_it_is_one_call(videos, tmp_path):
-    summary = package.frames(videos, tmp_path / "out", size=16, executor="serial", progress=False)
+    summary = package.frames(videos, tmp_path / "out", resize=16, executor="serial", progress=False)
     assert (summary.num_frames, summary.index.name) == (33, "index.csv")
     assert repr(summary).startswith("FramesSummary(")
-    config = FramesConfig(videos, tmp_path / "out", size=16, executor="serial")
+    config = FramesConfig(videos, tmp_path / "out", resize=16, executor="serial")
     assert package.frames(config, progress=False).num_frames_now == 0
-    with pytest.raises(ConfigError, match="a FramesConfig says everything; size came beside it"):
-        package.frames(config, size=32)
+    with pytest.raises(ConfigError, match="FramesConfig says everything; resize came beside it"):
+        package.frames(config, resize=32)
 
 
 def test_it_works_in_the_background_and_status_and_logs_know_it(videos, tmp_path):

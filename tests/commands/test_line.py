@@ -47,7 +47,7 @@ def fail(how: Annotated[str, setting("In which way.", argument=True)]) -> None:
 
 def show_words(*, two_words: Annotated[int, setting("A number.")] = 0) -> None:
     """Show a number."""
-    say(two_words)
+    say("{number}", number=two_words)
 
 
 GROUPS = {"group": "Several."}
@@ -179,7 +179,14 @@ DEFAULTS = {
     },
     "bench decode": {"seconds": 1.0},
     "logs": {"lines": 50},
-    "prepare": {"out": "model_input_data", "normalize": "none", "smooth": "none", "person": "main"},
+    "bench engine": {"engine": "holistic", "num_frames": 8, "rounds": 3},
+    "prepare": {
+        "out": "model_input_data",
+        "people": 1,
+        "normalize": "none",
+        "smooth": "none",
+        "person": "main",
+    },
     "export": {"normalize": "none", "smooth": "none", "person": "main"},
     "view": {"rows": 5},
     "visualize": {"out": "pictures", "num_samples": 10, "person": "all", "style": "keypoints"},

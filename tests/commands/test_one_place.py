@@ -13,8 +13,8 @@ import pytest
 from cli_runner import CliRunner
 
 from posemill.commands import data, line
+from posemill.commands.declaring import for_python
 from posemill.commands.line import run_line
-from posemill.commands.spelling import for_python
 from posemill.errors import ConfigError
 from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.records import PoseClip

@@ -11,39 +11,7 @@ from pathlib import Path
 import pytest
 
 import posemill
-from posemill.commands.spelling import to_flags, to_keywords
 from posemill.errors import ConfigError, FormatError, SourceError
-
-
-@pytest.mark.parametrize(("written", "expected"), [
-    ("say which: --layout videos, --layout frames", 'say which: layout="videos", layout="frames"'),
-    ("give it by --size WIDTHxHEIGHT", 'give it by size="WIDTHxHEIGHT"'),
-    ("name it by --from", "name it by from_format"),
-    ("--lr (now 1e+30), or --precision fp32", 'lr (now 1e+30), or precision="fp32"'),
-    ("use --processes 2 or fewer", "use processes=2 or fewer"),
-    ("add --resume to go on, or another --out", "add resume=True to go on, or another out"),
-    ("run: posemill prepare RUN --out FOLDER", "run: posemill prepare RUN --out FOLDER"),
-    ("(with --engine-option runtime=litert)", "(with engine_options={'runtime': 'litert'})"),
-    ("(--split-long 10)", "(split_long_seconds=10)"),
-    ("pip download --no-deps", "pip download --no-deps"),
-    ("--dev-fraction sets the share", "dev_fraction sets the share"),
-])  # fmt: skip
-def test_a_flag_in_a_message_becomes_the_keyword(written: str, expected: str) -> None:
-    assert to_keywords(written, inspect.signature(posemill.export).parameters) == expected
-
-
-@pytest.mark.parametrize(("written", "expected"), [
-    ("size: expected WIDTHxHEIGHT, got '1'", "--size: expected WIDTHxHEIGHT, got '1'"),
-    ("folds and fold: expected 2", "--folds and --fold: expected 2"),
-    ("size is missing", "--size is missing"),
-    ("stgcn: expected a stride", "stgcn: expected a stride"),
-    ("the size: expected 1", "the size: expected 1"),
-])  # fmt: skip
-def test_a_setting_in_a_message_becomes_the_flag_that_was_given(
-    written: str, expected: str
-) -> None:
-    flags = {"size": "--size", "fold": "--fold", "folds": "--folds"}
-    assert to_flags(written, flags) == expected
 
 
 def test_functions_say_keywords(tmp_path: Path) -> None:

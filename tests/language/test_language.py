@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from posemill import language
-from posemill.language import chosen_language, translate, word
+from posemill.language import chosen_language, translate
+from posemill.messages import Message, join, render
 
 NAMES = ("POSEMILL_LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 
@@ -40,39 +41,32 @@ def test_our_own_setting_goes_before_the_locale(
     assert chosen_language() == expected
 
 
-@pytest.mark.parametrize(("english", "expected"), [
-    ("all well", "一切正常"),
-    ("8 clips, 64 frames", "8 个片段，64 帧"),
-    ("all: 8 clips, 64 frames and 2 videos of unknown length",
-     "all：8 个片段，64 帧，另有 2 个长度未知的视频"),
-    ("posemill: a sentence nobody translated", "posemill：a sentence nobody translated"),
-    ("nobody wrote this: try --cache ram",) * 2,
-    # Few letters of a pattern that stand in another sentence by chance.
-    ("words nobody translated of 6",) * 2, ("the height of a heat map",) * 2,
-    ("sizes of pictures, frame positions, label",) * 2, ("words nobody wrote, 3 failed",) * 2,
-    ("What the network expects of pixels.", "网络要求的像素取值方式。"),
-    ("3 of 6 ready", "6 个中 3 个就绪"), ("25.3 GB, 20.7 GB free", "25.3 GB，空闲 20.7 GB"),
-    ("1 clip, 1 frame", "1 个片段，1 帧"),
-    ("posemill: 1 clip.mp4, take 1 video", "posemill：1 clip.mp4, take 1 video"),
-    ("; 1 clip is missing: a 1 clips b", "；1 个片段缺失：a 1 clips b"),
-    ("serial, threads, processes", "serial, threads, processes"),
-    ("nothing like it is there", "nothing like it is there"),
-    ("finished", "finished"),  # may be the name of a folder
+@pytest.mark.parametrize(("template", "values", "expected"), [
+    ("all well", {}, "一切正常"),
+    ("{split}: {num_clips:clip|clips}, {num_frames:frame|frames}",
+     {"split": "3 clips, 12 frames", "num_clips": 1, "num_frames": 64},
+     "3 clips, 12 frames：1 个片段，64 帧"),
+    ("posemill: {error}", {"error": "a sentence nobody translated"},
+     "posemill：a sentence nobody translated"),
+    ("nobody translated {this}", {"this": "all well"}, "nobody translated all well"),
+    ("not kept: {losses}", {"losses": join("; ", [Message("all well"), "all well"])},
+     "未保留：一切正常；all well"),
 ])  # fmt: skip
-def test_a_sentence_is_found_by_its_pattern_and_its_values_stay(
-    english: str, expected: str, monkeypatch: pytest.MonkeyPatch
+def test_a_message_is_found_by_its_template_and_its_values_stay(
+    template: str, values: dict[str, object], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert translate(english) == expected
+    message = Message(template, **values)
+    assert render(message) == expected
     monkeypatch.setenv("POSEMILL_LANG", "en")
-    assert translate(english) == english
+    assert render(message) == str(message)
 
 
 def test_words_of_ours_are_translated_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert word("finished") == "已完成"
-    assert word("left hand") == "左手"
-    assert word("unheard") == "unheard"
+    assert translate("finished") == "已完成"
+    assert translate("left hand") == "左手"
+    assert translate("unheard") == "unheard"
     monkeypatch.setenv("POSEMILL_LANG", "en")
-    assert word("finished") == "finished"
+    assert translate("finished") == "finished"
 
 
 def test_without_its_catalogue_it_speaks_english(

@@ -9,10 +9,12 @@ import re
 import pytest
 from babel.messages.pofile import read_po
 
-from tools.catalogue import FILE, _sentences, find_messages
+from posemill.commands.line import load_commands
+from tools.catalogue import FILE, PACKAGE, arguments, find_messages, templates
 
 with FILE.open("rb") as _file:
     MESSAGES = {str(each.id): str(each.string) for each in read_po(_file) if each.id}
+COMMANDS = "|".join(name for name in load_commands()[0] if " " not in name)
 HINT = "run: make catalogue, and translate what it names"
 
 
@@ -26,22 +28,23 @@ def test_every_sentence_of_the_commands_is_translated() -> None:
 def test_no_placeholder_and_no_flag_differs() -> None:
     token = re.compile(r"\{--[^{}]*(?:\{\w+\})?\}|\{\w+(?=!r|!q|[:}])|--[a-z][\w-]*|`[^`]+`")
     for english, chinese in MESSAGES.items():
-        # A plural has no place in Chinese: `{0} clip{1} failed`.
-        lost = {"{1"} if re.search(r"(clip|frame)\{1\}", english) else set()
-        assert set(token.findall(english)) - set(token.findall(chinese)) == lost, english
-        assert set(token.findall(chinese)) <= set(token.findall(english)), english
+        assert set(token.findall(english)) == set(token.findall(chinese)), english
+
+
+def test_a_path_in_a_command_of_a_message_is_quoted_for_the_shell() -> None:
+    bare = re.compile(rf"posemill (?:{COMMANDS}) (?:[A-Z_]+ )*(?:--out )?\{{\w+[:}}]")
+    assert bare.search("look: posemill status {run} --failures")
+    assert not bare.search("look: posemill status {run!q}")
+    texts = (text for pair in MESSAGES.items() for text in pair)
+    assert [text for text in texts if bare.search(text)] == []
 
 
 def test_translations_are_chinese() -> None:
-    same = {"GB", "sha256", "auto, cpu, cuda or cuda:N.", "[default: {}]", "View of {0}: {1}, {2}",
-            "{0} frames  {1}", "posemill: {0}", "posemill: {text}", "posemill: {message}",
-            "posemill: {error}", "; ",
-            "posemill: {0}{1}", "gpus",
-            "cpu, cuda:N or tensorrt:N.", "video_sampling: {0}",
-            '{0}<img src="{1}">', "posemill.evaluate({0!r}, model=…, data=…)",
-            "precision bf16"}  # fmt: skip
-    plain = [text for text, said in MESSAGES.items() if not re.search("[\u4e00-\u9fff]", said)]
-    assert set(plain) <= same
+    # Names, commands and templates that only set marks between values.
+    plain = {text for text, said in MESSAGES.items() if not re.search("[\u4e00-\u9fff]", said)}
+    words = {re.sub(r"\{[^{}]*\}|\$? ?posemill( \w+)?:?|--[\w-]+", "", text) for text in plain}
+    allowed = {"GB", "gpus", "sha256", "auto, cpu, cuda or cuda:N.", "cpu, cuda:N or tensorrt:N."}
+    assert {text for text in words if re.search("[A-Za-z]{2}", text)} <= allowed
 
 
 def test_the_compiled_file_says_what_the_readable_one_says() -> None:
@@ -51,15 +54,32 @@ def test_the_compiled_file_says_what_the_readable_one_says() -> None:
 
 
 @pytest.mark.parametrize(("code", "expected"), [
-    ("raise E(f'{a} is {b!r} here')", ["{0} is {1!r} here"]),
-    ("say('two ' + word('words') + ' more')", ["two {0} more", "words"]),
-    ("say(f'one of {len(x):.1f} files')", ["one of {0} files"]),
-    ("say(f'{counted(n, \"clips are\")} cut')", ["{0} clips are cut"]),
-    ("x = counted(n, 'processes')", ["{0} processes"]),
-    ("print_table(['split', 'longest gap'], rows)", ["split", "longest gap"]),
-    ("columns = ['jumps', 'a_key']", ["jumps"]),
-    ("x = 'word'", []), ("def f():\n    'A docstring of words.'", []),
-    ("x: Annotated[int, Option(help='Some help here.')] = 1", []),
+    ("raise RunError('{a} is cut', a=a)", ["{a} is cut"]),
+    ("raise ValueError('no message of ours')", []),
+    ("say('one' if x else 'two {n:clip|clips}', n=n)", ["one", "two {n:clip|clips}"]),
+    ("say('{a}: {b}', a=a, b=b)", []),
+    ("text = 'lost'\ntext = 'found {n}'\nMessage(text)", ["found {n}", "lost"]),
+    ("NAMES = {'a': 'first'}\nMessage(NAMES['a'])", ["first"]),
+    ("print_table(['split', 'longest gap'], rows)", ["longest gap", "split"]),
+    ("print_lines([('speed', 3), (Message('engine {n}', n=1), 4)])", ["engine {n}", "speed"]),
+    ("columns = ['jumps']\ncolumns += ['why']\nprint_table(columns, [])", ["jumps", "why"]),
+    ("table = {'{n} clips are cut': 1}", ["{n} clips are cut"]),
+    ("raise DecodeError('cut {p}', p=p, reason='no frames')", ["cut {p}", "no frames"]),
+    ("x = 'word'", []), ("def f():\n    'A docstring of {many} words.'", []),
+    ("x = f'{a} is {b!r} here'", []),
 ])  # fmt: skip
-def test_sentences_are_found_in_sources(code: str, expected: list[str]) -> None:
-    assert sorted(dict.fromkeys(_sentences(ast.parse(code)))) == sorted(expected)
+def test_templates_are_found_in_sources(code: str, expected: list[str]) -> None:
+    assert sorted(set(templates(ast.parse(code)))) == expected
+
+
+def test_no_template_is_put_together_before_it_is_looked_up() -> None:
+    """A finished sentence has no translation, and its values could not be told from its words."""
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                for argument in arguments(node):
+                    is_text = isinstance(argument, ast.JoinedStr | ast.BinOp)
+                    if is_text and "unexpected " not in ast.unparse(argument):  # of others' errors
+                        wrong.append(f"{path.relative_to(PACKAGE)}:{argument.lineno}")
+    assert wrong == []

@@ -14,7 +14,6 @@ import pytest
 
 import posemill
 from posemill.commands.line import load_commands
-from posemill.commands.spelling import flags_of
 from tools.docs_site import BESIDE, SOURCE, beside_pages, led, reference_pages
 
 yaml = pytest.importorskip("yaml", reason="PyYAML reads mkdocs.yml; it comes with the extra dev")
@@ -100,7 +99,7 @@ def test_the_reference_has_every_command_with_every_flag(
         part = re.search(rf"^## {path} \{{#.*?(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
         assert part, path
         flags = [
-            flags_of(field)[0]
+            field.flags[0]
             for field in command.fields.values()
             if field.meta["flags"] or not field.meta["argument"]
         ]

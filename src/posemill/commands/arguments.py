@@ -12,7 +12,6 @@ from posemill.files import near_path
 from posemill.outputs import expect_folder
 from posemill.places import uri_of
 from posemill.settings import Settings, setting
-from posemill.terminal import quoted
 
 if TYPE_CHECKING:
     from posemill.clips.inputs import ClipInput
@@ -27,7 +26,9 @@ def parse_size(size: str | tuple[int, int] | None) -> tuple[int, int] | None:
         return None
     sides = size.lower().split("x") if isinstance(size, str) else [str(side) for side in size]
     if len(sides) != 2 or not all(side.isdecimal() and int(side) for side in sides):
-        raise ConfigError(f"size: expected WIDTHxHEIGHT such as 1280x720, got {size!r}")
+        raise ConfigError(
+            "{--size}: expected WIDTHxHEIGHT such as 1280x720, got {size!r}", size=size
+        )
     return int(sides[0]), int(sides[1])
 
 
@@ -44,7 +45,9 @@ def renames_of(pairs: Mapping[str, str] | Sequence[str] | None) -> dict[str, str
     for pair in pairs:
         old, _, new = pair.partition("=")
         if not old or not new:
-            raise ConfigError(f"--replace: expected OLD=NEW, as frames=annotation, got {pair!r}")
+            raise ConfigError(
+                "{--replace}: expected OLD=NEW, as frames=annotation, got {pair!r}", pair=pair
+            )
         renames[old] = new
     return renames
 
@@ -54,7 +57,7 @@ class Reading(Settings):
 
     splits: tuple[str, ...] | None = setting("Only these splits; all by default.", default=None)
     from_format: str | None = setting(
-        "Format of the file; found out by default.",
+        "Format of the file; detected by default.",
         default=None,
         flags=("--from",),
         metavar="FORMAT",
@@ -62,7 +65,7 @@ class Reading(Settings):
         is_open=True,
     )
     size: Any = setting(
-        "Size of the pictures, where it is not known.",
+        "Size of the pictures, if the file does not hold it.",
         default=None,
         convert=parse_size,
         metavar="WxH",
@@ -111,7 +114,7 @@ class Shape(Reading):
         is_open=True,
     )
     fill: str | None = setting(
-        "What stands for missing points beside their mask; zero by default.",
+        "Value of missing points, which the mask marks; zero by default.",
         default=None,
         metavar="WHAT",
         choices="posemill.formats.shared.contract:FILLS",
@@ -147,8 +150,8 @@ class ExportShape(Shape):
     """A shape for formats with a file for each picture, too."""
 
     replace_folders: Mapping[str, str] = setting(
-        "Folders called otherwise: frames=annotation writes train/annotation/x.txt for "
-        "train/frames/x.jpg (txt, openpose).",
+        "Rename folders: frames=annotation writes train/annotation/x.txt for train/frames/x.jpg"
+        " (txt, openpose).",
         default={},
         flat="replace",
         convert=renames_of,
@@ -164,8 +167,9 @@ def here(out: AnyPath) -> Path:
     """Return the path of what is written to a disk of this machine; a URI is refused."""
     if (uri := uri_of(out)) is not None:
         raise ConfigError(
-            f"out: {uri} is not on this machine, and only runs are written elsewhere (extract, "
-            "merge, import, frames); give a path, and copy what was written"
+            "{--out}: {uri} is not on this machine, and only runs are written elsewhere (extract, "
+            "merge, import, frames); give a path, and copy what was written",
+            uri=uri,
         )
     return Path(out)
 
@@ -184,8 +188,11 @@ def run_and_file(out: AnyPath) -> tuple[Path, Path | None]:
         return path, None
     if (uri := uri_of(path)) is not None:
         raise ConfigError(
-            f"{uri}: a file is written to a disk of this machine; give the run a name without "
-            f"{path.suffix}, and export it by: posemill export RUN --out {quoted(path.name)}"
+            "{uri}: a file is written to a disk of this machine; give the run a name without "
+            "{ending}, and export it by: posemill export RUN --out {name!q}",
+            uri=uri,
+            ending=path.suffix,
+            name=path.name,
         )
     format_for(path)  # says so where the ending could be several
     return path.with_suffix(".run"), path
@@ -210,9 +217,15 @@ def run_of(path: AnyPath) -> Path:
         return found / "run"  # a training of a sweep
     if found.is_file():
         raise RunError(
-            f"{found} is a file, and there is no run beside it ({found.with_suffix('.run').name}); "
-            f"see what is in it by: posemill view {quoted(found)}"
+            "{path} is a file, and there is no run beside it ({run_name}); see what is in it by: "
+            "posemill view {path!q}",
+            path=found,
+            run_name=found.with_suffix(".run").name,
         )
     if not found.exists():
-        raise RunError(f"{found} is not there: expected the folder of a run{near_path(found)}")
+        raise RunError(
+            "{path} is not there: expected the folder of a run{near}",
+            path=found,
+            near=near_path(found),
+        )
     return found

@@ -31,7 +31,7 @@ from posemill.errors import ConfigError, RunError
 from posemill.messages import Message, join
 from posemill.outputs import Outputs, expect_folder
 from posemill.settings import setting
-from posemill.terminal import counted, quoted, warn_caller
+from posemill.terminal import warn_caller
 
 if TYPE_CHECKING:
     from posemill.clips.inputs import ClipInput
@@ -172,7 +172,7 @@ def format_of(to: str | None, out: AnyPath) -> str:
     from posemill.formats import format_for
 
     if not os.fspath(out):
-        raise ConfigError("out: expected the file or the folder to write, got none")
+        raise ConfigError("{--out}: expected the file or the folder to write, got none")
     return to or format_for(Path(out))
 
 
@@ -262,7 +262,7 @@ def merge(
     progress: bool | None = None,
     **reading: Any,
 ) -> RunSummary:
-    """Join runs or result files into one run; clips that come twice must be equal."""
+    """Join runs or result files into one run. Clips that occur twice must be equal."""
     from posemill.clips.inputs import open_inputs
     from posemill.jobs.convert.between import merge_clips
 
@@ -293,8 +293,10 @@ def _show_merge(ask: Ask, *, as_json: AsJson = False) -> None:
     if file is not None:
         if run.exists() and not overwrite:
             raise RunError(
-                f"{file} was written before, and its run {run} is there; choose another name for "
-                "--output-path, or replace both by --overwrite"
+                "{file} was written before, and its run {run} is there; choose another name for "
+                "{--out}, or replace both by {--overwrite:True}",
+                file=file,
+                run=run,
             )
         Outputs(run, overwrite=overwrite).claim_file(file)
     with warnings_as_notes():
@@ -302,7 +304,7 @@ def _show_merge(ask: Ask, *, as_json: AsJson = False) -> None:
     _print_run(summary, as_json=as_json, dry_run=dry_run)
     if file is not None and not dry_run:
         exported = export(run, out=file, skeleton=values.get("skeleton"), overwrite=overwrite)
-        say(f"{file} written; the run is {run}", err=True)
+        say("{file} written; the run is {run}", file=file, run=run, err=True)
         say_losses(exported.losses)
 
 
@@ -317,8 +319,12 @@ def _note_run_beside(*sources: ClipInput) -> None:
     for source in sources:
         if source.uses_run_beside and source.run_beside is not None:
             warn_caller(
-                f"{source.path} does not hold labels and sizes of pictures; those of the run "
-                f"beside it, {source.run_beside.folder}, were taken"
+                Message(
+                    "{path} does not hold labels and sizes of pictures; those of the run beside "
+                    "it, {run}, were taken",
+                    path=source.path,
+                    run=source.run_beside.folder,
+                )
             )
 
 
@@ -326,30 +332,48 @@ def _warn_unfinished(*sources: ClipInput) -> None:
     for source in sources:
         if source.run is not None and not source.run.is_finished:
             warn_caller(
-                f"{source.path} is not finished; what it holds so far is used"
-                f"{_describe_unfinished(source)} (posemill status {quoted(source.path)})",
+                Message(
+                    "{path} is not finished; what it holds so far is used{clips} (posemill status "
+                    "{path!q})",
+                    path=source.path,
+                    clips=_describe_unfinished(source),
+                )
             )
 
 
-def _describe_unfinished(source: ClipInput) -> str:
+def _describe_unfinished(source: ClipInput) -> Message:
     """Return which clips of a run are cut, and which are missing."""
     assert source.run is not None
-    cut, missing = list[str](), list[str]()
+    cut, missing = list[Message](), list[str]()
     for split, clip_id, num_frames, length in source.run.unfinished_clips():
         if split not in (source.splits or ()):
             continue
         if num_frames:
-            cut.append(f"{clip_id} ({num_frames} of {length or '?'} frames)")
+            cut.append(
+                Message(
+                    "{clip} ({num_frames} of {length} frames)",
+                    clip=clip_id,
+                    num_frames=num_frames,
+                    length=length or "?",
+                )
+            )
         else:
             missing.append(clip_id)
-    words = f"; {counted(len(cut), 'clips are')} cut: {_first_of(cut)}" if cut else ""
+    parts = []
+    if cut:
+        parts.append(
+            Message("; {num:clip is|clips are} cut: {first}", num=len(cut), first=_first_of(cut))
+        )
     if missing:
-        words += f"; {counted(len(missing), 'clips are')} missing: {_first_of(missing)}"
-    return words
+        first = _first_of(missing)
+        parts.append(
+            Message("; {num:clip is|clips are} missing: {first}", num=len(missing), first=first)
+        )
+    return join("", parts)
 
 
-def _first_of(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+def _first_of(names: Sequence[str]) -> Message:
+    return join(", ", [*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
 
 
 def _bar(description: str, progress: bool | None) -> Watch:
@@ -390,15 +414,20 @@ def _print_exported(summary: Summary, *, as_json: bool) -> None:
     if as_json:
         print_json(vars(summary))
         return
-    counts = f"{counted(summary.num_clips, 'clips')}, {counted(summary.num_frames, 'frames')}"
-    say(f"{summary.path}: {counts} ({summary.format_name})")
+    say(
+        "{path}: {num_clips:clip|clips}, {num_frames:frame|frames} ({format_name})",
+        path=summary.path,
+        num_clips=summary.num_clips,
+        num_frames=summary.num_frames,
+        format_name=summary.format_name,
+    )
     say_losses(summary.losses)
 
 
 def say_losses(losses: Iterable[str]) -> None:
     """Say what a file cannot hold of what was written into it."""
-    if words := join("; ", dict.fromkeys(losses)):
-        say(Message("not kept: {losses}", losses=words), err=True)
+    if distinct := list(dict.fromkeys(losses)):
+        say("not kept: {losses}", losses=join("; ", distinct), err=True)
 
 
 def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
@@ -406,15 +435,22 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
         print_json(vars(summary) | {"path": summary.name, "dry_run": dry_run})
         return
     for split, count in summary.splits.items():
-        say(f"{split}: {counted(count, 'clips')}")
-    again = summary.equal_duplicates
-    say(
-        f"{summary.name}: {counted(summary.num_clips, 'clips')}, "
-        f"{counted(summary.num_frames, 'frames')}"
-        + (f"; {again} came twice, equal" if again else "")
-        + (f"; {summary.num_failures} failures kept" if summary.num_failures else "")
-        + (" (not written: --dry-run)" if dry_run else "")
-    )
+        say("{split}: {num_clips:clip|clips}", split=split, num_clips=count)
+    parts = [
+        Message(
+            "{run}: {num_clips:clip|clips}, {num_frames:frame|frames}",
+            run=summary.name,
+            num_clips=summary.num_clips,
+            num_frames=summary.num_frames,
+        )
+    ]
+    if again := summary.equal_duplicates:
+        parts.append(Message("{num} came twice, equal", num=again))
+    if summary.num_failures:
+        parts.append(Message("{num} failures kept", num=summary.num_failures))
+    if dry_run:
+        parts.append(Message("nothing was written: {--dry-run}"))
+    say(join("; ", parts))
     say_losses(summary.losses)
 
 
@@ -433,9 +469,12 @@ def _print_dry_run(found: tuple[Summary, list[str]], *, as_json: bool) -> None:
         print_json(result)
         return
     say(
-        f"{counted(summary.num_clips, 'clips')}, {counted(summary.num_frames, 'frames')} as "
-        f"{', '.join(layouts)} ({summary.format_name}); nothing was written: "
-        "--dry-run"
+        "{num_clips:clip|clips}, {num_frames:frame|frames} as {layouts} ({format_name}); nothing "
+        "was written: {--dry-run}",
+        num_clips=summary.num_clips,
+        num_frames=summary.num_frames,
+        layouts=", ".join(layouts),
+        format_name=summary.format_name,
     )
     say_losses(summary.losses)
 

@@ -19,10 +19,12 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from posemill.commands.arguments import AnyPath
+from posemill.plugins import hint
 from posemill.settings import Field, Settings, load_field, setting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -39,7 +41,7 @@ DryRun = Annotated[bool, setting("Read and count, write nothing.")]
 ShowConfig = Annotated[bool, setting("Print all settings and where each came from.")]
 Originals = Annotated[
     AnyPath | None,
-    setting("Folder of the original pictures or videos, where it is not the recorded one."),
+    setting("Folder of the original pictures or videos, if they were moved."),
 ]
 
 
@@ -62,7 +64,8 @@ class Command:
 
     Args:
         name: `prepare`, or `models pull` in a group.
-        door: The function of the Python door; None where there is none.
+        door: The function of the Python door, or `module:function` where importing it is slow;
+            None where there is none.
         show: Gets an `Ask` first, then what only the shell has; prints, returns an exit code.
         settings: Returns a `Settings` class whose fields are flags; the door's own by default.
         skip: Fields of it that are no flags.
@@ -73,37 +76,46 @@ class Command:
     """
 
     name: str
-    door: Callable[..., Any] | None
+    door: Callable[..., Any] | str | None
     show: Callable[..., int | None]
     settings: SettingsClass | None = None
     skip: Collection[str] = ()
     only: Collection[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def function(self) -> Callable[..., Any] | None:
+        """The function of the Python door, which checks what it is given."""
+        if not isinstance(self.door, str):
+            return self.door
+        module, _, name = self.door.partition(":")
+        function: Callable[..., Any] = getattr(import_module(module), name)
+        return door()(function)
+
     @property
     def help(self) -> str:
-        """The first sentences of the docstring."""
-        text = inspect.cleandoc((self.door or self.show).__doc__ or "")
+        """The first sentences of the docstring: of what shows the result, or of the function."""
+        text = inspect.cleandoc(self.show.__doc__ or getattr(self.function, "__doc__", "") or "")
         return text.split("\n\n")[0].replace("\n", " ")
 
     @cached_property
     def config(self) -> type[Settings] | None:
         """The class whose fields are flags."""
-        made = self.settings or getattr(self.door, "settings", None)
+        made = self.settings or getattr(self.function, "settings", None)
         return None if made is None else made()
 
     @cached_property
     def asked(self) -> dict[str, Field]:
         """What is given to the door, by name."""
-        fields = {} if self.door is None else parameters_of(self.door)
+        fields = {} if self.function is None else dict(parameters_of(self.function))
         if self.config is not None:
             known = {**self.config.all_fields(), **self.config.words()}
-            fields |= {name: each for name, each in known.items() if name not in fields}
-        return {
-            name: each
-            for name, each in fields.items()
-            if name not in self.skip and (not self.only or name in self.only)
-        }
+            fields |= {
+                name: each
+                for name, each in known.items()
+                if name not in (*fields, *self.skip) and (not self.only or name in self.only)
+            }
+        return fields
 
     @cached_property
     def shown(self) -> dict[str, Field]:
@@ -121,7 +133,7 @@ class Command:
     @cached_property
     def needed(self) -> dict[str, Field]:
         """What must be given, by name; settings say so themselves, as a file may have them."""
-        own = {} if self.door is None else parameters_of(self.door)
+        own = {} if self.function is None else parameters_of(self.function)
         return {
             name: each for name, each in {**own, **self.shown}.items() if each.default is MISSING
         }
@@ -136,7 +148,7 @@ class Command:
         }
         if self.door is None and self.config is None:
             return self.show(**shown) or 0
-        return self.show(Ask(self.door, given), **shown) or 0
+        return self.show(Ask(self.function, given), **shown) or 0
 
 
 def door(settings: SettingsClass | None = None) -> Callable[[Function], Function]:
@@ -193,6 +205,31 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
         if declared is not None:
             found[parameter.name] = declared
     return found
+
+
+def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a public function that says which keyword was likely meant, with its full signature.
+
+    Raises:
+        TypeError: From the function: it has no such keyword.
+    """
+    if hasattr(function, "settings"):
+        describe(function)
+    elif parameters_of(function):
+        function = door()(function)
+    parameters = inspect.signature(function).parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        for name in () if takes_any else keywords:
+            if name not in parameters:
+                near = hint(name, parameters) or f"; it takes: {', '.join(parameters)}"
+                raise TypeError(f"{function.__name__}() has no keyword {name!r}{near}")
+        return function(*args, **keywords)
+
+    call.__module__ = "posemill"  # where it is found again by who unpickles it
+    return call
 
 
 def describe(function: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""`extract`: a whole dataset to keypoints; `landmarks`: one clip or folder, without a run."""
+"""`extract`: a whole dataset to keypoints."""
 
 from __future__ import annotations
 
@@ -7,38 +7,30 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
-from posemill.commands.arguments import AnyPath, here, run_and_file
+from posemill.commands.arguments import AnyPath, run_and_file
 from posemill.commands.data import export, say_losses
 from posemill.commands.declaring import (
     AsJson,
     Ask,
     Command,
-    Overwrite,
     ShowConfig,
-    door,
-    parameters_of,
 )
 from posemill.commands.printing import print_config, print_json, print_reasons, print_table, say
-from posemill.commands.progress import ProgressView, show_progress
-from posemill.commands.spelling import arguments_of
+from posemill.commands.progress import ProgressView
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
-from posemill.language import word
-from posemill.messages import Message
+from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.provenance import Resolved, resolve
-from posemill.settings import setting
-from posemill.terminal import counted, quoted, warn_caller
+from posemill.settings import ConfigT, setting
 
 if TYPE_CHECKING:
-    from posemill.errors import DecodeError
     from posemill.jobs.extract.run import Summary
     from posemill.jobs.extract.snapshot import Snapshot
     from posemill.jobs.extract.workers import WorkerPlan
-    from posemill.jobs.landmarks import Mode
-    from posemill.records import PoseClip
+    from posemill.jobs.frames.run import FramesSummary
     from posemill.sources import ClipList
 
 
@@ -83,7 +75,7 @@ def extract(
 
     if not isinstance(source, (str, os.PathLike, ExtractConfig)):
         source, clips = find_files(source)
-    config, file = split_out(_config(source, out, settings))
+    config, file = split_out(config_of(ExtractConfig, source, out, settings))
     if file is not None:  # before the work of hours
         Outputs(config.out, overwrite=config.overwrite).claim_file(file)
 
@@ -113,18 +105,25 @@ def split_out(config: ExtractConfig) -> tuple[ExtractConfig, Path | None]:
     return (config, None) if file is None else (config.replace(out=folder), file)
 
 
-def _config(
-    source: ExtractConfig | os.PathLike[str] | str,
-    out: os.PathLike[str] | str | None,
-    settings: dict[str, Any],
-) -> ExtractConfig:
-    if isinstance(source, ExtractConfig):
-        if out is not None or settings:
-            more = ", ".join([*(["out"] if out is not None else []), *settings])
-            raise ConfigError(f"an ExtractConfig says everything; {more} came beside it")
-        return source
-    given = {"source": source, "out": out, **settings}
-    return ExtractConfig(**{name: value for name, value in given.items() if value is not None})
+def config_of(
+    kind: type[ConfigT], source: Any, out: AnyPath | None, settings: Mapping[str, Any]
+) -> ConfigT:
+    """Return a configuration: `source` where it is one, else made of all that was given.
+
+    Raises:
+        ConfigError: Something came beside a configuration.
+    """
+    given = {"out": out, **settings}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not isinstance(source, kind):
+        return kind(source=source, **given)
+    if given:
+        raise ConfigError(
+            "{kind} says everything; {names} came beside it",
+            kind=kind.__name__,
+            names=", ".join(given),
+        )
+    return source
 
 
 def show_extract(
@@ -171,12 +170,18 @@ def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
 
 def _run(config: ExtractConfig, *, as_json: bool) -> int:
     _, file = split_out(config)
-    say(f"looking for clips in {config.source} …", err=True)
+    say("looking for clips in {source} …", source=config.source, err=True)
     summary = extract(config, progress=True, on_plan=partial(_print_plan, config))
     _print_summary(summary, as_json=as_json)
     if file is not None:
-        made = f"{file} written" if summary.num_frames else f"no frames, so no {file}"
-        say(f"{made}; the run, which the same command continues, is {summary.name}", err=True)
+        say(
+            "{file} written; the run, which the same command continues, is {run}"
+            if summary.num_frames
+            else "no frames, so no {file}; the run, which the same command continues, is {run}",
+            file=file,
+            run=summary.name,
+            err=True,
+        )
         say_losses(summary.losses)
     return summary.exit_code
 
@@ -186,32 +191,40 @@ def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> 
     from posemill.jobs.extract.plan import describe_mode, unused_settings
 
     for split, totals in clips.totals.items():
-        more = (
-            f" and {counted(totals.num_uncounted, 'videos')} of unknown length"
-            if totals.num_uncounted
-            else ""
-        )
+        template = "{split}: {num_clips:clip|clips}, {num_frames:frame|frames}"
+        if totals.num_uncounted:
+            template = (
+                "{split}: {num_clips:clip|clips}, {num_frames:frame|frames} and "
+                "{num_videos:video|videos} of unknown length"
+            )
         say(
-            f"{split}: {counted(totals.num_clips, 'clips')}, "
-            f"{counted(totals.num_frames, 'frames')}{more}",
+            template,
+            split=split,
+            num_clips=totals.num_clips,
+            num_frames=totals.num_frames,
+            num_videos=totals.num_uncounted,
             err=True,
         )
     if config.fps is not None:
-        say(f"fewer frames: {config.fps:g} of every second", err=True)
+        say("fewer frames: {fps:g} of every second", fps=config.fps, err=True)
     elif config.stride > 1:
-        say(f"fewer frames: 1 of every {config.stride}", err=True)
-    for problem in clips.problems:
-        say(Message("note: {text}", text=problem), err=True)
-    for sentence in unused_settings(config, clips):
-        say(Message("note: {text}", text=sentence), err=True)
+        say("fewer frames: 1 of every {stride}", stride=config.stride, err=True)
+    for note in (*clips.problems, *unused_settings(config, clips)):
+        say("note: {text}", text=note, err=True)
     say(describe_mode(config, settled(config).mode, clips), err=True)
-    say(Message("plan: {workers}", workers=workers.describe()), err=True)
+    say("plan: {workers}", workers=workers.describe(), err=True)
 
 
 def _print_summary(summary: Summary, *, as_json: bool) -> None:
     if as_json:
         print_json(summary.to_json())
         return
+    print_counts(summary)
+    _say_last_words(summary)
+
+
+def print_counts(summary: Summary | FramesSummary) -> None:
+    """Print what came of each split, and why frames failed."""
     print_table(
         ["split", "clips", "clips failed", "frames in", "frames out", "frames failed"],
         [
@@ -229,10 +242,9 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
     if summary.reasons:
         print_reasons(summary.reasons)
         say(
-            f"one by one: posemill status {quoted(summary.name)} --failures; try them again: "
-            "--retry-failed"
+            "one by one: posemill status {run!q} --failures; try them again: {--retry-failed}",
+            run=summary.name,
         )
-    _say_last_words(summary)
 
 
 def _say_last_words(summary: Summary) -> None:
@@ -242,20 +254,38 @@ def _say_last_words(summary: Summary) -> None:
     found = summary.found()
     if not found:
         return
-    shares = ", ".join(f"{word(part_label(part))} {share:.1%}" for part, share in found.items())
-    mode = summary.run.manifest.extraction.get("mode")
-    rate = summary.frames_per_second
-    words = [f"found in {counted(summary.num_frames, 'frames')}: {shares}"]
-    words += [f"mode {mode}"] if mode else []
-    words += [f"{rate:.1f} frames/s" if rate else "nothing was left to do"]
-    say("; ".join(words), err=True)  # each is translated once
+    shares = join(
+        ", ",
+        (
+            Message("{part} {share:.1%}", part=Message(part_label(part)), share=share)
+            for part, share in found.items()
+        ),
+    )
+    parts = [
+        Message(
+            "found in {num_frames:frame|frames}: {shares}",
+            num_frames=summary.num_frames,
+            shares=shares,
+        )
+    ]
+    if mode := summary.run.manifest.extraction.get("mode"):
+        parts.append(Message("mode {mode}", mode=mode))
+    say(join("; ", [*parts, rate_text(summary.frames_per_second)]), err=True)
     if not any(found.values()):
         say(
-            f"posemill: nothing was found in any frame: is a person in the pictures, upright? Look "
-            f"at them: posemill visualize {quoted(summary.name)}",
+            "posemill: nothing was found in any frame: is a person in the pictures, upright? Look "
+            "at them: posemill visualize {run!q}",
+            run=summary.name,
             err=True,
             colour="yellow",
         )
+
+
+def rate_text(frames_per_second: float | None) -> Message:
+    """Return how fast it went."""
+    if not frames_per_second:
+        return Message("nothing was left to do")
+    return Message("{rate:.1f} frames/s", rate=frames_per_second)
 
 
 def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
@@ -290,14 +320,18 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     _print_plan(config, clips, plan_workers(config))
     sentence = "" if config.ray_address else missing_gpus(config)
     if sentence:
-        say(Message("note: {text}", text=sentence), err=True)
+        say("note: {text}", text=sentence, err=True)
     if as_json:
         splits = {name: dataclasses.asdict(totals) for name, totals in clips.totals.items()}
         mode = describe_mode(config, settled(config).mode, clips)
         print_json({"out": str(out), "continues": continues, "mode": mode, "splits": splits})
         return
-    what = f"continue the run in {out}" if continues else f"start a run in {out}"
-    say(f"would {what}; nothing was written")
+    say(
+        "would continue the run in {out}; nothing was written"
+        if continues
+        else "would start a run in {out}; nothing was written",
+        out=out,
+    )
 
 
 def _detach(config: ExtractConfig) -> None:
@@ -306,175 +340,15 @@ def _detach(config: ExtractConfig) -> None:
     from posemill.runs.home import RunHome
 
     out = split_out(config)[0].out
-    pid = start_detached(["extract", *arguments_of(config)], RunHome.at(out, config.storage).work)
+    pid = start_detached(["extract", *config.to_arguments()], RunHome.at(out, config.storage).work)
     run = uri_of(out) or out
-    say(f"pid {pid} works on {run} in the background", err=True)
-    say(f"posemill status {quoted(run)}\nposemill stop {quoted(run)}")
+    say_detached(pid, run)
 
 
-class Landmarks(NamedTuple):
-    """What was found in a source.
-
-    Args:
-        clip: The keypoints; a frame that cannot be read is a row without any.
-        mode: How frames belong together.
-        why: Reason of the mode, where nobody asked for one.
-        errors: Frames that cannot be read.
-    """
-
-    clip: PoseClip
-    mode: Mode
-    why: str
-    errors: list[DecodeError]
+def say_detached(pid: int, run: object) -> None:
+    """Say who works on a run, and how to look after it."""
+    say("pid {pid} works on {run} in the background", pid=pid, run=run, err=True)
+    say("posemill status {run!q}\nposemill stop {run!q}", run=run)
 
 
-@door()
-def landmarks(
-    source: Annotated[
-        AnyPath, setting("A folder of pictures, a picture, or a video.", argument=True)
-    ],
-    out: Annotated[AnyPath | None, setting("The .npz file to write.")] = None,
-    *,
-    mode: Annotated[
-        str,
-        setting(
-            "image: frames stand alone; video: they are tracked and smoothed; auto: videos are "
-            "tracked, and folders whose pictures look like one; it is said.",
-            choices=("auto", "image", "video"),
-        ),
-    ] = "auto",
-    engine: Annotated[
-        str,
-        setting("What finds them.", choices="posemill.estimators:known_engines", is_open=True),
-    ] = "holistic",
-    engine_options: Annotated[
-        Mapping[str, Any] | None,
-        setting("An option of the engine.", flags=("--engine-option",), metavar="NAME=VALUE"),
-    ] = None,
-    world: Annotated[
-        bool,
-        setting(
-            "Keep body and hands in metres, too (PoseClip.world); engines holistic, pose and hands."
-        ),
-    ] = False,
-    decoder: Annotated[
-        str,
-        setting("What reads videos.", choices="posemill.decoders:decoder_choices", is_open=True),
-    ] = "pyav",
-    device: Annotated[str, setting("cpu, cuda:N or tensorrt:N.")] = "cpu",
-    threads: Annotated[int, setting("Threads inside the networks.", least=1)] = 1,
-    overwrite: Overwrite = False,
-    progress: bool | None = None,
-) -> PoseClip:
-    """Find the keypoints of one clip or folder, without making a run.
-
-    A frame that cannot be read is a row without keypoints, and a warning. `progress` is bars on a
-    terminal or a line in a notebook; False for none.
-    """
-    found = find_landmarks(
-        Path(source),
-        None if out is None else here(out),
-        mode=mode,
-        engine=engine,
-        engine_options=engine_options or {},
-        world=world,
-        decoder=decoder,
-        device=device,
-        threads=threads,
-        overwrite=overwrite,
-        progress=progress,
-    )
-    for error in found.errors:
-        warn_caller(str(error))
-    return found.clip
-
-
-def find_landmarks(
-    source: Path,
-    out: Path | None = None,
-    *,
-    mode: str = "auto",
-    engine: str = "holistic",
-    engine_options: Mapping[str, Any] | None = None,
-    world: bool = False,
-    decoder: str = "pyav",
-    device: str = "cpu",
-    threads: int = 1,
-    overwrite: bool = False,
-    progress: bool | None = None,
-) -> Landmarks:
-    """Return what is found in a source, and write it; arguments as `landmarks` has them."""
-    from posemill.decoders.choice import settle_for_extraction
-    from posemill.estimators import engine_info
-    from posemill.jobs.landmarks import (
-        check_out,
-        choose_mode,
-        clip_at,
-        estimate_landmarks,
-        save_landmarks,
-    )
-    from posemill.skeletons import get_skeleton
-    from posemill.sources.frames import count_frames
-
-    options = {**(engine_options or {}), **({"world": True} if world else {})}
-    decoder = settle_for_extraction(decoder)
-    num_frames = count_frames(clip_at(source), decoder)
-    if out is not None:
-        num_points = get_skeleton(engine_info(engine, options).skeleton_names[0]).num_points
-        check_out(out, num_frames, num_points=num_points, source=source, overwrite=overwrite)
-    chosen, why = choose_mode(source, engine) if mode == "auto" else (cast("Mode", mode), "")
-    with show_progress("landmarks", num_frames, progress=progress) as advance:
-        clip, errors = estimate_landmarks(
-            source,
-            mode=chosen,
-            engine=engine,
-            engine_options=options,
-            decoder=decoder,
-            device=device,
-            threads=threads,
-            on_frame=advance,
-        )
-    if out is not None:
-        save_landmarks(clip, out, source=source, overwrite=overwrite)
-    return Landmarks(clip, chosen, why, errors)
-
-
-def _show_landmarks(ask: Ask, *, as_json: AsJson = False) -> int:
-    from posemill.skeletons.palette import part_label
-
-    given = {
-        name: parameters_of(landmarks)[name].check(value) for name, value in ask.values.items()
-    }
-    if "out" not in given:
-        raise ConfigError("out is missing; expected the .npz file to write")
-    clip, chosen, why, errors = find_landmarks(**given)
-    out = given["out"]
-    found = dict(zip(clip.skeleton.part_names, clip.present.sum(0).tolist(), strict=True))
-    if why:
-        say(f"mode {chosen}: {why}; --mode overrules it", err=True)
-    summary = {
-        "mode": chosen,
-        "frames": len(clip),
-        "found": found,
-        "failed": [str(error) for error in errors],
-    }
-    if as_json:
-        print_json({"out": str(out), **summary})
-    else:
-        rows = [(word(part_label(name)), number, len(clip)) for name, number in found.items()]
-        print_table(["part", "frames found", "of"], rows)
-        say(f"{out}")
-    for error in errors:
-        say(f"posemill: {error}", err=True, colour="red")
-    return 1 if errors else 0
-
-
-COMMANDS = (
-    Command(
-        "landmarks",
-        landmarks,
-        _show_landmarks,
-        aliases={"--runtime": "--engine-option runtime="},
-    ),
-    Command("extract", None, show_extract, settings=lambda: ExtractConfig),
-)
+COMMANDS = (Command("extract", None, show_extract, settings=lambda: ExtractConfig),)

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath
 from posemill.commands.declaring import AsJson, Ask, Command, door
-from posemill.commands.printing import print_json, print_reasons, print_table, say
+from posemill.commands.extract import config_of, print_counts, rate_text, say_detached
+from posemill.commands.printing import print_json, print_table, say
 from posemill.commands.progress import ProgressView, show_progress
-from posemill.commands.spelling import arguments_of
 from posemill.config import FramesConfig
-from posemill.errors import ConfigError, SourceError
+from posemill.errors import SourceError
 from posemill.files import near_path
-from posemill.language import word
-from posemill.messages import Message
+from posemill.messages import Message, join
 from posemill.outputs import expect_folder
 from posemill.settings import setting
-from posemill.terminal import counted, duration, quoted
+from posemill.terminal import duration
 
 if TYPE_CHECKING:
     from posemill.inspection.decoding import DecodeReport, DecodeSpeed
@@ -54,7 +53,7 @@ def frames(
             for nothing.
         on_plan: Called once before work starts, with the clips and the lengths of videos.
         settings: All other fields of `FramesConfig`, as `posemill frames` has them as flags:
-            `size=256`, `short_side=True`, `pack=True` …
+            `resize=256`, `short_side=True`, `pack=True` …
 
     Raises:
         RunError: The folder holds something else, or frames of other options, or is worked on; or
@@ -63,14 +62,7 @@ def frames(
     """
     from posemill.jobs.frames.run import write_frames
 
-    if isinstance(source, FramesConfig):
-        if out is not None or settings:
-            more = ", ".join([*(["out"] if out is not None else []), *settings])
-            raise ConfigError(f"a FramesConfig says everything; {more} came beside it")
-        config = source
-    else:
-        given = {"source": source, "out": out, **settings}
-        config = FramesConfig(**{name: value for name, value in given.items() if value is not None})
+    config = config_of(FramesConfig, source, out, settings)
     expect_folder(config.out, kind="what `frames` writes")
     with ProgressView(progress) as view:
         return write_frames(config, on_progress=view.show, on_plan=on_plan, on_count=view.count)
@@ -90,7 +82,7 @@ def show_frames(
     elif detach:
         _detach(config)
     else:
-        say(f"looking for clips in {config.source} …", err=True)
+        say("looking for clips in {source} …", source=config.source, err=True)
         summary = frames(config, progress=True, on_plan=partial(_print_plan, config))
         _print_summary(summary, as_json=as_json)
         return summary.exit_code
@@ -104,7 +96,7 @@ def bench_decode(
         setting("Files or folders.", metavar="VIDEO...", argument=True),
     ],
     *,
-    seconds: Annotated[float, setting("How long to repeat each way to read.", above=0)] = 1.0,
+    seconds: Annotated[float, setting("Seconds to measure each way of reading.", above=0)] = 1.0,
     progress: bool | None = None,
 ) -> DecodeReport:
     """Measure every installed decoder on your videos; --decoder auto then takes the quickest.
@@ -129,7 +121,11 @@ def _videos_at(place: AnyPath) -> list[Path]:
     if path.is_dir():
         return [Path(clip.path) for clip in find_clips(path, layout="videos")]
     if not path.exists():
-        raise SourceError(f"{path}: no such file or folder; expected a video" + near_path(path))
+        raise SourceError(
+            "{path}: no such file or folder; expected a video{near}",
+            path=path,
+            near=near_path(path),
+        )
     return [path]
 
 
@@ -140,14 +136,24 @@ def _show_bench(ask: Ask, *, as_json: AsJson = False) -> int:
     else:
         _print_speeds(report)
     for name, why in report.missing.items():
-        say(f"note: {name} was not measured: {why}", err=True)
+        say("note: {name} was not measured: {why}", name=name, why=why, err=True)
     for path, why in report.failed.items():
-        say(f"posemill: {path} was not measured: {why}", err=True, colour="yellow")
+        say(
+            "posemill: {path} was not measured: {why}",
+            path=path,
+            why=why,
+            err=True,
+            colour="yellow",
+        )
     return 1 if report.failed else 0
 
 
 def _print_speeds(report: DecodeReport) -> None:
-    names = {"all": word("all in order"), "8": word("8 of them"), "32": word("32 of them")}
+    names = {
+        "all": Message("all in order"),
+        "8": Message("8 of them"),
+        "32": Message("32 of them"),
+    }
 
     def cell(speed: DecodeSpeed, threads: int) -> str:
         if threads not in speed.frames_per_second:
@@ -157,7 +163,7 @@ def _print_speeds(report: DecodeReport) -> None:
 
     for path in dict.fromkeys(speed.path for speed in report.speeds):
         rows = [speed for speed in report.speeds if speed.path == path]
-        say(f"{path} ({rows[0].kind}); frames/s (x OpenCV):", bold=True)
+        say("{path} ({kind}); frames/s (x OpenCV):", path=path, kind=rows[0].kind, bold=True)
         print_table(
             ["decoder", "frames", "1 thread", "2 threads", "memory MB", "same frames"],
             [
@@ -167,17 +173,23 @@ def _print_speeds(report: DecodeReport) -> None:
                     cell(each, 1),
                     cell(each, 2),
                     each.memory_mb,
-                    word("yes" if each.is_equal else "NO"),
+                    Message("yes" if each.is_equal else "NO"),
                 )
                 for each in rows
                 if not each.refused
             ],
         )
         for name, why in {each.decoder: each.refused for each in rows if each.refused}.items():
-            say(f"{name} refuses: {why}")
+            say("{name} refuses: {why}", name=name, why=why)
     for kind, by_access in report.winners.items():
-        quickest = ", ".join(f"{names[access]} {name}" for access, name in by_access.items())
-        say(f"--decoder auto for {kind}: {quickest}")
+        quickest = join(
+            ", ",
+            (
+                Message("{access} {decoder}", access=names[access], decoder=name)
+                for access, name in by_access.items()
+            ),
+        )
+        say("{--decoder:auto} for {kind}: {quickest}", kind=kind, quickest=quickest)
 
 
 @door()
@@ -229,7 +241,7 @@ def _show_bench_engine(ask: Ask, *, as_json: AsJson = False) -> int:
         [
             (
                 speed.runtime,
-                word("yes") if speed.is_default else "",
+                Message("yes") if speed.is_default else "",
                 f"{speed.milliseconds:.1f}",
                 f"{speed.memory_mb:.0f}",
                 f"{speed.agreement:.4f}",
@@ -255,44 +267,31 @@ def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> N
 
     for split, totals in clips.totals.items():
         say(
-            f"{split}: {counted(totals.num_clips, 'clips')}, "
-            f"{counted(totals.num_frames, 'frames')}",
+            "{split}: {num_clips:clip|clips}, {num_frames:frame|frames}",
+            split=split,
+            num_clips=totals.num_clips,
+            num_frames=totals.num_frames,
             err=True,
         )
     for sentence in (*clips.problems, *unused_settings(config, clips)):
-        say(Message("note: {text}", text=sentence), err=True)
-    say(Message("plan: {workers}", workers=workers.describe()), err=True)
+        say("note: {text}", text=sentence, err=True)
+    say("plan: {workers}", workers=workers.describe(), err=True)
 
 
 def _print_summary(summary: FramesSummary, *, as_json: bool) -> None:
     if as_json:
         print_json(summary.to_json())
         return
-    print_table(
-        ["split", "clips", "clips failed", "frames in", "frames out", "frames failed"],
-        [
-            (
-                each.split,
-                each.num_clips,
-                each.clips_failed,
-                each.frames_known,
-                each.frames_out,
-                each.frames_failed,
-            )
-            for each in summary.counts
-        ],
-    )
-    if summary.reasons:
-        print_reasons(summary.reasons)
-        say(
-            f"one by one: posemill status {quoted(summary.name)} --failures; try them again: "
-            "--retry-failed"
-        )
+    print_counts(summary)
     from posemill.jobs.frames.forecast import in_bytes
 
-    rate = summary.frames_per_second
-    speed = f"{rate:.1f} frames/s" if rate else "nothing was left to do"
-    say(f"{summary.index_name} written; {in_bytes(summary.num_bytes)}; {speed}", err=True)
+    say(
+        "{index} written; {size}; {speed}",
+        index=summary.index_name,
+        size=in_bytes(summary.num_bytes),
+        speed=rate_text(summary.frames_per_second),
+        err=True,
+    )
 
 
 def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
@@ -305,8 +304,9 @@ def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
         return
     say(found.describe())
     say(
-        f"measured on {found.sample_frames} frames, {duration(found.sample_seconds)}; nothing was "
-        "written",
+        "measured on {num_frames:frame|frames}, {time}; nothing was written",
+        num_frames=found.sample_frames,
+        time=duration(found.sample_seconds),
         err=True,
     )
 
@@ -318,9 +318,8 @@ def _detach(config: FramesConfig) -> None:
 
     uri = uri_of(config.out)
     folder, name = (config.out if uri is None else RunHome.at(uri).work), uri or config.out
-    pid = start_detached(["frames", *arguments_of(config)], folder)
-    say(f"pid {pid} works on {name} in the background", err=True)
-    say(f"posemill status {quoted(name)}\nposemill stop {quoted(name)}")
+    pid = start_detached(["frames", *config.to_arguments()], folder)
+    say_detached(pid, name)
 
 
 COMMANDS = (

@@ -9,8 +9,8 @@ from dataclasses import MISSING
 from pathlib import Path
 
 from posemill.commands.declaring import Command
-from posemill.commands.spelling import flags_of
-from posemill.language import chosen_language, translate, word
+from posemill.language import chosen_language, translate
+from posemill.messages import Message, render
 from posemill.settings import Field, load_choices
 from posemill.terminal import width_of
 
@@ -26,13 +26,15 @@ Section = list[tuple[str, str]]
 
 def command_help(command: Command) -> str:
     """Return the help of a command, as wide as the terminal."""
-    return _page(word("Usage: ") + usage_of(command), word(command.help), sections_of(command))
+    return _page(
+        translate("Usage: ") + usage_of(command), translate(command.help), sections_of(command)
+    )
 
 
 def group_help(commands: Mapping[str, Command], groups: Mapping[str, str], group: str = "") -> str:
     """Return the help of all commands, or of those of a group."""
-    usage = word("Usage: ") + f"posemill {group}".strip() + " [OPTIONS] COMMAND [ARGS]..."
-    about = word(groups[group]) if group else word(ABOUT)
+    usage = translate("Usage: ") + f"posemill {group}".strip() + " [OPTIONS] COMMAND [ARGS]..."
+    about = translate(groups[group]) if group else translate(ABOUT)
     return _page(usage, about, group_sections(commands, groups, group))
 
 
@@ -44,21 +46,21 @@ def group_sections(
     for name, command in commands.items():
         first, _, below = name.partition(" ")
         if below and not group:
-            rows[first] = word(groups[first])
+            rows[first] = translate(groups[first])
         else:
-            rows[below or name] = word(command.help)
+            rows[below or name] = translate(command.help)
     options: Section = [_help_row()]
     if not group:
         options = [
-            ("--version", word("Say the version.")),
-            ("--debug", word("Show tracebacks of errors.")),
+            ("--version", translate("Say the version.")),
+            ("--debug", translate("Show tracebacks of errors.")),
             _help_row(),
         ]
-    return {word("Options"): options, word("Commands"): list(rows.items())}
+    return {translate("Options"): options, translate("Commands"): list(rows.items())}
 
 
 def _help_row() -> tuple[str, str]:
-    return "-h, --help", word("Show this message and exit.")
+    return "-h, --help", translate("Show this message and exit.")
 
 
 def usage_of(command: Command) -> str:
@@ -82,30 +84,31 @@ def sections_of(command: Command) -> dict[str, Section]:
     """Return title and rows of each part of the page: name or spelling, and what it is."""
     found: dict[str, Section] = {}
     presets = {} if command.config is None else command.config.preset_values({})
-    has_file = command.door is None and command.config is not None
+    has_file = command.settings is not None
     for name, each in command.fields.items():
         text = _sentence(each, is_preset=name in presets)
         if each.meta["argument"]:
-            found.setdefault(word("Arguments"), []).append((argument_of(each), text))
-            text = translate(f"The same as {argument_of(each)}.")
+            found.setdefault(translate("Arguments"), []).append((argument_of(each), text))
+            text = render(Message("The same as {argument}.", argument=argument_of(each)))
         if not each.meta["argument"] or each.meta["flags"]:
-            title = word(each.group or "Options")
+            title = translate(each.group or "Options")
             is_both = has_file and name not in command.shown
             found.setdefault(title, []).append((_spelling(each, is_both=is_both), text))
-    found.setdefault(word("Options"), []).append(_help_row())
+    found.setdefault(translate("Options"), []).append(_help_row())
     return found
 
 
 def _sentence(field: Field, *, is_preset: bool) -> str:
     """Return the help of a field, its default and what it may be."""
-    text = word(field.help)
+    text = translate(field.help)
     if default := default_of(field, is_preset=is_preset):
-        text += translate(f" (default: {word(default)})")
+        text += render(Message(" (default: {default})", default=Message(default)))
     choices = field.meta["choices"]
     if isinstance(choices, str):
-        text += " " + word("One of: {0}.").format(", ".join(load_choices(choices)))
+        names = ", ".join(load_choices(choices))
+        text += " " + render(Message("One of: {names}.", names=names))
     if field.default is MISSING and not field.meta["argument"]:
-        text += f" [{word('required')}]"
+        text += f" [{translate('required')}]"
     return text
 
 
@@ -116,11 +119,13 @@ def default_of(field: Field, *, is_preset: bool = False) -> str:
     is_plain = isinstance(field.default, (bool, int, float, str, Path))
     if not is_plain or field.default in ("", False):
         return ""
-    return f"{field.default}, by the preset" if is_preset else str(field.default)
+    if is_preset:
+        return Message("{value}, by the preset", value=field.default)
+    return str(field.default)
 
 
 def _spelling(field: Field, *, is_both: bool) -> str:
-    flags = sorted(flags_of(field), key=lambda flag: flag.startswith("--"))
+    flags = sorted(field.flags, key=lambda flag: flag.startswith("--"))
     names = ", ".join(flags)
     if field.kind is bool:
         return f"{names} / --no-{flags[-1][2:]}" if is_both or field.default else names

@@ -18,17 +18,18 @@ from posemill import __version__, machine
 from posemill.commands.declaring import Command
 from posemill.commands.help_page import command_help, group_help, usage_of
 from posemill.commands.printing import print_written, say
-from posemill.commands.spelling import flag_of, flags_of, to_flags
 from posemill.errors import ConfigError, PosemillError
 from posemill.files import parse_json
+from posemill.language import translate
 from posemill.messages import Flags, Message, flags_shown
 from posemill.plugins import hint
-from posemill.settings import Field
+from posemill.settings import Field, flag_of
 
 # Each has `COMMANDS`, and `GROUPS` where a name stands for several. They import nothing heavy.
 # In the order in which `--help` shows them: as a user meets them.
 MODULES = (
     "posemill.commands.machine",
+    "posemill.commands.landmarks",
     "posemill.commands.extract",
     "posemill.commands.frames",
     "posemill.commands.runs",
@@ -89,7 +90,7 @@ def _run_option(
 ) -> int:
     """Do what a line without a command asks for; an empty one gets help."""
     if words[:1] == ["--version"] and not group:
-        say(f"posemill {__version__}")
+        say("posemill {version}", version=__version__)
         return 0
     if words and words[0] not in _HELP:
         return _refuse(_usage_of_group(group), _no_option(words[0], ()))
@@ -103,24 +104,20 @@ def _usage_of_group(group: str) -> str:
 
 def _run(command: Command, words: list[str]) -> int:
     try:
-        values, flags = read_words(command, words)
+        values, typed = read_words(command, words)
     except UsageError as error:
         return _refuse(usage_of(command), error)
-    with flags_shown(Flags()):
+    with flags_shown(Flags(typed=typed)):
         try:
             return command.run(values)
         except PosemillError as error:
-            if not error.sentence.has_marks:
-                missing = {"out": "--out"} if str(error).split()[:2] == ["out", "is"] else {}
-                error.args = (Message(to_flags(str(error), flags | missing)),)
+            error.typed = typed
             raise
 
 
 def _refuse(usage: str, error: UsageError) -> int:
-    from posemill.language import word
-
-    print_written(word("Usage: ") + usage, err=True)
-    say(Message("posemill: {error}", error=error), err=True, colour="red")
+    print_written(translate("Usage: ") + usage, err=True)
+    say("posemill: {error}", error=error, err=True, colour="red")
     return error.exit_code
 
 
@@ -143,7 +140,7 @@ def read_words(command: Command, words: Sequence[str]) -> tuple[dict[str, Any], 
         if name not in values:
             if declared.meta["argument"]:
                 raise UsageError("Missing argument {name!r}.", name=argument_name(declared))
-            raise UsageError("Missing option {flag!r}.", flag=flags_of(declared)[0])
+            raise UsageError("Missing option {flag!r}.", flag=declared.flags[0])
     return values, reader.flags
 
 
@@ -160,7 +157,7 @@ class _Reader:
         for declared in command.fields.values():
             if declared.meta["argument"] and not declared.meta["flags"]:
                 continue
-            for flag in (*flags_of(declared), *map(flag_of, declared.old)):
+            for flag in (*declared.flags, *map(flag_of, declared.old)):
                 self._known[flag] = (declared, True if declared.kind is bool else None)
                 if declared.kind is bool:
                     self._known[f"--no-{flag[2:]}"] = (declared, False)
@@ -187,6 +184,8 @@ class _Reader:
         if spelled not in self._known:
             raise _no_option(flag, self._known)
         declared, fixed = self._known[spelled]
+        if prefix or equals:
+            flag = spelled
         if equals:
             text = whole
         elif fixed is not None:
@@ -214,7 +213,8 @@ class _Reader:
             self.texts.setdefault(name, []).append(value)
         else:
             self.texts[name] = [value]
-        self.flags[name] = flag
+        if not flag.startswith("--no-"):
+            self.flags[name] = flag
 
     def place_arguments(self) -> None:
         """Give each argument its words: one, or all that are left where it holds several."""
@@ -322,8 +322,8 @@ def main(args: list[str] | None = None) -> Any:
     except PosemillError as error:
         if is_debug:
             raise
-        with flags_shown(Flags(error.in_file)):
-            say(Message("posemill: {error}", error=error), err=True, colour="red")
+        with flags_shown(Flags(error.in_file, error.typed)):
+            say("posemill: {error}", error=error, err=True, colour="red")
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # Who read our output is gone: `posemill view … | head`.
@@ -333,8 +333,13 @@ def main(args: list[str] | None = None) -> Any:
         # What no module expects, such as a folder that may not be entered, or a full disk.
         if is_debug or error.errno is None:
             raise
-        where = f"{error.filename}: " if error.filename is not None else ""
-        say(f"posemill: {where}{error.strerror}", err=True, colour="red")
+        say(
+            "posemill: {reason}" if error.filename is None else "posemill: {path}: {reason}",
+            path=error.filename,
+            reason=Message(error.strerror or ""),
+            err=True,
+            colour="red",
+        )
         sys.exit(PosemillError.exit_code)
     except KeyboardInterrupt:
         say("posemill: interrupted", err=True)

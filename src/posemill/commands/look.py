@@ -19,11 +19,10 @@ from posemill.commands.declaring import (
 from posemill.commands.pictures import notes_on, originals_of
 from posemill.commands.printing import print_json, print_table, say
 from posemill.commands.progress import show_progress, track
-from posemill.language import translate, word
-from posemill.messages import Message, join, render
+from posemill.language import translate
+from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.settings import setting
-from posemill.terminal import counted
 
 if TYPE_CHECKING:
     from posemill.inspection.comparison.measure import Comparison
@@ -41,20 +40,20 @@ def _split_line(split: dict[str, Any]) -> str:
     presence = ", ".join(
         f"{name} {share:.1%}" for name, share in split["presence"].items() if share is not None
     )
-    failed = split.get("frames_failed", 0)
-    return (
-        f"  {split['split']}: {counted(split['num_clips'], 'clips')}, "
-        f"{counted(split['num_frames'], 'frames')}"
-        + (f", {failed} failed" if failed else "")
-        + (f"; {presence}" if presence else "")
+    counts = Message(
+        "{num_clips:clip|clips}, {num_frames:frame|frames}",
+        num_clips=split["num_clips"],
+        num_frames=split["num_frames"],
     )
+    failed = f", {split['frames_failed']} failed" if split.get("frames_failed") else ""
+    return f"  {split['split']}: {counts}{failed}" + (f"; {presence}" if presence else "")
 
 
 @door(lambda: Reading)
 def view(
     run: RunOrFile,
     *,
-    detailed: Annotated[bool, setting("Every clip, every part.")] = False,
+    detailed: Annotated[bool, setting("Show every clip with every part.")] = False,
     rows: Annotated[int, setting("Sample rows to show.", least=0)] = 5,
     progress: bool | None = None,
     **reading: Any,
@@ -84,8 +83,11 @@ def view(
     found["notes"] = []
     if detailed and not has_sizes:
         found["notes"].append(
-            f"{material.name} does not say how large the pictures are: jumps and swaps are "
-            "measured as if they were square, other than in its run; give --size WIDTHxHEIGHT"
+            Message(
+                "{path} does not say how large the pictures are: jumps and swaps are measured as "
+                "if they were square, other than in its run; give {--size:WIDTHxHEIGHT}",
+                path=material.name,
+            )
         )
     return found
 
@@ -97,7 +99,7 @@ def _show_view(ask: Ask, *, as_json: AsJson = False) -> None:
     else:
         _print_view(result)
     for note in result["notes"]:
-        say(Message("note: {text}", text=note), err=True)
+        say("note: {text}", text=note, err=True)
 
 
 class Compared(dict[str, Any]):
@@ -106,11 +108,12 @@ class Compared(dict[str, Any]):
     def __repr__(self) -> str:
         from posemill.inspection.comparison.page import pixels_in_words
 
-        lines = [
-            f"Compared {self['one']['path']} with {self['other']['path']}: "
-            f"{counted(self['num_clips'], 'clips')}, "
-            f"{counted(self['num_frames'], 'frames')}"
-        ]
+        counts = Message(
+            "{num_clips:clip|clips}, {num_frames:frame|frames}",
+            num_clips=self["num_clips"],
+            num_frames=self["num_frames"],
+        )
+        lines = [f"Compared {self['one']['path']} with {self['other']['path']}: {counts}"]
         for split in self["splits"]:
             for name, part in split["parts"].items():
                 far = [pixels_in_words(part[each]) for each in ("median", "p95", "max")]
@@ -128,7 +131,7 @@ def compare(
         setting("A run folder, or a file of any format.", metavar="RUN_A", argument=True),
     ],
     other: Annotated[
-        AnyPath, setting("Another, of the same clips.", metavar="RUN_B", argument=True)
+        AnyPath, setting("Another one, of the same clips.", metavar="RUN_B", argument=True)
     ],
     out: Annotated[
         AnyPath | None, setting("An HTML file, with the worst frames side by side.")
@@ -137,7 +140,7 @@ def compare(
     skeleton: Annotated[
         str | None,
         setting(
-            "What both are turned into; by default the one with most points of both.",
+            "Skeleton to compare in; by default the one with most points that both have.",
             metavar="NAME",
             choices="posemill.skeletons:skeleton_names",
             is_open=True,
@@ -203,24 +206,33 @@ def _notes_on_pairs(compared: Comparison) -> Iterator[str]:
         path = side.material.path
         if only := pairing.only(side):
             first = ", ".join(map("/".join, only[:3])) + (" …" if len(only) > 3 else "")
-            yield f"{counted(len(only), 'clips')} in {path} only, not compared: {first}"
+            yield Message(
+                "{num_clips:clip|clips} in {path} only, not compared: {first}",
+                num_clips=len(only),
+                path=path,
+                first=first,
+            )
         if num_frames:
-            yield f"{counted(num_frames, 'frames')} of clips in both in {path} only, not compared"
+            yield Message(
+                "{num_frames:frame|frames} of clips in both in {path} only, not compared",
+                num_frames=num_frames,
+                path=path,
+            )
     if compared.num_other_size:
-        yield (
-            f"{counted(compared.num_other_size, 'frames are')} of another size in the two; "
-            f"distances are in pixels of {pairing.one.material.path}"
+        yield Message(
+            "{num_frames:frame is|frames are} of another size in the two; distances are in pixels "
+            "of {path}",
+            num_frames=compared.num_other_size,
+            path=pairing.one.material.path,
         )
 
 
 def _print_view(result: dict[str, Any]) -> None:
-    state = {True: word("finished"), False: word("not finished")}.get(
-        result.get("is_finished", ""), ""
-    )
-    skeletons = ", ".join(result["skeleton_names"])
-    head = [result["path"], word(result["kind"]), skeletons, *_done_to(result), state]
-    say("  ".join(filter(None, head)))
-    say("")
+    head = [result["path"], Message(result["kind"]), ", ".join(result["skeleton_names"])]
+    head += _done_to(result)
+    if "is_finished" in result:
+        head.append(Message("finished") if result["is_finished"] else Message("not finished"))
+    say("{head}\n", head=join("  ", head))
     names = list(result["splits"][-1]["presence"])
     labels = [name.replace("_", " ") for name in names]
     columns = ["split", "clips", "frames", "length", "size", *labels]
@@ -231,7 +243,7 @@ def _print_view(result: dict[str, Any]) -> None:
         say("\nwhat gave no keypoints\n")
         columns = ["reason", "failures", "frames", "clips"]
         rows = [[each[name] for name in columns] for each in result["reasons"]]
-        print_table(columns, [(word(translate(reason)), *rest) for reason, *rest in rows])
+        print_table(columns, [(translate(reason), *rest) for reason, *rest in rows])
     if result["sample_rows"]:
         say("\nsample rows (points found of each part)\n")
         print_table(
@@ -246,13 +258,15 @@ def _print_view(result: dict[str, Any]) -> None:
         print_table(columns, [_clip_row(each, names) for each in clips])
 
 
-def _done_to(result: dict[str, Any]) -> list[str]:
-    """Return in words what was done to the keypoints; nothing where they are as they were found."""
-    normalized, longest = result["normalized"], result["interpolated"]
-    some = "some " if len(normalized) > 1 else ""
-    words = [f"{some}normalised by {name}" for name in normalized if name != "none"]
-    words += [f"gaps of up to {counted(longest, 'frames')} closed"] if longest else []
-    return list(map(translate, words))
+def _done_to(result: dict[str, Any]) -> Iterator[Message]:
+    """Yield in words what was done to the keypoints; nothing where they are as they were found."""
+    is_mixed = len(result["normalized"]) > 1
+    for name in result["normalized"]:
+        if name != "none":
+            template = "some normalised by {name}" if is_mixed else "normalised by {name}"
+            yield Message(template, name=name)
+    if longest := result["interpolated"]:
+        yield Message("gaps of up to {num_frames:frame|frames} closed", num_frames=longest)
 
 
 def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
@@ -262,7 +276,7 @@ def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
     usual = split["sizes_wh"][0] if split["sizes_wh"] else {"width": 0, "height": 0}
     more = f" +{split['num_sizes'] - 1}" if split["num_sizes"] > 1 else ""
     span = "-".join(dict.fromkeys(str(lengths[name]) for name in ("min", "max")))
-    name = word("total") if split["split"] == ALL_SPLITS else split["split"]
+    name = Message("total") if split["split"] == ALL_SPLITS else split["split"]
     failed = [split[name] for name in ("clips_failed", "frames_failed") if name in split]
     return [
         name,
@@ -297,7 +311,7 @@ def _clip_row(clip: dict[str, Any], names: list[str]) -> list[Any]:
         clip["num_swaps"],
         clip["num_frozen"],
         f"{clip['badness']:.2f}",
-        render(join("; ", clip["reasons"])),
+        join("; ", clip["reasons"]),
     ]
 
 
@@ -312,20 +326,19 @@ def _print_comparison(found: dict[str, Any]) -> None:
 
     for side in (found["one"], found["other"]):
         engine = side["engine"].get("engine", "")
-        say(
-            "  ".join(
-                filter(None, [side["path"], word(side["kind"]), side["skeleton_name"], engine])
-            )
-        )
+        say(join("  ", [side["path"], Message(side["kind"]), side["skeleton_name"], engine]))
     say(
-        f"{counted(found['num_clips'], 'clips')} and {counted(found['num_frames'], 'frames')} in "
-        f"both, compared in {found['num_points']} points of "
-        f"{found['skeleton_name']}\n"
+        "{num_clips:clip|clips} and {num_frames:frame|frames} in both, compared in {num_points} "
+        "points of {skeleton}\n",
+        num_clips=found["num_clips"],
+        num_frames=found["num_frames"],
+        num_points=found["num_points"],
+        skeleton=found["skeleton_name"],
     )
     rows = [
         [
-            word("total") if split["split"] == ALL_SPLITS else split["split"],
-            word(part_label(name)),
+            Message("total") if split["split"] == ALL_SPLITS else split["split"],
+            Message(part_label(name)),
             part["num_frames"],
             part["one_has"],
             part["other_has"],
@@ -338,7 +351,7 @@ def _print_comparison(found: dict[str, Any]) -> None:
     columns = ["split", "part", "frames", "in A", "in B", "agree", "median px", "p95 px", "max px"]
     print_table(columns, rows)
     if "page" in found:
-        say(found["page"])
+        say("{path}", path=found["page"])
 
 
 COMMANDS = (Command("view", view, _show_view), Command("compare", compare, _show_compare))

@@ -14,10 +14,9 @@ from posemill.commands.arguments import AnyPath
 from posemill.commands.declaring import AsJson, Command, Overwrite
 from posemill.commands.printing import print_json, print_lines, print_table, say
 from posemill.errors import ConfigError
-from posemill.language import translate, word
+from posemill.messages import Message, join, render
 from posemill.outputs import Outputs
 from posemill.settings import setting
-from posemill.terminal import counted, quoted
 
 if TYPE_CHECKING:
     from posemill.inspection.doctor import Diagnosis
@@ -39,7 +38,7 @@ def demo(
     out: Annotated[Path, setting("Folder for everything the demo makes.")] = Path("demo"),
     overwrite: Overwrite = False,
 ) -> None:
-    """Run the main job on a real clip and a real picture; say where the results are."""
+    """Try posemill on real clips and a picture; say where the results are."""
     source, run, pictures = out / "clips.csv", out / "run", out / "pictures"
     outputs = Outputs(out, overwrite=overwrite)
     for path in (source, out / "presence.csv"):
@@ -52,10 +51,14 @@ def demo(
     with outputs.writing_file(out / "presence.csv"):
         _write_table(out / "presence.csv", rows)
     print_table([name.replace("_", " ") for name in rows[0]], [tuple(row.values()) for row in rows])
-    say(f"\nkeypoints  {run}  (Parquet; in Python: posemill.open_run({str(run)!r}))")
-    say(f"table      {out / 'presence.csv'}  (share of frames in which a part was found)")
+    say(
+        "\nkeypoints  {run}  (Parquet; in Python: posemill.open_run({run_text!r}))",
+        run=run,
+        run_text=str(run),
+    )
+    say("table      {path}  (share of frames in which a part was found)", path=out / "presence.csv")
     for picture in (pictures / "clip_contact_sheet.png", *sorted(pictures.glob("picture/*.png"))):
-        say(f"{word('picture'):9}  {picture}")
+        say("{name}  {path}", name=f"{render(Message('picture')):9}", path=picture)
 
 
 def _write_source(path: Path, outputs: Outputs) -> None:
@@ -81,7 +84,7 @@ def _run_command(*arguments: str | Path) -> None:
     from posemill.commands.line import run_line
 
     words = [str(argument) for argument in arguments]
-    say(f"$ posemill {shlex.join(words)}", bold=True)
+    say("$ posemill {words}", words=shlex.join(words), bold=True)
     if code := run_line(words):
         raise SystemExit(code)
 
@@ -119,7 +122,7 @@ def doctor(
     ] = "",
     as_json: AsJson = False,
 ) -> int:
-    """Say what will run where, and try what the processor promises. Exit 1 on a problem."""
+    """Check this machine: versions, devices, models, what works. Exit 1 on a problem."""
     from posemill.inspection.doctor import diagnose
     from posemill.inspection.trials import try_libraries
 
@@ -146,90 +149,132 @@ def _try_bf16() -> Bf16Trial | None:
     return try_bf16()
 
 
-def _say_what_is_off(trial: Bf16Trial) -> str:
+def _say_what_is_off(trial: Bf16Trial) -> Message:
     """Return what trainings do without on this machine."""
-    text = trial.describe_machine()
-    return text if trial.needs_amx_off else f"{text}; trainings use fp32"
+    text = Message(trial.describe_machine())
+    return text if trial.needs_amx_off else Message("{text}; trainings use fp32", text=text)
 
 
-def _say_outcome(name: str, outcome: Outcome) -> str:
+def _say_outcome(name: str, outcome: Outcome) -> Message:
     """Return whether something works here, and what it costs."""
     if not outcome.works:
-        return f"{word('FAILS')}: {outcome.reason}"
-    taken = [f"{what} {seconds * 1000:.1f} ms" for what, seconds in outcome.seconds.items()]
+        return Message("FAILS: {reason}", reason=outcome.reason)
+    taken = join(
+        ", ",
+        (
+            Message("{part} {milliseconds:.1f} ms", part=Message(part), milliseconds=seconds * 1000)
+            for part, seconds in outcome.seconds.items()
+        ),
+    )
     if name == "bf16":
-        return f"works; a small step takes: {', '.join(taken)}"
-    return f"works; {', '.join(taken)}" if taken else "works: loaded, no model in the cache to run"
+        return Message("works; a small step takes: {taken}", taken=taken)
+    if not taken:
+        return Message("works: loaded, no model in the cache to run")
+    return Message("works; {taken}", taken=taken)
 
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
     from posemill.jobs.extract.workers import usual_workers
 
     machine, cache = diagnosis.machine, diagnosis.cache
-    ready = sum(state == "ready" for state in cache["models"].values())
-    writable = word("writable") if cache["writable"] else word("NOT writable")
+    states = cache["models"].values()
+    ready = sum(state == "ready" for state in states)
     num_workers, note = usual_workers()
-    extract = f"{counted(num_workers, 'processes')} x 1 thread on cpu, unless told otherwise"
+    extract = Message(
+        "{num_workers:process|processes} x 1 thread on cpu, unless told otherwise",
+        num_workers=num_workers,
+    )
+    missing = Message("MISSING")
     print_lines(
         [
-            *((name, version or word("MISSING")) for name, version in diagnosis.versions.items()),
+            *((name, version or missing) for name, version in diagnosis.versions.items()),
             ("platform", machine["platform"]),
-            ("processor", f"{machine['processor']}, {counted(machine['cores'], 'cores')}"),
+            (
+                "processor",
+                Message(
+                    "{name}, {cores:core|cores}", name=machine["processor"], cores=machine["cores"]
+                ),
+            ),
             ("usable cores", _limited(str(machine["usable_cores"]), machine["cores_limited_by"])),
             (
                 "memory",
-                f"{_gigabytes(machine['memory_bytes'])}, "
-                f"{_gigabytes(machine['free_memory_bytes'])} free",
+                Message(
+                    "{total}, {free} free",
+                    total=_gigabytes(machine["memory_bytes"]),
+                    free=_gigabytes(machine["free_memory_bytes"]),
+                ),
             ),
             (
                 "usable memory",
                 _limited(_gigabytes(machine["usable_memory_bytes"]), machine["memory_limited_by"]),
             ),
             ("devices", ", ".join(f"{name} ({on})" for name, on in diagnosis.devices.items())),
-            ("gpus", "; ".join(diagnosis.gpus) or "none found"),
-            ("providers", ", ".join(diagnosis.providers) or word("none")),
+            ("gpus", join("; ", diagnosis.gpus) or Message("none found")),
+            ("providers", ", ".join(diagnosis.providers) or Message("none")),
             ("extract", _limited(extract, note)),
-            ("cache", f"{cache['folder']} ({writable}, {_gigabytes(cache['free_bytes'])} free)"),
-            ("models", f"{ready} of {len(cache['models'])} ready"),
-            *((f"engine {name}", _say_engine(lacks)) for name, lacks in diagnosis.engines.items()),
+            (
+                "cache",
+                Message(
+                    "{folder} (writable, {free} free)"
+                    if cache["writable"]
+                    else "{folder} (NOT writable, {free} free)",
+                    folder=cache["folder"],
+                    free=_gigabytes(cache["free_bytes"]),
+                ),
+            ),
+            (
+                "models",
+                Message("{ready} of {total} ready", ready=ready, total=len(states)),
+            ),
             *(
-                (f"[{extra}]", _say_extra(extra, missing))
-                for extra, missing in diagnosis.extras.items()
+                (Message("engine {name}", name=name), _say_engine(lacks))
+                for name, lacks in diagnosis.engines.items()
+            ),
+            *(
+                (f"[{extra}]", _say_extra(extra, packages))
+                for extra, packages in diagnosis.extras.items()
             ),
             *(("ray cluster", _say_cluster(about)) for about in (diagnosis.cluster,) if about),
             *(
-                (f"{word('tried')} {name}", _say_outcome(name, outcome))
+                (Message("tried {name}", name=name), _say_outcome(name, outcome))
                 for name, outcome in diagnosis.tried.items()
             ),
         ]
     )
     for problem in diagnosis.problems:
-        say(f"problem: {problem}", colour="red")
+        say("problem: {text}", text=problem, colour="red")
     for warning in diagnosis.warnings:
-        say(f"warning: {warning}", colour="yellow")
+        say("warning: {text}", text=warning, colour="yellow")
     if not (diagnosis.problems or diagnosis.warnings):
         say("all well", colour="green")
 
 
-def _say_cluster(about: Mapping[str, Any]) -> str:
-    return (
-        f"{about['address']}: {counted(about['machines'], 'machines')}, {about['cpus']:g} CPUs "
-        f"({about['free_cpus']:g} free), {about['gpus']:g} GPUs ({about['free_gpus']:g} free)"
+def _say_cluster(about: Mapping[str, Any]) -> Message:
+    return Message(
+        "{address}: {machines:machine|machines}, {cpus:g} CPUs ({free_cpus:g} free), {gpus:g} GPUs "
+        "({free_gpus:g} free)",
+        **about,
     )
 
 
 def _limited(amount: str, reason: str) -> str:
-    return f"{amount} ({reason})" if reason else amount
+    return Message("{amount} ({reason})", amount=amount, reason=reason) if reason else amount
 
 
-def _say_engine(missing: str) -> str:
-    return f"not ready; run: pip install {quoted(missing)}" if missing else word("ready")
-
-
-def _say_extra(extra: str, missing: list[str]) -> str:
+def _say_engine(missing: str) -> Message:
     if not missing:
-        return word("ready")
-    return f"missing {', '.join(missing)}; run: pip install 'posemill[{extra}]'"
+        return Message("ready")
+    return Message("not ready; run: pip install {package!q}", package=missing)
+
+
+def _say_extra(extra: str, missing: list[str]) -> Message:
+    if not missing:
+        return Message("ready")
+    return Message(
+        "missing {packages}; run: pip install 'posemill[{extra}]'",
+        packages=", ".join(missing),
+        extra=extra,
+    )
 
 
 def _gigabytes(num_bytes: int) -> str:
@@ -252,14 +297,14 @@ def pull(
         ),
     ] = None,
 ) -> None:
-    """Fetch model files into the cache, verified. Also happens by itself at first use."""
+    """Download and verify model files. Also happens automatically at first use."""
     from posemill.weights.pull import pull_from_file, pull_models
 
     if names and from_file is not None:
-        raise ConfigError("give names or --from-file, not both: a file is taken whole")
+        raise ConfigError("give names or {--from-file}, not both: a file is taken whole")
     paths = pull_models(names) if from_file is None else pull_from_file(Path(from_file))
     for path in paths:
-        say(path)
+        say("{path}", path=path)
 
 
 def list_models(*, as_json: AsJson = False) -> None:
@@ -277,8 +322,8 @@ def list_models(*, as_json: AsJson = False) -> None:
         [
             (
                 row["name"],
-                word(row["kind"]),
-                word(row["state"]),
+                Message(row["kind"]),
+                Message(row["state"]),
                 row["num_bytes"],
                 row["sha256"][:12],
                 row["licence"],
@@ -287,7 +332,7 @@ def list_models(*, as_json: AsJson = False) -> None:
             for row in rows
         ],
     )
-    say(f"\nin {cache_folder()}; --json has the full paths and hashes")
+    say("\nin {folder}; --json has the full paths and hashes", folder=cache_folder())
 
 
 def engines(*, as_json: AsJson = False) -> None:
@@ -303,23 +348,31 @@ def engines(*, as_json: AsJson = False) -> None:
         [
             (
                 name,
-                word("missing") if each["missing"] else word("ready"),
+                Message("missing") if each["missing"] else Message("ready"),
                 ", ".join(each["skeletons"]),
-                word(each["people"]),
+                Message(each["people"]),
                 ", ".join(each["modes"]),
                 ", ".join(each["devices"]),
-                translate(each["summary"]),
+                Message(each["summary"]),
             )
             for name, each in found.items()
         ],
     )
     for name, each in found.items():
         if each["missing"]:
-            say(f"\n{name} is not ready here; run: pip install {quoted(each['missing'])}")
+            say(
+                "\n{engine} is not ready here; run: pip install {package!q}",
+                engine=name,
+                package=each["missing"],
+            )
     for name, each in found.items():
         for option in each["options"]:
-            say(f"\n{name}  --engine-option {option['name']}={option['default']}")
-            say(f"    {option['help']} Expected: {option['expected']}.")
+            say("\n{engine}  --engine-option {name}={default}", engine=name, **option)
+            say(
+                "    {help} Expected: {expected}.",
+                help=Message(option["help"]),
+                expected=Message(option["expected"]),
+            )
 
 
 COMMANDS = (

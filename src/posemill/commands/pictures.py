@@ -22,9 +22,9 @@ from posemill.commands.printing import print_json, say
 from posemill.commands.progress import is_notebook, show_progress, track
 from posemill.errors import PosemillError
 from posemill.files import mark_output
+from posemill.messages import Message
 from posemill.outputs import Outputs, expect_folder
 from posemill.settings import setting
-from posemill.terminal import counted
 
 if TYPE_CHECKING:
     from posemill.inspection.drawing.originals import Originals as OriginalFrames
@@ -64,7 +64,7 @@ def visualize(
         int, setting("Frames of each split; with --video, clips of each split.", least=1)
     ] = 10,
     clips: Annotated[Iterable[str] | str | None, setting("Only these clips, by their ids.")] = None,
-    seed: Annotated[int, setting("Another seed draws other samples.", least=0)] = 0,
+    seed: Annotated[int, setting("Seed of the random samples.", least=0)] = 0,
     video: Annotated[str | None, setting("Whole clips as movies.", metavar="mp4|gif")] = None,
     originals: Originals = None,
     person: Annotated[
@@ -79,8 +79,8 @@ def visualize(
     style: Annotated[
         str,
         setting(
-            "openpose: skeletons on black as pose-driven generators expect them, a file for "
-            "each picture, folders as theirs.",
+            "openpose: skeletons on black, as pose-driven image generators expect; one file per"
+            " picture, in the same folders.",
             metavar="keypoints|openpose",
         ),
     ] = "keypoints",
@@ -120,7 +120,7 @@ def _show_visualize(ask: Ask, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"paths": drawn.paths, "num_originals_gone": drawn.num_originals_gone})
     else:
-        say("\n".join(map(str, drawn.paths)))
+        say("{paths}", paths="\n".join(map(str, drawn.paths)))
     _print_notes(drawn)
 
 
@@ -159,7 +159,7 @@ def _show_report(ask: Ask, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"path": path, "num_originals_gone": drawn.num_originals_gone})
     else:
-        say(path)
+        say("{path}", path=path)
     _print_notes(drawn)
 
 
@@ -241,18 +241,26 @@ def notes_on(originals: OriginalFrames, names: Iterable[str] = ()) -> tuple[str,
     notes = []
     if originals.num_unplaced:
         notes.append(
-            f"{counted(originals.num_unplaced, 'frames')} of normalised keypoints drawn on a blank "
-            "canvas: they have no place in the original pictures"
+            Message(
+                "{num_frames:frame|frames} of normalised keypoints drawn on a blank canvas: they "
+                "have no place in the original pictures",
+                num_frames=originals.num_unplaced,
+            )
         )
     if originals.num_gone:
         total = originals.num_gone + originals.num_read
         notes.append(
-            f"{originals.num_gone} of {total} original pictures could not be read, drawn on a "
-            f"blank canvas; the first: {originals.first_reason}. If they were moved, name their "
-            "folder by --originals"
+            Message(
+                "{num_gone} of {total} original pictures could not be read, drawn on a blank "
+                "canvas; the first: {reason}. If they were moved, name their folder by "
+                "{--originals}",
+                num_gone=originals.num_gone,
+                total=total,
+                reason=originals.first_reason,
+            )
         )
     if advice := lacks_font(names):
-        notes.append(advice)
+        notes.append(Message(advice))
     return tuple(notes)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from posemill.language import translate, word
-from posemill.messages import Message
+from posemill.language import translate
+from posemill.messages import Message, render
 from posemill.terminal import escaped, printable, width_of
 
 if TYPE_CHECKING:
@@ -20,10 +20,21 @@ if TYPE_CHECKING:
 _ANSI_CODES = {"red": "31", "green": "32", "yellow": "33"}
 
 
-def say(text: object, *, err: bool = False, colour: str | None = None, bold: bool = False) -> None:
-    """Print text, on stderr if `err`; what is in it from data does not command the terminal."""
+def say(
+    text: str,
+    /,
+    *,
+    err: bool = False,
+    colour: str | None = None,
+    bold: bool = False,
+    **values: object,
+) -> None:
+    """Print a message, on stderr if `err`: `say("{path} written", path=path)`.
+
+    What is in it from data does not command the terminal.
+    """
     stream = sys.stderr if err else sys.stdout
-    words = printable(translate(text if isinstance(text, str) else str(text)))
+    words = printable(render(Message(text, **values)))
     codes = [_ANSI_CODES[colour]] if colour else []
     codes += ["1"] if bold else []
     if codes and stream.isatty() and "NO_COLOR" not in os.environ:
@@ -71,9 +82,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     )
     for index, column in enumerate(columns):
         numbers = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(word(column), justify="right" if numbers else "left", overflow="fold")
+        table.add_column(translate(column), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(value, keep="\n")) for value in row))
+        table.add_row(*(Text(printable(render(value), keep="\n")) for value in row))
     # Into a file or a pipe a row stays one line.
     console = Console() if sys.stdout.isatty() else Console(width=400)
     console.print(table)
@@ -81,7 +92,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def print_reasons(rows: Iterable[tuple[str, int, int]]) -> None:
     """Print why frames failed, and how often."""
-    shown = [(word(translate(reason)), failures, frames) for reason, failures, frames in rows]
+    shown = [(translate(reason), failures, frames) for reason, failures, frames in rows]
     print_table(["reason", "failures", "frames"], shown)
 
 
@@ -119,8 +130,7 @@ def _short(value: Any) -> Any:
 
 def print_note(text: object) -> None:
     """Print on stderr what works, but not as it should."""
-    note = text if isinstance(text, (Message, Warning)) else Message(str(text))
-    say(Message("posemill: {text}", text=note), err=True, colour="yellow")
+    say("posemill: {text}", text=text, err=True, colour="yellow")
 
 
 @contextmanager
@@ -141,13 +151,9 @@ def warnings_as_notes() -> Iterator[list[str]]:
         yield printed
 
 
-def _shown(value: object) -> str:
-    return translate(value if isinstance(value, str) else str(value))
-
-
 def print_lines(pairs: Iterable[tuple[str, Any]]) -> None:
     """Print `name  value` lines, the values under each other."""
-    pairs = [(word(name), _shown(value)) for name, value in pairs]
-    width = max((width_of(name) for name, _ in pairs), default=0)
-    for name, value in pairs:
-        say(f"{name}{' ' * (width - width_of(name))}  {value}")
+    lines = [(render(Message(name)), render(value)) for name, value in pairs]
+    width = max((width_of(name) for name, _ in lines), default=0)
+    for name, text in lines:
+        _write(printable(f"{name}{' ' * (width - width_of(name))}  {text}"), sys.stdout)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from posemill.language import translate, word
+from posemill.messages import Message, render
 from posemill.terminal import printable, width_of
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ class TextLine:
         # A log has its first line after a while: what is done by then needs none.
         self._at = time.monotonic() if display == "log" else float("-inf")
 
-    def show(self, text: str) -> None:
+    def show(self, text: Message) -> None:
         """Say where things are, unless it was said a moment ago."""
         if self._display == "none":
             return
-        self._next = printable(translate(text), keep="")
+        self._next = printable(render(text), keep="")
         now = time.monotonic()
         if now - self._at >= _SECONDS[self._display]:
             self._at = now
@@ -117,12 +117,12 @@ def show_progress(
         with _bar(description, total) as advance_bar:
             yield advance_bar
         return
-    line, done, name = TextLine(display), 0, word(description)
+    line, done, name = TextLine(display), 0, Message(description)
 
     def advance(steps: int = 1) -> None:
         nonlocal done
         done += steps
-        line.show(f"{name} {bar_text(done, total)}")
+        line.show(Message("{name} {bar}", name=name, bar=bar_text(done, total)))
 
     try:
         yield advance
@@ -139,7 +139,7 @@ def _bar(description: str, total: int | None) -> Iterator[Callable[..., None]]:
     columns.append(TextColumn("{task.completed:,.0f}" + (f" / {total:,}" if total else "")))
     columns.append(TimeRemainingColumn(elapsed_when_finished=True))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(printable(word(description), keep=""), total=total)
+        task = bars.add_task(printable(render(Message(description)), keep=""), total=total)
         yield lambda steps=1: bars.advance(task, steps)
 
 
@@ -206,18 +206,20 @@ class ProgressView:
 
     def show(self, snapshot: Snapshot) -> None:
         """Show where things are now, and what happened since."""
+        from posemill.jobs.extract.snapshot import describe, speed_text
+
         for text in snapshot.news:
             self._say(text)
         if self._bars is not None:
             self._draw(snapshot)
         elif self._display == "line":
             bar = bar_text(snapshot.frames_done, snapshot.frames_known)
-            self._line.show(f"{bar} frames  {speed_text(snapshot)}")
+            self._line.show(Message("{bar} frames  {speed}", bar=bar, speed=speed_text(snapshot)))
         else:
             self._line.show(describe(snapshot))
 
     def _say(self, text: str) -> None:
-        said = printable(f"posemill: {translate(text)}", keep="")
+        said = printable(render(Message("posemill: {text}", text=text)), keep="")
         if self._bars is not None:
             self._bars.console.print(said, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -226,15 +228,17 @@ class ProgressView:
     def count(self, done: int, total: int) -> None:
         """Show how many videos were looked into to learn their lengths."""
         if self._bars is None:
-            self._line.show(f"counting frames: {done} / {total} videos")
+            self._line.show(
+                Message("counting frames: {done} / {total} videos", done=done, total=total)
+            )
             return
         if "counting" not in self._tasks:
-            words = word("counting frames")
+            words = render(Message("counting frames"))
             self._tasks["counting"] = self._bars.add_task(words, total=total, note="")
         self._bars.update(self._tasks["counting"], completed=done, visible=done < total)
 
     def _draw(self, snapshot: Snapshot) -> None:
-        from posemill.jobs.extract.snapshot import failed_text
+        from posemill.jobs.extract.snapshot import failed_text, speed_text
 
         for index, each in enumerate(snapshot.counts):
             if each.split not in self._tasks:
@@ -242,26 +246,12 @@ class ProgressView:
                 self._tasks[each.split] = self._bars.add_task(name, note="")
             done = snapshot.done_by_split[each.split]
             failed = each.frames_failed, each.clips_failed
-            note = translate(failed_text(*failed)) if any(failed) else ""
+            note = render(failed_text(*failed)) if any(failed) else ""
             if index == len(snapshot.counts) - 1:
-                note += "  " + speed_text(snapshot)
+                note += "  " + render(speed_text(snapshot))
             self._bars.update(
                 self._tasks[each.split],
                 completed=done,
                 total=max(each.frames_known, done, 1),
                 note=note.strip(),
             )
-
-
-def speed_text(snapshot: Snapshot) -> str:
-    """Return `41.2 frames/s, 0:12:03 left`, in the user's language."""
-    from posemill.jobs.extract.snapshot import speed_text as in_english
-
-    return translate(in_english(snapshot))
-
-
-def describe(snapshot: Snapshot) -> str:
-    """Return one line on how far a run is, in the user's language."""
-    from posemill.jobs.extract.snapshot import describe as in_english
-
-    return translate(in_english(snapshot))

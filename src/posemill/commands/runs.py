@@ -19,13 +19,12 @@ from posemill.commands.printing import (
     say,
     without_constants,
 )
-from posemill.commands.progress import ProgressView, TextLine, describe
+from posemill.commands.progress import ProgressView, TextLine
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, MissingExtraError, RunError
-from posemill.language import translate, word
-from posemill.messages import render
+from posemill.messages import Message, render
 from posemill.settings import setting
-from posemill.terminal import counted, duration, printable
+from posemill.terminal import duration, printable
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.status import Status
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 RunFolder = Annotated[
     AnyPath, setting("Folder of a run, a training or a sweep.", metavar="RUN", argument=True)
 ]
+_KINDS = {"training": Message("a training"), "sweep": Message("a sweep")}
 # What decides the speed or the size of a run, beside the workers.
 _PLANNED = (
     "source",
@@ -55,7 +55,7 @@ _PLANNED = (
 
 @door()
 def status(run: RunFolder) -> Status | TrainStatus | SweepStatus:
-    """Say how far a run, a training or a sweep is: during, after a crash, after its end.
+    """Show the progress of a run, a training or a sweep, also after a crash or at its end.
 
     Instead of the folder of a run, the file beside it that `extract` was told to write will do.
     """
@@ -77,7 +77,7 @@ def status(run: RunFolder) -> Status | TrainStatus | SweepStatus:
 def _show_status(
     ask: Ask,
     *,
-    watch: Annotated[bool, setting("Stay and show the progress live.")] = False,
+    watch: Annotated[bool, setting("Show the progress live.")] = False,
     failures: Annotated[bool, setting("List what failed, one by one.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -87,7 +87,11 @@ def _show_status(
 
     run = run_of(ask.values["run"])
     if failures and kind_of(run) != "extraction":
-        raise ConfigError(f"{run} is a {kind_of(run)}: --failures lists clips of an extraction")
+        raise ConfigError(
+            "{run} is {kind}: {--failures} lists clips of an extraction",
+            run=run,
+            kind=_KINDS[kind_of(run)],
+        )
     if watch:
         _watch(run)
     found = status(run)
@@ -101,9 +105,15 @@ def _show_status(
     else:
         _print_training(found)
     for failure in failed:
-        where = "" if failure.frame_index is None else f" frame {failure.frame_index}"
-        line = f"{failure.split}/{failure.clip_id}{translate(where)}: {translate(failure.message)}"
-        say(printable(line, keep=""))  # a name with line ends makes no lines of its own
+        say_line(
+            "{split}/{clip}: {reason}"
+            if failure.frame_index is None
+            else "{split}/{clip} frame {index}: {reason}",
+            split=failure.split,
+            clip=failure.clip_id,
+            index=failure.frame_index,
+            reason=failure.message,
+        )
 
 
 def _watch(run: Path) -> None:
@@ -115,12 +125,19 @@ def _watch(run: Path) -> None:
             if isinstance(found, Status):
                 view.show(found.snapshot)
             else:
-                line.show(render(found.describe()))
+                line.show(found.describe())
             time.sleep(0.5)
     line.close()
 
 
+def say_line(text: str, /, **values: object) -> None:
+    """Print a message on one line: a name with line ends in it makes no lines of its own."""
+    print_written(printable(render(Message(text, **values)), keep=""))
+
+
 def _print_status(found: Status) -> None:
+    from posemill.jobs.extract.snapshot import describe
+
     say(found.headline())
     say(describe(found.snapshot))
     _print_gpus(found)
@@ -145,14 +162,14 @@ def _print_status(found: Status) -> None:
 
 def _print_gpus(found: Status | TrainStatus) -> None:
     for gpu in found.gpus:
-        say(printable(gpu.describe(), keep=""))
+        say_line(gpu.describe())
 
 
 def _print_training(found: TrainStatus | SweepStatus) -> None:
     from posemill.training.runs.status import TrainStatus
 
-    say(printable(render(found.headline()), keep=""))
-    say(printable(render(found.describe()), keep=""))
+    say_line(found.headline())
+    say_line(found.describe())
     if isinstance(found, TrainStatus):
         _print_gpus(found)
         print_records({"split": split, **scores} for split, scores in found.scores.items())
@@ -160,12 +177,11 @@ def _print_training(found: TrainStatus | SweepStatus) -> None:
         same, rows = without_constants(found.trainings, keep=("job", "state"))
         if same:
             listed = ", ".join(f"{name} {value}" for name, value in same.items())
-            say(f"the same in all: {printable(listed, keep='')}")
+            say_line("the same in all: {settings}", settings=listed)
         print_records(rows)
     for line in found.last_lines:
-        moment, _, text = printable(line, keep="").partition(" ")
-        say(f"  {moment} {translate(text)}")
-    say(f"next: {printable(found.next_command(), keep='')}")
+        say_line("  {line}", line=line)
+    say_line("next: {command}", command=found.next_command())
 
 
 def stop(folder: Path) -> int | None:
@@ -186,22 +202,28 @@ def show_stop(run: RunFolder, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"run": folder, "stopped_pid": pid})
     else:
-        say(f"{folder}: nobody works on it" if pid is None else f"{folder}: pid {pid} stopped")
+        say(
+            "{run}: nobody works on it" if pid is None else "{run}: pid {pid} stopped",
+            run=folder,
+            pid=pid,
+        )
 
 
 def show_logs(
     run: RunFolder,
     *,
-    lines: Annotated[int, setting("How many.", flags=("--lines", "-n"))] = 50,
-    worker: Annotated[int | None, setting("What worker N printed.")] = None,
-    follow: Annotated[bool, setting("Go on while it runs.", flags=("--follow", "-f"))] = False,
+    lines: Annotated[int, setting("Number of lines.", flags=("--lines", "-n"))] = 50,
+    worker: Annotated[int | None, setting("Print the log of worker N.")] = None,
+    follow: Annotated[
+        bool, setting("Keep printing new lines while it runs.", flags=("--follow", "-f"))
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the last lines of the log of a run, a training or a sweep."""
     folder = run_of(run)
     found = read_log(folder, worker=worker, num_lines=lines)
     if as_json and follow:
-        raise ConfigError("--json is one value, --follow has no end: give one of them")
+        raise ConfigError("{--json} is one value, {--follow} has no end: give one of them")
     if as_json:
         print_json(found)
         return
@@ -220,16 +242,20 @@ def show_plan(
     ] = 20.0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a sample on this machine; print hours and disk for 1, 2, 4, 8 … workers."""
+    """Measure a sample on this machine; estimate hours and disk space for 1, 2, 4, 8 … workers."""
     from posemill.jobs.forecast import forecast
 
     config = ExtractConfig(**{"out": Path(), **ask.values})
-    say(f"measuring a sample, about {3 * sample_seconds:.0f} s …", err=True)
+    say("measuring a sample, about {seconds:.0f} s …", seconds=3 * sample_seconds, err=True)
     found = forecast(config, sample_seconds=sample_seconds)
     if as_json:
         print_json(found.to_json())
         return
-    say(f"{counted(found.num_clips, 'clips')}, {counted(found.num_frames, 'frames')}")
+    say(
+        "{num_clips:clip|clips}, {num_frames:frame|frames}",
+        num_clips=found.num_clips,
+        num_frames=found.num_frames,
+    )
     print_table(
         ["workers", "hours", "time", "GB", "frames/s", ""],
         [
@@ -239,7 +265,7 @@ def show_plan(
                 duration(hours * 3600),
                 round(gigabytes, 3),
                 round(found.speed(workers), 1),
-                word(translate(note)),
+                Message(note),
             )
             for workers, hours, gigabytes, note in found.rows()
         ],
@@ -252,9 +278,11 @@ def show_serve(
         setting("Where to look for runs; here by default.", metavar="FOLDER", argument=True),
     ] = (".",),
     *,
-    port: Annotated[int, setting("0: any that is free.", least=0, most=65535)] = 8765,
+    port: Annotated[
+        int, setting("Port to listen on. 0: any free one.", least=0, most=65535)
+    ] = 8765,
     host: Annotated[
-        str, setting("What to listen on; others than this machine then need the token.")
+        str, setting("Address to listen on. Other machines then need the token.")
     ] = "127.0.0.1",
     opens: Annotated[bool, setting("Open it in the browser.", flags=("--open",))] = False,
     allow_actions: Annotated[bool, setting("Let the page stop and continue runs.")] = False,
@@ -264,7 +292,8 @@ def show_serve(
         from posemill.web.server import serve
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"posemill serve needs {error.name!r}; run: pip install 'posemill[web]'"
+            "posemill serve needs {package!r}; run: pip install 'posemill[web]'",
+            package=error.name,
         ) from error
     serve(
         paths_of(folders),
@@ -272,7 +301,7 @@ def show_serve(
         port=port,
         opens=opens,
         allow_actions=allow_actions,
-        say=lambda address: say(f"serving at {address} until Ctrl-C", err=True),
+        say=lambda address: say("serving at {address} until Ctrl-C", address=address, err=True),
     )
 
 
@@ -285,7 +314,9 @@ def advise(
 
     folder = run_of(run)
     if kind_of(folder) == "sweep":
-        raise RunError(f"{folder} is a sweep: ask for advice on one of the trainings in it")
+        raise RunError(
+            "{folder} is a sweep: ask for advice on one of the trainings in it", folder=folder
+        )
     return advise_run(folder)
 
 
@@ -333,7 +364,11 @@ def _log_of(folder: Path, worker: int | None) -> Path:
         Manifest.read(folder)  # is it one?
         return log_path(folder, worker)
     if worker is not None:
-        raise ConfigError(f"{folder} is a {kind}; only the workers of extract have logs of theirs")
+        raise ConfigError(
+            "{folder} is {kind}; only the workers of extract have logs of theirs",
+            folder=folder,
+            kind=_KINDS[kind],
+        )
     status(folder)  # whose parts lie in it, or it says so
     return folder / LOG_NAME
 

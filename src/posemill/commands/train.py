@@ -33,16 +33,16 @@ from posemill.commands.printing import (
 from posemill.commands.progress import show_progress
 from posemill.commands.runs import advise
 from posemill.errors import ConfigError
-from posemill.language import word
 from posemill.messages import Message, join, render
 from posemill.outputs import Outputs
 from posemill.settings import Settings, setting
-from posemill.terminal import counted, printable, quoted, warn_caller
+from posemill.terminal import printable, warn_caller
 
 if TYPE_CHECKING:
     from posemill.records import PoseClip
     from posemill.training.runs.inference import Prediction
 
+_NOTHING = Message("nothing to change")
 # Its own flag has a value, and `--use-fp16` none.
 _MIXED = {"--use-fp16": "--precision=mixed", "--no-use-fp16": "--precision=fp32"}
 TrainedRun = Annotated[
@@ -102,14 +102,18 @@ def _say_how_to_go_on(out: Path) -> None:
     from posemill.training.runs.status import read_train_status
 
     if not (out / "run.json").is_file():
-        say(f"posemill: {out} had not begun: give the same command again", err=True)
+        say("posemill: {run} had not begun: give the same command again", run=out, err=True)
         return
     status = read_train_status(out)
-    step, command = status.checkpoint_step, status.next_command()
-    if step is None:
-        say(f"posemill: {out} has no checkpoint yet, it begins anew with: {command}", err=True)
-    else:
-        say(f"posemill: the checkpoint of step {step} is safe, go on with: {command}", err=True)
+    say(
+        "posemill: {run} has no checkpoint yet, it begins anew with: {command}"
+        if status.checkpoint_step is None
+        else "posemill: the checkpoint of step {step} is safe, go on with: {command}",
+        run=out,
+        step=status.checkpoint_step,
+        command=status.next_command(),
+        err=True,
+    )
 
 
 def _print_summary(out: Path, summary: Any) -> None:
@@ -124,13 +128,12 @@ def _print_summary(out: Path, summary: Any) -> None:
         print_table(["split", *columns], rows)
     seconds = summary["timing_seconds"]
     total = sum(seconds.values()) or 1.0
-    split = ", ".join(f"{word(part)} {value / total:.0%}" for part, value in seconds.items())
     is_long = total >= LEAST_SECONDS
-    advice = summary["advice"] or (["nothing to change"] if is_long else [])
+    advice = summary["advice"] or ([_NOTHING] if is_long else [])
     print_lines(
         [
             ("run", out),
-            ("steps", f"{summary['steps']}, best at {summary['best_step']}"),
+            ("steps", Message("{steps}, best at {best_step}", **summary)),
             (
                 "parallel",
                 Message(
@@ -142,48 +145,47 @@ def _print_summary(out: Path, summary: Any) -> None:
                 ),
             ),
             ("precision", join(": ", [summary["precision"], summary["precision_reason"]])),
-            ("speed", f"{summary['samples_per_second']:.0f} samples/s, {summary['seconds']:.1f} s"),
-            ("time", split),
+            ("speed", Message("{samples_per_second:.0f} samples/s, {seconds:.1f} s", **summary)),
+            ("time", _shares({part: value / total for part, value in seconds.items()})),
             *(("note", text) for text in summary["last_words"]),
             *(("advice", text) for text in advice),
         ]
     )
 
 
+def _shares(shares: Mapping[str, float]) -> Message:
+    """Return how much of the time each part of a training takes."""
+    return join(
+        ", ",
+        (
+            Message("{part} {share:.0%}", part=Message(part), share=share)
+            for part, share in shares.items()
+        ),
+    )
+
+
 def _print_left_out(found: Any) -> None:
     """A row for each group that a model was trained without, then the mean and the worst."""
     score = found["score"]
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             row["group"],
-            f"{row['clips_scored']} of {row['clips']}",
+            Message("{clips_scored} of {clips}", **row),
             f"{row[score]:.4f}" if score in row else "",
             row.get("run", ""),
         )
         for row in found["groups"]
     ]
-    rows.append(("mean", "", f"{found['mean']:.4f}", ""))
-    rows.append(("worst", "", f"{found['worst']:.4f}", found["worst_group"]))
-    print_table([f"without {found['leave_out']}", "clips scored", score, "run"], rows)
+    rows.append((Message("mean"), "", f"{found['mean']:.4f}", ""))
+    rows.append((Message("worst"), "", f"{found['worst']:.4f}", found["worst_group"]))
+    group = Message("without {group}", group=found["leave_out"])
+    print_table([group, "clips scored", score, "run"], rows)
 
 
-def show_evaluate(
-    run: TrainedRun,
-    *,
-    split: Annotated[str, setting("Which clips.")] = "test",
-    checkpoint: Annotated[str, setting("best or last.")] = "best",
-    data: Annotated[str, setting("Other data than the run's own.")] = "",
-    labels: Annotated[str, setting("Labels of that data.")] = "",
-    device: Annotated[str, setting("auto, cpu, cuda or cuda:N.")] = "auto",
-    as_json: AsJson = False,
-) -> int:
+def _show_evaluate(ask: Ask, *, as_json: AsJson = False) -> int:
     """Score a trained model on a split."""
-    from posemill.training.front import evaluate
-
     with warnings_as_notes():
-        scores = evaluate(
-            Path(run), split=split, checkpoint=checkpoint, data=data, labels=labels, device=device
-        )
+        scores = ask()
     if as_json:
         print_json(scores)
     else:
@@ -203,7 +205,7 @@ def predict(
     engine_device: Annotated[str, setting("For the engine: cpu or cuda:N.")] = "cpu",
     threads: Annotated[int, setting("Threads of the engine.", least=1)] = 1,
     pictures: Annotated[
-        AnyPath | None, setting("Folder for a picture of each clip with what is said of it.")
+        AnyPath | None, setting("Folder for a picture of each clip with its prediction.")
     ] = None,
     overwrite: Overwrite = False,
     model: Any = None,
@@ -211,7 +213,7 @@ def predict(
     forward: Callable[[Any, Any], Any] | None = None,
     progress: bool | None = None,
 ) -> list[Any]:
-    """Say what a trained model sees in clips; for one of keypoints the engine finds them first.
+    """Predict the labels of clips with a trained model; keypoints are found first if needed.
 
     `source` is a video, a folder of pictures or of videos, a run, or data that `prepare` wrote (a
     model of video: a list of videos, or what `frames` wrote); or several of these; `PoseClip`s too,
@@ -235,8 +237,9 @@ def predict(
     if RunFolder(folder).is_of_fit():
         if pictures is not None:
             raise ConfigError(
-                f"{folder} was trained by fit(): only predictions of runs of train() are drawn; "
-                "leave pictures out"
+                "{folder} was trained by fit(): only predictions of runs of train() are drawn; "
+                "leave {--pictures} out",
+                folder=folder,
             )
         outputs_of_model = predict_samples(
             folder, model, source, collate_fn=collate_fn, forward=forward, device=device
@@ -244,7 +247,9 @@ def predict(
         return list(outputs_of_model)
     if model is not None:
         raise ConfigError(
-            f"{folder} was trained by train() and says itself what its model is: leave model out"
+            "{folder} was trained by train() and says itself what its model is: leave {--model} "
+            "out",
+            folder=folder,
         )
     items = [source] if isinstance(source, str | os.PathLike | PoseClip) else source
     drawn = None
@@ -287,7 +292,8 @@ def _with_videos(
     for item in items:
         if isinstance(item, PoseClip):
             raise ConfigError(
-                f"{folder} was trained on keypoints and video: expected videos, got a PoseClip"
+                "{folder} was trained on keypoints and video: expected videos, got a PoseClip",
+                folder=folder,
             )
         for clip_id, path in videos_at(Path(item)):
             for clip in _estimated(folder, [path], engine):
@@ -308,7 +314,7 @@ def _estimated(
             continue
         for clip, errors in clips_like(Path(item), *data_of(folder), **engine):
             for error in errors:
-                warn_caller(str(error))
+                warn_caller(error.sentence)
             if clip is not None:
                 yield clip
 
@@ -350,7 +356,7 @@ def _show_predict(
 def sweep(
     file: Annotated[AnyPath, setting("TOML file with grid, random or folds.", argument=True)],
     *,
-    workers: Annotated[int, setting("Trainings side by side.", least=1)] = 1,
+    workers: Annotated[int, setting("Number of parallel trainings.", least=1)] = 1,
     out: Annotated[str, setting("Folder; the file's own by default.")] = "",
     dry_run: Annotated[bool, setting("Only list the trainings.")] = False,
     as_json: AsJson = False,
@@ -383,29 +389,17 @@ def _run(found: Any, workers: int) -> Any:
         bar = progress.add_task("trainings", total=len(found.jobs), completed=done)
 
         def report(event: str, job: Any) -> None:
-            line = printable(f"{job.name} {event}")
+            line = printable(f"{job.name} {render(Message(event))}")
             progress.print(line, markup=False, highlight=False)
             progress.advance(bar, 0 if event == "started" else 1)
 
         return run_sweep(found, num_jobs=workers, report=report)
 
 
-def show_tune(
-    ask: Ask,
-    config: ConfigFile = None,
-    *,
-    out: Annotated[
-        AnyPath | None, setting("TOML file to write: yours, with what was found.")
-    ] = None,
-    keep_maths: Annotated[bool, setting("Leave batch and precision alone.")] = False,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
-) -> None:
+def _show_tune(ask: Ask, *, as_json: AsJson = False) -> None:
     """Measure what makes a training faster on this machine."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded, as train does
-    from posemill.training.front import tune
-
-    found = tune(config, out=out, keep_maths=keep_maths, overwrite=overwrite, **ask.values)
+    found, out = ask(), ask.values.get("out")
     if as_json:
         print_json({"out": out, **found.to_json()})
         return
@@ -414,7 +408,7 @@ def show_tune(
             row.setting,
             "" if row.samples_per_second is None else f"{row.samples_per_second:.0f}",
             "" if row.gain is None else f"{row.gain:.2f}",
-            render(row.note),
+            row.note,
         )
         for row in found.rows
     ]
@@ -422,7 +416,7 @@ def show_tune(
     for line in found.lines():
         say(line)
     if out is not None:
-        say(f"{out}: posemill train {quoted(out)} trains with it")
+        say("{path}: posemill train {path!q} trains with it", path=out)
 
 
 def _show_advise(ask: Ask, *, as_json: AsJson = False) -> None:
@@ -437,13 +431,13 @@ def _show_advise(ask: Ask, *, as_json: AsJson = False) -> None:
             {"run": run, **evidence.to_json(), "advice": [advice.to_json() for advice in found]}
         )
         return
-    lines = [
-        ("run", str(run)),
-        ("time", ", ".join(f"{word(part)} {value:.0%}" for part, value in share.items())),
-    ]
+    lines: list[tuple[str, object]] = [("run", run), ("time", _shares(share))]
     if evidence.seconds < LEAST_SECONDS:
-        lines.append(("note", f"only {evidence.seconds:.0f} s were measured: too short to rely on"))
-    sentences = [advice.sentence for advice in found] or ["nothing to change"]
+        note = Message(
+            "only {seconds:.0f} s were measured: too short to rely on", seconds=evidence.seconds
+        )
+        lines.append(("note", note))
+    sentences = [advice.sentence for advice in found] or [_NOTHING]
     print_lines([*lines, *(("advice", text) for text in sentences)])
 
 
@@ -463,15 +457,22 @@ def synthetic_corpus(
     few = max(2, train * 2 // 15)
     options = CorpusOptions(glosses, {"train": train, "dev": few, "test": few}, seed=seed)
     for split, count in write_corpus(Path(out), options, overwrite=overwrite).items():
-        say(f"{split}  {counted(count, 'clips')}")
+        say("{split}  {num_clips:clip|clips}", split=split, num_clips=count)
 
 
 COMMANDS = (
     Command("train", None, show_train, settings=_train_config, aliases=_MIXED),
-    Command("evaluate", None, show_evaluate),
+    Command("evaluate", "posemill.training.front:evaluate", _show_evaluate),
     Command("predict", predict, _show_predict),
     Command("sweep", None, sweep, aliases={"--jobs": "--workers"}),
-    Command("tune", None, show_tune, settings=_train_config, skip=("out", "tune"), aliases=_MIXED),
+    Command(
+        "tune",
+        "posemill.training.front:tune",
+        _show_tune,
+        settings=_train_config,
+        skip=("tune",),
+        aliases=_MIXED,
+    ),
     Command("advise", advise, _show_advise),
     Command("synthetic-corpus", None, synthetic_corpus),
 )

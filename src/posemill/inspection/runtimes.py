@@ -125,14 +125,16 @@ def read_frames(source: Path, num_frames: int) -> list[Frame]:
         paths = [path for path in sorted(source.iterdir()) if _is_picture(path)]
         frames = [read_picture(str(path)) for path in paths[:num_frames]]
     elif not source.exists():
-        raise SourceError(f"{source}: no such file or folder; expected pictures or a video")
+        raise SourceError(
+            "{source}: no such file or folder; expected pictures or a video", source=source
+        )
     elif _is_picture(source):
         frames = [read_picture(str(source))]
     else:
         with open_video(str(source)) as video:
             frames = list(islice(video, num_frames))
     if not frames:
-        raise SourceError(f"{source}: no pictures in it")
+        raise SourceError("{source}: no pictures in it", source=source)
     return frames
 
 

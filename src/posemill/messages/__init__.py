@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from posemill.language import load_catalogue, translate
+from posemill.language import load_catalogue
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -65,11 +65,6 @@ class Message(str):
         message = super().__new__(cls, _Writer().fill(template, values))
         message.template, message.values = str(template), values
         return message
-
-    @property
-    def has_marks(self) -> bool:
-        """Whether it was written with values or options."""
-        return bool(self.values) or _HOLE.search(self.template) is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send template and values to another process, without objects that only it knows."""
@@ -153,16 +148,19 @@ class Flags:
 
     Args:
         in_file: Names of the settings that the reader wrote into a file.
+        typed: The flags that the reader typed, by name: `--output-path` for `out`.
     """
 
-    def __init__(self, in_file: Collection[str] = ()) -> None:
-        self._in_file = in_file
+    def __init__(
+        self, in_file: Collection[str] = (), typed: Mapping[str, str] | None = None
+    ) -> None:
+        self._in_file, self._typed = in_file, typed or {}
 
     def __call__(self, name: str, value: str) -> str:
         """Return an option of this name, with its value if one is named."""
         if name in self._in_file:
             return f"{name} = {value}" if value else name
-        flag = FLAGS.get(name) or "--" + name.replace("_", "-")
+        flag = self._typed.get(name) or FLAGS.get(name) or "--" + name.replace("_", "-")
         if value == "False":
             return flag.replace("--", "--no-", 1)
         if not value or value == "True":
@@ -212,8 +210,6 @@ class _Writer:
             separator = self._catalogue.get(value.separator) or value.separator
             return separator.join(map(self.text, value.values.values()))
         if isinstance(value, Message):
-            if self._catalogue and not value.has_marks and value not in self._catalogue:
-                return translate(str(value), "zh_CN")
             return self.fill(self._catalogue.get(value.template) or value.template, value.values)
         if isinstance(value, Option):
             return self._flags(str(value), "" if value.value is None else str(value.value))

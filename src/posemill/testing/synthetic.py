@@ -132,7 +132,7 @@ def write_keypoints(
 ) -> None:
     """Write `{split}_keypoints.npz` with a clip for each sentence (name -> glosses)."""
     if not sentences:
-        raise TrainingError(f"split {split!r}: no sentences to make keypoints of")
+        raise TrainingError("split {split!r}: no sentences to make keypoints of", split=split)
     folder.mkdir(parents=True, exist_ok=True)
     clips = list(make_clips(sentences, options))
     lengths = [len(points) for points, _ in clips]

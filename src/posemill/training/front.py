@@ -18,11 +18,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.errors import ConfigError
 from posemill.files import atomic_path
 from posemill.outputs import Outputs
+from posemill.settings import setting
 from posemill.training.config.resolve import Resolved, resolve_config, resolve_made
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.extra import naming_the_extra
@@ -65,11 +66,18 @@ def train(
 
 
 def tune(
-    config: os.PathLike[str] | str | None = None,
+    config: Annotated[
+        os.PathLike[str] | str | None,
+        setting("TOML file; every flag below is a field of it.", metavar="CONFIG", argument=True),
+    ] = None,
     *,
-    out: os.PathLike[str] | str | None = None,
-    keep_maths: bool = False,
-    overwrite: bool = False,
+    out: Annotated[
+        os.PathLike[str] | str | None, setting("TOML file to write: yours, with what was found.")
+    ] = None,
+    keep_maths: Annotated[bool, setting("Leave batch and precision alone.")] = False,
+    overwrite: Annotated[
+        bool, setting("Replace files that posemill did not write for this source.")
+    ] = False,
     **settings: Any,
 ) -> Tuned:
     """Return faster settings for a training, measured on this machine, its data and its model.
@@ -198,13 +206,16 @@ def load_model(
 
 
 def evaluate(
-    run: Path | str,
+    run: Annotated[
+        os.PathLike[str] | str,
+        setting("Folder that `posemill train` wrote.", metavar="RUN", argument=True),
+    ],
     *,
-    split: str = "test",
-    checkpoint: str = "best",
-    device: str = "auto",
-    data: Any = "",
-    labels: str = "",
+    split: Annotated[str, setting("Split to score.")] = "test",
+    checkpoint: Annotated[str, setting("Checkpoint to use: best or last.")] = "best",
+    data: Annotated[Any, setting("Score other data than the run's own.")] = "",
+    labels: Annotated[str, setting("Labels of that data.")] = "",
+    device: Annotated[str, setting("auto, cpu, cuda or cuda:N.")] = "auto",
     model: nn.Module | None = None,
     loss: Callable[[Any, Any], Any] | None = None,
     metric: Callable[[Any, Any], Any] | None = None,
@@ -233,7 +244,7 @@ def evaluate(
         from posemill.training.runs.inference import evaluate as evaluate_run
     if model is None:
         return evaluate_run(
-            run, split=split, checkpoint=checkpoint, device=device, data=data, labels=labels
+            Path(run), split=split, checkpoint=checkpoint, device=device, data=data, labels=labels
         )
     options = {
         "metric": metric,
@@ -242,5 +253,5 @@ def evaluate(
         "forward": forward,
     }
     return evaluate_model(
-        run, model, data, loss=loss, options=options, checkpoint=checkpoint, device=device
+        Path(run), model, data, loss=loss, options=options, checkpoint=checkpoint, device=device
     )

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from posemill.commands.spelling import arguments_of
 from posemill.config import ExtractConfig
 from posemill.errors import PosemillError
 from posemill.jobs.extract.log import log_path
@@ -95,4 +94,4 @@ def continue_arguments(folder: Path, manifest: Manifest) -> list[str]:
         config = ExtractConfig(Path(source), folder, skeleton=manifest.skeleton_name, **chosen)
     except (PosemillError, TypeError, ValueError):
         return []
-    return ["extract", *arguments_of(config)]
+    return ["extract", *config.to_arguments()]

@@ -16,7 +16,7 @@ from posemill.config import FramesConfig
 from posemill.jobs.frames import sinks
 from posemill.jobs.frames.run import write_frames
 config = FramesConfig(Path(sys.argv[1]), Path(sys.argv[2]), executor="serial", task_frames=8,
-                      pack=sys.argv[3] == "True", size="40x30")
+                      pack=sys.argv[3] == "True", resize="40x30")
 write = sinks.FrameSink.put
 def slowly(*args):
     time.sleep(0.0005)
@@ -50,7 +50,7 @@ def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_one(
     videos, tmp_path, pack, kill_until_done
 ):
     whole = tmp_path / "whole"
-    write_frames(FramesConfig(videos, whole, executor="serial", pack=pack, size="40x30"))
+    write_frames(FramesConfig(videos, whole, executor="serial", pack=pack, resize="40x30"))
     kills, code = kill_until_done(SCRIPT, videos, tmp_path / "cut", pack, seconds=0.1, quick=15)
     assert code == 1  # one file is no video
     assert kills > 4

@@ -88,9 +88,9 @@ def test_a_pack_has_the_very_bytes(config, videos, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "sizes"),
     [
-        ({"size": "16x12"}, [(16, 12)] * 3),
-        ({"size": 16}, [(16, 16)] * 3),
-        ({"size": 12, "short_side": True}, [(16, 12), (18, 12), (16, 12)]),
+        ({"resize": "16x12"}, [(16, 12)] * 3),
+        ({"resize": 16}, [(16, 16)] * 3),
+        ({"resize": 12, "short_side": True}, [(16, 12), (18, 12), (16, 12)]),
     ],
 )
 @pytest.mark.parametrize("pack", [False, True])
@@ -296,14 +296,14 @@ def test_what_was_written_and_not_committed_is_gone_in_the_end(config, videos):
 
 
 def test_settings_that_contradict_each_other_are_refused(videos, tmp_path):
-    with pytest.raises(ConfigError, match=r"short_side needs size to be one number.*340x256"):
-        FramesConfig(videos, tmp_path, size="340x256", short_side=True)
-    with pytest.raises(ConfigError, match=r"size is not given"):
+    with pytest.raises(ConfigError, match=r"short_side needs one number.*340x256"):
+        FramesConfig(videos, tmp_path, resize="340x256", short_side=True)
+    with pytest.raises(ConfigError, match=r"got no size"):
         FramesConfig(videos, tmp_path, short_side=True)
     with pytest.raises(ConfigError, match=r"fps and stride both say which frames"):
         FramesConfig(videos, tmp_path, fps=5, stride=2)
-    with pytest.raises(ConfigError, match=r"size: expected a side"):
-        FramesConfig(videos, tmp_path, size="big")
+    with pytest.raises(ConfigError, match=r"resize: expected a side"):
+        FramesConfig(videos, tmp_path, resize="big")
 
 
 def test_settings_without_effect_are_said(config, videos, make_tree):

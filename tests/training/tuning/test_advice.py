@@ -200,7 +200,7 @@ def test_videos_that_every_epoch_decodes_are_named_with_disk_and_gain() -> None:
         advice = find(config, data=data, free_bytes=free, **video)
         return changes([each for each in advice if each.setting in ("cache", "data")])
 
-    frames = "posemill frames 'my videos.csv' --out frames --size 112 --short-side"
+    frames = "posemill frames 'my videos.csv' --out frames --resize 112 --short-side"
     assert found(10**10, 100) == [
         f"--cache mmap (1.4 GB of 10.0 GB free), or once: {frames} --pack"
     ]

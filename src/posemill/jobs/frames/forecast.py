@@ -103,9 +103,9 @@ def forecast_frames(
             for clip in read_index(summary.index)
         )
     share = num_frames / kept
-    size = "" if config.size is None else f" {config.size.partition('x')[0]}"
-    if config.size and not config.short_side:
-        size = f" {config.size}"
+    size = "" if config.resize is None else f" {config.resize.partition('x')[0]}"
+    if config.resize and not config.short_side:
+        size = f" {config.resize}"
     quality = "" if config.format == "png" else f" (q{config.quality})"
     return FramesForecast(
         len(clips),

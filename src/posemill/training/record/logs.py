@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from posemill.language import word
+from posemill.language import translate
 from posemill.machine.live_files import LogFile, Speedometer, read_live, write_live
 from posemill.messages import Message, render
 from posemill.terminal import printable
@@ -80,7 +80,7 @@ class TrainingLog:
         if not self._has_bar:
             return
         self._progress = Progress(
-            TextColumn(word("epoch {task.fields[epoch]}")),
+            TextColumn(translate("epoch {task.fields[epoch]}")),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[text]}", markup=False),

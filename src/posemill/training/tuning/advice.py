@@ -132,7 +132,7 @@ def _on_decoding(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
     )
     sizes = {"needed": evidence.decoded_bytes / 1e9, "free": evidence.free_bytes / 1e9}
     data = shlex.quote(config.data.path or "VIDEOS")
-    command = f"posemill frames {data} --out frames --size {evidence.frame_side} --short-side"
+    command = f"posemill frames {data} --out frames --resize {evidence.frame_side} --short-side"
     if evidence.decoded_bytes > evidence.free_bytes:
         change = Message(
             "{command} (JPEG; decoded they would take {needed:.1f} GB, and {free:.1f} GB are free)",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posemill.errors import ConfigError
-from posemill.language import word
+from posemill.language import translate
 from posemill.machine.allocator import freed_memory_returned
 from posemill.machine.torchrun import under_torchrun
 from posemill.messages import Message, render
@@ -192,7 +192,7 @@ def _bar(seconds: float, *, is_shown: bool) -> Iterator[Callable[[str], None]]:
     console = Console(stderr=True, quiet=not is_shown)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not is_shown) as progress:
-        task = progress.add_task(word("measuring"), total=seconds)
+        task = progress.add_task(translate("measuring"), total=seconds)
 
         def report(text: str) -> None:
             done = progress.tasks[0].elapsed or 0.0
