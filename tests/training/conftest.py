@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,17 +27,23 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _prepare_torch() -> None:
-    """One thread, as OpenMP threads wait for each other on a busy machine; AMX off if it traps."""
+def _prepare_torch() -> Iterator[None]:
+    """One thread, as OpenMP threads wait for each other on a busy machine; AMX off if it traps.
+
+    A user would set the variable, and bf16 then works in this process as on any other machine.
+    """
     import torch
 
-    from posemill.training.bf16 import amx_off_if_needed
+    from posemill.training.bf16 import ISA_VARIABLE, WITHOUT_AMX, try_bf16
     from posemill.training.lazy_dynamo import load_dynamo_late
 
     torch.set_num_threads(1)
-    with amx_off_if_needed():  # oneDNN asks at its first product, for the whole process
-        torch.nn.functional.linear(torch.ones(8, 8), torch.ones(8, 8))
     load_dynamo_late()  # for tests that use torch's optimizers without a training
+    with pytest.MonkeyPatch.context() as patch:
+        if try_bf16().needs_amx_off:
+            patch.setenv(ISA_VARIABLE, WITHOUT_AMX)
+            try_bf16.cache_clear()
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ from cli_runner import CliRunner
 
 from posemill.commands.line import run_line
 from posemill.errors import ConfigError
-from posemill.training.bf16 import amx_off_if_needed
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.run_settings import MOST_WORKERS
 from posemill.training.config.train_config import TrainConfig
@@ -140,8 +139,7 @@ def test_use_fp16_on_a_cpu_is_the_mixed_precision_it_has_in_one_sentence(
 ) -> None:
     module = "posemill.training.precision"
     monkeypatch.setattr(f"{module}.cpu_has_fast_bf16", lambda: has_bf16)
-    with amx_off_if_needed():
-        chosen = choose_precision(TrainConfig(use_fp16=True).precision, choose_device("cpu"))
+    chosen = choose_precision(TrainConfig(use_fp16=True).precision, choose_device("cpu"))
     assert (chosen.name, chosen.reason, chosen.is_slow) == (name, reason, False)
     words = ["train", "--use_fp16", "--device", "cpu", "--show-config", "--json"]
     result = CliRunner().invoke(run_line, words)
