@@ -223,7 +223,7 @@ def test_nonsense_in_the_records_is_one_sentence(
     with closing(sqlite3.connect(tmp_path / "run" / "ledger.sqlite")) as database:
         database.execute("UPDATE pieces SET found = ?", (found,))
         database.commit()
-    with pytest.raises(RunError, match="the ledger says nonsense about what was found in clip"):
+    with pytest.raises(RunError, match="the ledger does not say what was found in clip"):
         list(ClipInput(tmp_path / "run").outlines())
 
 

@@ -186,7 +186,7 @@ class StockEstimator(ABC):
 
 
 # Options of ours that the original has not.
-_OURS_ONLY = ("runtime", "parts", "hand_crop", "world")
+_OURS_ONLY = ("runtime", "parts", "hand_crop", "world", "people", "people_from", "search_every")
 
 
 def _info_like(ours: Any) -> EngineInfo:
