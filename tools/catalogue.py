@@ -41,6 +41,10 @@ ENGLISH = (
 WORDS = (
     "Arguments", "Options", "Commands", "required", "Usage: ", "; ",
     *PARTS, *REASONS, *LAYOUTS.values(), SIZES_DIFFER, NOT_NUMBERED, NOT_ALIKE, ONE_PICTURE,
+    "good", "fair", "weak", "bad", "value", "an unknown host", "an unknown time",
+    "the folder holds no pictures", "expected a folder of frames",
+    "there are no pictures at this place", "cores this process may use",
+    "a worker's share of the memory",
     "one", "several", "model", "media", "ready", "missing", "damaged", "a folder", "a run",
     "measured", "all", "never", "a number", "a whole number", "a word", "an object",
     "true or false", "No such file or directory", "Permission denied", "No space left on device",

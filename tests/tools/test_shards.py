@@ -89,7 +89,7 @@ def write_tests(project: Path, **files: str) -> None:
     """Write test files that are one shard each, since a duration says that they are long."""
     for name, text in files.items():
         (project / "tests" / f"test_{name}.py").write_text(text)
-    seconds = {f"tests/test_{name}.py": 100.0 for name in files}
+    seconds = {f"tests/test_{name}.py": 200.0 for name in files}
     (project / "tests" / "durations.json").write_text(json.dumps(seconds))
 
 

@@ -40,8 +40,12 @@ def pose_similarity(one: Pixels, other: Pixels) -> Pixels:
     The mean over the points that both have of a bell curve of their distance, as wide as people
     are large; 0 where they have no point in common.
     """
+    return _pose_similarity(one, boxes_of(one), other, boxes_of(other))
+
+
+def _pose_similarity(one: Pixels, one_boxes: Pixels, other: Pixels, other_boxes: Pixels) -> Pixels:
     squares = ((one[:, None] - other[None]) ** 2).sum(axis=3)  # (a, b, points)
-    sizes = _areas(boxes_of(one))[:, None] + _areas(boxes_of(other))[None]
+    sizes = _areas(one_boxes)[:, None] + _areas(other_boxes)[None]
     near = np.exp(-squares / (_SPREAD**2 * np.maximum(sizes, 1e-12))[..., None])
     is_common = ~np.isnan(near)
     totals = np.where(is_common, near, 0).sum(axis=2)
@@ -135,8 +139,12 @@ class Tracker:
             return track_of
         where = np.stack([track.points for track in self.tracks])
         steps = np.array([min(self.num_frames - track.frame, _MAX_STEPS) for track in self.tracks])
-        moved = where + (np.stack([track.speed for track in self.tracks]) * steps[:, None])[:, None]
-        similarity = np.maximum(_STAYS * _similarity(where, points), _similarity(moved, points))
+        shifts = np.stack([track.speed for track in self.tracks]) * steps[:, None]
+        boxes, new_boxes = boxes_of(where), boxes_of(points)
+        stayed = _similarity(where, boxes, points, new_boxes)
+        moved_boxes = boxes + np.tile(shifts, 2)
+        moved = _similarity(where + shifts[:, None], moved_boxes, points, new_boxes)
+        similarity = np.maximum(_STAYS * stayed, moved)
         while (best := float(similarity.max())) >= _MIN_SIMILARITY:
             number, row = np.argwhere(similarity == best)[0].tolist()
             track_of[row] = self.tracks[number]
@@ -168,8 +176,10 @@ class Tracker:
         return cls(state["num_frames"], state["next_id"], tracks)
 
 
-def _similarity(one: Pixels, other: Pixels) -> Pixels:
-    return (pose_similarity(one, other) + box_overlap(boxes_of(one), boxes_of(other))) / 2
+def _similarity(one: Pixels, one_boxes: Pixels, other: Pixels, other_boxes: Pixels) -> Pixels:
+    """Return `(a, b)`: how similar people are in pose and place, 0 to 1."""
+    poses = _pose_similarity(one, one_boxes, other, other_boxes)
+    return (poses + box_overlap(one_boxes, other_boxes)) / 2
 
 
 def track_clip(clip: PoseClip) -> tuple[IntArray, IntArray]:

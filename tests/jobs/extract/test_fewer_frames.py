@@ -92,7 +92,7 @@ def test_it_is_recorded_and_a_run_goes_on_with_the_same_alone(config_for, tmp_pa
 
 def test_both_at_once_and_a_rate_of_pictures_are_refused(config_for, make_tree, tmp_path):
     tree = make_tree({"a": 3})
-    with pytest.raises(ConfigError, match=r"fps and stride both say which frames to extract"):
+    with pytest.raises(ConfigError, match=r"fps and stride both say which frames to keep"):
         config_for(tree, fps=5, stride=2)
     with pytest.raises(ConfigError, match=r"fps needs videos: .* use stride"):
         extract(config_for(tree, fps=5))

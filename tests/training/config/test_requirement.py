@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from cli_runner import CliRunner
 
 from posemill.commands.line import run_line
 from posemill.errors import ConfigError
+from posemill.training import front
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.run_settings import MOST_WORKERS
 from posemill.training.config.train_config import TrainConfig
@@ -96,6 +98,7 @@ def test_the_settings_of_the_requirement_are_flags_as_they_are_written(
 ) -> None:
     seen: list[Any] = []
 
+    @wraps(getattr(front, command))  # its signature says which flags there are
     def look(
         config: Any, *, keep_maths: bool = False, overwrite: bool = False, **settings: Any
     ) -> Any:

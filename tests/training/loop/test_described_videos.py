@@ -113,7 +113,7 @@ def test_a_real_tuning_of_video_runs(config: TrainConfig) -> None:
     from posemill.training.config.resolve import Resolved
     from posemill.training.tuning.tune import tune_training
 
-    free = config.replace(tune_seconds=2.0, tune="speed")
+    free = config.replace(tune_seconds=6.0, tune="speed")
     sources = dict.fromkeys(config.all_fields(), "file")
     found = tune_training(build_workload, Resolved(free, sources))
     assert any(row.setting == "cache mmap" and row.samples_per_second for row in found.rows)

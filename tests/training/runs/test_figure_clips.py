@@ -47,11 +47,11 @@ def split(tmp_path: Path) -> PixelClips:
             cv2.imwrite(str(tmp_path / name / f"{number}.png"), frame)
     reader = VideoClips(tmp_path, sampling="uniform:4", size=SIDE)
     clips = PixelClips(
-        tuple(reader.clips),
-        reader.sampling,
-        tuple(reader.targets),
-        tuple(place.key for place in reader.clips),
-        ("a", "b"),
+        places=tuple(reader.clips),
+        sampling=reader.sampling,
+        targets=tuple(reader.targets),
+        keys=tuple(place.key for place in reader.clips),
+        class_names=("a", "b"),
     )
     return clips.opened(reader)
 

@@ -127,7 +127,7 @@ def test_logs_of_a_training_are_read_and_followed(settings: Settings) -> None:
     assert list(follow_log(out)) == []
     with pytest.raises(ConfigError, match=r"is a training; only the workers of extract have logs"):
         read_log(out, worker=1)
-    with pytest.raises(ConfigError, match=r"is a training: --failures lists clips"):
+    with pytest.raises(ConfigError, match=r"is a training: failures lists clips"):
         CliRunner().invoke(run_line, ["status", str(out), "--failures"], catch_exceptions=False)
 
 

@@ -41,7 +41,7 @@ def presence_section(quality: RunQuality) -> str:
         for split, totals in quality.splits.items()
     ]  # fmt: skip
     return section(
-        "Presence",
+        Message("Presence"),
         bar_chart(groups, maximum=1, label=Message("Share of frames with each part")),
         remark=Message("Share of frames in which at least one point of the part was found."),
     )
@@ -55,7 +55,7 @@ def strips_section(quality: RunQuality) -> str:
         strips = [(part.name, part.strip) for part in each.parts]
         label = Message("presence over time in {clip_id}", clip_id=each.clip_id)
         cells.append(
-            f"<span>{text(each.clip_id or '(no name)')}</span>{strip_chart(strips, label=label)}"
+            f"<span>{text(each.clip_id or Message('(no name)'))}</span>{strip_chart(strips, label=label)}"
             f'<span class="quiet">{text(each.split)}, '
             f"{text(frames_text(each.num_frames))}</span>"
         )
@@ -170,9 +170,9 @@ def _two_histograms(name: str, presence: list[int], parts: list[PartTotals]) -> 
 def method_section() -> str:
     """Return what the words of the report mean."""
     notes = [
-        ("Presence", Message("a part is there when at least one of its points was found.")),
+        (Message("Presence"), Message("a part is there when at least one of its points was found.")),
         (
-            "Jump",
+            Message("Jump"),
             Message(
                 "a fifth of the part's points moved by more than {jump_floor:g} shoulder widths "
                 "in 1/25 s, and far more than is usual for it in this clip (the median and "
@@ -199,7 +199,7 @@ def method_section() -> str:
             Message("every part found has exactly the numbers of the frame before."),
         ),
         (
-            "Badness",
+            Message("Badness"),
             Message(
                 "1 - product of (1 - weight x amount) over: body missing (weight 1), face missing "
                 "(0.6), neither hand found (0.3), jumps of a part (0.6, full at one in twenty "
