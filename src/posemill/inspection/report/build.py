@@ -183,9 +183,13 @@ def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:
 
 def _failures_section(material: ClipInput, failures: list[Failure]) -> str:
     if material.kind != "run":
-        return section(Message("Failures"), paragraph(Message("An exported file does not record failures.")))
+        return section(
+            Message("Failures"), paragraph(Message("An exported file does not record failures."))
+        )
     if not failures:
-        return section(Message("Failures"), paragraph(Message("None: every clip and every frame was read.")))
+        return section(
+            Message("Failures"), paragraph(Message("None: every clip and every frame was read."))
+        )
     reasons = table(
         ["reason", "failures", Message("frames lost"), "clips"],
         [(Message(reason), *counts) for reason, *counts in map(astuple, group_failures(failures))],

@@ -55,7 +55,8 @@ def strips_section(quality: RunQuality) -> str:
         strips = [(part.name, part.strip) for part in each.parts]
         label = Message("presence over time in {clip_id}", clip_id=each.clip_id)
         cells.append(
-            f"<span>{text(each.clip_id or Message('(no name)'))}</span>{strip_chart(strips, label=label)}"
+            f"<span>{text(each.clip_id or Message('(no name)'))}</span>"
+            f"{strip_chart(strips, label=label)}"
             f'<span class="quiet">{text(each.split)}, '
             f"{text(frames_text(each.num_frames))}</span>"
         )
@@ -170,7 +171,10 @@ def _two_histograms(name: str, presence: list[int], parts: list[PartTotals]) -> 
 def method_section() -> str:
     """Return what the words of the report mean."""
     notes = [
-        (Message("Presence"), Message("a part is there when at least one of its points was found.")),
+        (
+            Message("Presence"),
+            Message("a part is there when at least one of its points was found."),
+        ),
         (
             Message("Jump"),
             Message(
