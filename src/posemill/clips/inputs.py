@@ -190,10 +190,16 @@ class ClipInput:
         if self.run is None:
             for clip in self.clips_so_far():
                 yield Outline(
-                    clip.split, clip.clip_id, clip.skeleton_name, len(clip),
-                    tuple(clip.present.sum(0).tolist()), _count_sizes(clip.sizes_wh),
-                    clip.normalized, clip.interpolated, clip.smoothed,
-                )  # fmt: skip
+                    clip.split,
+                    clip.clip_id,
+                    clip.skeleton_name,
+                    len(clip),
+                    tuple(clip.present.sum(0).tolist()),
+                    _count_sizes(clip.sizes_wh),
+                    clip.normalized,
+                    clip.interpolated,
+                    clip.smoothed,
+                )
             return
         for split in self._splits or self.run.splits:
             yield from _outlines_of(self.run, split, self._size_wh, is_grouped=is_grouped)
@@ -340,8 +346,11 @@ class ClipInput:
 
     def _counted(self, field: str) -> dict[str, int]:
         counts = {} if self.run is None else {each.split: each for each in self.run.counts}
-        return {split: getattr(counts[split], field) for split in self._splits or counts
-                if split in counts}  # fmt: skip
+        return {
+            split: getattr(counts[split], field)
+            for split in self._splits or counts
+            if split in counts
+        }
 
     def facts(self) -> dict[str, Any]:
         """Return what the input says about its making: a run's manifest, or the format."""
@@ -393,9 +402,15 @@ def _outlines_of(
     for each in run.found_counts(split, is_grouped=is_grouped):
         sizes = each.sizes_wh if size_wh is None else _with_size(each.sizes_wh, size_wh)
         yield Outline(
-            split, each.clip_id, run.skeleton_name, each.num_frames, each.num_present, sizes,
-            num_clips=each.num_clips, **made,
-        )  # fmt: skip
+            split,
+            each.clip_id,
+            run.skeleton_name,
+            each.num_frames,
+            each.num_present,
+            sizes,
+            num_clips=each.num_clips,
+            **made,
+        )
 
 
 def _with_size(sizes_wh: Mapping[Size, int], size_wh: Size) -> Counter[Size]:

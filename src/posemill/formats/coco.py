@@ -115,8 +115,13 @@ def _put(handle: IO[str], record: dict[str, Any], *, is_first: bool) -> None:
 def _category() -> dict[str, Any]:
     skeleton = get_skeleton(_SKELETON)
     bones = [[a + 1, b + 1] for a, b in skeleton.bones if max(a, b) < 17]
-    return {"id": 1, "name": "person", "supercategory": "person",
-            "keypoints": list(skeleton.point_names[:17]), "skeleton": bones}  # fmt: skip
+    return {
+        "id": 1,
+        "name": "person",
+        "supercategory": "person",
+        "keypoints": list(skeleton.point_names[:17]),
+        "skeleton": bones,
+    }
 
 
 def _write_frames(
@@ -135,9 +140,15 @@ def _write_frames(
     for row, found in enumerate(people_in_pixels(clip)):
         number = summary.num_frames + row + 1
         width, height = clip.sizes_wh[row].tolist()
-        image = {"id": number, "file_name": paths[row], "width": width, "height": height,
-                 "video_id": summary.num_clips + 1, "frame_id": row,
-                 "num_people": len(found)}  # fmt: skip
+        image = {
+            "id": number,
+            "file_name": paths[row],
+            "width": width,
+            "height": height,
+            "video_id": summary.num_clips + 1,
+            "frame_id": row,
+            "num_people": len(found),
+        }
         _put(handle, image, is_first=number == 1)
         for person in found:
             num_people += 1
@@ -157,10 +168,14 @@ def _annotation(points: npt.NDArray[np.float64]) -> dict[str, Any]:
     # As evaluations rank people: by the points found, and how sure they are.
     score = round(float(points[:17, 2].sum()) / 17, 6)
     annotation: dict[str, Any] = {
-        "category_id": 1, "iscrowd": 0, "bbox": box, "area": round(box[2] * box[3], 3),
-        "num_keypoints": int(found[:17].sum()), "keypoints": marked[:17].ravel().tolist(),
+        "category_id": 1,
+        "iscrowd": 0,
+        "bbox": box,
+        "area": round(box[2] * box[3], 3),
+        "num_keypoints": int(found[:17].sum()),
+        "keypoints": marked[:17].ravel().tolist(),
         "score": score,
-    }  # fmt: skip
+    }
     if len(points) > 17:
         for key, (name, _) in list(_FIELDS.items())[1:]:
             part = get_skeleton(_SKELETON).part(name)
@@ -254,8 +269,9 @@ def _picture_ids(names: list[str]) -> list[str]:
     """Return an id per picture: its path without the ending, unless two differ only by that."""
     paths = [PurePosixPath(name.replace("\\", "/")) for name in names]
     # What leads to the root or upwards is no part of an id.
-    whole = ["/".join(part for part in path.parts if part not in ("/", "//", ".."))
-             for path in paths]  # fmt: skip
+    whole = [
+        "/".join(part for part in path.parts if part not in ("/", "//", "..")) for path in paths
+    ]
     short = [name.removesuffix(path.suffix) for name, path in zip(whole, paths, strict=True)]
     counts = Counter(short)
     return [few if counts[few] == 1 else all_ for few, all_ in zip(short, whole, strict=True)]

@@ -158,8 +158,14 @@ def _new_file(h5py: Any, path: Path) -> Iterator[_Worker]:
 def _create(file: Any, num_points: int) -> None:
     for name, (dtype, row) in _FRAME_SETS.items():
         shape = tuple(num_points if length is None else length for length in row)
-        file.create_dataset(name, (0, *shape), dtype, maxshape=(None, *shape),
-                            chunks=(_CHUNK_FRAMES, *shape), fletcher32=True)  # fmt: skip
+        file.create_dataset(
+            name,
+            (0, *shape),
+            dtype,
+            maxshape=(None, *shape),
+            chunks=(_CHUNK_FRAMES, *shape),
+            fletcher32=True,
+        )
     text = _h5py().string_dtype()
     file.create_dataset("image_paths", (0,), text, maxshape=(None,), chunks=(1024,))
 

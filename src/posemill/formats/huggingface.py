@@ -157,8 +157,10 @@ def _schema(header: str) -> pa.Schema:
         for _ in row:
             nested = pa.list_(nested)
         fields.append(pa.field(name, nested))
-    fields += [pa.field("frame_index", pa.list_(pa.int64())),
-               pa.field("image_paths", pa.list_(pa.string()))]  # fmt: skip
+    fields += [
+        pa.field("frame_index", pa.list_(pa.int64())),
+        pa.field("image_paths", pa.list_(pa.string())),
+    ]
     return pa.schema(fields, {"posemill": header})
 
 
@@ -250,12 +252,12 @@ def _read_file(path: Path) -> Iterator[PoseClip]:
         file.close()
 
 
-def _clip_of(
-    path: Path, batch: pa.RecordBatch, split: str, header: dict[str, Any]
-) -> PoseClip:  # fmt: skip
+def _clip_of(path: Path, batch: pa.RecordBatch, split: str, header: dict[str, Any]) -> PoseClip:
     skeleton = str(header["skeleton"])
-    plain = {name: batch[name][0].as_py() for name in ("clip_id", "num_frames", "extra",
-             "frame_index", "image_paths")}  # fmt: skip
+    plain = {
+        name: batch[name][0].as_py()
+        for name in ("clip_id", "num_frames", "extra", "frame_index", "image_paths")
+    }
     count, frames = get_skeleton(skeleton).num_points, int(plain["num_frames"])
 
     def array(name: str) -> npt.NDArray[Any]:
@@ -269,9 +271,16 @@ def _clip_of(
         return flat.reshape(frames, *shape)
 
     return make_clip(
-        path, array("keypoints"), array("scores"), array("mask"), skeleton_name=skeleton,
-        split=split, clip_id=str(plain["clip_id"]), sizes_wh=array("sizes_wh"),
+        path,
+        array("keypoints"),
+        array("scores"),
+        array("mask"),
+        skeleton_name=skeleton,
+        split=split,
+        clip_id=str(plain["clip_id"]),
+        sizes_wh=array("sizes_wh"),
         frame_indices=np.array(plain["frame_index"], np.int64).reshape(frames),
         image_paths=tuple(str(one) for one in plain["image_paths"] or ()),
-        **read_info(str(plain["extra"] or "{}")), **fields_of_recipe(header.get("recipe")),
-    )  # fmt: skip
+        **read_info(str(plain["extra"] or "{}")),
+        **fields_of_recipe(header.get("recipe")),
+    )

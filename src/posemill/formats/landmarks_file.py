@@ -91,10 +91,17 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
         sizes = arrays["size_wh"].astype(np.int32)
     paths = tuple(map(str, arrays["image_paths"].reshape(-1))) if "image_paths" in arrays else ()
     return make_clip(
-        path, points, scores, mask, skeleton_name=name, clip_id=path.stem, split=split,
-        sizes_wh=sizes, image_paths=paths if any(paths) else (),
+        path,
+        points,
+        scores,
+        mask,
+        skeleton_name=name,
+        clip_id=path.stem,
+        split=split,
+        sizes_wh=sizes,
+        image_paths=paths if any(paths) else (),
         world=np.array(arrays["world"], np.float32) if "world" in arrays else None,
-    )  # fmt: skip
+    )
 
 
 def _parts(

@@ -140,8 +140,10 @@ class _Columns:
         self._sizes_wh = archive.column("sizes_wh", np.int32, (2,))
         world_shape = (WORLD_LAYOUT.num_points, 3)
         self._world = archive.column("world", np.float32, world_shape) if keeps_world else None
-        self._texts = {name: archive.texts(name) for name in ("image_paths", "video_ids",
-                       "clip_ids", "splits", "labels", "clip_info")}  # fmt: skip
+        self._texts = {
+            name: archive.texts(name)
+            for name in ("image_paths", "video_ids", "clip_ids", "splits", "labels", "clip_info")
+        }
         self._lengths: list[int] = []
 
     def append(self, block: ClipBlock, recipe: Recipe) -> None:
@@ -207,14 +209,20 @@ def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseCli
         points, sizes = np.array(keypoints[rows]), _sizes(arrays, rows, size_wh)
         info = read_info(str(arrays["clip_info"][index])) if "clip_info" in arrays else {}
         yield make_clip(
-            path, divide_pixels(path, points, sizes, pixels) if pixels else points,
-            _cut(arrays, "scores", rows), _cut(arrays, "mask", rows), sizes_wh=sizes,
-            skeleton_name=skeleton, clip_id=clips.clip_ids[index],
+            path,
+            divide_pixels(path, points, sizes, pixels) if pixels else points,
+            _cut(arrays, "scores", rows),
+            _cut(arrays, "mask", rows),
+            sizes_wh=sizes,
+            skeleton_name=skeleton,
+            clip_id=clips.clip_ids[index],
             split=clips.splits[index] or split_by_name(path),
             frame_indices=_cut(arrays, "frame_index", rows, np.arange(stop - start)),
-            image_paths=_paths(arrays, rows), world=_cut(arrays, "world", rows), **made,
+            image_paths=_paths(arrays, rows),
+            world=_cut(arrays, "world", rows),
+            **made,
             **{**info, "label": clips.labels[index] or info.get("label")},
-        )  # fmt: skip
+        )
 
 
 def _paths(arrays: MappedNpz, rows: slice) -> tuple[str, ...]:
@@ -237,8 +245,10 @@ def _check_names(arrays: MappedNpz, skeleton_name: str) -> None:
         return
     expected, got = get_skeleton(skeleton_name).point_names, arrays["keypoint_names"].tolist()
     if tuple(got) != expected:
-        different = next((i for i, pair in enumerate(zip(expected, got, strict=False))
-                          if pair[0] != pair[1]), min(len(expected), len(got)))  # fmt: skip
+        different = next(
+            (i for i, pair in enumerate(zip(expected, got, strict=False)) if pair[0] != pair[1]),
+            min(len(expected), len(got)),
+        )
         raise FormatError(
             "{path}: keypoint_names are not those of {skeleton_name}; the first difference is at "
             "{different}",

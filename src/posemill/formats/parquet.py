@@ -364,15 +364,20 @@ def _clip_of(
     has_world = "world" in table.schema.names
     world = column("world", WORLD_LAYOUT.num_points, 3) if has_world else None
     clip = make_clip(
-        path, column("keypoints", count, 3), column("scores", count), column("mask", count),
-        skeleton_name=skeleton, split=split, clip_id=clip_id,
+        path,
+        column("keypoints", count, 3),
+        column("scores", count),
+        column("mask", count),
+        skeleton_name=skeleton,
+        split=split,
+        clip_id=clip_id,
         sizes_wh=np.stack([column("width"), column("height")], axis=1).astype(np.int32),
         frame_indices=column("frame_index").astype(np.int64),
         image_paths=() if None in paths else tuple(paths),
         world=world,
         **read_info(str(table["clip_info"][0].as_py() or "{}")),
         **fields_of_recipe(header.get("recipe")),
-    )  # fmt: skip
+    )
     if "person_id" not in table.schema.names:
         return clip
     return _people_of_rows(clip, column("person_id").astype(np.int64))

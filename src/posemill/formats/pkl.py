@@ -144,10 +144,17 @@ def _clips_of(path: Path, split: str, lists: Any, size_wh: Size | None) -> Itera
         sizes = np.tile(np.array(size_wh or (0, 0), np.int32), (len(rows), 1))
         named = tuple(paths[index] for index in rows)
         yield make_clip(
-            path, divide_pixels(path, points, sizes, pixels) if pixels else points, None, None,
-            skeleton_name=_SKELETON, clip_id=ids[rows[0]], split=split, sizes_wh=sizes,
-            image_paths=named if any(named) else (), **made,
-        )  # fmt: skip
+            path,
+            divide_pixels(path, points, sizes, pixels) if pixels else points,
+            None,
+            None,
+            skeleton_name=_SKELETON,
+            clip_id=ids[rows[0]],
+            split=split,
+            sizes_wh=sizes,
+            image_paths=named if any(named) else (),
+            **made,
+        )
 
 
 def _strings(lists: Any, name: str, length: int) -> list[Any]:

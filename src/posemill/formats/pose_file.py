@@ -186,8 +186,13 @@ def _parts(skeleton: Skeleton) -> tuple[Part, ...]:
 def _point_name(skeleton: Skeleton, component: str, index: int, offset: int) -> str:
     name = skeleton.point_names[index]
     if component.endswith("HAND_LANDMARKS"):
-        return name.split("_hand_")[1].upper().replace("INDEX", "INDEX_FINGER").replace(
-            "MIDDLE", "MIDDLE_FINGER").replace("RING", "RING_FINGER")  # fmt: skip
+        return (
+            name.split("_hand_")[1]
+            .upper()
+            .replace("INDEX", "INDEX_FINGER")
+            .replace("MIDDLE", "MIDDLE_FINGER")
+            .replace("RING", "RING_FINGER")
+        )
     if component in ("LEFT_HAND", "RIGHT_HAND"):
         return f"hand_{offset}"
     if component == "FACE_LANDMARKS":

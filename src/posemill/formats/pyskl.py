@@ -122,8 +122,16 @@ def _unique_names(keys: list[tuple[str, str]], path: Path) -> dict[tuple[str, st
 
 def _pickled_start(name: str, label: int) -> bytes:
     """Return the instructions that begin an annotation; `_pickled` ends it."""
-    return b"".join([out.DICT, out.MARK, out.pickled_text("frame_dir"), out.pickled_text(name),
-                     out.pickled_text("label"), out.pickled_int(label)])  # fmt: skip
+    return b"".join(
+        [
+            out.DICT,
+            out.MARK,
+            out.pickled_text("frame_dir"),
+            out.pickled_text(name),
+            out.pickled_text("label"),
+            out.pickled_int(label),
+        ]
+    )
 
 
 def _pickled(clip: PoseClip) -> bytes:
@@ -134,13 +142,21 @@ def _pickled(clip: PoseClip) -> bytes:
     pixels = np.nan_to_num(points[..., :2]) * np.array([width, height], np.float32)
     is_found = ~np.isnan(points[..., 0])
     scores = np.where(is_found, np.maximum(scores, _LEAST_SCORE), 0).astype(np.float32)
-    return b"".join([
-        out.pickled_text("img_shape"), shape, out.pickled_text("original_shape"), shape,
-        out.pickled_text("total_frames"), out.pickled_int(len(clip)),
-        out.pickled_text("keypoint"), out.pickled_array(pixels),
-        out.pickled_text("keypoint_score"), out.pickled_array(scores),
-        out.SETITEMS,
-    ])  # fmt: skip
+    return b"".join(
+        [
+            out.pickled_text("img_shape"),
+            shape,
+            out.pickled_text("original_shape"),
+            shape,
+            out.pickled_text("total_frames"),
+            out.pickled_int(len(clip)),
+            out.pickled_text("keypoint"),
+            out.pickled_array(pixels),
+            out.pickled_text("keypoint_score"),
+            out.pickled_array(scores),
+            out.SETITEMS,
+        ]
+    )
 
 
 def _number_labels(labels: set[str]) -> dict[str, int]:
@@ -216,15 +232,18 @@ def _clip_of(
     first = np.full(num_frames, _main_person(people, scores), np.int64)
     axis = (num_people, num_frames, points.shape[1])
     return clip_of_axis(
-        path, points.reshape(*axis, 3).swapaxes(0, 1),
-        np.where(found, score, 0).reshape(axis).swapaxes(0, 1), first=first,
+        path,
+        points.reshape(*axis, 3).swapaxes(0, 1),
+        np.where(found, score, 0).reshape(axis).swapaxes(0, 1),
+        first=first,
         ids=np.tile(np.arange(num_people) + 1, (num_frames, 1)),
         skeleton_name=skeleton_for(points.shape[1], path, header.get("skeleton")),
         sizes_wh=np.tile(np.array([width, height], np.int32), (num_frames, 1)),
-        clip_id=str(header.get("clip_ids", {}).get(name, name)), split=split_of.get(name, "all"),
+        clip_id=str(header.get("clip_ids", {}).get(name, name)),
+        split=split_of.get(name, "all"),
         label=None if label in (None, -1) else str(names.get(str(label), label)),
         **fields_of_recipe(header.get("recipe")),
-    )  # fmt: skip
+    )
 
 
 def _main_person(people: npt.NDArray[Any], scores: npt.NDArray[Any] | None) -> int:

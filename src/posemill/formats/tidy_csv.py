@@ -187,10 +187,15 @@ def _read_rows(path: Path) -> Iterator[_Row]:
                 is_lost = x is None or y is None
                 xyz = (np.nan,) * 3 if is_lost else (x or 0.0, y or 0.0, z or 0.0)
                 row = _Row(
-                    text(fields, "split") or "all", text(fields, "clip"),
-                    int(text(fields, "frame")), _id_of(text(fields, "person")),
-                    plain_name(text(fields, "point")), xyz, score, text(fields, "info"),
-                )  # fmt: skip
+                    text(fields, "split") or "all",
+                    text(fields, "clip"),
+                    int(text(fields, "frame")),
+                    _id_of(text(fields, "person")),
+                    plain_name(text(fields, "point")),
+                    xyz,
+                    score,
+                    text(fields, "info"),
+                )
             except ValueError as error:
                 raise TableError("line {number}: {error}", number=number, error=error) from error
             yield row
@@ -254,21 +259,32 @@ def _clip_of(
     pictures = [info.get("picture") for info in infos]
     sizes = [info.get("size") or size_wh or (0, 0) for info in infos]
     clip = make_clip(
-        path, points, scores, ~np.isnan(points[..., 0]), skeleton_name=skeleton, split=split,
-        clip_id=clip_id, sizes_wh=np.array(sizes, np.int32),
+        path,
+        points,
+        scores,
+        ~np.isnan(points[..., 0]),
+        skeleton_name=skeleton,
+        split=split,
+        clip_id=clip_id,
+        sizes_wh=np.array(sizes, np.int32),
         frame_indices=np.array([frame[0].frame for frame in frames], np.int64),
         image_paths=() if None in pictures else tuple(map(str, pictures)),
         world=_world_of(all_frames),
-        **read_info(json.dumps(first.get("clip") or {})), **fields_of_recipe(first.get("recipe")),
-    )  # fmt: skip
+        **read_info(json.dumps(first.get("clip") or {})),
+        **fields_of_recipe(first.get("recipe")),
+    )
     if not others:
         return clip
     counts = np.array([len(frame) - 1 for frame in people], np.int64)
     points, scores = _arrays_of(others, order)
     rest = make_clip(
-        path, points, scores, ~np.isnan(points[..., 0]), skeleton_name=skeleton,
+        path,
+        points,
+        scores,
+        ~np.isnan(points[..., 0]),
+        skeleton_name=skeleton,
         sizes_wh=np.repeat(clip.sizes_wh, counts, axis=0),
-    )  # fmt: skip
+    )
     ids = PersonIds(
         np.array([frame[0].person for frame in frames], np.int64) * clip.mask.any(axis=1),
         np.array([person[0].person for person in others], np.int64),

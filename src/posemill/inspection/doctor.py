@@ -30,8 +30,12 @@ from posemill.messages import Message
 from posemill.weights.pull import list_files
 
 _BASE_PACKAGES = ("numpy", "av", "tflite", "pyarrow", "pillow", "psutil", "rich")
-_OPENCV_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless",
-                    "opencv-contrib-python")  # fmt: skip
+_OPENCV_PACKAGES = (
+    "opencv-python-headless",
+    "opencv-python",
+    "opencv-contrib-python-headless",
+    "opencv-contrib-python",
+)
 _ABOUT_CLUSTER = "posemill.executors.ray_connection:about_cluster"
 _LITERT = "ai-edge-litert"
 _NEEDED_LIBRARIES = {"opencv", "litert", "onnxruntime", "openvino"}

@@ -91,8 +91,10 @@ def describe(
         num_rows: Sample rows, one from each of the first clips.
     """
     facts, failed, clips_failed = (
-        material.facts(), material.num_failed(), material.num_clips_failed()
-    )  # fmt: skip
+        material.facts(),
+        material.num_failed(),
+        material.num_clips_failed(),
+    )
     # A split of which nothing could be read has no outlines, and must show all the same.
     summaries = summarize(outlines, failed)
     rows = [each.to_dict() for each in summaries]

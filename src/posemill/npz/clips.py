@@ -93,13 +93,19 @@ def read_npz_clips(arrays: MappedNpz, *, unit: str = "clip") -> NpzClips:
     offsets = _offsets(arrays, frames, len(keypoints))
     if unit == "frame":
         # What is said of clips is not said of their frames.
-        known = {name for name in _CLIP_ARRAYS if name in arrays
-                 and len(np.atleast_1d(arrays[name])) == len(keypoints)}  # fmt: skip
+        known = {
+            name
+            for name in _CLIP_ARRAYS
+            if name in arrays and len(np.atleast_1d(arrays[name])) == len(keypoints)
+        }
         offsets, ids = np.arange(len(keypoints) + 1), _frame_ids(frames, len(keypoints))
     else:
         known, ids = set(_CLIP_ARRAYS), _clip_ids(arrays, frames, offsets)
-    texts = {name: _clip_texts(arrays, name, offsets) for name in ("splits", "labels", "clip_info")
-             if name in arrays and name in known}  # fmt: skip
+    texts = {
+        name: _clip_texts(arrays, name, offsets)
+        for name in ("splits", "labels", "clip_info")
+        if name in arrays and name in known
+    }
     empty = ("",) * (len(offsets) - 1)
     splits = texts.get("splits", empty)
     if unit == "clip":
@@ -268,8 +274,10 @@ def _clip_ids(arrays: MappedNpz, frames: Mapping[str, Array], offsets: IntArray)
     if "clip_ids" in arrays:
         ids = list(_clip_texts(arrays, "clip_ids", offsets))
     elif "video_ids" in frames:
-        ids = [str(frames["video_ids"][start]) if start < stop else ""
-               for start, stop in pairwise(offsets.tolist())]  # fmt: skip
+        ids = [
+            str(frames["video_ids"][start]) if start < stop else ""
+            for start, stop in pairwise(offsets.tolist())
+        ]
     elif "video_ids" in arrays:
         ids = [str(value) for value in arrays["video_ids"]]
     else:

@@ -27,8 +27,15 @@ _MEMORY_SHARE = 0.7  # of what is free
 # Packed members that together are larger than this, and that many times the file, are taken for a
 # bomb: keypoints shrink to a half or a tenth.
 _BOMB_BYTES, _BOMB_RATIO = 1 << 26, 50
-_BAD_HEADER = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError,
-               OverflowError, tokenize.TokenError)  # fmt: skip
+_BAD_HEADER = (
+    ValueError,
+    SyntaxError,
+    TypeError,
+    RecursionError,
+    MemoryError,
+    OverflowError,
+    tokenize.TokenError,
+)
 
 
 class MappedNpz(Mapping[str, npt.NDArray[Any]]):
@@ -97,8 +104,16 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                     with archive.open(entry) as member:
                         while member.read(_COPY_BYTES):
                             pass
-        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, RuntimeError,
-                NotImplementedError, struct.error) as error:  # fmt: skip
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            ValueError,
+            OSError,
+            RuntimeError,
+            NotImplementedError,
+            struct.error,
+        ) as error:
             raise FormatError("{path}: damaged: {error}", path=self.path, error=error) from error
 
     def _check_size(self, name: str, entry: zipfile.ZipInfo) -> None:
@@ -174,8 +189,16 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                 raise FormatError("{path}: '{name}' is cut off", path=self.path, name=name)
             mapped: npt.NDArray[Any] = np.memmap(self.path, dtype, "r", start, shape, order=order)
             return mapped
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError,
-                NotImplementedError, struct.error, *_BAD_HEADER) as error:  # fmt: skip
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            OSError,
+            RuntimeError,
+            NotImplementedError,
+            struct.error,
+            *_BAD_HEADER,
+        ) as error:
             raise FormatError(
                 "{path}: '{name}' cannot be read: {error}", path=self.path, name=name, error=error
             ) from error

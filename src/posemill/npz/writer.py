@@ -162,8 +162,20 @@ class ArchiveWriter:
         unpadded = offset + 30 + len(encoded) + 20 + 4
         padding = -unpadded % _ALIGNMENT
         extra = struct.pack("<HHQQ", 1, 16, 0, 0) + struct.pack("<HH", 0xD935, padding)
-        header = struct.pack("<4sHHHHHIIIHH", b"PK\x03\x04", 45, 0, 0, 0, 0x21, 0, _UINT32,
-                             _UINT32, len(encoded), len(extra) + padding)  # fmt: skip
+        header = struct.pack(
+            "<4sHHHHHIIIHH",
+            b"PK\x03\x04",
+            45,
+            0,
+            0,
+            0,
+            0x21,
+            0,
+            _UINT32,
+            _UINT32,
+            len(encoded),
+            len(extra) + padding,
+        )
         self._file.write(header + encoded + extra + bytes(padding))
         return offset
 
@@ -197,8 +209,9 @@ class ArchiveWriter:
             column.handle.write(column.header)
             self._file.seek(max(end, self._file.tell()))
         column.handle.close()
-        self._close_entry(column.name, offset, column.crc_with_header,
-                          _HEADER_BYTES + column.num_bytes)  # fmt: skip
+        self._close_entry(
+            column.name, offset, column.crc_with_header, _HEADER_BYTES + column.num_bytes
+        )
 
     def _add(self, name: str, column: Column, blocks: Iterator[bytes]) -> None:
         offset = self._start(name)
@@ -216,24 +229,63 @@ class ArchiveWriter:
             large = [value for value in (size, size, offset) if value >= _UINT32]
             extra = struct.pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
             small, where = min(size, _UINT32), min(offset, _UINT32)
-            self._file.write(struct.pack(
-                "<4sHHHHHHIIIHHHHHII", b"PK\x01\x02", 45, 45, 0, 0, 0, 0x21, crc, small, small,
-                len(name), len(extra), 0, 0, 0, 0o600 << 16, where) + name + extra)  # fmt: skip
+            self._file.write(
+                struct.pack(
+                    "<4sHHHHHHIIIHHHHHII",
+                    b"PK\x01\x02",
+                    45,
+                    45,
+                    0,
+                    0,
+                    0,
+                    0x21,
+                    crc,
+                    small,
+                    small,
+                    len(name),
+                    len(extra),
+                    0,
+                    0,
+                    0,
+                    0o600 << 16,
+                    where,
+                )
+                + name
+                + extra
+            )
         end, count = self._file.tell(), len(self._entries)
         if end >= _UINT32:
-            self._file.write(struct.pack("<4sQHHIIQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, count,
-                                         count, end - start, start))  # fmt: skip
+            self._file.write(
+                struct.pack(
+                    "<4sQHHIIQQQQ",
+                    b"PK\x06\x06",
+                    44,
+                    45,
+                    45,
+                    0,
+                    0,
+                    count,
+                    count,
+                    end - start,
+                    start,
+                )
+            )
             self._file.write(struct.pack("<4sIQI", b"PK\x06\x07", 0, end, 1))
-        self._file.write(struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, count, count, end - start,
-                                     min(start, _UINT32), 0))  # fmt: skip
+        self._file.write(
+            struct.pack(
+                "<4sHHHHIIH", b"PK\x05\x06", 0, 0, count, count, end - start, min(start, _UINT32), 0
+            )
+        )
 
     def __enter__(self) -> ArchiveWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         for column in self._columns:
             if column.handle is not None:
                 column.handle.close()

@@ -28,8 +28,15 @@ LOGS_NAME = "logs"
 LOCK_NAME = "lock"
 ORIGIN_NAME = "origin.json"  # beside the copy of a run that lies elsewhere
 FORMAT_VERSION = 1
-_PACKAGES = ("numpy", "opencv-python-headless", "av", "ai-edge-litert", "onnxruntime",
-             "onnxruntime-gpu", "pyarrow")  # fmt: skip
+_PACKAGES = (
+    "numpy",
+    "opencv-python-headless",
+    "av",
+    "ai-edge-litert",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "pyarrow",
+)
 
 
 @dataclass(frozen=True)

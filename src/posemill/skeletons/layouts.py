@@ -166,10 +166,26 @@ def mirror_of_face(num_points: int) -> tuple[int, ...]:
 
 
 def _mirror_of_face_68() -> tuple[int, ...]:
-    pairs = [*((i, 16 - i) for i in range(8)), *((17 + i, 26 - i) for i in range(5)),
-             (31, 35), (32, 34), (36, 45), (37, 44), (38, 43), (39, 42), (40, 47), (41, 46),
-             (48, 54), (49, 53), (50, 52), (59, 55), (58, 56), (60, 64), (61, 63),
-             (67, 65)]  # fmt: skip
+    pairs = [
+        *((i, 16 - i) for i in range(8)),
+        *((17 + i, 26 - i) for i in range(5)),
+        (31, 35),
+        (32, 34),
+        (36, 45),
+        (37, 44),
+        (38, 43),
+        (39, 42),
+        (40, 47),
+        (41, 46),
+        (48, 54),
+        (49, 53),
+        (50, 52),
+        (59, 55),
+        (58, 56),
+        (60, 64),
+        (61, 63),
+        (67, 65),
+    ]
     return _swapped(68, pairs)
 
 
@@ -213,31 +229,51 @@ def _holistic(name: str, face_points: int, order: Sequence[str]) -> Skeleton:
 
 def _coco_133() -> Skeleton:
     parts = _lay_out({"body": 17, "feet": 6, "face": 68, "left_hand": 21, "right_hand": 21})
-    names = (*COCO_BODY_NAMES, *COCO_FEET_NAMES, *(f"face_{i}" for i in range(68)),
-             *_hand_names("left"), *_hand_names("right"))  # fmt: skip
+    names = (
+        *COCO_BODY_NAMES,
+        *COCO_FEET_NAMES,
+        *(f"face_{i}" for i in range(68)),
+        *_hand_names("left"),
+        *_hand_names("right"),
+    )
     mirror = list(_swap_sides(names))
     mirror[23:91] = [23 + index for index in _mirror_of_face_68()]
-    bones = (*COCO_BODY_BONES, *_shifted(_chain_bones(FACE_68_CONTOURS), 23),
-             *_shifted(HAND_BONES, 91), *_shifted(HAND_BONES, 112))  # fmt: skip
+    bones = (
+        *COCO_BODY_BONES,
+        *_shifted(_chain_bones(FACE_68_CONTOURS), 23),
+        *_shifted(HAND_BONES, 91),
+        *_shifted(HAND_BONES, 112),
+    )
     return Skeleton("coco-133", parts, names, bones, tuple(mirror))
 
 
 def _openpose_18() -> Skeleton:
-    return Skeleton("openpose-18", _lay_out({"pose": 18}), OPENPOSE_NAMES, OPENPOSE_BONES,
-                    _swap_sides(OPENPOSE_NAMES))  # fmt: skip
+    return Skeleton(
+        "openpose-18",
+        _lay_out({"pose": 18}),
+        OPENPOSE_NAMES,
+        OPENPOSE_BONES,
+        _swap_sides(OPENPOSE_NAMES),
+    )
 
 
 def _coco_17() -> Skeleton:
     bones = tuple(bone for bone in COCO_BODY_BONES if max(bone) < len(COCO_BODY_NAMES))
-    return Skeleton("coco-17", _lay_out({"body": 17}), COCO_BODY_NAMES, bones,
-                    _swap_sides(COCO_BODY_NAMES))  # fmt: skip
+    return Skeleton(
+        "coco-17", _lay_out({"body": 17}), COCO_BODY_NAMES, bones, _swap_sides(COCO_BODY_NAMES)
+    )
 
 
 def _halpe_26() -> Skeleton:
     names = (*COCO_BODY_NAMES, *HALPE_NAMES)
     ankles_up = tuple(bone for bone in COCO_BODY_BONES if max(bone) < 17 and bone not in _TRUNK)
-    return Skeleton("halpe-26", _lay_out({"body": 20, "feet": 6}), names,
-                    (*ankles_up, *HALPE_BONES), _swap_sides(names))  # fmt: skip
+    return Skeleton(
+        "halpe-26",
+        _lay_out({"body": 20, "feet": 6}),
+        names,
+        (*ankles_up, *HALPE_BONES),
+        _swap_sides(names),
+    )
 
 
 # name -> what builds it, when it is asked for

@@ -140,8 +140,11 @@ class EngineContract:
             assert data == b"", "bytes that are not a state"
             return
         kept = cut.copy()
-        same(engine.estimate([frames[1]], [engine.load_state(data)]),
-             engine.estimate([frames[1]], [uncut]), [0])  # fmt: skip
+        same(
+            engine.estimate([frames[1]], [engine.load_state(data)]),
+            engine.estimate([frames[1]], [uncut]),
+            [0],
+        )
         engine.estimate([frames[1]], [cut])
         assert kept.to_bytes() == data, "a copy must not change with the state it was made of"
 

@@ -56,11 +56,16 @@ def make_clips(skeleton: str = "holistic-143") -> list[PoseClip]:
     """Return four clips of two splits: ids with folders and dots, one without paths or label."""
     return [
         make_clip(1, skeleton=skeleton, extra={"signer": "ä", "takes": [1, 2]}),
-        make_clip(2, skeleton=skeleton, clip_id="deep/er.name", frames=3,
-                  frame_indices=np.array([4, 6, 8], np.int64)),
+        make_clip(
+            2,
+            skeleton=skeleton,
+            clip_id="deep/er.name",
+            frames=3,
+            frame_indices=np.array([4, 6, 8], np.int64),
+        ),
         make_clip(3, skeleton=skeleton, split="dev", image_paths=(), label=None, fps=None),
         make_clip(4, skeleton=skeleton, split="dev", frames=1, clip_id="one"),
-    ]  # fmt: skip
+    ]
 
 
 def assert_same(one: PoseClip, other: PoseClip, *, tolerance: float = 0.0) -> None:

@@ -309,8 +309,14 @@ def _hand(fingers: Array, turn: Array) -> Array:
             points[:, 1 + 4 * finger + joint] = place
             # A bent finger gets shorter in the picture and comes towards the camera.
             bend = fingers[:, finger] * (joint + 1) * 0.55
-            step = np.stack([np.sin(direction) * np.cos(bend), -np.cos(direction) * np.cos(bend),
-                             -np.sin(bend)], -1)  # fmt: skip
+            step = np.stack(
+                [
+                    np.sin(direction) * np.cos(bend),
+                    -np.cos(direction) * np.cos(bend),
+                    -np.sin(bend),
+                ],
+                -1,
+            )
             place = place + 0.07 * step
     return points
 

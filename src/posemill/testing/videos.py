@@ -31,8 +31,10 @@ def number_of(frame: Frame) -> int:
     """Return the number `numbered_frame` painted."""
     height, width = frame.shape[:2]
     row = frame[height // 8 : height // 4].mean((0, 2))
-    return sum((row[bit * width // 8 + 2 : (bit + 1) * width // 8 - 2].mean() > 127) << bit
-               for bit in range(8))  # fmt: skip
+    return sum(
+        (row[bit * width // 8 + 2 : (bit + 1) * width // 8 - 2].mean() > 127) << bit
+        for bit in range(8)
+    )
 
 
 def write_video(

@@ -91,9 +91,12 @@ def _resume_training(folder: Path) -> int:
         raise RunError("it was trained by a script of your own: run that again with resume=True")
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            python_command("posemill", *words[1:]), stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=said, start_new_session=True,
-        )  # fmt: skip
+            python_command("posemill", *words[1:]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,
+        )
         try:
             process.wait(_START_SECONDS)
         except subprocess.TimeoutExpired:

@@ -21,8 +21,13 @@ from posemill.messages import Message, render
 ASKED_ERRORS = (PosemillError, OSError, ValueError, sqlite3.Error)
 # What reading the files of a stranger may raise: a broken run is shown with its reason.
 READ_ERRORS = (
-    *ASKED_ERRORS, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError
-)  # fmt: skip
+    *ASKED_ERRORS,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 _MOST_MESSAGE = 2000
 _language = ContextVar("language", default="en")
 _logger = logging.getLogger(__name__)

@@ -49,11 +49,20 @@ if TYPE_CHECKING:
     from posemill.web.actions import Actions
 
 STATIC = Path(__file__).parent / "static"
-_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css",
-          ".svg": "image/svg+xml"}  # fmt: skip
-_VIDEO_TYPES = {".mp4": "video/mp4", ".m4v": "video/mp4", ".webm": "video/webm",
-                ".ogv": "video/ogg", ".mov": "video/quicktime",
-                ".mkv": "video/x-matroska"}  # fmt: skip
+_TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
+_VIDEO_TYPES = {
+    ".mp4": "video/mp4",
+    ".m4v": "video/mp4",
+    ".webm": "video/webm",
+    ".ogv": "video/ogg",
+    ".mov": "video/quicktime",
+    ".mkv": "video/x-matroska",
+}
 _THREADS = 8  # that read at a time; what else is asked waits
 _MOST_PICTURES = 40
 _BODY_SECONDS = 10.0
@@ -161,20 +170,24 @@ def _send_file(name: str) -> Response:
 
 
 def _site(site: Site, request: Request) -> Response:
-    return JsonAnswer({
-        "version": __version__,
-        "folders": [str(folder) for folder in site.library.folders],
-        "allow_actions": site.actions is not None,
-    })  # fmt: skip
+    return JsonAnswer(
+        {
+            "version": __version__,
+            "folders": [str(folder) for folder in site.library.folders],
+            "allow_actions": site.actions is not None,
+        }
+    )
 
 
 def _runs(site: Site, request: Request) -> Response:
     entries = site.library.entries()
-    return JsonAnswer({
-        "runs": [row_of(entry) for entry in entries],
-        "note": site.library.note,
-        "is_complete": site.library.is_complete,
-    })  # fmt: skip
+    return JsonAnswer(
+        {
+            "runs": [row_of(entry) for entry in entries],
+            "note": site.library.note,
+            "is_complete": site.library.is_complete,
+        }
+    )
 
 
 def _run(site: Site, request: Request) -> Response:
@@ -333,9 +346,11 @@ def _file(site: Site, request: Request) -> Response:
         raise
     name = "_".join(safe_parts(f"{address.split}/{address.clip_id}")) + f".{kind}"
     return FileResponse(
-        target, filename=name, media_type="application/octet-stream",
+        target,
+        filename=name,
+        media_type="application/octet-stream",
         background=BackgroundTask(folder.cleanup),
-    )  # fmt: skip
+    )
 
 
 async def _act(site: Site, request: Request) -> Response:

@@ -141,14 +141,18 @@ def describe_skeleton(name: str) -> dict[str, Any]:
         "num_points": skeleton.num_points,
         "point_names": list(skeleton.point_names),
         "parts": [
-            {"name": part.name, "start": part.start, "stop": part.stop,
-             "colour": part_colour(part.name)}
+            {
+                "name": part.name,
+                "start": part.start,
+                "stop": part.stop,
+                "colour": part_colour(part.name),
+            }
             for part in skeleton.parts
         ],
         "bones": [list(bone) for bone in skeleton.bones],
         "point_colours": [hex_of(COLOURS[key]) for key in point_keys(name)],
         "bone_colours": [hex_of(COLOURS[key]) for key in bone_keys(name)],
-    }  # fmt: skip
+    }
 
 
 def clip_length(address: ClipAddress) -> int:

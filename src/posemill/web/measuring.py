@@ -133,9 +133,18 @@ def _write(database: sqlite3.Connection, clips: Iterator[tuple[int, str, PoseCli
         database.execute(
             "UPDATE clips SET label = ?, measured = ?, badness = ?, num_jumps = ?, num_swaps = ?, "
             f"num_frozen = ?, reasons = ?{columns} WHERE clip_no = ?",
-            (clip.label, mark, quality.badness, quality.num_jumps, quality.num_swaps,
-             quality.num_frozen, json.dumps([*map(to_json, quality.reasons)]), *missing, number),
-        )  # fmt: skip
+            (
+                clip.label,
+                mark,
+                quality.badness,
+                quality.num_jumps,
+                quality.num_swaps,
+                quality.num_frozen,
+                json.dumps([*map(to_json, quality.reasons)]),
+                *missing,
+                number,
+            ),
+        )
         if count % _COMMIT_EVERY == 0:
             database.execute("COMMIT")
             database.execute("BEGIN")

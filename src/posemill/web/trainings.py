@@ -39,14 +39,17 @@ def describe_training(entry: Entry, library: Library) -> dict[str, Any]:
         "best_step": status.best_step,
         "checkpoint_step": status.checkpoint_step,
         "config": config,
-        "facts": {name: value for name, value in read_object(folder / "run.json").items()
-                  if name != "class_names"},
+        "facts": {
+            name: value
+            for name, value in read_object(folder / "run.json").items()
+            if name != "class_names"
+        },
         "data_key": _data_key(path, folder, library),
         "curves": read_curves(folder),
         "log": last_lines(folder / LOG_NAME, _LOG_LINES),
         **_timing(folder),
         **read_confusions(folder),
-    }  # fmt: skip
+    }
 
 
 def _config_of(folder: Path) -> dict[str, Any]:
@@ -64,8 +67,11 @@ def _data_key(path: Any, training: Path, library: Library) -> str:
     """
     if not isinstance(path, str) or not path:
         return ""
-    keys = {entry.folder: entry.key for entry in library.entries()
-            if entry.kind in ("prepared", "extraction")}  # fmt: skip
+    keys = {
+        entry.folder: entry.key
+        for entry in library.entries()
+        if entry.kind in ("prepared", "extraction")
+    }
     found = (keys.get(Path(os.path.normpath(above / path))) for above in training.parents)
     return next(filter(None, found), "")
 
@@ -137,8 +143,9 @@ def read_confusions(folder: Path) -> dict[str, Any]:
     for row in rows:
         cell = place[row.get("label", "")], place[row.get("predicted", "")]
         found.setdefault(row.get("split", ""), Counter())[cell] += 1
-    cells = {split: [(*cell, count) for cell, count in each.items()]
-             for split, each in found.items()}  # fmt: skip
+    cells = {
+        split: [(*cell, count) for cell, count in each.items()] for split, each in found.items()
+    }
     return {"classes": names, "confusions": cells, "num_predictions": len(rows)}
 
 

@@ -101,15 +101,18 @@ NETWORKS = {
         NetworkSpec("face_landmark", ("conv2d_21", "conv2d_31")),
         # 468 x (x, y, z), features (32, 48, 48), logit; its left is the right of the picture's
         # subject
-        NetworkSpec(_ATTENTION, ("output_mesh", "p_re_lu_3", "conv_faceflag"),
-                    piece="face_attention_mesh"),
+        NetworkSpec(
+            _ATTENTION, ("output_mesh", "p_re_lu_3", "conv_faceflag"), piece="face_attention_mesh"
+        ),
         _attention("lips", "transform_tensor_bilinear_v2", "conv_lips"),
-        _attention("right_eye", "transform_tensor_bilinear_v2_1",
-                   "conv_left_eye", "conv_left_iris"),
-        _attention("left_eye", "transform_tensor_bilinear_v2_2",
-                   "conv_right_eye", "conv_right_iris"),
+        _attention(
+            "right_eye", "transform_tensor_bilinear_v2_1", "conv_left_eye", "conv_left_iris"
+        ),
+        _attention(
+            "left_eye", "transform_tensor_bilinear_v2_2", "conv_right_eye", "conv_right_iris"
+        ),
     )
-}  # fmt: skip
+}
 
 
 def load_tflite(name: str) -> bytes:

@@ -23,8 +23,12 @@ AUTO, USUAL = "auto", "pyav"
 # How a video is read: every frame, or so many of them.
 ACCESSES = ("all", "8", "32")
 _SIZES = ((400, "small"), (800, "medium"))  # the shorter side, at most
-_PACKAGES = {"pyav": ("av",), "opencv": ("opencv-python", "opencv-python-headless"),
-             "torchcodec": ("torchcodec",), "decord": ("decord2",)}  # fmt: skip
+_PACKAGES = {
+    "pyav": ("av",),
+    "opencv": ("opencv-python", "opencv-python-headless"),
+    "torchcodec": ("torchcodec",),
+    "decord": ("decord2",),
+}
 _FORMAT = 1
 
 

@@ -216,16 +216,18 @@ def fields_of(record: dict[str, Any], num_frames: int) -> dict[str, Any]:
     return {
         "clip_id": str(record["clip_id"]),
         "split": str(record["split"]),
-        "sizes_wh": np.tile(sizes, (num_frames, 1)) if sizes.ndim == 1 and sizes.size else
-                    sizes.reshape(-1, 2),
-        "frame_indices": np.arange(num_frames) if indices is None else
-                         np.asarray(indices, np.int64),
+        "sizes_wh": np.tile(sizes, (num_frames, 1))
+        if sizes.ndim == 1 and sizes.size
+        else sizes.reshape(-1, 2),
+        "frame_indices": np.arange(num_frames)
+        if indices is None
+        else np.asarray(indices, np.int64),
         "image_paths": tuple(str(path) for path in record["image_paths"]),
         "label": None if record["label"] is None else str(record["label"]),
         "fps": None if record["fps"] is None else float(record["fps"]),
         "extra": dict(record["extra"]),
         **fields_of_recipe(record.get("recipe")),
-    }  # fmt: skip
+    }
 
 
 def read_index(folder: Path) -> Iterator[dict[str, Any]]:
@@ -365,9 +367,14 @@ def clip_of_people(
         for row, person in enumerate(people):
             pixels[row, : len(person.points)] = person.points[:num_points]
         return make_clip(
-            path, from_pixels(path, pixels, sizes), np.clip(pixels[..., 2], 0, 1),
-            pixels[..., 2] > 0, skeleton_name=skeleton_name, sizes_wh=sizes, **known,
-        )  # fmt: skip
+            path,
+            from_pixels(path, pixels, sizes),
+            np.clip(pixels[..., 2], 0, 1),
+            pixels[..., 2] > 0,
+            skeleton_name=skeleton_name,
+            sizes_wh=sizes,
+            **known,
+        )
 
     nobody = Person(np.zeros((0, 3)))
     first = [people[0] if people else nobody for people in frames]

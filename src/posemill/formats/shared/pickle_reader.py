@@ -409,4 +409,4 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
         "R": lambda m: m._call(),
         "b": lambda m: m._build(),
     }.items()
-}  # fmt: skip
+}

@@ -230,5 +230,8 @@ def differences(pairing: Pairing) -> list[tuple[str, str, str]]:
     """Return what two runs were made with that is not the same: name, and both values."""
     one, other = (dict(flatten(each.material.facts())) for each in (pairing.one, pairing.other))
     names = [name for name in {**one, **other} if name.partition(".")[0] in _DECIDES]
-    return [(name, one.get(name, "-"), other.get(name, "-")) for name in names
-            if one.get(name) != other.get(name)]  # fmt: skip
+    return [
+        (name, one.get(name, "-"), other.get(name, "-"))
+        for name in names
+        if one.get(name) != other.get(name)
+    ]

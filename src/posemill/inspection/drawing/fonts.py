@@ -138,9 +138,12 @@ def _ask_fontconfig() -> tuple[FontFile, ...]:
     wanted = ["--sort", "--format", "%{file}\\t%{index}\\n", "sans-serif:lang=zh-cn"]
     try:
         said = subprocess.run(
-            [program, *wanted], stdin=subprocess.DEVNULL, capture_output=True, check=True,
+            [program, *wanted],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
             timeout=_PATIENCE_SECONDS,
-        ).stdout  # fmt: skip
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return ()
     rows = [line.rpartition("\t") for line in os.fsdecode(said).splitlines()]

@@ -175,8 +175,9 @@ def _blend(
 ) -> None:
     """Paint a colour into the picture where the patch at `at_xy` covers it, cut at the edges."""
     x, y = at_xy
-    place = picture[max(0, y) : max(0, y + coverage.shape[0]),
-                    max(0, x) : max(0, x + coverage.shape[1])]  # fmt: skip
+    place = picture[
+        max(0, y) : max(0, y + coverage.shape[0]), max(0, x) : max(0, x + coverage.shape[1])
+    ]
     patch = coverage[max(0, -y) :, max(0, -x) :][: place.shape[0], : place.shape[1], None]
     share = patch.astype(np.float32) / 255
     place[:] = np.rint(place * (1 - share) + np.array(colour, np.float32) * share)

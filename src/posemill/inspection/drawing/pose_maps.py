@@ -77,6 +77,7 @@ def _paint(canvas: Frame, points: FloatArray) -> None:
             angle = int(math.degrees(math.atan2(down, across)))
             corners = np.asarray(cv2.ellipse2Poly((int(x), int(y)), axes, angle, 0, 360, 1))
             cv2.fillConvexPoly(canvas, corners, [int(_WEIGHT * channel) for channel in colour])
-    for (x, y), colour in zip(pixels[there].tolist(), np.array(OPENPOSE_COLOURS)[there].tolist(),
-                              strict=True):  # fmt: skip
+    for (x, y), colour in zip(
+        pixels[there].tolist(), np.array(OPENPOSE_COLOURS)[there].tolist(), strict=True
+    ):
         cv2.circle(canvas, (int(x), int(y)), _RADIUS, colour, thickness=-1)

@@ -167,8 +167,9 @@ def _worst_section(material: ClipInput, quality: RunQuality, originals: Original
 
 def _pictures(clip: PoseClip, quality: ClipQuality, originals: Originals) -> str:
     words = dict(telling_rows(clip, quality))
-    return "".join(_figure(clip, row, frame, words[row]) for row, frame in
-                   originals.frames(clip, list(words)))  # fmt: skip
+    return "".join(
+        _figure(clip, row, frame, words[row]) for row, frame in originals.frames(clip, list(words))
+    )
 
 
 def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:

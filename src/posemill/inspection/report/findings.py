@@ -33,13 +33,16 @@ def presence_section(quality: RunQuality) -> str:
         (
             Message("{split}  ({frames})", split=split, frames=frames_text(totals.num_frames)),
             [
-                (name, share := part.num_present / max(1, totals.num_frames),
-                 badge(share, percent(share)))
+                (
+                    name,
+                    share := part.num_present / max(1, totals.num_frames),
+                    badge(share, percent(share)),
+                )
                 for name, part in totals.parts.items()
             ],
         )
         for split, totals in quality.splits.items()
-    ]  # fmt: skip
+    ]
     return section(
         Message("Presence"),
         bar_chart(groups, maximum=1, label=Message("Share of frames with each part")),
@@ -104,10 +107,17 @@ def motion_section(quality: RunQuality) -> str:
     ]
     top = max((value for _, bars in groups for _, value, _ in bars), default=0.0)
     rows = [
-        (split, totals.num_swaps, totals.clips_with_swaps, totals.num_doubled,
-         totals.clips_with_doubled, totals.num_frozen, totals.clips_with_frozen)
+        (
+            split,
+            totals.num_swaps,
+            totals.clips_with_swaps,
+            totals.num_doubled,
+            totals.clips_with_doubled,
+            totals.num_frozen,
+            totals.clips_with_frozen,
+        )
         for split, totals in quality.splits.items()
-    ]  # fmt: skip
+    ]
     columns = [
         "split",
         Message("left/right suspects"),

@@ -13,15 +13,30 @@ from posemill.training.models import input_of, models_of
 
 _OWN_GROUPS = ("data", "model", "augmentation", "video")
 _OF_KEYPOINTS = (
-    "unit", "skeleton", "normalize", "num_dims", "num_frames", "max_frames", "csv_dims",
-    "csv_frames", *(name for name, field in FIELDS.items() if field.group == "augmentation"),
-)  # fmt: skip
+    "unit",
+    "skeleton",
+    "normalize",
+    "num_dims",
+    "num_frames",
+    "max_frames",
+    "csv_dims",
+    "csv_frames",
+    *(name for name, field in FIELDS.items() if field.group == "augmentation"),
+)
 
 _OF_CSV, _OF_GLOSSES = ("csv_dims", "csv_frames"), ("ctc_decoder", "beam_width", "short_clips")
 _OF_OPTIMIZER = (
-    "lr", "optimizer", "weight_decay", "momentum", "scheduler", "warmup_epochs", "final_lr",
-    "step_epochs", "step_gamma", "plateau_patience",
-)  # fmt: skip
+    "lr",
+    "optimizer",
+    "weight_decay",
+    "momentum",
+    "scheduler",
+    "warmup_epochs",
+    "final_lr",
+    "step_epochs",
+    "step_gamma",
+    "plateau_patience",
+)
 
 
 def unused_settings(

@@ -22,10 +22,17 @@ KIND = "posemill-training"
 LOG_NAME, LOCK_NAME = "log.txt", ".lock"
 SWEEP_NAME = "sweep.json"  # the record of a sweep, in its folder
 FILES = (
-    "run.json", "config.toml", "metrics.jsonl", "summary.json", "timing.json", "samples.csv",
+    "run.json",
+    "config.toml",
+    "metrics.jsonl",
+    "summary.json",
+    "timing.json",
+    "samples.csv",
     "predictions.csv",
-    LOCK_NAME, LOG_NAME, LIVE_NAME,
-)  # fmt: skip
+    LOCK_NAME,
+    LOG_NAME,
+    LIVE_NAME,
+)
 FOLDERS = ("checkpoints", "figures", "tensorboard")
 # What this process holds. Asking the lock of one of these would drop it: it is the process's own.
 _held: set[Path] = set()

@@ -26,9 +26,16 @@ _MOST_NAMES = 60
 _MOST_BARS = 60
 # Fonts with Chinese letters, as systems have them; of Noto's collection matplotlib sees the first.
 _OTHER_FONTS = (
-    "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei",
-    "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Arial Unicode MS",
-)  # fmt: skip
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei",
+    "PingFang SC",
+    "Hiragino Sans GB",
+    "Microsoft YaHei",
+    "SimHei",
+    "Arial Unicode MS",
+)
 _FEW_POINTS = 12  # each is marked: a line through one point is not to be seen
 
 
