@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import warnings
 from pathlib import Path
@@ -79,3 +80,13 @@ def test_notes_and_warnings_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> 
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == "posemill: slow\nposemill: old file\n"
+
+
+def test_a_table_shows_letters_that_the_terminal_has_not_by_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
+    print_table(["片段"], [["数据"]])
+    assert b"\\u7247\\u6bb5" in written.getvalue()
+    assert b"\\u6570\\u636e" in written.getvalue()

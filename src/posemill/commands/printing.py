@@ -87,7 +87,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         table.add_row(*(Text(printable(render(value), keep="\n")) for value in row))
     # Into a file or a pipe a row stays one line.
     console = Console() if sys.stdout.isatty() else Console(width=400)
-    console.print(table)
+    with console.capture() as captured:
+        console.print(table)
+    _write(captured.get(), sys.stdout, end="")
 
 
 def print_reasons(rows: Iterable[tuple[str, int, int]]) -> None:
