@@ -3,7 +3,7 @@
 A step on half of the frames costs half, so it may take twice the clips. Within every step of the
 learning rate the shapes go from the smallest to the full one (the long cycle); within an epoch the
 crop changes from one batch to the next (the short cycle). Wu et al., "A Multigrid Method for
-Efficiently Training Video Models", 2020. Pure numbers: nothing here knows a model or a clip.
+Efficiently Training Video Models", 2020. Pure numbers: nothing here knows a model.
 """
 
 from __future__ import annotations
