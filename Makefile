@@ -47,14 +47,17 @@ setup: .venv/.ready
 demo: .venv/.base
 	$(BIN)/posemill demo --out demo
 
+# What most shards of the tests load: loaded once, and copied with the process.
+PRELOAD := torch,av,cv2,pyarrow.parquet,posemill.training.launch.start,posemill.commands.line
+
 # The linters run beside the tests. Not pytest-xdist: where one of its workers ends, the others wait
 # for ever.
 test: .venv/.ready
-	$(BIN)/python -m tools.shards --beside "$(MAKE) --no-print-directory lint"
+	$(BIN)/python -m tools.shards --preload $(PRELOAD) --beside "$(MAKE) --no-print-directory lint"
 
 # After tests have become slower or quicker.
 durations: .venv/.ready
-	$(BIN)/python -m tools.shards --record --slowest 100
+	$(BIN)/python -m tools.shards --preload $(PRELOAD) --record --slowest 100
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

@@ -1,12 +1,13 @@
 """Run the tests in shards of even duration, three at a time, each in a process of its own.
 
-    python -m tools.shards [--record] [--slowest N] [--beside COMMAND] [PATH …]
+    python -m tools.shards [--preload MODULES] [--record] [--slowest N] [--beside COMMAND] [PATH …]
 
 in the folder of the project.
 
 A shard is a list of neighbouring test files: what a folder's tests share is made once. If a shard
 dies (a signal, a time limit), the test it was in has failed, and a new process runs the tests after
 it. It ends with `N passed, N failed, N skipped`; the exit code is 0 if nothing failed.
+`--preload` loads slow modules once: the process of a shard is a copy of this one.
 `--record` writes the CPU seconds of each file, those of its children included, to
 tests/durations.json, from which the next run cuts its shards. `--beside` runs a command, such as
 the linters, as one of the jobs.
@@ -17,21 +18,24 @@ This module is also the plugin (`-p tools.shards`) that notes the outcome of eac
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import json
 import os
 import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -122,85 +126,124 @@ class Job:
     """A shard, or a command beside the shards."""
 
     name: str
-    command: list[str]
+    arguments: list[str]  # of pytest, or the command
     folder: Path  # of its own: notes, output, temporary files
     environment: dict[str, str]
+    is_shard: bool = True
     deaths: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     has_failed: bool = False
+    num_notes: int = 0  # before the process that runs now
+    started_at: float = 0.0  # the first process
+    process_started_at: float = 0.0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
 
+    @property
+    def notes(self) -> Path:
+        """What the plugin writes."""
+        return self.folder / "notes"
+
+
+def start(job: Job) -> int:
+    """Return the process of a job: a copy of this one, which loads nothing again."""
+    job.process_started_at = time.time()
+    job.started_at = job.started_at or job.process_started_at
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        with Path(os.devnull).open() as nothing, (job.folder / "output").open("ab") as output:
+            for number, file in enumerate((nothing, output, output)):
+                os.dup2(file.fileno(), number)
+        os.environ.clear()
+        os.environ.update(job.environment)
+        tempfile.tempdir = None  # chosen anew, by the environment
+        if not job.is_shard:
+            os.execvp(job.arguments[0], job.arguments)
+        code = pytest.main(job.arguments)
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does
+        atexit._run_exitfuncs()
+    except BaseException:  # noqa: BLE001  a copy must not go on with the work of the original
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
 
 class Runner:
-    """Runs jobs, and can end them all."""
+    """Runs jobs, some at a time, and can end them all."""
 
-    def __init__(self) -> None:
-        self._processes: set[subprocess.Popen[bytes]] = set()
-        self._is_stopped = False
+    def __init__(self, jobs: list[Job]) -> None:
+        self._waiting = list(reversed(jobs))
+        self._running: dict[int, Job] = {}  # by their processes
 
-    def run(self, job: Job) -> Job:
-        """Run a job to its end, with a new process after each death of a shard."""
-        started_at, num_notes, is_over = time.monotonic(), 0, False
-        while not is_over:
-            code = self._run_once(job)
-            notes = read_notes(job.folder / "notes")
-            has_died = NOTES in job.environment and END not in notes and not self._is_stopped
-            if has_died:
-                reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-                begun = [name for name, (outcome, _) in notes.items() if outcome == DIED]
-                job.deaths.append(f"{reason} in {begun[-1] if begun else 'no test'}")
+    def ended(self) -> Iterator[Job]:
+        """Run the jobs; yield each at its end."""
+        while self._waiting or self._running:
+            while self._waiting and len(self._running) < SLOTS:
+                job = self._waiting.pop()
+                self._running[start(job)] = job
+            for pid, job in list(self._running.items()):
+                # Not `os.waitpid`: it does not tell what the process has taken.
+                ended_pid, status, usage = os.wait4(pid, os.WNOHANG)
+                if ended_pid:
+                    del self._running[pid]
+                    kill_group(pid)  # what its tests have left
+                    job.cpu_seconds += usage.ru_utime + usage.ru_stime
+                    if self._is_over(job, os.waitstatus_to_exitcode(status)):
+                        yield job
+                    else:
+                        self._waiting.append(job)
+                elif time.time() - last_note(job) > SILENT_SECONDS:
+                    kill_group(pid)
+            time.sleep(0.1)
+
+    def _is_over(self, job: Job, code: int) -> bool:
+        """Take down how a process of a job has ended; return whether the job has, too."""
+        notes = read_notes(job.notes)
+        if job.is_shard and END not in notes:
+            reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            begun = [name for name, (outcome, _) in notes.items() if outcome == DIED]
+            job.deaths.append(f"{reason} in {begun[-1] if begun else 'no test'}")
             # Without a new note the next process would die at the same place.
-            is_over = not has_died or len(notes) == num_notes
-            num_notes = len(notes)
+            if len(notes) > job.num_notes:
+                job.num_notes = len(notes)
+                return False
         job.counts = Counter(outcome for name, (outcome, _) in notes.items() if name != END)
         job.counts["failed"] += job.counts.pop(DIED, 0)
         job.has_failed = code not in (0, NO_TESTS) or bool(job.deaths or job.counts["failed"])
-        job.seconds = time.monotonic() - started_at
-        return job
-
-    def _run_once(self, job: Job) -> int:
-        if self._is_stopped:
-            return -signal.SIGINT
-        with (job.folder / "output").open("ab") as output:
-            process = subprocess.Popen(
-                job.command, env=job.environment, stdin=subprocess.DEVNULL,
-                stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
-        self._processes.add(process)
-        notes, started_at, is_killed = job.folder / "notes", time.time(), False
-        while True:
-            # Not `process.wait`: it does not tell what the process has taken.
-            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if pid:
-                break
-            noted_at = notes.stat().st_mtime if notes.exists() else started_at
-            if not is_killed and time.time() - max(noted_at, started_at) > SILENT_SECONDS:
-                kill_group(process)
-                is_killed = True
-            time.sleep(0.1)
-        process.returncode = code = os.waitstatus_to_exitcode(status)
-        job.cpu_seconds += usage.ru_utime + usage.ru_stime
-        kill_group(process)  # what its tests have left
-        self._processes.discard(process)
-        return code
+        job.seconds = time.time() - job.started_at
+        return True
 
     def stop(self) -> None:
         """Interrupt every process, and kill those that are there after five seconds."""
-        self._is_stopped = True
-        for process in list(self._processes):
-            process.send_signal(signal.SIGINT)
+        for pid in self._running:
+            os.kill(pid, signal.SIGINT)
         deadline = time.monotonic() + 5.0
-        while self._processes and time.monotonic() < deadline:
+        while self._running and time.monotonic() < deadline:
+            for pid in list(self._running):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    kill_group(pid)
+                    del self._running[pid]
             time.sleep(0.05)
-        for process in list(self._processes):
-            kill_group(process)
+        for pid in self._running:
+            kill_group(pid)
 
 
-def kill_group(process: subprocess.Popen[bytes]) -> None:
+def last_note(job: Job) -> float:
+    """Return when the process of a job has last noted something, or began."""
+    noted_at = job.notes.stat().st_mtime if job.notes.exists() else 0.0
+    return max(noted_at, job.process_started_at)
+
+
+def kill_group(pid: int) -> None:
     """Kill a process and what it has started."""
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(pid, signal.SIGKILL)
 
 
 def split_files(files: list[str], seconds: Mapping[str, float], number: int) -> list[list[str]]:
@@ -230,18 +273,19 @@ def make_jobs(paths: list[Path], beside: str, base: Path) -> list[Job]:
         "TMPDIR": str(base),
     }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile anew
-    jobs = [Job(beside, shlex.split(beside), base / "beside", environment)] if beside else []
+    jobs = []
+    if beside:
+        jobs = [Job(beside, shlex.split(beside), base / "beside", environment, is_shard=False)]
     shards = split_files(files, seconds, number)
     # The longest first: what is left at the end is short, and all slots end at about the same time.
     shards.sort(key=lambda shard: -sum(seconds.get(file, NEW_FILE_SECONDS) for file in shard))
     for index, shard in enumerate(shards, 1):
         folder = base / str(index)
-        pytest_command = [sys.executable, "-m", "pytest", "-q"]
-        options = ["-p", "tools.shards", "--continue-on-collection-errors",
-                   f"--basetemp={folder / 't'}"]  # fmt: skip
+        options = ["-q", "-p", "tools.shards", "--continue-on-collection-errors"]
+        options.append(f"--basetemp={folder / 't'}")
         name = f"shard {index} of {len(shards)}, {shard[0]} to {shard[-1]}"
         notes = {NOTES: str(folder / "notes")}
-        jobs.append(Job(name, pytest_command + options + shard, folder, environment | notes))
+        jobs.append(Job(name, options + shard, folder, environment | notes))
     for job in jobs:
         job.folder.mkdir()
     return jobs
@@ -274,17 +318,15 @@ def record_durations(jobs: list[Job]) -> None:
 
 def run_all(jobs: list[Job]) -> bool:
     """Run the jobs; print a line for each, what failed in full, and the counts."""
-    runner = Runner()
-    with ThreadPoolExecutor(SLOTS) as pool:
-        try:
-            for future in as_completed([pool.submit(runner.run, job) for job in jobs]):
-                job = future.result()
-                tests = f"{in_words(job.counts)} in " if NOTES in job.environment else ""
-                verdict = "FAILED" if job.has_failed else "ok"
-                taken = f"{job.seconds:.0f} s, {job.cpu_seconds:.0f} s of CPU"
-                say(f"{verdict:6} {job.name}: {tests}{taken}")
-        finally:
-            runner.stop()  # nothing is left to stop but after an error or Ctrl-C
+    runner = Runner(jobs)
+    try:
+        for job in runner.ended():
+            tests = f"{in_words(job.counts)} in " if job.is_shard else ""
+            verdict = "FAILED" if job.has_failed else "ok"
+            taken = f"{job.seconds:.0f} s, {job.cpu_seconds:.0f} s of CPU"
+            say(f"{verdict:6} {job.name}: {tests}{taken}")
+    finally:
+        runner.stop()  # nothing is left to stop but after an error or Ctrl-C
     for job in [job for job in jobs if job.has_failed]:
         output = (job.folder / "output").read_text(encoding="utf-8", errors="replace")
         say(f"\n##### {job.name}\n{DOTS.sub('', output)}")
@@ -311,6 +353,7 @@ def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.shards")
     parser.add_argument("paths", nargs="*", type=Path, default=[TESTS])
+    parser.add_argument("--preload", default="", help="modules to load once, with commas between")
     parser.add_argument("--record", action="store_true", help="write tests/durations.json anew")
     parser.add_argument("--beside", default="", help="a command to run as one of the jobs")
     parser.add_argument("--slowest", type=int, default=0, help="show so many tests by their CPU")
@@ -318,20 +361,27 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's `&` ignores the first
         signal.signal(number, signal.default_int_handler)
     is_roomy = MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free > MEMORY_BYTES
-    with tempfile.TemporaryDirectory(  # in memory, where a flush to the disk costs nothing
-        prefix="posemill-", dir=MEMORY_FOLDER if is_roomy else None, ignore_cleanup_errors=True
-    ) as base:
-        jobs = make_jobs(options.paths, options.beside, Path(base))
-        try:
-            is_good = run_all(jobs)
-        except KeyboardInterrupt:
-            say("interrupted")
-            return 130
+    # In memory, where a flush to the disk costs nothing. Not `TemporaryDirectory`, which the first
+    # copy of this process to end would remove.
+    base = Path(tempfile.mkdtemp(prefix="posemill-", dir=MEMORY_FOLDER if is_roomy else None))
+    try:
+        jobs = make_jobs(options.paths, options.beside, base)
+        # Read by libraries when they are loaded: as in the shards.
+        os.environ["OMP_NUM_THREADS"] = "1"
+        for module in filter(None, options.preload.split(",")):
+            import_module(module)
+        gc.freeze()  # pages that a shard does not touch are not copied
+        is_good = run_all(jobs)
         seconds = seconds_by_test(jobs)
         for name in sorted(seconds, key=lambda name: -seconds[name])[: options.slowest]:
             say(f"{seconds[name]:7.1f} s  {name}")
         if options.record:
             record_durations(jobs)
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
     return 0 if is_good else 1
 
 
