@@ -9,7 +9,9 @@ SCRIPT = """
 import sys
 import torch
 from torch import distributed
+from posemill.training.config.train_config import TrainConfig
 from posemill.training.lazy_dynamo import load_dynamo_late
+from posemill.training.runtime import numeric_settings
 
 load_dynamo_late()
 distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
@@ -25,7 +27,8 @@ def step(run):
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-step(shared)
+with numeric_settings(TrainConfig()):
+    step(shared)
 assert not {"sympy", "torch._dynamo.utils"} & set(sys.modules), "loaded by a plain training"
 
 compiled = torch.compile(model, backend="eager")

@@ -204,7 +204,9 @@ def numeric_settings(config: TrainConfig) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before[0])
-        torch.use_deterministic_algorithms(before[1])
+        # The call loads the compiler of torch, which takes 2 s of CPU.
+        if torch.are_deterministic_algorithms_enabled() != before[1]:
+            torch.use_deterministic_algorithms(before[1])
         torch.backends.cudnn.benchmark = before[2]
 
 
