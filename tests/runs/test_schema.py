@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,6 +26,17 @@ from posemill.runs.schema import (
     with_world,
 )
 
+WITHOUT_PANDAS = """
+import sys
+import pyarrow as pa
+from posemill.runs.schema import leave_pandas_unloaded
+
+leave_pandas_unloaded()
+table = pa.table({"a": pa.array([1, 2])})
+assert "pandas" not in sys.modules, "loaded for an array"
+assert table.to_pandas()["a"].tolist() == [1, 2]
+assert pa.array(table.to_pandas()["a"]).to_pylist() == [1, 2]
+"""
 MADE = {"skeleton_name": "openpose-18", "normalized": "shoulders", "interpolated": 2}
 
 
@@ -33,6 +47,10 @@ def make_clip(clip_id="a", num_frames=3, **more):
     scores = np.linspace(0.1, 0.9, num_frames * 18, dtype=np.float32).reshape(num_frames, 18)
     sizes = np.array([[210 + index, 260 - index] for index in range(num_frames)], np.int32)
     return PoseClip(points, scores, sizes, "openpose-18", clip_id=clip_id, **more)
+
+
+def test_arrays_are_made_without_pandas_which_is_there_when_it_is_asked_for():
+    subprocess.run([sys.executable, "-c", WITHOUT_PANDAS], check=True)
 
 
 def test_the_columns_their_types_and_what_may_be_null():

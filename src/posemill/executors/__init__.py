@@ -12,6 +12,7 @@ reaches nobody and only gives the executor a chance to look up.
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,14 @@ from posemill import plugins
 NUM_PLACES = 4
 _COUNTER, _STOP, _SECONDS, _RECYCLE, _PLACE = 0, 1, 2, 3, 4
 NUM_SLOTS = _PLACE + NUM_PLACES
+
+
+WORKER_NAME = "posemill-worker"  # and a number: the processes of executor 'processes'
+
+
+def is_worker_process() -> bool:
+    """Return whether this process is there for our tasks alone, without code of the user's."""
+    return multiprocessing.current_process().name.startswith(WORKER_NAME)
 
 
 class Progress:

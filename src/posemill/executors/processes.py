@@ -21,6 +21,7 @@ import psutil
 
 from posemill.executors import (
     NUM_SLOTS,
+    WORKER_NAME,
     Died,
     Event,
     Finished,
@@ -70,7 +71,7 @@ class _Worker:
                 "log_path": None if log is None else str(log),
                 "title": " ".join([limits.title, "worker", str(index)]),
             },
-            name=f"posemill-worker-{index}",
+            name=f"{WORKER_NAME}-{index}",
             daemon=True,
         )
         with environment(limits.environment), _without_script(make_function):

@@ -12,10 +12,12 @@ import numpy as np
 from posemill.decoders.pictures import resize_frame
 from posemill.estimators import ClipState, open_estimator
 from posemill.estimators.people import TrackedState, with_ids
+from posemill.executors import is_worker_process
 from posemill.jobs.extract.messages import Lane, Sink, Unit, WorkerSettings
 from posemill.records import Frame, Keypoints, PoseClip, join_people, join_world
 from posemill.runs.events import Shard
 from posemill.runs.manifest import SHARDS_NAME
+from posemill.runs.schema import leave_pandas_unloaded
 from posemill.runs.writer import ShardWriter
 from posemill.sources.reading import Failed, attempt
 
@@ -55,6 +57,8 @@ class KeypointSink(Sink[ClipState]):
         self.saves_states = self._estimator.info.saves_states
         self._finds_several = self._estimator.info.people == "several"
         self._skeleton_name, self._resize_wh = settings.skeleton_name, settings.resize_wh
+        if is_worker_process():
+            leave_pandas_unloaded()
         self._writer = ShardWriter(settings.folder, settings.run_id)
         self._rows: dict[Lane, list[_Row]] = {}  # since the last commit
         self._good_frame: Frame | None = None  # the last one that gave keypoints
