@@ -143,7 +143,7 @@ def test_a_file_of_a_folder_knows_its_clip_also_outside_of_it(tmp_path: Path) ->
 def test_pose_format_does_not_see_what_stands_behind_the_body(options) -> None:
     package = pytest.importorskip("pose_format")
     clip = make_clip(1)
-    plain, noted = encode_clip(clip), encode_clip(clip) + encode_note(clip, Recipe(interpolate=7))
+    plain, noted = encode_clip(clip), encode_clip(clip) + encode_note(clip, {"recipe": {}})
     for opened in (bytes, io.BytesIO):
         one, other = (package.Pose.read(opened(data), **options) for data in (plain, noted))
         np.testing.assert_array_equal(one.body.data, other.body.data)
@@ -163,7 +163,7 @@ def test_pose_format_does_not_see_what_stands_behind_the_body(options) -> None:
 def test_a_note_that_does_not_fit_is_an_error(tmp_path: Path, change, message: str) -> None:
     clip = make_clip(1)
     path = tmp_path / "bad.pose"
-    path.write_bytes(encode_clip(clip) + change(encode_note(clip, Recipe())))
+    path.write_bytes(encode_clip(clip) + change(encode_note(clip, {"recipe": {}})))
     with pytest.raises(FormatError, match=rf"bad\.pose.*{message}"):
         list(POSE.read(path))
 

@@ -78,7 +78,7 @@ class HuggingFaceFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder."""
-        with new_folder(path, self.name, clips.asked) as (folder, index):
+        with new_folder(clips) as (folder, index):
             splits: dict[str, _SplitWriter] = {}
             try:
                 for clip in clips:

@@ -25,12 +25,11 @@ from posemill.files import atomic_path
 from posemill.formats.landmarks_file import has_landmarks, read_landmarks
 from posemill.formats.shared.contract import (
     ANY,
+    ClipStream,
     Format,
     Recipe,
     Size,
-    SkeletonCheck,
     Summary,
-    header_of,
     info_text,
     make_clip,
     read_info,
@@ -81,30 +80,24 @@ class NpzFormat(Format):
             recipe: Recorded; its `fill` is done here, the rest was before.
             num_frames: The frames of all blocks; if known, nothing is written twice.
         """
-        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        stream = ClipStream(self, (), path, recipe)
         with (
             atomic_path(path) as temporary,
             ArchiveWriter(temporary, num_rows=num_frames) as archive,
         ):
             columns: _Columns | None = None
-            whole = recipe
-            for block in blocks:
-                check.check_block(block)
+            for block in stream.blocks(blocks):
                 if columns is None:
                     columns = _Columns(
                         archive,
-                        get_skeleton(check.name),
-                        keeps_world=check.keeps_world and not block.beside,
+                        get_skeleton(stream.skeleton_name),
+                        keeps_world=stream.keeps_world and not block.beside,
                         num_people=1 + len(block.beside),
                     )
-                whole = whole.after(block.frames)
                 columns.append(block, recipe)
-                for clip in block.clips:
-                    summary.count(clip)
-            check.finish(summary)
             assert columns is not None
-            columns.finish(json.dumps(header_of(self.name, check.name, whole)))
-        return summary
+            columns.finish(json.dumps(stream.header()))
+        return stream.summary
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips, after one pass over the file to compare its checksums."""

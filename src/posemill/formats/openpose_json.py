@@ -186,7 +186,7 @@ class OpenPoseFolderFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder per clip, a file per frame."""
-        with new_folder(path, self.name, clips.asked) as (_, index):
+        with new_folder(clips) as (_, index):
             for clip in clips:
                 folder = index.place(clip, has_picture_files=True)
                 folder.mkdir(parents=True, exist_ok=True)

@@ -27,9 +27,7 @@ from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
     ClipStream,
     Format,
-    Recipe,
     Size,
-    header_of,
 )
 from posemill.formats.shared.folders import (
     fields_of,
@@ -83,11 +81,11 @@ class PoseFormat(Format):
         if path.suffix.lower() == ".pose":
             self._write_one(clips, path)
             return
-        with new_folder(path, self.name, clips.asked) as (_, index):
+        with new_folder(clips) as (_, index):
             for clip in clips:
                 place = index.place(clip)
                 place.parent.mkdir(parents=True, exist_ok=True)
-                content = encode_clip(clip) + encode_note(clip, clips.asked)
+                content = encode_clip(clip) + encode_note(clip, clips.header(clip))
                 place.with_name(place.name + ".pose").write_bytes(content)
 
     def _write_one(self, clips: ClipStream, path: Path) -> None:
@@ -100,7 +98,7 @@ class PoseFormat(Format):
                         path=path,
                         clip_id=clip.clip_id,
                     )
-                temporary.write_bytes(encode_clip(clip) + encode_note(clip, clips.asked))
+                temporary.write_bytes(encode_clip(clip) + encode_note(clip, clips.header(clip)))
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips with all people, those of other makers the surest first."""
@@ -168,10 +166,9 @@ def _note_of_people(clip: PoseClip) -> dict[str, Any]:
     return {"people": {"first": np.maximum(first, 0).tolist(), "ids": table.tolist()}}
 
 
-def encode_note(clip: PoseClip, recipe: Recipe) -> bytes:
+def encode_note(clip: PoseClip, header: Mapping[str, Any]) -> bytes:
     """Return what stands behind the body: all that was done to the clip, and its record."""
-    header = header_of(PoseFormat.name, clip.skeleton_name, recipe.after(clip))
-    record = header | {"clip": record_of(clip)} | _note_of_people(clip)
+    record = {**header, "clip": record_of(clip), **_note_of_people(clip)}
     text = line_of(record, Message("clip {clip_id!r}", clip_id=clip.clip_id)).encode("ascii")
     return _NOTE + struct.pack("<I", len(text)) + text
 

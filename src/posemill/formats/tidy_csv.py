@@ -29,7 +29,6 @@ from posemill.formats.shared.contract import (
     Size,
     expect_new,
     head_of,
-    header_of,
     info_text,
     make_clip,
     read_info,
@@ -86,8 +85,7 @@ class CsvFormat(Format):
             writer = csv.writer(handle)
             writer.writerow(_COLUMNS)
             for clip in clips:
-                header = header_of(self.name, clip.skeleton_name, clips.asked.after(clip))
-                writer.writerows(_rows_of(clip, header))
+                writer.writerows(_rows_of(clip, clips.header(clip)))
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: rows of one split and clip that follow each other."""

@@ -63,7 +63,7 @@ class TxtFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder per clip."""
-        with new_folder(path, self.name, clips.asked, missing=_MISSING) as (_, index):
+        with new_folder(clips, missing=_MISSING) as (_, index):
             for clip in clips:
                 folder = index.place(clip, has_picture_files=True)
                 folder.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,6 @@ from posemill.formats.shared.contract import (
     Format,
     Recipe,
     Size,
-    header_of,
     make_clip,
     skeleton_for,
 )
@@ -59,8 +58,7 @@ class WebDatasetFormat(Format):
         with atomic_path(path) as temporary, tarfile.open(temporary, "w") as tar:
             for clip in clips:
                 key = _key_of(clip, clips.summary.num_clips, taken)
-                header = header_of(self.name, clip.skeleton_name, clips.asked.after(clip))
-                info = json.dumps(record_of(clip) | {"posemill": header}).encode()
+                info = json.dumps(record_of(clip) | {"posemill": clips.header(clip)}).encode()
                 for name, array in _arrays_of(clip, clips.asked).items():
                     _add(tar, f"{key}.{name}.npy", _npy_bytes(array))
                 _add(tar, f"{key}.json", info)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,21 @@ from posemill.errors import ConfigError, FormatError
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import (
     ClipStream,
+    Format,
     Recipe,
-    SkeletonCheck,
     make_clip,
     skeleton_for,
 )
 
 PATH = Path("here.x")
-_FORM = {"name": "made-up", "needs_unicode": False, "holds_world": False}
-FORM: Any = SimpleNamespace(**_FORM, layouts=("holistic-143",), has_pixels=False)
-PIXELS: Any = SimpleNamespace(**_FORM, layouts=(contract.ANY,), has_pixels=True)
+FORM, PIXELS = Format(), Format()
+FORM.name = PIXELS.name = "made-up"
+FORM.layouts, PIXELS.layouts = ("holistic-143",), (contract.ANY,)
+PIXELS.has_pixels = True
+
+
+def check(form: Format, *clips: Any) -> None:
+    list(ClipStream(form, clips, PATH, Recipe()))
 
 
 @pytest.mark.parametrize(
@@ -66,21 +71,21 @@ def test_clips_are_checked_when_taken_and_counted_after_that() -> None:
 
 @pytest.mark.parametrize("field", ["clip_id", "split", "label", "image_paths"])
 def test_names_that_are_no_unicode_are_refused(field: str) -> None:
-    form = SimpleNamespace(**{**vars(FORM), "needs_unicode": True})
-    SkeletonCheck(form, PATH)(some_clip(1, frames=1, label=None))
+    form = copy(FORM)
+    form.needs_unicode = True
+    check(form, some_clip(1, frames=1, label=None))
     bad = "\udc80" + "x" * 300
     clip = some_clip(1, frames=1, **{field: (bad,) if field == "image_paths" else bad})
     assert "expected Unicode" in refusal(form, clip)
-    SkeletonCheck(FORM, PATH)(clip)
+    check(FORM, clip)
 
 
 def refusal(form: Any, *clips: Any) -> str:
     """Return why the last clip is refused; the ones before are not."""
-    check = SkeletonCheck(form, PATH)
-    for clip in clips[:-1]:
-        check(clip)
+    if clips[:-1]:
+        check(form, *clips[:-1])
     with pytest.raises(FormatError) as caught:
-        check(clips[-1])
+        check(form, *clips)
     return str(caught.value)
 
 
@@ -99,7 +104,7 @@ def test_numbers_that_are_none_are_refused_in_blocks_too(field: str, value: floa
     message = "here.x: clip 'clip_2' holds infinity or a score that is no number"
     assert refusal(FORM, good, bad) == message
     with pytest.raises(FormatError) as caught:
-        SkeletonCheck(FORM, PATH).check_block(join_clips([good, bad]))
+        list(ClipStream(FORM, (), PATH, Recipe()).blocks([join_clips([good, bad])]))
     assert str(caught.value) == message
 
 
@@ -111,11 +116,11 @@ def test_pixels_need_a_size_in_blocks_too() -> None:
     )
     assert refusal(PIXELS, good, bad) == message
     with pytest.raises(FormatError) as caught:
-        SkeletonCheck(PIXELS, PATH).check_block(join_clips([good, bad]))
+        list(ClipStream(PIXELS, (), PATH, Recipe()).blocks([join_clips([good, bad])]))
     assert str(caught.value) == message
-    SkeletonCheck(PIXELS, PATH)(some_clip(1, frames=0, size_wh=(0, 0)))
-    SkeletonCheck(PIXELS, PATH)(some_clip(1, size_wh=(1, 1)))
-    SkeletonCheck(FORM, PATH)(bad)
+    check(PIXELS, some_clip(1, frames=0, size_wh=(0, 0)))
+    check(PIXELS, some_clip(1, size_wh=(1, 1)))
+    check(FORM, bad)
 
 
 def test_whatever_broken_bytes_raise_is_a_format_error(tmp_path: Path) -> None:

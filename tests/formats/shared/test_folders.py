@@ -14,13 +14,19 @@ from format_clips import make_clip
 from posemill import __version__
 from posemill.errors import FormatError
 from posemill.formats.shared import folders
-from posemill.formats.shared.contract import Recipe
+from posemill.formats.shared.contract import ClipStream, Format, Recipe
 from posemill.formats.shared.folders import IndexWriter, new_folder, picture_folder, place_of
+
+
+def stream(path: Path, **recipe: Any) -> ClipStream:
+    form = Format()
+    form.name = "made-up"
+    return ClipStream(form, (), path, Recipe(**recipe))
 
 
 def test_an_index_has_a_header_and_a_line_a_clip(tmp_path: Path) -> None:
     clips = [make_clip(1, normalized="bbox"), make_clip(2, split="all", clip_id="a\\b")]
-    with new_folder(tmp_path / "x", "made-up", Recipe(interpolate=4)) as (folder, index):
+    with new_folder(stream(tmp_path / "x", interpolate=4)) as (folder, index):
         assert [index.place(clip) for clip in clips] == [
             folder / "train" / "clip_1", folder / "a%5Cb"
         ]  # fmt: skip
@@ -46,7 +52,7 @@ def test_an_index_has_a_header_and_a_line_a_clip(tmp_path: Path) -> None:
 
 
 def test_two_clips_do_not_share_a_place(tmp_path: Path) -> None:
-    index = IndexWriter(tmp_path, "made-up", Recipe())
+    index = IndexWriter(tmp_path, stream(tmp_path))
     index.place(make_clip(1))
     with pytest.raises(FormatError, match=r"^two clips go to train/clip_1: train/clip_1 came"):
         index.place(make_clip(1))
@@ -54,7 +60,7 @@ def test_two_clips_do_not_share_a_place(tmp_path: Path) -> None:
 
 
 def mirror(tmp_path: Path, replace: dict[str, str], **fields: Any) -> str:
-    index = IndexWriter(tmp_path, "made-up", Recipe(replace=replace))
+    index = IndexWriter(tmp_path, stream(tmp_path, replace=replace))
     try:
         found = index.place(make_clip(1, **fields)).relative_to(tmp_path).as_posix()
         index.finish()
@@ -88,7 +94,7 @@ def test_a_folder_appears_when_all_went_well(tmp_path: Path) -> None:
     target = tmp_path / "x"
     with (
         pytest.raises(FormatError, match="no folder is called 'a'"),
-        new_folder(target, "made-up", Recipe(replace={"a": "b"})) as (_, index),
+        new_folder(stream(target, replace={"a": "b"})) as (_, index),
     ):
         index.place(make_clip(1))
     assert list(tmp_path.iterdir()) == []
@@ -96,7 +102,7 @@ def test_a_folder_appears_when_all_went_well(tmp_path: Path) -> None:
     (target / "precious").touch()
     with (
         pytest.raises(FormatError, match=r"it has no posemill\.jsonl"),
-        new_folder(target, "made-up", Recipe()),
+        new_folder(stream(target)),
     ):
         pass
     assert (target / "precious").exists()
@@ -203,7 +209,7 @@ def test_frames_are_called_like_their_pictures_and_found_in_order(tmp_path: Path
     ]  # fmt: skip
     assert (fields["split"], fields["clip_id"], skeleton) == ("all", tmp_path.name, None)
     assert fields["sizes_wh"].tolist() == [[4, 3]] * 5
-    with new_folder(tmp_path / "ours", "made-up", Recipe()) as (_, index):
+    with new_folder(stream(tmp_path / "ours")) as (_, index):
         index.place(make_clip(1, frames=2, image_paths=("b/z.png", "b/a.png")))
     ((files, fields, skeleton),) = folders.read_clip_folders(tmp_path / "ours", ".txt", None)
     assert [file.name for file in files] == ["z.txt", "a.txt"]

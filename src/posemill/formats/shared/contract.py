@@ -151,6 +151,10 @@ class Format:
     losses: tuple[str, ...] = ()  # what a round trip loses
     damage: tuple[type[Exception], ...] = ()  # what broken bytes raise beside `CORRUPT`
 
+    def holds(self, skeleton_name: str) -> bool:
+        """Return whether it can hold a skeleton."""
+        return skeleton_name in self.layouts or ANY in self.layouts
+
     def sniff(self, path: Path) -> bool:
         """Return True if the path looks like this format; reads a few bytes at most."""
         raise NotImplementedError
@@ -183,6 +187,8 @@ class Format:
 class ClipStream:
     """The clips that a format writes: each is checked when it is taken, and counted after that.
 
+    All clips of a file have one skeleton and one normalisation, which the format can hold.
+
     Args:
         form: The format.
         clips: What is written; taking the last of none is an error.
@@ -192,49 +198,123 @@ class ClipStream:
 
     def __init__(self, form: Format, clips: Iterable[PoseClip], path: Path, recipe: Recipe) -> None:
         self.summary, self.asked, self.recipe = Summary(path, form.name), recipe, recipe
-        self._form, self._clips, self._check = form, clips, SkeletonCheck(form, path)
+        self.path, self._form, self._clips = path, form, clips
+        self.skeleton_name = ""  # of all the clips
+        self.keeps_world = False  # whether the file has landmarks in metres: as its first clip
+        self._normalized = ""
+        self._loses_world = False
 
     def __iter__(self) -> Iterator[PoseClip]:
         for clip in self._clips:
-            self._check(clip)
+            self._check_world(clip)
+            self._check_points(clip)
             self.recipe = self.recipe.after(clip)
             yield clip
             self.summary.count(clip)
-        self._check.finish(self.summary)
+        self._finish()
+
+    def blocks(self, blocks: Iterable[ClipBlock]) -> Iterator[ClipBlock]:
+        """Yield clips that come many at a time, checked and counted likewise."""
+        for block in blocks:
+            frames = block.frames
+            self._check_world(frames)
+            is_finite = not np.isinf(frames.points).any() and np.isfinite(frames.scores).all()
+            # Clips are looked at one by one where one of them must be named.
+            for clip in block.clips[: 1 if is_finite and not self._form.has_pixels else None]:
+                self._check_points(clip)
+            self.recipe = self.recipe.after(frames)
+            yield block
+            for clip in block.clips:
+                self.summary.count(clip)
+        self._finish()
 
     @property
     def is_first(self) -> bool:
         """Whether the clip taken last is the first."""
         return not self.summary.num_clips
 
-    @property
-    def skeleton_name(self) -> str:
-        """The skeleton of all the clips."""
-        return self._check.name
+    def header(self, clip: PoseClip | None = None) -> dict[str, Any]:
+        """Return what the file says about itself by the clips taken so far, or about one clip."""
+        recipe = self.recipe if clip is None else self.asked.after(clip)
+        return {
+            "posemill": __version__,
+            "format": self._form.name,
+            "skeleton": self.skeleton_name if clip is None else clip.skeleton_name,
+            "recipe": recipe.to_dict(),
+        }
 
-    @property
-    def keeps_world(self) -> bool:
-        """Whether the file has landmarks in metres: as its first clip."""
-        return self._check.keeps_world
+    def _check_world(self, clip: PoseClip) -> None:
+        """Note whether the file has landmarks in metres, and whether it loses those of a clip."""
+        if not self.skeleton_name:
+            self.keeps_world = self._form.holds_world and clip.world is not None
+        self._loses_world |= clip.world is not None and not self.keeps_world
 
-    def header(self) -> dict[str, Any]:
-        """Return what the file says about itself, by the clips taken so far."""
-        return header_of(self._form.name, self.skeleton_name, self.recipe)
+    def _check_points(self, clip: PoseClip) -> None:
+        self.skeleton_name = self.skeleton_name or clip.skeleton_name
+        if clip.skeleton_name != self.skeleton_name:
+            raise FormatError(
+                "{path}: clip {clip_id!r} is {skeleton_name}, the clips before it are {name}; one "
+                "file holds one skeleton: choose a layout for all",
+                path=self.path,
+                clip_id=clip.clip_id,
+                skeleton_name=clip.skeleton_name,
+                name=self.skeleton_name,
+            )
+        if not self._form.holds(self.skeleton_name):
+            raise FormatError(
+                "{path}: {name} holds {layouts}, clip {clip_id!r} is {skeleton_name}",
+                path=self.path,
+                name=self._form.name,
+                layouts=" or ".join(self._form.layouts),
+                clip_id=clip.clip_id,
+                skeleton_name=self.skeleton_name,
+            )
+        if self._form.needs_unicode:
+            _expect_unicode(clip, self.path)
+        self._check_normalized(clip)
+        if np.isinf(clip.points).any() or not np.isfinite(clip.scores).all():
+            raise FormatError(
+                "{path}: clip {clip_id!r} holds infinity or a score that is no number",
+                path=self.path,
+                clip_id=clip.clip_id,
+            )
+        if self._form.has_pixels and len(clip) and not (clip.sizes_wh > 0).all():
+            raise FormatError(
+                "{path}: {name} holds pixels, but the picture size of clip {clip_id!r} is not "
+                "known; give it by {--size:WIDTHxHEIGHT}",
+                path=self.path,
+                name=self._form.name,
+                clip_id=clip.clip_id,
+            )
 
+    def _check_normalized(self, clip: PoseClip) -> None:
+        self._normalized = self._normalized or clip.normalized
+        if clip.normalized != self._normalized:
+            raise FormatError(
+                "{path}: clip {clip_id!r} is normalised by {normalized!r}, the clips before it by "
+                "{before!r}; one file holds one normalisation",
+                path=self.path,
+                clip_id=clip.clip_id,
+                normalized=clip.normalized,
+                before=self._normalized,
+            )
+        if self._form.has_pixels and clip.normalized != "none":
+            raise FormatError(
+                "{path}: {name} holds pixels of the picture, but clip {clip_id!r} is normalised "
+                "by {normalized!r}: take the run it was made of, or choose npz, pkl, hdf5, "
+                "webdataset, parquet or huggingface",
+                path=self.path,
+                name=self._form.name,
+                clip_id=clip.clip_id,
+                normalized=clip.normalized,
+            )
 
-def holds(form: Format, skeleton_name: str) -> bool:
-    """Return whether a format can hold a skeleton."""
-    return skeleton_name in form.layouts or ANY in form.layouts
-
-
-def header_of(format_name: str, skeleton_name: str, recipe: Recipe) -> dict[str, Any]:
-    """Return what every file says about itself."""
-    return {
-        "posemill": __version__,
-        "format": format_name,
-        "skeleton": skeleton_name,
-        "recipe": recipe.to_dict(),
-    }
+    def _finish(self) -> None:
+        """Raise if there was nothing to write; note landmarks in metres that are left out."""
+        if not self.summary.num_clips:
+            raise FormatError("{path}: no clips to write; expected at least one", path=self.path)
+        if self._loses_world:
+            self.summary.losses += (Message("landmarks in metres"),)
 
 
 def _expect_unicode(clip: PoseClip, path: Path) -> None:
@@ -250,106 +330,6 @@ def _expect_unicode(clip: PoseClip, path: Path) -> None:
                 clip_id=clip.clip_id[:80],
                 text=text[:200],
             ) from error
-
-
-class SkeletonCheck:
-    """Sees that all clips of a file have one skeleton and one normalisation it can hold."""
-
-    def __init__(self, form: Format, path: Path) -> None:
-        self.form, self.path = form, path
-        self.name = ""
-        self.normalized = ""
-        self.keeps_world = False  # whether the file has landmarks in metres: as its first clip
-        self._loses_world = False
-
-    def __call__(self, clip: PoseClip) -> None:
-        """Raise if the clip does not go with the ones before."""
-        self._check_world(clip)
-        self._check_points(clip)
-
-    def _check_world(self, clip: PoseClip) -> None:
-        """Note whether the file has landmarks in metres, and whether it loses those of a clip."""
-        if not self.name:
-            holds_world = self.form.holds_world
-            self.keeps_world = holds_world and clip.world is not None
-        self._loses_world |= clip.world is not None and not self.keeps_world
-
-    def _check_points(self, clip: PoseClip) -> None:
-        self.name = self.name or clip.skeleton_name
-        if clip.skeleton_name != self.name:
-            raise FormatError(
-                "{path}: clip {clip_id!r} is {skeleton_name}, the clips before it are {name}; one "
-                "file holds one skeleton: choose a layout for all",
-                path=self.path,
-                clip_id=clip.clip_id,
-                skeleton_name=clip.skeleton_name,
-                name=self.name,
-            )
-        if not holds(self.form, self.name):
-            raise FormatError(
-                "{path}: {name} holds {layouts}, clip {clip_id!r} is {skeleton_name}",
-                path=self.path,
-                name=self.form.name,
-                layouts=" or ".join(self.form.layouts),
-                clip_id=clip.clip_id,
-                skeleton_name=self.name,
-            )
-        if self.form.needs_unicode:
-            _expect_unicode(clip, self.path)
-        self._check_normalized(clip)
-        if np.isinf(clip.points).any() or not np.isfinite(clip.scores).all():
-            raise FormatError(
-                "{path}: clip {clip_id!r} holds infinity or a score that is no number",
-                path=self.path,
-                clip_id=clip.clip_id,
-            )
-        if self.form.has_pixels and len(clip) and not (clip.sizes_wh > 0).all():
-            raise FormatError(
-                "{path}: {name} holds pixels, but the picture size of clip {clip_id!r} is not "
-                "known; give it by {--size:WIDTHxHEIGHT}",
-                path=self.path,
-                name=self.form.name,
-                clip_id=clip.clip_id,
-            )
-
-    def _check_normalized(self, clip: PoseClip) -> None:
-        self.normalized = self.normalized or clip.normalized
-        if clip.normalized != self.normalized:
-            raise FormatError(
-                "{path}: clip {clip_id!r} is normalised by {normalized!r}, the clips before it by "
-                "{before!r}; one file holds one normalisation",
-                path=self.path,
-                clip_id=clip.clip_id,
-                normalized=clip.normalized,
-                before=self.normalized,
-            )
-        if self.form.has_pixels and clip.normalized != "none":
-            raise FormatError(
-                "{path}: {name} holds pixels of the picture, but clip {clip_id!r} is normalised "
-                "by {normalized!r}: take the run it was made of, or choose npz, pkl, hdf5, "
-                "webdataset, parquet or huggingface",
-                path=self.path,
-                name=self.form.name,
-                clip_id=clip.clip_id,
-                normalized=clip.normalized,
-            )
-
-    def check_block(self, block: ClipBlock) -> None:
-        """Raise if a clip of the block does not go with the ones before."""
-        self._check_world(block.frames)
-        is_finite = (
-            not np.isinf(block.frames.points).any() and np.isfinite(block.frames.scores).all()
-        )
-        # Clips are looked at one by one where one of them must be named.
-        for clip in block.clips[: 1 if is_finite and not self.form.has_pixels else None]:
-            self._check_points(clip)
-
-    def finish(self, summary: Summary) -> None:
-        """Raise if there was nothing to write; note landmarks in metres that are left out."""
-        if not summary.num_clips:
-            raise FormatError("{path}: no clips to write; expected at least one", path=self.path)
-        if self._loses_world:
-            summary.losses += (Message("landmarks in metres"),)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError
 from posemill.files import atomic_folder
-from posemill.formats.shared.contract import Recipe, Size, header_of, make_clip
+from posemill.formats.shared.contract import ClipStream, Size, make_clip
 from posemill.formats.shared.json_text import MAX_LINE_BYTES, parse_json
 from posemill.records import (
     SPLIT_NAMES,
@@ -40,14 +40,13 @@ class IndexWriter:
 
     Args:
         folder: Where it is written.
-        format_name: For its first line, as are the rest.
-        recipe: What was done to the clips.
+        clips: What is written; their header is its first line.
         facts: What else a reader has to know.
     """
 
-    def __init__(self, folder: Path, format_name: str, recipe: Recipe, **facts: str) -> None:
-        self._folder, self._facts = folder, facts
-        self._format_name, self._recipe = format_name, recipe
+    def __init__(self, folder: Path, clips: ClipStream, **facts: str) -> None:
+        self._folder, self._clips, self._facts = folder, clips, facts
+        self._recipe = clips.asked
         self._handle: IO[str] | None = None
         self._taken: set[str] = set()
         self._folders: set[str] = set()
@@ -62,8 +61,7 @@ class IndexWriter:
         """
         if self._handle is None:
             self._handle = (self._folder / INDEX).open("w", encoding="utf-8")
-            header = header_of(self._format_name, clip.skeleton_name, self._recipe.after(clip))
-            self._handle.write(json.dumps(header | self._facts) + "\n")
+            self._handle.write(json.dumps(self._clips.header(clip) | self._facts) + "\n")
         root = self._recipe.root if has_picture_files else ""
         relative = key = picture_folder(clip, root)
         if has_picture_files and is_named_picture(clip):
@@ -117,13 +115,11 @@ class IndexWriter:
 
 
 @contextmanager
-def new_folder(
-    path: Path, format_name: str, recipe: Recipe, **facts: str
-) -> Iterator[tuple[Path, IndexWriter]]:
-    """Yield a temporary folder and its index; it becomes `path` when the block ends well."""
+def new_folder(clips: ClipStream, **facts: str) -> Iterator[tuple[Path, IndexWriter]]:
+    """Yield a temporary folder and its index; it becomes `clips.path` when the block ends well."""
     try:
-        with atomic_folder(path, marker=INDEX) as folder:
-            index = IndexWriter(folder, format_name, recipe, **facts)
+        with atomic_folder(clips.path, marker=INDEX) as folder:
+            index = IndexWriter(folder, clips, **facts)
             try:
                 yield folder, index
                 index.finish()

@@ -2,17 +2,20 @@
 
 A pickle is a program for a small stack machine, and two of its instructions (fetch a global, call
 it) can run anything. This machine knows plain values; its only globals are the six that a numpy
-array needs, and they are names here, not functions.
+array needs, and they are names here, not functions. How an instruction's argument is spelled is
+known to `pickletools`.
 """
 
 from __future__ import annotations
 
+import math
+import pickletools
 import re
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from mmap import ACCESS_READ, mmap
+from os import SEEK_CUR
 from pathlib import Path
 from typing import Any
 
@@ -119,68 +122,59 @@ def open_pickle(path: Path) -> Iterator[Any]:
 class _Machine:
     """The stack machine: `run` follows the instructions up to the final value."""
 
-    def __init__(self, file: mmap | bytes) -> None:
-        self._file = file
-        self._data = memoryview(file)
-        self._at = 0
+    def __init__(self, data: mmap) -> None:
+        self._file, self._data = data, memoryview(data)
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
-        self._allowed = _MOST_LISTS + len(self._data) // 8
+        self._allowed = _MOST_LISTS + len(data) // 8
 
     def run(self) -> Any:
         while True:
-            if self._at >= len(self._data):
+            at = self._file.tell()
+            code = self._file.read(1).decode("latin1")
+            if not code:
                 raise FormatError("the pickle is cut off")
-            code = self._data[self._at]
-            self._at += 1
-            if code == 0x2E:  # STOP
+            name = _NAMES.get(code, "")
+            if name == "STOP":
                 return self._pop()
-            step = _STEPS.get(code)
-            if step is None:
+            if name in _BYTES:
+                self._stack.append(self._take(_BYTES[name](self._file)))
+            elif name in _PUSHES:
+                self._stack.append(_plain(_READERS[name](self._file)))
+            elif name in _STEPS:
+                _STEPS[name](self, _READERS[name](self._file) if name in _READERS else None)
+            else:
                 raise FormatError(
                     "the pickle has the instruction {code!r} at byte {at}; only plain values and "
                     "numpy arrays are read",
-                    code=bytes([code]),
-                    at=self._at - 1,
+                    code=code.encode("latin1"),
+                    at=at,
                 )
-            step(self)
 
-    def count(self) -> None:
-        """Note that a value that holds others was made; raise if there are too many."""
+    def hold(self, value: Any) -> None:
+        """Push a value that holds others; raise if there are too many."""
         self._allowed -= 1
         if self._allowed < 0:
             raise FormatError("the pickle makes more lists than its size explains; refused")
+        self._stack.append(value)
 
     def _take(self, count: int) -> memoryview:
-        if count < 0 or self._at + count > len(self._data):
+        at = self._file.tell()
+        if count < 0 or at + count > len(self._data):
             raise FormatError(
-                "the pickle is cut off: {count} bytes announced at byte {at}",
-                count=count,
-                at=self._at,
+                "the pickle is cut off: {count} bytes announced at byte {at}", count=count, at=at
             )
-        piece = self._data[self._at : self._at + count]
-        self._at += count
-        return piece
-
-    def _number(self, layout: str) -> Any:
-        return struct.unpack(layout, self._take(struct.calcsize(layout)))[0]
-
-    def _line(self) -> bytes:
-        end = self._file.find(b"\n", self._at)
-        if end < 0:
-            raise FormatError("the pickle has no line end after byte {at}", at=self._at)
-        line = bytes(self._data[self._at : end])
-        self._at = end + 1
-        return line
-
-    def _word(self) -> str:
-        return self._line()[:256].decode("utf-8")
+        self._file.seek(count, SEEK_CUR)
+        return self._data[at : at + count]
 
     def _pop(self) -> Any:
         if not self._stack or (self._marks and self._marks[-1] >= len(self._stack)):
             raise FormatError("the pickle takes a value that it never made")
         return self._stack.pop()
+
+    def _pop_many(self, count: int) -> list[Any]:
+        return [self._pop() for _ in range(count)][::-1]
 
     def _top(self) -> Any:
         value = self._pop()
@@ -213,19 +207,37 @@ class _Machine:
                 )
             target[key] = value
 
+    def _make_dict(self) -> None:
+        items = self._since_mark()
+        self.hold({})
+        self._set(items)
+
+    def _put(self, index: int) -> None:
+        value = self._pop()
+        self.hold(value)
+        self._memo[index] = value
+
+    def _get(self, index: int) -> None:
+        if index not in self._memo:
+            raise FormatError(
+                "the pickle recalls a value ({index}) that it never kept", index=index
+            )
+        self._stack.append(self._memo[index])
+
     def _global(self, module: object, name: object) -> None:
-        found = _GLOBALS.get((module, name)) if isinstance(module, str) else None  # type: ignore[arg-type]
-        if found is None:
+        is_text = isinstance(module, str) and isinstance(name, str)
+        known = _GLOBALS.get((str(module), str(name))) if is_text else None
+        if known is None:
             raise FormatError(
                 "the pickle asks for {module}.{name}; only plain values and numpy arrays are "
                 "read, nothing is run",
                 module=str(module)[:80],
                 name=str(name)[:80],
             )
-        self._stack.append(found)
+        self._stack.append(known)
 
     def _call(self) -> None:
-        args, function = self._pop(), self._pop()
+        function, args = self._pop_many(2)
         if not isinstance(args, tuple) or not isinstance(function, _Global):
             raise FormatError("the pickle calls something that is not a numpy array")
         self._stack.append(_CALLS[function](*args))
@@ -243,6 +255,27 @@ class _Machine:
             raise FormatError("the pickle gives a state to {kind}", kind=type(target).__name__)
 
 
+def _read_line(file: mmap) -> str:
+    return file.readline()[:256].decode("utf-8").removesuffix("\n")
+
+
+def _read_quoted(file: mmap) -> str:
+    """Return a text in quotes, as Python 2 wrote them, without escapes."""
+    text = _read_line(file)
+    if len(text) < 2 or text[0] != text[-1] or text[0] not in "'\"" or "\\" in text:
+        raise ValueError("a quoted text of an unexpected kind")
+    return text[1:-1]
+
+
+def _plain(value: Any) -> Any:
+    """Return an argument; no file of ours or of numpy has a number of more than 64 bytes."""
+    if isinstance(value, int) and value.bit_length() > 512:
+        raise FormatError(
+            "the pickle has a number of {num_bytes} bytes", num_bytes=(value.bit_length() + 7) // 8
+        )
+    return value
+
+
 def _array(data: object, dtype: object, shape: object, order: object) -> npt.NDArray[Any]:
     if not isinstance(dtype, _DtypeName) or not isinstance(shape, tuple) or order not in ("C", "F"):
         raise ValueError("an array without type or shape")
@@ -250,17 +283,10 @@ def _array(data: object, dtype: object, shape: object, order: object) -> npt.NDA
         raise ValueError(f"an array of shape {str(shape)[:80]}")
     if not isinstance(data, memoryview | bytes | bytearray):
         raise ValueError(f"an array of {type(data).__name__}; expected numbers or strings")
-    count = 1
-    for length in shape:
-        count *= length
-    if count * dtype.dtype.itemsize != len(data):
+    if math.prod(shape) * dtype.dtype.itemsize != len(data):
         raise ValueError(f"array {shape} {dtype.dtype} does not fit {len(data)} bytes")
     array: npt.NDArray[Any] = np.ndarray(shape, dtype.dtype, data, order=order)
     return array
-
-
-def _scalar(dtype: object, data: object) -> Any:
-    return _array(data, dtype, (), "C").item()
 
 
 def _encode(text: object, encoding: object = "latin1") -> bytes:
@@ -274,139 +300,63 @@ _CALLS: dict[_Global, Callable[..., Any]] = {
     _Global.FROM_BUFFER: lambda data, dtype, shape, order: PickledArray(
         _array(data, dtype, shape, order)
     ),
-    _Global.SCALAR: _scalar,
+    _Global.SCALAR: lambda dtype, data: _array(data, dtype, (), "C").item(),
     _Global.NDARRAY: lambda *args: PickledArray(),
     _Global.DTYPE: lambda code, *flags: _DtypeName(code),
     _Global.ENCODE: _encode,
 }
 
-
-def _push(make: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
-    def step(machine: _Machine) -> None:
-        machine._stack.append(make(machine))
-
-    return step
-
-
-def _hold(make: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
-    """Like `_push`, for values that hold others."""
-
-    def step(machine: _Machine) -> None:
-        machine.count()
-        machine._stack.append(make(machine))
-
-    return step
-
-
-def _tuple_of(count: int) -> Callable[[_Machine], Any]:
-    return lambda m: tuple(reversed([m._pop() for _ in range(count)]))
-
-
-def _pairs(items: list[Any]) -> dict[Any, Any]:
-    machine = _Machine(b"")
-    machine._stack.append({})
-    machine._set(items)
-    result: dict[Any, Any] = machine._stack[0]
-    return result
-
-
-def _put(machine: _Machine, index: int) -> None:
-    machine.count()
-    machine._memo[index] = machine._top()
-
-
-def _get(machine: _Machine, index: int) -> Any:
-    if index not in machine._memo:
-        raise FormatError("the pickle recalls a value ({index}) that it never kept", index=index)
-    return machine._memo[index]
-
-
-def _long(data: memoryview) -> int:
-    if len(data) > 64:
-        raise FormatError("the pickle has a number of {num_bytes} bytes", num_bytes=len(data))
-    return int.from_bytes(data, "little", signed=True)
-
-
-def _decode(view: memoryview) -> str:
-    return str(view, "utf-8", "surrogatepass")
-
-
-def _int_line(text: str) -> Any:
-    if text in ("00", "01"):
-        return text == "01"
-    if len(text) > 32:
-        raise FormatError(
-            "the pickle has a number of {num_characters} digits", num_characters=len(text)
-        )
-    return int(text.rstrip("L"))
-
-
-def _quoted(text: str) -> str:
-    if len(text) < 2 or text[0] != text[-1] or text[0] not in "'\"" or "\\" in text:
-        raise ValueError("a quoted text of an unexpected kind")
-    return text[1:-1]
-
-
-def _from_stack(machine: _Machine) -> None:
-    name, module = machine._pop(), machine._pop()
-    machine._global(module, name)
-
-
-_STEPS: dict[int, Callable[[_Machine], None]] = {
-    ord(code): step
-    for code, step in {
-        "\x80": lambda m: m._take(1) and None,  # PROTO
-        "\x95": lambda m: m._take(8) and None,  # FRAME
-        "(": lambda m: m._marks.append(len(m._stack)),
-        "0": lambda m: (m._pop(), None)[1],
-        "1": lambda m: (m._since_mark(), None)[1],
-        "2": lambda m: m._stack.append(m._top()),
-        "N": _push(lambda m: None),
-        "\x88": _push(lambda m: True),
-        "\x89": _push(lambda m: False),
-        "I": _push(lambda m: _int_line(m._word())),
-        "L": _push(lambda m: _int_line(m._word())),
-        "F": _push(lambda m: float(m._word())),
-        "S": _push(lambda m: _quoted(m._word())),
-        "V": _push(lambda m: m._line().decode("raw-unicode-escape")),
-        "J": _push(lambda m: m._number("<i")),
-        "K": _push(lambda m: m._number("<B")),
-        "M": _push(lambda m: m._number("<H")),
-        "\x8a": _push(lambda m: _long(m._take(m._number("<B")))),
-        "\x8b": _push(lambda m: _long(m._take(m._number("<i")))),
-        "G": _push(lambda m: m._number(">d")),
-        "T": _push(lambda m: bytes(m._take(m._number("<i"))).decode("latin1")),
-        "U": _push(lambda m: bytes(m._take(m._number("<B"))).decode("latin1")),
-        "X": _push(lambda m: _decode(m._take(m._number("<I")))),
-        "\x8c": _push(lambda m: _decode(m._take(m._number("<B")))),
-        "\x8d": _push(lambda m: _decode(m._take(m._number("<Q")))),
-        "B": _push(lambda m: m._take(m._number("<I"))),
-        "C": _push(lambda m: m._take(m._number("<B"))),
-        "\x8e": _push(lambda m: m._take(m._number("<Q"))),
-        "\x96": _push(lambda m: m._take(m._number("<Q"))),
-        "]": _hold(lambda m: []),
-        "}": _hold(lambda m: {}),
-        ")": _push(lambda m: ()),
-        "l": _hold(lambda m: m._since_mark()),
-        "t": _hold(lambda m: tuple(m._since_mark())),
-        "d": _hold(lambda m: _pairs(m._since_mark())),
-        "\x85": _hold(_tuple_of(1)),
-        "\x86": _hold(_tuple_of(2)),
-        "\x87": _hold(_tuple_of(3)),
-        "a": lambda m: m._append([m._pop()]),
-        "e": lambda m: m._append(m._since_mark()),
-        "s": lambda m: m._set(list(_tuple_of(2)(m))),
-        "u": lambda m: m._set(m._since_mark()),
-        "p": lambda m: _put(m, int(m._word())),
-        "q": lambda m: _put(m, m._number("<B")),
-        "r": lambda m: _put(m, m._number("<I")),
-        "\x94": lambda m: _put(m, len(m._memo)),
-        "g": _push(lambda m: _get(m, int(m._word()))),
-        "h": _push(lambda m: _get(m, m._number("<B"))),
-        "j": _push(lambda m: _get(m, m._number("<I"))),
-        "c": lambda m: m._global(m._word(), m._word()),
-        "\x93": _from_stack,
-        "R": lambda m: m._call(),
-        "b": lambda m: m._build(),
-    }.items()
+_NAMES = {opcode.code: opcode.name for opcode in pickletools.opcodes}
+_READERS: dict[str, Callable[[Any], Any]] = {
+    **{opcode.name: opcode.arg.reader for opcode in pickletools.opcodes if opcode.arg},
+    # These `pickletools` would unescape.
+    "STRING": _read_quoted,
+    "GLOBAL": lambda file: (_read_line(file), _read_line(file)),
+}
+# Instructions whose argument is the value.
+_PUSHES = frozenset(
+    "INT LONG FLOAT STRING UNICODE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT BINSTRING "
+    "SHORT_BINSTRING BINUNICODE SHORT_BINUNICODE BINUNICODE8".split()
+)
+# Instructions that bring bytes, and what reads their number: they stay in the mapped file.
+_BYTES: dict[str, Callable[[Any], int]] = {
+    "BINBYTES": pickletools.read_uint4,
+    "SHORT_BINBYTES": pickletools.read_uint1,
+    "BINBYTES8": pickletools.read_uint8,
+    "BYTEARRAY8": pickletools.read_uint8,
+}
+_STEPS: dict[str, Callable[[_Machine, Any], object]] = {
+    "PROTO": lambda m, _: None,
+    "FRAME": lambda m, _: None,
+    "MARK": lambda m, _: m._marks.append(len(m._stack)),
+    "POP": lambda m, _: m._pop(),
+    "POP_MARK": lambda m, _: m._since_mark(),
+    "DUP": lambda m, _: m._stack.append(m._top()),
+    "NONE": lambda m, _: m._stack.append(None),
+    "NEWTRUE": lambda m, _: m._stack.append(True),
+    "NEWFALSE": lambda m, _: m._stack.append(False),
+    "EMPTY_TUPLE": lambda m, _: m._stack.append(()),
+    "EMPTY_LIST": lambda m, _: m.hold([]),
+    "EMPTY_DICT": lambda m, _: m.hold({}),
+    "LIST": lambda m, _: m.hold(m._since_mark()),
+    "TUPLE": lambda m, _: m.hold(tuple(m._since_mark())),
+    "TUPLE1": lambda m, _: m.hold(tuple(m._pop_many(1))),
+    "TUPLE2": lambda m, _: m.hold(tuple(m._pop_many(2))),
+    "TUPLE3": lambda m, _: m.hold(tuple(m._pop_many(3))),
+    "DICT": lambda m, _: m._make_dict(),
+    "APPEND": lambda m, _: m._append(m._pop_many(1)),
+    "APPENDS": lambda m, _: m._append(m._since_mark()),
+    "SETITEM": lambda m, _: m._set(m._pop_many(2)),
+    "SETITEMS": lambda m, _: m._set(m._since_mark()),
+    "PUT": lambda m, index: m._put(index),
+    "BINPUT": lambda m, index: m._put(index),
+    "LONG_BINPUT": lambda m, index: m._put(index),
+    "MEMOIZE": lambda m, _: m._put(len(m._memo)),
+    "GET": lambda m, index: m._get(index),
+    "BINGET": lambda m, index: m._get(index),
+    "LONG_BINGET": lambda m, index: m._get(index),
+    "GLOBAL": lambda m, names: m._global(*names),
+    "STACK_GLOBAL": lambda m, _: m._global(*m._pop_many(2)),
+    "REDUCE": lambda m, _: m._call(),
+    "BUILD": lambda m, _: m._build(),
 }

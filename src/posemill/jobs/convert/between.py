@@ -20,7 +20,7 @@ from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, cache_folder, new_folders, remove_leftovers
 from posemill.formats import get_format
-from posemill.formats.shared.contract import Format, Recipe, SkeletonCheck, Summary
+from posemill.formats.shared.contract import ClipStream, Format, Recipe, Summary
 from posemill.formats.shared.folders import INDEX
 from posemill.jobs.convert.beside import goes_beside, write_beside
 from posemill.jobs.convert.shaping import (
@@ -176,13 +176,12 @@ def count_export(
     """
     form = get_format(format_name)
     recipe = check_recipe(source, recipe, form)
-    summary, layouts = Summary(Path(), format_name), set()
-    check, shaping = SkeletonCheck(form, source.path), _Shaping(source, form, recipe)
-    for clip in shaping.shape(watch(shaping.clips(), source.num_frames)):
-        check(clip)
-        layouts.add(clip.skeleton_name)
-        summary.count(clip)
-    return shaping.note(summary), sorted(layouts)
+    shaping = _Shaping(source, form, recipe)
+    shaped = shaping.shape(watch(shaping.clips(), source.num_frames))
+    stream = ClipStream(form, shaped, source.path, recipe)
+    layouts = {clip.skeleton_name for clip in stream}
+    stream.summary.path = Path()  # nothing is written
+    return shaping.note(stream.summary), sorted(layouts)
 
 
 @dataclass

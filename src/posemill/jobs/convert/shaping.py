@@ -11,7 +11,7 @@ from posemill.clips.inputs import ClipInput
 from posemill.clips.smoothing import smooth
 from posemill.errors import ConfigError
 from posemill.formats import FORMATS, get_format
-from posemill.formats.shared.contract import ANY, Format, Recipe, holds
+from posemill.formats.shared.contract import ANY, Format, Recipe
 from posemill.geometry import (
     interpolate_gaps,
     normalize_by_bbox,
@@ -50,7 +50,7 @@ def check_recipe(
 
 
 def _check_format(recipe: Recipe, form: Format) -> Recipe:
-    if recipe.layout and not holds(form, recipe.layout):
+    if recipe.layout and not form.holds(recipe.layout):
         raise ConfigError(
             "{name} holds {layouts}, not {layout}: choose another {--skeleton} or format",
             name=form.name,
@@ -148,7 +148,7 @@ def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
     if recipe.layout:
         return recipe.layout
     usual = form.layouts[0]
-    if holds(form, skeleton_name) and (skeleton_name not in _ALL_POINTS or usual in _ALL_POINTS):
+    if form.holds(skeleton_name) and (skeleton_name not in _ALL_POINTS or usual in _ALL_POINTS):
         return skeleton_name
     return _smallest_as_full(skeleton_name, form)
 
