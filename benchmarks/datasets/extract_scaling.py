@@ -29,8 +29,8 @@ from posemill.config import ExtractConfig
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.estimators import open_estimator
-from posemill.jobs.extract.run import JobSummary, extract
-from posemill.jobs.extract.snapshot import Snapshot
+from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.status import Progress
 from posemill.sources import find_clips
 from posemill.sources.frames import frame_path, list_frames
 from posemill.weights.pull import ensure_media
@@ -122,12 +122,12 @@ def run_extract(source: Path, folder: Path, workers: int, **settings: Any) -> Sp
     return measure_speed(lambda watch: extract(config, on_progress=watch), workers)
 
 
-def measure_speed(run: Callable[[Callable[[Snapshot], None]], JobSummary], workers: int) -> Speed:
+def measure_speed(run: Callable[[Callable[[Progress], None]], Progress], workers: int) -> Speed:
     """Return the speed of a job from when its workers are at work to the last commit."""
     seen: list[tuple[float, int, float]] = []
     processes: list[psutil.Process] = []
 
-    def watch(snapshot: Snapshot) -> None:
+    def watch(snapshot: Progress) -> None:
         if snapshot.frames_done and (not seen or snapshot.frames_done > seen[-1][1]):
             if not processes:  # once: looking for children is itself expensive
                 processes.extend(psutil.Process().children())

@@ -123,7 +123,7 @@ def terminate_groups(folder: Path, num_terms: int, rng: random.Random) -> dict[s
             _, code, shown = _run_below_timeout(script, source, out, seconds=seconds)
             terms, busy = terms + (code == 124), busy + (code == 124 and shown > 0)
             # Up to its plan a run has nothing to show and may have no folder.
-            lost += max(0, shown - (read_status(out).snapshot.frames_done if shown else 0))
+            lost += max(0, shown - (read_status(out).frames_done if shown else 0))
         different += rows_of(posemill.open_run(out)) != whole
     return {"terms": Measured(terms), "terms_with_frames_done": Measured(busy),
             "frames_shown_and_lost": Measured(lost), "terminated_runs": Measured(runs),

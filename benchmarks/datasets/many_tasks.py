@@ -22,7 +22,7 @@ import psutil
 from benchmarks.shared.measuring import Measured, make_parser, report
 from posemill.config import ExtractConfig
 from posemill.jobs.extract.run import extract
-from posemill.jobs.extract.snapshot import Snapshot
+from posemill.jobs.extract.status import Progress
 from posemill.sources import find_clips
 
 
@@ -52,7 +52,7 @@ def measure(scratch: Path, num_tasks: int, workers: int) -> dict[str, Measured]:
     process = psutil.Process()
     memory: list[tuple[int, int]] = []
 
-    def watch(snapshot: Snapshot) -> None:
+    def watch(snapshot: Progress) -> None:
         if not memory or snapshot.frames_done - memory[-1][0] >= num_tasks // 10:
             memory.append((snapshot.frames_done, process.memory_info().rss >> 20))
 

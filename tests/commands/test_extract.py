@@ -19,8 +19,7 @@ from posemill.commands.line import run_line
 from posemill.commands.progress import ProgressView
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, RunError
-from posemill.jobs.extract.snapshot import Snapshot, describe
-from posemill.jobs.extract.status import read_status
+from posemill.jobs.extract.status import Progress, read_status
 from posemill.jobs.forecast import Forecast
 from posemill.provenance import read_toml
 from posemill.runs.queries import SplitCounts
@@ -93,7 +92,7 @@ def test_failures_end_with_code_1_and_a_table_of_reasons(tree, tmp_path):
     (tree / "dev" / "c" / "2.png").write_bytes((tree / "dev" / "c" / "1.png").read_bytes())
     again = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--retry-failed")
     assert again.exit_code == 1
-    assert read_status(tmp_path / "run").snapshot.frames_failed == 1
+    assert read_status(tmp_path / "run").frames_failed == 1
 
 
 def test_a_dry_run_writes_nothing(tree, tmp_path):
@@ -184,7 +183,7 @@ def test_a_detached_run_survives_and_is_watched_and_stopped(tree, tmp_path):
     with pytest.raises(RunError, match="is being worked on by pid"):
         posemill("extract", str(tree), "--out", out, "--engine", "fake")
     deadline = time.monotonic() + 60
-    while not read_status(Path(out)).snapshot.frames_done:
+    while not read_status(Path(out)).frames_done:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     stopped = posemill("stop", out)
@@ -277,7 +276,7 @@ def test_the_old_flag_keep_goes_on_working(tree, tmp_path):
 
 
 def test_progress_is_plain_lines_without_a_terminal(capsys, monkeypatch):
-    snapshot = Snapshot((SplitCounts("train", 2, 1, 200, 49, 1),), {"train": 10}, 20.0, 7.0)
+    snapshot = Progress((SplitCounts("train", 2, 1, 200, 49, 1),), {"train": 10}, 20.0, 7.0)
     with ProgressView() as view:
         view.show(snapshot)
         assert capsys.readouterr().err == ""  # one every ten seconds
@@ -285,13 +284,13 @@ def test_progress_is_plain_lines_without_a_terminal(capsys, monkeypatch):
         monkeypatch.setattr(time, "monotonic", lambda: now + 11)
         view.show(snapshot)
     expected = "60/200 frames (30.0%), 20.0 frames/s, 0:00:07 left, 1 failed"
-    assert capsys.readouterr().err.strip() == expected == describe(snapshot)
+    assert capsys.readouterr().err.strip() == expected == snapshot.describe()
     assert duration(100_000) == "27:46:40"
 
 
 def test_the_splits_of_the_progress_line_add_up_to_its_total():
     counts = (SplitCounts("train", 2, 1, 200, 49, 1), SplitCounts("dev", 1, 0, 32, 0, 0))
-    line = describe(Snapshot(counts, {"train": 10, "dev": 5}))
+    line = Progress(counts, {"train": 10, "dev": 5}).describe()
     assert line.startswith("65/232 frames (28.0%)")
     assert line.endswith("; train 60/200, dev 5/32")
 
@@ -299,7 +298,7 @@ def test_the_splits_of_the_progress_line_add_up_to_its_total():
 def test_progress_is_bars_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with ProgressView() as view:
-        view.show(Snapshot((SplitCounts("train", 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
+        view.show(Progress((SplitCounts("train", 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
     drawn = capsys.readouterr().err
     assert "train" in drawn
     assert "50/200" in drawn

@@ -20,7 +20,7 @@ def test_extract_takes_the_flags_as_keywords_and_says_what_came_of_it(
         kind(tree), out=kind(tmp_path / "run"), engine="fake", workers=2, executor="threads"
     )
     assert (result.num_clips, result.num_frames) == (3, 15)
-    assert (result.num_clips_failed, result.num_frames_failed, result.reasons) == (0, 0, ())
+    assert (result.clips_failed, result.frames_failed, result.reasons) == (0, 0, ())
     assert repr(result) == f"Summary({str(tmp_path / 'run')!r}, 3 clips, 15 frames, 0 failed)"
     assert isinstance(result.run, posemill.Run)
     assert len(result.run["a"]) == 6
@@ -39,7 +39,7 @@ def test_extract_takes_a_config_too(tree: Path, tmp_path: Path) -> None:
 def test_a_clip_that_cannot_be_read_is_counted_not_raised(tree: Path, tmp_path: Path) -> None:
     (tree / "train" / "a" / "3.png").write_bytes(b"no picture")
     result = posemill.extract(tree, tmp_path / "run", engine="fake", executor="serial")
-    assert (result.num_frames, result.num_frames_failed) == (14, 1)
+    assert (result.num_frames, result.frames_failed) == (14, 1)
     assert "14 frames, 1 failed" in repr(result)
     assert [each.frame_index for each in result.run.failures()] == [3]
 

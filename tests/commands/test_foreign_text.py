@@ -13,8 +13,7 @@ from cli_runner import CliRunner
 import posemill.commands
 from posemill.commands.line import main, run_line
 from posemill.commands.progress import ProgressView, show_progress
-from posemill.jobs.extract.log import COORDINATOR_LOG
-from posemill.jobs.extract.snapshot import Snapshot
+from posemill.jobs.extract.status import COORDINATOR_LOG, Progress
 from posemill.records import PoseClip
 from posemill.runs.manifest import LOGS_NAME, Manifest
 from posemill.runs.queries import Failure, SplitCounts
@@ -101,7 +100,7 @@ def test_a_split_called_like_markup_is_shown_as_it_is(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with ProgressView(True) as view:
-        view.show(Snapshot((SplitCounts("[/red]" + EVIL, 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
+        view.show(Progress((SplitCounts("[/red]" + EVIL, 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
     with show_progress("[/red]" + EVIL, 3) as advance:
         advance()
     said = capsys.readouterr().err

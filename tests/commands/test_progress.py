@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from posemill.commands.progress import ProgressView, TextLine, choose_display, show_progress, track
-from posemill.jobs.extract.snapshot import Snapshot
+from posemill.jobs.extract.status import Progress
 from posemill.runs.queries import SplitCounts
 
 
@@ -102,7 +102,7 @@ def test_a_shorter_line_covers_the_longer_one(notebook: Callable[[], str]) -> No
 def test_a_run_in_a_notebook_shows_frames_and_speed(notebook: Callable[[], str]) -> None:
     with ProgressView(None) as view:
         view.count(1, 2)
-        view.show(Snapshot((SplitCounts("train", 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
+        view.show(Progress((SplitCounts("train", 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
     counting, working = notebook().split("\r")[1:]
     assert counting == "counting frames: 1 / 2 videos"
     assert working.endswith("] 50 / 200 frames  20.0 frames/s, 0:00:07 left\n")

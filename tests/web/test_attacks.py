@@ -488,7 +488,7 @@ def test_a_run_that_was_cut_is_continued_and_what_failed_is_tried_again(
     deadline = time.monotonic() + 60
     while read_status(entry.folder).state == "running" and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert read_status(entry.folder).snapshot.frames_failed == 1  # as broken as before
+    assert read_status(entry.folder).frames_failed == 1  # as broken as before
     log = (entry.folder / "logs" / "coordinator.log").read_text()
     assert log.count("finished: ") == 2
 

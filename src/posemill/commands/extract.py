@@ -28,7 +28,7 @@ from posemill.settings import ConfigT, setting
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.run import Summary
-    from posemill.jobs.extract.snapshot import Snapshot
+    from posemill.jobs.extract.status import Progress
     from posemill.jobs.extract.workers import WorkerPlan
     from posemill.jobs.frames.run import FramesSummary
     from posemill.sources import ClipList
@@ -40,7 +40,7 @@ def extract(
     *,
     progress: bool | None = None,
     clips: ClipList | None = None,
-    on_progress: Callable[[Snapshot], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
     on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
     on_count: Callable[[int, int], None] | None = None,
     **settings: Any,
@@ -79,7 +79,7 @@ def extract(
     if file is not None:  # before the work of hours
         Outputs(config.out, overwrite=config.overwrite).claim_file(file)
 
-    def show(snapshot: Snapshot) -> None:
+    def show(snapshot: Progress) -> None:
         view.show(snapshot)
         if on_progress is not None:
             on_progress(snapshot)

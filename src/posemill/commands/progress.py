@@ -13,7 +13,7 @@ from posemill.messages import Message, render
 from posemill.terminal import printable, width_of
 
 if TYPE_CHECKING:
-    from posemill.jobs.extract.snapshot import Snapshot
+    from posemill.jobs.extract.status import Progress
 
 Item = TypeVar("Item")
 _SECONDS = {"line": 0.2, "log": 10.0}  # between two lines
@@ -204,19 +204,17 @@ class ProgressView:
             self._bars.stop()
         self._line.close()
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: Progress) -> None:
         """Show where things are now, and what happened since."""
-        from posemill.jobs.extract.snapshot import describe, speed_text
-
         for text in snapshot.news:
             self._say(text)
         if self._bars is not None:
             self._draw(snapshot)
         elif self._display == "line":
             bar = bar_text(snapshot.frames_done, snapshot.frames_known)
-            self._line.show(Message("{bar} frames  {speed}", bar=bar, speed=speed_text(snapshot)))
+            self._line.show(Message("{bar} frames  {speed}", bar=bar, speed=snapshot.speed_text()))
         else:
-            self._line.show(describe(snapshot))
+            self._line.show(snapshot.describe())
 
     def _say(self, text: str) -> None:
         said = printable(render(Message("posemill: {text}", text=text)), keep="")
@@ -237,8 +235,8 @@ class ProgressView:
             self._tasks["counting"] = self._bars.add_task(words, total=total, note="")
         self._bars.update(self._tasks["counting"], completed=done, visible=done < total)
 
-    def _draw(self, snapshot: Snapshot) -> None:
-        from posemill.jobs.extract.snapshot import failed_text, speed_text
+    def _draw(self, snapshot: Progress) -> None:
+        from posemill.jobs.extract.status import failed_text
 
         for index, each in enumerate(snapshot.counts):
             if each.split not in self._tasks:
@@ -248,7 +246,7 @@ class ProgressView:
             failed = each.frames_failed, each.clips_failed
             note = render(failed_text(*failed)) if any(failed) else ""
             if index == len(snapshot.counts) - 1:
-                note += "  " + render(speed_text(snapshot))
+                note += "  " + render(snapshot.speed_text())
             self._bars.update(
                 self._tasks[each.split],
                 completed=done,

@@ -123,7 +123,7 @@ def _watch(run: Path) -> None:
     with ProgressView() as view:
         while (found := status(run)).state == "running":
             if isinstance(found, Status):
-                view.show(found.snapshot)
+                view.show(found)
             else:
                 line.show(found.describe())
             time.sleep(0.5)
@@ -136,10 +136,8 @@ def say_line(text: str, /, **values: object) -> None:
 
 
 def _print_status(found: Status) -> None:
-    from posemill.jobs.extract.snapshot import describe
-
     say(found.headline())
-    say(describe(found.snapshot))
+    say(found.describe())
     _print_gpus(found)
     print_table(
         ["split", "clips", "done", "clips failed", "frames", "out", "frames failed"],
@@ -153,7 +151,7 @@ def _print_status(found: Status) -> None:
                 each.frames_out,
                 each.frames_failed,
             )
-            for each in found.snapshot.counts
+            for each in found.counts
         ],
     )
     if found.reasons:
@@ -355,7 +353,7 @@ def follow_log(folder: Path, *, worker: int | None = None) -> Iterator[str]:
 
 
 def _log_of(folder: Path, worker: int | None) -> Path:
-    from posemill.jobs.extract.log import log_path
+    from posemill.jobs.extract.status import log_path
     from posemill.runs.manifest import Manifest
     from posemill.training.record.live import LOG_NAME
 

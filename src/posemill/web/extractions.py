@@ -10,9 +10,7 @@ from typing import Any
 
 from posemill.config import ExtractConfig
 from posemill.errors import PosemillError
-from posemill.jobs.extract.log import log_path
-from posemill.jobs.extract.snapshot import reasons_json
-from posemill.jobs.extract.status import Status, read_status
+from posemill.jobs.extract.status import Status, log_path, read_status
 from posemill.machine.live_files import last_lines, read_live
 from posemill.runs.manifest import LEDGER_NAME, Manifest
 from posemill.runs.queries import read_ledger
@@ -31,10 +29,9 @@ def describe_extraction(folder: Path) -> dict[str, Any]:
     return {
         **extraction_row(folder),
         "headline": status.headline(),
-        **status.snapshot.to_json(),
+        **status.to_json(),
         "workers": _workers(live.get("workers")),
         "speeds": read_speeds(folder),
-        "reasons": reasons_json(status.reasons),
         "log": last_lines(log_path(folder), _LOG_LINES),
         "manifest": asdict(status.manifest),
         "command": continue_command(status),

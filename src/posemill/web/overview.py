@@ -23,7 +23,6 @@ _SECONDS = 1.0  # a run that was killed changes no file
 def extraction_row(folder: Path) -> dict[str, Any]:
     """Return how far an extraction is."""
     status = read_status(folder)
-    snapshot = status.snapshot
     return {
         "state": status.state,
         "what": status.manifest.kind,
@@ -31,13 +30,13 @@ def extraction_row(folder: Path) -> dict[str, Any]:
         "skeleton": status.manifest.skeleton_name,
         "created_at": status.manifest.created_at,
         "finished_at": status.finished_at,
-        "done": snapshot.frames_done,
-        "total": snapshot.frames_known,
-        "clips": sum(each.num_clips for each in snapshot.counts),
-        "rate": snapshot.frames_per_second,
-        "seconds_left": snapshot.seconds_left,
-        "frames_failed": snapshot.frames_failed,
-        "clips_failed": snapshot.clips_failed,
+        "done": status.frames_done,
+        "total": status.frames_known,
+        "clips": sum(each.num_clips for each in status.counts),
+        "rate": status.frames_per_second,
+        "seconds_left": status.seconds_left,
+        "frames_failed": status.frames_failed,
+        "clips_failed": status.clips_failed,
     }
 
 

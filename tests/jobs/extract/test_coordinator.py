@@ -10,7 +10,6 @@ from posemill.config import ExtractConfig
 from posemill.errors import DeviceError, PosemillError, RunError
 from posemill.executors import Died, Output
 from posemill.jobs.extract.coordinator import Coordinator, unit_of
-from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import (
     DECODING,
     ESTIMATING,
@@ -20,6 +19,7 @@ from posemill.jobs.extract.messages import (
 from posemill.jobs.extract.opening import planned_clips
 from posemill.jobs.extract.plan import plan_units
 from posemill.jobs.extract.signals import StopSignals
+from posemill.machine.live_files import LogFile
 from posemill.records import Clip
 from posemill.runs.events import Committed, Planned, UnitProgress
 from posemill.runs.home import RunHome
@@ -53,7 +53,7 @@ def play(tmp_path):
 
     def run(clips, script, on_progress=None):
         config = ExtractConfig(Path("source"), tmp_path, task_frames=512)
-        events, log = EventLog(tmp_path), RunLog(tmp_path)
+        events, log = EventLog(tmp_path), LogFile(tmp_path / "log")
         try:
             units = tuple(plan_units(clips, config))
             events.record(Planned("run", planned_clips(clips, clips), units))

@@ -55,7 +55,7 @@ def test_the_tracker_sees_the_chosen_frames_alone_and_they_keep_their_numbers(
     (counts,) = summary.counts
     assert (counts.frames_known, counts.frames_out) == (len(numbers),) * 2
     assert counts.frames_failed == 0
-    snapshot = read_status(summary.folder).snapshot
+    snapshot = read_status(summary.folder)
     assert (snapshot.frames_done, snapshot.frames_known) == (len(numbers),) * 2
     with open_video(tmp_path / "videos" / "a.mp4") as video:
         frames = list(video)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from posemill.jobs.extract.log import RunLog, log_path
+from posemill.jobs.extract.status import log_path
 from posemill.machine import live_files
-from posemill.machine.live_files import follow_lines, last_lines
+from posemill.machine.live_files import LogFile, follow_lines, last_lines
 from posemill.runs.lock import holder_of, run_lock
 
 
@@ -23,10 +23,11 @@ def follow_log(folder: Path) -> Iterator[str]:
 
 
 def test_lines_have_the_time_in_front_and_are_appended(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
     for text in ("begun", "odd \udce9"):
-        one = RunLog(tmp_path)
-        one.write(text)
-        one.close()
+        log = LogFile(log_path(tmp_path))
+        log.write(text)
+        log.close()
     lines = read_logs(tmp_path)
     assert [re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 ", "", line) for line in lines] == [
         "begun",

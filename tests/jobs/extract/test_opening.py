@@ -354,7 +354,7 @@ def test_a_bad_picture_that_was_removed_is_named_and_taken_by_retry_failed(
         extract(config)
     assert "retry_failed=True" in str(caught.value)
     summary = extract(config.replace(retry_failed=True))
-    assert (summary.num_frames, summary.num_frames_failed) == (8, 0)
+    assert (summary.num_frames, summary.frames_failed) == (8, 0)
     clip = summary.run["train", "a"]
     names = [path.name for path in sorted((tree / "train" / "a").iterdir())]
     assert [Path(path).name for path in clip.image_paths] == names

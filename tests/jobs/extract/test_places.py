@@ -90,7 +90,7 @@ def test_a_run_elsewhere_has_the_same_rows_and_is_read_from_any_machine(
     on_machine(2)
     same_runs(RunHome.existing(place).work, tmp_path / "here")
     found = status(place)
-    assert (found.state, found.snapshot.frames_done, found.holder) == ("finished", 35, None)
+    assert (found.state, found.frames_done, found.holder) == ("finished", 35, None)
     assert open_run(place).table().equals(open_run(tmp_path / "here").table())
     assert [each.reason for each in open_run(place).failures()] == ["not an image"]
     on_machine(3)
@@ -111,7 +111,7 @@ def test_another_machine_goes_on_where_a_killed_one_was(
             die_after(patch, 1)
             with pytest.raises(Killed):
                 extract(config)
-        assert status(place).snapshot.frames_done >= 2 * number
+        assert status(place).frames_done >= 2 * number
     on_machine(9)
     assert extract(config).num_frames_now < 35
     same_runs(RunHome.existing(place).work, tmp_path / "here")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from posemill.jobs.extract.snapshot import Snapshot, describe, failed_text
+from posemill.jobs.extract.status import Progress, failed_text
 from posemill.machine.live_files import LIVE_NAME, Speedometer, read_live, write_live
 from posemill.runs.queries import SplitCounts
 
@@ -17,7 +17,7 @@ FAILED = "3 frames and 1 clip failed"
 
 
 def test_sums_are_over_all_splits():
-    snapshot = Snapshot(COUNTS, {"train": 10})
+    snapshot = Progress(COUNTS, {"train": 10})
     assert snapshot.frames_known == 120
     assert snapshot.done_by_split == {"train": 53, "dev": 9}
     assert snapshot.frames_done == 62
@@ -81,7 +81,7 @@ def test_only_the_last_minute_counts(see):
 
 def test_the_file_of_a_run_says_its_speed(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 1234.5)
-    write_live(tmp_path, Snapshot(COUNTS, {"dev": 4}, 2.5, 30.0, 8.0, 3).to_json())
+    write_live(tmp_path, Progress(COUNTS, {"dev": 4}, 2.5, 30.0, 8.0, 3).to_json())
     assert [path.name for path in tmp_path.iterdir()] == ["live.json"] == [LIVE_NAME]
     live = read_live(tmp_path)
     assert {name: live[name] for name in ("frames_per_second", "seconds_left", "num_workers")} == {
@@ -89,18 +89,18 @@ def test_the_file_of_a_run_says_its_speed(tmp_path, monkeypatch):
         "seconds_left": 30.0,
         "num_workers": 3,
     }
-    assert (live["elapsed_seconds"], live["written_at"]) == (8.0, 1234.5)
+    assert (live["seconds"], live["written_at"]) == (8.0, 1234.5)
     assert live["done_by_split"] == {"train": 43, "dev": 13}
     assert (live["frames_done"], live["frames_known"]) == (56, 120)
     assert [split["in_flight"] for split in live["splits"]] == [0, 4]
     # Written over by a shorter one.
-    write_live(tmp_path, Snapshot(()).to_json())
+    write_live(tmp_path, Progress(()).to_json())
     assert read_live(tmp_path)["done_by_split"] == {}
 
 
 def test_a_longer_leftover_is_cut(tmp_path):
     (tmp_path / ".live.json.tmp").write_text("x" * 5000)
-    write_live(tmp_path, Snapshot(COUNTS).to_json())
+    write_live(tmp_path, Progress(COUNTS).to_json())
     assert json.loads((tmp_path / LIVE_NAME).read_text())["num_workers"] == 0
 
 
@@ -117,5 +117,5 @@ def test_what_is_not_there_or_not_ours_says_nothing(tmp_path, text):
 
 
 def test_frames_of_videos_whose_length_nobody_knows_make_no_share_above_all():
-    assert describe(Snapshot(COUNTS[:1], {"train": 57})) == "100/100 frames (100.0%), " + FAILED
-    assert describe(Snapshot(COUNTS[:1], {"train": 78})) == "121 frames, " + FAILED
+    assert Progress(COUNTS[:1], {"train": 57}).describe() == "100/100 frames (100.0%), " + FAILED
+    assert Progress(COUNTS[:1], {"train": 78}).describe() == "121 frames, " + FAILED

@@ -10,7 +10,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -21,10 +20,9 @@ from posemill.commands.runs import follow_log, read_log
 from posemill.errors import RunError
 from posemill.jobs.extract import coordinator
 from posemill.jobs.extract.run import extract
-from posemill.jobs.extract.snapshot import Snapshot
-from posemill.jobs.extract.status import read_status, stop_run
+from posemill.jobs.extract.status import Progress, read_status, stop_run
 from posemill.machine.gpus import Gpu
-from posemill.machine.live_files import Speedometer, read_live, write_live
+from posemill.machine.live_files import write_live
 from posemill.runs.events import (
     Committed,
     Finished,
@@ -65,7 +63,7 @@ def test_status_of_a_run_that_was_killed_before_its_ledger(tmp_path):
     status = read_status(tmp_path)
     assert status.state == "stopped"
     assert "stopped before its end; the same extract command continues it" in status.headline()
-    assert status.snapshot.frames_known == 0
+    assert status.frames_known == 0
 
 
 def test_nobody_to_stop(make_tree, config_for, tmp_path):
@@ -268,7 +266,7 @@ def test_the_workers_of_each_gpu_are_shown_while_it_runs_here(tmp_path, monkeypa
     gpu = Gpu(1, "A100", "GPU-1", 0.5, 1 << 30, 4 << 30)
     monkeypatch.setattr("posemill.machine.gpus.read_gpus", lambda: [gpu])
     Manifest("holistic-543").write(tmp_path)
-    write_live(tmp_path, {**Snapshot(()).to_json(), "workers_on": {"1": [0, 1]}})
+    write_live(tmp_path, {**Progress(()).to_json(), "workers_on": {"1": [0, 1]}})
     with run_lock(tmp_path):
         (found,) = read_status(tmp_path).gpus
         assert found.workers == (0, 1)
@@ -291,45 +289,19 @@ def test_a_run_on_gpus_leaves_a_note_of_who_is_on_which(make_tree, config_for, t
     assert made._workers_on == {"0": [0, 2], "1": [1, 3]}
 
 
-def test_the_speed_is_that_of_the_last_minute(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    meter = Speedometer()
-    assert meter.see(0) is None
-    clock[0] = 10
-    assert meter.see(100) == pytest.approx(10)
-    for second in range(11, 200):
-        clock[0] = second
-        speed = meter.see(100 + 50 * (second - 10))
-    assert speed == pytest.approx(50)
-
-
-def test_a_snapshot_adds_up_its_splits():
-    snapshot = Snapshot(
-        (SplitCounts("a", 2, 1, 20, 9, 1), SplitCounts("b", 1, 0, 5, 0, 0)), {"b": 3}
-    )
-    assert (snapshot.frames_known, snapshot.frames_done, snapshot.frames_failed) == (25, 13, 1)
-
-
 def test_frames_committed_since_the_live_file_are_not_counted_twice(tmp_path):
     Manifest("holistic-543").write(tmp_path)
-    write_live(tmp_path, Snapshot((SplitCounts("a", 2, 1, 20, 4, 1),), {"a": 8}, 3.0).to_json())
+    write_live(tmp_path, Progress((SplitCounts("a", 2, 1, 20, 4, 1),), {"a": 8}, 3.0).to_json())
     clips = (PlannedClip("a", "1", 10), PlannedClip("a", "2", 10))
     lost = (Lost(3, 1, "/1", "corrupt", "it is"),)
     events = EventLog(tmp_path)
     events.record(Committed(None, (UnitProgress(None, 1, "a", 0, None, True, 10, lost),), clips))
     with run_lock(tmp_path):
-        snapshot = read_status(tmp_path).snapshot
+        snapshot = read_status(tmp_path)
         assert (snapshot.frames_done, snapshot.in_flight) == (13, {"a": 2})
         events.record(Committed(None, (UnitProgress(None, 2, "a", 0, None, False, 7),)))
-        assert read_status(tmp_path).snapshot.frames_done == 18
+        assert read_status(tmp_path).frames_done == 18
     events.close()
-
-
-def test_a_broken_live_file_is_ignored(tmp_path):
-    assert read_live(tmp_path) == {}
-    (tmp_path / "live.json").write_text("{")
-    assert read_live(tmp_path) == {}
 
 
 def test_a_finished_run_begun_again_and_not_completed_does_not_say_finished(

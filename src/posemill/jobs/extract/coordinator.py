@@ -14,7 +14,6 @@ import posemill.errors
 from posemill.config import JobConfig
 from posemill.errors import PosemillError, RunError, StoppedError
 from posemill.executors import Died, Executor, Finished, Output
-from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import (
     DECODING,
     ESTIMATING,
@@ -27,10 +26,10 @@ from posemill.jobs.extract.messages import (
 )
 from posemill.jobs.extract.plan import group_units
 from posemill.jobs.extract.signals import StopSignals
-from posemill.jobs.extract.snapshot import Snapshot, describe
+from posemill.jobs.extract.status import Progress
 from posemill.jobs.extract.worker import MakeWorker
 from posemill.machine.gpus import place_workers
-from posemill.machine.live_files import Speedometer, write_live
+from posemill.machine.live_files import LogFile, Speedometer, write_live
 from posemill.messages import Message
 from posemill.records import Clip
 from posemill.runs.events import Committed, Crashed, GaveUp, Started
@@ -85,8 +84,8 @@ class Coordinator:
         clips: Sequence[Clip],
         *,
         config: JobConfig,
-        log: RunLog,
-        on_progress: Callable[[Snapshot], None] | None = None,
+        log: LogFile,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self._home = home
         self._events = events
@@ -357,23 +356,23 @@ class Coordinator:
             write_live(self._home.work, snapshot.to_json() | note)
         if now >= self._log_at:
             self._log_at = now + _LOG_SECONDS[1]
-            self._log.write(f"progress: {describe(snapshot)}")
+            self._log.write(f"progress: {snapshot.describe()}")
 
-    def _snapshot(self, executor: Executor) -> Snapshot:
+    def _snapshot(self, executor: Executor) -> Progress:
         counts, number = self._events.ledger.counts_at()
         in_flight = self._events.frames_after(number)
         places = executor.places()
         for task, (position, _, _, num_frames) in places:
             split = task.units[max(0, min(position, len(task.units) - 1))].clip.split
             in_flight[split] += num_frames
-        snapshot = Snapshot(tuple(counts), dict(in_flight))
+        snapshot = Progress(tuple(counts), dict(in_flight))
         speed = self._speed.see(snapshot.frames_done)
         news, self._news = tuple(self._news), []
         return dataclasses.replace(
             snapshot,
             frames_per_second=speed,
             seconds_left=_seconds_left(snapshot, speed),
-            elapsed_seconds=time.monotonic() - self._started_at,
+            seconds=time.monotonic() - self._started_at,
             num_workers=len(places),
             news=news,
         )
@@ -412,6 +411,6 @@ def _doing(task: Task, place: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _seconds_left(snapshot: Snapshot, speed: float | None) -> float | None:
+def _seconds_left(snapshot: Progress, speed: float | None) -> float | None:
     left = snapshot.frames_known - snapshot.frames_done
     return None if speed is None or left < 0 else left / speed

@@ -63,7 +63,7 @@ class SourceChanges(NamedTuple):
 
 def open_events(
     home: RunHome,
-    job: FrameJob,
+    job: FrameJob[Any],
     clips: ClipList,
     *,
     manifest: Manifest,
@@ -347,7 +347,7 @@ def compare(home: RunHome, manifest: Manifest) -> None:
 
 
 def _check_source(
-    home: RunHome, events: EventLog, clips: ClipList, *, job: FrameJob, manifest: Manifest
+    home: RunHome, events: EventLog, clips: ClipList, *, job: FrameJob[Any], manifest: Manifest
 ) -> None:
     """Raise where the source is not as it was; make what failed to be done again, if asked for."""
     folder = home.work

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
-from posemill.config import ExtractConfig, JobConfig, size_of
+from posemill.config import ExtractConfig, FramesConfig, size_of
 from posemill.decoders import find_decoder
 from posemill.decoders.sampling import Sampling, fewer_frames
 from posemill.errors import DeviceError, RunError
 from posemill.executors import Limits, find_executor, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.keypoints import KeypointSettings
-from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import WorkerSettings
 from posemill.jobs.extract.opening import (
     extract_manifest,
@@ -32,11 +31,11 @@ from posemill.jobs.extract.opening import (
 )
 from posemill.jobs.extract.plan import check_rate, plan_units
 from posemill.jobs.extract.signals import StopSignals
-from posemill.jobs.extract.snapshot import Snapshot, failed_text, reasons_json
+from posemill.jobs.extract.status import Progress, failed_text, log_path
 from posemill.jobs.extract.worker import MakeWorker
 from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, missing_gpus, plan_workers
 from posemill.machine.disk import disk_message
-from posemill.machine.live_files import now_text
+from posemill.machine.live_files import LogFile, now_text
 from posemill.machine.processes import thread_variables
 from posemill.messages import Message
 from posemill.places import uri_of
@@ -45,8 +44,7 @@ from posemill.runs.events import Finished, PlannedUnit
 from posemill.runs.home import RunHome
 from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import LEDGER_NAME, SHARDS_NAME, Manifest, check_folder
-from posemill.runs.queries import SplitCounts
+from posemill.runs.manifest import LEDGER_NAME, LOGS_NAME, SHARDS_NAME, Manifest, check_folder
 from posemill.runs.reader import Run, open_run
 from posemill.runs.writer import compact, remove_uncommitted
 from posemill.skeletons import get_skeleton
@@ -55,86 +53,11 @@ from posemill.sources.tracking import Tracking
 from posemill.terminal import counted
 from posemill.weights.pull import verified_files
 
-
-@dataclass(frozen=True, repr=False)
-class JobSummary:
-    """What a job came to; stands for its folder wherever a path is expected.
-
-    Args:
-        folder: The run.
-        counts: Clips and frames per split: known = out + failed.
-        reasons: How many frames or clips failed for each reason, the most frequent first.
-        num_frames_now: Frames that this call went through; others were done before.
-        seconds: That it worked.
-    """
-
-    folder: Path
-    counts: tuple[SplitCounts, ...]
-    reasons: tuple[tuple[str, int, int], ...]
-    num_frames_now: int = 0
-    seconds: float = 0.0
-
-    def __repr__(self) -> str:
-        failed = failed_text(self.num_frames_failed, self.num_clips_failed)
-        counts = f"{counted(self.num_clips, 'clips')}, {counted(self.num_frames, 'frames')}"
-        return f"{type(self).__name__}({self.name!r}, {counts}, {failed})"
-
-    @property
-    def name(self) -> str:
-        """What users call it: its folder or its URI."""
-        return uri_of(self.folder) or str(self.folder)
-
-    def __post_init__(self) -> None:
-        # Where it is, also after the working folder was changed.
-        place = uri_of(self.folder) or os.path.abspath(self.folder)  # noqa: PTH100
-        object.__setattr__(self, "_place", place)
-
-    def __fspath__(self) -> str:
-        return str(vars(self)["_place"])
-
-    @property
-    def num_clips(self) -> int:
-        """Clips that gave what was wanted, in all splits."""
-        return sum(each.num_clips - each.clips_failed for each in self.counts)
-
-    @property
-    def num_frames(self) -> int:
-        """Frames that gave it, in all splits."""
-        return sum(each.frames_out for each in self.counts)
-
-    @property
-    def num_clips_failed(self) -> int:
-        """Clips that gave none at all; why is in `reasons`."""
-        return sum(each.clips_failed for each in self.counts)
-
-    @property
-    def num_frames_failed(self) -> int:
-        """Frames that gave none."""
-        return sum(each.frames_failed for each in self.counts)
-
-    @property
-    def frames_per_second(self) -> float | None:
-        """How fast this call was; None where there was nothing left to do."""
-        return self.num_frames_now / self.seconds if self.num_frames_now and self.seconds else None
-
-    @property
-    def exit_code(self) -> int:
-        """0 if all went well, 1 if something failed."""
-        return 1 if self.reasons else 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {
-            "folder": self.name,
-            "splits": [dataclasses.asdict(each) for each in self.counts],
-            "reasons": reasons_json(self.reasons),
-            "seconds": round(self.seconds, 3),
-            "frames_per_second": self.frames_per_second,
-        }
+ConfigT = TypeVar("ConfigT", ExtractConfig, FramesConfig)
 
 
 @dataclass(frozen=True, repr=False)
-class Summary(JobSummary):
+class Summary(Progress):
     """What a run of keypoints came to.
 
     Args:
@@ -167,18 +90,21 @@ class Summary(JobSummary):
         return {**super().to_json(), "found": self.found()}
 
 
-class FrameJob(ABC):
+class FrameJob(ABC, Generic[ConfigT]):
     """What is done with all frames of a source, by workers that may die; `run_job` does it.
 
     Args:
-        config: What, where, with how many workers.
-        home: Of the run; `config.out` is the folder that this machine works in.
+        config: What, with how many workers; `out` becomes the folder that this machine works in.
+        home: Of the run.
+
+    Attributes:
         sampling: Which frames of each clip; None for all.
     """
 
-    config: JobConfig
-    home: RunHome
-    sampling: Sampling | None = None
+    def __init__(self, config: ConfigT, home: RunHome) -> None:
+        self.asked, self.home = config.out, home
+        self.config: ConfigT = config.replace(out=home.work)
+        self.sampling: Sampling | None = fewer_frames(config.fps, config.stride)
 
     @abstractmethod
     def manifest(self, clips: ClipList) -> Manifest:
@@ -201,17 +127,12 @@ class FrameJob(ABC):
         """Return what the workers need to know."""
 
     @abstractmethod
-    def finish(self, events: EventLog, clips: ClipList) -> JobSummary:
+    def finish(self, events: EventLog, clips: ClipList) -> Progress:
         """Check and complete what the workers made; return what came of it."""
 
 
-class Extraction(FrameJob):
+class Extraction(FrameJob[ExtractConfig]):
     """Keypoints of all frames."""
-
-    def __init__(self, config: ExtractConfig, home: RunHome) -> None:
-        self.config: ExtractConfig = config
-        self.home = home
-        self.sampling = fewer_frames(config.fps, config.stride)
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return it, with what the engine says of itself."""
@@ -260,14 +181,14 @@ class Extraction(FrameJob):
         compact(self.home.work, events)
         self.prepare(events)
         _check_shards(self.home, ledger)
-        return Summary(self.home.work, tuple(ledger.counts()), tuple(ledger.reasons()))
+        return Summary(tuple(ledger.counts()), reasons=tuple(ledger.reasons()))
 
 
 def extract(
     config: ExtractConfig,
     *,
     clips: ClipList | None = None,
-    on_progress: Callable[[Snapshot], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
     on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
     on_count: Callable[[int, int], None] | None = None,
 ) -> Summary:
@@ -286,21 +207,20 @@ def extract(
             the disk is full. What was committed is safe.
         StoppedError: A signal asked for it; the same call continues.
     """
-    asked, home = config.out, RunHome.at(config.out, config.storage)
-    job = Extraction(settled(config.replace(out=home.work)), home)
+    job = Extraction(settled(config), RunHome.at(config.out, config.storage))
     find_decoder(job.config.decoder)
     summary = run_job(job, clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count)
-    return cast(Summary, dataclasses.replace(summary, folder=asked))
+    return cast(Summary, summary)
 
 
 def run_job(
-    job: FrameJob,
+    job: FrameJob[Any],
     *,
     clips: ClipList | None = None,
-    on_progress: Callable[[Snapshot], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
     on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
     on_count: Callable[[int, int], None] | None = None,
-) -> JobSummary:
+) -> Progress:
     """Do a job to its last frame, or go on with it; arguments and errors as `extract`."""
     config, home, folder = job.config, job.home, job.home.work
     check_folder(folder)
@@ -325,7 +245,8 @@ def run_job(
         )
         stack.enter_context(events)
         ledger = events.ledger
-        log = stack.enter_context(closing(RunLog(folder)))
+        (folder / LOGS_NAME).mkdir(exist_ok=True)
+        log = stack.enter_context(closing(LogFile(log_path(folder))))
         if on_plan is not None:
             on_plan(dataclasses.replace(clips, clips=with_lengths(ledger, clips)), workers)
         log.write(f"start: pid {os.getpid()}, {workers.describe()}")
@@ -341,9 +262,23 @@ def run_job(
         seconds = time.monotonic() - started
         ledger.check_totals()
         summary = job.finish(events, clips)
-        _mark_finished(events, log, summary, finished_at or now_text())
+        events.record(Finished(finished_at or now_text()))
+        splits = [
+            f"{split.split} {counted(split.frames_out, 'frames')}, "
+            + failed_text(split.frames_failed, split.clips_failed)
+            for split in summary.counts
+        ]
+        log.write(f"finished: {', '.join(splits)}")
         num_now = max(0, _num_done(ledger) - before)
-        return dataclasses.replace(summary, num_frames_now=num_now, seconds=seconds)
+        return dataclasses.replace(
+            summary,
+            frames_per_second=num_now / seconds if num_now and seconds else None,
+            seconds=seconds,
+            num_frames_now=num_now,
+            name=home.name,
+            folder=job.asked,
+            place=uri_of(job.asked) or os.path.abspath(job.asked),  # noqa: PTH100
+        )
 
 
 @contextmanager
@@ -374,10 +309,10 @@ def _say_disk(error: OSError, folder: Path) -> str:
 
 def _work(
     coordinator: Coordinator,
-    job: FrameJob,
+    job: FrameJob[Any],
     workers: WorkerPlan,
     *,
-    log: RunLog,
+    log: LogFile,
     signals: StopSignals,
 ) -> bool:
     """Do what is left; return whether anything was."""
@@ -393,7 +328,7 @@ def _work(
         timeout_seconds=config.timeout_seconds,
         # The worker itself makes room at its limit; this one is for a single step that explodes.
         memory_bytes=workers.memory_bytes * 5 // 4,
-        log_folder=log.folder,
+        log_folder=config.out / LOGS_NAME,
         environment=environment,
         title=f"posemill {'extract' if isinstance(job, Extraction) else 'frames'} {config.out}",
     )
@@ -419,7 +354,7 @@ def _temporary_folder(folder: Path | None) -> Iterator[None]:
             folder.rmdir()
 
 
-def _on_cluster(limits: Limits, job: FrameJob, workers: WorkerPlan) -> Limits:
+def _on_cluster(limits: Limits, job: FrameJob[Any], workers: WorkerPlan) -> Limits:
     """Return the limits with what workers on other machines need."""
     config = job.config
     return dataclasses.replace(
@@ -434,16 +369,6 @@ def _on_cluster(limits: Limits, job: FrameJob, workers: WorkerPlan) -> Limits:
 
 def _num_done(ledger: Ledger) -> int:
     return sum(each.frames_out + each.frames_failed for each in ledger.counts())
-
-
-def _mark_finished(events: EventLog, log: RunLog, summary: JobSummary, finished_at: str) -> None:
-    events.record(Finished(finished_at))
-    splits = [
-        f"{split.split} {counted(split.frames_out, 'frames')}, "
-        + failed_text(split.frames_failed, split.clips_failed)
-        for split in summary.counts
-    ]
-    log.write(f"finished: {', '.join(splits)}")
 
 
 def _check_shards(home: RunHome, ledger: Ledger) -> None:

@@ -1,64 +1,198 @@
-"""How a run stands, read from its folder by anyone at any time: during it, after a crash."""
+"""How far a run is: while it works, asked by anyone at any time, and what it came to."""
 
 from __future__ import annotations
 
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from posemill.errors import RunError
-from posemill.jobs.extract.snapshot import Snapshot, failed_text, reasons_json
 from posemill.machine.gpus import Gpu, as_rows, with_workers
 from posemill.machine.live_files import read_live
 from posemill.machine.processes import end_holder
-from posemill.messages import Message
+from posemill.messages import Message, join
 from posemill.places.lease import Holder, LeaseState
 from posemill.runs.home import RunHome
 from posemill.runs.lock import holder_of
-from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, Manifest
-from posemill.runs.queries import (
-    Failure,
-    SplitCounts,
-    read_ledger,
-)
+from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, LOGS_NAME, Manifest
+from posemill.runs.queries import Failure, SplitCounts, read_ledger
+from posemill.terminal import counted, duration
 
 _LIVE_FOR_SECONDS = 15.0
 State = Literal["running", "finished", "stopped", "unknown"]
 
 
 @dataclass(frozen=True, repr=False)
-class Status:
-    """How a run stands.
+class Progress:
+    """Counts per split, what failed, and the speed; stands for its folder where a path is expected.
 
     Args:
-        folder: Where this machine has it.
+        counts: What is committed, per split: known = out + failed, at the end.
+        in_flight: Frames done and not yet committed, per split.
+        frames_per_second: Of the last minute, at the end of the whole call; None before there is
+            anything to measure.
+        seconds_left: By that speed; None where it cannot be said.
+        seconds: Since this start of the run.
+        num_workers: Busy ones.
+        news: What happened since the last report and is worth a line: workers that died.
+        reasons: Why frames failed: reason, failures, frames; most frequent first.
+        num_frames_now: Frames that this call went through; others were done before.
         name: What users call the run: its folder or its URI.
+        folder: The run, as users gave it; of one they only look at, where this machine has it.
+        place: The same, also after the working folder was changed.
+    """
+
+    counts: tuple[SplitCounts, ...]
+    in_flight: Mapping[str, int] = field(default_factory=dict)
+    frames_per_second: float | None = None
+    seconds_left: float | None = None
+    seconds: float = 0.0
+    num_workers: int = 0
+    news: tuple[str, ...] = ()
+    reasons: tuple[tuple[str, int, int], ...] = ()
+    num_frames_now: int = field(default=0, kw_only=True)
+    name: str = field(default="", kw_only=True)
+    folder: Path = field(default=Path(), kw_only=True)
+    place: str = field(default="", kw_only=True)
+
+    def __fspath__(self) -> str:
+        return self.place or str(self.folder)
+
+    def __repr__(self) -> str:
+        counts = f"{counted(self.num_clips, 'clips')}, {counted(self.num_frames, 'frames')}"
+        return f"{type(self).__name__}({self.name!r}, {counts}, {self.failed_text()})"
+
+    @property
+    def num_clips(self) -> int:
+        """Clips that gave what was wanted, in all splits."""
+        return sum(count.num_clips - count.clips_failed for count in self.counts)
+
+    @property
+    def num_frames(self) -> int:
+        """Frames that gave it, in all splits."""
+        return sum(count.frames_out for count in self.counts)
+
+    @property
+    def frames_known(self) -> int:
+        """Frames of all clips whose length is known."""
+        return sum(count.frames_known for count in self.counts)
+
+    @property
+    def done_by_split(self) -> dict[str, int]:
+        """Frames that are out, failed, or in flight, of each split."""
+        return {
+            count.split: count.frames_out + count.frames_failed + self.in_flight.get(count.split, 0)
+            for count in self.counts
+        }
+
+    @property
+    def frames_done(self) -> int:
+        """Frames that are out, failed, or in flight."""
+        return sum(self.done_by_split.values())
+
+    @property
+    def frames_failed(self) -> int:
+        """Frames that gave nothing; why is in `reasons`."""
+        return sum(count.frames_failed for count in self.counts)
+
+    @property
+    def clips_failed(self) -> int:
+        """Clips that gave nothing at all."""
+        return sum(count.clips_failed for count in self.counts)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all went well, 1 if something failed."""
+        return 1 if self.reasons else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values; `news` were told already."""
+        return {
+            "folder": self.name,
+            "frames_known": self.frames_known,
+            "frames_done": self.frames_done,
+            "frames_failed": self.frames_failed,
+            "clips_failed": self.clips_failed,
+            "frames_per_second": self.frames_per_second,
+            "seconds_left": self.seconds_left,
+            "seconds": round(self.seconds, 3),
+            "num_workers": self.num_workers,
+            "done_by_split": self.done_by_split,
+            "splits": [
+                {**asdict(count), "in_flight": self.in_flight.get(count.split, 0)}
+                for count in self.counts
+            ],
+            "reasons": [
+                {"reason": reason, "failures": failures, "frames": frames}
+                for reason, failures, frames in self.reasons
+            ],
+        }
+
+    def failed_text(self) -> Message:
+        """Return `3 failed`, or `3 frames and 1 clip failed`, of all splits."""
+        return failed_text(self.frames_failed, self.clips_failed)
+
+    def speed_text(self) -> Message:
+        """Return `41.2 frames/s, 0:12:03 left`."""
+        rate, left = self.frames_per_second, self.seconds_left
+        if rate is None:
+            return Message("…")
+        if left is None:
+            return Message("{rate:.1f} frames/s", rate=rate)
+        return Message("{rate:.1f} frames/s, {time} left", rate=rate, time=duration(left))
+
+    def describe(self) -> Message:
+        """Return one line: frames done, share, speed, failures, and the splits if several."""
+        done, known = self.frames_done, self.frames_known
+        template = "{done}/{known} frames ({share:.1%})" if known else "{done}/{known} frames"
+        if done > known:  # some of a video whose length nobody knows yet
+            template = "{done} frames"
+        parts = [Message(template, done=done, known=known, share=done / known if known else 0)]
+        if self.frames_per_second is not None:
+            parts.append(self.speed_text())
+        parts.append(self.failed_text())
+        by_split = self.done_by_split
+        splits = [
+            f"{count.split} {by_split[count.split]}/{count.frames_known}" for count in self.counts
+        ]
+        return join("; ", [join(", ", parts), ", ".join(splits) if len(splits) > 1 else ""])
+
+
+def failed_text(num_frames: int, num_clips: int) -> Message:
+    """Return `3 failed`, which are frames; `3 frames and 1 clip failed` if a whole clip did."""
+    template = "{num_frames} failed"
+    if num_clips:
+        template = "{num_clips:clip|clips} failed"
+    if num_clips and num_frames:
+        template = "{num_frames:frame|frames} and {num_clips:clip|clips} failed"
+    return Message(template, num_frames=num_frames, num_clips=num_clips)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Status(Progress):
+    """How far a run is, read from its folder; the speed only while somebody works on it.
+
+    Args:
         state: `running`, `finished`, `stopped`: begun, not finished, and nobody works on it; or
             `unknown`: not finished, and the lock that says whether it runs cannot be looked at.
         holder: Who works on it.
-        snapshot: Counts, and the speed if somebody works on it.
-        reasons: Why frames failed: reason, failures, frames; most frequent first.
         doubt: Why the state is not known.
         gpus: With the workers on them, while it runs on this machine.
     """
 
-    folder: Path
-    name: str
     state: State
     manifest: Manifest
     holder: Holder | None
-    snapshot: Snapshot
-    reasons: tuple[tuple[str, int, int], ...]
     finished_at: str | None
     doubt: str = ""
     gpus: tuple[Gpu, ...] = ()
 
     def __repr__(self) -> str:
-        failed = failed_text(self.snapshot.frames_failed, self.snapshot.clips_failed)
-        done = f"{self.snapshot.frames_done}/{self.snapshot.frames_known} frames"
-        return f"Status({self.name!r}, {self.state}, {done}, {failed})"
+        done = f"{self.frames_done}/{self.frames_known} frames"
+        return f"Status({self.name!r}, {self.state}, {done}, {self.failed_text()})"
 
     def headline(self) -> Message:
         """Return one line about it."""
@@ -77,7 +211,7 @@ class Status:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {
-            "folder": self.name,
+            **super().to_json(),
             "state": self.state,
             "pid": self.holder.pid if self.holder else None,
             "host": self.holder.host if self.holder else None,
@@ -85,9 +219,7 @@ class Status:
             "finished_at": self.finished_at,
             "engine": dict(self.manifest.engine),
             "source": dict(self.manifest.source),
-            **self.snapshot.to_json(),
             "gpus": as_rows(self.gpus),
-            "reasons": reasons_json(self.reasons),
         }
 
 
@@ -98,6 +230,7 @@ def read_status(folder: Path) -> Status:
     manifest = Manifest.read(folder)
     # In this order: a run that ends in between shows as running, not as stopped.
     holder, doubt, live = None, "", read_live(folder)
+    workers_on = live.get("workers_on")
     try:
         holder = home.holder()
         if isinstance(holder, LeaseState):
@@ -116,25 +249,31 @@ def read_status(folder: Path) -> Status:
         state = "running"
     elif finished_at is not None:
         state = "finished"
-    snapshot, gpus = _snapshot(live, counts, holder), _gpus(folder, holder)
+    if holder is None or time.time() - live.get("written_at", 0) > _LIVE_FOR_SECONDS:
+        live = {}
+    # What was in flight then may be committed by now: it must not count twice.
+    done = live.get("done_by_split", {})
+    is_here = holder is not None and holder.host == socket.gethostname()
     return Status(
-        folder,
-        home.name,
-        state,
-        manifest,
-        holder=holder,
-        snapshot=snapshot,
+        tuple(counts),
+        {
+            count.split: max(0, done.get(count.split, 0) - count.frames_out - count.frames_failed)
+            for count in counts
+        },
+        live.get("frames_per_second"),
+        live.get("seconds_left"),
+        live.get("seconds", 0.0),
+        live.get("num_workers", 0),
         reasons=tuple(reasons),
+        folder=folder,
+        name=home.name,
+        state=state,
+        manifest=manifest,
+        holder=holder,
         finished_at=finished_at,
         doubt=doubt,
-        gpus=gpus,
+        gpus=tuple(with_workers(workers_on)) if is_here else (),
     )
-
-
-def _gpus(folder: Path, holder: Holder | None) -> tuple[Gpu, ...]:
-    if holder is None or holder.host != socket.gethostname():
-        return ()
-    return tuple(with_workers(read_live(folder).get("workers_on")))
 
 
 def list_failures(folder: Path) -> list[Failure]:
@@ -143,22 +282,9 @@ def list_failures(folder: Path) -> list[Failure]:
         return list(ledger.failures())
 
 
-def _snapshot(live: dict[str, Any], counts: list[SplitCounts], holder: Holder | None) -> Snapshot:
-    if holder is None or time.time() - live.get("written_at", 0) > _LIVE_FOR_SECONDS:
-        return Snapshot(tuple(counts))
-    # What was in flight then may be committed by now: it must not count twice.
-    done = live.get("done_by_split", {})
-    return Snapshot(
-        tuple(counts),
-        in_flight={
-            each.split: max(0, done.get(each.split, 0) - each.frames_out - each.frames_failed)
-            for each in counts
-        },
-        frames_per_second=live["frames_per_second"],
-        seconds_left=live["seconds_left"],
-        elapsed_seconds=live["elapsed_seconds"],
-        num_workers=live["num_workers"],
-    )
+def log_path(folder: Path, worker: int | None = None) -> Path:
+    """Return where the coordinator's log of a run is, or a worker's."""
+    return folder / LOGS_NAME / ("coordinator.log" if worker is None else f"worker-{worker}.log")
 
 
 def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:

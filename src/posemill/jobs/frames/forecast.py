@@ -79,7 +79,7 @@ def forecast_frames(
 ) -> FramesForecast:
     """Return what the frames of a source would take; some of it is done in a scratch folder."""
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    config, _ = with_decoder(config, clips)
+    config, _ = with_decoder(config, config.out, clips)
     sampling = fewer_frames(config.fps, config.stride)
     counted = count_frames(clips, on_count, decoder=config.decoder, sampling=sampling)
     num_frames = sum(clip.num_frames or 0 for clip in counted)

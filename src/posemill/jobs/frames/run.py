@@ -12,11 +12,10 @@ from typing import Any, cast
 from posemill.config import FramesConfig
 from posemill.decoders import find_decoder
 from posemill.decoders.choice import AUTO, USUAL, Choice, choose
-from posemill.decoders.sampling import fewer_frames
 from posemill.jobs.extract.opening import source_record
 from posemill.jobs.extract.plan import UNKNOWN_COST, check_rate
-from posemill.jobs.extract.run import FrameJob, JobSummary, run_job
-from posemill.jobs.extract.snapshot import Snapshot
+from posemill.jobs.extract.run import FrameJob, run_job
+from posemill.jobs.extract.status import Progress
 from posemill.jobs.extract.workers import WorkerPlan
 from posemill.jobs.frames.places import (
     PACKS_NAME,
@@ -49,7 +48,7 @@ from posemill.sources.tracking import Tracking
 
 
 @dataclass(frozen=True, repr=False)
-class FramesSummary(JobSummary):
+class FramesSummary(Progress):
     """What came of it.
 
     Args:
@@ -73,13 +72,8 @@ class FramesSummary(JobSummary):
         return {**super().to_json(), "index": self.index_name, "num_bytes": self.num_bytes}
 
 
-class FramesJob(FrameJob):
+class FramesJob(FrameJob[FramesConfig]):
     """All frames that are wanted of all clips, kept."""
-
-    def __init__(self, config: FramesConfig, home: RunHome) -> None:
-        self.config: FramesConfig = config
-        self.home = home
-        self.sampling = fewer_frames(config.fps, config.stride)
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return what was asked for."""
@@ -135,9 +129,8 @@ class FramesJob(FrameJob):
         write_index(self.config.out, self._index(ledger, clips))
         self.home.publish(INDEX_NAME)
         num_bytes = sum(ledger.shard_sizes().values())
-        return FramesSummary(
-            self.config.out, tuple(ledger.counts()), tuple(ledger.reasons()), num_bytes=num_bytes
-        )
+        counts, reasons = tuple(ledger.counts()), tuple(ledger.reasons())
+        return FramesSummary(counts, reasons=reasons, num_bytes=num_bytes)
 
     def _index(self, ledger: Ledger, clips: ClipList) -> Iterator[IndexedClip]:
         config = self.config
@@ -181,7 +174,7 @@ def unused_settings(config: FramesConfig, clips: Iterable[Clip]) -> list[str]:
 
 
 def with_decoder(
-    config: FramesConfig, clips: ClipList | None
+    config: FramesConfig, folder: Path, clips: ClipList | None
 ) -> tuple[FramesConfig, ClipList | None]:
     """Return the config with the decoder that `auto` comes to, and the clips with a note of it.
 
@@ -190,8 +183,8 @@ def with_decoder(
     if config.decoder != AUTO:
         return config, clips
     clips = clips or find_clips(config.source, layout=config.layout, splits=config.splits)
-    if check_folder(config.out):
-        name = str(Manifest.read(config.out).options.get("decoder") or USUAL)
+    if check_folder(folder):
+        name = str(Manifest.read(folder).options.get("decoder") or USUAL)
         choice = Choice(name, Message("as the run was begun"))
     else:
         choice = choose([clip.path for clip in clips if clip.kind == "video"], "all")
@@ -204,7 +197,7 @@ def write_frames(
     config: FramesConfig,
     *,
     clips: ClipList | None = None,
-    on_progress: Callable[[Snapshot], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
     on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
     on_count: Callable[[int, int], None] | None = None,
 ) -> FramesSummary:
@@ -212,10 +205,8 @@ def write_frames(
 
     Arguments and errors as `posemill.jobs.extract.run.extract` has them.
     """
-    asked = config.out
-    home = RunHome.at(asked, "auto" if uri_of(asked) else "local")
-    config = config.replace(out=home.work)
-    config, clips = with_decoder(config, clips)
+    home = RunHome.at(config.out, "auto" if uri_of(config.out) else "local")
+    config, clips = with_decoder(config, home.work, clips)
     find_decoder(config.decoder)
     summary = run_job(
         FramesJob(config, home),
@@ -224,4 +215,4 @@ def write_frames(
         on_plan=on_plan,
         on_count=on_count,
     )
-    return cast(FramesSummary, dataclasses.replace(summary, folder=asked))
+    return cast(FramesSummary, summary)
