@@ -40,6 +40,19 @@ def test_a_worker_may_take_its_time_to_start(functions):
     assert [type(event) for event in events] == [Output, Output, Finished]
 
 
+def test_a_worker_that_is_signalled_while_it_starts_goes_on_and_prints_nothing(functions, capfd):
+    executor, tasks = ProcessExecutor(1, Limits()), iter([("plain", 0)])
+    events, deadline = [], time.monotonic() + 0.5
+    for event in executor.run(functions.start_slowly, lambda: next(tasks, None)):
+        events += [event]
+        if time.monotonic() < deadline:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.kill(executor.pids()[0], number)
+    assert not [event for event in events if isinstance(event, Died)]
+    assert events[-1] == Finished(("plain", 0))
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_worker_that_never_starts_is_killed_after_the_time_for_starts(functions, monkeypatch):
     monkeypatch.setattr(module, "_START_SECONDS", 0.1)
     executor = ProcessExecutor(1, Limits(timeout_seconds=0.2))

@@ -32,7 +32,7 @@ from posemill.executors import (
     Tick,
 )
 from posemill.executors.worker import FINISHED, MESSAGE, READY, work
-from posemill.machine.processes import count_oom_kills, environment
+from posemill.machine.processes import count_oom_kills, environment, stop_signals_blocked
 from posemill.machine.trials import describe_exit
 from posemill.messages import Message
 
@@ -74,7 +74,11 @@ class _Worker:
             name=f"{WORKER_NAME}-{index}",
             daemon=True,
         )
-        with environment(limits.environment), _without_script(make_function):
+        with (
+            stop_signals_blocked(),
+            environment(limits.environment),
+            _without_script(make_function),
+        ):
             self.process.start()
         far_end.close()  # ours is now the only other end: the worker's death ends the pipe
         self._seen = (0, time.monotonic())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import signal
 from collections.abc import MutableSequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from posemill.executors import MakeFunction, Progress
 from posemill.files import open_plain
-from posemill.machine.processes import die_with_parent, name_process
+from posemill.machine.processes import die_with_parent, ignore_stop_signals, name_process
 
 READY, MESSAGE, FINISHED = "ready", "message", "finished"
 
@@ -27,10 +26,7 @@ def work(
     title: str = "",
 ) -> None:
     """Run tasks from the pipe until it ends, or until the function wants a new worker."""
-    # Ctrl-C, `timeout` and schedulers signal the whole group: the parent decides what it means.
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if number := getattr(signal, name, None):
-            signal.signal(number, signal.SIG_IGN)
+    ignore_stop_signals()
     if log_path is not None:
         _log_to(log_path)
     die_with_parent()

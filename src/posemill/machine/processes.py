@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -20,6 +21,12 @@ _THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "OPENCV_FOR_THREADS_NUM",
     "ARROW_NUM_THREADS",
+)
+
+
+# Ctrl-C, `timeout` and schedulers signal the whole group: the parent decides what it means.
+STOP_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 
 
@@ -132,6 +139,31 @@ def _is_same(path: Path, other: str) -> bool:
         return path.samefile(other)
     except OSError:  # gone by now
         return False
+
+
+@contextmanager
+def stop_signals_blocked() -> Iterator[None]:
+    """Start processes inside the block that a Ctrl-C cannot end before `ignore_stop_signals`.
+
+    Until then a new Python would answer with a traceback.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # starting it would unblock the signals
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_stop_signals() -> None:
+    """Leave it to the parent what Ctrl-C means, also one that came while this process began."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 @contextmanager
