@@ -41,7 +41,8 @@ from pathlib import Path
 import pytest
 
 TESTS, DURATIONS = Path("tests"), Path("tests/durations.json")  # in the current folder
-NOTES = "POSEMILL_TEST_NOTES"  # a variable of the environment
+NOTES = "POSEMILL_TEST_NOTES"  # variables of the environment
+TIMED = "POSEMILL_TEST_SECONDS"  # to count the seconds of children, too: 0.5 ms, twice a test
 SLOTS = 3  # on two cores: some tests wait, and meanwhile others run
 SHARD_SECONDS = 75.0  # of CPU: each shard loads torch and collects tests, 5 seconds
 NEW_FILE_SECONDS = 2.0  # of a file without a recorded duration
@@ -59,6 +60,7 @@ class NoteTaker:
     def __init__(self, path: Path) -> None:
         self._known = read_notes(path)
         self._file = path.open("a", encoding="utf-8")
+        self._clock = cpu_seconds if os.environ.pop(TIMED, "") else time.process_time
         self._outcome, self._cpu_before = "", 0.0
 
     def _note(self, name: str, outcome: str, seconds: float = 0.0) -> None:
@@ -76,7 +78,7 @@ class NoteTaker:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Note the test before it can take the process down."""
-        self._outcome, self._cpu_before = "passed", cpu_seconds()
+        self._outcome, self._cpu_before = "passed", self._clock()
         self._note(nodeid, DIED)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -86,7 +88,7 @@ class NoteTaker:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Note the outcome of the test."""
-        self._note(nodeid, self._outcome, cpu_seconds() - self._cpu_before)
+        self._note(nodeid, self._outcome, self._clock() - self._cpu_before)
 
     def pytest_sessionfinish(self) -> None:
         """Note that the process came to its end."""
@@ -365,6 +367,8 @@ def main() -> int:
     # copy of this process to end would remove.
     base = Path(tempfile.mkdtemp(prefix="posemill-", dir=MEMORY_FOLDER if is_roomy else None))
     try:
+        if options.record or options.slowest:
+            os.environ[TIMED] = "yes"
         jobs = make_jobs(options.paths, options.beside, base)
         # Read by libraries when they are loaded: as in the shards.
         os.environ["OMP_NUM_THREADS"] = "1"
