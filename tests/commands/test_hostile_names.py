@@ -54,6 +54,7 @@ WORKING = {
     "landmarks TREE/train/a --engine fake --out NAME.npz": 8, "advise TRAINING": 4,
     "extract TREE --out NAME --engine fake --executor serial": 10,
     "extract TREE --out NAME --engine fake --dry-run": 4,
+    "train TRAINED/config.toml --out TRAINED --resume --no-figures": 8,
 }  # fmt: skip
 
 
@@ -85,6 +86,30 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     posemill.extract(folder / "tree", folder / "run", engine="fake", executor="serial")
     posemill.export(folder / "run", out=folder / "x.npz")
     write_training(folder / "training")
+    rng = np.random.default_rng(0)
+    labels = ["video_id,label"]
+    for split in ("train", "dev"):
+        clip_ids = [f"{split}{index}" for index in range(4)]
+        np.savez(
+            folder / f"{split}_keypoints.npz",
+            keypoints=rng.normal(size=(8, 5, 2)).astype(np.float32),
+            video_ids=np.repeat(clip_ids, 2),
+        )
+        labels += [f"{clip_id},{'ab'[index % 2]}" for index, clip_id in enumerate(clip_ids)]
+    (folder / "labels.csv").write_text("\n".join(labels))
+    posemill.train(
+        data=folder,
+        labels=folder / "labels.csv",
+        out=folder / "trained",
+        model="mlp",
+        epochs=1,
+        normalize="none",
+        parallel="single",
+        precision="fp32",
+        workers=0,
+        figures=False,
+        tensorboard=False,
+    )
     yield folder
     shutil.rmtree(folder)
 
@@ -98,7 +123,7 @@ def test_every_command_is_told_names() -> None:
 @pytest.mark.parametrize("command", MISSING)
 def test_a_name_in_an_error_stays(command: str, language: str, tmp_path: Path) -> None:
     (tmp_path / "other").touch()
-    for name in NAMES:
+    for name in NAMES if language == "zh" else NAMES[::4]:  # English looks nothing up
         (tmp_path / "file").write_text("")
         path = f"x/{name}" if command not in ("synthetic-corpus", "demo") else name
         if path == name:
@@ -114,8 +139,10 @@ def test_a_name_in_a_result_stays(
 ) -> None:
     shutil.copy(material / "x.npz", tmp_path)
     offset = list(WORKING).index(line)  # so that all names are met by some command
+    if language == "en":  # looks nothing up
+        every *= 4
     for name in NAMES[offset % every :: every]:
-        places = {"RUN": "run", "TREE": "tree", "TRAINING": "training"}
+        places = {"RUN": "run", "TREE": "tree", "TRAINING": "training", "TRAINED": "trained"}
         words = line.split()
         for word, source in places.items():
             if any(word in each.split("/") for each in words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import socket
@@ -11,14 +12,32 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from posemill.errors import ConfigError
 from posemill.web.app import make_app
 from posemill.web.guard import LOOPBACK, Guard
 
-_KEEP_SECONDS = 15
+_HEAD_SECONDS = 10  # within which the header of the next request must have come whole
 _MOST_CONNECTIONS = 500  # more are told to come again
 _MOST_HEAD = 16 << 10  # bytes of a request's header
+
+
+class _PromptProtocol(H11Protocol):
+    """Leaves a client that does not end the header of a request: uvicorn waits for ever."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(_HEAD_SECONDS, self._leave)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._deadline.cancel()
+        self._deadline = self.loop.call_later(_HEAD_SECONDS, self._leave)
+
+    def _leave(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
 
 
 def serve(
@@ -62,7 +81,7 @@ def make_server(
     guard = Guard(make_app(folders, allow_actions=allow_actions), host=host, token=token)
     config = uvicorn.Config(
         guard,
-        http="h11",
+        http=_PromptProtocol,
         limit_concurrency=_MOST_CONNECTIONS,
         ws="none",
         log_level=logging.ERROR,
@@ -70,7 +89,7 @@ def make_server(
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        timeout_keep_alive=_KEEP_SECONDS,
+        timeout_keep_alive=_HEAD_SECONDS,
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=_MOST_HEAD,
     )
