@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posemill.inspection.quality import ClipQuality, PartQuality
-from posemill.inspection.totals import RunQuality, gap_bin, gap_labels
+from posemill.inspection.quality import ClipQuality, PartQuality, RunQuality, gap_bin, gap_labels
 
 
 def part(name: str = "face", **fields: Any) -> PartQuality:

@@ -123,8 +123,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> int:
     """Check this machine: versions, devices, models, what works. Exit 1 on a problem."""
-    from posemill.inspection.doctor import diagnose
-    from posemill.inspection.trials import try_libraries
+    from posemill.inspection.doctor import diagnose, try_libraries
 
     trial = _try_bf16()
     bf16 = {} if trial is None else {"bf16": trial.outcome}

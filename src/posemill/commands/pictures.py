@@ -214,7 +214,7 @@ def show(
         overwrite: Replace a file that is not a picture of this run.
     """
     from posemill.inspection.drawing.gallery import write_picture
-    from posemill.inspection.drawing.showing import open_viewer, png_bytes
+    from posemill.inspection.drawing.picture_files import open_viewer, png_bytes
 
     picture = plot(clip, index, originals=originals)
     if path is not None:

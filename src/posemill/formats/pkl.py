@@ -18,7 +18,7 @@ import numpy as np
 
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.shared import pickle_writer as out
+from posemill.formats.shared import pickles as out
 from posemill.formats.shared.contract import (
     ClipStream,
     Format,
@@ -26,7 +26,7 @@ from posemill.formats.shared.contract import (
     make_clip,
     read_header,
 )
-from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
+from posemill.formats.shared.pickles import array_of, has_annotations, open_pickle
 from posemill.formats.shared.pixels import LOOKED_AT, divide_pixels, median_of_pixels
 from posemill.messages import Message
 from posemill.npz.clips import expect_together

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.shared import pickle_writer as out
+from posemill.formats.shared import pickles as out
 from posemill.formats.shared.contract import (
     ANY,
     ClipStream,
@@ -31,7 +31,7 @@ from posemill.formats.shared.contract import (
     skeleton_for,
 )
 from posemill.formats.shared.people_axis import clip_of_axis, stack_people
-from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
+from posemill.formats.shared.pickles import array_of, has_annotations, open_pickle
 from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
 

@@ -25,9 +25,9 @@ from posemill import plugins
 from posemill.errors import PosemillError
 from posemill.skeletons.layouts import BUILDERS, FACE_68_OF_468
 from posemill.skeletons.layouts import WORLD_LAYOUT as WORLD_LAYOUT
-from posemill.skeletons.skeleton import Bone as Bone
-from posemill.skeletons.skeleton import Part as Part
-from posemill.skeletons.skeleton import Skeleton as Skeleton
+from posemill.skeletons.layouts import Bone as Bone
+from posemill.skeletons.layouts import Part as Part
+from posemill.skeletons.layouts import Skeleton as Skeleton
 from posemill.terminal import warn_once
 
 SKELETON_NAMES = tuple(BUILDERS)

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from posemill.inspection.comparison.distances import PartAgreement, shared_rows
-from posemill.inspection.comparison.measure import part_distances
+from posemill.inspection.comparison.measure import PartAgreement, part_distances, shared_rows
 from posemill.inspection.comparison.pairs import choose_layout
 from posemill.skeletons import get_skeleton
 from posemill.web.clip_data import read_whole

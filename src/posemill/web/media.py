@@ -36,7 +36,7 @@ def _originals_of(entry: Entry) -> Any:
 
 def read_frames(address: ClipAddress, start: int, count: int, side: int) -> list[bytes | None]:
     """Return frames as JPEG, None where the original is gone; at most `side` pixels long."""
-    from posemill.inspection.drawing.showing import jpeg_bytes
+    from posemill.inspection.drawing.picture_files import jpeg_bytes
     from posemill.web.clip_data import read_window
 
     clip = read_window(address, start, count)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from posemill.formats.shared.hdf5_file import DeferredErrorFile
+from posemill.formats.hdf5 import DeferredErrorFile
 
 
 class FullDisk:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posemill.inspection.comparison.distances import (
+from posemill.inspection.comparison.measure import (
     Distances,
     PartAgreement,
     SplitAgreement,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from posemill.errors import PosemillError
 from posemill.files import OUTPUT_MARK
-from posemill.inspection.drawing.naming import safe_path, writing
+from posemill.inspection.drawing.picture_files import safe_path, writing
 
 
 def test_plain_names_stay_as_they_are(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from posemill.errors import PosemillError
-from posemill.inspection.drawing.showing import open_viewer, png_bytes
+from posemill.inspection.drawing.picture_files import open_viewer, png_bytes
 
 PICTURE = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posemill.inspection.report.charts import (
+from posemill.inspection.report.page import (
     badge,
     bar_chart,
     histogram,

@@ -9,9 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posemill.inspection.quality import ClipQuality, measure
+from posemill.inspection.quality import ClipQuality, RunQuality, measure
 from posemill.inspection.report import findings
-from posemill.inspection.totals import RunQuality
 from posemill.records import PoseClip
 from posemill.skeletons.palette import part_colour, part_label
 

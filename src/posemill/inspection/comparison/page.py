@@ -11,16 +11,22 @@ import numpy as np
 
 from posemill import __version__
 from posemill.clips.inputs import ClipName
-from posemill.inspection.comparison.distances import PartAgreement, bar_labels
-from posemill.inspection.comparison.measure import Comparison, WorstFrame, differences
+from posemill.inspection.comparison.measure import (
+    Comparison,
+    PartAgreement,
+    WorstFrame,
+    bar_labels,
+    differences,
+)
 from posemill.inspection.comparison.pairs import Side
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.report.charts import bar_chart, histogram
 from posemill.inspection.report.findings import frames_text
 from posemill.inspection.report.page import (
+    bar_chart,
     clip_block,
     figure,
+    histogram,
     paragraph,
     section,
     table,

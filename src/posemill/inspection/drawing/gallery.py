@@ -15,11 +15,10 @@ from posemill.files import atomic_path
 from posemill.formats.shared.folders import frame_names, picture_folder, place_of
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.movies import MOVIE_KINDS, write_movie
-from posemill.inspection.drawing.naming import safe_path, writing
 from posemill.inspection.drawing.originals import Originals
+from posemill.inspection.drawing.picture_files import png_bytes, safe_path, writing
 from posemill.inspection.drawing.pose_maps import pose_maps
 from posemill.inspection.drawing.sheets import Cell, contact_sheet, draw_cell
-from posemill.inspection.drawing.showing import png_bytes
 from posemill.outputs import Outputs
 from posemill.plugins import hint
 from posemill.records import Frame, PoseClip

@@ -13,10 +13,10 @@ from posemill import __version__
 from posemill.clips.inputs import ClipInput
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.quality import ClipQuality, measure
+from posemill.inspection.quality import ClipQuality, RunQuality, measure
 from posemill.inspection.report import findings
-from posemill.inspection.report.charts import badge
 from posemill.inspection.report.page import (
+    badge,
     clip_block,
     figure,
     paragraph,
@@ -27,7 +27,6 @@ from posemill.inspection.report.page import (
     write_page,
 )
 from posemill.inspection.summary import flatten, group_failures
-from posemill.inspection.totals import RunQuality
 from posemill.messages import Message, join
 from posemill.records import PoseClip
 from posemill.runs.queries import Failure

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from posemill.inspection.motion import JUMP_FLOOR, JUMP_MADS, SURE_SCORE
-from posemill.inspection.report.charts import (
+from posemill.inspection.quality import PartTotals, RunQuality, gap_labels
+from posemill.inspection.report.page import (
     badge,
     bar_chart,
     histogram,
+    section,
     strip_chart,
+    table,
+    text,
 )
-from posemill.inspection.report.page import section, table, text
 from posemill.inspection.summary import percent
-from posemill.inspection.totals import PartTotals, RunQuality, gap_labels
 from posemill.messages import Message, join
 from posemill.skeletons.palette import part_colour, part_label
 

@@ -1,4 +1,5 @@
 """Reads pickles without Python's unpickler: plain values and numpy arrays come out, nothing runs.
+And writes them piece by piece: lists longer than memory, arrays that numpy 1 and 2 both load.
 
 A pickle is a program for a small stack machine, and two of its instructions (fetch a global, call
 it) can run anything. This machine knows plain values; its only globals are the six that a numpy
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 import pickletools
 import re
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -23,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import FormatError
+from posemill.records import FloatArray
 
 _DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|[SU]\d{1,6})$")
 _MAX_DIMS = 8
@@ -360,3 +363,38 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     "REDUCE": lambda m, _: m._call(),
     "BUILD": lambda m, _: m._build(),
 }
+
+
+# PROTO 3; memo 0 = numpy's array maker, 1 = the array type, 2 = little-endian float32.
+# `numpy.core.multiarray` is the name that numpy 1 has and numpy 2 keeps for old pickles.
+PRELUDE = (
+    b"\x80\x03cnumpy.core.multiarray\n_reconstruct\nq\x000"
+    b"cnumpy\nndarray\nq\x010"
+    b"cnumpy\ndtype\nX\x02\x00\x00\x00f4K\x00K\x01\x87R"
+    b"(K\x03X\x01\x00\x00\x00<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tbq\x020"
+)
+NONE, DICT, LIST, MARK, APPENDS, SETITEMS, STOP = b"N", b"}", b"]", b"(", b"e", b"u", b"."
+_ARRAY = b"h\x00h\x01K\x00\x85C\x01b\x87R(K\x01"
+
+
+def pickled_text(text: str) -> bytes:
+    """Return the instructions for a string."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    return b"X" + struct.pack("<I", len(encoded)) + encoded
+
+
+def pickled_int(value: int) -> bytes:
+    """Return the instructions for a number of up to 32 bits: five bytes, four of them its value."""
+    return b"J" + struct.pack("<i", value)
+
+
+def pickled_tuple(items: list[bytes]) -> bytes:
+    """Return the instructions for a tuple of things already pickled."""
+    return MARK + b"".join(items) + b"t"
+
+
+def pickled_array(array: FloatArray) -> bytes:
+    """Return the instructions for a float32 array; needs `PRELUDE` before it."""
+    data = array.astype("<f4", copy=False).tobytes()
+    shape = pickled_tuple([pickled_int(length) for length in array.shape])
+    return b"".join((_ARRAY, shape, b"h\x02\x89B", struct.pack("<I", len(data)), data, b"tb"))

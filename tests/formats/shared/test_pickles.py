@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError
-from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
+from posemill.formats.shared.pickles import array_of, has_annotations, open_pickle
 
 
 def read(path: Path, data: bytes):
@@ -111,7 +111,7 @@ def key_that_takes_forever() -> bytes:
 def test_broken_and_hostile_programs_are_refused(
     tmp_path: Path, data: bytes, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("posemill.formats.shared.pickle_reader._MOST_LISTS", 10_000)
+    monkeypatch.setattr("posemill.formats.shared.pickles._MOST_LISTS", 10_000)
     with pytest.raises(FormatError, match=rf"p: .*{message}"):
         read(tmp_path / "p", data)
 
