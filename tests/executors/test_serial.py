@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from posemill.executors import Event, Finished, Limits, Output, Progress, Tick
-from posemill.executors.serial import SerialExecutor
+from posemill.executors.threads import SerialExecutor
 
 
 def run(executor: SerialExecutor, function: Any, *tasks: Any) -> Iterator[Event]:

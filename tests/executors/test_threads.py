@@ -8,8 +8,7 @@ import time
 import pytest
 
 from posemill.executors import Finished, Limits, Output, Tick
-from posemill.executors.serial import SerialExecutor
-from posemill.executors.threads import ThreadExecutor
+from posemill.executors.threads import SerialExecutor, ThreadExecutor
 
 
 class Functions:

@@ -164,7 +164,7 @@ def test_spawned_workers_run_nothing_from_the_current_folder(hostile_folder: Pat
     code = (
         "import sys; sys.path[:] = [path for path in sys.path if path]\n"
         "from posemill.executors import Limits, open_executor\n"
-        "from posemill.executors.serial import SerialExecutor\n"
+        "from posemill.executors.threads import SerialExecutor\n"
         "from functools import partial\n"
         "import operator\n"
         "tasks = iter([1])\n"

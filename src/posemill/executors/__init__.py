@@ -187,7 +187,7 @@ class Executor(Protocol):
 
 # name -> "module:class"; other packages: entry points of the group `posemill.executors`.
 EXECUTORS = {
-    "serial": "posemill.executors.serial:SerialExecutor",
+    "serial": "posemill.executors.threads:SerialExecutor",
     "threads": "posemill.executors.threads:ThreadExecutor",
     "processes": "posemill.executors.processes:ProcessExecutor",
     "ray": "posemill.executors.ray_cluster:RayExecutor",

@@ -7,14 +7,17 @@ even by SIGKILL: see `posemill.machine.processes`.
 
 from __future__ import annotations
 
+import faulthandler
 import math
 import multiprocessing
+import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableSequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -31,8 +34,15 @@ from posemill.executors import (
     Progress,
     Tick,
 )
-from posemill.executors.worker import FINISHED, MESSAGE, READY, work
-from posemill.machine.processes import count_oom_kills, environment, stop_signals_blocked
+from posemill.files import open_plain
+from posemill.machine.processes import (
+    count_oom_kills,
+    die_with_parent,
+    environment,
+    ignore_stop_signals,
+    name_process,
+    stop_signals_blocked,
+)
 from posemill.machine.trials import describe_exit
 from posemill.messages import Message
 
@@ -40,12 +50,48 @@ _TICK_SECONDS = 0.2
 _CHECK_SECONDS = 0.5
 _START_SECONDS = 300.0  # imports from a cold network disk
 _END_SECONDS = 5.0
+READY, MESSAGE, FINISHED = "ready", "message", "finished"  # what a worker says, with a value
 _CONTEXT = multiprocessing.get_context("spawn")
 _OUTSIDE_SIGNALS = frozenset(
     getattr(signal, name)
     for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
     if hasattr(signal, name)
 )
+
+
+def work(
+    pipe: Connection,
+    slots: MutableSequence[int],
+    make_function: MakeFunction,
+    *,
+    worker_index: int,
+    log_path: Path | None,
+    title: str,
+) -> None:
+    """Run tasks from the pipe until it ends, or until the function wants a new worker."""
+    ignore_stop_signals()
+    if log_path is not None:
+        _log_to(log_path)
+    die_with_parent()
+    name_process(title)
+    function, progress = make_function(worker_index), Progress(slots)
+    with suppress(BrokenPipeError, ConnectionResetError, EOFError):  # the parent is gone
+        pipe.send((READY, None))
+        while not progress.wants_recycling:
+            task = pipe.recv()
+            for value in function(task, progress):
+                if value is not None:
+                    pipe.send((MESSAGE, value))
+            pipe.send((FINISHED, progress.wants_recycling))
+
+
+def _log_to(path: Path) -> None:
+    """Send all this process prints, its libraries' and a crash's last words too, to a file."""
+    descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    faulthandler.enable()
 
 
 class _Worker:
@@ -61,15 +107,14 @@ class _Worker:
         self.progress = Progress(slots)
         self.pipe: Connection
         self.pipe, far_end = _CONTEXT.Pipe()
-        name = limits.log_name or f"worker-{index}.log"
-        log = None if limits.log_folder is None else limits.log_folder / name
+        log_name = limits.log_name or f"worker-{index}.log"
         self.process = _CONTEXT.Process(
             target=work,
             args=(far_end, slots, make_function),
             kwargs={
                 "worker_index": index,
-                "log_path": None if log is None else str(log),
-                "title": " ".join([limits.title, "worker", str(index)]),
+                "log_path": limits.log_folder and limits.log_folder / log_name,
+                "title": f"{limits.title} worker {index}",
             },
             name=f"{WORKER_NAME}-{index}",
             daemon=True,
@@ -83,6 +128,20 @@ class _Worker:
         far_end.close()  # ours is now the only other end: the worker's death ends the pipe
         self._seen = (0, time.monotonic())
         self._num_oom_kills = count_oom_kills()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a task."""
+        return self.is_ready and self.task is None and not self.is_leaving
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Where it is, as far as it said."""
+        return self.progress.place
+
+    def ask_to_stop(self) -> None:
+        """Ask the task under way to save what it has."""
+        self.progress.ask_to_stop()
 
     def give(self, task: Any) -> None:
         """Send a task to a worker that waits for one."""
@@ -183,15 +242,48 @@ def _without_script(make_function: MakeFunction) -> Iterator[None]:
             script["__file__"] = path
 
 
-class ProcessExecutor:
-    """Runs the function in `num_workers` spawned processes."""
+class SupervisingExecutor:
+    """Hands tasks to the workers that wait for one; what starts and hears them is in subclasses."""
+
+    _workers: Mapping[int, Any]  # with `task`, `place`, `is_idle`, `give` and `ask_to_stop`
 
     def __init__(self, num_workers: int, limits: Limits) -> None:
         self._num_workers = num_workers
         self._limits = limits
-        self._workers: dict[int, _Worker] = {}
         self._waiting: Any = None
         self._is_stopping = False
+
+    def _hand_out(self, next_task: Callable[[], Any | None]) -> bool:
+        """Give tasks to idle workers; return whether there is anything to wait for."""
+        idle = iter([worker for worker in self._workers.values() if worker.is_idle])
+        while True:
+            if self._waiting is None:
+                self._waiting = next_task()
+            if self._waiting is None:
+                return any(worker.task is not None for worker in self._workers.values())
+            if (worker := next(idle, None)) is None:
+                return True
+            worker.give(self._waiting)
+            self._waiting = None
+
+    def ask_to_stop(self) -> None:
+        """Ask tasks under way to save what they have and end."""
+        self._is_stopping = True
+        for worker in self._workers.values():
+            worker.ask_to_stop()
+
+    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
+        """Return the task and the place of every busy worker, as far as is known."""
+        workers = self._workers.values()
+        return [(worker.task, worker.place) for worker in workers if worker.task is not None]
+
+
+class ProcessExecutor(SupervisingExecutor):
+    """Runs the function in `num_workers` spawned processes."""
+
+    def __init__(self, num_workers: int, limits: Limits) -> None:
+        super().__init__(num_workers, limits)
+        self._workers: dict[int, _Worker] = {}
         self._next_check = 0.0
         self._checked_at = math.inf
 
@@ -200,7 +292,8 @@ class ProcessExecutor:
     ) -> Iterator[Event]:
         """Yield what happens, see `Executor.run`."""
         try:
-            while self._hand_out(make_function, next_task):
+            while self._hand_out(next_task):
+                self._start_missing(make_function)
                 pipes: dict[Any, _Worker] = {
                     worker.pipe: worker for worker in self._workers.values()
                 }
@@ -215,29 +308,12 @@ class ProcessExecutor:
         finally:
             self._close()
 
-    def _hand_out(self, make_function: MakeFunction, next_task: Callable[[], Any | None]) -> bool:
-        """Give tasks to idle workers; return whether there is anything to wait for."""
-        while True:
-            if self._waiting is None:
-                self._waiting = next_task()
-            if self._waiting is None:
-                return any(worker.task is not None for worker in self._workers.values())
-            idle = [
-                worker
-                for worker in self._workers.values()
-                if worker.is_ready and worker.task is None and not worker.is_leaving
-            ]
-            if not idle:
-                break
-            idle[0].give(self._waiting)
-            self._waiting = None
-        for index in range(self._num_workers):
+    def _start_missing(self, make_function: MakeFunction) -> None:
+        for index in range(self._num_workers if self._waiting is not None else 0):
             if index not in self._workers:
-                worker = _Worker(index, make_function, self._limits)
+                self._workers[index] = worker = _Worker(index, make_function, self._limits)
                 if self._is_stopping:
-                    worker.progress.ask_to_stop()
-                self._workers[index] = worker
-        return True
+                    worker.ask_to_stop()
 
     def _receive(self, worker: _Worker) -> Iterator[Event]:
         try:
@@ -274,20 +350,6 @@ class ProcessExecutor:
                 worker.forgive(unwatched)
             if not worker.reason and (fault := worker.fault(self._limits)):
                 worker.kill(fault)
-
-    def ask_to_stop(self) -> None:
-        """Ask tasks under way to save what they have and end."""
-        self._is_stopping = True
-        for worker in self._workers.values():
-            worker.progress.ask_to_stop()
-
-    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
-        """Return the task and the place of every busy worker."""
-        return [
-            (worker.task, worker.progress.place)
-            for worker in self._workers.values()
-            if worker.task is not None
-        ]
 
     def pids(self) -> list[int]:
         """Return the process ids of all workers."""

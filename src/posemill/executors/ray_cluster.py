@@ -33,7 +33,7 @@ from posemill.executors import (
     TaskFunction,
     Tick,
 )
-from posemill.executors.processes import ProcessExecutor
+from posemill.executors.processes import ProcessExecutor, SupervisingExecutor
 from posemill.executors.ray_connection import connected, count_room, first_line, ray
 from posemill.files import atomic_path, cache_folder
 from posemill.messages import Message
@@ -150,16 +150,27 @@ class _Actor:
     host: str = ""  # empty until it answered
     silent_seconds: float = 0.0  # while somebody listened: who reads the events may be busy
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a task."""
+        return bool(self.host) and self.task is None
 
-class RayExecutor:
+    def give(self, task: Any) -> None:
+        """Send a task to a slot that waits for one."""
+        self.task, self.place = task, _NOWHERE
+        self.handle.give.remote(task)
+
+    def ask_to_stop(self) -> None:
+        """Ask the task under way to save what it has."""
+        self.handle.ask_to_stop.remote()
+
+
+class RayExecutor(SupervisingExecutor):
     """Runs the function in `num_workers` actors, each a worker; `Limits` say on which cluster."""
 
     def __init__(self, num_workers: int, limits: Limits) -> None:
-        self._num_workers = num_workers
-        self._limits = limits
-        self._actors: dict[int, _Actor] = {}
-        self._waiting: Any = None
-        self._is_stopping = False
+        super().__init__(num_workers, limits)
+        self._workers: dict[int, _Actor] = {}
         self._files: Any = None
         self._next_look = 0.0
         self._patient_until = 0.0
@@ -187,22 +198,9 @@ class RayExecutor:
                     yield from self._wait()
                     self._check()
             finally:
-                for actor in self._actors.values():
+                for actor in self._workers.values():
                     ray.kill(actor.handle)
-                self._actors.clear()
-
-    def _hand_out(self, next_task: Callable[[], Any | None]) -> bool:
-        """Give tasks to idle slots; return whether there is anything to wait for."""
-        while True:
-            if self._waiting is None:
-                self._waiting = next_task()
-            if self._waiting is None:
-                return any(actor.task is not None for actor in self._actors.values())
-            idle = [actor for actor in self._actors.values() if actor.host and actor.task is None]
-            if not idle:
-                return True
-            idle[0].task, idle[0].place, self._waiting = self._waiting, _NOWHERE, None
-            idle[0].handle.give.remote(idle[0].task)
+                self._workers.clear()
 
     def _open_slots(self, kind: Any, make_function: MakeFunction) -> None:
         """Ask for the slots that are missing; those the cluster has no room for wait for it."""
@@ -213,17 +211,19 @@ class RayExecutor:
         if self._waiting is None:
             return
         for index in range(self._num_workers):
-            if index not in self._actors:
+            if index not in self._workers:
                 handle = kind.remote(index, make_function, self._limits)
-                self._actors[index] = _Actor(index, handle, handle.about.remote(self._files))
+                self._workers[index] = actor = _Actor(
+                    index, handle, handle.about.remote(self._files)
+                )
                 if self._is_stopping:
-                    handle.ask_to_stop.remote()
+                    actor.ask_to_stop()
 
     def _wait(self) -> Iterator[Event]:
-        answers = {actor.answer: actor for actor in self._actors.values()}
+        answers = {actor.answer: actor for actor in self._workers.values()}
         started = time.monotonic()
         ready, _ = ray.wait(list(answers), timeout=_TICK_SECONDS)
-        for actor in self._actors.values():
+        for actor in self._workers.values():
             actor.silent_seconds += time.monotonic() - started
         if ready:  # all that are there by now: to wait for one of a thousand takes milliseconds
             ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=0)
@@ -253,7 +253,7 @@ class RayExecutor:
                 if isinstance(event, RunError):
                     raise event
                 yield self._known(actor, event)
-        pause = min(max(_NEWS_SECONDS, len(self._actors) / _NEWS_PER_SECOND), _SILENT_SECONDS / 3)
+        pause = min(max(_NEWS_SECONDS, len(self._workers) / _NEWS_PER_SECOND), _SILENT_SECONDS / 3)
         actor.answer = actor.handle.news.remote(pause)
 
     def _known(self, actor: _Actor, event: Event) -> Event:
@@ -288,7 +288,7 @@ class RayExecutor:
 
     def _remove(self, actor: _Actor, reason: str) -> Died:
         """Return the end of a slot, whose machine, or whose actor, is gone."""
-        del self._actors[actor.index]
+        del self._workers[actor.index]
         # One that never answered may not be able to: no posemill there, another Python.
         return Died(actor.task, actor.place, reason, actor.index, is_from_outside=bool(actor.host))
 
@@ -316,10 +316,10 @@ class RayExecutor:
 
     def _check(self) -> None:
         now = time.monotonic()
-        for actor in self._actors.values():
+        for actor in self._workers.values():
             if actor.host and actor.silent_seconds > _SILENT_SECONDS:
                 ray.kill(actor.handle)  # the answer that is waited for becomes an error
-        if self._patient_until and any(actor.host for actor in self._actors.values()):
+        if self._patient_until and any(actor.host for actor in self._workers.values()):
             self._patient_until = 0.0
         if self._patient_until and now > self._patient_until:
             self._patient_until = 0.0
@@ -335,15 +335,3 @@ class RayExecutor:
                     free_gpus=free.get("GPU", 0),
                 )
             )
-
-    def ask_to_stop(self) -> None:
-        """Ask tasks under way to save what they have and end."""
-        self._is_stopping = True
-        for actor in self._actors.values():
-            actor.handle.ask_to_stop.remote()
-
-    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
-        """Return the task and the place of every busy slot, as far as is known."""
-        return [
-            (actor.task, actor.place) for actor in self._actors.values() if actor.task is not None
-        ]

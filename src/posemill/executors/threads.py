@@ -1,6 +1,6 @@
-"""Tasks in threads of this process: for functions that release the interpreter lock.
-
-Threads cannot be killed, so nothing here survives a crash or ends a hang; `processes` does.
+"""Tasks in this process: one after the other, or in threads, for functions that release the
+interpreter lock. Neither can be killed: nothing here survives a crash or ends a hang; `processes`
+does.
 """
 
 from __future__ import annotations
@@ -25,6 +25,37 @@ from posemill.executors import (
 _TICK_SECONDS = 0.2
 # Messages of tasks, and the ended tasks themselves: a thread puts its messages before its end.
 _Queue = queue.SimpleQueue[tuple[Any, Any] | Future[bool]]
+
+
+class SerialExecutor:
+    """The plainest executor: for debuggers, and for machines that allow nothing else."""
+
+    def __init__(self, num_workers: int, limits: Limits) -> None:
+        self._progress = Progress([0] * NUM_SLOTS)
+        self._task: Any = None
+
+    def run(
+        self, make_function: MakeFunction, next_task: Callable[[], Any | None]
+    ) -> Iterator[Event]:
+        """Yield what happens, see `Executor.run`."""
+        function = make_function(0)
+        while (task := next_task()) is not None:
+            self._task = task
+            for value in function(task, self._progress):
+                yield Tick() if value is None else Output(task, value)
+            self._task = None
+            yield Finished(task)
+            if self._progress.wants_recycling:
+                self._progress = Progress([0] * NUM_SLOTS)
+                function = make_function(0)
+
+    def ask_to_stop(self) -> None:
+        """Ask the task under way to save what it has and end."""
+        self._progress.ask_to_stop()
+
+    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
+        """Return the task under way and its place."""
+        return [] if self._task is None else [(self._task, self._progress.place)]
 
 
 class ThreadExecutor:
