@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import posemill
+from posemill.commands import progress
 from posemill.errors import ConfigError, PosemillError, SourceError
 
 
@@ -24,12 +25,22 @@ def trained(run: Path, tmp_path: Path) -> Any:
 
 
 def test_train_takes_the_flags_as_keywords_and_predict_several_sources(
-    trained: Any, run: Path, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Any,
+    run: Path,
+    tree: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from posemill.estimators.fake import FakeEstimator
     from posemill.jobs import landmarks
 
     monkeypatch.setattr(landmarks, "open_estimator", lambda *_, **__: FakeEstimator())
+    assert posemill.evaluate(trained)["split"] == "dev"  # there is no test split to be judged by
+    monkeypatch.setitem(progress._SECONDS, "log", 0.0)
+    capsys.readouterr()
+    posemill.predict(trained, tmp_path / "data" / "dev_keypoints.npz", progress=True)
+    assert capsys.readouterr().err == "clips 1\n"
     assert Path(trained) == tmp_path / "trained"
     one, other = str(tree / "train" / "a"), tree / "dev" / "c"
     (found,) = posemill.predict(trained, one)
@@ -86,7 +97,7 @@ def test_what_predict_cannot_use_is_said(
 
     with pytest.raises(SourceError, match=r"absent\.mp4: no such file or folder; expected a vid"):
         posemill.predict(trained, [tmp_path / "absent.mp4"])
-    with pytest.raises(PosemillError, match="nowhere"):
+    with pytest.raises(PosemillError, match="nowhere: there is no such folder"):
         posemill.predict(tmp_path / "nowhere", tree / "train" / "a")
     monkeypatch.setattr(landmarks, "open_estimator", lambda *_, **__: FakeEstimator())
     (tree / "train" / "a" / "3.png").write_bytes(b"no picture")

@@ -30,7 +30,7 @@ from posemill.commands.printing import (
     say,
     warnings_as_notes,
 )
-from posemill.commands.progress import show_progress
+from posemill.commands.progress import show_progress, track
 from posemill.commands.runs import advise
 from posemill.errors import ConfigError
 from posemill.messages import Message, join, render
@@ -259,19 +259,20 @@ def predict(
     ask = partial(predict_clips, folder, device=device, pictures=drawn)
     kind = input_of(folder)
     if kind == "video":
-        return list(ask(items))
+        return list(track(ask(items), "clips", progress=progress))
+    engine = {"device": engine_device, "threads": threads}
+    if kind == "two_streams":
+        with show_progress("frames", progress=progress) as advance:
+            return list(ask(_with_videos(folder, items, {**engine, "on_frame": advance})))
     found: list[Prediction] = []
-    with show_progress("frames", progress=progress) as advance:
-        engine = {"device": engine_device, "threads": threads, "on_frame": advance}
-        if kind == "two_streams":
-            return list(ask(_with_videos(folder, items, engine)))
-        for is_ready, group in groupby(items, key=_is_prepared):
-            if is_ready:
-                for item in group:
-                    found += ask(Path(str(item)))
-            else:
-                # One call for all of them: the model is loaded once.
-                found += ask(_estimated(folder, group, engine))
+    for is_ready, group in groupby(items, key=_is_prepared):
+        if is_ready:
+            for item in group:
+                found += track(ask(Path(str(item))), "clips", progress=progress)
+        else:
+            # One call for all of them: the model is loaded once.
+            with show_progress("frames", progress=progress) as advance:
+                found += ask(_estimated(folder, group, {**engine, "on_frame": advance}))
     return found
 
 
@@ -341,7 +342,7 @@ def _show_predict(
     as_json: AsJson = False,
 ) -> int:
     with warnings_as_notes() as unread:
-        found = predict(**ask.values, source=paths_of(sources))
+        found = predict(**ask.values, source=paths_of(sources), progress=True)
     if as_json:
         print_json([entry.to_dict() for entry in found])
     else:

@@ -70,9 +70,8 @@ class Bf16Trial:
         """Return what is said of it in this process; empty where bf16 works as the machine is."""
         if self.needs_amx_off and not self.works:
             return Message(
-                "{failure}; it works with AMX off, which torch takes only before it computes: "
-                "start the program with {variable}={value}",
-                failure=self._failure,
+                "bf16 works on this CPU only with AMX off, which torch takes only before it "
+                "computes: start the program with {variable}={value}",
                 variable=ISA_VARIABLE,
                 value=WITHOUT_AMX,
             )
@@ -84,15 +83,12 @@ class Bf16Trial:
             return ""
         if self.needs_amx_off:
             return Message(
-                "{failure}; it works with AMX off ({variable}={value})",
-                failure=self._failure,
+                "bf16 works on this CPU with AMX off ({variable}={value}); with AMX it fails: "
+                "{reason}",
+                reason=self.plain.reason,
                 variable=ISA_VARIABLE,
                 value=WITHOUT_AMX,
             )
-        return self._failure
-
-    @property
-    def _failure(self) -> str:
         return Message("bf16 was tried on this CPU and failed: {reason}", reason=self.plain.reason)
 
 

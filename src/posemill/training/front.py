@@ -211,7 +211,9 @@ def evaluate(
         setting("Folder that `posemill train` wrote.", metavar="RUN", argument=True),
     ],
     *,
-    split: Annotated[str, setting("Split to score.")] = "test",
+    split: Annotated[
+        str, setting("Split to score; empty: the one that the training was judged by.")
+    ] = "",
     checkpoint: Annotated[str, setting("Checkpoint to use: best or last.")] = "best",
     data: Annotated[Any, setting("Score other data than the run's own.")] = "",
     labels: Annotated[str, setting("Labels of that data.")] = "",
@@ -227,7 +229,8 @@ def evaluate(
 
     Args:
         run: Folder that `train` or `fit` wrote.
-        split: Which clips; of a run of `train`.
+        split: Which clips; of a run of `train`. Empty: those that the training was judged by at its
+            end, test or else dev; of other data test.
         checkpoint: `best` or `last`.
         device: Where to compute: `auto`, `cpu`, `cuda` or `cuda:N`.
         data: Other data than the run's own. Of a run of `fit`: the data set to score.

@@ -12,6 +12,7 @@ import posemill
 from posemill.training import precision
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.front import train
+from posemill.training.launch import start
 from posemill.training.precision import Precision
 from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning import modes
@@ -129,7 +130,7 @@ def test_processes_are_not_tried_where_there_is_no_time_for_them(
 
 @pytest.mark.parametrize(
     ("asked", "bf16_seconds", "expected"),
-    [("auto", 0.8, "bf16"), ("auto", 1.0, "fp32"), ("auto", 1.3, "fp32"), ("bf16", 1.3, "bf16"),
+    [("auto", 0.8, "bf16"), ("auto", 0.93, "fp32"), ("auto", 1.3, "fp32"), ("bf16", 1.3, "bf16"),
      ("mixed", 1.3, "bf16")],
 )  # fmt: skip
 def test_auto_takes_bf16_only_where_it_is_faster(
@@ -144,6 +145,24 @@ def test_auto_takes_bf16_only_where_it_is_faster(
     assert ("a step takes: fp32 1000 ms, bf16 " in found.reason) is (asked == "auto")
 
 
+@pytest.mark.usefixtures("_two_cores")
+def test_a_line_says_that_modes_are_measured(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig(**settings(mode="auto", progress=True))
+    said: list[str] = []
+    monkeypatch.setattr(modes, "say", said.append)
+
+    def measure(*_: object) -> dict[str, float]:
+        said.append("measured")
+        return {"single": 1.0, "multi_thread": 2.0}
+
+    monkeypatch.setattr(modes, "measure_in_turn", measure)
+    modes.decide(build_workload(config), build_workload, config)
+    assert said[0].startswith("measuring first steps")
+    assert said[1:] == ["measured"]
+
+
 def test_both_formats_take_turns_on_the_data(settings: Settings) -> None:
     config = TrainConfig(**settings(precision="auto"))
     usual = Precision("bf16", "this CPU has bf16 instructions")
@@ -155,14 +174,13 @@ def test_both_formats_take_turns_on_the_data(settings: Settings) -> None:
 def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "posemill.training.launch.start.plan_precision", lambda _: Precision("bf16", "has")
-    )
+    for module in (modes, start):  # as on a processor that has bf16
+        monkeypatch.setattr(module, "plan_precision", lambda _: Precision("bf16", "has"))
     slow = {"fp32": 1.0, "bf16": 1.3}
     monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(slow))
     result = train(settings(precision="auto", epochs=1))
     assert result.summary["precision"] == "fp32"
-    assert "not faster with them" in result.summary["precision_reason"]
+    assert "bf16 is not clearly faster" in result.summary["precision_reason"]
     slow["bf16"] = 0.5  # a run that goes on is not measured again
     again = train(settings(precision="auto", epochs=2, resume=True))
     assert again.summary["precision"] == "fp32"

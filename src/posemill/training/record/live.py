@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import RunError
-from posemill.files import atomic_path, open_plain, parse_json
+from posemill.files import atomic_path, check_own_parts, open_plain, parse_json
 from posemill.machine.live_files import LIVE_NAME, now_text, read_live, write_live
 from posemill.machine.locks import try_lock
 from posemill.machine.processes import end_holder
@@ -36,6 +36,15 @@ FILES = (
 FOLDERS = ("checkpoints", "figures", "tensorboard")
 # What this process holds. Asking the lock of one of these would drop it: it is the process's own.
 _held: set[Path] = set()
+
+
+def expect_training(folder: Path) -> None:
+    """Raise RunError unless there is the folder of a training."""
+    if not folder.exists():
+        raise RunError("{folder}: there is no such folder", folder=folder)
+    check_own_parts(folder, FILES, FOLDERS)
+    if not (folder / "run.json").exists():
+        raise RunError("{folder} is not the folder of a training (no run.json)", folder=folder)
 
 
 def is_lock(folder: Path) -> bool:

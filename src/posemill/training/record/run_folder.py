@@ -32,6 +32,7 @@ from posemill.training.record.live import (
     KIND,
     LOCK_NAME,
     LOG_NAME,
+    expect_training,
     hold,
     is_lock,
     read_metrics,
@@ -48,8 +49,6 @@ _FACTS: dict[str, type] = {
     "threads": int,
     "precision": str,
 }
-_NO_RUN = "{folder} is not the folder of a training (no run.json)"
-_NO_SUMMARY = "{folder} has no summary.json: the training has not finished"
 
 
 class RunFolder:
@@ -128,8 +127,9 @@ class RunFolder:
 
     def read_facts(self) -> dict[str, Any]:
         """Return `run.json`; a folder without one is a `RunError`."""
+        expect_training(self.path)
         check_own_parts(self.path, FILES, FOLDERS)
-        facts = self._read("run.json", _NO_RUN)
+        facts = read_object(self.path / "run.json")
         for name, kind in _FACTS.items():
             if not isinstance(facts.get(name), kind):
                 raise RunError(
@@ -148,13 +148,21 @@ class RunFolder:
         """Write `summary.json`."""
         write_object(self.path / "summary.json", summary)
 
+    def is_finished(self) -> bool:
+        """Return whether a training has come to its end in this folder."""
+        return (self.path / "summary.json").is_file()
+
     def write_timing(self, timing: Mapping[str, Any]) -> None:
         """Write `timing.json`."""
         write_object(self.path / "timing.json", timing)
 
     def read_summary(self) -> dict[str, Any]:
         """Return `summary.json`."""
-        return self._read("summary.json", _NO_SUMMARY)
+        if not self.is_finished():
+            raise RunError(
+                "{folder} has no summary.json: the training has not finished", folder=self.path
+            )
+        return read_object(self.path / "summary.json")
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the lines of the log; a last line cut by a kill is left out."""
@@ -167,8 +175,3 @@ class RunFolder:
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         with atomic_path(self.metrics_path) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
-
-    def _read(self, name: str, missing: str) -> dict[str, Any]:
-        if not (self.path / name).exists():
-            raise RunError(missing, folder=self.path)
-        return read_object(self.path / name)

@@ -122,8 +122,8 @@ def config_of(run: Path | str) -> TrainConfig:
 def head_of(run: Path | str) -> str:
     """Return the head of ctc that was chosen on dev; the usual one before a training has ended."""
     folder = RunFolder(run)
-    is_finished = (folder.path / "summary.json").is_file()
-    return (folder.read_summary().get("head") if is_finished else None) or "sequence"
+    head = folder.read_summary().get("head") if folder.is_finished() else None
+    return head or "sequence"
 
 
 def input_of(run: Path | str) -> str:
@@ -140,7 +140,7 @@ def data_of(run: Path | str) -> tuple[str, dict[str, Any]]:
 def evaluate(
     run: Path | str,
     *,
-    split: str = "test",
+    split: str = "",
     checkpoint: str = "best",
     device: str = "auto",
     data: str = "",
@@ -150,7 +150,7 @@ def evaluate(
 
     Args:
         run: Folder that `train` wrote.
-        split: Which clips.
+        split: Which clips; empty: those that the training was judged by, of other data test.
         checkpoint: `best` or `last`.
         device: Where to compute.
         data: Other data than the run's own.
@@ -158,13 +158,14 @@ def evaluate(
     """
     config, facts = config_of(run), RunFolder(run).read_facts()
     model = _load(run, config, checkpoint=checkpoint)
-    if data and data != config.data.path:  # nothing of other clips was ever set aside
+    is_other = bool(data) and data != config.data.path
+    split = usual_split(split or ("test" if is_other else _judged_by(run, config)))
+    if is_other:  # nothing of other clips was ever set aside
         config = config.replace(
             data=data, dev_fraction=0.0, folds=0, fold=0, folds_by="", leave_out=""
         )
     config = config.replace(labels=labels or config.labels)
     config = config.replace(workers=0, parallel="single", processes=1)
-    split = usual_split(split)
     kind = kind_of_identity(facts["identity"])
     clips = kind.load(config, class_names=facts["class_names"], splits=[split])[split]
     is_training = split == config.data.training_split
@@ -201,6 +202,13 @@ def evaluate(
         "run": str(run),
         **({"head": head} if head else {}),
     }
+
+
+def _judged_by(run: Path | str, config: TrainConfig) -> str:
+    """Return the split of the scores at the end of a training; of one that runs, that of dev."""
+    folder = RunFolder(run)
+    scores = folder.read_summary()["scores"] if folder.is_finished() else {}
+    return str(next(reversed(scores), config.val_split or "test"))
 
 
 def _precision_here(trained_in: str, device: torch.device) -> Precision:

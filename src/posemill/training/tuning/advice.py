@@ -8,15 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from posemill.errors import RunError
-from posemill.files import check_own_parts
 from posemill.messages import Message, Option
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.step_watch import Wait
 from posemill.training.loop.timing import DATA_SHARE, Evidence, read_evidence, shares
 from posemill.training.models import input_of
-from posemill.training.record.live import FILES, FOLDERS, read_object
+from posemill.training.record.live import expect_training
 
 LEAST_SECONDS = 60.0  # of a shorter training nothing is said unless it is asked for
 _TRANSFER_SHARE = 0.10
@@ -284,8 +282,6 @@ def advise_run(folder: Path) -> list[Advice]:
     Raises:
         RunError: It is not the folder of a training, or one that has measured nothing yet.
     """
-    check_own_parts(folder, FILES, FOLDERS)
-    if not read_object(folder / "run.json"):
-        raise RunError("{folder} is not the folder of a training (no run.json)", folder=folder)
+    expect_training(folder)
     config = TrainConfig(**read_config(folder / "config.toml"))
     return advise(read_evidence(folder), config, is_asked=True)

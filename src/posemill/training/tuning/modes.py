@@ -18,6 +18,7 @@ from posemill.messages import Message, join
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.run_settings import loader_workers
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.loggers import say
 from posemill.training.multigrid.stages import Stages
 from posemill.training.precision import (
     Precision,
@@ -30,7 +31,7 @@ from posemill.training.tuning.arms import RANK_WARM_STEPS, MakeFor, measure_in_t
 
 _CPU = torch.device("cpu")
 PROCESS_SECONDS = 25.0  # that a measurement of several processes takes, with their start
-_CLEARLY = 1.03  # less is noise
+_BF16_GAIN = 1.1  # less is noise: the choice is to be the same every time where both are alike
 _RANK_STEPS = 9  # that several processes are measured with
 _PAYS_AFTER_SECONDS = 30.0  # below, starting processes costs more than they save
 
@@ -234,6 +235,14 @@ def decide(
         most_seconds: That several processes may take to be measured.
     """
     plan, usual = plan_mode(config), plan_precision(config)
+    if config.progress and (plan is None or _is_precision_open(config, usual)):
+        say(
+            Message(
+                "measuring first steps to find the fastest mode and number format: up to "
+                "{seconds:.0f} s",
+                seconds=PROCESS_SECONDS,
+            )
+        )
     precision = probe_precision(workload, config, usual, threads=plan.threads if plan else 1)
     config = config.replace(precision=precision.name)
     plan = plan or probe_mode(workload, make, config, most_seconds=most_seconds)
@@ -321,16 +330,13 @@ def probe_precision(
         usual: What the hardware has, by `plan_precision`.
         threads: Of the training.
     """
-    is_open = (
-        config.precision == "auto" and usual.name == "bf16" and choose_device(config.device) == _CPU
-    )
-    if not is_open or under_torchrun():
+    if not _is_precision_open(config, usual):
         return usual
     one = config.replace(parallel="single", processes=1, threads=threads, workers=0, compile="off")
     arms = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
     seconds = measure_in_turn(workload, arms, _CPU)
     measured = _list_times(seconds)
-    if seconds["bf16"] * _CLEARLY < seconds["fp32"]:
+    if seconds["bf16"] * _BF16_GAIN < seconds["fp32"]:
         return replace(
             usual,
             reason=Message(
@@ -338,10 +344,15 @@ def probe_precision(
             ),
         )
     reason = Message(
-        "this CPU has bf16 instructions and is not faster with them; a step takes: {measured}",
+        "bf16 is not clearly faster on this CPU; a step takes: {measured}",
         measured=measured,
     )
     return Precision("fp32", reason)
+
+
+def _is_precision_open(config: TrainConfig, usual: Precision) -> bool:
+    is_auto = config.precision == "auto" and usual.name == "bf16"
+    return is_auto and choose_device(config.device) == _CPU and not under_torchrun()
 
 
 def _list_times(seconds: Mapping[str, float]) -> str:
