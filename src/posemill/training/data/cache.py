@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from posemill.errors import MissingExtraError, TrainingError
 from posemill.files import cache_folder, remove_leftovers, sync_folder, temporary_stem
 from posemill.records import BoolArray, FloatArray, IntArray
 
-_FORMAT = 1
+_FORMAT = 2
 _READY = "ready.json"
 
 SampleFunction = Callable[[FloatArray, BoolArray], tuple[FloatArray, BoolArray]]
@@ -71,54 +70,39 @@ class RamStore:
         return self.points[start:stop], self.mask[start:stop]
 
 
-class MmapStore:
-    """Packed samples in two memory-mapped .npy files; opened where it is used."""
+class FileStore:
+    """Packed samples in memory-mapped .npy files or in one HDF5 file.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.offsets: IntArray = np.load(folder / "offsets.npy")
-        self._open: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None
+    Opened in each process that reads: HDF5 handles do not travel.
+    """
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": None}
-
-    def read(self, index: int) -> tuple[FloatArray, BoolArray]:
-        """Return points and mask of one sample, views of the file."""
-        if self._open is None:
-            self._open = (
-                np.load(self.folder / "points.npy", mmap_mode="r"),
-                np.load(self.folder / "mask.npy", mmap_mode="r"),
-            )
-        start, stop = self.offsets[index], self.offsets[index + 1]
-        points, mask = self._open
-        return points[start:stop], mask[start:stop]
-
-    def to_ram(self) -> RamStore:
-        """Return the same samples, read into memory."""
-        folder = self.folder
-        return RamStore(np.load(folder / "points.npy"), np.load(folder / "mask.npy"), self.offsets)
-
-
-class Hdf5Store:
-    """Packed samples in one HDF5 file; opened in each process, as HDF5 handles do not travel."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.folder, self.kind = folder, kind
+        self.offsets: IntArray = self._arrays("offsets")[0][:]
         self._open: tuple[int, Any, Any] | None = None
-        with import_h5py().File(folder / "samples.h5", "r") as file:
-            self.offsets: IntArray = file["offsets"][:]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": None}
 
     def read(self, index: int) -> tuple[FloatArray, BoolArray]:
-        """Return points and mask of one sample."""
+        """Return points and mask of one sample; of .npy files views."""
         if self._open is None or self._open[0] != os.getpid():
-            file = import_h5py().File(self.folder / "samples.h5", "r")
-            self._open = (os.getpid(), file["points"], file["mask"])  # finding them takes its time
+            points, mask = self._arrays("points", "mask")  # finding them takes its time
+            self._open = os.getpid(), points, mask
         start, stop = int(self.offsets[index]), int(self.offsets[index + 1])
         _, points, mask = self._open
         return points[start:stop], mask[start:stop]
+
+    def _arrays(self, *names: str) -> list[Any]:
+        if self.kind == "hdf5":
+            file = import_h5py().File(self.folder / "samples.h5", "r")
+            return [file[name] for name in names]
+        return [np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in names]
+
+    def to_ram(self) -> RamStore:
+        """Return the same samples, read into memory."""
+        points, mask = (np.array(array) for array in self._arrays("points", "mask"))
+        return RamStore(points, mask, self.offsets)
 
 
 def precompute(
@@ -149,7 +133,9 @@ def precompute(
     if not (place / _READY).is_file():
         try:
             with _whole_folder(place) as working:
-                (_write_hdf5 if on_disk == "hdf5" else _write_mmap)(transformed, working)
+                _write_mmap(transformed, working)
+                if on_disk == "hdf5":
+                    _move_into_hdf5(working)
                 notes = {"content": content_key, "transform": transform.key, "format": _FORMAT}
                 (working / _READY).write_text(json.dumps(notes))
         except OSError as error:
@@ -159,9 +145,7 @@ def precompute(
                 root=root,
                 error=error,
             ) from error
-    if kind == "hdf5":
-        return Hdf5Store(place)
-    store = MmapStore(place)
+    store = FileStore(place, on_disk)
     return store.to_ram() if kind == "ram" else store
 
 
@@ -235,22 +219,11 @@ def _write_header(handle: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
     handle.write(b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body)
 
 
-def _write_hdf5(samples: Iterable[tuple[FloatArray, BoolArray]], folder: Path) -> None:
-    lengths = [0]
+def _move_into_hdf5(folder: Path) -> None:
     with import_h5py().File(folder / "samples.h5", "w") as file:
-        for points, mask in samples:
-            if "points" not in file:
-                for name, array in (("points", points), ("mask", mask)):
-                    rest = array.shape[1:]
-                    file.create_dataset(
-                        name, (0, *rest), array.dtype, maxshape=(None, *rest), chunks=(64, *rest)
-                    )
-            lengths.append(len(points))
-            frames = sum(lengths)
-            for name, array in (("points", points), ("mask", mask)):
-                file[name].resize(frames, axis=0)
-                file[name][frames - len(array) :] = array
-        file["offsets"] = np.cumsum(lengths, dtype=np.int64)
+        for name in ("points", "mask", "offsets"):
+            file[name] = np.load(folder / f"{name}.npy", mmap_mode="r")
+            (folder / f"{name}.npy").unlink()
 
 
 def import_h5py() -> Any:

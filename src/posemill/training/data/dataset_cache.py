@@ -130,19 +130,19 @@ class CachedDataset:
         self._counts_folder = Path(tempfile.mkdtemp(prefix="posemill-cache-"))
         weakref.finalize(self, _remove_counts, self._counts_folder, os.getpid())
         _LIVE.add(self)
+        self._segments = Segments(self.folder, is_hdf5=store == "hdf5")
         self._forget()
 
     def _forget(self) -> None:
         """Drop all that belongs to one process."""
         self._pid = os.getpid()
-        self._segments = Segments(self.folder, is_hdf5=self.store == "hdf5")
-        self._kept: dict[int, tuple[bytes, float]] = {}
+        self._kept: dict[int, tuple[bytes | memoryview, float]] = {}
         self._counts: Any = None
         self._is_full = False
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("_segments", "_kept", "_counts")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
+        of_process = ("_kept", "_counts")
+        return {name: value for name, value in self.__dict__.items() if name not in of_process}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -178,20 +178,17 @@ class CachedDataset:
         return value
 
     def _find(self, index: int) -> tuple[Any, float] | None:
-        with self._segments.lock:
-            found = self._kept.get(index) or self._segments.find(index)
-            if found is None:
-                self._segments.look()
-                found = self._segments.find(index)
-            if found is None:
-                return None
-            data, seconds = found
-            if self.store == "ram":
-                self._kept[index] = (data := bytes(data), seconds)
-            try:
-                return unpack(data), seconds
-            except ValueError:
-                return None  # written by something else: made anew
+        known = self._kept.get(index) or self._segments.find(index)
+        if known is None:
+            return None
+        data, seconds = known
+        if self.store == "ram":
+            data = bytes(data)
+            self._kept[index] = data, seconds
+        try:
+            return unpack(data), seconds
+        except ValueError:
+            return None  # written by something else: made anew
 
     def _keep(self, index: int, value: Any, seconds: float) -> bool:
         """Write a sample down; return False where there is no room for it."""
@@ -355,7 +352,6 @@ class _Reader:
         self._view, self._at = view, start
 
     def build(self, node: Any) -> Any:
-        """Return the value of a node of the description."""
         if not isinstance(node, dict):
             return node
         ((kind, content),) = node.items()
@@ -384,8 +380,6 @@ class _Reader:
         self._at = start + count * dtype.itemsize
         if self._at > len(self._view):
             raise ValueError("it ends too early")
-        if not count:
-            return np.zeros(shape, dtype)
-        array: Any = np.frombuffer(self._view, dtype, count, start)
-        found: np.ndarray[Any, Any] = array.reshape(shape).copy()
-        return found
+        array: np.ndarray[Any, Any] = np.empty(shape, dtype)
+        array.reshape(-1).view(np.uint8)[:] = self._view[start : self._at]
+        return array

@@ -13,8 +13,9 @@ import threading
 import uuid
 import weakref
 import zlib
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,63 +39,48 @@ class Record(NamedTuple):
     checksum: int
 
 
-class Readable(Protocol):
-    """A file that samples can be read from."""
-
-    def read(self, record: Record) -> bytes | memoryview:
-        """Return the bytes of a sample, unchecked."""
-
-
 class MappedSegment:
-    """A plain file of records, mapped into memory to read."""
+    """A plain file of records, appended to by the process that made it, mapped by those that read.
+
+    Args:
+        path: Of the file.
+        is_new: Make it and append to it.
+    """
 
     suffix = ".seg"
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
+    def __init__(self, path: Path, *, is_new: bool = False) -> None:
+        self._file: Any = path.open("xb" if is_new else "rb", buffering=0)
         self._map: mmap.mmap | None = None
-        self._seen = 0
+        self._end = 0  # of the last whole record
         self._is_broken = False
 
     def new_records(self) -> list[Record]:
         """Return the whole records that came since the last call."""
         size = os.fstat(self._file.fileno()).st_size
-        found: list[Record] = []
-        while not self._is_broken and self._seen + _HEAD.size <= size:
-            head = self._bytes(self._seen, _HEAD.size, size)
-            mark, index, length, seconds, checksum, own = _HEAD.unpack(head)
-            if mark != _MARK or zlib.crc32(head[:-4]) != own:
+        records: list[Record] = []
+        while not self._is_broken and self._end + _HEAD.size <= size:
+            head = self._bytes(self._end, _HEAD.size)
+            mark, index, length, seconds, checksum, of_head = _HEAD.unpack(head)
+            if mark != _MARK or zlib.crc32(head[:-4]) != of_head:
                 self._is_broken = True  # what a crash of the machine left: the rest is lost
-            elif self._seen + _HEAD.size + length > size:
+            elif self._end + _HEAD.size + length > size:
                 break  # being written, or what a kill left
             else:
-                start = self._seen + _HEAD.size
-                found.append(Record(index, start, length, seconds, checksum))
-                self._seen = start + length
-        return found
+                start = self._end + _HEAD.size
+                records.append(Record(index, start, length, seconds, checksum))
+                self._end = start + length
+        return records
 
-    def read(self, record: Record) -> memoryview:
+    def read(self, record: Record) -> bytes | memoryview:
         """Return the bytes of a sample, unchecked."""
-        return self._bytes(record.start, record.size, 0)
+        return self._bytes(record.start, record.size)
 
-    def _bytes(self, start: int, count: int, size: int) -> memoryview:
+    def _bytes(self, start: int, count: int) -> memoryview:
         if self._map is None or start + count > len(self._map):
-            size = size or os.fstat(self._file.fileno()).st_size
+            size = os.fstat(self._file.fileno()).st_size
             self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
         return memoryview(self._map)[start : start + count]
-
-    def close(self) -> None:
-        """Close the file; a view that someone still holds keeps its map."""
-        self._file.close()
-        self._map = None
-
-
-class MappedWriter:
-    """The file that this process appends to."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("xb", buffering=0)
-        self._size = 0
 
     def add(self, index: int, data: bytes, seconds: float) -> Record:
         """Append a sample; where that fails the file is as it was."""
@@ -105,16 +91,17 @@ class MappedWriter:
             while done < len(whole):
                 done += self._file.write(whole[done:])
         except OSError:
-            self._file.truncate(self._size)
-            self._file.seek(self._size)
+            self._file.truncate(self._end)
+            self._file.seek(self._end)
             raise
-        start = self._size + _HEAD.size
-        self._size += len(whole)
+        start = self._end + _HEAD.size
+        self._end += len(whole)
         return Record(index, start, len(data), seconds, zlib.crc32(data))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; a view that someone still holds keeps its map."""
         self._file.close()
+        self._map = None
 
 
 class Hdf5Segment:
@@ -122,8 +109,17 @@ class Hdf5Segment:
 
     suffix = ".h5"
 
-    def __init__(self, path: Path) -> None:
-        self._file = import_h5py().File(path, "r", libver="latest", swmr=True)
+    def __init__(self, path: Path, *, is_new: bool = False) -> None:
+        h5py = import_h5py()
+        if is_new:
+            hidden = path.with_suffix(".new")  # its name until readers may open it
+            self._file = h5py.File(hidden, "x", libver="latest")
+            for name, dtype, chunk in (("data", np.uint8, 1 << 16), ("records", _RECORD, 64)):
+                self._file.create_dataset(name, (0,), dtype, maxshape=(None,), chunks=(chunk,))
+            self._file.swmr_mode = True
+            hidden.rename(path)
+        else:
+            self._file = h5py.File(path, "r", libver="latest", swmr=True)
         self._data, self._records = self._file["data"], self._file["records"]
         self._num_seen = 0
 
@@ -136,60 +132,29 @@ class Hdf5Segment:
         self._num_seen += len(rows)
         return [Record(*row) for row in rows.tolist()]
 
-    def read(self, record: Record) -> bytes:
+    def read(self, record: Record) -> bytes | memoryview:
         """Return the bytes of a sample, unchecked."""
-        return _read_hdf5(self._data, record)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-class Hdf5Writer:
-    """The HDF5 file that this process appends to."""
-
-    def __init__(self, path: Path) -> None:
-        # Under another name until readers may open it.
-        hidden = path.with_suffix(".new")
-        self._file = import_h5py().File(hidden, "x", libver="latest")
-        self._data = self._file.create_dataset(
-            "data", (0,), np.uint8, maxshape=(None,), chunks=(1 << 16,)
-        )
-        self._records = self._file.create_dataset(
-            "records", (0,), _RECORD, maxshape=(None,), chunks=(64,)
-        )
-        self._file.swmr_mode = True
-        hidden.rename(path)
+        return bytes(self._data[record.start : record.start + record.size].tobytes())
 
     def add(self, index: int, data: bytes, seconds: float) -> Record:
         """Append a sample: its bytes first, then the record that makes them count."""
-        start = len(self._data)
+        start, number = len(self._data), len(self._records)
         self._data.resize((start + len(data),))
         self._data[start:] = np.frombuffer(data, np.uint8)
         self._data.flush()
-        number = len(self._records)
         self._records.resize((number + 1,))
         record = Record(index, start, len(data), seconds, zlib.crc32(data))
         self._records[number] = tuple(record)
         self._records.flush()
         return record
 
-    def read(self, record: Record) -> bytes:
-        """Return the bytes of a sample of this file."""
-        return _read_hdf5(self._data, record)
-
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-def _read_hdf5(data: Any, record: Record) -> bytes:
-    values: Any = data[record.start : record.start + record.size]
-    return bytes(values.tobytes())
-
-
 class Segments:
-    """All files of a cache, as one process sees them; whoever uses it holds `lock`.
+    """All files of a cache, as one process sees them; a fork or a copy begins with none open.
 
     Args:
         folder: Of the cache, already made.
@@ -197,32 +162,37 @@ class Segments:
     """
 
     def __init__(self, folder: Path, *, is_hdf5: bool) -> None:
-        self._folder = folder
-        self._reads: type[MappedSegment] | type[Hdf5Segment] = MappedSegment
-        self._writes: type[MappedWriter] | type[Hdf5Writer] = MappedWriter
-        if is_hdf5:
-            self._reads, self._writes = Hdf5Segment, Hdf5Writer
-            _WITH_HDF5.add(self)
-        self._open: dict[str, MappedSegment | Hdf5Segment] = {}
-        self._records: dict[int, list[tuple[Readable, Record]]] = {}
+        self._folder, self._is_hdf5 = folder, is_hdf5
+        self._forget()
+
+    def _forget(self) -> None:
+        self._kind: Any = Hdf5Segment if self._is_hdf5 else MappedSegment
+        self._open: dict[str, Any] = {}
+        self._records: dict[int, list[tuple[Any, Record]]] = {}
         self._checked: set[int] = set()
-        self._writer: MappedWriter | Hdf5Writer | None = None
-        self._own = ""
+        self._writer: Any = None
+        self._writer_name = ""
+        self._pid = os.getpid()
         self.num_bytes = 0
         self.lock = threading.RLock()
+        if self._is_hdf5:
+            _WITH_HDF5.add(self)
+
+    def __reduce__(self) -> Any:
+        return partial(Segments, is_hdf5=self._is_hdf5), (self._folder,)
 
     def look(self) -> None:
         """Find what all processes have added by now."""
         self.num_bytes = 0
         for entry in os.scandir(self._folder):
-            if not entry.name.endswith(self._reads.suffix):
+            if not entry.name.endswith(self._kind.suffix):
                 continue
             self.num_bytes += entry.stat().st_size
-            if entry.name == self._own and self._reads is Hdf5Segment:
+            if entry.name == self._writer_name and self._is_hdf5:
                 continue  # HDF5 opens a file once in a process
             if entry.name not in self._open:
                 try:
-                    self._open[entry.name] = self._reads(Path(entry.path))
+                    self._open[entry.name] = self._kind(Path(entry.path))
                 except (OSError, KeyError):
                     continue  # what a crash left of it cannot be opened
             segment = self._open[entry.name]
@@ -230,7 +200,17 @@ class Segments:
                 self._records.setdefault(record.sample, []).append((segment, record))
 
     def find(self, index: int) -> tuple[bytes | memoryview, float] | None:
-        """Return (bytes, seconds that making it took) of a sample that is known, or None."""
+        """Return (bytes, seconds that making it took) of a sample; None where it is not there."""
+        if self._pid != os.getpid():
+            self._forget()  # forked: the parent's files are not ours
+        with self.lock:
+            known = self._find_known(index)
+            if known is None:
+                self.look()
+                known = self._find_known(index)
+            return known
+
+    def _find_known(self, index: int) -> tuple[bytes | memoryview, float] | None:
         known = self._records.get(index, [])
         while known:  # two processes may have made it at once, and one of them been cut off
             segment, record = known[0]
@@ -243,13 +223,14 @@ class Segments:
 
     def add(self, index: int, data: bytes, seconds: float) -> None:
         """Append a sample to this process's file."""
-        if self._writer is None:
-            self._own = f"{os.getpid()}-{uuid.uuid4().hex[:12]}{self._reads.suffix}"
-            self._writer = self._writes(self._folder / self._own)
-        record = self._writer.add(index, data, seconds)
-        self.num_bytes += record.size
-        if isinstance(self._writer, Hdf5Writer):
-            self._records.setdefault(index, []).append((self._writer, record))
+        with self.lock:
+            if self._writer is None:
+                self._writer_name = f"{os.getpid()}-{uuid.uuid4().hex[:12]}{self._kind.suffix}"
+                self._writer = self._kind(self._folder / self._writer_name, is_new=True)
+            record = self._writer.add(index, data, seconds)
+            self.num_bytes += record.size
+            if self._is_hdf5:
+                self._records.setdefault(index, []).append((self._writer, record))
 
     def __del__(self) -> None:
         self.close()
@@ -260,7 +241,7 @@ class Segments:
             segment.close()
         if self._writer is not None:
             self._writer.close()
-        self._open, self._records, self._own, self._writer = {}, {}, "", None
+        self._open, self._records, self._writer_name, self._writer = {}, {}, "", None
         self._checked.clear()
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,90 +28,60 @@ from posemill.weights.pull import ensure_model
 class ResidualBlock(FrameBlock):
     """Convolutions with a way around them; the first of them sees what the shift makes of frames.
 
+    Two of 3 x 3; of a bottleneck one of 3 x 3 between two of 1 x 1, the last four times as wide.
+
     Args:
         num_inputs: Channels that come in.
         width: Channels of the 3 x 3 convolutions.
         stride: By how much height and width become smaller.
+        is_bottleneck: Whether it is one.
     """
 
-    expansion: ClassVar[int]
-
-    def __init__(self, num_inputs: int, width: int, stride: int) -> None:
+    def __init__(self, num_inputs: int, width: int, stride: int, *, is_bottleneck: bool) -> None:
         super().__init__()
-        num_outputs = width * self.expansion
-        self._add_convolutions(num_inputs, width, stride)
-        self.downsample = None
-        if stride != 1 or num_inputs != num_outputs:
+        self.num_outputs = width * (4 if is_bottleneck else 1)
+        kernel, strides = (1, (1, stride)) if is_bottleneck else (3, (stride, 1))
+        self.conv1 = nn.Conv2d(num_inputs, width, kernel, strides[0], kernel // 2, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, strides[1], 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = self.bn3 = self.downsample = None
+        if is_bottleneck:
+            self.conv3 = nn.Conv2d(width, self.num_outputs, 1, bias=False)
+            self.bn3 = nn.BatchNorm2d(self.num_outputs)
+        if stride != 1 or num_inputs != self.num_outputs:
             self.downsample = nn.Sequential(
-                nn.Conv2d(num_inputs, num_outputs, 1, stride, bias=False),
-                nn.BatchNorm2d(num_outputs),
+                nn.Conv2d(num_inputs, self.num_outputs, 1, stride, bias=False),
+                nn.BatchNorm2d(self.num_outputs),
             )
-
-    def _add_convolutions(self, num_inputs: int, width: int, stride: int) -> None:
-        raise NotImplementedError
-
-    def _branch(self, features: torch.Tensor) -> torch.Tensor:
-        raise NotImplementedError
 
     def forward(self, features: torch.Tensor, times: ClipTimes) -> torch.Tensor:
         """Return `(B T, C', H', W')` of `(B T, C, H, W)`."""
-        seen = self.shift(features, times) if self.shift else features
+        branch = self.shift(features, times) if self.shift else features
         around = self.downsample(features) if self.downsample else features
-        return F.relu(self._branch(seen) + around)
-
-
-class BasicBlock(ResidualBlock):
-    """Two 3 x 3 convolutions."""
-
-    expansion = 1
-
-    def _add_convolutions(self, num_inputs: int, width: int, stride: int) -> None:
-        self.conv1 = nn.Conv2d(num_inputs, width, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-
-    def _branch(self, features: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(features)))))
-        return result
-
-
-class Bottleneck(ResidualBlock):
-    """A 3 x 3 convolution between two of 1 x 1, the last four times as wide."""
-
-    expansion = 4
-
-    def _add_convolutions(self, num_inputs: int, width: int, stride: int) -> None:
-        self.conv1 = nn.Conv2d(num_inputs, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, width * 4, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(width * 4)
-
-    def _branch(self, features: torch.Tensor) -> torch.Tensor:
-        features = F.relu(self.bn1(self.conv1(features)))
-        result: torch.Tensor = self.bn3(self.conv3(F.relu(self.bn2(self.conv2(features)))))
-        return result
+        branch = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(branch)))))
+        if self.conv3 is not None and self.bn3 is not None:
+            branch = self.bn3(self.conv3(F.relu(branch)))
+        return F.relu(branch + around)
 
 
 class ResidualNetwork(Backbone):
     """Four stages of residual blocks, each half as large and twice as wide as the one before.
 
     Args:
-        block: Kind of block.
         widths: Of the four stages.
         depths: Blocks of the four stages.
         stem_kernel: Of the first convolution, which halves the size as the pooling after it does.
+        has_bottlenecks: Kind of block.
     """
 
     def __init__(
         self,
-        block: type[ResidualBlock],
         widths: Sequence[int],
         depths: Sequence[int],
         *,
-        stem_kernel: int = 7,
+        stem_kernel: int,
+        has_bottlenecks: bool,
     ) -> None:
         super().__init__()
         num_inputs = widths[0]
@@ -122,8 +91,9 @@ class ResidualNetwork(Backbone):
             blocks = nn.ModuleList()
             for place in range(depth):
                 stride = 2 if number and not place else 1
-                blocks.append(block(num_inputs, width, stride))
-                num_inputs = width * block.expansion
+                block = ResidualBlock(num_inputs, width, stride, is_bottleneck=has_bottlenecks)
+                blocks.append(block)
+                num_inputs = block.num_outputs
             self.add_module(f"layer{number + 1}", blocks)
         self.num_features = num_inputs
         for part in self.modules():
@@ -267,18 +237,10 @@ def _norm(width: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(width, eps=1e-3, momentum=0.01)
 
 
-@dataclass(frozen=True)
-class _Residual:
-    block: type[ResidualBlock]
-    widths: tuple[int, ...]
-    depths: tuple[int, ...]
-    stem_kernel: int = 7
-
-
-_RESIDUAL = {
-    "thin": _Residual(BasicBlock, (16, 32, 64, 128), (2, 2, 2, 2), 3),
-    "resnet18": _Residual(BasicBlock, (64, 128, 256, 512), (2, 2, 2, 2)),
-    "resnet50": _Residual(Bottleneck, (64, 128, 256, 512), (3, 4, 6, 3)),
+_RESIDUAL = {  # widths, depths, kernel of the stem, whether blocks are bottlenecks
+    "thin": ((16, 32, 64, 128), (2, 2, 2, 2), 3, False),
+    "resnet18": ((64, 128, 256, 512), (2, 2, 2, 2), 7, False),
+    "resnet50": ((64, 128, 256, 512), (3, 4, 6, 3), 7, True),
 }
 BACKBONES = (*_RESIDUAL, "lite0")
 
@@ -297,9 +259,9 @@ def build_backbone(name: str, *, width: float = 1.0, depth: Sequence[int] = ()) 
         if width != 1 or depth:
             raise ConfigError("backbone lite0 has one width and depth: leave both options out")
         return LiteNetwork()
-    usual = _RESIDUAL[name]
-    widths, depths = stage_sizes(usual.widths, usual.depths, width, depth)
-    return ResidualNetwork(usual.block, widths, depths, stem_kernel=usual.stem_kernel)
+    usual_widths, usual_depths, stem_kernel, has_bottlenecks = _RESIDUAL[name]
+    widths, depths = stage_sizes(usual_widths, usual_depths, width, depth)
+    return ResidualNetwork(widths, depths, stem_kernel=stem_kernel, has_bottlenecks=has_bottlenecks)
 
 
 def stage_sizes(
@@ -325,7 +287,7 @@ def load_pretrained(backbone: Backbone, name: str, weights: str) -> None:
 
     Args:
         backbone: Gets them.
-        name: What it is called.
+        name: One of `BACKBONES`.
         weights: `imagenet`, or the path of a file that `torch.save` wrote of a state dict.
 
     Raises:
@@ -351,19 +313,16 @@ def load_pretrained(backbone: Backbone, name: str, weights: str) -> None:
     ]
     extra = [key for key in given if key not in wanted and not key.startswith(_LAST_LAYERS)]
     if missing or extra:
+        first = (missing or extra)[0]
+        template = "it has {num_weights:weight|weights} too many, the first {name!r}"
         if missing:
-            what = Message(
-                "it lacks {num_weights:weight|weights}, the first {name!r} of shape {shape}",
-                num_weights=len(missing),
-                name=missing[0],
-                shape=list(wanted[missing[0]].shape),
-            )
-        else:
-            what = Message(
-                "it has {num_weights:weight|weights} too many, the first {name!r}",
-                num_weights=len(extra),
-                name=extra[0],
-            )
+            template = "it lacks {num_weights:weight|weights}, the first {name!r} of shape {shape}"
+        what = Message(
+            template,
+            num_weights=len(missing or extra),
+            name=first,
+            shape=list(wanted[first].shape) if missing else None,
+        )
         raise WeightsError(
             "weights: {path} does not fit backbone {name}: {what}; give weights of the "
             "same backbone, width and depth",

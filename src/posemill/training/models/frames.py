@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
 from posemill.errors import ConfigError
 from posemill.plugins import not_among
 from posemill.training.extra import naming_the_extra
@@ -30,7 +27,7 @@ from posemill.training.models.video import Backbone, ClipTimes, VideoModel, Vide
 
 with naming_the_extra():
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -119,15 +116,6 @@ class ConvHead(Head):
 HEADS: dict[str, type[Head]] = {"average": AverageHead, "gru": GruHead, "conv": ConvHead}
 
 
-def build_head(
-    name: str, shape: VideoShape, num_features: int, *, width: int, dropout: float
-) -> Head:
-    """Return a new head."""
-    if name not in HEADS:
-        raise not_among("head", name, HEADS)
-    return HEADS[name](shape, num_features, width, dropout)
-
-
 SHIFT_ORDERS = ("normal", "reversed")
 
 
@@ -155,18 +143,6 @@ def temporal_shift(
         return features
     shifted: Tensor = _Shift.apply(features, num_frames, fold, order == "reversed")  # type: ignore[no-untyped-call]
     return shifted
-
-
-def check_shift(model: str, divisor: int, order: str) -> None:
-    """Refuse options of the shift that it does not have."""
-    if order not in SHIFT_ORDERS:
-        raise not_among("shift_order", order, SHIFT_ORDERS)
-    if divisor < 2:
-        raise ConfigError(
-            "{model}: shift_divisor: expected 2 or more, got {divisor}",
-            model=model,
-            divisor=divisor,
-        )
 
 
 class _Shift(torch.autograd.Function):
@@ -238,9 +214,9 @@ class Tsn(VideoModel):
         self.freeze_backbone = freeze_backbone
         if freeze_backbone:
             self.backbone.requires_grad_(False)
-        self.head = build_head(
-            head, shape, self.backbone.num_features, width=head_width, dropout=dropout
-        )
+        if head not in HEADS:
+            raise not_among("head", head, HEADS)
+        self.head = HEADS[head](shape, self.backbone.num_features, head_width, dropout)
 
     def load_pretrained(self) -> None:
         """Copy the weights that the backbone begins with."""
@@ -291,7 +267,14 @@ class Tsm(Tsn):
         **options: Any,
     ) -> None:
         super().__init__(shape, **options)
-        check_shift("tsm", shift_divisor, shift_order)
+        if shift_order not in SHIFT_ORDERS:
+            raise not_among("shift_order", shift_order, SHIFT_ORDERS)
+        if shift_divisor < 2:
+            raise ConfigError(
+                "{model}: shift_divisor: expected 2 or more, got {divisor}",
+                model="tsm",
+                divisor=shift_divisor,
+            )
         shift = partial(_shift_inside, divisor=shift_divisor, order=shift_order)
         stages = self.backbone.stages()
         # As the paper has it: the deepest networks become harder to train with all of them.

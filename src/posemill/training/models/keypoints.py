@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -90,7 +91,7 @@ def point_features(
     return torch.cat(columns, -1)
 
 
-def features_per_point(model: str, kinds: Sequence[str], num_dims: int) -> int:
+def features_per_point(model: str, kinds: Iterable[str], num_dims: int) -> int:
     """Return the width that `point_features` gives; refuse kinds it does not have."""
     sizes = {"points": num_dims, "motion": num_dims, "fast_motion": num_dims, "presence": 1}
     for name in kinds:
@@ -111,6 +112,11 @@ def pair_distances(points: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     # The small number keeps the gradient of a zero distance finite.
     apart = (points[:, :, one] - points[:, :, other]).square().sum(-1).add(1e-8).sqrt()
     return apart * (mask[:, :, one] & mask[:, :, other])
+
+
+def dense_layer(before: int, after: int, dropout: float) -> list[nn.Module]:
+    """Return a linear layer with what follows it."""
+    return [nn.Linear(before, after), nn.LayerNorm(after), nn.GELU(), nn.Dropout(dropout)]
 
 
 class FrameEncoder(nn.Module):
@@ -135,13 +141,12 @@ class FrameEncoder(nn.Module):
                 raise not_among("features", name, FEATURES)
         self.features = tuple(features)
         self.ranges, self.hands = shape.ranges, shape.hands
-        widths = [self._width_of(stop - start, shape.num_dims) for start, stop in self.ranges]
+        per_point = features_per_point("", {*features} - {"distances"}, shape.num_dims)
+        sizes = [stop - start for start, stop in self.ranges]
+        widths = [size * per_point + self._count_pairs(size) for size in sizes]
         hidden = max(32, width // len(widths))
         self.groups = nn.ModuleList(
-            nn.Sequential(
-                nn.Linear(size, hidden), nn.LayerNorm(hidden), nn.GELU(), nn.Dropout(dropout)
-            )
-            for size in widths
+            nn.Sequential(*dense_layer(size, hidden, dropout)) for size in widths
         )
         if self.hands:
             left, right = self.hands
@@ -157,16 +162,10 @@ class FrameEncoder(nn.Module):
         sign[start:stop, 0] = -1.0
         return points * sign
 
-    def _width_of(self, points: int, dims: int) -> int:
-        per_point = sum(
-            {"points": dims, "motion": dims, "fast_motion": dims, "presence": 1}.get(name, 0)
-            for name in self.features
-        )
-        pairs = points * (points - 1) // 2 if self._has_distances(points) else 0
-        return points * per_point + pairs
-
-    def _has_distances(self, points: int) -> bool:
-        return "distances" in self.features and points <= 33
+    def _count_pairs(self, num_points: int) -> int:
+        """Return how many distances are taken within a group of so many points."""
+        has_distances = "distances" in self.features and num_points <= 33
+        return math.comb(num_points, 2) if has_distances else 0
 
     def forward(self, points: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return `(B, T, width)` of points `(B, T, K, D)` and mask `(B, T, K)`."""
@@ -174,7 +173,7 @@ class FrameEncoder(nn.Module):
         encoded = []
         for (start, stop), network in zip(self.ranges, self.groups, strict=True):
             vector = per_point[:, :, start:stop].flatten(2)
-            if self._has_distances(stop - start):
+            if self._count_pairs(stop - start):
                 apart = pair_distances(points[:, :, start:stop], mask[:, :, start:stop])
                 vector = torch.cat([vector, apart], -1)
             encoded.append(network(vector))

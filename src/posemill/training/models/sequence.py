@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ from posemill.training.models.keypoints import (
     FrameEncoder,
     KeypointModel,
     ModelShape,
+    dense_layer,
     features_per_point,
     point_features,
 )
@@ -55,12 +57,7 @@ class Mlp(KeypointModel):
         widths = [self.frames * shape.num_points * per_point, *hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
-            layers += [
-                nn.Linear(before, after),
-                nn.LayerNorm(after),
-                nn.GELU(),
-                nn.Dropout(dropout),
-            ]
+            layers += dense_layer(before, after, dropout)
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], shape.num_classes))
 
     def forward(
@@ -71,11 +68,6 @@ class Mlp(KeypointModel):
         if self.shape.task == "ctc":
             return CtcOutput(self.run(self.layers, features), lengths)
         return self.run(self.layers, resample_steps(features, lengths, self.frames).flatten(1))
-
-    @classmethod
-    def stride_of(cls, **options: Any) -> int:
-        """One: a step per frame."""
-        return 1
 
 
 def resample_steps(features: torch.Tensor, lengths: torch.Tensor, steps: int) -> torch.Tensor:
@@ -136,10 +128,7 @@ class TcnBilstm(KeypointModel):
     @classmethod
     def stride_of(cls, **options: Any) -> int:
         """Return the product of the pools."""
-        result = 1
-        for pool in options.get("pools", (2, 2)):
-            result *= int(pool)
-        return result
+        return math.prod(options.get("pools", (2, 2)))
 
     def forward(
         self, points: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor
@@ -149,19 +138,16 @@ class TcnBilstm(KeypointModel):
         for block, pool in zip(self.blocks, self.pools, strict=True):
             features = self.run(block, features, lengths)
             lengths = shorten(lengths, pool)
-        sequence = self._recur(features, lengths)
+        sequence = features
+        if self.lstm is not None:
+            # The way around it keeps what the convolutions know about each step.
+            sequence = features + run_recurrent(self.lstm, features, lengths)
         if self.conv_head is not None:
             return CtcOutput(
                 self.head(self.dropout(sequence)), lengths, self.conv_head(self.dropout(features))
             )
         logits: torch.Tensor = self.head(self.dropout(pool_time(sequence, lengths)))
         return logits
-
-    def _recur(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        if self.lstm is None:
-            return features
-        # The way around the recurrent net keeps what the convolutions know about each step.
-        return features + run_recurrent(self.lstm, features, lengths)
 
 
 class TimeConv(nn.Module):
@@ -254,16 +240,12 @@ class Transformer(KeypointModel):
         features = features + positions(features.shape[1], features.shape[2]).to(features)
         outside = ~steps_mask(lengths, features.shape[1])
         for block in self.blocks:
-            features = self.run(_with_mask(block, outside), features)
+            features = self.run(partial(block, src_key_padding_mask=outside), features)
         features = self.norm(features)
         if self.shape.task == "ctc":
             return CtcOutput(self.head(self.dropout(features)), lengths)
         logits: torch.Tensor = self.head(self.dropout(pool_time(features, lengths)))
         return logits
-
-
-def _with_mask(block: nn.Module, outside: torch.Tensor) -> Any:
-    return lambda features: block(features, src_key_padding_mask=outside)
 
 
 def positions(steps: int, width: int) -> torch.Tensor:

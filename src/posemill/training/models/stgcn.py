@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -64,11 +65,11 @@ class Stgcn(KeypointModel):
         self.identify = PointIdentity(shape.num_points, before, widths[0])
         before = widths[0]
         graphs = partitions(shape.num_points, shape.skeleton_name)
-        blocks = []
+        self.blocks = nn.ModuleList()
         for width, stride in zip(widths, strides, strict=True):
-            blocks.append(GraphBlock(before, width, graphs, time=(kernel, stride), dropout=dropout))
+            block = GraphBlock(before, width, graphs, time=(kernel, stride), dropout=dropout)
+            self.blocks.append(block)
             before = width
-        self.blocks = nn.ModuleList(blocks)
         self.sums = PartSums(shape, num_sums)
         width = before * self.sums.num_sums
         self.join = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, JOINED), nn.GELU())
@@ -79,10 +80,7 @@ class Stgcn(KeypointModel):
     @classmethod
     def stride_of(cls, **options: Any) -> int:
         """Return the product of the strides."""
-        result = 1
-        for stride in options.get("strides", (2, 2, 1)):
-            result *= int(stride)
-        return result
+        return math.prod(options.get("strides", (2, 2, 1)))
 
     def forward(
         self, points: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor

@@ -8,12 +8,10 @@ processes each append to a file of their own; see `caching.segments`.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import struct
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,19 +48,8 @@ class FrameCache:
                 folder=self.folder,
                 reason=error.strerror,
             ) from error
-        self._forget()
-
-    def _forget(self) -> None:
-        self._pid = os.getpid()
         self._segments = Segments(self.folder, is_hdf5=False)
         self._is_full = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_root": self._root, "folder": self.folder}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
 
     def in_another_way(self, way: str) -> FrameCache:
         """Return the cache of frames that come out in another way."""
@@ -70,18 +57,12 @@ class FrameCache:
 
     def find(self, place: ClipPlace) -> npt.NDArray[np.uint8] | None:
         """Return all frames of a clip `(frames, height, width, 3)`, mapped; None if not there."""
-        if self._pid != os.getpid():
-            self._forget()  # forked: the parent's files are not ours
         key = _key_of(place)
-        with self._segments.lock:
-            found = None if key is None else self._segments.find(key)
-            if found is None and key is not None:
-                self._segments.look()
-                found = self._segments.find(key)
-            if found is None:
-                return None
-            shape = (*_SHAPE.unpack(found[0][: _SHAPE.size]), 3)
-            return np.frombuffer(found[0], np.uint8, offset=_SHAPE.size).reshape(shape)
+        known = None if key is None else self._segments.find(key)
+        if known is None:
+            return None
+        shape = (*_SHAPE.unpack(known[0][: _SHAPE.size]), 3)
+        return np.frombuffer(known[0], np.uint8, offset=_SHAPE.size).reshape(shape)
 
     def has_room(self, num_bytes: int) -> bool:
         """Return whether a clip of so many bytes is to be kept."""
@@ -96,11 +77,10 @@ class FrameCache:
         if key is None:
             return
         data = _SHAPE.pack(*frames.shape[:3]) + frames.tobytes()
-        with self._segments.lock:
-            try:
-                self._segments.add(key, data, time.time())
-            except OSError:
-                self._is_full = True
+        try:
+            self._segments.add(key, data, time.time())
+        except OSError:
+            self._is_full = True
 
 
 def free_bytes(folder: Path) -> int:
