@@ -183,14 +183,14 @@ def test_a_converted_network_that_was_damaged_is_converted_again(
 ) -> None:
     monkeypatch.setattr(networks, "cache_folder", lambda: tmp_path)
     whole = bytes(range(256))
-    assert networks.cached_onnx("net-v1", lambda: whole) == whole
+    assert networks.cached_model("net-v1", lambda: whole) == whole
     for damaged in (whole[:-1], b"!" + whole[1:], b""):
         (cached,) = (tmp_path / "onnx").iterdir()
         cached.write_bytes(damaged)
-        assert networks.cached_onnx("net-v1", lambda: whole) == whole
+        assert networks.cached_model("net-v1", lambda: whole) == whole
         assert [path.read_bytes() for path in (tmp_path / "onnx").iterdir()] == [whole]
-    assert networks.cached_onnx("net-v1", lambda: pytest.fail("converted again")) == whole
-    assert networks.cached_onnx("net-v2", lambda: b"other") == b"other"
+    assert networks.cached_model("net-v1", lambda: pytest.fail("converted again")) == whole
+    assert networks.cached_model("net-v2", lambda: b"other") == b"other"
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import cv2
@@ -32,31 +33,28 @@ class SelfieSegmenter:
         cv2.setNumThreads(threads)
         width, height = self._size
         self._pixels = np.zeros((1, height, width, 3), np.uint8)
-        # Where pictures are sampled depends on nothing but their shape.
-        self._places: tuple[tuple[int, ...], tuple[Any, Any]] | None = None
         self._network = open_network(name, runtime="litert", device="cpu", threads=threads)
 
     def find(self, frame: Frame) -> FloatArray:
         """Return the mask `(height, width)`, 0..1, of an RGB picture."""
         (picture,) = checked_frames([frame])
-        self._shrink(picture, self._pixels[0])
+        height, width = picture.shape[:2]
+        places = _places(self._size, (width, height))
+        cv2.remap(picture, *places, cv2.INTER_LINEAR, dst=self._pixels[0])
         (small,) = self._network.run(self._pixels)
-        height, width = picture.shape[:2]
         return enlarge_evenly(small.reshape(self._size[::-1]), (width, height))
-
-    def _shrink(self, picture: Frame, out: Frame) -> None:
-        """Write the whole picture, stretched to the network's input without a half-pixel shift."""
-        height, width = picture.shape[:2]
-        corners = [(0, height), (0, 0), (width, 0), (width, height)]
-        if self._places is None or self._places[0] != picture.shape:
-            self._places = picture.shape, fixed_places(corners, self._size)
-        whole, rest = self._places[1]
-        cv2.remap(picture, whole, rest, cv2.INTER_LINEAR, dst=out, borderMode=cv2.BORDER_CONSTANT)
 
     def close(self) -> None:
         """Free the network."""
         if hasattr(self, "_network"):
             del self._network
+
+
+@functools.lru_cache(maxsize=8)
+def _places(network_wh: tuple[int, int], picture_wh: tuple[int, int]) -> tuple[Any, Any]:
+    """Return where whole pictures are sampled: stretched, without a shift by half a pixel."""
+    width, height = picture_wh
+    return fixed_places([(0, height), (0, 0), (width, 0), (width, height)], network_wh)
 
 
 def enlarge_evenly(small: FloatArray, size_wh: tuple[int, int]) -> FloatArray:

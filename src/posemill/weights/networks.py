@@ -136,28 +136,33 @@ def load_onnx(name: str) -> bytes:
 
     A cache that cannot be written is no error: the conversion takes about a second.
     """
-    version = f"{get_pinned(NETWORKS[name].model, 'model').sha256[:16]}-v{CONVERTER_VERSION}"
-    return cached_onnx(f"{name}-{version}", lambda: convert(name))
+    return cached_model(f"{name}-{source_of(name)}-v{CONVERTER_VERSION}", lambda: convert(name))
 
 
-def cached_onnx(name: str, convert_now: Callable[[], bytes]) -> bytes:
-    """Return an ONNX model of the cache; if it is not there or damaged, converted now and kept.
+def source_of(name: str) -> str:
+    """Return what says in a cached file's name which published file a network was made of."""
+    return get_pinned(NETWORKS[name].model, "model").sha256[:16]
+
+
+def cached_model(name: str, make: Callable[[], bytes], *, suffix: str = "onnx") -> bytes:
+    """Return a model of the cache; if it is not there or damaged, made now and kept.
 
     Args:
         name: Of the file; with all that decides what is in it. A checksum is added.
-        convert_now: Makes it.
+        make: Makes it.
+        suffix: What kind of file it is: `onnx` or `tflite`.
     """
-    folder = cache_folder() / "onnx"
+    folder = cache_folder() / suffix
     with contextlib.suppress(OSError):
-        for cached in folder.glob(f"{name}-*.onnx"):
+        for cached in folder.glob(f"{name}-*.{suffix}"):
             data = cached.read_bytes()
             if cached.stem == f"{name}-{zlib.crc32(data):08x}":
                 return data
             cached.unlink()
-    data = convert_now()
+    data = make()
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic_path(folder / f"{name}-{zlib.crc32(data):08x}.onnx") as temporary:
+        with atomic_path(folder / f"{name}-{zlib.crc32(data):08x}.{suffix}") as temporary:
             temporary.write_bytes(data)
     return data
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +16,17 @@ import pytest
 from posemill.errors import DeviceError
 from posemill.estimators.runtimes import litert_network
 from posemill.estimators.runtimes.litert_network import LiteRTNetwork, as_onnx
-from posemill.weights.networks import NETWORKS, load_tflite
+from posemill.weights.networks import NETWORKS
 
 SOURCES = Path(__file__).parents[3] / "src"
 TALKATIVE = """
 import os, sys
 from posemill.estimators.runtimes import litert_network
-real = litert_network.load_tflite
-def load(name):
+real = litert_network.cached_model
+def load(*args, **options):
     os.write(2, b"something else\\n")
-    return real(name)
-litert_network.load_tflite = load
+    return real(*args, **options)
+litert_network.cached_model = load
 litert_network.LiteRTNetwork("hand_recrop")
 litert_network.LiteRTNetwork("face_landmark")
 """
@@ -144,12 +145,12 @@ def test_a_pull_of_models_at_the_first_use_is_seen_while_it_goes_on(
 ) -> None:
     seen = []
 
-    def load(name: str) -> bytes:
+    def load(name: str, make: Callable[[], bytes], *, suffix: str) -> bytes:
         seen.append(os.fstat(2))
-        return load_tflite(name)
+        return make()
 
     monkeypatch.setattr(litert_network, "_has_greeted", False)
-    monkeypatch.setattr(litert_network, "load_tflite", load)
+    monkeypatch.setattr(litert_network, "cached_model", load)
     LiteRTNetwork("hand_recrop")
     assert os.path.samestat(seen[0], os.fstat(2))
 

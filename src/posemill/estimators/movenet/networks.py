@@ -10,7 +10,7 @@ import numpy as np
 from posemill.estimators.runtimes.sessions import open_session
 from posemill.records import FloatArray, Frame
 from posemill.weights.catalogue import get_pinned
-from posemill.weights.networks import cached_onnx
+from posemill.weights.networks import cached_model
 from posemill.weights.pull import ensure_model
 from posemill.weights.tensorflow_graph import CHANNELS_FIRST, Picture, Value, export_graph
 from posemill.weights.tfjs_graph import read_tfjs_graph
@@ -93,7 +93,7 @@ class MapsNetwork:
 def load_network(name: str) -> bytes:
     """Return the ONNX model of a network, from the cache or converted now."""
     digests = "".join(get_pinned(each, "model").sha256[:8] for each in (name, f"{name}-weights"))
-    return cached_onnx(f"{name}-{digests}-v{CONVERTER_VERSION}", lambda: convert(name))
+    return cached_model(f"{name}-{digests}-v{CONVERTER_VERSION}", lambda: convert(name))
 
 
 def convert(name: str) -> bytes:

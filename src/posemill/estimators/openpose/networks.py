@@ -22,7 +22,7 @@ from posemill.files import sha256_of
 from posemill.records import FloatArray
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.frozen_graph import export_frozen_graph
-from posemill.weights.networks import cached_onnx
+from posemill.weights.networks import cached_model
 from posemill.weights.pull import ensure_model
 
 DEFAULT = "mobilenet_thin"
@@ -207,4 +207,4 @@ def join_maps(outputs: Sequence[Any], name: str) -> FloatArray:
 def _converted() -> bytes:
     """Return the published graph as ONNX, from the cache or converted now."""
     version = f"{get_pinned(DEFAULT, 'model').sha256[:16]}-v{CONVERTER_VERSION}"
-    return cached_onnx(f"{DEFAULT}-{version}", lambda: export_frozen_graph(ensure_model(DEFAULT)))
+    return cached_model(f"{DEFAULT}-{version}", lambda: export_frozen_graph(ensure_model(DEFAULT)))

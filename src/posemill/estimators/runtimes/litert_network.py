@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 from posemill.errors import DeviceError, MissingExtraError, WeightsError
 from posemill.estimators.runtimes import has_litert_here
-from posemill.estimators.runtimes.litert_scalings import split_scalings
+from posemill.estimators.runtimes.litert_rewrites import VERSION, rewrite
 from posemill.estimators.runtimes.sessions import MAX_VALUES, NetworkRunError, TensorInfo, too_large
 from posemill.messages import Message
-from posemill.weights.networks import NETWORKS, NetworkSpec, load_tflite
+from posemill.weights.networks import NETWORKS, NetworkSpec, cached_model, load_tflite, source_of
 
 _GREETING = b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
 _greeting_lock = threading.Lock()
@@ -40,9 +40,11 @@ class LiteRTNetwork:
         _expect_cpu(device)
         spec = NETWORKS[name]
         interpreter_class = _interpreter_class()
-        model = load_tflite(name)
-        if spec.splits_scalings:
-            model = split_scalings(model)
+        model = cached_model(
+            f"{name}-{source_of(name)}-v{VERSION}",
+            lambda: rewrite(load_tflite(name), splits_scalings=spec.splits_scalings),
+            suffix="tflite",
+        )
         with _without_greeting():
             self._interpreter = interpreter_class(model_content=model, num_threads=threads)
             self._interpreter.allocate_tensors()

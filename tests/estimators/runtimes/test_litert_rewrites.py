@@ -1,4 +1,4 @@
-"""TFLite files whose scalings are a product and a sum, each with a rounding of its own."""
+"""Rewritten TFLite files: scalings in two roundings, and quicker masks with the same bits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from posemill.estimators.runtimes.litert_scalings import split_scalings
+from posemill.estimators.runtimes.litert_rewrites import rewrite
+from posemill.weights.networks import load_tflite
 from posemill.weights.tflite_graph import read_graph
 from posemill.weights.tflite_prune import prune
 
@@ -18,7 +20,9 @@ def run(model: bytes, pixels: np.ndarray) -> np.ndarray:
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], pixels)
     interpreter.invoke()
-    result: np.ndarray = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    # of several outputs the widest: a mask
+    widest = max(interpreter.get_output_details(), key=lambda output: output["shape"][1:3].prod())
+    result: np.ndarray = interpreter.get_tensor(widest["index"])
     return result
 
 
@@ -36,15 +40,42 @@ def test_product_and_sum_are_rounded_one_after_the_other(model_files: dict[str, 
     assert weights is not None
     assert bias is not None
     expected = before * weights.reshape(-1) + bias
-    found = run(split_scalings(prune(path.read_bytes(), ["batch_normalization"])), pixels)
+    found = run(
+        rewrite(prune(path.read_bytes(), ["batch_normalization"]), splits_scalings=True), pixels
+    )
     np.testing.assert_array_equal(found, expected)
 
 
 def test_only_scalings_are_split(model_files: dict[str, Path]) -> None:
     data = model_files["hand_recrop"].read_bytes()
-    whole, split = operators(data), operators(split_scalings(data))
+    whole, split = operators(data), operators(rewrite(data, splits_scalings=True))
     num_split = split.count("MUL")
     assert num_split == 13
     assert split.count("DEPTHWISE_CONV_2D") == whole.count("DEPTHWISE_CONV_2D") - num_split
     assert split.count("ADD") == whole.count("ADD") + num_split
     assert len(split) == len(whole) + num_split
+
+
+@pytest.mark.parametrize(
+    ("name", "operator", "size_hw"),
+    [
+        ("selfie_segmentation", "DEPTH_TO_SPACE", (256, 256)),
+        ("selfie_segmentation_landscape", "DEPTH_TO_SPACE", (144, 256)),
+        ("pose_landmark_lite_with_mask", "RESHAPE", (256, 256)),
+    ],
+)
+def test_masks_keep_their_bits(
+    name: str, operator: str, size_hw: tuple[int, int], model_files: dict[str, Path]
+) -> None:
+    data = load_tflite(name)
+    rewritten = rewrite(data, splits_scalings=False)
+    assert operators(rewritten).count(operator) == operators(data).count(operator) + 1
+    pixels = np.random.default_rng(3).random((1, *size_hw, 3), np.float32)
+    mask = run(data, pixels)
+    assert mask.shape[1:3] == size_hw
+    np.testing.assert_array_equal(run(rewritten, pixels), mask)
+
+
+def test_a_file_without_such_operators_stays_as_it_is(model_files: dict[str, Path]) -> None:
+    data = load_tflite("face_landmark")
+    assert rewrite(data, splits_scalings=False) is data
