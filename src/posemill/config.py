@@ -234,11 +234,11 @@ class ExtractConfig(Settings, command="extract"):
         }
 
 
-def _as_in_extract(name: str, default: Any = dataclasses.MISSING) -> Any:
+def as_in_extract(name: str, default: Any = dataclasses.MISSING) -> Any:
     """Return a field as `ExtractConfig` has it, perhaps with another default."""
-    field = next(each for each in dataclasses.fields(ExtractConfig) if each.name == name)
+    field = ExtractConfig.all_fields()[name]
     value = field.default if default is dataclasses.MISSING else default
-    return dataclasses.field(default=value, metadata=field.metadata)
+    return setting(**field.meta, default=value)
 
 
 class FramesConfig(Settings, command="frames"):
@@ -258,8 +258,8 @@ class FramesConfig(Settings, command="frames"):
         flags=("--out", "--output-path"),
         metavar="FOLDER",
     )
-    layout: str = _as_in_extract("layout")
-    splits: tuple[str, ...] | None = _as_in_extract("splits")
+    layout: str = as_in_extract("layout")
+    splits: tuple[str, ...] | None = as_in_extract("splits")
     resize: str | None = setting(
         "Size of the pictures: 256 (256 x 256) or 340x256.",
         default=None,
@@ -273,7 +273,7 @@ class FramesConfig(Settings, command="frames"):
     fps: float | None = setting(
         "Frames to keep per second of video.", default=None, above=0, auto="all"
     )
-    stride: int = _as_in_extract("stride")
+    stride: int = as_in_extract("stride")
     format: str = setting(
         "Picture format. png loses nothing and takes six times the disk space.",
         default="jpg",
@@ -285,16 +285,16 @@ class FramesConfig(Settings, command="frames"):
         "read, much more disk space.",
         default=False,
     )
-    decoder: str = _as_in_extract("decoder")
-    workers: int | None = _as_in_extract("workers")
-    executor: str = _as_in_extract("executor")
-    ray_address: str = _as_in_extract("ray_address")
-    task_frames: int = _as_in_extract("task_frames", default=2048)
-    timeout_seconds: float = _as_in_extract("timeout_seconds")
-    memory_limit_mb: int | None = _as_in_extract("memory_limit_mb")
-    max_tries: int = _as_in_extract("max_tries")
-    retry_failed: bool = _as_in_extract("retry_failed")
-    temp_dir: Path | None = _as_in_extract("temp_dir")
+    decoder: str = as_in_extract("decoder")
+    workers: int | None = as_in_extract("workers")
+    executor: str = as_in_extract("executor")
+    ray_address: str = as_in_extract("ray_address")
+    task_frames: int = as_in_extract("task_frames", default=2048)
+    timeout_seconds: float = as_in_extract("timeout_seconds")
+    memory_limit_mb: int | None = as_in_extract("memory_limit_mb")
+    max_tries: int = as_in_extract("max_tries")
+    retry_failed: bool = as_in_extract("retry_failed")
+    temp_dir: Path | None = as_in_extract("temp_dir")
     num_gpus = 0  # of no use here
     num_workers_per_gpu = 1
 

@@ -93,22 +93,7 @@ def setting(
         argument: On the command line it stands without a flag; its `flags` work too.
         bare: What the flag means where no value follows it.
     """
-    meta = {
-        "help": help,
-        "flat": flat,
-        "choices": choices,
-        "is_open": is_open,
-        "least": least,
-        "most": most,
-        "above": above,
-        "convert": convert,
-        "old": old,
-        "flags": flags,
-        "metavar": metavar,
-        "auto": auto,
-        "argument": argument,
-        "bare": bare,
-    }
+    meta = {name: value for name, value in locals().items() if name != "default"}
     if isinstance(default, (list, dict)):
         return dataclasses.field(default_factory=lambda: type(default)(default), metadata=meta)
     return dataclasses.field(default=default, metadata=meta)
@@ -143,12 +128,6 @@ class Field:
         return str(self.meta["help"])
 
     @property
-    def old(self) -> tuple[str, ...]:
-        """Its names in other programs and in earlier versions."""
-        names: tuple[str, ...] = self.meta["old"]
-        return names
-
-    @property
     def flags(self) -> tuple[str, ...]:
         """Its spellings on the command line, the usual one first."""
         spellings: tuple[str, ...] = self.meta["flags"] or (flag_of(self.flat),)
@@ -171,7 +150,8 @@ class Field:
                 value=value if isinstance(value, float) else Message("one with too many digits"),
             )
         value = _in_type(self, value)
-        _check_choice(self, value)
+        if self.meta["choices"] and not self.meta["is_open"] and value not in self.choices():
+            raise not_among(self.flat, value, self.choices())
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             _check_limits(self, value)
         return value
@@ -231,34 +211,22 @@ def _entries(value: Any) -> Any:
     return value if isinstance(value, (list, tuple)) else ()
 
 
-def _check_choice(field: Field, value: Any) -> None:
-    if not field.meta["choices"] or field.meta["is_open"]:
-        return
-    choices = field.choices()
-    if value not in choices:
-        raise not_among(field.flat, value, choices)
-
-
 def _check_limits(field: Field, value: float) -> None:
     least, most, above = (field.meta[name] for name in ("least", "most", "above"))
-    limits = (
-        Message("at least {least}", least=least)
-        if most is None
-        else Message("{least} to {most}", least=least, most=most)
-    )
+    name = Option(field.flat)
     if above is not None and not value > above:
         raise ConfigError(
             "{setting}: expected more than {above}, got {value}",
-            setting=Option(field.flat),
+            setting=name,
             above=above,
             value=value,
         )
     if (least is not None and not value >= least) or (most is not None and not value <= most):
+        limits = Message("at least {least}", least=least)
+        if most is not None:
+            limits = Message("{least} to {most}", least=least, most=most)
         raise ConfigError(
-            "{setting}: expected {limits}, got {value}",
-            setting=Option(field.flat),
-            limits=limits,
-            value=value,
+            "{setting}: expected {limits}, got {value}", setting=name, limits=limits, value=value
         )
 
 
@@ -297,7 +265,7 @@ class Settings:
         cls._fields = {field.flat: field for field in _fields_of(cls, kinds)}
         cls._words = words.all_fields() if words else {}
         known = (*cls._fields.values(), *cls._words.values())
-        cls._names = {("", name): f for f in known for name in (*f.old, f.flat)}
+        cls._names = {("", name): f for f in known for name in (*f.meta["old"], f.flat)}
         cls._names |= {(field.group, field.name): field for field in cls._fields.values()}
         # For `help()` and the completion of notebooks; the real one takes old names too.
         cls.__signature__ = inspect.Signature([_parameter(f) for f in cls._fields.values()])

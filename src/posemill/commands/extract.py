@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath, run_and_file
 from posemill.commands.data import export, say_losses
-from posemill.commands.declaring import (
-    AsJson,
-    Ask,
-    Command,
-    ShowConfig,
-)
+from posemill.commands.declaring import AsJson, Ask, Command, ShowConfig
 from posemill.commands.printing import print_config, print_json, print_reasons, print_table, say
 from posemill.commands.progress import ProgressView
-from posemill.config import ExtractConfig
+from posemill.config import ExtractConfig, JobConfig
 from posemill.errors import ConfigError
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
@@ -32,6 +27,8 @@ if TYPE_CHECKING:
     from posemill.jobs.extract.workers import WorkerPlan
     from posemill.jobs.frames.run import FramesSummary
     from posemill.sources import ClipList
+
+InBackground = Annotated[bool, setting("Run in the background.", flags=("--detach",))]
 
 
 def extract(
@@ -129,22 +126,22 @@ def config_of(
 def show_extract(
     ask: Ask,
     *,
-    config: Annotated[AnyPath | None, setting("TOML file; every flag is a field of it.")] = None,
+    config: Annotated[Path | None, setting("TOML file; every flag is a field of it.")] = None,
     show_config: ShowConfig = False,
-    detach: Annotated[bool, setting("Run in the background.")] = False,
+    in_background: InBackground = False,
     dry_run: Annotated[bool, setting("Say what would be done.")] = False,
     as_json: AsJson = False,
 ) -> int | None:
     """Extract the keypoints of a whole dataset. The same command again continues."""
     missing = {"source": Path("SOURCE"), "out": Path("RUN")} if show_config else None
-    file = None if config is None else Path(config)
-    resolved = resolve(ExtractConfig, file, ask.values, missing=missing)
+    resolved = resolve(ExtractConfig, config, ask.values, missing=missing)
     if show_config:
         print_config(_with_machine(resolved), as_json=as_json)
     elif dry_run:
         _show_dry_run(resolved.config, as_json=as_json)
-    elif detach:
-        _detach(resolved.config)
+    elif in_background:
+        run, _ = split_out(resolved.config)
+        detach("extract", resolved.config, run.out, run.storage)
     else:
         return _run(resolved.config, as_json=as_json)
     return 0
@@ -172,7 +169,11 @@ def _run(config: ExtractConfig, *, as_json: bool) -> int:
     _, file = split_out(config)
     say("looking for clips in {source} …", source=config.source, err=True)
     summary = extract(config, progress=True, on_plan=partial(_print_plan, config))
-    _print_summary(summary, as_json=as_json)
+    if as_json:
+        print_json(summary.to_json())
+    else:
+        print_counts(summary)
+        _say_last_words(summary)
     if file is not None:
         say(
             "{file} written; the run, which the same command continues, is {run}"
@@ -190,6 +191,19 @@ def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> 
     from posemill.jobs.extract.opening import settled
     from posemill.jobs.extract.plan import describe_mode, unused_settings
 
+    say_totals(clips)
+    if config.fps is not None:
+        say("fewer frames: {fps:g} of every second", fps=config.fps, err=True)
+    elif config.stride > 1:
+        say("fewer frames: 1 of every {stride}", stride=config.stride, err=True)
+    for note in (*clips.problems, *unused_settings(config, clips)):
+        say("note: {text}", text=note, err=True)
+    say(describe_mode(config, settled(config).mode, clips), err=True)
+    say("plan: {workers}", workers=workers.describe(), err=True)
+
+
+def say_totals(clips: ClipList) -> None:
+    """Say how much each split has."""
     for split, totals in clips.totals.items():
         template = "{split}: {num_clips:clip|clips}, {num_frames:frame|frames}"
         if totals.num_uncounted:
@@ -205,22 +219,6 @@ def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> 
             num_videos=totals.num_uncounted,
             err=True,
         )
-    if config.fps is not None:
-        say("fewer frames: {fps:g} of every second", fps=config.fps, err=True)
-    elif config.stride > 1:
-        say("fewer frames: 1 of every {stride}", stride=config.stride, err=True)
-    for note in (*clips.problems, *unused_settings(config, clips)):
-        say("note: {text}", text=note, err=True)
-    say(describe_mode(config, settled(config).mode, clips), err=True)
-    say("plan: {workers}", workers=workers.describe(), err=True)
-
-
-def _print_summary(summary: Summary, *, as_json: bool) -> None:
-    if as_json:
-        print_json(summary.to_json())
-        return
-    print_counts(summary)
-    _say_last_words(summary)
 
 
 def print_counts(summary: Summary | FramesSummary) -> None:
@@ -289,15 +287,8 @@ def rate_text(frames_per_second: float | None) -> Message:
 
 
 def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
-    import dataclasses
-
     from posemill.decoders.sampling import fewer_frames
-    from posemill.jobs.extract.opening import (
-        count_frames,
-        is_begun,
-        settled,
-        with_tracking,
-    )
+    from posemill.jobs.extract.opening import count_frames, is_begun, settled, with_tracking
     from posemill.jobs.extract.plan import check_rate, describe_mode
     from posemill.jobs.extract.workers import missing_gpus, plan_workers
     from posemill.places import uri_of
@@ -334,19 +325,14 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     )
 
 
-def _detach(config: ExtractConfig) -> None:
+def detach(command: str, config: JobConfig, out: Path, storage: str) -> None:
+    """Start a command in the background; say who works on the run, and how to look after it."""
     from posemill.jobs.extract.detach import start_detached
     from posemill.places import uri_of
     from posemill.runs.home import RunHome
 
-    out = split_out(config)[0].out
-    pid = start_detached(["extract", *config.to_arguments()], RunHome.at(out, config.storage).work)
+    pid = start_detached([command, *config.to_arguments()], RunHome.at(out, storage).work)
     run = uri_of(out) or out
-    say_detached(pid, run)
-
-
-def say_detached(pid: int, run: object) -> None:
-    """Say who works on a run, and how to look after it."""
     say("pid {pid} works on {run} in the background", pid=pid, run=run, err=True)
     say("posemill status {run!q}\nposemill stop {run!q}", run=run)
 

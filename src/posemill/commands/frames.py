@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath
 from posemill.commands.declaring import AsJson, Ask, Command, door
-from posemill.commands.extract import config_of, print_counts, rate_text, say_detached
-from posemill.commands.printing import print_json, print_table, say
+from posemill.commands.extract import (
+    InBackground,
+    config_of,
+    detach,
+    print_counts,
+    rate_text,
+    say_totals,
+)
+from posemill.commands.printing import print_json, print_note, print_table, say
 from posemill.commands.progress import ProgressView, show_progress
 from posemill.config import FramesConfig
 from posemill.errors import SourceError
 from posemill.files import near_path
 from posemill.messages import Message, join
 from posemill.outputs import expect_folder
+from posemill.places import uri_of
 from posemill.settings import setting
 from posemill.terminal import duration
 
@@ -71,7 +79,7 @@ def frames(
 def show_frames(
     ask: Ask,
     *,
-    detach: Annotated[bool, setting("Run in the background.")] = False,
+    in_background: InBackground = False,
     dry_run: Annotated[bool, setting("Measure a sample; say what all would take.")] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -79,12 +87,15 @@ def show_frames(
     config = FramesConfig(**ask.values)
     if dry_run:
         _show_dry_run(config, as_json=as_json)
-    elif detach:
-        _detach(config)
+    elif in_background:
+        detach("frames", config, config.out, "auto" if uri_of(config.out) else "local")
     else:
         say("looking for clips in {source} …", source=config.source, err=True)
         summary = frames(config, progress=True, on_plan=partial(_print_plan, config))
-        _print_summary(summary, as_json=as_json)
+        if as_json:
+            print_json(summary.to_json())
+        else:
+            _print_summary(summary)
         return summary.exit_code
     return 0
 
@@ -138,22 +149,13 @@ def _show_bench(ask: Ask, *, as_json: AsJson = False) -> int:
     for name, why in report.missing.items():
         say("note: {name} was not measured: {why}", name=name, why=why, err=True)
     for path, why in report.failed.items():
-        say(
-            "posemill: {path} was not measured: {why}",
-            path=path,
-            why=why,
-            err=True,
-            colour="yellow",
-        )
+        print_note(Message("{path} was not measured: {why}", path=path, why=why))
     return 1 if report.failed else 0
 
 
 def _print_speeds(report: DecodeReport) -> None:
-    names = {
-        "all": Message("all in order"),
-        "8": Message("8 of them"),
-        "32": Message("32 of them"),
-    }
+    orders = {"all": "all in order", "8": "8 of them", "32": "32 of them"}
+    names = {access: Message(order) for access, order in orders.items()}
 
     def cell(speed: DecodeSpeed, threads: int) -> str:
         if threads not in speed.frames_per_second:
@@ -255,7 +257,9 @@ def _show_bench_engine(ask: Ask, *, as_json: AsJson = False) -> int:
     for speed in speeds:
         if speed.refused:
             say(
-                Message("{name} failed here: {reason}", name=speed.runtime, reason=speed.refused),
+                "{name} failed here: {reason}",
+                name=speed.runtime,
+                reason=speed.refused,
                 err=True,
                 colour="yellow",
             )
@@ -265,26 +269,16 @@ def _show_bench_engine(ask: Ask, *, as_json: AsJson = False) -> int:
 def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> None:
     from posemill.jobs.frames.run import unused_settings
 
-    for split, totals in clips.totals.items():
-        say(
-            "{split}: {num_clips:clip|clips}, {num_frames:frame|frames}",
-            split=split,
-            num_clips=totals.num_clips,
-            num_frames=totals.num_frames,
-            err=True,
-        )
+    say_totals(clips)
     for sentence in (*clips.problems, *unused_settings(config, clips)):
         say("note: {text}", text=sentence, err=True)
     say("plan: {workers}", workers=workers.describe(), err=True)
 
 
-def _print_summary(summary: FramesSummary, *, as_json: bool) -> None:
-    if as_json:
-        print_json(summary.to_json())
-        return
-    print_counts(summary)
+def _print_summary(summary: FramesSummary) -> None:
     from posemill.jobs.frames.forecast import in_bytes
 
+    print_counts(summary)
     say(
         "{index} written; {size}; {speed}",
         index=summary.index_name,
@@ -309,17 +303,6 @@ def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
         time=duration(found.sample_seconds),
         err=True,
     )
-
-
-def _detach(config: FramesConfig) -> None:
-    from posemill.jobs.extract.detach import start_detached
-    from posemill.places import uri_of
-    from posemill.runs.home import RunHome
-
-    uri = uri_of(config.out)
-    folder, name = (config.out if uri is None else RunHome.at(uri).work), uri or config.out
-    pid = start_detached(["frames", *config.to_arguments()], folder)
-    say_detached(pid, name)
 
 
 COMMANDS = (

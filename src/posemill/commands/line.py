@@ -157,7 +157,7 @@ class _Reader:
         for declared in command.fields.values():
             if declared.meta["argument"] and not declared.meta["flags"]:
                 continue
-            for flag in (*declared.flags, *map(flag_of, declared.old)):
+            for flag in (*declared.flags, *map(flag_of, declared.meta["old"])):
                 self._known[flag] = (declared, True if declared.kind is bool else None)
                 if declared.kind is bool:
                     self._known[f"--no-{flag[2:]}"] = (declared, False)

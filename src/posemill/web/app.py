@@ -277,7 +277,7 @@ def _others(site: Site, request: Request) -> Response:
 
 
 def _compare(site: Site, request: Request) -> Response:
-    from posemill.web.comparing import compare_clips
+    from posemill.web.clip_data import compare_clips
 
     one = _named(site, request)
     other = site.library.get(text_of(request, "other"), "extraction", "prepared")
