@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -11,22 +13,23 @@ import pytest
 from cli_runner import CliRunner
 
 from posemill import __version__
+from posemill.commands import machine
 from posemill.commands.line import run_line
 from posemill.inspection import doctor
-from posemill.inspection.doctor import diagnose, missing_by_extra
+from posemill.inspection.doctor import diagnose, missing_by_extra, try_libraries
 from posemill.jobs.extract import workers
 from posemill.machine import trials
 from posemill.machine.limits import Limit
+from posemill.machine.trials import Outcome
 
 
 @pytest.fixture(autouse=True)
-def _empty_cache(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
-    # What was tried is kept for all tests.
-    shared = tmp_path_factory.getbasetemp() / "tried"
-    monkeypatch.setattr(trials, "cache_folder", lambda: shared)
+    monkeypatch.setattr(trials, "cache_folder", lambda: tmp_path / "tried")
+    # Trying takes processes.
+    monkeypatch.setattr(doctor, "_PACKAGES", {})
+    monkeypatch.setattr(machine, "_try_bf16", lambda: None)
 
 
 def pretend_versions(monkeypatch: pytest.MonkeyPatch, **versions: str | None) -> None:
@@ -76,9 +79,9 @@ def test_the_limits_of_a_container_are_shown_with_what_sets_them(
         "6 processes x 1 thread on cpu, unless told otherwise (not 64, one a core, for 4096 MB of "
         "memory: /sys/fs/cgroup/memory.max allows no more)"
     )
-    machine = diagnose().machine
-    assert machine["usable_memory_bytes"] == 4 << 30
-    assert (machine["cores_limited_by"], machine["memory_limited_by"]) == (
+    facts = diagnose().machine
+    assert facts["usable_memory_bytes"] == 4 << 30
+    assert (facts["cores_limited_by"], facts["memory_limited_by"]) == (
         quota.reason, memory.reason,
     )  # fmt: skip
 
@@ -248,3 +251,20 @@ def test_json_holds_all_the_facts() -> None:
         "versions", "machine", "devices", "providers", "gpus", "cache", "extras", "engines",
         "cluster", "problems", "warnings", "tried",
     }  # fmt: skip
+
+
+@pytest.mark.skipif(find_spec("onnxruntime") is None, reason="onnxruntime is not installed")
+def test_a_library_that_traps_is_named_and_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onnxruntime.py").write_text("import os\nos.kill(os.getpid(), 4)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(doctor, "_PACKAGES", {"onnxruntime": "onnxruntime"})
+    tried = try_libraries()
+    assert tried["onnxruntime"] == Outcome(False, "illegal instruction (SIGILL)")
+    (problem,) = diagnose(tried=tried).problems
+    assert problem.startswith("onnxruntime was tried on this machine and failed: illegal instr")
+    assert "engine_options={'runtime': 'litert'}" in problem
+    (kept,) = (tmp_path / "tried" / "trials").iterdir()
+    kept.write_text(kept.read_text().replace("illegal", "kept: illegal"))
+    assert "FAILS: kept: illegal" in CliRunner().invoke(run_line, ["doctor"]).stdout

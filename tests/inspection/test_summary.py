@@ -121,7 +121,7 @@ def test_failures_are_grouped_the_most_frequent_first() -> None:
 
 def material(**answers: Any) -> Any:
     known: dict[str, Any] = {
-        "facts": {}, "num_failed": {}, "clips_failed": {}, "failures": [], "samples": [],
+        "facts": {}, "num_failed": {}, "num_clips_failed": {}, "failures": [], "samples": [],
     }  # fmt: skip
     calls = {name: lambda value=value: value for name, value in (known | answers).items()}
     return SimpleNamespace(path=Path("here"), name="here", kind="run", **calls)
@@ -156,7 +156,7 @@ def test_failures_are_counted_by_split_and_in_all() -> None:
     found = describe(
         material(
             num_failed={"train": 3, "dev": 4},
-            clips_failed={"train": 1, "dev": 2},
+            num_clips_failed={"train": 1, "dev": 2},
             failures=[failure("no picture")],
         ),
         [outline()],

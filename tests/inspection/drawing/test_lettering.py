@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posemill.inspection.drawing.lettering import (
@@ -105,6 +105,7 @@ def test_what_to_do_is_said_where_letters_are_lacking(small_font: Path) -> None:
 
 
 @given(st.text())
+@settings(max_examples=25)
 def test_any_name_becomes_one_line_that_can_be_written(text: str) -> None:
     line = drawable_text(text)
     assert line.isascii() or line.isprintable()

@@ -26,6 +26,7 @@ from posemill.inspection.report.page import (
     tiles,
     write_page,
 )
+from posemill.inspection.report.smoothing import clip_to_smooth, smoothing_section
 from posemill.inspection.summary import flatten, group_failures
 from posemill.messages import Message, join
 from posemill.records import PoseClip
@@ -67,6 +68,7 @@ def write_report(
             findings.presence_section(quality),
             findings.motion_section(quality),
             findings.spread_section(quality),
+            *_smoothing(material, quality),
             failed,
             _worst_section(material, quality, originals),
             findings.strips_section(quality),
@@ -74,6 +76,14 @@ def write_report(
             findings.method_section(),
         ]
     write_page(out, "report", name, *body, subtitle=_subtitle(material, facts))
+
+
+def _smoothing(material: ClipInput, quality: RunQuality) -> list[str]:
+    """Return the section on smoothing; nothing where the points are no longer those of pictures."""
+    chosen = clip_to_smooth(quality)
+    names = [] if chosen is None else [(chosen.split, chosen.clip_id)]
+    clips = [clip for clip in material.pick(names) if clip.smoothed == clip.normalized == "none"]
+    return [smoothing_section(clip) for clip in clips]
 
 
 def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:

@@ -7,6 +7,7 @@ from posemill.inspection.quality import PartTotals, RunQuality, gap_labels
 from posemill.inspection.report.page import (
     badge,
     bar_chart,
+    colour_key,
     histogram,
     section,
     strip_chart,
@@ -66,10 +67,6 @@ def strips_section(quality: RunQuality) -> str:
             f"{text(frames_text(each.num_frames))}</span>"
         )
     names = dict.fromkeys(part.name for each in shown for part in each.parts)
-    key = "".join(
-        f'<span><i style="background:{part_colour(name)}"></i>{text(part_label(name))}</span>'
-        for name in names
-    )
     if len(shown) < quality.num_clips:
         said = Message(
             "The {num_shown} worst of {num_clips:,} clips.",
@@ -80,7 +77,7 @@ def strips_section(quality: RunQuality) -> str:
         said = Message("All {num_shown} clips, the worst first.", num_shown=len(shown))
     return section(
         Message("Missing over time"),
-        f'<p class="key">{key}</p>',
+        colour_key([(part_label(name), part_colour(name)) for name in names]),
         f'<div class="strips">{"".join(cells)}</div>',
         remark=join(" ", [said, _HOW_TO_READ_STRIPS]),
     )

@@ -276,6 +276,49 @@ def histogram(
     return "".join([*marks, "</svg>"])
 
 
+def line_chart(lines: Sequence[tuple[str, npt.NDArray[Any]]], *, label: str) -> str:
+    """Return curves over time, the first one wide and pale, behind the others.
+
+    Args:
+        lines: Colour of each, and its `(frames,)` values, NaN where it is broken.
+        label: What they show; stands above them.
+    """
+    left, top, width, height = 40, 8, 376.0, 200.0  # no wider than a phone
+    known = np.concatenate([values[np.isfinite(values)] for _, values in lines])
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    scale = (height - top - 8) / max(high - low, 1e-6)
+    marks = [paragraph(label, style="quiet"), _open_svg(width, height, label)]
+    for value in (low, high):
+        y = height - 8 - (value - low) * scale
+        marks.append(
+            f'<line x1="{left}" x2="{width:g}" y1="{y:.1f}" y2="{y:.1f}" stroke="{GRID}"/>'
+        )
+        marks.append(_text(left - 6, y + 4, f"{value:.0f}", anchor="end"))
+    for number, (colour, values) in enumerate(lines):
+        step = (width - left) / max(1, len(values) - 1)
+        style = 'stroke-width="1.5"' if number else 'stroke-width="5" stroke-opacity="0.3"'
+        gaps = np.flatnonzero(np.diff(np.isfinite(values).astype(int))) + 1
+        for piece in np.split(np.arange(len(values)), gaps):
+            if np.isfinite(values[piece[:1]]).any():
+                places = (
+                    f"{left + step * row:.1f},{height - 8 - (values[row] - low) * scale:.1f}"
+                    for row in piece
+                )
+                marks.append(
+                    f'<polyline points="{" ".join(places)}" fill="none" stroke="{colour}" {style}/>'
+                )
+    return "".join([*marks, "</svg>"])
+
+
+def colour_key(colours: Iterable[tuple[str, str]]) -> str:
+    """Return words, each behind a box of its colour."""
+    shown = (
+        f'<span><i style="background:{colour}"></i>{text(words)}</span>'
+        for words, colour in colours
+    )
+    return f'<p class="key">{"".join(shown)}</p>'
+
+
 def strip_chart(strips: Sequence[tuple[str, npt.NDArray[np.uint8]]], *, label: str) -> str:
     """Return one thin row per part: coloured while it was found, white while it was missing.
 
