@@ -80,6 +80,17 @@ def test_everybody_has_body_face_and_a_state_of_their_own(
                 )
 
 
+def test_somebody_small_in_a_wide_picture_is_found_and_only_once(
+    one: HolisticEstimator, everybody: HolisticEstimator, person: np.ndarray
+) -> None:
+    black = np.zeros_like(person)
+    frame = beside(*[black] * 6, person, *[black] * 5)
+    assert one.find([frame]) == [[]]  # in the whole picture the detector does not see them
+    ((found,),) = everybody.find([frame])
+    assert found.body is not None
+    assert 6 / 12 < found.body.points[0, 0] < 7 / 12
+
+
 def test_clips_in_lock_step_and_states_through_bytes_equal_clips_alone(
     everybody: HolisticEstimator, person: np.ndarray
 ) -> None:

@@ -21,7 +21,7 @@ from posemill.estimators.landmarks.crop_network import (
     Part,
     confidence_options,
 )
-from posemill.estimators.landmarks.detection import Detector
+from posemill.estimators.landmarks.detection import Detection, Detector, project_detection
 from posemill.estimators.landmarks.hand import around_wrist
 from posemill.estimators.landmarks.rects import Rect, Size, f32
 from posemill.estimators.people import gather_people
@@ -34,7 +34,9 @@ _NUM_POINTS = 33
 _NETWORKS = ("pose_landmark_lite", "pose_landmark_full", "pose_landmark_heavy")
 # Two regions show the same person where their centres are nearer than this share of a side; two
 # bodies are the same person where their poses are more similar than this.
-_SAME_PLACE, _SAME_POSE = 0.1, 0.6
+_SAME_PLACE, _SAME_POSE = 0.1, 0.4
+_SEEN = 0.5  # least visibility of the points by which two bodies are compared
+_MOST_TILES = 24  # of a picture, in which people are looked for
 # A lost person may come back within this distance, in sides of the region.
 _BACK_WITHIN = 0.5
 BODY_OPTIONS = (
@@ -118,23 +120,44 @@ class DetectedRegions:
     Args:
         network: `pose_detection`.
         min_score: Detections below it do not count.
+        looks_closer: Whether it looks at overlapping parts of a picture, too: in the whole of it
+            people of a group are too small for the detector.
     """
 
-    def __init__(self, network: CropNetwork, *, min_score: float) -> None:
-        self._network = network
+    def __init__(self, network: CropNetwork, *, min_score: float, looks_closer: bool) -> None:
+        self._network, self._looks_closer = network, looks_closer
         self._detector = Detector(body.DETECTOR_SIZE, body.DETECTOR_STRIDES, min_score=min_score)
 
     def find(self, frames: Sequence[Frame]) -> Iterator[Iterator[Rect]]:
-        """Yield the regions of the bodies in each frame, the best first."""
+        """Yield the regions of the bodies in each frame: in the whole of it, then in its parts."""
         outputs = self._network.look([(frame, None) for frame in frames])
         for frame, (boxes, logits) in zip(frames, outputs, strict=True):
-            detections = self._detector.find(boxes[0], logits.reshape(-1))
-            size = f32(frame.shape[1]), f32(frame.shape[0])
-            yield (body.rect_from_detection(detection, size) for detection in detections)
+            yield self._find_in(frame, self._detector.find(boxes[0], logits.reshape(-1)))
+
+    def _find_in(self, frame: Frame, in_whole: Iterator[Detection]) -> Iterator[Rect]:
+        size = f32(frame.shape[1]), f32(frame.shape[0])
+        for detection in in_whole:
+            yield body.rect_from_detection(detection, size)
+        tiles = _tiles_of(size) if self._looks_closer else []
+        outputs = self._network.look([(frame, tile) for tile in tiles])
+        for tile, (boxes, logits) in zip(tiles, outputs, strict=True):
+            for detection in self._detector.find(boxes[0], logits.reshape(-1)):
+                yield body.rect_around(project_detection(detection, size, tile).points, size)
 
     def identity(self) -> dict[str, str]:
         """Return nothing: its network is one of the engine's."""
         return {}
+
+
+def _tiles_of(size: Size) -> list[Rect]:
+    """Return squares of the shorter side that cover a picture, each half over the next."""
+    side = min(size)
+    count = min(math.ceil(2 * max(size) / side) - 1, _MOST_TILES)
+    if count == 1:
+        return []
+    width, height = side / size[0], side / size[1]
+    x, y = (np.linspace(share / 2, 1 - share / 2, count) for share in (width, height))
+    return [Rect(f32(x[i]), f32(y[i]), width, height, f32(0)) for i in range(count)]
 
 
 class BodyEngine(LandmarkEngine[PeopleFrame]):
@@ -166,7 +189,11 @@ class BodyEngine(LandmarkEngine[PeopleFrame]):
 
             return MoveNetRegions(device=self.device, threads=self.threads)
         network = self._open("pose_detection", repeats_border=False)
-        return DetectedRegions(network, min_score=self.options["min_detection_confidence"])
+        return DetectedRegions(
+            network,
+            min_score=self.options["min_detection_confidence"],
+            looks_closer=self._max_people > 1,
+        )
 
     def identity(self) -> dict[str, str]:
         """Return what decides the result: options, versions, hashes of the model files."""
@@ -320,14 +347,14 @@ def _distance(one: Rect, other: Rect) -> float:
 
 def _drop_doubles(frame: PeopleFrame) -> None:
     """Let nobody be in the frame twice: who is followed for longer stays, of others the better."""
-    found = [
-        (person, person.body.points[:, :2] * np.array(person.size))
-        for person in frame.people
-        if person.body is not None
-    ]
+    found = [(person, person.body) for person in frame.people if person.body is not None]
     if len(found) < 2:
         return
-    pixels = np.stack([points for _, points in found])
+    pixels = np.stack([pose.points[:, :2] * np.array(person.size) for person, pose in found])
+    # Of who is seen in part, the network makes up the rest, each time another one.
+    is_seen = np.stack([pose.visibility for _, pose in found]) >= _SEEN
+    is_seen[~is_seen.any(axis=1)] = True
+    pixels[~is_seen] = np.nan
     similarity = pose_similarity(pixels, pixels)
     kept: list[int] = []
     for row, (person, _) in enumerate(found):
