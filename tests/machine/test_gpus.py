@@ -18,7 +18,7 @@ class NVMLError(Exception):
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Two GPUs; the second does not tell how busy it is, and says its name in bytes."""
+    """Two GPUs; the second does not tell how busy it is."""
     module = ModuleType("pynvml")
     module.calls = []
 
@@ -33,7 +33,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         "nvmlShutdown": lambda: module.calls.append("shutdown"),
         "nvmlDeviceGetCount": lambda: 2,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetName": lambda device: ["NVIDIA A100", b"Tesla T4"][device],
+        "nvmlDeviceGetName": lambda device: ["NVIDIA A100", "Tesla T4"][device],
         "nvmlDeviceGetUUID": lambda device: ["GPU-aaaa-1", "GPU-bbbb-2"][device],
         "nvmlDeviceGetUtilizationRates": rates,
         "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(used=4 * GB, total=40 * GB),

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from posemill.machine.torchrun import is_first_process, under_torchrun
+from posemill.machine.processes import is_first_process, under_torchrun
 
 NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -33,7 +33,7 @@ def test_all_four_variables_make_torchrun(missing: str, monkeypatch: pytest.Monk
 def test_a_process_leaves_at_once_with_all_it_printed() -> None:
     code = (
         "import atexit, sys\n"
-        "from posemill.machine.torchrun import leave_at_once\n"
+        "from posemill.machine.processes import leave_at_once\n"
         "atexit.register(print, 'clean-up')\n"
         "sys.stdout.write('out'); sys.stderr.write('err')\n"
         "leave_at_once()"

@@ -70,7 +70,7 @@ def show_train(
     """Train a model on keypoints or video: one process or many; --resume continues after a kill."""
     # Before torch is loaded: waiting OpenMP threads sleep instead of spinning on shared cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    from posemill.machine.torchrun import is_first_process, leave_at_once, under_torchrun
+    from posemill.machine.processes import is_first_process, leave_at_once, under_torchrun
     from posemill.training.config.resolve import resolve_config
     from posemill.training.extra import naming_the_extra
     from posemill.training.front import train as run_training

@@ -120,8 +120,8 @@ class _Worker:
             daemon=True,
         )
         with (
-            stop_signals_blocked(),
             environment(limits.environment),
+            stop_signals_blocked(),
             _without_script(make_function),
         ):
             self.process.start()

@@ -297,9 +297,8 @@ class RayExecutor(SupervisingExecutor):
         host, here = about["host"], ".".join(map(str, sys.version_info[:2]))
         if (about["posemill"], about["python"]) != (__version__, here):
             raise RunError(
-                "{host} has posemill {posemill} on Python {python}, this machine "
-                "{our_posemill} on Python {our_python}; install the same on all "
-                "machines",
+                "{host} has posemill {posemill} on Python {python}, this machine {our_posemill} "
+                "on Python {our_python}; install the same on all machines",
                 host=host,
                 posemill=about["posemill"],
                 python=about["python"],

@@ -28,8 +28,7 @@ from posemill.estimators.runtimes.devices import (
 from posemill.files import cache_folder
 from posemill.machine.limits import core_limit, free_memory, memory_limit
 from posemill.machine.processes import python_command
-from posemill.machine.processor import processor_name
-from posemill.machine.trials import Outcome, kept_outcomes, run_child
+from posemill.machine.trials import Outcome, kept_outcomes, processor_name, run_child
 from posemill.messages import Message
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.pull import list_files, state_of

@@ -80,11 +80,7 @@ def _read(pynvml: Any, index: int) -> Gpu:
     with suppress(pynvml.NVMLError):  # one that is cut into several does not tell
         busy = pynvml.nvmlDeviceGetUtilizationRates(device).gpu / 100
     name, uuid = pynvml.nvmlDeviceGetName(device), pynvml.nvmlDeviceGetUUID(device)
-    return Gpu(index, _text(name), _text(uuid), busy, int(memory.used), int(memory.total))
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return Gpu(index, name, uuid, busy, int(memory.used), int(memory.total))
 
 
 def place_workers(devices: Sequence[str]) -> dict[str, list[int]]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _THREAD_VARIABLES = (
@@ -145,7 +146,8 @@ def _is_same(path: Path, other: str) -> bool:
 def stop_signals_blocked() -> Iterator[None]:
     """Start processes inside the block that a Ctrl-C cannot end before `ignore_stop_signals`.
 
-    Until then a new Python would answer with a traceback.
+    Until then a new Python would answer with a traceback. To be used inside `environment`: it may
+    start a process itself.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -184,3 +186,24 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def under_torchrun() -> bool:
+    """Return True where torchrun (or a launcher that speaks like it) started this process."""
+    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+
+def is_first_process() -> bool:
+    """Return True in the one process that writes files and prints."""
+    return not under_torchrun() or os.environ["RANK"] == "0"
+
+
+def leave_at_once() -> NoReturn:
+    """End this process well, without Python's and torch's clean-up.
+
+    For a process of a group whose work is done: a thread of gloo that asks for the interpreter
+    while that ends is ended too, and now and then takes the process down by an abort.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import signal
 import subprocess
 import time
@@ -16,13 +17,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from posemill.files import atomic_path, cache_folder, parse_json
 from posemill.machine.processes import die_with_parent
-from posemill.machine.processor import machine_facts
 from posemill.messages import Message
 
+_CPU_FACTS = ("model name", "microcode", "flags", "Features")
 _FAILURE_KEPT_SECONDS = 24 * 3600.0  # the machine may have been busy, or be mended by now
 _POLL_SECONDS = 0.005
 
@@ -173,3 +175,33 @@ def kept_outcomes(name: str, facts: Any, make: Callable[[], list[Outcome]]) -> l
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
     return outcomes
+
+
+def processor_name() -> str:
+    """Return the processor's name, as the system gives it."""
+    return _first_processor().get("model name") or platform.processor() or platform.machine()
+
+
+def machine_facts() -> dict[str, str]:
+    """Return what decides which instructions work here; another start of the machine is another."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
+    processor = _first_processor()
+    return {
+        "machine": platform.machine(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "boot": boot,
+        **{name: processor.get(name, "") for name in _CPU_FACTS},
+    }
+
+
+def _first_processor() -> dict[str, str]:
+    """Return the facts of the first processor; empty where the system is not Linux."""
+    try:
+        first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -207,9 +207,8 @@ class ObjectPlace(Place):
                 "{name}: no credentials were found; set {variables}", name=name, variables=variables
             )
         return PlaceError(
-            "{name} does not answer as it should, after several tries ({error}); "
-            "everything committed so far is safe: run the same command again when "
-            "it does",
+            "{name} does not answer as it should, after several tries ({error}); everything "
+            "committed so far is safe: run the same command again when it does",
             name=name,
             error=_first_line(error),
         )

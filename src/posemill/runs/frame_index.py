@@ -155,9 +155,8 @@ def read_index(path: Path) -> list[IndexedClip]:
     file = path / INDEX_NAME if path.is_dir() else path
     if not file.is_file():
         raise RunError(
-            "{file} is not there: posemill frames writes it when all frames are; "
-            "finish it by the same command, or make one with: posemill frames "
-            "VIDEOS --out FOLDER",
+            "{file} is not there: posemill frames writes it when all frames are; finish it by the "
+            "same command, or make one with: posemill frames VIDEOS --out FOLDER",
             file=file,
         )
     try:

@@ -40,6 +40,7 @@ from posemill.runs.manifest import (
     SHARDS_NAME,
     copies_folder,
     is_copy,
+    not_a_run,
 )
 from posemill.runs.records import PREFIX, SNAPSHOTS, RecordLog
 from posemill.terminal import warn_once
@@ -87,11 +88,7 @@ class RunHome:
         """Return `at`; raise where a run is elsewhere and there is none."""
         home = cls.at(path)
         if not home.is_here and not (home.work / MANIFEST_NAME).exists():
-            raise RunError(
-                "{run} is not a posemill run: it has no manifest.json; make one "
-                "with: posemill extract SOURCE --out RUN",
-                run=home.name,
-            )
+            raise not_a_run(home.name)
         return home
 
     @classmethod

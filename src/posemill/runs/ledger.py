@@ -83,8 +83,9 @@ class Ledger(LedgerReader):
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.exists():
-            create_ledger(path)
+        if not path.exists():  # whole or not at all: readers may look at any moment
+            with atomic_path(path) as temporary, closing(sqlite3.connect(temporary)) as database:
+                database.executescript(_TABLES)
         self._writer = _connect(path)
         try:
             check_tables(self._writer, path)
@@ -105,12 +106,6 @@ class Ledger(LedgerReader):
             Rewritten: self._rewrite,
             Finished: self._finish,
         }
-
-    def write(self, events: Sequence[Event], number: int) -> None:
-        """Add events, all or nothing; durable when it returns."""
-        with self.transaction(number):
-            for event in events:
-                self.apply(event)
 
     @contextmanager
     def transaction(self, number: int) -> Iterator[None]:
@@ -246,9 +241,8 @@ class Ledger(LedgerReader):
         """Count the clip of a unit that is done, if it was its last one."""
         is_left, known, rows, lost = self._writer.execute(
             "SELECT EXISTS (SELECT 1 FROM units WHERE clip_no = :n AND is_done = 0), num_frames, "
-            "(SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE clip_no = :n), "
-            "(SELECT sum(num_frames) FROM failures WHERE clip_no = :n) "
-            "FROM clips WHERE clip_no = :n",
+            "(SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE clip_no = :n), (SELECT "
+            "sum(num_frames) FROM failures WHERE clip_no = :n) FROM clips WHERE clip_no = :n",
             {"n": unit.clip_no},
         ).fetchone()
         if is_left:
@@ -372,12 +366,6 @@ class Ledger(LedgerReader):
             pass  # someone reads it: the write-ahead file stays beside it, which is as good
         finally:
             self._writer.close()
-
-
-def create_ledger(path: Path) -> None:
-    """Make an empty ledger, whole or not at all: readers may look at any moment."""
-    with atomic_path(path) as temporary, closing(sqlite3.connect(temporary)) as database:
-        database.executescript(_TABLES)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

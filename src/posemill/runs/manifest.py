@@ -79,11 +79,7 @@ class Manifest:
         try:
             content = parse_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
-            raise RunError(
-                "{run} is not a posemill run: it has no manifest.json; make one "
-                "with: posemill extract SOURCE --out RUN",
-                run=folder,
-            ) from error
+            raise not_a_run(folder) from error
         except (OSError, ValueError) as error:
             raise RunError("{path} cannot be read: {error}", path=path, error=error) from error
         if not isinstance(content, dict) or "posemill_run" not in content:
@@ -121,6 +117,15 @@ class Manifest:
         ]
 
 
+def not_a_run(name: Path | str) -> RunError:
+    """Return the error for a folder or a URI without a manifest."""
+    return RunError(
+        "{run} is not a posemill run: it has no manifest.json; make one with: posemill extract "
+        "SOURCE --out RUN",
+        run=name,
+    )
+
+
 def _check_types(content: Mapping[str, Any], path: Path) -> None:
     """Raise where a field of a manifest is missing or is not of its kind."""
     texts = ("skeleton_name", "kind", "created_at", "run_id")
@@ -128,9 +133,8 @@ def _check_types(content: Mapping[str, Any], path: Path) -> None:
         kind = str if name in texts else dict
         if not isinstance(content.get(name, kind()), kind) or "skeleton_name" not in content:
             raise RunError(
-                "{path} is not the manifest of a posemill run: its {field!r} is "
-                "not what it should be; put back a copy of the file, or choose "
-                "another folder",
+                "{path} is not the manifest of a posemill run: its {field!r} is not what it "
+                "should be; put back a copy of the file, or choose another folder",
                 path=path,
                 field=name,
             )
@@ -141,11 +145,8 @@ def _differences(name: str, old: Any, new: Any) -> list[str]:
         keys = sorted({*old, *new})
         return [line for key in keys for line in _differences(key, old.get(key), new.get(key))]
     old, new = json.loads(json.dumps(old)), json.loads(json.dumps(new))
-    return [] if old == new else [_difference(name, old, new)]
-
-
-def _difference(name: str, old: object, new: object) -> Message:
-    return Message("{name}: the run has {old!r}, now it is {new!r}", name=name, old=old, new=new)
+    template = "{name}: the run has {old!r}, now it is {new!r}"
+    return [] if old == new else [Message(template, name=name, old=old, new=new)]
 
 
 # What is among the facts only where it was asked for.
@@ -225,9 +226,8 @@ def check_ledger_is_there(folder: Path) -> None:
     num_shards = sum(path.suffix == ".parquet" for path in (folder / SHARDS_NAME).iterdir())
     if num_shards:
         raise RunError(
-            "{folder} has {num_shards} shards and no ledger.sqlite, which says "
-            "what they hold; nothing was touched: put ledger.sqlite back from a "
-            "copy, or choose another folder",
+            "{folder} has {num_shards} shards and no ledger.sqlite, which says what they hold; "
+            "nothing was touched: put ledger.sqlite back from a copy, or choose another folder",
             folder=folder,
             num_shards=num_shards,
         )

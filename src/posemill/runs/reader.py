@@ -23,12 +23,7 @@ from posemill.runs.columns import part_for
 from posemill.runs.events import valid_unicode
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import Manifest
-from posemill.runs.queries import (
-    IN_PARTS,
-    Failure,
-    SplitCounts,
-    read_ledger,
-)
+from posemill.runs.queries import IN_PARTS, Failure, SplitCounts, read_ledger
 from posemill.runs.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
 from posemill.runs.shards import (
     SELECT_ROWS,

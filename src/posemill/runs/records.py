@@ -131,7 +131,8 @@ class RecordLog:
                 raise self._taken_over()
             if self.place.create(_key(self._number + 1), self._content([])):
                 self._number += 1
-                ledger.write([], self._number)
+                with ledger.transaction(self._number):
+                    pass
                 return
 
     def _last_epoch(self) -> int:
@@ -141,9 +142,8 @@ class RecordLog:
 
     def _taken_over(self) -> RunError:
         return RunError(
-            "{place} was taken over by another process while this one was cut off "
-            "or asleep; nothing was committed twice: look with: posemill status "
-            "{place!q}",
+            "{place} was taken over by another process while this one was cut off or asleep; "
+            "nothing was committed twice: look with: posemill status {place!q}",
             place=self.place.name,
         )
 
@@ -175,7 +175,8 @@ class RecordLog:
             ledger.copy_to(plain)
             with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as target:
                 shutil.copyfileobj(source, target, 1 << 20)
-            self.place.put(_snapshot_key(self._number), packed.read_bytes())
+            key = f"{SNAPSHOTS}{self._number:010d}.sqlite.gz"
+            self.place.put(key, packed.read_bytes())
 
     def fetch_snapshot(self, path: Path) -> None:
         """Replace a ledger, which nobody writes, by the newest snapshot if that spares reading."""
@@ -239,7 +240,3 @@ def _unpack_file(packed: Path, target: Path) -> None:
 
 def _key(number: int) -> str:
     return f"{PREFIX}{number:010d}.json.gz"
-
-
-def _snapshot_key(number: int) -> str:
-    return f"{SNAPSHOTS}{number:010d}.sqlite.gz"

@@ -24,8 +24,7 @@ from typing import Any
 import torch
 
 from posemill.errors import PosemillError, TrainingError
-from posemill.machine.processes import die_with_parent, environment, thread_variables
-from posemill.machine.torchrun import leave_at_once
+from posemill.machine.processes import die_with_parent, environment, leave_at_once, thread_variables
 from posemill.machine.trials import describe_exit
 from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from posemill.errors import ConfigError
-from posemill.machine.torchrun import under_torchrun
+from posemill.machine.processes import under_torchrun
 from posemill.outputs import expect_folder
 from posemill.training.config.resolve import Resolved, read_config
 from posemill.training.config.train_config import TrainConfig

@@ -15,7 +15,7 @@ from typing import Any
 from posemill.errors import ConfigError, TrainingError
 from posemill.files import atomic_path
 from posemill.machine.limits import count_cores
-from posemill.machine.torchrun import under_torchrun
+from posemill.machine.processes import under_torchrun
 from posemill.messages import Message
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import FIELDS

@@ -16,7 +16,7 @@ import torch
 from posemill import __version__
 from posemill.files import atomic_path
 from posemill.machine.allocator import freed_memory_returned
-from posemill.machine.torchrun import under_torchrun
+from posemill.machine.processes import under_torchrun
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.clips import Clips
 from posemill.training.loop.passes import Evaluation

@@ -12,7 +12,7 @@ from typing import Any
 
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.machine.live_files import LogFile
-from posemill.machine.torchrun import is_first_process, under_torchrun
+from posemill.machine.processes import is_first_process, under_torchrun
 from posemill.messages import Message
 from posemill.outputs import expect_folder
 from posemill.terminal import counted

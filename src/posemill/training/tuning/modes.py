@@ -13,7 +13,7 @@ import torch
 
 from posemill.errors import ConfigError, DeviceError, TrainingError
 from posemill.machine.limits import count_cores
-from posemill.machine.torchrun import under_torchrun
+from posemill.machine.processes import under_torchrun
 from posemill.messages import Message, join
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.run_settings import loader_workers

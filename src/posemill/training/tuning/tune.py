@@ -11,7 +11,7 @@ from typing import Any
 from posemill.errors import ConfigError
 from posemill.language import translate
 from posemill.machine.allocator import freed_memory_returned
-from posemill.machine.torchrun import under_torchrun
+from posemill.machine.processes import under_torchrun
 from posemill.messages import Message, render
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
