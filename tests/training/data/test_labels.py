@@ -84,14 +84,6 @@ def test_sentences_are_divided_by_their_number_alone() -> None:
     assert [row.split for row in tested] != [row.split for row in labelled]
 
 
-def test_a_class_has_its_share_in_every_fold() -> None:
-    rows = clips(*"aaab" * 4)
-    for fold in range(4):
-        found = [row.label for row in divide(rows, as_they_are("x", folds=4, fold=fold))
-                 if row.split == "test"]  # fmt: skip
-        assert sorted(found) == ["a", "a", "a", "b"]
-
-
 def test_classes_are_of_the_training_clips_numbers_first_and_by_size() -> None:
     rows = [*clips("10", "b", "9", "a", "9"), *clips("z", split="test")]
     assert name_classes(rows, "train", "classify") == ("9", "10", "a", "b")

@@ -65,6 +65,6 @@ def test_settings_of_other_kinds_and_kinds_that_nobody_brings_are_refused(sounds
         posemill.train(**settings(sounds, data_kind="smell"))
     with pytest.raises(ConfigError, match=r"model stgcn takes keypoints, and .* is audio"):
         posemill.train(**settings(sounds, model="stgcn"))
-    run = posemill.train(**settings(sounds, max_steps=1))
+    run = posemill.train(**settings(sounds, max_steps=1, figures=False))
     with pytest.raises(ConfigError, match="was trained on audio, which predict cannot read"):
         list(posemill.predict(run.out, sounds))

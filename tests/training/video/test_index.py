@@ -65,7 +65,9 @@ def test_missing_files_are_told_apart_from_those_that_are_there(tmp_path: Path) 
     path = write(tmp_path / "list.csv", "path,label", "a.mp4,x", "gone/b.mp4,y")
     clips, missing = read_index(path)
     assert [clip.clip_id for clip in clips] == ["a"]
-    assert missing == [("gone/b", str(tmp_path / "gone" / "b.mp4"), "y")]
+    assert [(clip.clip_id, clip.path, clip.label) for clip in missing] == [
+        ("gone/b", str(tmp_path / "gone" / "b.mp4"), "y")
+    ]
 
 
 def test_a_list_of_nothing_but_missing_files_is_an_error(tmp_path: Path) -> None:
@@ -162,7 +164,9 @@ def test_packs_that_are_gone_are_missing_clips(packed: Path) -> None:
     (packed / "index.csv").write_text(f"{text}{last}\n")
     clips, missing = read_index(packed)
     assert len(clips) == 9
-    assert missing == [("clip9", str(packed / "packs" / "000001.rgb"), "stop")]
+    (gone,) = missing
+    path = str(packed / "packs" / "000001.rgb")
+    assert (gone.clip_id, gone.path, gone.label) == ("clip9", path, "stop")
 
 
 def test_clips_of_the_library_are_taken(tmp_path: Path) -> None:
@@ -170,7 +174,7 @@ def test_clips_of_the_library_are_taken(tmp_path: Path) -> None:
     gone = Clip("b", str(tmp_path / "b"), "frames")
     clips, missing = read_index([there, gone])
     assert clips == [ClipPlace("a", there.path, "video", "dev", "x", end_seconds=2.0)]
-    assert missing == [("b", gone.path, "")]
+    assert missing == [ClipPlace("b", gone.path, "frames")]
     with pytest.raises(TypeError, match=r"expected a path or posemill.Clip objects, got str"):
         read_index(["a.mp4"])  # type: ignore[list-item]
 

@@ -93,6 +93,7 @@ def test_without_an_epoch_draws_follow_torch(packed: Path) -> None:
     assert drawn(clips[0]) == drawn(clips[0]) == drawn(clips.at_epoch(0, 4))
 
 
+@pytest.mark.usefixtures("warm_children")
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods()[:2])
 def test_loader_processes_give_what_one_process_gives(method: str, videos: Path) -> None:
     clips = clips_of(videos, split="train", size=(64, 48), augment=NO_SIDES)

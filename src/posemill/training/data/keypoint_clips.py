@@ -37,7 +37,7 @@ from posemill.training.data.labels import (
     label_tables,
 )
 from posemill.training.data.normalize import preparation
-from posemill.training.data.readers import RawClips, find_files, read_clips
+from posemill.training.data.readers import RawClips, read_all
 
 SampleAugment = Callable[[FloatArray, BoolArray, np.random.Generator], tuple[FloatArray, BoolArray]]
 _WHOLE = 4  # frames that stand for a whole clip in Multigrid: a quarter of it is one
@@ -291,23 +291,17 @@ def read_unlabelled(options: DataSettings) -> tuple[Store, list[ClipKey], str | 
 
 @lru_cache(maxsize=1)  # figures ask for clip after clip
 def _read_once(path: str, unit: str, csv_dims: int, csv_frames: int) -> tuple[RawClips, ...]:
-    return tuple(
-        read_clips(file, unit=unit, csv_dims=csv_dims, csv_frames=csv_frames)
-        for file in find_files(path).values()
-    )
+    return tuple(read_all(path, unit=unit, csv_dims=csv_dims, csv_frames=csv_frames).values())
 
 
 def _read_files(options: DataSettings) -> tuple[list[str], list[RawClips]]:
     """Return the names of the files' splits, and their clips as they are."""
-    files = find_files(options.path)
-    clips = [
-        read_clips(
-            path, unit=options.unit, csv_dims=options.csv_dims, csv_frames=options.csv_frames
-        )
-        for path in files.values()
-    ]
+    by_split = read_all(
+        options.path, unit=options.unit, csv_dims=options.csv_dims, csv_frames=options.csv_frames
+    )
+    clips = list(by_split.values())
     _check_same_points(clips)
-    return list(files), clips
+    return list(by_split), clips
 
 
 def _pack_files(clips: Sequence[RawClips], options: DataSettings) -> tuple[Store, str | None]:

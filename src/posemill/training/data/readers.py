@@ -147,6 +147,11 @@ def find_files(data: str) -> dict[str, Path]:
     return found
 
 
+def read_all(data: str, **options: Any) -> dict[str, RawClips]:
+    """Return the clips of the file of each split; see `find_files` and `read_clips`."""
+    return {split: read_clips(path, **options) for split, path in find_files(data).items()}
+
+
 def read_clips(
     path: Path, *, unit: str = "clip", csv_dims: int = 2, csv_frames: int = 1
 ) -> RawClips:

@@ -85,7 +85,24 @@ class KeypointDataset(Dataset[Item]):
         return [entry[4] for entry in self._index]
 
     def __getitem__(self, index: int) -> Item:
-        item = self._read_run(index) if self._is_run else self._read_npz(index)
+        split, clip_id, start, stop, label = self._index[index]
+        if self._is_run:
+            clip = self._open().clip(clip_id, split)
+            points, mask, label = clip.points, clip.mask, clip.label or ""
+            scores, frame_index = clip.scores, clip.frame_indices
+        else:
+            frames = read_frames(self._open(), slice(start, stop))
+            points, mask = frames.points, frames.mask
+            scores, frame_index = frames.scores, frames.frame_index
+        item = {
+            "points": torch.from_numpy(np.where(mask[..., None], points, np.float32(0))),
+            "mask": torch.from_numpy(np.array(mask)),
+            "scores": torch.from_numpy(np.array(scores)),
+            "frame_index": torch.from_numpy(np.array(frame_index)),
+            "clip_id": clip_id,
+            "split": split,
+            "label": label,
+        }
         return self.transform(item) if self.transform else item
 
     def __getstate__(self) -> dict[str, Any]:
@@ -102,34 +119,6 @@ class KeypointDataset(Dataset[Item]):
                 self._source = open_npz(self.path)
             self._owner = os.getpid()
         return self._source
-
-    def _read_npz(self, index: int) -> Item:
-        split, clip_id, start, stop, label = self._index[index]
-        frames = read_frames(self._open(), slice(start, stop))
-        frames.points[~frames.mask] = 0
-        return {
-            "points": torch.from_numpy(frames.points),
-            "mask": torch.from_numpy(frames.mask),
-            "scores": torch.from_numpy(frames.scores),
-            "frame_index": torch.from_numpy(frames.frame_index),
-            "clip_id": clip_id,
-            "split": split,
-            "label": label,
-        }
-
-    def _read_run(self, index: int) -> Item:
-        split, clip_id, *_ = self._index[index]
-        clip = self._open().clip(clip_id, split)
-        mask = clip.mask
-        return {
-            "points": torch.from_numpy(np.where(mask[..., None], clip.points, np.float32(0))),
-            "mask": torch.from_numpy(mask),
-            "scores": torch.from_numpy(np.array(clip.scores)),
-            "frame_index": torch.from_numpy(np.array(clip.frame_indices)),
-            "clip_id": clip_id,
-            "split": split,
-            "label": clip.label or "",
-        }
 
 
 def _run_index(run: Any) -> list[tuple[str, str, int, int, str]]:

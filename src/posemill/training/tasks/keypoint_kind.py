@@ -25,7 +25,7 @@ from posemill.training.data.keypoint_clips import (
 )
 from posemill.training.data.labels import LabelledClip
 from posemill.training.data.normalize import Augment, preparation
-from posemill.training.data.readers import find_files, read_clips
+from posemill.training.data.readers import find_files, read_all
 from posemill.training.models import time_stride_of
 from posemill.training.tasks.kinds import Kind, NewClip
 
@@ -99,7 +99,13 @@ class KeypointKind(Kind):
             max_frames=config.max_frames,
         ).function
         if isinstance(clips, (str, Path)):
-            found = _clips_of_files(str(clips), config)
+            options = {name: getattr(config, name) for name in ("unit", "csv_dims", "csv_frames")}
+            files = read_all(str(clips), **options).values()
+            found = (
+                (clip_id, *raw.clip(row))
+                for raw in files
+                for row, clip_id in enumerate(raw.clip_ids)
+            )
         else:
             skeleton_name = needed_skeleton(identity, config.out)
             found = (_points_of(clip, skeleton_name) for clip in clips)
@@ -136,12 +142,3 @@ def _points_of(clip: PoseClip, skeleton_name: str) -> _Points:
     mask = mapped.mask
     points = np.where(mask[..., None], mapped.points, np.float32(0)).astype(np.float32)
     return clip.clip_id, points, mask
-
-
-def _clips_of_files(data: str, config: TrainConfig) -> Iterator[_Points]:
-    for path in find_files(data).values():
-        raw = read_clips(
-            path, unit=config.unit, csv_dims=config.csv_dims, csv_frames=config.csv_frames
-        )
-        for index, clip_id in enumerate(raw.clip_ids):
-            yield (clip_id, *raw.clip(index))

@@ -88,11 +88,12 @@ class VideoKind(Kind):
         if not config.video.precompute:
             return opened
         views = config.video.precompute if is_training else 1
+        device = choose_device(config.device)
         store = compute_features(
             reader,
             self._frozen_backbone(config, clips),
             num_views=views,
-            runtime=_runtime_of(config),
+            runtime=Runtime(device=device, precision=choose_precision(config.precision, device)),
             # Features are small: only who says so has them made anew.
             cache=config.cache if "cache" in config.given else "mmap",
             folder=Path(config.data.cache_folder) if config.data.cache_folder else None,
@@ -171,7 +172,11 @@ class VideoKind(Kind):
                     run=config.out,
                     kind=type(path).__name__,
                 )
-        places = [_unlabelled(place) for path in paths for place in _clips_at(Path(path))]
+        places = [
+            dataclasses.replace(place, label="")
+            for path in paths
+            for place in _clips_at(Path(path))
+        ]
         once = config.replace(cache="none")  # they are looked at once
         data = open_videos(once, places, is_training=False)
         for number, place in enumerate(places):
@@ -230,11 +235,6 @@ def make_augment(config: TrainConfig) -> ClipAugment:
     )
 
 
-def _runtime_of(config: TrainConfig) -> Runtime:
-    device = choose_device(config.device)
-    return Runtime(device=device, precision=choose_precision(config.precision, device))
-
-
 def _clips_at(path: Path) -> list[ClipPlace]:
     """Return the clips of a path; a folder that holds pictures itself is one."""
     if path.is_dir() and any(suffix_of(each.name) in PICTURE_SUFFIXES for each in path.iterdir()):
@@ -245,7 +245,3 @@ def _clips_at(path: Path) -> list[ClipPlace]:
 def videos_at(path: Path) -> list[tuple[str, str]]:
     """Return id and path of each video, or folder of pictures, at a path."""
     return [(place.clip_id, place.path) for place in _clips_at(path)]
-
-
-def _unlabelled(place: ClipPlace) -> ClipPlace:
-    return dataclasses.replace(place, label="")

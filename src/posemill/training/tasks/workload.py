@@ -110,8 +110,6 @@ class Workload:
 
 
 MakeWorkload = Callable[[], Workload]
-
-
 Sets = Mapping[str, Clips]
 
 
@@ -137,6 +135,8 @@ def build_workload(config: TrainConfig) -> Workload:
         model.eval_scales = tuple(config.output.eval_scales)
     val = _find_scored(sets, "val_split", config, kind)
     test = _find_scored(sets, "test_split", config, kind)
+    names = [usual_split(name) for name in (config.val_split, config.test_split)]
+    scored = {name: sets[name] for name in names if name in sets}
     return Workload(
         model=model,
         train=kind.open(config, train, is_training=True),
@@ -148,15 +148,9 @@ def build_workload(config: TrainConfig) -> Workload:
         skeleton_name=identity.get("skeleton_name"),
         recipe=kind.recipe(config),
         notes=(*_notes_of(sets, val, config), *kind.notes(config, sets)),
-        find_leaks=partial(_find_leaks, config, _scored_sets(sets, train, config)),
+        find_leaks=partial(_find_leaks, config, {"train": train, **scored}),
         decided={**_decided_share(sets, config), **kind.decided(config, train)},
     )
-
-
-def _scored_sets(sets: Sets, train: Clips, config: TrainConfig) -> Sets:
-    """The training clips, and those of the splits that this training scores."""
-    names = [usual_split(name) for name in (config.val_split, config.test_split)]
-    return {"train": train, **{name: sets[name] for name in names if name in sets}}
 
 
 def _find_leaks(config: TrainConfig, sets: Sets) -> list[str]:

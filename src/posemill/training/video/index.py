@@ -58,19 +58,11 @@ class ClipPlace:
         return usual_split(self.split), self.clip_id
 
 
-class MissingClip(NamedTuple):
-    """A clip whose file is not there."""
-
-    clip_id: str
-    path: str
-    label: str = ""
-
-
 class Index(NamedTuple):
     """The clips that are there, and those that are not."""
 
     clips: list[ClipPlace]
-    missing: list[MissingClip]
+    missing: list[ClipPlace]
 
 
 def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
@@ -105,7 +97,9 @@ def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
         return Index([ClipPlace(path.stem, str(path), "video")], [])
     with path.open("rb") as handle:
         is_of_frames = b"frame_indices" in handle.readline(1 << 16)
-    return _of_frames(path) if is_of_frames else _of_table(path)
+    if is_of_frames:
+        return _of_frames(path)
+    return _of_clips((clip for _, clip in read_list(str(path))), str(path))
 
 
 def _of_frames(path: Path) -> Index:
@@ -114,8 +108,7 @@ def _of_frames(path: Path) -> Index:
         rows = frame_index.read_index(path)
     except RunError as error:
         raise SourceError(error.sentence) from error
-    there = {file: file.exists() for file in {row.path for row in rows}}
-    found = [
+    places = [
         ClipPlace(
             row.clip_id,
             str(row.path),
@@ -130,18 +123,12 @@ def _of_frames(path: Path) -> Index:
             extra=row.extra,
         )
         for row in rows
-        if there[row.path]
     ]
-    missing = [
-        MissingClip(row.clip_id, str(row.path), row.label or "")
-        for row in rows
-        if not there[row.path]
-    ]
-    return _checked(Index(found, missing), str(path))
+    return _look_for(places, str(path))
 
 
 def _of_clips(clips: Iterable[Clip], where: str = "index") -> Index:
-    found, missing = [], []
+    places = []
     for clip in clips:
         if not isinstance(clip, Clip):
             raise TypeError(
@@ -158,28 +145,26 @@ def _of_clips(clips: Iterable[Clip], where: str = "index") -> Index:
             end_seconds=clip.end_seconds,
             extra=clip.extra,
         )
-        if Path(clip.path).exists():
-            found.append(place)
-        else:
-            missing.append(MissingClip(clip.clip_id, clip.path, clip.label or ""))
-    return _checked(Index(found, missing), where)
+        places.append(place)
+    return _look_for(places, where)
 
 
-def _of_table(path: Path) -> Index:
-    return _of_clips((clip for _, clip in read_list(str(path))), str(path))
-
-
-def _checked(index: Index, where: str) -> Index:
-    if not index.clips:
-        if index.missing:
-            raise SourceError(
-                "{where}: none of its {num_missing} clips is there; the first should be {path}",
-                where=where,
-                num_missing=len(index.missing),
-                path=index.missing[0].path,
-            )
+def _look_for(places: list[ClipPlace], where: str) -> Index:
+    """Return the clips divided by whether their files are there; none of them is an error."""
+    exists = {path: Path(path).exists() for path in {place.path for place in places}}
+    index = Index([], [])
+    for place in places:
+        (index.clips if exists[place.path] else index.missing).append(place)
+    if index.clips:
+        return index
+    if not places:
         raise SourceError("{where}: expected clips, got none", where=where)
-    return index
+    raise SourceError(
+        "{where}: none of its {num_missing} clips is there; the first should be {path}",
+        where=where,
+        num_missing=len(places),
+        path=places[0].path,
+    )
 
 
 def _without_suffix(name: str) -> str:

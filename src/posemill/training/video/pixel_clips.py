@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -261,16 +260,13 @@ def _check_two_labels(index: Index, rows: Sequence[LabelledClip], data: str) -> 
 
 def _check_missing(index: Index, labels: set[str], data: str) -> None:
     """Refuse a list with a label of which no clip is there."""
-    lost: Mapping[str, list[str]] = {}
-    for clip in index.missing:
-        if clip.label and clip.label not in labels:
-            lost = {**lost, clip.label: [*lost.get(clip.label, []), clip.path]}
-    for label, paths in lost.items():
+    lost = [clip for clip in index.missing if clip.label and clip.label not in labels]
+    if lost:
         raise TrainingError(
             "label {label!r} of {data} has no clip: none of its {num_files} files is "
             "there, the first should be {path}",
-            label=label,
+            label=lost[0].label,
             data=data,
-            num_files=len(paths),
-            path=os.fspath(paths[0]),
+            num_files=sum(clip.label == lost[0].label for clip in lost),
+            path=lost[0].path,
         )

@@ -132,17 +132,16 @@ class VideoClips(Dataset[Item | None]):
         self._problems = Problems(_RULES[on_error], labels)
         self._epoch = self._problems.shared_number("epoch")
         self._strides: tuple[int, int] | None = None
-        for clip_id, path, _ in found.missing:
+        for clip in found.missing:
             if on_error == "raise":
                 raise SourceError(
                     "{path} is not there: clip {clip_id!r} of {index}",
-                    path=path,
-                    clip_id=clip_id,
+                    path=clip.path,
+                    clip_id=clip.clip_id,
                     index=index,
                 )
-            self._problems.add(
-                clip_id, Message("{path!r}: missing: no such file", path=path), "left out"
-            )
+            reason = Message("{path!r}: missing: no such file", path=clip.path)
+            self._problems.add(clip.clip_id, reason, "left out")
 
     def _settle(self, decoder: str, clips: Sequence[ClipPlace]) -> str:
         """Return what `auto` comes to, by a look at some of the videos; it is logged."""
