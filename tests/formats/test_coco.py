@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
 from posemill.formats.coco import CocoFormat, _annotation
 from posemill.formats.shared.contract import Recipe
 from posemill.skeletons import get_skeleton
+from posemill.testing.formats import make_clip, make_clips
 
 COCO = CocoFormat()
 
@@ -99,15 +99,6 @@ def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
             list(COCO.read(path))
 
 
-def test_an_annotation_that_went_missing_is_noticed(tmp_path: Path) -> None:
-    COCO.write([make_clip(1, skeleton="coco-133", frames=3)], tmp_path / "a.json", recipe=Recipe())
-    lines = (tmp_path / "a.json").read_text().splitlines(keepends=True)
-    gone = next(i for i, line in enumerate(lines) if line.startswith('{"id": 2, "image_id"'))
-    (tmp_path / "a.json").write_text("".join(lines[:gone] + lines[gone + 1 :]))
-    with pytest.raises(FormatError, match="picture 2 has no annotation of its own"):
-        list(COCO.read(tmp_path / "a.json"))
-
-
 def test_real_annotations_are_read(shared: Path) -> None:
     clips = list(COCO.read(shared / "datasets" / "coco_people" / "person_keypoints.json"))
     assert len(clips) == 40
@@ -121,18 +112,6 @@ def test_the_folder_of_a_picture_is_a_part_of_its_id(tmp_path: Path) -> None:
     path.write_text(json.dumps({"images": images, "annotations": []}))
     assert [clip.clip_id for clip in COCO.read(path)] == [
         "a/0001", "b/0001", "b/0002.jpg", "b/0002.png", "c/d/0001.v2"]  # fmt: skip
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        COCO,
-        name="coco",
-        suffix=".json",
-        layouts=("coco-133", "coco-17"),
-        has_pixels=True,
-        holds_people=True,
-        losses=("z", "x and y beyond a thousandth of a pixel; scores beyond a millionth"),
-    )
 
 
 def test_a_person_has_boxes_around_what_was_found() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError, MissingExtraError
 from posemill.formats.hdf5 import Hdf5Format
 from posemill.formats.shared.contract import Recipe
+from posemill.testing.formats import make_clip, make_clips
 
 h5py = pytest.importorskip("h5py")
 HDF5 = Hdf5Format()
@@ -112,7 +112,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from format_clips import make_clip
+from posemill.testing.formats import make_clip
 from posemill.formats.shared.contract import Recipe
 from posemill.formats.hdf5 import Hdf5Format
 
@@ -137,13 +137,3 @@ def test_a_disk_that_is_full_gives_one_error_and_keeps_the_old_file(tmp_path: Pa
     assert done.stdout.splitlines() == ["File too large"] * 7
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
     assert [clip.clip_id for clip in HDF5.read(tmp_path / "a.h5")] == ["clip_0"]
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        HDF5,
-        name="hdf5",
-        suffix=".h5",
-        layouts=("holistic-543", "any"),
-        has_mask=True,
-    )

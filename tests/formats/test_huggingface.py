@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats.huggingface import HuggingFaceFormat
 from posemill.formats.shared.contract import Recipe
+from posemill.testing.formats import make_clip, make_clips
 
 HF = HuggingFaceFormat()
 
@@ -96,13 +96,3 @@ def test_rows_without_an_id_are_left_out_counted_and_said(
     assert len(found) == before - 1
     assert "None" not in found
     assert f"{file}: 1 rows have no clip_id; they are left out" in caplog.text
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        HF,
-        name="huggingface",
-        suffix="",
-        layouts=("holistic-543", "any"),
-        has_mask=True,
-    )

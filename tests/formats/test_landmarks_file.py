@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_same, make_clip
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
 from posemill.jobs.landmarks import save_landmarks
+from posemill.testing.formats import assert_same, make_clip
 
 
 @pytest.mark.parametrize("paths", [(), ("a.png", "b.png", "c.png")])

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
 import json
-import pickle
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
-from posemill.formats.npz import NpzFormat, open_npz
+from posemill.formats.npz import NpzFormat
 from posemill.formats.shared.contract import Recipe
 from posemill.npz.writer import ArchiveWriter
+from posemill.testing.formats import make_clip, make_clips
 
 NPZ = NpzFormat()
 
@@ -47,19 +46,6 @@ def test_plain_numpy_loads_it_without_pickle_and_finds_the_promised_arrays(path:
 def test_the_archive_is_whole_for_other_zip_readers(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
-
-
-def test_arrays_are_mapped_not_loaded_and_aligned(path: Path) -> None:
-    arrays = open_npz(path)
-    keypoints = arrays["keypoints"]
-    assert isinstance(keypoints, np.memmap)
-    assert keypoints.ctypes.data % 64 == 0
-    again = pickle.loads(pickle.dumps(arrays))
-    np.testing.assert_array_equal(again["keypoints"], np.load(path)["keypoints"])
-    assert "MappedNpz" in repr(arrays)
-    assert "keypoints" in repr(arrays)
-    with pytest.raises(KeyError):
-        arrays["nothing"]
 
 
 @pytest.mark.parametrize(("fill", "is_zero"), [("zero", True), ("nan", False)])
@@ -98,14 +84,6 @@ def test_half_floats_of_another_maker_with_zeros_for_missing_become_clips(tmp_pa
     assert not one.mask[1, 68:89].any()
     assert one.mask[0].all()
     assert one.scores[0].tolist() == [1.0] * 143
-
-
-def test_packed_archives_are_read_too(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "a.npz", keypoints=np.ones((2, 18, 2), np.float32))
-    (clip,) = NPZ.read(tmp_path / "a.npz", size_wh=(100, 50))
-    assert (clip.clip_id, clip.skeleton_name, clip.points[0, 0].tolist()) == (
-        "a", "openpose-18", [1, 1, 0])  # fmt: skip
-    assert clip.sizes_wh.tolist() == [[100, 50]] * 2
 
 
 def test_a_folder_of_splits_is_read_as_one(tmp_path: Path) -> None:
@@ -157,40 +135,6 @@ def test_what_does_not_fit_is_named_with_the_file(tmp_path, arrays, message: str
         list(NPZ.read(path))
 
 
-def test_a_cut_file_says_so(path: Path) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2])
-    with pytest.raises(FormatError, match=r"expected a whole \.npz .*was it cut off"):
-        list(NPZ.read(path))
-
-
-def test_a_flipped_bit_is_found_by_the_checksum(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[5000] ^= 4
-    path.write_bytes(data)
-    with pytest.raises(FormatError, match="damaged: Bad CRC-32"):
-        list(NPZ.read(path))
-
-
-def test_a_zip_bomb_is_refused_before_it_unpacks(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.npz"
-    fields = {"descr": "<f4", "fortran_order": False, "shape": (50000, 143, 3)}
-    with (
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("keypoints.npy", "w") as member,
-    ):
-        np.lib.format.write_array_header_1_0(member, fields)
-        for _ in range(50000 * 143 * 12 // 10**6 + 1):
-            member.write(bytes(10**6))
-    with pytest.raises(FormatError, match=r"would unpack from \d+ to \d+ bytes; refused"):
-        list(NPZ.read(path))
-
-
-def test_a_nul_in_an_id_is_refused_with_the_id(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"'a\\x00b' holds a NUL character.*; change this id"):
-        NPZ.write([make_clip(1, clip_id="a\0b")], tmp_path / "a.npz", recipe=Recipe())
-
-
 def test_extra_that_is_not_json_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="clip 'clip_1': extra cannot be written as JSON"):
         NPZ.write([make_clip(1, extra={"x": {1}})], tmp_path / "a.npz", recipe=Recipe())
@@ -228,13 +172,6 @@ def test_columns_go_to_their_places_whether_their_rows_were_counted_or_not(
     assert [each.name for each in tmp_path.iterdir()] == ["a.npz"]
 
 
-def test_an_archive_with_other_rows_than_were_counted_is_not_finished(tmp_path: Path) -> None:
-    with ArchiveWriter(tmp_path / "a.npz", num_rows=3) as archive:
-        archive.column("x", np.int64).append(np.arange(2))
-        with pytest.raises(ValueError, match="x: expected 3 rows, got 2"):
-            archive.finish({})
-
-
 def test_clips_cut_by_lengths_alone_are_numbered(tmp_path: Path) -> None:
     points = np.random.default_rng(0).random((10, 143, 3)).astype(np.float32)
     path = save(tmp_path / "two.npz", keypoints=points, lengths=np.array([5, 5]))
@@ -266,16 +203,6 @@ def test_our_own_points_are_never_taken_for_pixels(tmp_path: Path) -> None:
     NPZ.write([clip], tmp_path / "a.npz", recipe=Recipe())
     (back,) = NPZ.read(tmp_path / "a.npz")
     np.testing.assert_array_equal(back.points, clip.points)
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        NPZ,
-        name="npz",
-        suffix=".npz",
-        layouts=("holistic-143", "any"),
-        has_mask=True,
-    )
 
 
 @pytest.mark.parametrize("name", ["A.NPZ", "B.Pkl", "C.POSE", "D.JSON"])

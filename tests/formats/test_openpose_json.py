@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
@@ -15,6 +14,7 @@ from posemill.formats.openpose_json import (
     _in_order,
 )
 from posemill.formats.shared.contract import Recipe
+from posemill.testing.formats import make_clip, make_clips
 
 FOLDER, FILE = OpenPoseFolderFormat(), OpenPoseFileFormat()
 
@@ -167,20 +167,3 @@ def test_frames_come_by_their_numbers_or_else_as_they_stand(
 ) -> None:
     frames = {key: number for number, key in enumerate(keys)}
     assert _in_order(frames) == order
-
-
-@pytest.mark.parametrize(
-    ("form", "name", "suffix", "mirrors"),
-    [(FOLDER, "openpose", "", True), (FILE, "openpose-file", ".json", False)],
-)
-def test_what_it_holds_is_declared(form, name: str, suffix: str, mirrors: bool) -> None:
-    assert_declares(
-        form,
-        name=name,
-        suffix=suffix,
-        layouts=("coco-133", "openpose-18"),
-        has_pixels=True,
-        holds_people=True,
-        mirrors=mirrors,
-        losses=("z", "x and y beyond a thousandth of a pixel; scores beyond a millionth"),
-    )

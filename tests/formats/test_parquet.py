@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from format_clips import assert_declares, assert_same, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats.parquet import ParquetFormat
 from posemill.formats.shared.contract import Recipe
+from posemill.testing.formats import assert_same, make_clip, make_clips
 
 PARQUET = ParquetFormat()
 
@@ -142,15 +142,3 @@ def test_a_clip_that_takes_more_memory_than_is_free_is_refused_before_it_is_all_
     said = r"clip 'clip_1' has so many frames that 3145728 bytes of free memory are too few"
     with pytest.raises(FormatError, match=said):
         list(PARQUET.read(tmp_path / "a.parquet"))
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        PARQUET,
-        name="parquet",
-        suffix=".parquet",
-        layouts=("holistic-543", "any"),
-        has_mask=True,
-        holds_people=True,
-        losses=("clips without frames",),
-    )

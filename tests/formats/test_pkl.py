@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats.pkl import PklFormat
 from posemill.formats.shared.contract import Recipe
+from posemill.testing.formats import make_clip, make_clips
 
 PKL = PklFormat()
 
@@ -115,33 +115,12 @@ def test_pixels_of_pictures_whose_size_is_not_known_are_refused(tmp_path: Path) 
         list(PKL.read(path))
 
 
-def test_normalised_points_stay_as_they_are_whatever_the_size(tmp_path: Path) -> None:
-    clip = make_clip(1)
-    path = dump(tmp_path / "a.pkl", in_pixels(clip, 1, 1))
-    (back,) = PKL.read(path, size_wh=(640, 480))
-    np.testing.assert_array_equal(back.points, clip.points)
-
-
 def test_our_own_file_says_itself_that_it_holds_no_pixels(tmp_path: Path) -> None:
     clip = make_clip(1)
     far = dataclasses.replace(clip, points=clip.points * 50, normalized="shoulders")
     PKL.write([far], tmp_path / "a.pkl", recipe=Recipe())
     (back,) = PKL.read(tmp_path / "a.pkl")
     np.testing.assert_array_equal(back.points, far.points)
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        PKL,
-        name="pkl",
-        suffix=".pkl",
-        layouts=("holistic-143",),
-        losses=(
-            "scores (1 where found)",
-            "picture sizes, frame positions, label, fps and extra",
-            "clips without frames",
-        ),
-    )
 
 
 @pytest.mark.parametrize("protocol", range(6))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_declares, assert_same, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats.pose_file import PoseFormat, encode_clip, encode_note
 from posemill.formats.shared.contract import Recipe
+from posemill.testing.formats import assert_same, make_clip, make_clips
 
 POSE = PoseFormat()
 
@@ -172,18 +172,3 @@ def test_bytes_of_others_behind_the_body_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "b.pose").write_bytes(encode_clip(make_clip(1)) + b"something else")
     (clip,) = POSE.read(tmp_path / "b.pose")
     assert (clip.clip_id, clip.split) == ("b", "all")
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        POSE,
-        name="pose",
-        suffix="",
-        layouts=("holistic-543", "holistic-143", "coco-133", "openpose-18"),
-        has_pixels=True,
-        holds_people=True,
-        losses=(
-            "digits beyond float32 pixels; scores below 0.000001 (they become that)",
-            "sizes of frames that differ from the first of their clip",
-        ),
-    )

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
 from posemill.formats.pyskl import PysklFormat, _number_labels
 from posemill.formats.shared.contract import Recipe
+from posemill.testing.formats import make_clip, make_clips
 
 PYSKL = PysklFormat()
 
@@ -138,20 +138,3 @@ def test_a_clip_that_comes_twice_in_a_split_is_refused(tmp_path: Path) -> None:
 )
 def test_labels_are_numbers_of_their_own_only_where_all_of_them_are(labels, numbers) -> None:
     assert _number_labels(labels) == numbers
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        PYSKL,
-        name="pyskl",
-        suffix=".pkl",
-        layouts=("coco-133", "any"),
-        has_pixels=True,
-        holds_people=True,
-        losses=(
-            "z",
-            "image paths, frame positions, fps and extra",
-            "sizes of frames that differ from the first of their clip",
-            "digits beyond float32 pixels; scores below 0.000001 (they become that)",
-        ),
-    )

@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 import pytest
-from format_clips import make_clip
 
 from posemill.errors import PosemillError
 from posemill.formats import FORMATS, get_format
 from posemill.formats.shared.contract import Recipe
+from posemill.testing.formats import make_clip
 
 CASES = int(os.environ.get("POSEMILL_FUZZ_CASES", "0"))
 MAX_SECONDS = 10.0

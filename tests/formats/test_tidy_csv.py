@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format, format_for
 from posemill.formats.shared.contract import Recipe
 from posemill.formats.tidy_csv import CsvFormat
 from posemill.skeletons import get_skeleton
+from posemill.testing.formats import make_clip, make_clips
 
 CSV = CsvFormat()
 NAMES = list(get_skeleton("openpose-18").point_names)
@@ -110,17 +110,6 @@ def test_an_ending_that_names_none_or_several_is_said() -> None:
         format_for(Path("a.json"))
     with pytest.raises(FormatError, match=r"out: its ending names none; give the format by to"):
         format_for(Path("out"))
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        CSV,
-        name="csv",
-        suffix=".csv",
-        layouts=("holistic-143", "any"),
-        holds_people=True,
-        losses=("clips without frames",),
-    )
 
 
 def write_table(path: Path, names: list[str], rows: list[tuple[str, int]]) -> Path:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_declares, make_clip
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
 from posemill.formats.shared.contract import Recipe
 from posemill.formats.txt import TxtFormat
+from posemill.testing.formats import make_clip
 
 TXT = TxtFormat()
 LINES = [f"{10 * i}.5 {5 * i}" for i in range(1, 19)]
@@ -139,18 +139,6 @@ def test_folders_may_be_called_otherwise(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
     with pytest.raises(FormatError, match="two clips go to dev/annotation/x: dev/frames/x came ag"):
         TXT.write([*clips, clips[1]], tmp_path / "other", recipe=recipe)
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        TXT,
-        name="txt",
-        suffix="",
-        layouts=("openpose-18",),
-        has_pixels=True,
-        mirrors=True,
-        losses=("z", "scores (1 where found)", "x and y beyond a thousandth of a pixel"),
-    )
 
 
 @pytest.mark.parametrize("root", ["", "/data"])

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats.shared.contract import Recipe
 from posemill.formats.wds import WebDatasetFormat
+from posemill.testing.formats import make_clip, make_clips
 
 WDS = WebDatasetFormat()
 
@@ -104,13 +104,3 @@ def test_a_member_that_claims_more_than_the_file_is_refused(path: Path) -> None:
         tar.fileobj.write(entry.tobuf())  # type: ignore[union-attr]
     with pytest.raises(FormatError, match=r"claims 1099511627776 of \d+ bytes"):
         list(WDS.read(path))
-
-
-def test_what_it_holds_is_declared() -> None:
-    assert_declares(
-        WDS,
-        name="webdataset",
-        suffix=".tar",
-        layouts=("holistic-543", "any"),
-        has_mask=True,
-    )

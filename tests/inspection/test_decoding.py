@@ -194,7 +194,10 @@ def test_the_nearest_way_to_read_counts(num_frames, access):
     assert choice.access_of(num_frames) == access
 
 
-def test_the_command_prints_a_table_or_json_and_names_what_is_wrong(video, tmp_path):
+def test_the_command_prints_a_table_or_json_and_names_what_is_wrong(video, tmp_path, monkeypatch):
+    ways = [f"{access}/{threads}" for access in choice.ACCESSES for threads in decoding.THREADS]
+    speed = {way: {"rate": 9.0, "sum": "x"} for way in ways}
+    monkeypatch.setattr(decoding, "_in_process", lambda task: {**speed, "memory_mb": 1.0})
     (tmp_path / "text.mp4").write_text("no video")
     table = bench(video.parent, tmp_path / "text.mp4", "--seconds", "0.01")
     assert table.exit_code == 1

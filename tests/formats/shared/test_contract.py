@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from format_clips import make_clip as some_clip
 
 from posemill.blocks import join_clips
-from posemill.errors import ConfigError, FormatError
+from posemill.errors import FormatError
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import (
     ClipStream,
@@ -22,6 +20,7 @@ from posemill.formats.shared.contract import (
     make_clip,
     skeleton_for,
 )
+from posemill.testing.formats import make_clip as some_clip
 
 PATH = Path("here.x")
 FORM, PIXELS = Format(), Format()
@@ -32,15 +31,6 @@ PIXELS.has_pixels = True
 
 def check(form: Format, *clips: Any) -> None:
     list(ClipStream(form, clips, PATH, Recipe()))
-
-
-@pytest.mark.parametrize(
-    ("field", "value"), [("layout", "14"), ("normalize", "x"), ("fill", "x"), ("interpolate", -1)]
-)
-def test_a_recipe_knows_its_words(field: str, value: Any) -> None:
-    assert Recipe("143", fill="nan").layout == "holistic-143"
-    with pytest.raises(ConfigError):
-        Recipe(**{field: value})
 
 
 def test_a_recipe_records_what_was_given_alone() -> None:
@@ -189,23 +179,6 @@ def test_what_are_no_points_is_refused(points: Any) -> None:
         made(points)
 
 
-def test_names_may_hold_foreign_bytes_and_no_half_characters() -> None:
-    for mark in "\udc80\udcff":
-        assert made(np.ones((1, 18, 2)), image_paths=(mark,)).image_paths == (mark,)
-    for mark in "\ud800\udc7f\udd00\udfff":
-        for fields in ({"clip_id": mark + "n" * 300}, {"image_paths": (mark + "n" * 300,)}):
-            with pytest.raises(FormatError) as caught:
-                made(np.ones((1, 18, 2)), **fields)
-            shown = repr(mark + "n" * 199)
-            assert str(caught.value).endswith(f": {shown} is no name: it holds half a character")
-
-
-def test_headers_are_objects() -> None:
-    assert contract.read_header("{}") == {}
-    with pytest.raises(ValueError, match="expected an object"):
-        contract.read_header("[]")
-
-
 def test_info_comes_back_with_its_types() -> None:
     clip = some_clip(1, extra={"signer": "ä"})
     text = contract.info_text(clip)
@@ -218,11 +191,3 @@ def test_info_comes_back_with_its_types() -> None:
     assert (found["label"], found["fps"]) == ("7", 5.0)
     with pytest.raises(ValueError, match=r"^expected an object as extra, got list$"):
         contract.read_info('{"extra": []}')
-
-
-def test_extra_that_is_no_json_is_refused() -> None:
-    circle: list[Any] = []
-    circle.append(circle)
-    for extra in ({"a": {1}}, {"a": circle}):
-        with pytest.raises(FormatError, match=r"^clip 'clip_1': extra cannot be written as JSON: "):
-            contract.info_text(replace(some_clip(1), extra=extra))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from format_clips import make_clip
 
 from posemill import __version__
 from posemill.errors import FormatError
 from posemill.formats.shared import folders
 from posemill.formats.shared.contract import ClipStream, Format, Recipe
 from posemill.formats.shared.folders import IndexWriter, new_folder, picture_folder, place_of
+from posemill.testing.formats import make_clip
 
 
 def stream(path: Path, **recipe: Any) -> ClipStream:
@@ -49,14 +48,6 @@ def test_an_index_has_a_header_and_a_line_a_clip(tmp_path: Path) -> None:
     )
     assert [record.pop("place") for record in records] == ["train/clip_1", "a%5Cb"]
     assert records == [folders.record_of(clip) for clip in clips]
-
-
-def test_two_clips_do_not_share_a_place(tmp_path: Path) -> None:
-    index = IndexWriter(tmp_path, stream(tmp_path))
-    index.place(make_clip(1))
-    with pytest.raises(FormatError, match=r"^two clips go to train/clip_1: train/clip_1 came"):
-        index.place(make_clip(1))
-    index.close()
 
 
 def mirror(tmp_path: Path, replace: dict[str, str], **fields: Any) -> str:
@@ -169,13 +160,6 @@ def test_a_record_of_no_frames_and_of_other_frames() -> None:
         folders.fields_of(record, 2)
 
 
-@pytest.mark.parametrize("place", ["../a", "/a", "a\\b"])
-def test_an_index_does_not_lead_out_of_its_folder(place: str, tmp_path: Path) -> None:
-    (tmp_path / "posemill.jsonl").write_text(json.dumps({"place": place}))
-    with pytest.raises(ValueError, match=r"^posemill\.jsonl: .* leads out of the folder$"):
-        list(folders.read_index(tmp_path))
-
-
 def test_an_index_is_objects_or_absent(tmp_path: Path) -> None:
     assert folders.header_in(tmp_path) == {}
     (tmp_path / "posemill.jsonl").write_text("")
@@ -227,14 +211,6 @@ def test_pixels_are_rounded_and_zero_where_missing() -> None:
     back = folders.from_pixels(Path("p"), found, clip.sizes_wh)
     np.testing.assert_allclose(back[0, 0], [0.123457, 0.5, 0], rtol=1e-6)
     assert back.dtype == np.float32
-
-
-@pytest.mark.parametrize("size_wh", [(0, 5), (5, -1)])
-def test_pixels_need_a_size(size_wh: tuple[int, int]) -> None:
-    with pytest.raises(FormatError, match="sizes are not known"):
-        folders.from_pixels(Path("p"), np.ones((1, 18, 3)), np.array([size_wh], np.int32))
-    ones = folders.from_pixels(Path("p"), np.ones((1, 18, 3)), np.array([(1, 1)], np.int32))
-    assert ones[0, 0].tolist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize(

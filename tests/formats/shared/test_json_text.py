@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from format_clips import assert_same, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Recipe
 from posemill.formats.shared.json_text import is_line_list
+from posemill.testing.formats import assert_same, make_clip, make_clips
 
 
 def backwards(value: Any) -> Any:

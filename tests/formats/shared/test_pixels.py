@@ -8,13 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posemill.errors import FormatError
 from posemill.formats.shared.pixels import divide_pixels, median_of_pixels
-
-
-@pytest.mark.parametrize(("value", "expected"), [(4, 0), (4.5, 4.5), (-9, 9), (0, 0), (0.5, 0)])
-def test_a_median_above_4_is_one_of_pixels(value: float, expected: float) -> None:
-    assert median_of_pixels(np.full((3, 2, 3), value)) == expected
 
 
 def test_only_found_x_and_y_count() -> None:
@@ -41,16 +35,6 @@ def test_x_and_z_are_divided_by_the_width_and_y_by_the_height() -> None:
     np.testing.assert_allclose(found, [[[0.1, 0.2, 0.1]], [[0.5, 0.25, 0.5]]], rtol=1e-6)
     assert found.dtype == np.float32
     assert divide([[[3, 4]]], (1, 1)).tolist() == [[[3, 4]]]
-
-
-@pytest.mark.parametrize("size_wh", [(0, 5), (5, -1)])
-def test_pixels_of_pictures_without_a_size_are_refused(size_wh: tuple[int, int]) -> None:
-    with pytest.raises(FormatError) as caught:
-        divide([[[3, 4]]], size_wh)
-    assert str(caught.value) == (
-        "p: expected x and y divided by the pictures' size, got pixels (their median is 124) of "
-        'pictures whose size is not known; give it by size="WIDTHxHEIGHT"'
-    )
 
 
 def test_one_large_number_among_shares_makes_no_pixels() -> None:

@@ -34,12 +34,6 @@ def body(make_clip: Maker, num_frames: int = 1, **fields: object) -> PoseClip:
     return make_clip(num_frames, skeleton_name="openpose-18", **fields)
 
 
-def test_the_colours_go_once_around_the_hues() -> None:
-    hues = np.array([[[20 * number / 2, 255, 255]] for number in range(18)], np.uint8)
-    expected = cv2.cvtColor(hues, cv2.COLOR_HSV2RGB)[:, 0]
-    np.testing.assert_allclose(OPENPOSE_COLOURS, expected, atol=1)
-
-
 def test_a_point_is_a_dot_of_radius_4_in_its_colour(make_clip: Maker) -> None:
     clip = only(body(make_clip, size_wh=(64, 48)), {4: (0.5, 0.5), 9: (0.25, 0.25)})
     ((row, picture),) = pose_maps(clip, [0])

@@ -131,14 +131,3 @@ def test_the_spread_is_over_all_splits(quality: ClipQuality) -> None:
     colour = part_colour("left_hand")
     assert f'fill="{colour}"' in charts[2]
     assert f'fill="{colour}"' in charts[3]
-
-
-def test_the_words_of_the_report_are_explained() -> None:
-    content = findings.method_section()
-    assert re.findall("<p><b>(.*?)</b>: ", content) == [
-        "Presence", "Jump", "Left/right suspect", "Both hands on one spot", "Frozen frame",
-        "Badness", "Loose pictures",
-    ]  # fmt: skip
-    assert "moved by more than 0.5 shoulder widths in 1/25 s" in content
-    assert "(the median and 5 scaled median deviations)" in content
-    assert "a score below 0.5 do not count" in content
