@@ -145,7 +145,7 @@ def test_pairs_are_of_the_engine_unless_something_else_is_said() -> None:
 
 
 def test_what_is_no_number_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"^--numbers: expected numbers, got 'x'$"):
+    with pytest.raises(ConfigError, match=r"^--numbers: expected a number, got 'x'$"):
         flags_given("--numbers", "1,x")
 
 

@@ -11,7 +11,7 @@ import pytest
 from cli_runner import CliRunner
 
 from posemill.commands.line import run_line
-from posemill.inspection import doctor, trials
+from posemill.inspection import doctor
 from posemill.inspection.doctor import Diagnosis
 from posemill.jobs.extract import workers
 
@@ -53,7 +53,7 @@ models         2 of 3 ready
 
 def nothing_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the processes that try libraries: these tests are about what is printed."""
-    monkeypatch.setattr(trials, "try_libraries", dict)
+    monkeypatch.setattr(doctor, "try_libraries", dict)
     monkeypatch.setattr("posemill.commands.machine._try_bf16", lambda: None)
 
 
@@ -105,8 +105,9 @@ def test_json_is_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 1
 
 
-def test_a_ray_cluster_that_does_not_answer_is_a_problem() -> None:
+def test_a_ray_cluster_that_does_not_answer_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    nothing_tried(monkeypatch)
     done = CliRunner().invoke(run_line, ["doctor", "--ray-address", "127.0.0.1:9", "--json"])
     assert done.exit_code == 1
     found = json.loads(done.stdout)

@@ -95,19 +95,6 @@ def test_failures_end_with_code_1_and_a_table_of_reasons(tree, tmp_path):
     assert read_status(tmp_path / "run").frames_failed == 1
 
 
-def test_a_dry_run_writes_nothing(tree, tmp_path):
-    result = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--dry-run")
-    assert result.exit_code == 0
-    assert f"would start a run in {tmp_path / 'run'}; nothing was written" in result.stdout
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_second_run_says_that_nothing_was_left_to_do(tree, tmp_path):
-    words = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
-    assert "nothing was left to do" not in posemill(*words).stderr
-    assert "nothing was left to do" in posemill(*words).stderr
-
-
 def test_a_dry_run_has_json_for_scripts(tree, tmp_path):
     words = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--dry-run", "--json"]
     found = json.loads(posemill(*words).stdout)
@@ -268,13 +255,6 @@ def test_show_config_of_an_extraction_says_where_each_value_came_from(tmp_path):
     assert ExtractConfig(**read_toml(ExtractConfig, tmp_path / "again.toml")).task_frames == 32
 
 
-def test_the_old_flag_keep_goes_on_working(tree, tmp_path):
-    out = str(tmp_path / "run")
-    result = posemill("extract", str(tree), "--out", out, *FAKE, "--keep", "143")
-    assert result.exit_code == 0
-    assert open_run(out).skeleton_name == "holistic-143"
-
-
 def test_progress_is_plain_lines_without_a_terminal(capsys, monkeypatch):
     snapshot = Progress((SplitCounts("train", 2, 1, 200, 49, 1),), {"train": 10}, 20.0, 7.0)
     with ProgressView() as view:
@@ -307,7 +287,7 @@ def test_progress_is_bars_on_a_terminal(capsys, monkeypatch):
 
 def test_an_output_path_that_is_a_file_is_exported_and_the_run_stands_beside_it(tree, tmp_path):
     out = tmp_path / "keypoints.pkl"
-    words = ("extract", str(tree), "--output_path", str(out), "--engine", "fake")
+    words = ("extract", str(tree), "--output_path", str(out), *FAKE)
     result = posemill(*words)
     assert result.exit_code == 0, result.output
     assert out.is_file()
@@ -324,7 +304,7 @@ def test_an_output_path_that_is_a_file_is_exported_and_the_run_stands_beside_it(
 
 def test_its_own_output_inside_the_source_is_not_taken_for_data(tree, monkeypatch):
     monkeypatch.chdir(tree)
-    first = posemill("extract", ".", "--out", "run1", "--engine", "fake", "--json")
+    first = posemill("extract", ".", "--out", "run1", *FAKE, "--json")
     assert first.exit_code == 0, first.output
     for words in (
         ["visualize", "run1", "--out", "pictures"],
@@ -334,11 +314,11 @@ def test_its_own_output_inside_the_source_is_not_taken_for_data(tree, monkeypatc
     assert list(Path("pictures").rglob("*.png"))
     Path("empty").mkdir()
     assert posemill("visualize", "run1", "--out", "empty").exit_code == 0
-    again = posemill("extract", ".", "--out", "run2", "--engine", "fake", "--json")
+    again = posemill("extract", ".", "--out", "run2", *FAKE, "--json")
     assert json.loads(again.stdout)["splits"] == json.loads(first.stdout)["splits"]
     for name in ("run1", "pictures", "empty", "texts"):
         assert f"{name}' was written by posemill; left out" in again.stderr
-    same = posemill("extract", ".", "--out", "run1", "--engine", "fake", "--json")
+    same = posemill("extract", ".", "--out", "run1", *FAKE, "--json")
     assert same.exit_code == 0, same.output
 
 
@@ -431,22 +411,3 @@ def test_fewer_frames_are_said_counted_and_never_asked_of_pictures(
         for more in (["--dry-run"], []):
             with pytest.raises(ConfigError, match="fps needs videos"):
                 posemill("extract", str(tree), "--out", str(tmp_path / "o"), *FAKE, *flags, *more)
-
-
-def test_the_last_line_says_the_mode_in_chinese_too(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "d").mkdir()
-    cv2.imwrite(str(tmp_path / "d" / "a.png"), np.zeros((8, 8, 3), np.uint8))
-    monkeypatch.setenv("POSEMILL_LANG", "zh")
-    arguments = ["extract", str(tmp_path / "d"), "--out", str(tmp_path / "run"), "--engine", "fake",
-                 "--executor", "serial", "--mode", "video"]  # fmt: skip
-    said = CliRunner().invoke(run_line, arguments).output
-    assert "模式 video" in said
-    assert "个视频；" not in said
-
-
-def test_defaults_are_chinese_in_chinese_help(monkeypatch) -> None:
-    monkeypatch.setenv("POSEMILL_LANG", "zh")
-    said = "".join(CliRunner().invoke(run_line, ["extract", "--help"]).output.split())
-    assert "（默认：all）" not in said
-    assert "（默认：never）" not in said
-    assert "每N帧取1帧" in said

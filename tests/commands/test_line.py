@@ -192,7 +192,7 @@ DEFAULTS = {
     "visualize": {"out": "pictures", "num_samples": 10, "person": "all", "style": "keypoints"},
     "report": {"out": "report.html"},
     "serve": {"folders": (".",), "host": "127.0.0.1", "port": 8765},
-    "evaluate": {"split": "test", "checkpoint": "best", "device": "auto"},
+    "evaluate": {"checkpoint": "best", "device": "auto"},
     "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},
     "sweep": {"workers": 1},
     "synthetic-corpus": {"glosses": 80, "train": 600},

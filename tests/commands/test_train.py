@@ -84,7 +84,7 @@ def test_the_flags_of_the_first_version_mean_what_they_meant() -> None:
     [
         (["--parallel", "fast"], "parallel: expected auto"),
         (["--model-options", "width"], "expected name=value"),
-        (["--step-epochs", "two"], "--step-epochs: expected numbers, got 'two'"),
+        (["--step-epochs", "two"], "--step-epochs: expected a number, got 'two'"),
         (["absent.toml"], "no config file absent.toml"),
     ],
 )

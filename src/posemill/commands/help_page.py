@@ -33,9 +33,14 @@ def command_help(command: Command) -> str:
 
 def group_help(commands: Mapping[str, Command], groups: Mapping[str, str], group: str = "") -> str:
     """Return the help of all commands, or of those of a group."""
-    usage = translate("Usage: ") + f"posemill {group}".strip() + " [OPTIONS] COMMAND [ARGS]..."
+    usage = translate("Usage: ") + usage_of_group(group)
     about = translate(groups[group]) if group else translate(ABOUT)
     return _page(usage, about, group_sections(commands, groups, group))
+
+
+def usage_of_group(group: str) -> str:
+    """Return how the commands of a group are called."""
+    return f"posemill {group}".strip() + " [OPTIONS] COMMAND [ARGS]..."
 
 
 def group_sections(

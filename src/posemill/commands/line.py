@@ -16,7 +16,13 @@ from typing import Any
 
 from posemill import __version__, machine
 from posemill.commands.declaring import Command
-from posemill.commands.help_page import command_help, group_help, usage_of
+from posemill.commands.help_page import (
+    argument_of,
+    command_help,
+    group_help,
+    usage_of,
+    usage_of_group,
+)
 from posemill.commands.printing import print_written, say
 from posemill.errors import ConfigError, PosemillError
 from posemill.files import parse_json
@@ -75,7 +81,7 @@ def run_line(args: Sequence[str]) -> int:
     if command is None:
         near = hint(short, [name.removeprefix(f"{group} ") for name in commands])
         return _refuse(
-            _usage_of_group(group),
+            usage_of_group(group),
             UsageError("No such command {name!r}{near}", name=short, near=near),
         )
     before = words[: words.index("--")] if "--" in words else words
@@ -93,13 +99,9 @@ def _run_option(
         say("posemill {version}", version=__version__)
         return 0
     if words and words[0] not in _HELP:
-        return _refuse(_usage_of_group(group), _no_option(words[0], ()))
+        return _refuse(usage_of_group(group), _no_option(words[0], ()))
     print_written(group_help(commands, groups, group), err=not words)
     return 0 if words else 2
-
-
-def _usage_of_group(group: str) -> str:
-    return f"posemill {group}".strip() + " [OPTIONS] COMMAND [ARGS]..."
 
 
 def _run(command: Command, words: list[str]) -> int:
@@ -139,7 +141,7 @@ def read_words(command: Command, words: Sequence[str]) -> tuple[dict[str, Any], 
     for name, declared in command.needed.items():
         if name not in values:
             if declared.meta["argument"]:
-                raise UsageError("Missing argument {name!r}.", name=argument_name(declared))
+                raise UsageError("Missing argument {name!r}.", name=argument_of(declared))
             raise UsageError("Missing option {flag!r}.", flag=declared.flags[0])
     return values, reader.flags
 
@@ -237,17 +239,12 @@ class _Reader:
             if name in self.texts and declared.kind not in _SEVERAL:
                 raise ConfigError(
                     "{argument} and {flag} say the same thing: give one of them",
-                    argument=argument_name(declared),
+                    argument=argument_of(declared),
                     flag=self.flags[name],
                 )
             self.texts[name] = [*taken, *self.texts.get(name, [])]
         if words:
             raise UsageError("Got unexpected extra arguments ({words})", words=" ".join(words))
-
-
-def argument_name(declared: Field) -> str:
-    """Return what an argument is called in usage and errors."""
-    return str(declared.meta["metavar"] or declared.name.upper())
 
 
 def _no_option(flag: str, known: Sequence[str] | Mapping[str, Any]) -> UsageError:
@@ -267,7 +264,8 @@ def _value(declared: Field, texts: list[Any], flag: str) -> Any:
     if declared.kind is dict:
         return texts if declared.meta["convert"] else parse_options(texts, flag)
     if declared.kind is list:
-        return [_number(part, flag) for text in texts for part in text.split(",") if part]
+        parts = [part for text in texts for part in text.split(",") if part]
+        return [_in_number(float, part, flag) for part in parts]
     if declared.kind is tuple:
         return tuple(texts)
     text = texts[-1]
@@ -285,13 +283,6 @@ def _in_number(kind: type[int] | type[float], text: str, flag: str) -> float:
                 "{flag}: expected a whole number, got {text!r}", flag=flag, text=text
             ) from error
         raise UsageError("{flag}: expected a number, got {text!r}", flag=flag, text=text) from error
-
-
-def _number(text: str, flag: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ConfigError("{flag}: expected numbers, got {text!r}", flag=flag, text=text) from error
 
 
 def parse_options(options: Sequence[str], flag: str = "--engine-option") -> dict[str, Any]:

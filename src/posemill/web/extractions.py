@@ -10,7 +10,7 @@ from typing import Any
 
 from posemill.config import ExtractConfig
 from posemill.errors import PosemillError
-from posemill.jobs.extract.status import Status, log_path, read_status
+from posemill.jobs.extract.status import log_path, read_status
 from posemill.machine.live_files import last_lines, read_live
 from posemill.runs.manifest import LEDGER_NAME, Manifest
 from posemill.runs.queries import read_ledger
@@ -26,6 +26,7 @@ def describe_extraction(folder: Path) -> dict[str, Any]:
     """Return all that the page of an extraction shows, but for the files that failed."""
     status = read_status(folder)
     live = read_live(folder) if status.state == "running" else {}
+    arguments = continue_arguments(folder, status.manifest)
     return {
         **extraction_row(folder),
         "headline": status.headline(),
@@ -34,7 +35,7 @@ def describe_extraction(folder: Path) -> dict[str, Any]:
         "speeds": read_speeds(folder),
         "log": last_lines(log_path(folder), _LOG_LINES),
         "manifest": asdict(status.manifest),
-        "command": continue_command(status),
+        "command": shlex.join(["posemill", *arguments]) if arguments else "",
     }
 
 
@@ -67,12 +68,6 @@ def read_failed_files(folder: Path, reason: str) -> list[dict[str, Any]]:
         ).fetchall()
     names = ("split", "clip_id", "frame_index", "num_frames", "path", "message")
     return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def continue_command(status: Status, *more: str) -> str:
-    """Return the command that goes on with a run; empty where there is none."""
-    arguments = continue_arguments(status.folder, status.manifest)
-    return shlex.join(["posemill", *arguments, *more]) if arguments else ""
 
 
 def continue_arguments(folder: Path, manifest: Manifest) -> list[str]:
