@@ -15,11 +15,9 @@ import psutil
 import pytest
 
 import posemill
-from posemill.executors import NUM_SLOTS, Died, Finished, Limits, Output, Progress, Tick
+from posemill.executors import Died, Finished, Limits, Output, Tick
 from posemill.executors import processes as module
 from posemill.executors.processes import ProcessExecutor, _Worker
-
-MB = 1 << 20
 
 
 def run_all(executor, functions, names, make_function=None):
@@ -142,123 +140,35 @@ def test_replaced_workers_leave_no_pipe_open(functions):
     assert psutil.Process().num_fds() <= before + 2
 
 
-class FakeProcess:
-    """A process that has ended with a code, or has not."""
-
-    pid = 7
-
-    def __init__(self, exitcode):
-        self.exitcode, self.calls = exitcode, []
-
-    def kill(self):
-        self.calls.append("kill")
-
-
-def make_worker(exitcode=None, **changes):
+def ended_worker(monkeypatch, code, *, oom_kills=0):
+    """A worker whose process ended with a code, and how many were killed for memory meanwhile."""
     worker = _Worker.__new__(_Worker)
-    usual = {
-        "index": 3, "task": "t", "is_ready": True, "is_leaving": False, "reason": "",
-        "progress": Progress([0] * NUM_SLOTS), "process": FakeProcess(exitcode),
-        "_seen": (0, 100.0), "_num_oom_kills": 5, "pipe": SimpleNamespace(close=lambda: None),
-    }  # fmt: skip
-    vars(worker).update(usual | changes)
+    process = SimpleNamespace(exitcode=code, kill=lambda: None)
+    vars(worker).update(process=process, reason="", _num_oom_kills=5)
+    monkeypatch.setattr(module, "count_oom_kills", lambda: 5 + oom_kills)
     return worker
-
-
-@pytest.fixture
-def now(monkeypatch):
-    """The clock, which stands still unless it is told, and who was killed for memory."""
-    state = SimpleNamespace(seconds=100.0, oom_kills=5)
-    clock = SimpleNamespace(monotonic=lambda: state.seconds, sleep=lambda s: advance(s))
-
-    def advance(seconds):
-        state.seconds += seconds
-
-    monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(module, "count_oom_kills", lambda: state.oom_kills)
-    return state
-
-
-@pytest.mark.parametrize(
-    ("seconds", "changes", "own_seconds", "fault"),
-    [
-        (10.0, {}, 0, ""),
-        (10.1, {}, 0, "no progress for 10 s"),
-        (30.0, {}, 30, ""),
-        (30.1, {}, 30, "no progress for 30 s"),
-        (10.1, {"task": None}, 0, ""),  # idle
-        (300.0, {"task": None, "is_ready": False}, 0, ""),  # it starts
-        (300.1, {"task": None, "is_ready": False}, 0, "no progress for 300 s"),
-        (400.0, {"is_ready": False}, 400, ""),
-    ],
-)
-def test_a_worker_has_its_time(seconds, changes, own_seconds, fault, now):
-    worker = make_worker(**changes)
-    worker.progress._slots[2] = own_seconds
-    now.seconds += seconds
-    assert worker.fault(Limits(timeout_seconds=10)) == fault
-
-
-def test_progress_starts_the_time_anew(now):
-    worker = make_worker()
-    now.seconds += 9
-    worker.progress.at(1)
-    assert worker.fault(Limits(timeout_seconds=10)) == ""
-    now.seconds += 10
-    assert worker.fault(Limits(timeout_seconds=10)) == ""
-    now.seconds += 0.1
-    assert worker.fault(Limits(timeout_seconds=10)) == "no progress for 10 s"
-
-
-@pytest.mark.parametrize(
-    ("used", "allowed", "fault"),
-    [
-        (100 * MB, 100 * MB, ""),
-        (100 * MB + 1, 100 * MB, "used 100 MB of memory, the limit is 100 MB"),
-        (900 * MB, 0, ""),
-    ],
-)
-def test_a_worker_has_its_memory(used, allowed, fault, now, monkeypatch):
-    asked = []
-
-    def process(pid):
-        asked.append(pid)
-        return SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=used))
-
-    monkeypatch.setattr(module.psutil, "Process", process)
-    assert make_worker().fault(Limits(memory_bytes=allowed)) == fault
-    assert asked == ([7] if allowed else [])
 
 
 @pytest.mark.parametrize(
     ("code", "oom_kills", "reason", "is_from_outside"),
     [
-        (0, 5, "ended with exit code 0", False),
-        (3, 5, "ended with exit code 3", False),
-        (-signal.SIGSEGV, 5, "killed by SIGSEGV", False),
-        (-signal.SIGSEGV, 6, "killed by SIGSEGV", False),
-        (-signal.SIGTERM, 5, "killed by SIGTERM", True),
-        (-signal.SIGINT, 5, "killed by SIGINT", True),
-        (-signal.SIGHUP, 5, "killed by SIGHUP", True),
-        (-signal.SIGQUIT, 5, "killed by SIGQUIT", True),
-        (-signal.SIGKILL, 5, "killed by SIGKILL", True),
-        (-signal.SIGKILL, 6, "killed by SIGKILL (the system was out of memory)", False),
-        (-99, 5, "ended with exit code -99", False),
+        (0, 0, "ended with exit code 0", False),
+        (-signal.SIGSEGV, 1, "killed by SIGSEGV", False),
+        (-signal.SIGTERM, 0, "killed by SIGTERM", True),
+        (-signal.SIGINT, 0, "killed by SIGINT", True),
+        (-signal.SIGHUP, 0, "killed by SIGHUP", True),
+        (-signal.SIGQUIT, 0, "killed by SIGQUIT", True),
+        (-signal.SIGKILL, 0, "killed by SIGKILL", True),
+        (-signal.SIGKILL, 1, "killed by SIGKILL (the system was out of memory)", False),
+        (-99, 0, "ended with exit code -99", False),
     ],
 )
 def test_a_death_has_its_reason_and_whose_doing_it_was(
-    code, oom_kills, reason, is_from_outside, now
+    code, oom_kills, reason, is_from_outside, monkeypatch
 ):
-    worker = make_worker(code)
-    now.oom_kills = oom_kills
-    assert worker.exit_reason() == reason
-    assert worker.is_ended_from_outside() == is_from_outside
-
-
-def test_what_we_killed_is_not_from_outside(now):
-    worker = make_worker(-signal.SIGKILL)
+    worker = ended_worker(monkeypatch, code, oom_kills=oom_kills)
+    assert (worker.exit_reason(), worker.is_ended_from_outside()) == (reason, is_from_outside)
     worker.kill("too large")
-    assert worker.process.calls == ["kill"]
     assert (worker.exit_reason(), worker.is_ended_from_outside()) == ("too large", False)
 
 
@@ -286,3 +196,17 @@ def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_workers(functions)
             time.sleep(3.6)  # as a commit to a store that does not answer
     assert Died not in kinds
     assert kinds.count(Finished) == 2
+
+
+def test_a_signal_to_the_whole_group_is_the_parents_affair(functions):
+    names = ["interrupt", "terminate", "hang up"]
+    events = run_all(ProcessExecutor(1, Limits()), functions, names)
+    assert [event.value for event in events if isinstance(event, Output)] == ["still here"] * 3
+    assert sum(isinstance(event, Finished) for event in events) == 3
+
+
+def test_all_that_workers_print_is_added_to_their_log(functions, tmp_path):
+    for number in (1, 2):
+        run_all(ProcessExecutor(1, Limits(log_folder=tmp_path)), functions, ["print"])
+        log = (tmp_path / "worker-0.log").read_text()
+        assert log == "to the log\nand this\n" * number

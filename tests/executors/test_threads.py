@@ -1,4 +1,4 @@
-"""Threads as workers: their functions, their places, their end."""
+"""Tasks in this process, by threads or one after the other: functions, places, ends."""
 
 from __future__ import annotations
 
@@ -89,3 +89,37 @@ def test_threads_learn_of_the_request_to_stop_and_of_a_reader_who_left(when):
         assert next(events) == Tick()
         events.close()  # returns only when the thread has ended
         assert not [each for each in threading.enumerate() if "posemill-worker" in each.name]
+
+
+def test_it_says_where_it_is_and_ticks_for_none():
+    def work(task, progress):
+        progress.at(task, 7)
+        yield "done"
+        yield None
+
+    executor, seen = SerialExecutor(1, Limits()), []
+    assert executor.places() == []
+    tasks = iter([5, 6])
+    for event in executor.run(lambda _: work, lambda: next(tasks, None)):
+        seen.append((event, executor.places()))
+    five, six = [(5, (5, 7, 0, 0))], [(6, (6, 7, 0, 0))]
+    assert seen == [
+        (Output(5, "done"), five), (Tick(), five), (Finished(5), []),
+        (Output(6, "done"), six), (Tick(), six), (Finished(6), []),
+    ]  # fmt: skip
+
+
+def test_a_task_learns_that_it_should_stop_until_it_is_recycled():
+    def work(task, progress):
+        if task == "last":
+            progress.recycle()
+        yield progress.is_stopping
+
+    executor, make, stopping = SerialExecutor(1, Limits()), Functions(work), []
+    tasks = iter(["first", "second", "last", "fresh"])
+    for event in executor.run(make, lambda: next(tasks, None)):
+        if isinstance(event, Output):
+            stopping.append((event.value, len(make.made)))
+        if event == Finished("first"):
+            executor.ask_to_stop()
+    assert stopping == [(False, 1), (True, 1), (True, 1), (False, 2)]
