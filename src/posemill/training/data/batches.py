@@ -146,8 +146,7 @@ class BucketSampler(Sampler[list[Draw]]):
         )
         self.shuffle, self.seed, self.bucket_batches = shuffle, seed, bucket_batches
         self.rank, self.world_size = rank, world_size
-        self.epoch = 0
-        self.step = 0
+        self.set_position(0)
         self._starts = self._find_starts()
 
     def _find_starts(self) -> list[int]:
@@ -175,23 +174,26 @@ class BucketSampler(Sampler[list[Draw]]):
     def padding_share(self, most_steps: int = 200) -> float:
         """Return the share of the frames of an epoch's batches that only fill up shorter clips."""
         held = filled = 0
-        for step, batch in enumerate(self._batches()[:most_steps]):
-            for piece in self._share(batch, step):
+        for step, batch in enumerate(self._batches(self.epoch)[:most_steps]):
+            for piece in self._share(batch, step, self.epoch):
                 lengths = self.lengths[[draw.clip for draw in piece]]
                 held += int(lengths.sum())
                 filled += int(lengths.max()) * len(lengths)
         return 1 - held / filled if filled else 0.0
 
-    def set_position(self, epoch: int, step: int = 0) -> None:
-        """Begin the next iteration in this epoch, before this step."""
+    def set_position(self, epoch: int, step: int = 0, *, stop_epoch: int | None = None) -> None:
+        """Let the next iteration begin before a step of an epoch; by default it is of that one."""
         self.epoch, self.step = epoch, step
+        self.stop_epoch = epoch + 1 if stop_epoch is None else stop_epoch
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        for step, batch in enumerate(self._batches()):
-            if step >= self.step:
-                yield from self._share(batch, step)
+        first_epoch, first_step = self.epoch, self.step  # another iteration may move them
+        for epoch in range(first_epoch, self.stop_epoch):
+            for step, batch in enumerate(self._batches(epoch)):
+                if epoch > first_epoch or step >= first_step:
+                    yield from self._share(batch, step, epoch)
 
-    def _batches(self) -> list[IntArray]:
+    def _batches(self, epoch: int) -> list[IntArray]:
         """The whole epoch for all ranks: a list of arrays of clip indices."""
         count, turns = len(self.lengths), len(self.batch_sizes)
         if not self.shuffle:
@@ -199,7 +201,7 @@ class BucketSampler(Sampler[list[Draw]]):
             if self.bucket_batches:
                 order = np.argsort(self.lengths, kind="stable")
             return np.split(order, self._starts[1:-1])
-        rng = np.random.default_rng([self.seed, self.epoch])
+        rng = np.random.default_rng([self.seed, epoch])
         order = rng.permutation(count)
         if self.bucket_batches:
             chunk = sum(self.batch_sizes) * self.bucket_batches // turns
@@ -219,14 +221,14 @@ class BucketSampler(Sampler[list[Draw]]):
             mixed[turn::turns] = [alike[index] for index in rng.permutation(len(alike))]
         return mixed + batches[len(full) :]
 
-    def _share(self, batch: IntArray, step: int) -> Iterator[list[Draw]]:
+    def _share(self, batch: IntArray, step: int, epoch: int) -> Iterator[list[Draw]]:
         """This rank's part of a step's micro-batches, filled up where it is smaller."""
         mine, turn = batch[self.rank :: self.world_size], step % len(self.batch_sizes)
         for piece in np.array_split(mine, self.num_micro_batches(step)):
             if len(piece):
-                yield [Draw(int(index), self.epoch, turn=turn) for index in piece]
+                yield [Draw(int(index), epoch, turn=turn) for index in piece]
             else:
-                yield [Draw(int(batch[0]), self.epoch, 0.0, turn)]
+                yield [Draw(int(batch[0]), epoch, 0.0, turn)]
 
 
 def _several(sizes: int | Sequence[int]) -> tuple[int, ...]:

@@ -304,26 +304,6 @@ def _read_files(options: DataSettings) -> tuple[list[str], list[RawClips]]:
     return list(by_split), clips
 
 
-def _pack_files(clips: Sequence[RawClips], options: DataSettings) -> tuple[Store, str | None]:
-    skeleton = _skeleton_of(clips[0], options.skeleton)
-    stores = [_pack(raw, skeleton, options) for raw in clips]
-    return stores[0] if len(stores) == 1 else _Joined(stores), skeleton
-
-
-class _Joined:
-    """Several stores as one, samples numbered on."""
-
-    def __init__(self, stores: Sequence[Store]) -> None:
-        self._stores = tuple(stores)
-        self._first = np.cumsum([0, *(len(store.offsets) - 1 for store in stores)])
-        lengths = np.concatenate([np.diff(store.offsets) for store in stores])
-        self.offsets: IntArray = np.concatenate([[0], lengths.cumsum()]).astype(np.int64)
-
-    def read(self, index: int) -> tuple[FloatArray, BoolArray]:
-        which = int(np.searchsorted(self._first, index, side="right")) - 1
-        return self._stores[which].read(index - int(self._first[which]))
-
-
 def _check_same_points(clips: Sequence[RawClips]) -> None:
     first = clips[0]
     for raw in clips:
@@ -364,7 +344,9 @@ def _skeleton_of(raw: RawClips, chosen: str) -> str | None:
     return chosen
 
 
-def _pack(raw: RawClips, skeleton: str | None, options: DataSettings) -> Store:
+def _pack_files(clips: Sequence[RawClips], options: DataSettings) -> tuple[Store, str | None]:
+    """Return the clips of all files in one store, and the name of their skeleton."""
+    skeleton = _skeleton_of(clips[0], options.skeleton)
     transform = preparation(
         normalize=options.normalize,
         skeleton_name=skeleton,
@@ -374,17 +356,20 @@ def _pack(raw: RawClips, skeleton: str | None, options: DataSettings) -> Store:
         max_frames=options.max_frames,
     )
     folder = Path(options.cache_folder) if options.cache_folder else None
-    if raw.path.suffix.lower() == ".npz":
-        # Its key is made of the checksums it carries: they must be those of the bytes in it.
-        verify_once(raw.path, open_npz(raw.path).verify, folder=folder)
-    cut = hashlib.sha256(raw.offsets.tobytes()).hexdigest()[:16]
-    return precompute(
-        map(raw.clip, range(len(raw))),
+    keys = []
+    for raw in clips:
+        if raw.path.suffix.lower() == ".npz":
+            # Its key is made of the checksums it carries: they must be those of the bytes in it.
+            verify_once(raw.path, open_npz(raw.path).verify, folder=folder)
+        keys.append(f"{raw.content_key}-{hashlib.sha256(raw.offsets.tobytes()).hexdigest()[:16]}")
+    store = precompute(
+        (raw.clip(index) for raw in clips for index in range(len(raw))),
         transform,
-        content_key=f"{raw.content_key}-{cut}",
+        content_key=" ".join(keys),
         kind=options.cache,
         folder=folder,
     )
+    return store, skeleton
 
 
 def frames_needed(target: IntArray) -> int:

@@ -6,13 +6,13 @@ import signal
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 
 from posemill.machine.read_ahead import read_ahead
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import BucketSampler, Draw, make_loader
+from posemill.training.data.batches import BucketSampler, make_loader
 from posemill.training.data.clips import Clips, Loader
 from posemill.training.runtime import Runtime
 
@@ -49,11 +49,10 @@ class EpochLoader:
             world_size=runtime.size,
             bucket_batches=_BUCKET_BATCHES if config.bucket_by_length else 0,
         )
-        self._order = _Order(self.sampler)
         workers = max(0, config.workers)
         self._loader: DataLoader[Any] = make_loader(
             clips,
-            cast(BucketSampler, self._order),
+            self.sampler,
             num_workers=workers,
             pin_memory=config.pin_memory and runtime.is_on_gpu,
             persistent_workers=config.persistent_workers,
@@ -85,7 +84,7 @@ class EpochLoader:
         It is one stream: loaders are ahead of the training across epochs and evaluations. Closed
         before its end, or by an error, it ends its loader processes.
         """
-        self._order.place(start, stop, start_step)
+        self.sampler.set_position(start, start_step, stop_epoch=stop)
         with own_child_signals():
             source = iter(self._loader)
         is_done = False
@@ -102,22 +101,6 @@ def open_loader(clips: Clips, config: TrainConfig, runtime: Runtime, *, shuffle:
     if clips.stream is not None:
         return clips.stream.open(config, runtime, is_training=shuffle)
     return EpochLoader(clips, config, runtime, shuffle=shuffle)
-
-
-class _Order(Sampler[list[Draw]]):
-    """The micro-batches of several epochs, one after the other."""
-
-    def __init__(self, sampler: BucketSampler) -> None:
-        self._sampler = sampler
-
-    def place(self, start: int, stop: int, start_step: int) -> None:
-        """Say where the next iteration begins and ends."""
-        self._start, self._stop, self._start_step = start, stop, start_step
-
-    def __iter__(self) -> Iterator[list[Draw]]:
-        for epoch in range(self._start, self._stop):
-            self._sampler.set_position(epoch, self._start_step if epoch == self._start else 0)
-            yield from self._sampler
 
 
 @contextmanager

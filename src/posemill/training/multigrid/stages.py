@@ -91,19 +91,16 @@ class Stages:
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of optimizer step `step` (from 0)."""
-        if self.schedule is None:
-            epoch_steps: float = self._stages[0].epoch_steps
-            return learning_rate(
-                self._config, step, total_steps=self.total_steps, epoch_steps=epoch_steps
-            )
-        # The schedule is the constant one with fewer iterations: an epoch of that has so many.
-        epoch_steps = self.total_steps / self._config.epochs
+        epoch_steps: float = self._stages[0].epoch_steps
+        if self.schedule is not None:
+            # It is the constant one with fewer iterations: an epoch of that has so many.
+            epoch_steps = self.total_steps / self._config.epochs
         return learning_rate(
             self._config,
             step,
             total_steps=self.total_steps,
             epoch_steps=epoch_steps,
-            grid_at=partial(self._grid_at, self.schedule),
+            grid_at=partial(self._grid_at, self.schedule) if self.schedule else None,
         )
 
     def _grid_at(self, schedule: Multigrid, step: int) -> tuple[float, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 import numpy as np
 import numpy.typing as npt
@@ -133,12 +134,7 @@ class WordErrors:
     num_words: int = 0
 
     def __add__(self, other: WordErrors) -> WordErrors:
-        return WordErrors(
-            self.substitutions + other.substitutions,
-            self.deletions + other.deletions,
-            self.insertions + other.insertions,
-            self.num_words + other.num_words,
-        )
+        return WordErrors(*map(add, astuple(self), astuple(other)))
 
     @property
     def rate(self) -> float:

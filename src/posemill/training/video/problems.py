@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,29 +22,6 @@ class ClipProblem(NamedTuple):
     clip_id: str
     message: str
     times: int
-
-
-class SharedNumber:
-    """A whole number in a file; None until it is set."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def set(self, value: int) -> None:
-        """Set it for every process."""
-        # No moment without its eight bytes: others read it meanwhile.
-        place = os.open(self._path, os.O_WRONLY | os.O_CREAT)
-        try:
-            os.write(place, value.to_bytes(8, "little"))
-        finally:
-            os.close(place)
-
-    def get(self) -> int | None:
-        """Return what it was set to."""
-        try:
-            return int.from_bytes(self._path.read_bytes(), "little")
-        except OSError:
-            return None
 
 
 class Problems:
@@ -71,15 +49,16 @@ class Problems:
             )
         )
         line = json.dumps([clip_id, to_json(message)]).encode() + b"\n"
+        # One write to the end of a file: lines of several processes stay whole.
+        with suppress(OSError):  # a counter is not worth a training; the log has it
+            self._write("problems", line, os.O_APPEND)
+
+    def _write(self, name: str, data: bytes, flag: int = 0) -> None:
+        place = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | flag)
         try:
-            # One write to the end of a file: lines of several processes stay whole.
-            place = os.open(self._folder / "problems", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            try:
-                os.write(place, line)
-            finally:
-                os.close(place)
-        except OSError:
-            return  # a counter is not worth a training; the log has it
+            os.write(place, data)
+        finally:
+            os.close(place)
 
     def found(self) -> list[ClipProblem]:
         """Return the clips that could not be read so far, in all processes."""
@@ -99,9 +78,17 @@ class Problems:
         known = {label for clip_id, label in self.labels.items() if clip_id not in unread}
         return sorted({self.labels[one] for one in unread if one in self.labels} - known - {""})
 
-    def shared_number(self, name: str) -> SharedNumber:
-        """Return a number that every process sees as it was last set."""
-        return SharedNumber(self._folder / name)
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch for every process."""
+        # No moment without its eight bytes: others read it meanwhile.
+        self._write("epoch", epoch.to_bytes(8, "little"))
+
+    def read_epoch(self) -> int | None:
+        """Return the epoch that was last set in any process; None if none was."""
+        try:
+            return int.from_bytes((self._folder / "epoch").read_bytes(), "little")
+        except OSError:
+            return None
 
     @property
     def num_times(self) -> int:

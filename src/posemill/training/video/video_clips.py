@@ -130,7 +130,6 @@ class VideoClips(Dataset[Item | None]):
             self._by_target.setdefault(target, []).append(place)
         labels = {clip.clip_id: clip.label for clip in self.clips}
         self._problems = Problems(_RULES[on_error], labels)
-        self._epoch = self._problems.shared_number("epoch")
         self._strides: tuple[int, int] | None = None
         for clip in found.missing:
             if on_error == "raise":
@@ -240,14 +239,14 @@ class VideoClips(Dataset[Item | None]):
 
     def set_epoch(self, epoch: int) -> None:
         """Let all draws follow from seed, epoch and clip, also in loader processes that run."""
-        self._epoch.set(epoch)
+        self._problems.set_epoch(epoch)
 
     def close(self) -> None:
         """Close the files of this process; reading goes on opening them."""
         self._reader.close()
 
     def __getitem__(self, index: int) -> Item | None:
-        epoch = self._epoch.get()
+        epoch = self._problems.read_epoch()
         if epoch is None:
             # torch seeds each loader process anew in every epoch
             epoch = int(torch.randint(1 << 31, ())) if self.is_random else 0
