@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 
 from posemill.clips.inputs import ClipInput
-from posemill.errors import (
-    FormatError,
-    MissingExtraError,
-    PosemillError,
-    RunError,
-)
+from posemill.errors import FormatError, MissingExtraError, PosemillError, RunError
 from posemill.formats import FORMATS, Recipe, get_format
 from posemill.inspection.summary import describe
 from posemill.records import PoseClip

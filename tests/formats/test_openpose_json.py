@@ -8,11 +8,7 @@ import pytest
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
-from posemill.formats.openpose_json import (
-    OpenPoseFileFormat,
-    OpenPoseFolderFormat,
-    _in_order,
-)
+from posemill.formats.openpose_json import OpenPoseFileFormat, OpenPoseFolderFormat, _in_order
 from posemill.formats.shared.contract import Recipe
 from posemill.testing.formats import make_clip, make_clips
 

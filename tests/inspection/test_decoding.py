@@ -78,7 +78,7 @@ def test_every_decoder_is_measured_in_every_way_and_the_quickest_is_remembered(v
 def test_a_process_that_dies_is_a_reason(video, monkeypatch):
     monkeypatch.setattr(decoding, "python_command", lambda *_: ["false"])
     report = measure_decoders([video], seconds=0.01)
-    assert {each.refused for each in report.speeds} == {"its process ended with 1: "}
+    assert {each.refused for each in report.speeds} == {"ended with exit code 1"}
     assert report.winners == {}
     assert not choice.memory_path().exists()
 

@@ -23,13 +23,7 @@ import numpy.typing as npt
 from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.openpose_json import IS_OPENPOSE
-from posemill.formats.shared.contract import (
-    ClipStream,
-    Format,
-    Size,
-    Summary,
-    head_of,
-)
+from posemill.formats.shared.contract import ClipStream, Format, Size, Summary, head_of
 from posemill.formats.shared.folders import (
     Person,
     clip_of_people,

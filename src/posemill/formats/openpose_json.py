@@ -19,12 +19,7 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.shared.contract import (
-    ClipStream,
-    Format,
-    Size,
-    head_of,
-)
+from posemill.formats.shared.contract import ClipStream, Format, Size, head_of
 from posemill.formats.shared.folders import (
     Person,
     clip_of_people,

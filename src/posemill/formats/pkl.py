@@ -19,13 +19,7 @@ import numpy as np
 from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared import pickles as out
-from posemill.formats.shared.contract import (
-    ClipStream,
-    Format,
-    Size,
-    make_clip,
-    read_header,
-)
+from posemill.formats.shared.contract import ClipStream, Format, Size, make_clip, read_header
 from posemill.formats.shared.pickles import array_of, has_annotations, open_pickle
 from posemill.formats.shared.pixels import LOOKED_AT, divide_pixels, median_of_pixels
 from posemill.messages import Message

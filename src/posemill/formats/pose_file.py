@@ -24,11 +24,7 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.shared.contract import (
-    ClipStream,
-    Format,
-    Size,
-)
+from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.formats.shared.folders import (
     fields_of,
     header_in,

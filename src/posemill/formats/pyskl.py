@@ -23,13 +23,7 @@ import numpy.typing as npt
 from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared import pickles as out
-from posemill.formats.shared.contract import (
-    ANY,
-    ClipStream,
-    Format,
-    Size,
-    skeleton_for,
-)
+from posemill.formats.shared.contract import ANY, ClipStream, Format, Size, skeleton_for
 from posemill.formats.shared.people_axis import clip_of_axis, stack_people
 from posemill.formats.shared.pickles import array_of, has_annotations, open_pickle
 from posemill.messages import Message

@@ -14,12 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import FormatError
-from posemill.formats.shared.contract import (
-    ClipStream,
-    Format,
-    Size,
-    make_clip,
-)
+from posemill.formats.shared.contract import ClipStream, Format, Size, make_clip
 from posemill.formats.shared.folders import (
     frame_names,
     from_pixels,

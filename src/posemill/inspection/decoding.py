@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +24,7 @@ from posemill.decoders import find_decoder, known_decoders, open_video
 from posemill.decoders.choice import ACCESSES, USUAL, kind_of, remember
 from posemill.errors import DecodeError, MissingExtraError, PosemillError
 from posemill.machine.processes import die_with_parent, python_command, thread_variables
-from posemill.messages import Message
+from posemill.machine.trials import run_child
 from posemill.records import Frame
 
 THREADS = (1, 2)
@@ -127,32 +126,15 @@ def measure_decoders(
 
 def _in_process(task: dict[str, Any]) -> dict[str, Any]:
     """Return what a process of its own measured, or why it could not."""
-    command = python_command(__name__, json.dumps(task))
-    environment = {**os.environ, **thread_variables(1)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as child:
-        try:
-            out, error = child.communicate(timeout=_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            return {
-                "refused": Message(
-                    "no answer within {timeout_seconds:.0f} s", timeout_seconds=_TIMEOUT_SECONDS
-                )
-            }
-        finally:
-            child.kill()
-    if child.returncode:
-        last = (error.strip().splitlines() or [""])[-1]
-        return {
-            "refused": Message(
-                "its process ended with {returncode}: {last}",
-                returncode=child.returncode,
-                last=last,
-            )
-        }
-    found: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return found
+    outcome, text = run_child(
+        python_command(__name__, json.dumps(task)),
+        timeout_seconds=_TIMEOUT_SECONDS,
+        env={**os.environ, **thread_variables(1)},
+    )
+    if not outcome.works:
+        return {"refused": outcome.reason}
+    measured: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return measured
 
 
 def _speeds_of(path: str, kind: str, found: dict[str, dict[str, Any]]) -> Iterator[DecodeSpeed]:

@@ -54,8 +54,10 @@ def describe_exit(code: int) -> str:
     return Message("ended with exit code {code}", code=code)
 
 
-def run_child(command: Sequence[str], *, timeout_seconds: float) -> tuple[Outcome, str]:
-    """Return how a command ended, and what it printed."""
+def run_child(
+    command: Sequence[str], *, timeout_seconds: float, env: Mapping[str, str] | None = None
+) -> tuple[Outcome, str]:
+    """Return how a command ended, and what it printed; `env` stands in for this environment."""
     try:
         ended = subprocess.run(
             command,
@@ -65,6 +67,7 @@ def run_child(command: Sequence[str], *, timeout_seconds: float) -> tuple[Outcom
             errors="replace",
             check=False,
             timeout=timeout_seconds,
+            env=env,
         )
     except subprocess.TimeoutExpired:
         return Outcome(

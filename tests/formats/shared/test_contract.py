@@ -13,13 +13,7 @@ import pytest
 from posemill.blocks import join_clips
 from posemill.errors import FormatError
 from posemill.formats.shared import contract
-from posemill.formats.shared.contract import (
-    ClipStream,
-    Format,
-    Recipe,
-    make_clip,
-    skeleton_for,
-)
+from posemill.formats.shared.contract import ClipStream, Format, Recipe, make_clip, skeleton_for
 from posemill.testing.formats import make_clip as some_clip
 
 PATH = Path("here.x")

@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posemill.inspection.report.page import (
-    badge,
-    bar_chart,
-    histogram,
-    short,
-    strip_chart,
-)
+from posemill.inspection.report.page import badge, bar_chart, histogram, short, strip_chart
 from posemill.skeletons.palette import grade, part_colour, part_label
 
 FACE = part_colour("face")
