@@ -75,6 +75,6 @@ def test_a_folder_for_temporary_files_is_gone_when_it_is_empty(tmp_path: Path) -
     for name in ("new", "old"):
         if name == "old":
             (tmp_path / name).mkdir()
-        posemill.extract(tmp_path / "d", tmp_path / f"run {name}", engine="fake", workers=1,
+        posemill.extract(tmp_path / "d", tmp_path / f"run {name}", engine="fake", executor="serial",
                          temp_dir=tmp_path / name)  # fmt: skip
         assert (tmp_path / name).exists() == (name == "old")

@@ -16,15 +16,7 @@ from posemill.commands.arguments import (
     run_and_file,
     text_of,
 )
-from posemill.commands.declaring import (
-    AsJson,
-    Ask,
-    Command,
-    DryRun,
-    Overwrite,
-    RunOrFile,
-    door,
-)
+from posemill.commands.declaring import AsJson, Ask, Command, DryRun, Overwrite, RunOrFile, door
 from posemill.commands.printing import print_json, print_table, say, warnings_as_notes
 from posemill.commands.progress import track
 from posemill.errors import ConfigError, RunError

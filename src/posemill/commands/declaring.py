@@ -32,16 +32,14 @@ SettingsClass = Callable[[], type[Settings]]
 
 # Parameters that several commands share.
 RunOrFile = Annotated[
-    AnyPath,
-    setting("A run folder, or a file of any format.", metavar="RUN_OR_FILE", argument=True),
+    AnyPath, setting("A run folder, or a file of any format.", metavar="RUN_OR_FILE", argument=True)
 ]
 Overwrite = Annotated[bool, setting("Replace files that posemill did not write for this source.")]
 AsJson = Annotated[bool, setting("Print JSON.", flags=("--json",))]
 DryRun = Annotated[bool, setting("Read and count, write nothing.")]
 ShowConfig = Annotated[bool, setting("Print all settings and where each came from.")]
 Originals = Annotated[
-    AnyPath | None,
-    setting("Folder of the original pictures or videos, if they were moved."),
+    AnyPath | None, setting("Folder of the original pictures or videos, if they were moved.")
 ]
 
 

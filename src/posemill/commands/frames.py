@@ -103,8 +103,7 @@ def show_frames(
 @door()
 def bench_decode(
     videos: Annotated[
-        AnyPath | Sequence[AnyPath],
-        setting("Files or folders.", metavar="VIDEO...", argument=True),
+        AnyPath | Sequence[AnyPath], setting("Files or folders.", metavar="VIDEO...", argument=True)
     ],
     *,
     seconds: Annotated[float, setting("Seconds to measure each way of reading.", above=0)] = 1.0,

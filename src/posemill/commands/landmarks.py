@@ -149,9 +149,6 @@ def _show_landmarks(ask: Ask, *, as_json: AsJson = False) -> int:
 
 COMMANDS = (
     Command(
-        "landmarks",
-        landmarks,
-        _show_landmarks,
-        aliases={"--runtime": "--engine-option runtime="},
+        "landmarks", landmarks, _show_landmarks, aliases={"--runtime": "--engine-option runtime="}
     ),
 )

@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath, Reading, here
-from posemill.commands.declaring import (
-    AsJson,
-    Ask,
-    Command,
-    Originals,
-    Overwrite,
-    RunOrFile,
-    door,
-)
+from posemill.commands.declaring import AsJson, Ask, Command, Originals, Overwrite, RunOrFile, door
 from posemill.commands.pictures import notes_on, originals_of
 from posemill.commands.printing import print_json, print_table, say
 from posemill.commands.progress import show_progress, track
@@ -127,8 +119,7 @@ class Compared(dict[str, Any]):
 @door(lambda: Reading)
 def compare(
     one: Annotated[
-        AnyPath,
-        setting("A run folder, or a file of any format.", metavar="RUN_A", argument=True),
+        AnyPath, setting("A run folder, or a file of any format.", metavar="RUN_A", argument=True)
     ],
     other: Annotated[
         AnyPath, setting("Another one, of the same clips.", metavar="RUN_B", argument=True)

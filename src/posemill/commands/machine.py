@@ -117,8 +117,7 @@ def _write_table(path: Path, rows: list[dict[str, str | int]]) -> None:
 def doctor(
     *,
     ray_address: Annotated[
-        str,
-        setting("A Ray cluster to look at: auto, host:port; by default that of RAY_ADDRESS."),
+        str, setting("A Ray cluster to look at: auto, host:port; by default that of RAY_ADDRESS.")
     ] = "",
     as_json: AsJson = False,
 ) -> int:
@@ -221,10 +220,7 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
                     free=_gigabytes(cache["free_bytes"]),
                 ),
             ),
-            (
-                "models",
-                Message("{ready} of {total} ready", ready=ready, total=len(states)),
-            ),
+            ("models", Message("{ready} of {total} ready", ready=ready, total=len(states))),
             *(
                 (Message("engine {name}", name=name), _say_engine(lacks))
                 for name, lacks in diagnosis.engines.items()

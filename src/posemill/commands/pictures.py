@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath, Reading, here, text_of
-from posemill.commands.declaring import (
-    AsJson,
-    Ask,
-    Command,
-    Originals,
-    Overwrite,
-    RunOrFile,
-    door,
-)
+from posemill.commands.declaring import AsJson, Ask, Command, Originals, Overwrite, RunOrFile, door
 from posemill.commands.printing import print_json, say
 from posemill.commands.progress import is_notebook, show_progress, track
 from posemill.errors import PosemillError

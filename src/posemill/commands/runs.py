@@ -290,8 +290,7 @@ def show_serve(
         from posemill.web.server import serve
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            "posemill serve needs {package!r}; run: pip install 'posemill[web]'",
-            package=error.name,
+            "posemill serve needs {package!r}; run: pip install 'posemill[web]'", package=error.name
         ) from error
     serve(
         paths_of(folders),

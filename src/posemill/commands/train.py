@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 from posemill.commands.arguments import AnyPath, run_of
-from posemill.commands.declaring import (
-    AsJson,
-    Ask,
-    Command,
-    Overwrite,
-    ShowConfig,
-    door,
-    paths_of,
-)
+from posemill.commands.declaring import AsJson, Ask, Command, Overwrite, ShowConfig, door, paths_of
 from posemill.commands.printing import (
     print_config,
     print_json,
@@ -61,11 +53,7 @@ def _train_config() -> type[Settings]:
 
 
 def show_train(
-    ask: Ask,
-    config: ConfigFile = None,
-    *,
-    show_config: ShowConfig = False,
-    as_json: AsJson = False,
+    ask: Ask, config: ConfigFile = None, *, show_config: ShowConfig = False, as_json: AsJson = False
 ) -> None:
     """Train a model on keypoints or video: one process or many; --resume continues after a kill."""
     # Before torch is loaded: waiting OpenMP threads sleep instead of spinning on shared cores.

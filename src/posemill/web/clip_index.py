@@ -126,12 +126,7 @@ class ClipTables:
         with _read_index(path) as database:
             meta = {} if database is None else _meta(database)
             if database is None or "parts" not in meta:
-                return {
-                    "clips": [],
-                    "total": 0,
-                    "is_ready": False,
-                    "reason": self._reason(path),
-                }
+                return {"clips": [], "total": 0, "is_ready": False, "reason": self._reason(path)}
             parts = json.loads(meta["parts"])[:MOST_PARTS]
             where, values = _where(question, parts)
             order = _order(question, parts)
