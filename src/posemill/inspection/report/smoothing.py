@@ -50,7 +50,7 @@ def smoothing_section(clip: PoseClip) -> str:
         first=clip.frame_indices[shown][0],
         last=clip.frame_indices[shown][-1],
     )
-    columns = ["filter", Message("jitter, px"), Message("jitter left"), Message("lag")]
+    columns = [Message("filter"), Message("jitter, px"), Message("jitter left"), Message("lag")]
     numbers, key = table(columns, rows), colour_key([line[:2] for line in lines])
     chart = line_chart([line[1:] for line in lines], label=words)
     return section(
