@@ -37,15 +37,15 @@ def test_an_example_sweep_is_valid(path: Path) -> None:
 
 def test_the_example_of_fit_learns_masks_and_its_cache_pays(tmp_path: Path) -> None:
     main = runpy.run_path(str(EXAMPLES / "segmentation_fit.py"))["main"]
-    flags = ["--samples", "48", "--epochs", "4", "--cache", str(tmp_path / "cache"), "--out"]
-    result = main([*flags, str(tmp_path / "one")])
+    flags = ["--samples", "48", "--cache", str(tmp_path / "cache"), "--out"]
+    result = main([*flags, str(tmp_path / "one"), "--epochs", "4"])
     assert result.summary["chosen_by"] == "overlap"
     assert result.scores["dev"]["overlap"] > 0.3
     assert result.scores["dev"]["edge_error"] < 0.5
     figures = {path.name for path in (tmp_path / "one" / "figures").iterdir()}
     assert figures == {"curves.png", "confusion.png", "per_class.png", "samples.png"}
     assert len((tmp_path / "one" / "samples.csv").read_text().splitlines()) == 13
-    again = main([*flags, str(tmp_path / "two")])
+    again = main([*flags, str(tmp_path / "two"), "--epochs", "1"])
     said = [note for note in again.summary["notes"] if note.startswith("cache")]
     assert len(said) == 2
     assert all("and 0 were made" in note for note in said), "the second training found them all"

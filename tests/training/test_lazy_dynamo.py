@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys
 import torch
@@ -44,5 +46,6 @@ distributed.destroy_process_group()
 """
 
 
+@pytest.mark.usefixtures("warm_children")
 def test_the_compiler_is_loaded_when_something_compiles_and_not_before() -> None:
     subprocess.run([sys.executable, "-c", SCRIPT], check=True)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -83,7 +82,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def all_cases(runtime: Runtime) -> dict[str, Any]:
-    return {name: take_epoch(dict(changes), runtime) for name, changes in CASES.items()}
+    found = {name: take_epoch(dict(changes), runtime) for name, changes in CASES.items()}
+    return found | {"watched": _watch_exchange(CONFIG, runtime)}  # last: it changes `backward`
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +107,10 @@ def test_two_processes_take_the_steps_of_one(two_processes: dict[str, Any], case
                                    atol=1e-6, rtol=1e-5)  # fmt: skip
 
 
-def test_gradients_are_exchanged_once_a_step_and_while_the_backward_pass_runs() -> None:
-    found = run_ranks(partial(_watch_exchange, CONFIG), CONFIG)
+def test_gradients_are_exchanged_once_a_step_and_while_the_backward_pass_runs(
+    two_processes: dict[str, Any],
+) -> None:
+    found = two_processes["watched"]
     assert found["exchanges"] == [1, 1, 1], "micro-batches but the last exchange nothing"
     assert found["is_in_backward"]
 
