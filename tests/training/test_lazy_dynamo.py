@@ -8,8 +8,10 @@ import sys
 import pytest
 
 SCRIPT = """
+import importlib
 import sys
 import torch
+import torch.utils.checkpoint
 from torch import distributed
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.lazy_dynamo import load_dynamo_late
@@ -31,8 +33,11 @@ def step(run):
 
 with numeric_settings(TrainConfig()):
     step(shared)
+    step(lambda inputs: torch.utils.checkpoint.checkpoint(model, inputs, use_reentrant=False))
 assert not {"sympy", "torch._dynamo.utils"} & set(sys.modules), "loaded by a plain training"
 
+torch._dynamo.config.suppress_errors = True
+assert importlib.import_module("torch._dynamo.config").suppress_errors, "what is set is kept"
 compiled = torch.compile(model, backend="eager")
 step(compiled)
 assert torch.equal(compiled(torch.ones(1, 2)), model(torch.ones(1, 2)))

@@ -417,7 +417,11 @@ def _show_advise(ask: Ask, *, as_json: AsJson = False) -> None:
     share = shares(evidence.timing_seconds)
     if as_json:
         print_json(
-            {"run": run, **evidence.to_json(), "advice": [advice.to_json() for advice in found]}
+            {
+                "run": run,
+                **dataclasses.asdict(evidence),
+                "advice": [advice.to_json() for advice in found],
+            }
         )
         return
     lines: list[tuple[str, object]] = [("run", run), ("time", _shares(share))]

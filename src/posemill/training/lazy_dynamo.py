@@ -1,8 +1,8 @@
 """Keeps torch._dynamo unloaded until something compiles: loading it takes as long as torch itself.
 
-torch.optim and DistributedDataParallel load it in every training, only to say that the compiler
-must not trace them. Those four calls are answered here without it; whatever else is asked of
-`torch._dynamo` loads the real module and comes from there.
+torch.optim, DistributedDataParallel and torch.utils.checkpoint load it in every training, only to
+say that the compiler must not trace them. Those few questions are answered here without it;
+whatever else is asked of `torch._dynamo` loads the real module and comes from there.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ class _Lazy(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         _load()
         return getattr(importlib.import_module(self.__name__), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _load()
+        setattr(importlib.import_module(self.__name__), name, value)
 
 
 def _load() -> None:
@@ -63,6 +67,8 @@ def load_dynamo_late() -> None:
     answers = {
         "disable": _disable,
         "graph_break": lambda *_, **__: None,  # nothing is traced that could be cut
+        # Used inside of a trace only.
+        "config": _Lazy(f"{_NAME}.config", {"error_on_nested_fx_trace": True}),
         "utils": _Lazy(f"{_NAME}.utils", {"get_optimize_ddp_mode": lambda: "ddp_optimizer"}),
         "trace_rules": _Lazy(f"{_NAME}.trace_rules", {"clear_lru_cache": lambda: None}),
     }

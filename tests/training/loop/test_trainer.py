@@ -207,7 +207,7 @@ def test_training_learns_and_leaves_all_files(settings: Settings) -> None:
     assert result.scores["dev"]["accuracy"] == 1
     assert result.scores["test"]["accuracy"] >= 0.75
     assert losses_of(result.out)[-1] < losses_of(result.out)[0] / 2
-    assert list(folder.tensorboard.glob("events*"))
+    assert list((folder.path / "tensorboard").glob("events*"))
     assert set(folder.read_summary()["timing_seconds"]) == {
         "data", "transfer", "forward", "backward", "optimizer", "evaluation", "checkpoint",
     }  # fmt: skip

@@ -80,7 +80,7 @@ FACTS = {
 
 def test_the_files_of_a_training_have_their_places(folder: RunFolder) -> None:
     path = folder.path
-    assert (folder.figures, folder.tensorboard) == (path / "figures", path / "tensorboard")
+    assert folder.figures == path / "figures"
     assert (folder.metrics_path, folder.config_path) == (
         path / "metrics.jsonl", path / "config.toml",
     )  # fmt: skip

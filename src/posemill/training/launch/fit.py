@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from posemill.errors import ConfigError
 from posemill.machine.processes import under_torchrun
@@ -19,7 +19,7 @@ from posemill.training.config.resolve import Resolved, read_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.user_clips import Collate, take_sample
-from posemill.training.fitting.user_task import UserTask
+from posemill.training.fitting.user_task import UserTask, no_loss
 from posemill.training.fitting.workload import (
     FitOptions,
     ReadData,
@@ -134,7 +134,7 @@ def evaluate(
     """
     chosen, config = choose_device(device), _config_of(run)
     loaded = load_model(run, model=model, checkpoint=checkpoint)
-    fit_options = FitOptions(loss or _no_loss, **options)
+    fit_options = FitOptions(loss or no_loss, **options)
     workload = make_user_workload(loaded, (data, data), fit_options, config)
     workload.model.to(chosen)
     assert workload.val is not None
@@ -158,7 +158,7 @@ def predict(
     """Yield what a run's model says of each sample of a data set, in their order, on the CPU."""
     chosen, config = choose_device(device), _config_of(run)
     loaded = load_model(run, model=model).to(chosen)
-    task = UserTask(_no_loss, model=loaded, forward=forward)
+    task = UserTask(no_loss, model=loaded, forward=forward)
     split = ReadData(collate_fn, 0, config).split("data", data)
     for batch in open_loader(split, config, Runtime(device=chosen), shuffle=False).batches():
         output = as_float(task.call(loaded, batch.to(chosen)))
@@ -172,7 +172,3 @@ def _config_of(run: Path | str) -> TrainConfig:
     return config.replace(
         workers=0, parallel="single", processes=1, bucket_by_length=False, resume=False
     )
-
-
-def _no_loss(output: Any, target: Any) -> Tensor:
-    return torch.zeros(())

@@ -142,7 +142,10 @@ def _run_in(
             anything is written.
     """
     is_first = runtime.is_first
-    continues = _continues(folder, resolved.config, is_first=is_first)
+    if is_first:
+        continues = folder.check(resume=resolved.config.resume)
+    else:  # the first one makes the folder, and cannot write a checkpoint before all have met
+        continues = resolved.config.resume and folder.checkpoints.has("last")
     tuned: Tuned | None = None
     if resolved.config.tune != "none" and not continues:
         tuned = tune_training(make_for, resolved)
@@ -178,7 +181,10 @@ def _run_in(
     if not is_first:
         summary = launch(make, planned, folder, runtime)
         return TrainResult(folder.path, summary["scores"], summary | reasons)
-    log = log or _lock_new(folder, lock)
+    if log is None:
+        with folder.naming_the_disk():
+            log = lock.enter_context(folder.made_and_locked())
+        folder.check(resume=False)  # another may have begun since
     with folder.naming_the_disk(), _ended_in(log):
         why = dict.fromkeys(("parallel", "processes", "threads", "workers"), plan.reason)
         why |= {"precision": precision.reason} | {name: text for name, (_, text) in decided.items()}
@@ -205,14 +211,6 @@ def _run_in(
     return TrainResult(folder.path, summary["scores"], summary)
 
 
-def _lock_new(folder: RunFolder, lock: ExitStack) -> LogFile:
-    """Make and lock a folder that had no training; raise RunError if another has begun since."""
-    with folder.naming_the_disk():
-        log = lock.enter_context(folder.made_and_locked())
-    folder.check(resume=False)
-    return log
-
-
 def _check_continued(folder: RunFolder, workload: Workload) -> None:
     """Refuse to go on with another model or other classes, before anything is written."""
     facts = folder.read_facts()
@@ -235,7 +233,7 @@ def _listed(names: list[str]) -> str:
 def _finished(folder: RunFolder, stages: Stages, config: TrainConfig) -> TrainResult | None:
     """Return the result of a training with nothing left to train, and say why; None for others."""
     why = _why_over(folder, stages, config)
-    if not why or not (folder.path / "summary.json").is_file():
+    if not why or not folder.is_finished():
         return None
     if is_first_process():
         say(why)
@@ -307,14 +305,6 @@ def _notes_of(
         has_own_optimizer=workload.make_optimizer is not None,
     )
     return [*workload.notes, *unused, *(workload.find_leaks() if looks_for_leaks else ())]
-
-
-def _continues(folder: RunFolder, config: TrainConfig, *, is_first: bool = True) -> bool:
-    """Return whether a training continues, in the way it began."""
-    if is_first:
-        return folder.check(resume=config.resume)
-    # The first one makes the folder, and cannot write a checkpoint before all have met.
-    return config.resume and folder.checkpoints.has("last")
 
 
 def _tell(lines: list[str], log: LogFile) -> None:

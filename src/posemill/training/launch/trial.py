@@ -15,7 +15,7 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch
 from posemill.training.data.clips import Clips
 from posemill.training.data.loaders import open_loader
-from posemill.training.fitting.user_task import UserTask
+from posemill.training.fitting.user_task import UserTask, no_loss
 from posemill.training.precision import as_float
 from posemill.training.runs.figure_samples import draw_user_samples
 from posemill.training.runtime import Runtime, random_states_kept
@@ -60,7 +60,7 @@ def try_one_batch(workload: Workload, config: TrainConfig) -> None:
             with torch.no_grad():
                 output = _run(workload, model.eval(), shown, runtime)
                 _loss(workload, output, shown)
-            _check_metrics(_task_of(workload), output, shown)
+            _check_metrics(cast(UserTask, workload.task), output, shown)
         if workload.draw_sample is not None and config.figures:
             with _naming(f"draw_sample(axes, sample, output) failed on the first batch of {name}"):
                 draw_user_samples(workload.draw_sample, shown, output, name, most=1)
@@ -88,7 +88,7 @@ def _first_batch(clips: Clips, name: str, config: TrainConfig) -> Batch:
 
 
 def _run(workload: Workload, model: Any, batch: Batch, runtime: Runtime) -> Any:
-    task = _task_of(workload)
+    task = cast(UserTask, workload.task)
     if missing := task.missing_in(batch.inputs):
         raise ValueError(
             f"the model's forward needs {', '.join(map(repr, missing))}, and a batch has "
@@ -126,19 +126,11 @@ def _check_backward(workload: Workload, output: Any, batch: Batch) -> None:
         total.backward()  # type: ignore[no-untyped-call]
 
 
-def _task_of(workload: Workload) -> UserTask:
-    return cast(UserTask, workload.task)
-
-
 def _check_metrics(task: UserTask, output: Any, batch: Batch) -> None:
     given = f"output {describe(output)}, target {describe(batch.targets)}"
     for name, metric in task.metrics.items():
         with _naming(f"metric {name!r} failed with {given}", passed="metric "):
-            UserTask(_no_loss, {name: metric}, name).observe(output, batch)
-
-
-def _no_loss(output: Any, target: Any) -> None:
-    return None
+            UserTask(no_loss, {name: metric}, name).observe(output, batch)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -134,7 +135,7 @@ class Reporter:
         self.log.record("train", state.step, state.epoch, values)
         if self._runtime.is_first and time.monotonic() - self._timing_at > _TIMING_SECONDS:
             self._busy = self._meter.read()
-            self._folder.write_timing(self._evidence(state).to_json())
+            self._folder.write_timing(asdict(self._evidence(state)))
             self._timing_at = time.monotonic()
         if not math.isfinite(loss):
             raise TrainingError(
@@ -205,7 +206,7 @@ class Reporter:
         """Return scores and timing, ready for JSON."""
         evidence = self._evidence(state)
         if self._runtime.is_first:
-            self._folder.write_timing(evidence.to_json())
+            self._folder.write_timing(asdict(evidence))
         return {
             "steps": state.step,
             "epochs": state.epoch,

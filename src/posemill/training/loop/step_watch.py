@@ -14,7 +14,7 @@ import sysconfig
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -47,10 +47,6 @@ class Wait:
     call: str
     share: float
     per_step: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Wait:

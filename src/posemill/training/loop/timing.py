@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,10 +191,6 @@ class Evidence:
     def seconds(self) -> float:
         """All that was measured."""
         return sum(self.timing_seconds.values())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
 
 
 def read_evidence(folder: Path) -> Evidence:

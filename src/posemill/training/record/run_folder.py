@@ -58,7 +58,6 @@ class RunFolder:
         self.path = Path(path)
         self.checkpoints = CheckpointFolder(self.path / "checkpoints")
         self.figures = self.path / "figures"
-        self.tensorboard = self.path / "tensorboard"
         self.metrics_path = self.path / "metrics.jsonl"
         self.config_path = self.path / "config.toml"
         self.samples_path = self.path / "samples.csv"

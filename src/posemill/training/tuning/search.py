@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -61,10 +61,6 @@ class Row:
     samples_per_second: float | None = None
     gain: float | None = None
     note: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
 
 
 @dataclass

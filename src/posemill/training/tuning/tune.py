@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from posemill.errors import ConfigError
@@ -73,7 +74,7 @@ class Tuned:
             "samples_per_second_before": self.before,
             "samples_per_second": self.after,
             "gain": self.gain,
-            "rows": [row.to_json() for row in self.rows],
+            "rows": [asdict(row) for row in self.rows],
         }
 
 
@@ -100,7 +101,7 @@ def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:
     has_bar = config.progress
     with freed_memory_returned(), _bar(config.tune_seconds, is_shown=has_bar) as report:
         search = Search(
-            _kept(make, base, workload),
+            _Kept(make, base, workload),
             base,
             started + config.tune_seconds * 0.8 - time.monotonic(),  # finding the mode took some
             keeps_maths=config.tune == "speed",
@@ -154,11 +155,6 @@ def _differences(base: TrainConfig, best: TrainConfig) -> dict[str, Any]:
     return changed
 
 
-def _kept(make: MakeFor, base: TrainConfig, workload: Any) -> MakeFor:
-    """Return `make` that reads the data once for all settings which do not change how."""
-    return _Kept(make, _way_of(base), workload)
-
-
 def _way_of(config: TrainConfig) -> tuple[str, ...]:
     return config.data.cache, config.video.decoder
 
@@ -166,8 +162,8 @@ def _way_of(config: TrainConfig) -> tuple[str, ...]:
 class _Kept:
     """The workload of a configuration, made anew only where the data are read in another way."""
 
-    def __init__(self, make: MakeFor, way: tuple[str, ...], workload: Any) -> None:
-        self._make, self._known = make, {way: workload}
+    def __init__(self, make: MakeFor, base: TrainConfig, workload: Any) -> None:
+        self._make, self._known = make, {_way_of(base): workload}
 
     def __call__(self, config: TrainConfig) -> Any:
         way = _way_of(config)
@@ -176,11 +172,7 @@ class _Kept:
         return self._known[way]
 
     def __reduce__(self) -> Any:  # another process reads its own
-        return _same, (self._make,)
-
-
-def _same(make: MakeFor) -> MakeFor:
-    return make
+        return partial, (self._make,)
 
 
 @contextmanager
