@@ -154,7 +154,7 @@ def kill_until_done() -> Callable[..., tuple[int, int]]:
             script: Defines `run`; finds the arguments in `sys.argv`.
             arguments: Of the script.
             seconds: The longest of the first kills.
-            quick: How many of those; then longer and longer, as on a busy machine a start alone
+            quick: How many of those; then soon much longer, as on a busy machine a start alone
                 can take seconds.
         """
         rng, kills, code = random.Random(5), 0, -1
@@ -166,7 +166,7 @@ def kill_until_done() -> Callable[..., tuple[int, int]]:
             assert forker.stdin is not None
             assert forker.stdout is not None
             while code < 0:
-                longest = seconds if kills < quick else 0.05 * kills
+                longest = seconds * 1.4 ** max(0, kills - quick)
                 forker.stdin.write(f"{rng.uniform(0, longest)}\n")
                 forker.stdin.flush()
                 code = int(forker.stdout.readline())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from posemill.errors import ConfigError, SourceError
-from posemill.sources import LAYOUTS, detect_layout, find_clips
+from posemill.sources import LAYOUTS, find_clips
 
 MakeTree = Callable[..., Path]
 
@@ -15,6 +15,9 @@ def test_layouts_are_found_by_what_is_there(tmp_path: Path, make_tree: MakeTree)
     make_tree(
         tmp_path, "frames/a/1.png", "loose/1.png", "videos/x/a.mp4", "list.csv", "a.jsonl", "b.TSV"
     )
+    (tmp_path / "list.csv").write_text("path\nloose/1.png\n")
+    (tmp_path / "b.TSV").write_text("path\nloose/1.png\n")
+    (tmp_path / "a.jsonl").write_text('{"path": "loose/1.png"}\n')
     expected = {
         "frames": "frames",
         "loose": "pictures",
@@ -25,7 +28,7 @@ def test_layouts_are_found_by_what_is_there(tmp_path: Path, make_tree: MakeTree)
         "a.jsonl": "list",
         "b.TSV": "list",
     }
-    assert {name: detect_layout(tmp_path / name) for name in expected} == expected
+    assert {name: find_clips(tmp_path / name).layout for name in expected} == expected
     assert set(expected.values()) < set(LAYOUTS)
 
 
@@ -34,8 +37,6 @@ def test_videos_and_pictures_together_are_a_question(tmp_path: Path, make_tree: 
     message = r"holds both 2 videos and 1 picture; say which: layout=\"videos\", layout="
     with pytest.raises(SourceError, match=message):
         find_clips(tmp_path)
-    with pytest.raises(SourceError, match=message):
-        detect_layout(tmp_path)
     assert len(find_clips(tmp_path, layout="videos")) == 2
     assert len(find_clips(tmp_path, layout="frames")) == 1
 

@@ -212,15 +212,16 @@ def import_run(
     **reading: Any,
 ) -> RunSummary:
     """Make a run of a file or folder of any format that `export` writes."""
-    from posemill.jobs.convert.between import import_clips
+    from posemill.jobs.convert.between import merge_clips
 
     shape = Shape(skeleton=skeleton, person="all", **reading)
     source, recipe = _open_shaped(path, shape)
     expect_folder(out, kind="a run")
-    summary = import_clips(
-        source,
+    summary = merge_clips(
+        [source],
         Path(out),
         recipe=recipe,
+        kind="import",
         overwrite=overwrite,
         dry_run=dry_run,
         watch=_bar("importing", progress),

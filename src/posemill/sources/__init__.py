@@ -21,10 +21,9 @@ from posemill.sources.names import (
     readable,
     suffix_of,
 )
-from posemill.sources.places import scan_place
-from posemill.sources.scan import Scan, scan_tree
+from posemill.sources.scan import Scan, scan_place, scan_tree
 
-__all__ = ["LAYOUTS", "ClipList", "SplitTotals", "detect_layout", "find_clips", "find_files"]
+__all__ = ["LAYOUTS", "ClipList", "SplitTotals", "find_clips", "find_files"]
 
 # What a user may say; `auto` finds it out.
 LAYOUTS = {
@@ -95,19 +94,6 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
         "expected a list of videos, or a list of pictures, got files that end in {suffixes}",
         suffixes=", ".join(sorted(suffixes)),
     )
-
-
-def detect_layout(path: str | os.PathLike[str]) -> str:
-    """Return the key of `LAYOUTS` that fits a path.
-
-    Raises:
-        SourceError: None fits, or both videos and pictures are there.
-    """
-    root = os.fsdecode(path)
-    chosen, scan = _choose(root, "auto")
-    if scan is None or chosen == "videos":
-        return chosen
-    return folders.find_frames(scan, Collector("auto", root)).layout
 
 
 def _choose(root: str, layout: str) -> tuple[str, Scan | None]:

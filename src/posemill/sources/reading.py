@@ -29,7 +29,7 @@ from posemill.sources.frames import (
     wanted_frames,
 )
 from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
-from posemill.sources.places import list_place
+from posemill.sources.scan import list_place
 from posemill.sources.scratch import Scratch
 
 SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk

@@ -22,7 +22,6 @@ from posemill.jobs.convert.between import (
     count_export,
     digest_of,
     export_clips,
-    import_clips,
     merge_clips,
 )
 from posemill.jobs.convert.prepare import prepare
@@ -103,7 +102,7 @@ def test_a_run_goes_into_every_format_and_comes_back_as_a_run(run, tmp_path, nam
     )
     source = ClipInput(out, size_wh=(200, 100))
     assert source.kind == name
-    import_clips(source, tmp_path / "back")
+    merge_clips([source], tmp_path / "back", kind="import")
     back = open_run(tmp_path / "back")
     assert set(back.splits) == {"train", "dev"}
     assert back.num_frames == 24
@@ -314,7 +313,7 @@ def normalised(run: Path, out: Path, name: str = "npz", how: str = "shoulders") 
 @pytest.mark.parametrize("name", [name for name in FORMATS if not get_format(name).has_pixels])
 def test_a_run_of_a_normalised_file_is_not_taken_for_pixels(run, tmp_path, name: str) -> None:
     path = normalised(run, tmp_path / f"file{get_format(name).suffix}", name)
-    import_clips(ClipInput(path), tmp_path / "back")
+    merge_clips([ClipInput(path)], tmp_path / "back", kind="import")
     back = open_run(tmp_path / "back")
     assert back.manifest.options["recipe"]["normalize"] == "shoulders"
     assert {clip.normalized for clip in back.clips()} == {"shoulders"}

@@ -140,28 +140,42 @@ def test_a_folder_that_cannot_be_made_is_said(make_tree, config_for, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mishap", "limits", "said"),
+    ("mishaps", "limits"),
     [
-        ("segfault", {}, "killed by SIGSEGV, 3 times, at this frame alone"),
-        ("hang", {"timeout_seconds": 2.0}, "no progress for 2 s, 3 times, at this frame alone"),
-        ("explode", {"memory_limit_mb": 400}, "MB of memory, the limit is 500 MB, 3 times, at"),
+        (
+            {
+                "0003.png": ("segfault", "killed by SIGSEGV, 2 times, at this frame alone"),
+                "0013.png": ("explode", "MB of memory, the limit is 500 MB, 2 times, at"),
+            },
+            {"memory_limit_mb": 400},
+        ),
+        (
+            {"0008.png": ("hang", "no progress for 4 s, 2 times, at this frame alone")},
+            {"timeout_seconds": 4.0},
+        ),
     ],
 )
-def test_a_frame_that_takes_workers_down_is_found_and_nothing_else_is_lost(
-    mishap, limits, said, make_tree, config_for, same_runs, tmp_path, paint
+def test_frames_that_take_workers_down_are_found_and_nothing_else_is_lost(
+    mishaps, limits, make_tree, config_for, tmp_path, paint
 ):
-    tree = make_tree(SIZES)
-    paint(tree / "train" / "a" / "0013.png", RED)
-    options = {"mishaps": {"ff0000": mishap}}
-    summary = extract(config_for(tree, executor="processes", engine_options=options, **limits))
-    (failure,) = open_run(summary.folder).failures()
-    assert (failure.clip_id, failure.frame_index) == ("a", 13)
-    assert failure.reason == "crashed the worker"
-    assert said in failure.message
-    assert summary.exit_code == 1
-    assert sum(each.frames_out for each in summary.counts) == 34
-    # The others are as if the frame had been no picture.
-    (tree / "train" / "a" / "0013.png").write_bytes(b"x")
+    tree, colours = make_tree(SIZES), {"ff0000": RED, "0000ff": BLUE}
+    for name, colour in zip(mishaps, colours.values(), strict=False):
+        paint(tree / "train" / "a" / name, colour)
+    kinds = [kind for kind, _ in mishaps.values()]
+    options = {"mishaps": dict(zip(colours, kinds, strict=False))}
+    config = config_for(tree, executor="processes", engine_options=options, max_tries=2, **limits)
+    summary = extract(config)
+    failures = open_run(summary.folder).failures()
+    assert [(failure.clip_id, failure.frame_index) for failure in failures] == [
+        ("a", int(name[:4])) for name in mishaps
+    ]
+    for failure, (_, words) in zip(failures, mishaps.values(), strict=True):
+        assert failure.reason == "crashed the worker"
+        assert words in failure.message
+    assert (summary.exit_code, summary.num_frames) == (1, 35 - len(mishaps))
+    # The others are as if these frames had been no pictures.
+    for name in mishaps:
+        (tree / "train" / "a" / name).write_bytes(b"x")
     extract(config_for(tree, "unbroken"))
     for one, other in zip(
         open_run(summary.folder).clips(), open_run(tmp_path / "unbroken").clips(), strict=True
@@ -250,7 +264,7 @@ def test_a_full_disk_stops_with_a_message_and_continues_later(make_tree, tmp_pat
         tree = make_tree({"a": 300, "b": 20})
         ballast = disk / "ballast"
         ballast.write_bytes(b"x" * 600_000)
-        config = ExtractConfig(tree, disk / "run", engine="fake", workers=2, task_frames=64)
+        config = ExtractConfig(tree, disk / "run", engine="fake", executor="serial", task_frames=64)
         # The shard or the ledger, whichever comes first to the end of the disk.
         full = r"no room left to write to .*(No space left|disk is full)"
         with pytest.raises(RunError, match=full):
@@ -301,15 +315,13 @@ def test_an_emptied_ledger_is_not_called_safe(make_tree, config_for, tmp_path):
     assert "safe" not in str(caught.value)
 
 
-@pytest.mark.parametrize("executor", ["serial", "processes"])
 def test_a_frame_that_breaks_the_engine_for_all_others_is_the_only_one_lost(
-    make_tree, config_for, executor, same_runs
+    make_tree, config_for, same_runs
 ):
     tree = make_tree(SIZES)
     red = np.full((12, 16, 3), RED, np.uint8)
     assert cv2.imwrite(str(tree / "train" / "a" / "0007.png"), red)
-    options = {"engine_options": {"mishaps": {"ff0000": "stick"}}, "executor": executor}
-    summary = extract(config_for(tree, **options))
+    summary = extract(config_for(tree, engine_options={"mishaps": {"ff0000": "stick"}}))
     counts = {each.split: (each.frames_out, each.frames_failed) for each in summary.counts}
     assert counts == {"train": (25, 1), "dev": (9, 0)}
     (failure,) = open_run(summary.folder).failures()

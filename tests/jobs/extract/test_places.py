@@ -482,7 +482,7 @@ def test_a_stranger_s_record_is_told_and_not_unpacked_without_end(
     record = json.loads(gzip.decompress(last.read_bytes())) | change
     number = record["number"] + 1
     content = json.dumps(record | {"number": number}).encode()
-    (place / "records" / f"{number:010d}.json.gz").write_bytes(gzip.compress(content))
+    (place / "records" / f"{number:010d}.json.gz").write_bytes(gzip.compress(content, 1))
     with pytest.raises(RunError, match=said):
         open_run(place)
 

@@ -384,7 +384,7 @@ def test_a_plain_script_without_a_guard_may_extract(make_tree, tmp_path):
         "import posemill\n"
         "from pathlib import Path\n"
         f"config = posemill.ExtractConfig(Path({str(make_tree(SIZES))!r}), "
-        f"Path({str(tmp_path / 'run')!r}), engine='fake', workers=2)\n"
+        f"Path({str(tmp_path / 'run')!r}), engine='fake', workers=1)\n"
         "print('frames out:', sum(c.frames_out for c in posemill.extract(config).counts))\n"
         "assert __file__.endswith('script.py')\n"
     )

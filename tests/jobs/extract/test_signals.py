@@ -26,7 +26,7 @@ def known_handlers():
 def test_the_first_is_a_request_and_a_later_one_an_order(number, known_handlers, monkeypatch):
     clock = iter([10.0, 10.5, 11.5])
     monkeypatch.setattr("posemill.jobs.extract.signals.time.monotonic", lambda: next(clock))
-    with StopSignals() as signals:
+    with StopSignals().caught() as signals:
         assert (signals.received, signals.is_urgent) == (0, False)
         signal.raise_signal(number)
         assert (signals.received, signals.is_urgent) == (number, False)
@@ -43,7 +43,7 @@ def test_the_first_is_a_request_and_a_later_one_an_order(number, known_handlers,
 
 def test_a_signal_that_is_ignored_stays_so():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with StopSignals() as signals:
+    with StopSignals().caught() as signals:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         signal.raise_signal(signal.SIGHUP)
         assert signals.received == 0
@@ -52,7 +52,7 @@ def test_a_signal_that_is_ignored_stays_so():
 
 def test_a_system_without_a_signal_does_without(monkeypatch, known_handlers):
     monkeypatch.delattr(signal, "SIGHUP")
-    with StopSignals() as signals:
+    with StopSignals().caught() as signals:
         signal.raise_signal(NUMBERS[2])
         assert (signals.received, known_handlers) == (0, [NUMBERS[2]])
 
@@ -62,7 +62,7 @@ def test_another_thread_does_nothing():
     during = []
 
     def enter():
-        with StopSignals() as signals:
+        with StopSignals().caught() as signals:
             during.extend(signal.getsignal(number) for number in NUMBERS)
             during.append(signals.received)
 

@@ -24,7 +24,7 @@ from posemill.jobs.extract.messages import (
     Task,
     Unit,
 )
-from posemill.jobs.extract.worker import MakeWorker, disk_message
+from posemill.jobs.extract.worker import Worker, disk_message
 from posemill.records import Clip
 from posemill.sources.reading import SLOW_STEP_SECONDS
 
@@ -59,7 +59,7 @@ def opened(monkeypatch):
 def test_workers_take_the_devices_in_turn_with_one_thread_each(opened):
     settings = dataclasses.replace(SETTINGS, engine_options={"x": 1})
     said = [
-        next(iter(MakeWorker(settings)(index)(Task("t", (), 8), Progress([0] * NUM_SLOTS))))
+        next(iter(Worker(settings, index)(Task("t", (), 8), Progress([0] * NUM_SLOTS))))
         for index in range(4)
     ]
     assert [options["device"] for _, options in opened] == ["cuda:0", "cuda:1"] * 2
@@ -91,7 +91,7 @@ def work(make_tree, tmp_path):
         )  # fmt: skip
         made = [unit(tree, number, **each) for number, each in enumerate(units, 1)]
         progress = progress or Progress([0] * NUM_SLOTS)
-        function = MakeWorker(usual)(0)
+        function = Worker(usual, 0)
         found = []
         for event in function(Task("t", tuple(made), **{"piece_frames": 100, **task}), progress):
             if event is not None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -185,22 +183,17 @@ def count_export(
 
 
 @dataclass
-class RunSummary:
+class RunSummary(Summary):
     """What was written into a run; stands for its folder wherever a path is expected.
 
     Args:
         equal_duplicates: Clips that came again with the same content, and were written once.
         num_failures: Rows of the inputs' ledgers that say what gave no keypoints; all are kept.
-        losses: In words, which points of the clips the chosen layout leaves out.
     """
 
-    path: Path
-    num_clips: int = 0
-    num_frames: int = 0
-    splits: dict[str, int] = field(default_factory=dict)
+    format_name: str = "run"
     equal_duplicates: int = 0
     num_failures: int = 0
-    losses: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -214,12 +207,6 @@ class RunSummary:
     def run(self) -> Run:
         """The run, to be read."""
         return open_run(self.path)
-
-    def count(self, clip: PoseClip) -> None:
-        """Add a clip to the totals."""
-        self.num_clips += 1
-        self.num_frames += len(clip)
-        self.splits[clip.split] = self.splits.get(clip.split, 0) + 1
 
 
 @contextmanager
@@ -236,25 +223,20 @@ def _new_run(out: Path) -> Iterator[Path]:
         yield folder
 
 
-def import_clips(
-    source: ClipInput,
-    out: Path,
-    *,
-    recipe: Recipe | None = None,
-    overwrite: bool = False,
-    dry_run: bool = False,
-    watch: Watch = unwatched,
-) -> RunSummary:
-    """Write the clips of a file as a run, in the layout of the recipe if it names one."""
-    return merge_clips(
-        [source],
-        out,
-        recipe=recipe,
-        kind="import",
-        overwrite=overwrite,
-        dry_run=dry_run,
-        watch=watch,
-    )
+def _expect_free(out: Path, *, overwrite: bool) -> None:
+    """Raise where a run cannot be written: something is there, or is worked on."""
+    if (uri := uri_of(out)) is not None:
+        refuse_taken(uri)
+        return
+    _expect_name(out)
+    has_run = check_folder(out)
+    if has_run and not overwrite:
+        raise RunError(
+            "{out} holds a run already; choose another folder, or replace it by {--overwrite}",
+            out=out,
+        )
+    if has_run and holder_of(out) is not None:
+        raise RunError("{out} is worked on; wait for its end, or: posemill stop {out!q}", out=out)
 
 
 def merge_clips(
@@ -267,7 +249,7 @@ def merge_clips(
     dry_run: bool = False,
     watch: Watch = unwatched,
 ) -> RunSummary:
-    """Write the clips of several runs or files as one run.
+    """Write the clips of several runs or files as one run; of one file, `kind` is `import`.
 
     A clip that comes twice (same split and id) is written once if both are equal; all that are
     not are named in the error, and nothing is written. What gave no keypoints in the inputs is
@@ -277,89 +259,41 @@ def merge_clips(
         RunError: Clips, skeletons or normalisations do not go together, or `out` is taken.
     """
     recipe = recipe or Recipe()
-    if (uri := uri_of(out)) is not None:
-        refuse_taken(uri)
-    else:
-        _expect_name(out)
-        has_run = check_folder(out)
-        if has_run and not overwrite:
-            raise RunError(
-                "{out} holds a run already; choose another folder, or replace it by {--overwrite}",
-                out=out,
-            )
-        if has_run and holder_of(out) is not None:
-            raise RunError(
-                "{out} is worked on; wait for its end, or: posemill stop {out!q}", out=out
-            )
+    _expect_free(out, overwrite=overwrite)
     summary, conflicts = RunSummary(out), _Conflicts()
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(each or 0 for each in totals)
     dropped: dict[str, None] = {}
+    layout = recipe.layout
     clips = watch(_shaped(sources, recipe, conflicts, dropped), total)
-    with (
-        nullcontext() if dry_run else _new_run(out) as folder,
-        _Target(folder, recipe, partial(_manifest, sources, kind)) as target,
-    ):
+    with ExitStack() as stack:
+        folder = None if dry_run else stack.enter_context(_new_run(out))
+        writer: RunWriter | None = None
         for clip in clips:
-            if conflicts.is_new(clip):
-                target.add(clip)
-                summary.count(clip)
+            if not conflicts.is_new(clip):
+                continue
+            summary.count(clip)
+            whole = recipe.after(clip)
+            if writer is None and folder is not None:
+                manifest = _manifest(sources, kind, clip.skeleton_name, whole)
+                writer = stack.enter_context(RunWriter(folder, manifest))
+            elif writer is not None and whole != recipe:
+                # Inputs may differ in this: a run says the longest gap that may have been closed.
+                writer.replace_manifest(_manifest(sources, kind, clip.skeleton_name, whole))
+            recipe = whole
+            if writer is not None:
+                writer.add(clip)
         conflicts.raise_if_any(kind)
         for failure in _failures(sources, conflicts):
-            target.add_failure(failure, recipe.layout or _skeleton_of(sources))
             summary.num_failures += 1
+            if writer is None and folder is not None:  # a run of failures alone
+                manifest = _manifest(sources, kind, layout or _skeleton_of(sources), recipe)
+                writer = stack.enter_context(RunWriter(folder, manifest))
+            if writer is not None:
+                writer.add_failure(failure)
     summary.equal_duplicates, summary.losses = conflicts.num_equal, tuple(dropped)
+    summary.recipe = recipe.to_dict()
     return summary
-
-
-class _Target:
-    """A run that begins with its first clip; without a folder, nothing is written.
-
-    Args:
-        folder: Of the run.
-        recipe: What is done to the clips.
-        manifest_for: Makes the manifest, of a skeleton's name and all that was done to the clips.
-    """
-
-    def __init__(
-        self, folder: Path | None, recipe: Recipe, manifest_for: Callable[[str, Recipe], Manifest]
-    ) -> None:
-        self._folder, self._recipe, self._manifest_for = folder, recipe, manifest_for
-        self._writer: RunWriter | None = None
-
-    def add(self, clip: PoseClip) -> None:
-        """Write a clip."""
-        if self._folder is None:
-            return
-        whole = self._recipe.after(clip)
-        if self._writer is None:
-            self._writer = RunWriter(self._folder, self._manifest_for(clip.skeleton_name, whole))
-        elif whole != self._recipe:
-            # Inputs may differ in this: a run says the longest gap that may have been closed.
-            changed = self._manifest_for(clip.skeleton_name, whole)
-            self._writer.replace_manifest(changed)
-        self._recipe = whole
-        self._writer.add(clip)
-
-    def add_failure(self, failure: Failure, skeleton_name: str) -> None:
-        """Write what gave no keypoints, after all clips; the skeleton is that of a run of none."""
-        if self._folder is None:
-            return
-        if self._writer is None:
-            self._writer = RunWriter(self._folder, self._manifest_for(skeleton_name, self._recipe))
-        self._writer.add_failure(failure)
-
-    def __enter__(self) -> _Target:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._writer is not None:
-            self._writer.__exit__(kind, error, trace)
 
 
 def _skeleton_of(sources: Sequence[ClipInput]) -> str:

@@ -27,7 +27,7 @@ from posemill.jobs.extract.messages import (
 from posemill.jobs.extract.plan import group_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.status import Progress
-from posemill.jobs.extract.worker import MakeWorker
+from posemill.jobs.extract.worker import Worker
 from posemill.machine.gpus import place_workers
 from posemill.machine.live_files import LogFile, Speedometer, write_live
 from posemill.messages import Message
@@ -128,7 +128,9 @@ class Coordinator:
         )
         return len(groups)
 
-    def run(self, executor: Executor, make_worker: MakeWorker, signals: StopSignals) -> None:
+    def run(
+        self, executor: Executor, make_worker: Callable[[int], Worker], signals: StopSignals
+    ) -> None:
         """Work until all is done; raise when told to stop, or when nobody can go on."""
         deadline, num_lost = None, 0
         with closing(executor.run(make_worker, self._next_task)) as events:  # type: ignore[type-var]

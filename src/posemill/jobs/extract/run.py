@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -32,7 +33,7 @@ from posemill.jobs.extract.opening import (
 from posemill.jobs.extract.plan import check_rate, plan_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.status import Progress, failed_text, log_path
-from posemill.jobs.extract.worker import MakeWorker
+from posemill.jobs.extract.worker import Worker
 from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, missing_gpus, plan_workers
 from posemill.machine.disk import disk_message
 from posemill.machine.live_files import LogFile, now_text
@@ -230,7 +231,7 @@ def run_job(
     workers = plan_workers(config)
     with ExitStack() as stack:
         stack.enter_context(_place_errors(folder))
-        signals = stack.enter_context(StopSignals())
+        signals = stack.enter_context(StopSignals().caught())
         manifest = job.manifest(clips)  # before the folder: an engine that is refused leaves none
         folder.mkdir(parents=True, exist_ok=True)
         records = stack.enter_context(home.owned(lambda: signals.received))
@@ -336,7 +337,7 @@ def _work(
         limits = _on_cluster(limits, job, workers)
     executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
     with _temporary_folder(config.temp_dir):
-        coordinator.run(executor, MakeWorker(job.worker_settings(workers)), signals)
+        coordinator.run(executor, partial(Worker, job.worker_settings(workers)), signals)
     return True
 
 

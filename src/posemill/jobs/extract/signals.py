@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from types import FrameType, TracebackType
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 # `timeout` signals its child and then the child's group: what comes within this is one request.
@@ -14,13 +15,9 @@ _SAME_REQUEST_SECONDS = 1.0
 
 
 class StopSignals:
-    """Remembers what came while it is entered. Does nothing outside of the main thread."""
+    """Remembers which signal came, and whether another one came after it."""
 
-    def __init__(self) -> None:
-        self.received = 0
-        self.is_urgent = False
-        self._received_at = 0.0
-        self._old: dict[int, Any] = {}
+    received, is_urgent, _received_at = 0, False, 0.0
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         if not self.received:
@@ -28,20 +25,20 @@ class StopSignals:
         elif time.monotonic() - self._received_at > _SAME_REQUEST_SECONDS:
             self.is_urgent = True
 
-    def __enter__(self) -> StopSignals:
-        if threading.current_thread() is threading.main_thread():
-            for name in _NAMES:
-                number = getattr(signal, name, None)
-                # A signal that is ignored (nohup) stays so.
-                if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-                    self._old[number] = signal.signal(number, self._remember)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
+    @contextmanager
+    def caught(self) -> Iterator[StopSignals]:
+        """Remember what comes within the block. Does nothing outside of the main thread."""
+        numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+        if threading.current_thread() is not threading.main_thread():
+            numbers = []
+        # A signal that is ignored (nohup) stays so.
+        handlers = {
+            number: signal.signal(number, self._remember)
+            for number in numbers
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        try:
+            yield self
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -44,19 +43,11 @@ from posemill.sources.reading import (
 _BEAT_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
-class MakeWorker:
-    """Makes the function of worker number i, in the worker."""
-
-    settings: WorkerSettings
-
-    def __call__(self, worker_index: int) -> Worker:
-        """Return the worker, bound to its device."""
-        return Worker(self.settings, worker_index)
-
-
 class Worker:
-    """Has one sink, opened at the first task, and does one task after the other."""
+    """Has one sink, opened at the first task, and does one task after the other.
+
+    Made in the process that it works in, and bound to the device of its number.
+    """
 
     def __init__(self, settings: WorkerSettings, worker_index: int) -> None:
         self.settings = settings
@@ -99,10 +90,6 @@ class Worker:
                     allowed_mb=settings.memory_bytes >> 20,
                 )
         return self._sink
-
-
-def _nothing_but(end: End) -> Generator[Item | End, None, None]:
-    yield end
 
 
 class _BrokenError(Exception):
@@ -214,8 +201,8 @@ class _TaskRun:
         state = attempt(lambda: self._sink.begin(unit))
         lane = Lane(unit, position, unit.next_frame, state, reader, keep_from=unit.next_frame)
         if isinstance(state, Failed):
-            lane.state = None
-            return lane, _nothing_but(End(state, unit.clip.num_frames, is_open=False))
+            lane.state, end = None, End(state, unit.clip.num_frames, is_open=False)
+            return lane, (each for each in [end])
         if unit.state is not None and not self._sink.saves_states:
             lane.next_frame = unit.start_frame  # all again, to come to where it was
         part = Part(lane.next_frame, unit.stop_frame, unit.skip, unit.give_up)
