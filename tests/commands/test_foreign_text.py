@@ -13,7 +13,7 @@ from cli_runner import CliRunner
 import posemill.commands
 from posemill.commands.line import main, run_line
 from posemill.commands.progress import ProgressView, show_progress
-from posemill.jobs.extract.status import COORDINATOR_LOG, Progress
+from posemill.jobs.extract.status import Progress
 from posemill.records import PoseClip
 from posemill.runs.manifest import LOGS_NAME, Manifest
 from posemill.runs.queries import Failure, SplitCounts
@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Path:
         writer.add_failure(Failure(words, EVIL, None, 1, EVIL, EVIL, EVIL))
     logs = tmp_path / "run" / LOGS_NAME
     logs.mkdir(exist_ok=True)
-    (logs / COORDINATOR_LOG).write_text(f"{EVIL}\n", encoding="utf-8")
+    (logs / "coordinator.log").write_text(f"{EVIL}\n", encoding="utf-8")
     return tmp_path / "run"
 
 
