@@ -13,9 +13,8 @@ import pytest
 from posemill.errors import ConfigError, TrainingError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.labels import assign_group_folds
-from posemill.training.data.leaks import nearest_shares
 from posemill.training.front import train
-from posemill.training.tasks.workload import build_workload
+from posemill.training.tasks.workload import build_workload, nearest_shares
 
 SIGNERS = "abcd"
 

@@ -18,7 +18,7 @@ from posemill.training.data.batches import Draw
 from posemill.training.front import train
 from posemill.training.models import build_model
 from posemill.training.runs.inference import evaluate
-from posemill.training.tasks.features import content_key, digest_of
+from posemill.training.tasks.video_kind import content_key, digest_of
 from posemill.training.tasks.workload import build_workload
 from posemill.training.video.index import ClipPlace
 
