@@ -363,7 +363,7 @@ def test_hostile_notes_of_a_running_job_are_a_reason_not_a_failure(
 
     shutil.copytree(runs / "fake", tmp_path / "run")
     for note in ({"workers": "x"}, {"workers": [1, {"task": {}}]}, {"frames_per_second": "fast"}):
-        live = {"written_at": time.time(), "seconds_left": None, "elapsed_seconds": 1,
+        live = {"written_at": time.time(), "seconds_left": None, "seconds": "x",
                 "num_workers": 1, "frames_per_second": 1.0, "done_by_split": {}}  # fmt: skip
         (tmp_path / "run" / "live.json").write_text(json.dumps(live | note))
         with run_lock(tmp_path / "run"), TestClient(make_app([tmp_path])) as client:

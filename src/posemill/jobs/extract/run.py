@@ -274,7 +274,7 @@ def run_job(
         return dataclasses.replace(
             summary,
             frames_per_second=num_now / seconds if num_now and seconds else None,
-            seconds=seconds,
+            seconds=round(seconds, 3),
             num_frames_now=num_now,
             name=home.name,
             folder=job.asked,

@@ -118,7 +118,7 @@ class Progress:
             "clips_failed": self.clips_failed,
             "frames_per_second": self.frames_per_second,
             "seconds_left": self.seconds_left,
-            "seconds": round(self.seconds, 3),
+            "seconds": self.seconds,
             "num_workers": self.num_workers,
             "done_by_split": self.done_by_split,
             "splits": [
