@@ -92,7 +92,12 @@ def test_other_weights_and_pictures_give_the_same_too(
             assert distance(people_of(found, row), expected) < 1e-3
 
 
-def test_people_of_rtmo_are_those_that_rtmlib_finds(tmp_path: Path) -> None:
+# OpenVINO adds in another order, which these weights magnify: in pixels of the widest picture.
+@pytest.mark.parametrize(("runtime", "tolerance"), [("onnxruntime", 1e-3), ("openvino", 0.02)])
+def test_people_of_rtmo_are_those_that_rtmlib_finds(
+    tmp_path: Path, runtime: str, tolerance: float
+) -> None:
+    pytest.importorskip(runtime)
     rtmlib = pytest.importorskip(
         "rtmlib", reason="make setup installs it, without what it asks for"
     )
@@ -100,9 +105,9 @@ def test_people_of_rtmo_are_those_that_rtmlib_finds(tmp_path: Path) -> None:
         path = str(write_one_stage(tmp_path / "rtmo.onnx", seed=seed))
         theirs = rtmlib.RTMO(path, model_input_size=(96, 128), backend="onnxruntime")
         pictures = make_pictures([(300, 200), (128, 96), (61, 640), (50, 44)], seed=seed)
-        found = open_estimator("wholebody", pose=path).estimate(pictures)
+        found = open_estimator("wholebody", pose=path, runtime=runtime).estimate(pictures)
         for row, picture in enumerate(pictures):
             points, scores = theirs(np.ascontiguousarray(picture[..., ::-1]))
             expected: list[Person] = [*zip(points, scores, strict=True)]
             assert len(expected) > 1
-            assert distance(people_of(found, row), expected) < 1e-3
+            assert distance(people_of(found, row), expected) < tolerance

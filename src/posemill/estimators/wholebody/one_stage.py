@@ -17,6 +17,8 @@ from posemill.records import FloatArray, Frame
 
 # Least score of a person, and the overlap that two may have: those of rtmlib and of Ultralytics.
 _LIMITS = {"rtmo": (0.7, 0.45), "yolo": (0.25, 0.7)}
+# Below it ONNX Runtime's sigmoid is 0, and OpenVINO's is not: there is no such point.
+_LEAST_SCORE = 2**-25
 _BOX_COLUMNS, _CHOSEN_COLUMNS = 5, 6
 _MAX_CHOSEN = 1000  # people that a file with the choice inside gives
 
@@ -91,7 +93,7 @@ class OneStageNetwork:
                 points, scores = self._people_of([output[row] for output in outputs], scale)
                 points = (points - corner) / np.float32(scale) / np.array(frame.shape[1::-1])
                 scores = np.clip(np.nan_to_num(scores), 0, 1).astype(np.float32)
-                scores[~np.isfinite(points).all(axis=2)] = 0
+                scores[~np.isfinite(points).all(axis=2) | (scores < _LEAST_SCORE)] = 0
                 points[scores == 0] = np.nan
                 is_somebody = (scores > 0).any(axis=1)
                 found.append((points[is_somebody].astype(np.float32), scores[is_somebody]))
