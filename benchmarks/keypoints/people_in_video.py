@@ -1,6 +1,7 @@
 """Several people in one video: Holistic with `people=all` against each person's clip alone.
 
     python -m benchmarks.keypoints.people_in_video [--frames 48] [--people-from detector] [--json]
+    python -m benchmarks.keypoints.people_in_video --state-frames 10000 [--json]
 
 Clips of the shared media are put side by side in one video, two and three of them, and two that
 walk through each other, scaled to 0.6, also with a third who stands between. Prints for each video:
@@ -8,7 +9,8 @@ in how many frames the parts found agree with those of the clip alone (in all fr
 in which nobody's picture lies over the person), the median distance of the landmarks in pixels of
 the clip, and how often an id changes. Then what is rare: 40 people in a picture, people who enter
 and leave, a person over the edge, two in one place, an empty clip; the CPU time of a person in a
-group of three over that of one alone; and the growth of memory over many frames.
+group of three over that of one alone; and the growth of memory over many frames. With
+`--state-frames` that growth only, with made-up networks, which cost nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from unittest import mock
 
 import cv2
 import numpy as np
@@ -29,6 +32,7 @@ from benchmarks.shared.measuring import Measured, make_parser, not_here, report
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.estimators.holistic import HolisticEstimator
+from posemill.estimators.landmarks import crop_network
 from posemill.estimators.people import with_ids
 from posemill.records import FloatArray, Frame, Keypoints
 from posemill.skeletons import get_skeleton
@@ -267,10 +271,55 @@ def memory_growth(engine: HolisticEstimator, clip: list[Frame], num_frames: int)
     return Measured(grown, note=f"{num_frames} frames, {tracker.next_id - 1} ids")
 
 
+class MadeUpNetwork:
+    """Stands in for the networks of bodies: people come and go by chance, at no cost."""
+
+    runs_batches = False
+
+    def __init__(self, name: str, **_: object) -> None:
+        self._is_detector = name == "pose_detection"
+        self.size = 224 if self._is_detector else 256
+        self._rng = np.random.default_rng(0)
+        self._heat = np.full((1, 39, 64, 64), -9, np.float32)
+        self._box = np.array([0, 0, 30, 30, 0, 0, 0, -20, 0, 0, 0, -20], np.float32)
+
+    def run(self, pixels: Frame) -> list[FloatArray]:
+        """Return a few detections anywhere, or a body that is there most of the time."""
+        if self._is_detector:
+            boxes = np.tile(self._box, (1, 2254, 1))
+            logits = np.full((1, 2254, 1), -9, np.float32)
+            logits[0, self._rng.integers(0, 2254, 4)] = 2
+            return [boxes, logits]
+        points = self._rng.uniform(60, 196, (39, 5)).astype(np.float32)
+        points[33:35, :2] = (128, 128), (128, 25)
+        score = np.array([[self._rng.random() > 0.05]], np.float32)
+        return [points.reshape(1, -1), score, self._heat, np.zeros((1, 117), np.float32)]
+
+
+def growth_of_states(num_frames: int) -> Measured:
+    """Return by how many MB a process grows over frames with made-up networks."""
+    with mock.patch.object(crop_network, "open_network", MadeUpNetwork):
+        engine = HolisticEstimator(people=6, parts="pose")
+    state, tracker, process = engine.new_state(), Tracker(), psutil.Process()
+    frame = np.zeros((120, 160, 3), np.uint8)
+    people, remembered, begin = 0, 0, 0.0
+    for t in range(num_frames):
+        found = with_ids(engine.estimate([frame], [state]), [tracker], "holistic-543")
+        people += len(people_of(found)[1])
+        remembered = max(remembered, len(state.people), len(tracker.tracks))
+        if t == num_frames // 5:
+            begin = process.memory_info().rss / 2**20
+    grown = process.memory_info().rss / 2**20 - begin
+    note = f"{num_frames} frames, {people / num_frames:.1f} people in each, {tracker.next_id - 1}"
+    return Measured(grown, note=f"{note} ids, at most {remembered} remembered")
+
+
 def main(arguments: argparse.Namespace) -> dict[str, Measured]:
     """Return all figures."""
     if not arguments.media.is_dir():
         not_here(f"no {arguments.media}: clips of people")
+    if arguments.state_frames:
+        return {"memory_of_states_mb": growth_of_states(arguments.state_frames)}
     clips = [read_clip(arguments.media / name, arguments.frames) for name in _CLIPS]
     engine = HolisticEstimator(people="all", people_from=arguments.people_from)
     figures: dict[str, Measured] = {}
@@ -299,5 +348,6 @@ if __name__ == "__main__":
     parser.add_argument("--frames", type=int, default=48)
     parser.add_argument("--people-from", default="detector")
     parser.add_argument("--memory-frames", type=int, default=0)
+    parser.add_argument("--state-frames", type=int, default=0)
     chosen = parser.parse_args()
     report(main(chosen), as_json=chosen.json)
