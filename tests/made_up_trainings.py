@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ def write_training(
         "live.json": {"step": steps, "total_steps": steps, "epoch": 2, "epochs": 2, "best": 0.75,
                       "best_step": steps, "chosen_by": "accuracy", "pid": 1, "host": "h",
                       "started_at": "2026-11-16T20:00:00+00:00", "samples_per_second": 9.0},
-        "timing.json": Evidence(seconds, cores=2).to_json(),
+        "timing.json": dataclasses.asdict(Evidence(seconds, cores=2)),
     }  # fmt: skip
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))

@@ -135,7 +135,7 @@ def test_the_defaults_the_limits_and_the_choices_of_every_setting() -> None:
 
 
 def test_names_of_other_programs_and_of_earlier_versions_have_their_place() -> None:
-    old = {name: field.old for name, field in FIELDS.items() if field.old}
+    old = {name: field.meta["old"] for name, field in FIELDS.items() if field.meta["old"]}
     assert old == {
         "ctc_decoder": ("decoder",), "parallel": ("mode",), "workers": ("num_workers",),
         "clip_grad_norm": ("max_grad_norm",), "precision": ("use_fp16",),
