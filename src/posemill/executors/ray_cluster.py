@@ -322,7 +322,7 @@ class RayExecutor(SupervisingExecutor):
             self._patient_until = 0.0
         if self._patient_until and now > self._patient_until:
             self._patient_until = 0.0
-            free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
+            free: dict[str, float] = ray.available_resources()
             warn_once(
                 Message(
                     "waiting for the Ray cluster: {num_workers:worker|workers} of 1 CPU and "

@@ -83,9 +83,9 @@ def first_line(error: BaseException) -> str:
 def about_cluster(address: str) -> dict[str, Any]:
     """Return what a cluster has: machines that answer, CPUs and GPUs, and how many are free."""
     with connected(address):
-        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
-        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        resources: dict[str, float] = ray.cluster_resources()
+        free: dict[str, float] = ray.available_resources()
+        nodes: list[dict[str, Any]] = ray.nodes()
         return {
             "address": address,
             "machines": sum(node["Alive"] for node in nodes),
@@ -98,7 +98,7 @@ def about_cluster(address: str) -> dict[str, Any]:
 
 def count_room(gpus_per_worker: float = 0.0) -> int:
     """Return how many workers all machines of the connected cluster have room for."""
-    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    resources: dict[str, float] = ray.cluster_resources()
     return int(
         resources.get("GPU", 0) / gpus_per_worker if gpus_per_worker else resources.get("CPU", 0)
     )
