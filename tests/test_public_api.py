@@ -38,7 +38,6 @@ PUBLIC_NAMES = [
     "__version__",
     "advise",
     "bench_decode",
-    "bench_engine",
     "cache_dataset",
     "compare",
     "draw",

@@ -16,15 +16,12 @@ import pytest
 from cli_runner import CliRunner
 
 from posemill.commands.line import run_line
-from posemill.commands.progress import ProgressView
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, RunError
-from posemill.jobs.extract.status import Progress, read_status
+from posemill.jobs.extract.status import read_status
 from posemill.jobs.forecast import Forecast
 from posemill.provenance import read_toml
-from posemill.runs.queries import SplitCounts
 from posemill.runs.reader import open_run
-from posemill.terminal import duration
 
 FAKE = ["--engine", "fake", "--executor", "serial"]
 
@@ -253,36 +250,6 @@ def test_show_config_of_an_extraction_says_where_each_value_came_from(tmp_path):
     assert sources["memory_limit_mb"].startswith("machine: ")
     (tmp_path / "again.toml").write_text(text)
     assert ExtractConfig(**read_toml(ExtractConfig, tmp_path / "again.toml")).task_frames == 32
-
-
-def test_progress_is_plain_lines_without_a_terminal(capsys, monkeypatch):
-    snapshot = Progress((SplitCounts("train", 2, 1, 200, 49, 1),), {"train": 10}, 20.0, 7.0)
-    with ProgressView() as view:
-        view.show(snapshot)
-        assert capsys.readouterr().err == ""  # one every ten seconds
-        now = time.monotonic()
-        monkeypatch.setattr(time, "monotonic", lambda: now + 11)
-        view.show(snapshot)
-    expected = "60/200 frames (30.0%), 20.0 frames/s, 0:00:07 left, 1 failed"
-    assert capsys.readouterr().err.strip() == expected == snapshot.describe()
-    assert duration(100_000) == "27:46:40"
-
-
-def test_the_splits_of_the_progress_line_add_up_to_its_total():
-    counts = (SplitCounts("train", 2, 1, 200, 49, 1), SplitCounts("dev", 1, 0, 32, 0, 0))
-    line = Progress(counts, {"train": 10, "dev": 5}).describe()
-    assert line.startswith("65/232 frames (28.0%)")
-    assert line.endswith("; train 60/200, dev 5/32")
-
-
-def test_progress_is_bars_on_a_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with ProgressView() as view:
-        view.show(Progress((SplitCounts("train", 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
-    drawn = capsys.readouterr().err
-    assert "train" in drawn
-    assert "50/200" in drawn
-    assert "1 failed" in drawn
 
 
 def test_an_output_path_that_is_a_file_is_exported_and_the_run_stands_beside_it(tree, tmp_path):

@@ -179,7 +179,6 @@ DEFAULTS = {
     },
     "bench decode": {"seconds": 1.0},
     "logs": {"lines": 50},
-    "bench engine": {"engine": "holistic", "num_frames": 8, "rounds": 3},
     "prepare": {
         "out": "model_input_data",
         "people": 1,

@@ -34,7 +34,7 @@ FILES = {
     "export without an ending": ("export", "run", "--to", "parquet", "--out", "out"),
     "visualize": ("visualize", "run", "--out", "out", "--num_samples", "2"),
     "visualize maps": ("visualize", "run", "--out", "out", "--style", "openpose", "--all"),
-    "visualize movies": ("visualize", "run", "--out", "out", "--video", "gif"),
+    "visualize movies": ("visualize", "run", "--out", "out", "--video"),
     "report": ("report", "run", "--out", "out.html"),
     "compare": ("compare", "run", "run", "--out", "out.html"),
     "landmarks": ("landmarks", "tree/train/a", "--out", "out.npz", "--engine", "fake"),

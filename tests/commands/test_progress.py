@@ -1,4 +1,4 @@
-"""Bars where someone watches, a line in notebooks, silence in logs, and the items unchanged."""
+"""A line where someone watches, lines in a log that asks for them, and the items unchanged."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from posemill.commands import progress
 from posemill.commands.progress import ProgressView, TextLine, choose_display, show_progress, track
 from posemill.jobs.extract.status import Progress
 from posemill.runs.queries import SplitCounts
+from posemill.terminal import duration
+
+TRAIN = SplitCounts("train", 9, 5, 100, 40, 3, 1)
+DEV = SplitCounts("dev", 4, 2, 20, 7, 0, 0)
 
 
 class Terminal(io.StringIO):
@@ -20,34 +25,6 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
-
-
-def test_a_log_stays_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = io.StringIO()
-    monkeypatch.setattr("sys.stderr", log)
-    assert list(track(range(5), "counting", 5)) == [0, 1, 2, 3, 4]
-    with show_progress("drawing") as advance:
-        advance()
-        advance(3)
-    assert log.getvalue() == ""
-
-
-def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    assert list(track(["aa", "bbb"], "measuring", 5, len)) == ["aa", "bbb"]
-    assert "measuring" in terminal.getvalue()
-    assert "5 / 5" in terminal.getvalue()
-
-
-def test_an_unknown_total_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    with show_progress("drawing frames") as advance:
-        for _ in range(7):
-            advance()
-    assert "drawing frames" in terminal.getvalue()
-    assert "7" in terminal.getvalue()
 
 
 @pytest.fixture
@@ -60,26 +37,54 @@ def notebook(
     return lambda: capsys.readouterr().err
 
 
-def test_progress_is_shown_where_someone_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stderr", io.StringIO())
-    assert [choose_display(wish) for wish in (None, True, False)] == ["none", "log", "none"]
+@pytest.fixture
+def shown_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], io.StringIO]:
+    """A function: stderr with one way to show progress, and no rest between two lines."""
+
+    def choose(display: str) -> io.StringIO:
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        monkeypatch.setattr(progress, "choose_display", lambda _: display)
+        monkeypatch.setattr(progress, "_SECONDS", {"line": 0.0, "log": 0.0})
+        return sys.stderr  # type: ignore[return-value]
+
+    return choose
+
+
+def test_progress_is_shown_where_someone_watches(
+    monkeypatch: pytest.MonkeyPatch, notebook: Callable[[], str]
+) -> None:
+    assert [choose_display(wish) for wish in (None, True, False)] == ["line", "line", "none"]
+    for shell in (None, SimpleNamespace()):  # an IPython in a terminal
+        module = SimpleNamespace(get_ipython=lambda shell=shell: shell)
+        monkeypatch.setitem(sys.modules, "IPython", module)
+        monkeypatch.setattr("sys.stderr", io.StringIO())
+        assert [choose_display(wish) for wish in (None, True, False)] == ["none", "log", "none"]
     monkeypatch.setattr("sys.stderr", Terminal())
-    assert [choose_display(wish) for wish in (None, True, False)] == ["bars", "bars", "none"]
+    assert [choose_display(wish) for wish in (None, True, False)] == ["line", "line", "none"]
     monkeypatch.setattr("sys.stderr", None)
     assert choose_display(True) == "none"
 
 
-def test_an_ipython_in_a_terminal_is_no_notebook(
-    notebook: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+def test_items_come_unchanged_and_a_log_stays_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr("sys.stderr", log)
+    assert list(track(range(5), "counting", 5)) == [0, 1, 2, 3, 4]
+    assert log.getvalue() == ""
+
+
+def test_a_terminal_sees_how_far_it_is_also_where_the_total_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert choose_display(None) == "line"
-    monkeypatch.setattr("sys.stderr", Terminal())
-    assert choose_display(None) == "bars"
-    for shell in (None, SimpleNamespace()):
-        module = SimpleNamespace(get_ipython=lambda shell=shell: shell)
-        monkeypatch.setitem(sys.modules, "IPython", module)
-        monkeypatch.setattr("sys.stderr", io.StringIO())
-        assert choose_display(None) == "none"
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    assert list(track(["aa", "bbb"], "measuring", 5, len)) == ["aa", "bbb"]
+    with show_progress("drawing frames") as advance:
+        for _ in range(7):
+            advance()
+    lines = terminal.getvalue().split("\r")
+    assert lines[1] == f"measuring [{'#' * 12:<30}] 2 / 5"
+    assert f"measuring [{'#' * 30}] 5 / 5\n" in lines
+    assert lines[-1] == "drawing frames 7\n"
 
 
 def test_a_notebook_sees_one_line_that_renews_itself(notebook: Callable[[], str]) -> None:
@@ -91,21 +96,26 @@ def test_a_notebook_sees_one_line_that_renews_itself(notebook: Callable[[], str]
     assert others[-1] == f"preparing [{'#' * 30}] 4 / 4\n"
 
 
-def test_a_shorter_line_covers_the_longer_one(notebook: Callable[[], str]) -> None:
+def test_the_time_that_is_left_is_what_the_rest_takes_at_this_speed(
+    shown_as: Callable[[str], io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stderr, now = shown_as("line"), time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with show_progress("preparing", 10) as advance:
+        monkeypatch.setattr(time, "monotonic", lambda: now + 30)
+        advance(4)
+    assert stderr.getvalue().endswith("] 4 / 10, 0:00:45 left\n")
+
+
+def test_a_shorter_line_covers_the_longer_one_and_none_is_wider_than_the_terminal(
+    notebook: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "9")
     line = TextLine("line")
-    line.show("12345")
+    line.show("帧帧帧帧帧帧")
     line.show("123")
     line.close()
-    assert notebook() == "\r12345\r123  \n"
-
-
-def test_a_run_in_a_notebook_shows_frames_and_speed(notebook: Callable[[], str]) -> None:
-    with ProgressView(None) as view:
-        view.count(1, 2)
-        view.show(Progress((SplitCounts("train", 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
-    counting, working = notebook().split("\r")[1:]
-    assert counting == "counting frames: 1 / 2 videos"
-    assert working.endswith("] 50 / 200 frames  20.0 frames/s, 0:00:07 left\n")
+    assert notebook() == "\r帧帧帧帧\r123     \n"
 
 
 def test_a_log_has_a_line_every_ten_seconds_if_it_is_asked_for(
@@ -119,3 +129,53 @@ def test_a_log_has_a_line_every_ten_seconds_if_it_is_asked_for(
         monkeypatch.setattr(time, "monotonic", lambda: now + 11)
         advance(4)
     assert log.getvalue() == "preparing 5\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00:00"), (59.4, "0:00:59"), (59.6, "0:01:00"), (3600, "1:00:00"), (97389, "27:03:09")],
+)
+def test_a_duration_has_hours_minutes_and_seconds(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "words"),
+    [
+        (Progress(()), "0/0 frames, 0 failed"),
+        (
+            Progress((TRAIN,), {"train": 7}, 41.24, 723.0),
+            "50/100 frames (50.0%), 41.2 frames/s, 0:12:03 left, 3 frames and 1 clip failed",
+        ),
+        (
+            Progress((TRAIN, DEV), {}, 2.0),
+            "50/120 frames (41.7%), 2.0 frames/s, 3 frames and 1 clip failed; "
+            "train 43/100, dev 7/20",
+        ),
+    ],
+)
+def test_one_line_says_it_all_and_the_splits_where_there_are_several(
+    snapshot: Progress, words: str
+) -> None:
+    assert snapshot.describe() == words
+
+
+@pytest.mark.parametrize(
+    ("display", "wanted"),
+    [
+        ("none", ""),
+        ("log", "counting frames: 1 / 3 videos\nposemill: worker 1 died\n7/20 frames (35.0%), "
+         "0 failed\n"),
+        ("line", "\rcounting frames: 1 / 3 videos\rposemill: worker 1 died      \n\r[##########"
+         "                    ] 7/20 frames (35.0%), 0 failed\r[##########                    ] "
+         "7/20 frames (35.0%), 0 failed\n"),
+    ],
+)  # fmt: skip
+def test_a_run_shows_what_is_counted_what_happens_and_how_far_it_is(
+    shown_as: Callable[[str], io.StringIO], display: str, wanted: str
+) -> None:
+    stderr = shown_as(display)
+    with ProgressView() as view:
+        view.count(1, 3)
+        view.show(Progress((DEV,), news=("worker 1 died",)))
+    assert stderr.getvalue() == wanted

@@ -57,7 +57,7 @@ def visualize(
     ] = 10,
     clips: Annotated[Iterable[str] | str | None, setting("Only these clips, by their ids.")] = None,
     seed: Annotated[int, setting("Seed of the random samples.", least=0)] = 0,
-    video: Annotated[str | None, setting("Whole clips as movies.", metavar="mp4|gif")] = None,
+    video: Annotated[bool, setting("Whole clips as MP4 movies.")] = False,
     originals: Originals = None,
     person: Annotated[
         str,
@@ -73,7 +73,7 @@ def visualize(
         setting(
             "openpose: skeletons on black, as pose-driven image generators expect; one file per"
             " picture, in the same folders.",
-            metavar="keypoints|openpose",
+            choices=("keypoints", "openpose"),
         ),
     ] = "keypoints",
     all: Annotated[bool, setting("Every frame; with --video, every clip.")] = False,

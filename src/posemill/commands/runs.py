@@ -19,7 +19,7 @@ from posemill.commands.printing import (
     say,
     without_constants,
 )
-from posemill.commands.progress import ProgressView, TextLine
+from posemill.commands.progress import TextLine
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, MissingExtraError, RunError
 from posemill.messages import Message, render
@@ -117,16 +117,10 @@ def _show_status(
 
 
 def _watch(run: Path) -> None:
-    from posemill.jobs.extract.status import Status
-
     line = TextLine("line" if sys.stderr.isatty() else "log")
-    with ProgressView() as view:
-        while (found := status(run)).state == "running":
-            if isinstance(found, Status):
-                view.show(found)
-            else:
-                line.show(found.describe())
-            time.sleep(0.5)
+    while (found := status(run)).state == "running":
+        line.show(found.describe())
+        time.sleep(0.5)
     line.close()
 
 
@@ -283,7 +277,6 @@ def show_serve(
         str, setting("Address to listen on. Other machines then need the token.")
     ] = "127.0.0.1",
     opens: Annotated[bool, setting("Open it in the browser.", flags=("--open",))] = False,
-    allow_actions: Annotated[bool, setting("Let the page stop and continue runs.")] = False,
 ) -> None:
     """Show runs, clips and trainings in a browser, live."""
     try:
@@ -297,7 +290,6 @@ def show_serve(
         host=host,
         port=port,
         opens=opens,
-        allow_actions=allow_actions,
         say=lambda address: say("serving at {address} until Ctrl-C", address=address, err=True),
     )
 

@@ -25,10 +25,10 @@ from posemill.commands.printing import (
 from posemill.commands.progress import show_progress, track
 from posemill.commands.runs import advise
 from posemill.errors import ConfigError
-from posemill.messages import Message, join, render
+from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.settings import Settings, setting
-from posemill.terminal import printable, warn_caller
+from posemill.terminal import warn_caller
 
 if TYPE_CHECKING:
     from posemill.records import PoseClip
@@ -352,9 +352,13 @@ def sweep(
 ) -> int:
     """Run independent trainings side by side; the same command again continues them."""
     from posemill.training.launch.sweep import read_sweep, summarize, tabulate
+    from posemill.training.launch.sweep_runner import run_sweep
+
+    def report(event: str, job: Any) -> None:
+        say("{job} {event}", job=job.name, event=Message(event), err=True)
 
     found = read_sweep(Path(file), out=out)
-    failures = {} if dry_run else _run(found, workers)
+    failures = {} if dry_run else run_sweep(found, num_jobs=workers, report=report)
     rows = tabulate(found, failures)
     means = summarize(found)
     if as_json:
@@ -364,25 +368,6 @@ def sweep(
         if len(means) < sum(row["state"] == "done" for row in rows):
             print_records(means)
     return 1 if failures else 0
-
-
-def _run(found: Any, workers: int) -> Any:
-    """Run the sweep with a bar on stderr."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from posemill.training.launch.sweep_runner import run_sweep
-
-    with Progress(console=Console(stderr=True)) as progress:
-        done = sum(job.summary is not None for job in found.jobs)
-        bar = progress.add_task("trainings", total=len(found.jobs), completed=done)
-
-        def report(event: str, job: Any) -> None:
-            line = printable(f"{job.name} {render(Message(event))}")
-            progress.print(line, markup=False, highlight=False)
-            progress.advance(bar, 0 if event == "started" else 1)
-
-        return run_sweep(found, num_jobs=workers, report=report)
 
 
 def _show_tune(ask: Ask, *, as_json: AsJson = False) -> None:

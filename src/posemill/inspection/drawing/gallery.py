@@ -10,21 +10,19 @@ from pathlib import Path
 import numpy as np
 
 from posemill.clips.inputs import ClipInput, ClipName, Outline
-from posemill.errors import ConfigError, PosemillError
+from posemill.errors import PosemillError
 from posemill.files import atomic_path
 from posemill.formats.shared.folders import frame_names, picture_folder, place_of
 from posemill.inspection.drawing.frame_picture import draw
-from posemill.inspection.drawing.movies import MOVIE_KINDS, write_movie
+from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.picture_files import png_bytes, safe_path, writing
 from posemill.inspection.drawing.pose_maps import pose_maps
 from posemill.inspection.drawing.sheets import Cell, contact_sheet, draw_cell
 from posemill.outputs import Outputs
-from posemill.plugins import hint
 from posemill.records import Frame, PoseClip
 
 SHEET_FRAMES = 12  # of a whole clip's contact sheet
-STYLES = ("keypoints", "openpose")
 _SHEET_CELLS = 60  # at most on one sheet: more are no longer looked at
 
 
@@ -36,14 +34,14 @@ class DrawRequest:
         num_samples: Frames of each split; with `video`, clips of each split; None for all.
         clip_ids: Only these clips; None for all.
         seed: Another seed draws other samples.
-        video: `mp4` or `gif` for whole clips as movies, None for single frames.
-        style: A key of `STYLES`.
+        video: Whole clips as movies instead of single frames.
+        style: `keypoints` on the pictures, or skeletons on black as `openpose` draws them.
     """
 
     num_samples: int | None = 10
     clip_ids: Sequence[str] | None = None
     seed: int = 0
-    video: str | None = None
+    video: bool = False
     style: str = "keypoints"
 
 
@@ -57,20 +55,6 @@ def draw_gallery(
 ) -> Iterator[Path]:
     """Write what is asked for below the folder `out`; yield the paths as they are written."""
     outputs = Outputs(material.path, overwrite=overwrite)
-    if request.video is not None and request.video not in MOVIE_KINDS:
-        raise ConfigError(
-            "{--video}: expected {movie_kinds}, got {video!r}{hint}",
-            movie_kinds=" or ".join(MOVIE_KINDS),
-            video=request.video,
-            hint=hint(request.video, MOVIE_KINDS),
-        )
-    if request.style not in STYLES:
-        raise ConfigError(
-            "{--style}: expected {styles}, got {style!r}{hint}",
-            styles=" or ".join(STYLES),
-            style=request.style,
-            hint=hint(request.style, STYLES),
-        )
     outlines: Iterable[Outline] = material.outlines()
     if request.clip_ids is not None:
         wanted = set(request.clip_ids)
@@ -89,14 +73,16 @@ def draw_gallery(
         )
     if request.style == "openpose":
         yield from draw_maps(
-            material, chosen, out, kind=request.video, on_frame=originals.on_frame, outputs=outputs
+            material,
+            chosen,
+            out,
+            video=request.video,
+            on_frame=originals.on_frame,
+            outputs=outputs,
         )
-    elif request.video is None:
-        yield from draw_samples(material, chosen, out, originals=originals, outputs=outputs)
     else:
-        yield from draw_movies(
-            material, chosen, out, kind=request.video, originals=originals, outputs=outputs
-        )
+        draw_all = draw_movies if request.video else draw_samples
+        yield from draw_all(material, chosen, out, originals=originals, outputs=outputs)
 
 
 def choose_frames(
@@ -173,22 +159,21 @@ def draw_samples(
 
 def draw_movies(
     material: ClipInput,
-    names: Iterable[ClipName],
+    chosen: dict[ClipName, list[int]],
     out: Path,
     *,
-    kind: str,
     originals: Originals,
     outputs: Outputs,
 ) -> Iterator[Path]:
     """Write every named clip as a movie, and a contact sheet of it; yield the paths."""
-    for clip in material.pick(names):
-        path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
+    for clip in material.pick(chosen):
+        path = safe_path(out, clip.split, clip.clip_id, suffix=".mp4")
         sheet_path = safe_path(out, clip.split, clip.clip_id, suffix="_contact_sheet.png")
         outputs.claim_file(sheet_path)
         kept = set(spread_rows(clip))
         cells: list[Cell] = []
         with outputs.writing_file(path), writing(path):
-            write_movie(path, _drawn(clip, originals, kept, cells), kind=kind, fps=_fps_of(clip))
+            write_movie(path, _drawn(clip, originals, kept, cells), fps=_fps_of(clip))
         yield path
         write_picture(sheet_path, clip_sheet(clip, cells), outputs)
         yield sheet_path
@@ -199,22 +184,22 @@ def draw_maps(
     chosen: dict[ClipName, list[int]],
     out: Path,
     *,
-    kind: str | None,
+    video: bool,
     on_frame: Callable[[], None],
     outputs: Outputs,
 ) -> Iterator[Path]:
     """Write the skeletons of the chosen frames on black, one PNG a picture; yield the paths.
 
-    Folders and names are those of the pictures, as `--to txt` has them. With a `kind` of movie each
-    chosen clip is one instead. Nothing else is written: the folder is what a generator reads.
+    Folders and names are those of the pictures, as `--to txt` has them. With `video` each chosen
+    clip is a movie instead. Nothing else is written: the folder is what a generator reads.
     """
     taken: set[Path] = set()
     for clip in material.pick(chosen):
-        if kind is not None:
-            path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
+        if video:
+            path = safe_path(out, clip.split, clip.clip_id, suffix=".mp4")
             frames = (frame for _, frame in pose_maps(clip, range(len(clip))))
             with outputs.writing_file(path), writing(path):
-                write_movie(path, _told(frames, on_frame), kind=kind, fps=_fps_of(clip))
+                write_movie(path, _told(frames, on_frame), fps=_fps_of(clip))
             yield path
             continue
         files = frame_names(clip.image_paths, clip.frame_indices)
