@@ -1,4 +1,4 @@
-"""Run the tests in shards of even duration, three at a time, each in a process of its own.
+"""Run the tests in shards of even duration, four at a time, each in a process of its own.
 
     python -m tools.shards [--preload MODULES] [--record] [--slowest N] [--beside COMMAND] [PATH …]
 
@@ -43,7 +43,7 @@ import pytest
 TESTS, DURATIONS = Path("tests"), Path("tests/durations.json")  # in the current folder
 NOTES = "POSEMILL_TEST_NOTES"  # variables of the environment
 TIMED = "POSEMILL_TEST_SECONDS"  # to count the seconds of children, too: 0.5 ms, twice a test
-SLOTS = 3  # on two cores: some tests wait, and meanwhile others run
+SLOTS = 4  # on two cores: some tests wait, and meanwhile others run
 SHARD_SECONDS = 100.0  # of CPU: each shard collects its tests and starts what they share, 5 seconds
 NEW_FILE_SECONDS = 2.0  # of a file without a recorded duration
 SILENT_SECONDS = 900.0  # above the time limit of a test: ends what hangs outside of tests
