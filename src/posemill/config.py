@@ -300,10 +300,10 @@ class FramesConfig(Settings, command="frames"):
 
     def check(self) -> None:
         """Raise `ConfigError` where two settings contradict each other."""
-        if self.pack and (uri := uri_of(self.out)) is not None:
+        if (uri := uri_of(self.out)) is not None:
             raise ConfigError(
-                "packs are written in place, into a folder of this machine, not {uri}; leave "
-                "{--pack} out, or give a path",
+                "{--out}: frames are written into a folder of this machine, not to {uri}; give a "
+                "path",
                 uri=uri,
             )
         if self.fps is not None and self.stride > 1:

@@ -172,19 +172,6 @@ def test_a_death_has_its_reason_and_whose_doing_it_was(
     assert (worker.exit_reason(), worker.is_ended_from_outside()) == ("too large", False)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="titles are set on Linux")
-def test_ps_shows_which_worker_a_process_is(functions):
-    executor = ProcessExecutor(1, Limits(title="posemill extract runs/first"))
-    tasks, lines, names = iter([("steps", 0)]), set(), set()
-    for _ in executor.run(functions.make_function, lambda: next(tasks, None)):
-        for pid in executor.pids():
-            process = psutil.Process(pid)
-            lines.add(" ".join(process.cmdline()).strip())
-            names.add(Path(f"/proc/{pid}/comm").read_text().strip())
-    assert "posemill extract runs/first worker 0" in lines
-    assert "posemill extrac" in names
-
-
 def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_workers(functions):
     # Long enough that a worker of a busy machine is not taken for silent.
     executor = ProcessExecutor(2, Limits(timeout_seconds=3))

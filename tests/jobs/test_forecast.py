@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from posemill.config import FramesConfig
 from posemill.jobs import forecast as module
 from posemill.jobs.forecast import Forecast, forecast, sample_clips
 from posemill.records import Clip
@@ -21,27 +22,20 @@ def folders(*lengths):
                        for i, n in enumerate(lengths)))  # fmt: skip
 
 
-def lengths_of(sample):
-    return [clip.num_frames for clip in sample]
-
-
-def test_of_one_long_clip_the_first_frames_are_enough():
-    sample = sample_clips(folders(1000), folders(1000), 24)
-    assert lengths_of(sample) == [24]
-    assert sample.fingerprint == "sample-24"
-
-
-def test_the_last_clip_gives_what_is_missing_but_not_less_than_a_few_frames():
-    clips = folders(20, 20, 20)
-    assert lengths_of(sample_clips(clips, clips, 24)) == [20, 8]
-    assert lengths_of(sample_clips(clips, clips, 33)) == [20, 13]
-    assert lengths_of(sample_clips(clips, clips, 40)) == [20, 20]
-
-
-def test_a_budget_larger_than_the_source_takes_all_of_it():
-    clips = folders(5, 9, 7)
-    sample = sample_clips(clips, clips, 10_000)
-    assert sorted(lengths_of(sample)) == [5, 7, 9]
+@pytest.mark.parametrize(
+    ("lengths", "budget", "taken"),
+    [
+        ([1000], 24, [24]),  # of a long one the first frames
+        ([20, 20, 20], 24, [20, 8]),  # not less than a few frames
+        ([20, 20, 20], 33, [20, 13]),
+        ([20, 20, 20], 40, [20, 20]),
+        ([7, 7, 7], 10_000, [7, 7, 7]),
+        ([0, None, 0], 24, []),  # cannot be read
+    ],
+)
+def test_a_sample_has_about_as_many_frames_as_are_wanted(lengths, budget, taken):
+    clips = folders(*lengths)
+    assert [clip.num_frames for clip in sample_clips(clips, clips, budget)] == taken
 
 
 def test_clips_come_from_all_over_the_source_and_are_always_the_same():
@@ -51,30 +45,6 @@ def test_clips_come_from_all_over_the_source_and_are_always_the_same():
     assert min(chosen) < 100
     assert max(chosen) > 200
     assert chosen == [int(clip.clip_id[1:]) for clip in sample_clips(clips, clips, 100)]
-
-
-@pytest.mark.parametrize("length", [None, 0])
-def test_videos_that_cannot_be_read_are_left_out_and_the_next_ones_taken(length):
-    clips = [Clip(f"v{i}", f"/v{i}.mp4", "video", num_frames=length) for i in range(6)]
-    clips[3] = Clip("good", "/good.mp4", "video", num_frames=30)
-    sample = sample_clips(clip_list(*clips), clips, 24)
-    assert [clip.clip_id for clip in sample] == ["good"]
-    assert len(sample_clips(clip_list(*clips[:3]), clips[:3], 24)) == 0
-
-
-@pytest.mark.parametrize("budget", [1, 24, 60])
-def test_no_more_clips_are_looked_at_than_could_be_needed(budget):
-    # None of the first ones can be read: it is not looked for ever.
-    looked = []
-
-    class Counted(list):
-        def __getitem__(self, index):
-            looked.append(index)
-            return super().__getitem__(index)
-
-    clips = [Clip(f"v{i}", f"/v{i}.mp4", "video") for i in range(200)]
-    assert len(sample_clips(clip_list(*clips), Counted(clips), budget)) == 0
-    assert len(looked) == max(24, budget)
 
 
 def test_of_a_long_video_a_window_is_taken_of_a_short_one_all():
@@ -96,25 +66,21 @@ def test_speeds_are_in_proportion_to_the_closest_that_was_measured():
     assert [row[0] for row in Forecast(1, 1, 1, {1: 1.0}, 1.0, 64).rows()][-1] == 64
 
 
-def test_a_forecast_measures_one_worker_and_all_cores(make_tree, config_for, monkeypatch):
+@pytest.mark.parametrize("job", ["extract", "frames"])
+def test_a_forecast_measures_one_worker_and_all_cores(
+    make_tree, config_for, tmp_path, monkeypatch, job
+):
     monkeypatch.setattr(module, "count_cores", lambda: 2)
     tree = make_tree({"train/a": 40, "train/b": 12})
     (tree / "train" / "b" / "0003.png").write_bytes(b"not a picture")
-    measured = []
-    really = module._measure
-
-    def measure(config, sample, folder, *, workers):
-        measured.append((workers, sum(lengths_of(sample))))
-        return really(config, sample, folder, workers=workers)
-
-    monkeypatch.setattr(module, "_measure", measure)
     config = config_for(tree, executor="threads", workers=None)
+    if job == "frames":
+        config = FramesConfig(tree, tmp_path / "run", executor="threads")
     found = forecast(config, sample_seconds=1e-9)
     assert (found.num_clips, found.num_frames, found.num_cores) == (2, 52, 2)
-    assert measured == [(1, 24), (1, 24), (2, 48)]
     assert found.sample_frames == 48
     assert set(found.speeds) == {1, 2}
-    assert 1000 < found.bytes_per_frame < 100_000
+    assert 100 < found.bytes_per_frame < 100_000
     assert not config.out.exists()
 
 
@@ -130,32 +96,20 @@ def test_speed_is_measured_between_the_first_and_the_last_look(
     seen, speed, tmp_path, config_for, monkeypatch
 ):
     clock, asked = SimpleNamespace(now=0.0), []
+    summary = SimpleNamespace(num_frames=24)
 
     def extract(config, *, clips, on_progress):
         asked.append((config.workers, config.retry_failed, config.out, len(clips)))
-        (config.out / "shards").mkdir(parents=True)
-        (config.out / "shards" / "a.parquet").write_bytes(b"x" * 4800)
         for when, done in seen:
             clock.now = when
             for count in (0, done, done):
                 on_progress(SimpleNamespace(frames_done=count))
         clock.now = 8.0
+        return summary
 
     monkeypatch.setattr(module.time, "monotonic", lambda: clock.now)
     monkeypatch.setattr(module, "extract", extract)
-    monkeypatch.setattr(module, "open_run", lambda folder: SimpleNamespace(num_frames=24))
     config = config_for(tmp_path, executor="threads", retry_failed=True)
     found = module._measure(config, folders(3, 3), tmp_path / "scratch", workers=3)
-    assert found == (24 if seen else 0, speed, 200.0)
+    assert found == (summary, speed)
     assert asked == [(3, False, tmp_path / "scratch", 2)]
-
-
-def test_a_sample_of_which_nothing_could_be_read_divides_by_one(tmp_path, config_for, monkeypatch):
-    times = iter([0.0, 4.0])
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
-    monkeypatch.setattr(
-        module, "extract", lambda config, **_: (config.out / "shards").mkdir(parents=True)
-    )
-    monkeypatch.setattr(module, "open_run", lambda folder: SimpleNamespace(num_frames=0))
-    config = config_for(tmp_path, executor="threads")
-    assert module._measure(config, folders(3), tmp_path / "s", workers=1) == (0, 0.25, 0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from posemill.errors import ConfigError, DecodeError, PosemillError, SourceError
 from posemill.jobs import landmarks
 from posemill.jobs.landmarks import (
-    check_out,
     choose_mode,
     clip_at,
     estimate_landmarks,
@@ -154,42 +152,6 @@ def test_a_path_is_a_folder_a_picture_or_a_video(folder, tmp_path):
     )
 
 
-def test_room_is_asked_for_before_the_work_and_nothing_is_left(tmp_path, monkeypatch):
-    reserved = []
-    monkeypatch.setattr(landmarks, "reserve", lambda _, num_bytes: reserved.append(num_bytes))
-    check_out(tmp_path / "new" / "a.npz", 10, num_points=3)
-    check_out(tmp_path / "a.npz", num_points=3)
-    check_out(tmp_path / "a.npz")
-    assert reserved == [560, 56, 8]
-    assert list(tmp_path.iterdir()) == []
-    np.savez(tmp_path / "a.npz", keypoints=np.zeros((1, 3, 3)))
-    with pytest.raises(ConfigError, match=r"a\.npz is there already, .*overwrite"):
-        check_out(tmp_path / "a.npz")
-    check_out(tmp_path / "a.npz", overwrite=True)
-
-
-@pytest.mark.parametrize(
-    ("number", "advice"),
-    [(errno.ENOSPC, "free some space, or choose another place"),
-     (errno.EIO, "choose another place")],
-)  # fmt: skip
-def test_a_disk_that_refuses_says_what_to_do(tmp_path, monkeypatch, number, advice):
-    def refuse(*_):
-        raise OSError(number, "refused")
-
-    monkeypatch.setattr(landmarks, "reserve", refuse)
-    with pytest.raises(PosemillError) as caught:
-        check_out(tmp_path / "a.npz")
-    assert str(caught.value) == f"{tmp_path / 'a.npz'} cannot be written: refused; {advice}"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_is_not_written_over(tmp_path):
-    with pytest.raises(PosemillError) as caught:
-        check_out(tmp_path)
-    assert str(caught.value) == f"{tmp_path} is a folder; name a .npz file to write"
-
-
 def test_landmarks_are_saved_part_by_part(folder, tmp_path):
     clip, _ = estimate_landmarks(folder, engine="fake")
     path = tmp_path / "new" / "a.npz"
@@ -201,5 +163,5 @@ def test_landmarks_are_saved_part_by_part(folder, tmp_path):
         for name in saved.files:
             np.testing.assert_array_equal(saved[name], expected[name], err_msg=name)
     (tmp_path / "file").write_text("")
-    with pytest.raises(PosemillError, match=r"a\.npz cannot be written: .*; choose another place"):
+    with pytest.raises(PosemillError, match=r"a\.npz: cannot be written"):
         save_landmarks(clip, tmp_path / "file" / "a.npz")

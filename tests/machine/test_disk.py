@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 
 import pytest
 
-from posemill.machine.disk import disk_message, is_full, is_of_the_disk, reserve
+from posemill.machine.disk import disk_message, is_full, is_of_the_disk
 
 
 @pytest.mark.parametrize(
@@ -44,25 +43,3 @@ def test_only_errors_of_the_disk_blame_it() -> None:
     to_blame = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
     assert all(is_of_the_disk(OSError(code, "")) for code in to_blame)
     assert not is_of_the_disk(OSError(errno.EPIPE, ""))
-
-
-def test_room_that_is_there_is_reserved(tmp_path: Path) -> None:
-    with (tmp_path / "file").open("wb") as handle:
-        reserve(handle.fileno(), 5000)
-    assert (tmp_path / "file").stat().st_size == 5000
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EFBIG, errno.EOPNOTSUPP])
-def test_only_a_disk_without_room_raises(
-    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "posix_fallocate", fail)
-    with (tmp_path / "file").open("wb") as handle:
-        if code == errno.EOPNOTSUPP:  # a file system that cannot tell
-            reserve(handle.fileno(), 5000)
-        else:
-            with pytest.raises(OSError, match=os.strerror(code)):
-                reserve(handle.fileno(), 5000)

@@ -167,8 +167,8 @@ def here(out: AnyPath) -> Path:
     """Return the path of what is written to a disk of this machine; a URI is refused."""
     if (uri := uri_of(out)) is not None:
         raise ConfigError(
-            "{--out}: {uri} is not on this machine, and only runs are written elsewhere (extract, "
-            "merge, import, frames); give a path, and copy what was written",
+            "{--out}: {uri} is not on this machine, and only extract writes elsewhere; give a "
+            "path, and copy what was written",
             uri=uri,
         )
     return Path(out)

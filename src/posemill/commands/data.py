@@ -36,7 +36,7 @@ _LAYOUT = {"--layout": "--skeleton"}
 
 NewRun = Annotated[
     AnyPath,
-    setting("Folder or URI of the new run, or a file to export.", flags=("--out", "--output-path")),
+    setting("Folder of the new run, or a file to export.", flags=("--out", "--output-path")),
 ]
 Skeleton = Annotated[
     str | None,
@@ -203,7 +203,7 @@ def import_run(
     path: Annotated[
         AnyPath, setting("A file or folder of any format.", metavar="FILE", argument=True)
     ],
-    out: Annotated[AnyPath, setting("Folder or URI of the new run.")],
+    out: Annotated[AnyPath, setting("Folder of the new run.")],
     *,
     skeleton: Skeleton = None,
     overwrite: Annotated[bool, setting("Replace a run that is there.")] = False,
@@ -219,7 +219,7 @@ def import_run(
     expect_folder(out, kind="a run")
     summary = merge_clips(
         [source],
-        Path(out),
+        here(out),
         recipe=recipe,
         kind="import",
         overwrite=overwrite,
@@ -269,7 +269,7 @@ def merge(
     _warn_unfinished(*sources)
     summary = merge_clips(
         sources,
-        Path(out),
+        here(out),
         recipe=shape.recipe(),
         overwrite=overwrite,
         dry_run=dry_run,
@@ -425,14 +425,14 @@ def say_losses(losses: Iterable[str]) -> None:
 
 def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
     if as_json:
-        print_json(vars(summary) | {"path": summary.name, "dry_run": dry_run})
+        print_json(vars(summary) | {"path": str(summary.path), "dry_run": dry_run})
         return
     for split, count in summary.splits.items():
         say("{split}: {num_clips:clip|clips}", split=split, num_clips=count)
     parts = [
         Message(
             "{run}: {num_clips:clip|clips}, {num_frames:frame|frames}",
-            run=summary.name,
+            run=summary.path,
             num_clips=summary.num_clips,
             num_frames=summary.num_frames,
         )

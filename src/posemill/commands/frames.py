@@ -20,14 +20,13 @@ from posemill.commands.extract import (
 )
 from posemill.commands.printing import print_json, print_note, print_table, say
 from posemill.commands.progress import ProgressView, show_progress
+from posemill.commands.runs import print_forecast
 from posemill.config import FramesConfig
 from posemill.errors import SourceError
 from posemill.files import near_path
 from posemill.messages import Message, join
 from posemill.outputs import expect_folder
-from posemill.places import uri_of
 from posemill.settings import setting
-from posemill.terminal import duration
 
 if TYPE_CHECKING:
     from posemill.inspection.decoding import DecodeReport, DecodeSpeed
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from posemill.jobs.frames.run import FramesSummary
     from posemill.sources import ClipList
 
+_SAMPLE_SECONDS = 5.0
 GROUPS = {"bench": "Measure what is quickest on this machine."}
 
 
@@ -86,7 +86,7 @@ def show_frames(
     if dry_run:
         _show_dry_run(config, as_json=as_json)
     elif in_background:
-        detach("frames", config, config.out, "auto" if uri_of(config.out) else "local")
+        detach("frames", config, config.out, "local")
     else:
         say("looking for clips in {source} …", source=config.source, err=True)
         summary = frames(config, progress=True, on_plan=partial(_print_plan, config))
@@ -201,33 +201,23 @@ def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> N
 
 
 def _print_summary(summary: FramesSummary) -> None:
-    from posemill.jobs.frames.forecast import in_bytes
-
     print_counts(summary)
     say(
-        "{index} written; {size}; {speed}",
-        index=summary.index_name,
-        size=in_bytes(summary.num_bytes),
+        "{index} written; {megabytes:,.2f} MB; {speed}",
+        index=summary.index,
+        megabytes=summary.num_bytes / 1e6,
         speed=rate_text(summary.frames_per_second),
         err=True,
     )
 
 
 def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
-    from posemill.jobs.frames.forecast import forecast_frames
+    from posemill.jobs.forecast import forecast
 
     with ProgressView() as view:
-        found = forecast_frames(config, on_count=view.count)
-    if as_json:
-        print_json(found.to_json())
-        return
-    say(found.describe())
-    say(
-        "measured on {num_frames:frame|frames}, {time}; nothing was written",
-        num_frames=found.sample_frames,
-        time=duration(found.sample_seconds),
-        err=True,
-    )
+        found = forecast(config, sample_seconds=_SAMPLE_SECONDS, on_count=view.count)
+    print_forecast(found, as_json=as_json)
+    say("nothing was written", err=True)
 
 
 COMMANDS = (

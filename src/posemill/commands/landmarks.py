@@ -81,7 +81,6 @@ def _find_landmarks(
     **settings: Any,
 ) -> Landmarks:
     from posemill.decoders.choice import settle_for_extraction
-    from posemill.estimators import engine_info
     from posemill.jobs.landmarks import (
         check_out,
         choose_mode,
@@ -89,7 +88,6 @@ def _find_landmarks(
         estimate_landmarks,
         save_landmarks,
     )
-    from posemill.skeletons import get_skeleton
     from posemill.sources.frames import count_frames
 
     config = LandmarkSettings(**settings)
@@ -99,8 +97,7 @@ def _find_landmarks(
     decoder = settle_for_extraction(config.decoder)
     num_frames = count_frames(clip_at(clip_path), decoder)
     if target is not None:
-        num_points = get_skeleton(engine_info(engine, options).skeleton_names[0]).num_points
-        check_out(target, num_frames, num_points=num_points, source=clip_path, overwrite=overwrite)
+        check_out(target, source=clip_path, overwrite=overwrite)
     mode, why = cast("Mode", config.mode), ""
     if config.mode == "auto":
         mode, why = choose_mode(clip_path, engine)

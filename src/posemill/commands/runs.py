@@ -28,6 +28,7 @@ from posemill.terminal import duration, printable
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.status import Status
+    from posemill.jobs.forecast import Forecast
     from posemill.training.runs.status import SweepStatus, TrainStatus
     from posemill.training.tuning.advice import Advice
 
@@ -240,6 +241,11 @@ def show_plan(
     config = ExtractConfig(**{"out": Path(), **ask.values})
     say("measuring a sample, about {seconds:.0f} s …", seconds=3 * sample_seconds, err=True)
     found = forecast(config, sample_seconds=sample_seconds)
+    print_forecast(found, as_json=as_json)
+
+
+def print_forecast(found: Forecast, *, as_json: bool) -> None:
+    """Print what a job would take with 1, 2, 4, 8 … workers."""
     if as_json:
         print_json(found.to_json())
         return

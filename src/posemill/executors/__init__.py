@@ -114,7 +114,8 @@ class Died:
         worker_index: Which one.
         is_from_outside: Whether somebody else ended it, by a signal that programs do not send
             themselves: an operator, a scheduler. What it was at is not to blame.
-        is_illegal_instruction: Whether the processor refused an instruction (SIGILL).
+        is_refused_instruction: Whether the processor refused an instruction (SIGILL) before any
+            worker of the executor, or of the slot, gave anything: the machine is to blame.
     """
 
     task: Any
@@ -122,7 +123,7 @@ class Died:
     reason: str
     worker_index: int
     is_from_outside: bool = False
-    is_illegal_instruction: bool = False
+    is_refused_instruction: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,6 @@ class Limits:
         memory_bytes: Resident memory of one worker process; 0 for no limit.
         log_folder: Where worker processes write what they print; None for the parent's stderr.
         environment: Variables set in worker processes.
-        title: What `ps` shows of worker processes, before their number.
         log_name: Of a worker's file in `log_folder`; by default it has the worker's number.
         address: Of a cluster; empty: this machine alone. This and what follows is for `ray`.
         gpus_per_worker: GPUs that a worker asks for, or a fraction of one.
@@ -155,7 +155,6 @@ class Limits:
     memory_bytes: int = 0
     log_folder: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    title: str = "posemill"
     log_name: str = ""
     address: str = ""
     gpus_per_worker: float = 0.0

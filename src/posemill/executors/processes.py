@@ -40,7 +40,6 @@ from posemill.machine.processes import (
     die_with_parent,
     environment,
     ignore_stop_signals,
-    name_process,
     stop_signals_blocked,
 )
 from posemill.machine.trials import describe_exit
@@ -66,14 +65,12 @@ def work(
     *,
     worker_index: int,
     log_path: Path | None,
-    title: str,
 ) -> None:
     """Run tasks from the pipe until it ends, or until the function wants a new worker."""
     ignore_stop_signals()
     if log_path is not None:
         _log_to(log_path)
     die_with_parent()
-    name_process(title)
     function, progress = make_function(worker_index), Progress(slots)
     with suppress(BrokenPipeError, ConnectionResetError, EOFError):  # the parent is gone
         pipe.send((READY, None))
@@ -114,7 +111,6 @@ class _Worker:
             kwargs={
                 "worker_index": index,
                 "log_path": limits.log_folder and limits.log_folder / log_name,
-                "title": f"{limits.title} worker {index}",
             },
             name=f"{WORKER_NAME}-{index}",
             daemon=True,
@@ -284,6 +280,7 @@ class ProcessExecutor(SupervisingExecutor):
     def __init__(self, num_workers: int, limits: Limits) -> None:
         super().__init__(num_workers, limits)
         self._workers: dict[int, _Worker] = {}
+        self._has_given = False
         self._next_check = 0.0
         self._checked_at = math.inf
 
@@ -324,6 +321,7 @@ class ProcessExecutor(SupervisingExecutor):
         if kind == READY:
             worker.is_ready = True
         elif kind == MESSAGE:
+            self._has_given = True
             yield Output(worker.task, value)
         elif kind == FINISHED:
             task, worker.task = worker.task, None
@@ -335,10 +333,10 @@ class ProcessExecutor(SupervisingExecutor):
         reason, place, task = worker.exit_reason(), worker.progress.place, worker.task
         was_expected = task is None and worker.is_ready
         is_from_outside = worker.is_ended_from_outside()
-        is_illegal = worker.is_illegal_instruction()
+        is_refused = not self._has_given and worker.is_illegal_instruction()
         worker.close()
         if not was_expected:
-            yield Died(task, place, reason, worker.index, is_from_outside, is_illegal)
+            yield Died(task, place, reason, worker.index, is_from_outside, is_refused)
 
     def _check(self) -> None:
         # Who reads the events may have been busy, as with a commit to a store that is slow. What

@@ -15,7 +15,6 @@ import socket
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -45,7 +44,6 @@ _NEWS_PER_SECOND = 100  # from slots that have nothing to say, all together
 _SILENT_SECONDS = 60.0  # a slot that says nothing at all is given up; Ray notices most ends before
 _LOOK_SECONDS = 10.0  # between looks at what the cluster has
 _PATIENCE_SECONDS = 30.0  # before it is said that the cluster has no room
-_MOST_TRAPS = 3  # workers that an illegal instruction ends, on a machine where none gave anything
 _NOWHERE = (-1, -1, 0, 0)  # what a worker says that has not begun
 
 
@@ -174,8 +172,6 @@ class RayExecutor(SupervisingExecutor):
         self._files: Any = None
         self._next_look = 0.0
         self._patient_until = 0.0
-        self._working_hosts: set[str] = set()  # whose workers gave something
-        self._traps: Counter[str] = Counter()  # illegal instructions, by host
 
     def run(
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
@@ -259,32 +255,14 @@ class RayExecutor(SupervisingExecutor):
     def _known(self, actor: _Actor, event: Event) -> Event:
         """Return an event of a slot with the task it is about, which had stayed here."""
         if isinstance(event, Output):
-            self._working_hosts.add(actor.host)
             return replace(event, task=actor.task)
         task = actor.task if isinstance(event, Finished | Died) and event.task else None
         if task is not None:
             actor.task = None
         if not isinstance(event, Died):
             return Finished(task)
-        died = replace(event, task=task, worker_index=actor.index)
-        if died.is_illegal_instruction and actor.host not in self._working_hosts:
-            self._count_trap(actor.host, died)
-            return replace(died, is_from_outside=True)  # the machine is to blame, not the task
-        return died
-
-    def _count_trap(self, host: str, died: Died) -> None:
-        """Refuse a machine that ends its workers by an illegal instruction before they give any."""
-        self._traps[host] += 1
-        if self._traps[host] >= _MOST_TRAPS:
-            raise RunError(
-                "{host} ended {count} workers before they did anything: {reason}. It refuses an "
-                "instruction that its processor names, as some virtual machines do; no task is to "
-                "blame. posemill doctor on that machine says which library it is; choose another "
-                "library, or take the machine out of the cluster",
-                host=host,
-                count=self._traps[host],
-                reason=died.reason,
-            )
+        reason = Message("{host}: {reason}", host=actor.host, reason=event.reason)
+        return replace(event, task=task, worker_index=actor.index, reason=reason)
 
     def _remove(self, actor: _Actor, reason: str) -> Died:
         """Return the end of a slot, whose machine, or whose actor, is gone."""

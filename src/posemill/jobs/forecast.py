@@ -1,29 +1,30 @@
-"""How long a dataset would take and how much disk, measured on a sample on this machine."""
+"""How long a job on a dataset would take and how much disk, by a sample of it on this machine."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posemill.config import ExtractConfig
+from posemill.config import FramesConfig, JobConfig
 from posemill.decoders.choice import settle_for_extraction
 from posemill.decoders.sampling import fewer_frames
 from posemill.jobs.extract.opening import count_frames
 from posemill.jobs.extract.plan import check_rate
 from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.status import Progress
+from posemill.jobs.frames.run import with_decoder, write_frames
 from posemill.machine.limits import count_cores
 from posemill.messages import Message
 from posemill.records import Clip
-from posemill.runs.reader import open_run
 from posemill.sources import ClipList, find_clips
 
-_CLIPS_PROBED = 24
+_FIRST_FRAMES = 24
 _USUAL_FPS = 25.0
 
 
@@ -56,10 +57,8 @@ class Forecast:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        rows = [
-            {"workers": workers, "hours": hours, "gigabytes": gigabytes, "note": note}
-            for workers, hours, gigabytes, note in self.rows()
-        ]
+        names = ("workers", "hours", "gigabytes", "note")
+        rows = [dict(zip(names, row, strict=True)) for row in self.rows()]
         return {**dataclasses.asdict(self), "forecast": rows}
 
     def speed(self, workers: int) -> float:
@@ -78,79 +77,86 @@ class Forecast:
         )
 
 
-def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast:
-    """Return what extracting a source would take; measures about `sample_seconds` per step."""
+def forecast(
+    config: JobConfig,
+    *,
+    sample_seconds: float = 20.0,
+    on_count: Callable[[int, int], None] | None = None,
+) -> Forecast:
+    """Return what a job on a source would take; measures about `sample_seconds` per step."""
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    config = config.replace(decoder=settle_for_extraction(config.decoder))
+    if isinstance(config, FramesConfig):
+        config, _ = with_decoder(config, config.out, clips)
+    else:
+        config = config.replace(decoder=settle_for_extraction(config.decoder))
     check_rate(config.fps, clips)
     sampling = fewer_frames(config.fps, config.stride)
-    counted = count_frames(clips, decoder=config.decoder, sampling=sampling)
-    num_frames = sum(clip.num_frames or 0 for clip in counted)
-    cores = count_cores()
+    counted = count_frames(clips, on_count, decoder=config.decoder, sampling=sampling)
+    cores, speeds = count_cores(), {}
     with tempfile.TemporaryDirectory(prefix="posemill-plan-") as name:
         scratch = Path(name)
         # A small one first: it warms the caches and says how large the sample may be.
-        _, speed, _ = _measure(
-            config, sample_clips(clips, counted, 24), scratch / "first", workers=1
-        )
-        budget = max(24, int(speed * sample_seconds))
-        speeds, used, bytes_per_frame = {}, 0, 0.0
+        sample = sample_clips(clips, counted, _FIRST_FRAMES)
+        _, speed = _measure(config, sample, scratch / "first", workers=1)
+        budget = max(_FIRST_FRAMES, int(speed * sample_seconds))
         # With GPUs their number decides, whatever the cores.
-        num_on_gpus = config.num_gpus * config.num_workers_per_gpu
-        for workers in [num_on_gpus] if num_on_gpus else sorted({1, cores}):
+        numbers = {1, cores} if config.executor != "serial" else {1}
+        if config.num_gpus:
+            numbers = {config.num_gpus * config.num_workers_per_gpu}
+        for workers in sorted(numbers):
             sample = sample_clips(clips, counted, budget * workers)
-            used, speeds[workers], bytes_per_frame = _measure(
+            summary, speeds[workers] = _measure(
                 config, sample, scratch / str(workers), workers=workers
             )
-    return Forecast(len(clips), num_frames, used, speeds, bytes_per_frame, cores)
+    return Forecast(
+        len(clips),
+        sum(clip.num_frames or 0 for clip in counted),
+        summary.frames_done,
+        speeds,
+        summary.num_bytes / max(1, summary.num_frames),
+        cores,
+    )
 
 
 def sample_clips(clips: ClipList, counted: Sequence[Clip], budget: int) -> ClipList:
-    """Return clips from all over the source, together of about `budget` frames."""
-    order = sorted(
-        range(len(clips)), key=lambda index: hashlib.sha256(str(index).encode()).digest()
-    )[: max(_CLIPS_PROBED, budget)]
+    """Return clips from all over the source, always the same, together of about `budget` frames."""
     chosen: list[Clip] = []
-    total = 0
-    for index in order:
-        clip = counted[index]
+    for clip in random.Random(0).sample(counted, len(counted)):
+        if budget <= 0:
+            break
         if not clip.num_frames:
             continue
-        room = budget - total
         # Of a long one the first frames are enough.
-        wanted = min(clip.num_frames, max(room, 8))
-        if clip.kind == "video" and wanted < clip.num_frames:
-            end = clip.start_seconds + wanted / _USUAL_FPS
+        num_frames = min(clip.num_frames, max(budget, 8))
+        if clip.kind == "video" and num_frames < clip.num_frames:
+            end = clip.start_seconds + num_frames / _USUAL_FPS
             clip = dataclasses.replace(clip, num_frames=None, end_seconds=end)
         elif clip.kind != "video":
-            clip = dataclasses.replace(clip, num_frames=wanted)
+            clip = dataclasses.replace(clip, num_frames=num_frames)
         chosen.append(clip)
-        total += wanted
-        if total >= budget:
-            break
-    return dataclasses.replace(clips, clips=tuple(chosen), fingerprint=f"sample-{budget}")
+        budget -= num_frames
+    return dataclasses.replace(clips, clips=tuple(chosen), fingerprint="sample")
 
 
 def _measure(
-    config: ExtractConfig, sample: ClipList, folder: Path, *, workers: int
-) -> tuple[int, float, float]:
-    """Return frames done, frames per second without the start of the workers, bytes per frame."""
+    config: JobConfig, sample: ClipList, folder: Path, *, workers: int
+) -> tuple[Progress, float]:
+    """Return what came of a sample, and frames per second without the start of the workers."""
     seen: list[tuple[float, int]] = []
 
-    def watch(snapshot: object) -> None:
-        done = getattr(snapshot, "frames_done", 0)
-        if done and (not seen or done > seen[-1][1]):
-            seen.append((time.monotonic(), done))
+    def watch(snapshot: Progress) -> None:
+        if snapshot.frames_done > (seen[-1][1] if seen else 0):
+            seen.append((time.monotonic(), snapshot.frames_done))
 
-    workers_or_gpus = None if config.num_gpus else workers
-    config = config.replace(out=folder, workers=workers_or_gpus, retry_failed=False)
+    number = None if config.num_gpus or config.executor == "serial" else workers
+    config = config.replace(out=folder, workers=number, retry_failed=False)
     started = time.monotonic()
-    extract(config, clips=sample, on_progress=watch)
-    run = open_run(folder)
-    size = sum(path.stat().st_size for path in (folder / "shards").iterdir())
+    summary: Progress
+    if isinstance(config, FramesConfig):
+        summary = write_frames(config, clips=sample, on_progress=watch)
+    else:
+        summary = extract(config, clips=sample, on_progress=watch)
     (first_at, first), (last_at, last) = (seen[0], seen[-1]) if seen else ((started, 0),) * 2
     if last_at - first_at > 1.0:
-        speed = (last - first) / (last_at - first_at)
-    else:
-        speed = max(1, run.num_frames) / (time.monotonic() - started)
-    return last, speed, size / max(1, run.num_frames)
+        return summary, (last - first) / (last_at - first_at)
+    return summary, max(1, summary.num_frames) / (time.monotonic() - started)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
 import numpy as np
@@ -15,11 +14,11 @@ from posemill.config import resize_of, size_of
 from posemill.decoders.choice import settle_for_extraction
 from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import fewer_frames
-from posemill.errors import DecodeError, PosemillError, SourceError
-from posemill.estimators import EngineInfo, Estimator, engine_info, open_estimator
+from posemill.errors import DecodeError, SourceError
+from posemill.estimators import EngineInfo, engine_info, open_estimator
 from posemill.files import atomic_path, near_path
 from posemill.formats.landmarks_file import landmark_arrays
-from posemill.machine.disk import is_full, reserve
+from posemill.jobs.convert.between import writing
 from posemill.messages import Message
 from posemill.outputs import Outputs
 from posemill.places import uri_of
@@ -27,15 +26,13 @@ from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, join
 from posemill.skeletons import get_skeleton
 from posemill.sources.frames import with_frame_count
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
-from posemill.sources.reading import ClipFrame, read_clip
+from posemill.sources.reading import read_clip
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
 from posemill.terminal import warn_once
 
 Mode = Literal["image", "video"]
 # Frames an engine gets at once in image mode.
 _BATCH = 8
-# Of a point (x, y, z, perhaps a score) and of the size of a frame: numbers of 4 bytes.
-_POINT_BYTES, _SIZE_BYTES = 16, 8
 
 
 def estimate_landmarks(
@@ -85,24 +82,37 @@ def estimate_landmarks(
     info = engine_info(engine, engine_options)
     chosen = choose_mode(source, engine)[0] if mode is None or mode == "auto" else mode
     info.check_mode(engine, chosen)
-    estimator = open_estimator(engine, device=device, threads=threads, **(engine_options or {}))
     errors: list[DecodeError] = []
     paths: list[str] = []
     numbers: list[int] = []
     results: list[Keypoints] = []
-    frames = (
-        frame if frame is None or size is None else resize_frame(frame, size)
-        for frame in _noting(
-            read_clip(clip, decoder=decoder, sampling=sampling), errors, paths, numbers
-        )
-    )
-    try:
-        for keypoints in _estimate(estimator, frames, chosen):
-            results.append(keypoints)
-            for _ in range(len(keypoints)):
+    batch: list[Frame] = []
+
+    def finish_batch() -> None:
+        if batch:
+            results.append(estimator.estimate([*batch], None if state is None else [state]))
+            for _ in batch:
                 on_frame()
-    finally:
-        estimator.close()
+            batch.clear()
+
+    opened = open_estimator(engine, device=device, threads=threads, **(engine_options or {}))
+    with closing(opened) as estimator:
+        state = estimator.new_state() if chosen == "video" else None
+        for frame in read_clip(clip, decoder=decoder, sampling=sampling):
+            if not isinstance(frame.content, DecodeError):
+                batch.append(frame.content if size is None else resize_frame(frame.content, size))
+                if state is not None or len(batch) == _BATCH:
+                    finish_batch()
+            else:
+                errors.append(frame.content)
+                if frame.image_path is None:  # a video ends at its first damage
+                    break
+                finish_batch()
+                results.append(_nothing(info))
+                on_frame()
+            numbers.append(frame.frame_index)
+            paths.append(frame.image_path or "")
+        finish_batch()
     if not results:
         raise errors[0] if errors else SourceError("{source}: no frames in it", source=source)
     pose_clip = PoseClip(
@@ -117,6 +127,16 @@ def estimate_landmarks(
         image_paths=tuple(paths) if clip.kind != "video" else (),
     )
     return pose_clip, errors
+
+
+def _nothing(info: EngineInfo) -> Keypoints:
+    num_points = get_skeleton(info.skeleton_names[0]).num_points
+    return Keypoints(
+        points=np.full((1, num_points, 3), np.nan, np.float32),
+        scores=np.zeros((1, num_points), np.float32),
+        sizes_wh=np.zeros((1, 2), np.int32),
+        others=nobody_else(1, num_points) if info.people == "several" else None,
+    )
 
 
 def choose_mode(source: Path, engine: str = "holistic") -> tuple[Mode, Message]:
@@ -168,103 +188,14 @@ def _expect_pictures(folder: Path) -> None:
         )
 
 
-def _noting(
-    frames: Iterator[ClipFrame], errors: list[DecodeError], paths: list[str], numbers: list[int]
-) -> Iterator[Frame | None]:
-    """Yield pixels, None for a picture that cannot be read; note paths, errors and numbers."""
-    for frame in frames:
-        if isinstance(frame.content, DecodeError):
-            errors.append(frame.content)
-            if frame.image_path is None:  # a video ends at its first damage
-                return
-            numbers.append(frame.frame_index)
-            yield None
-        else:
-            numbers.append(frame.frame_index)
-            yield frame.content
-        paths.append(frame.image_path or "")
-
-
-def _estimate(
-    estimator: Estimator, frames: Iterator[Frame | None], mode: Mode
-) -> Iterator[Keypoints]:
-    state = estimator.new_state() if mode == "video" else None
-    batch: list[Frame] = []
-    for frame in frames:
-        if frame is not None:
-            batch.append(frame)
-        if batch and (state is not None or frame is None or len(batch) == _BATCH):
-            yield estimator.estimate(batch, None if state is None else [state])
-            batch = []
-        if frame is None:
-            yield _nothing(estimator.info)
-    if batch:
-        yield estimator.estimate(batch)
-
-
-def _nothing(info: EngineInfo) -> Keypoints:
-    num_points = get_skeleton(info.skeleton_names[0]).num_points
-    return Keypoints(
-        points=np.full((1, num_points, 3), np.nan, np.float32),
-        scores=np.zeros((1, num_points), np.float32),
-        sizes_wh=np.zeros((1, 2), np.int32),
-        others=nobody_else(1, num_points) if info.people == "several" else None,
-    )
-
-
-def check_out(
-    path: Path,
-    num_frames: int | None = None,
-    *,
-    num_points: int = 0,
-    source: Path | str = "",
-    overwrite: bool = False,
-) -> None:
-    """Raise before the work what would stop `save_landmarks` after it; leaves nothing behind.
-
-    Args:
-        path: The file that will be written.
-        num_frames: As many must fit on the disk, where the system can tell.
-        num_points: Of a frame.
-        source: What the landmarks are found in.
-        overwrite: Replace a file that was not made from this source.
-
-    Raises:
-        PosemillError: The file cannot be written there.
-    """
-    with _writing(path):
-        if path.exists() and not path.is_file():
-            template = "{path} is not a file; name a .npz file to write"
-            if path.is_dir():
-                template = "{path} is a folder; name a .npz file to write"
-            raise PosemillError(template, path=path)
+def check_out(path: Path, *, source: Path | str, overwrite: bool = False) -> None:
+    """Raise before the work what would stop `save_landmarks` after it; leaves nothing behind."""
+    with writing(path):
         Outputs(source, overwrite=overwrite).claim_file(path)
-        folder = path.parent
-        while not folder.exists():
-            folder = folder.parent
-        # Named as atomic_path names it: a name may be too long.
-        probe = folder / f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
-        try:
-            with probe.open("xb") as handle:
-                frame_bytes = num_points * _POINT_BYTES + _SIZE_BYTES
-                reserve(handle.fileno(), (num_frames or 1) * frame_bytes)
-        finally:
-            probe.unlink(missing_ok=True)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn what a disk refuses into an error that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        template = "{path} cannot be written: {reason}; choose another place"
-        if is_full(error):
-            template = (
-                "{path} cannot be written: {reason}; free some space, or choose another place"
-            )
-        reason = Message(error.strerror or str(error))
-        raise PosemillError(template, path=path, reason=reason) from error
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        # A name as long as that of a file that is being written.
+        with NamedTemporaryFile(prefix=f".{path.name}", suffix=f".{'x' * 20}.tmp", dir=folder):
+            pass
 
 
 def save_landmarks(
@@ -276,7 +207,7 @@ def save_landmarks(
         PosemillError: The file cannot be written there.
     """
     arrays = landmark_arrays(clip)
-    with _writing(path):
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
             Outputs(source, overwrite=overwrite).writing_file(path),

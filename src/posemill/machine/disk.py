@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 
 from posemill.messages import Message
 
@@ -16,17 +15,6 @@ def is_full(error: OSError) -> bool:
 def _does_not_fit(error: OSError) -> bool:
     """Return whether there is no room: the disk is full, or no file may be so large."""
     return is_full(error) or error.errno == errno.EFBIG
-
-
-def reserve(descriptor: int, num_bytes: int) -> None:
-    """Raise where the disk has no room for so many bytes; not every system can tell."""
-    if not hasattr(os, "posix_fallocate"):
-        return
-    try:
-        os.posix_fallocate(descriptor, 0, num_bytes)
-    except OSError as error:
-        if _does_not_fit(error):
-            raise
 
 
 def is_of_the_disk(error: OSError) -> bool:

@@ -15,7 +15,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import NoReturn
 
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -54,28 +54,6 @@ def die_with_parent() -> None:
     if not parent.is_alive():  # it died before the kernel was asked
         os._exit(1)
     threading.Thread(target=_leave_after, args=(parent.sentinel,), daemon=True).start()
-
-
-def name_process(title: str) -> None:
-    """Let `ps`, `top` and `pgrep` show a title for this process, on Linux.
-
-    The title takes the place of the command line, in the memory where the kernel reads it: what
-    the package setproctitle does, without a dependency for a few lines. What does not fit is cut.
-    """
-    if sys.platform != "linux":
-        return
-    short = ctypes.create_string_buffer(title.encode()[:15])
-    arguments = [ctypes.c_ulong(value) for value in (ctypes.addressof(short), 0, 0, 0)]
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, *arguments)
-    try:
-        # Behind the name in brackets, which may hold anything, come fields 3, 4 and so on.
-        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-        start, end = int(fields[48 - 3]), int(fields[49 - 3])
-    except (OSError, ValueError, IndexError):
-        return
-    if 0 < start < end:
-        room = end - start - 1
-        ctypes.memmove(start, title.encode()[:room].ljust(end - start, b"\0"), end - start)
 
 
 def _leave_after(sentinel: int) -> None:

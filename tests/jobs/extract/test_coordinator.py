@@ -184,7 +184,7 @@ def test_kills_from_outside_without_end_stop_the_run_and_give_nothing_up(play, t
 def trapped(task):
     """A script in which the processor refuses an instruction, whatever the task."""
     where, why = (0, 0, ESTIMATING, 0), "illegal instruction (SIGILL)"
-    return [Died(task, where, why, 0, is_illegal_instruction=True)]
+    return [Died(task, where, why, 0, is_refused_instruction=True)]
 
 
 def test_illegal_instructions_before_any_frame_are_the_machine_s_and_no_frame_s(play, tmp_path):
@@ -194,12 +194,6 @@ def test_illegal_instructions_before_any_frame_are_the_machine_s_and_no_frame_s(
         play(FRAMES, trapped)
     with read_ledger(tmp_path) as database:
         assert database.execute("SELECT count(*) FROM failures").fetchone() == (0,)
-
-
-def test_an_illegal_instruction_of_one_frame_alone_is_that_frame_s(play):
-    why = "illegal instruction (SIGILL)"
-    unit = play(FRAMES, dying_alone(7, ESTIMATING, reason=why, is_illegal_instruction=True))
-    assert unit.skip == {7: f"{why}, 3 times, at this frame alone"}
 
 
 def test_crashes_at_ever_other_frames_end_too(play):
@@ -216,7 +210,7 @@ def test_crashes_outside_of_frames_blame_none(play):
 
 
 def test_workers_that_never_start_end_the_run(play):
-    with pytest.raises(RunError, match=r"workers die before they can start \(exit code 3\); if"):
+    with pytest.raises(RunError, match=r"workers die before they can start \(exit code 3\)"):
         play(FRAMES, lambda _: [Died(None, (0, 0, 0, 0), "exit code 3", 0)] * 10)
 
 

@@ -305,27 +305,6 @@ def test_other_options_are_named_and_what_may_differ_is_not(config):
     )
 
 
-@pytest.mark.parametrize(("runtime", "hint"), [
-    ("opencv 4.13", " (with engine_options={'runtime': 'opencv'})"), ("", ""), (None, ""),
-])  # fmt: skip
-def test_another_runtime_is_asked_for_by_name(config, runtime, hint):
-    begin(config)[0].close()
-    engine = {"engine": "fake", "version": "0", "runtime": runtime}
-    edit(config.out, lambda content: content.update(engine=engine))
-    with pytest.raises(RunError) as caught:
-        begin(config)
-    assert str(caught.value).endswith(f"\nuse the same options{hint}, or another folder")
-
-
-def test_the_same_runtime_is_no_hint(config, monkeypatch):
-    from posemill.estimators.fake import FakeEstimator
-
-    monkeypatch.setattr(FakeEstimator, "identity", lambda _: {"runtime": "onnx"})
-    begin(config)[0].close()
-    with pytest.raises(RunError, match="\nuse the same options, or another folder"):
-        begin(config.replace(mode="image"))
-
-
 @pytest.mark.parametrize(("num_new", "more"), [(5, []), (6, ["… and 1 more"])])
 def test_a_changed_source_shows_five_changes(config, make_tree, num_new, more):
     begin(config)[0].close()
@@ -333,24 +312,17 @@ def test_a_changed_source_shows_five_changes(config, make_tree, num_new, more):
     with pytest.raises(RunError) as caught:
         begin(config)
     lines = [f"train/n{index} is new" for index in range(num_new)][:5] + more
-    assert str(caught.value) == (
-        f"the source is not the one {config.out} was begun with:\n  "
-        + "\n  ".join(lines)
-        + "\nput it back as it was, or extract what is new into another folder (--splits train "
-        f"--out NEW) and join both: posemill merge {config.out} NEW --out BOTH"
-    )
+    assert str(caught.value).splitlines()[1:-1] == [f"  {line}" for line in lines]
 
 
 @pytest.mark.parametrize("mode", ["image", "video"])
-def test_a_bad_picture_that_was_removed_is_named_and_taken_by_retry_failed(
-    make_tree, config_for, mode
-):
+def test_a_bad_picture_that_was_removed_is_taken_by_retry_failed(make_tree, config_for, mode):
     tree = make_tree({"train/a": 9})
     config = config_for(tree, mode=mode, task_frames=4)
     (tree / "train" / "a" / "0002.png").write_bytes(b"no picture")
     assert extract(config).num_frames == 8
     (tree / "train" / "a" / "0002.png").unlink()
-    with pytest.raises(RunError, match=r"train/a has no 0002.png") as caught:
+    with pytest.raises(RunError, match="train/a is not the same") as caught:
         extract(config)
     assert "retry_failed=True" in str(caught.value)
     summary = extract(config.replace(retry_failed=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 from posemill.blocks import ClipBlock
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
-from posemill.files import atomic_folder, cache_folder, new_folders, remove_leftovers
+from posemill.files import atomic_folder, new_folders, remove_leftovers
 from posemill.formats import get_format
 from posemill.formats.shared.contract import ClipStream, Format, Recipe, Summary
 from posemill.formats.shared.folders import INDEX
@@ -32,11 +31,9 @@ from posemill.jobs.convert.shaping import (
 from posemill.machine.read_ahead import closing_stream, read_ahead
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
-from posemill.places import uri_of
 from posemill.records import PoseClip
 from posemill.runs.lock import holder_of
 from posemill.runs.manifest import MANIFEST_NAME, Manifest, check_folder
-from posemill.runs.publishing import publish_run, refuse_taken
 from posemill.runs.queries import Failure
 from posemill.runs.reader import Run, open_run
 from posemill.runs.writer import RunWriter
@@ -96,17 +93,19 @@ def export_clips(
         outputs.claim_file(out)
     elif not is_beside:
         outputs.claim_folder(out, marker=INDEX)
-    shaping = _Shaping(source, form, recipe)
-    stream = watch(read_ahead(shaping.clips()), source.num_frames)
-    with writing(out), closing_stream(stream) as clips, new_folders(out.parent):
+    shaping = _Shaping(recipe, form)
+    clips = read_ahead(source.clips(layout=layout_of_run(source, recipe, form)))
+    stream = watch(clips, source.num_frames)
+    with writing(out), closing_stream(stream), new_folders(out.parent):
         remove_leftovers(out)
-        shaped, whole = shaping.shape(clips), recorded(recipe, source)
+        shaped, whole = shaping.shape(source, stream), recorded(recipe, source)
         if is_beside:
             summary = write_beside(form, shaped, out, recipe=whole, outputs=outputs)
         else:
             summary = form.write(shaped, out, recipe=whole)
             outputs.record(out)
-    return shaping.note(summary)
+    shaping.note(summary, source)
+    return summary
 
 
 def _expect_name(out: Path, suffix: str = "") -> None:
@@ -119,49 +118,44 @@ def _expect_name(out: Path, suffix: str = "") -> None:
 
 
 class _Shaping:
-    """Clips as they go into a format, and what that does to them."""
+    """Clips as they go into a format, or into a run, and what that does to them.
 
-    def __init__(self, source: ClipInput, form: Format, recipe: Recipe) -> None:
-        self._source, self._form, self._recipe, self._whole = source, form, recipe, recipe
+    Args:
+        form: None for a run, which holds any skeleton.
+        recipe: What is asked for; `whole` is that, and what was done to the clips before.
+    """
+
+    def __init__(self, recipe: Recipe, form: Format | None = None) -> None:
+        self._form, self._recipe, self.whole = form, recipe, recipe
         self._dropped: dict[str, None] = {}
 
-    def clips(self) -> Iterator[PoseClip]:
-        """Yield the clips of the source, with what the format needs of them."""
-        layout = layout_of_run(self._source, self._recipe, self._form)
-        return self._source.clips(layout=layout)
-
-    def shape(self, clips: Iterator[PoseClip]) -> Iterator[PoseClip]:
-        """Yield the clips as the recipe wants them."""
+    def shape(self, source: ClipInput, clips: Iterator[PoseClip]) -> Iterator[PoseClip]:
+        """Yield the clips of a source as the recipe wants them."""
         for clip in clips:
-            skeleton_name = self._source.skeleton_of(clip)
-            layout = layout_for(skeleton_name, self._recipe, self._form)
+            skeleton_name = source.skeleton_of(clip)
+            layout = self._recipe.layout or clip.skeleton_name
+            if self._form is not None:
+                layout = layout_for(skeleton_name, self._recipe, self._form)
             shaped = shape_clip(clip, self._recipe, layout)
-            self._whole = self._whole.after(shaped)
+            self.whole = self.whole.after(shaped)
             if words := dropped_points(skeleton_name, layout):
                 self._dropped[words] = None
             yield shaped
 
-    def note(self, summary: Summary) -> Summary:
-        """Return the summary with what is lost and what was done, now and before."""
-        summary.losses = (
-            *self._form.losses,
-            *summary.losses,
-            *self._dropped,
-            *self._pictures_without_file(),
-        )
-        summary.recipe = self._whole.to_dict()
-        return summary
-
-    def _pictures_without_file(self) -> Iterator[str]:
-        """Yield in words how many pictures failed, of a format with a file for each."""
-        num_failed = sum(self._source.num_failed().values())
-        if num_failed and getattr(self._form, "mirrors", False):
-            yield Message(
+    def note(self, summary: Summary, source: ClipInput | None = None) -> None:
+        """Add to a summary what is lost and what was done, now and before."""
+        losses = () if self._form is None else self._form.losses
+        summary.losses = (*losses, *summary.losses, *self._dropped)
+        summary.recipe = self.whole.to_dict()
+        num_failed = 0 if source is None else sum(source.num_failed().values())
+        if num_failed and source is not None and getattr(self._form, "mirrors", False):
+            without_file = Message(
                 "{num_failed:picture has|pictures have} no file, as no keypoints came of them "
                 "(posemill status {run!q} --failures)",
                 num_failed=num_failed,
-                run=self._source.name,
+                run=source.name,
             )
+            summary.losses = (*summary.losses, without_file)
 
 
 def count_export(
@@ -174,12 +168,12 @@ def count_export(
     """
     form = get_format(format_name)
     recipe = check_recipe(source, recipe, form)
-    shaping = _Shaping(source, form, recipe)
-    shaped = shaping.shape(watch(shaping.clips(), source.num_frames))
-    stream = ClipStream(form, shaped, source.path, recipe)
+    shaping = _Shaping(recipe, form)
+    clips = watch(source.clips(layout=layout_of_run(source, recipe, form)), source.num_frames)
+    stream = ClipStream(form, shaping.shape(source, clips), Path(), recipe)
     layouts = {clip.skeleton_name for clip in stream}
-    stream.summary.path = Path()  # nothing is written
-    return shaping.note(stream.summary), sorted(layouts)
+    shaping.note(stream.summary, source)
+    return stream.summary, sorted(layouts)
 
 
 @dataclass
@@ -195,13 +189,8 @@ class RunSummary(Summary):
     equal_duplicates: int = 0
     num_failures: int = 0
 
-    @property
-    def name(self) -> str:
-        """What users call it: its folder or its URI."""
-        return uri_of(self.path) or str(self.path)
-
     def __fspath__(self) -> str:
-        return self.name
+        return str(self.path)
 
     @property
     def run(self) -> Run:
@@ -209,25 +198,8 @@ class RunSummary(Summary):
         return open_run(self.path)
 
 
-@contextmanager
-def _new_run(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder that becomes the run when the block ends well."""
-    if (uri := uri_of(out)) is not None:
-        cache = cache_folder()
-        cache.mkdir(parents=True, exist_ok=True)
-        with writing(cache), tempfile.TemporaryDirectory(prefix="merge-", dir=cache) as folder:
-            yield Path(folder)
-            publish_run(Path(folder), uri)
-        return
-    with writing(out), new_folders(out.parent), atomic_folder(out, marker=MANIFEST_NAME) as folder:
-        yield folder
-
-
 def _expect_free(out: Path, *, overwrite: bool) -> None:
     """Raise where a run cannot be written: something is there, or is worked on."""
-    if (uri := uri_of(out)) is not None:
-        refuse_taken(uri)
-        return
     _expect_name(out)
     has_run = check_folder(out)
     if has_run and not overwrite:
@@ -260,73 +232,67 @@ def merge_clips(
     """
     recipe = recipe or Recipe()
     _expect_free(out, overwrite=overwrite)
-    summary, conflicts = RunSummary(out), _Conflicts()
+    summary, conflicts, shaping = RunSummary(out), _Conflicts(), _Shaping(recipe)
     totals = [source.num_frames for source in sources]
-    total = None if None in totals else sum(each or 0 for each in totals)
-    dropped: dict[str, None] = {}
-    layout = recipe.layout
-    clips = watch(_shaped(sources, recipe, conflicts, dropped), total)
+    total = None if None in totals else sum(number or 0 for number in totals)
+    clips = watch(_clips_that_go_together(sources, recipe, shaping, conflicts), total)
+    runs = [source.run for source in sources if source.run is not None]
+    skeleton_name = recipe.layout or (runs[0].skeleton_name if runs else "")
     with ExitStack() as stack:
-        folder = None if dry_run else stack.enter_context(_new_run(out))
         writer: RunWriter | None = None
+        if not dry_run:
+            stack.enter_context(writing(out))
+            stack.enter_context(new_folders(out.parent))
+            folder = stack.enter_context(atomic_folder(out, marker=MANIFEST_NAME))
         for clip in clips:
             if not conflicts.is_new(clip):
                 continue
             summary.count(clip)
-            whole = recipe.after(clip)
-            if writer is None and folder is not None:
-                manifest = _manifest(sources, kind, clip.skeleton_name, whole)
+            skeleton_name = clip.skeleton_name
+            if writer is None and not dry_run:
+                manifest = _manifest(sources, kind, skeleton_name, recipe)
                 writer = stack.enter_context(RunWriter(folder, manifest))
-            elif writer is not None and whole != recipe:
-                # Inputs may differ in this: a run says the longest gap that may have been closed.
-                writer.replace_manifest(_manifest(sources, kind, clip.skeleton_name, whole))
-            recipe = whole
             if writer is not None:
                 writer.add(clip)
         conflicts.raise_if_any(kind)
-        for failure in _failures(sources, conflicts):
-            summary.num_failures += 1
-            if writer is None and folder is not None:  # a run of failures alone
-                manifest = _manifest(sources, kind, layout or _skeleton_of(sources), recipe)
-                writer = stack.enter_context(RunWriter(folder, manifest))
-            if writer is not None:
+        failures = _failures(sources, conflicts)
+        summary.num_failures = len(failures)
+        if not dry_run:
+            # The longest gap that may have been closed is known only now.
+            manifest = _manifest(sources, kind, skeleton_name, shaping.whole)
+            writer = writer or stack.enter_context(RunWriter(folder, manifest))
+            writer.replace_manifest(manifest)
+            for failure in failures:
                 writer.add_failure(failure)
-    summary.equal_duplicates, summary.losses = conflicts.num_equal, tuple(dropped)
-    summary.recipe = recipe.to_dict()
+    summary.equal_duplicates = conflicts.num_equal
+    shaping.note(summary)
     return summary
 
 
-def _skeleton_of(sources: Sequence[ClipInput]) -> str:
-    """Return what the first run among the inputs is for."""
-    return next((source.run.skeleton_name for source in sources if source.run is not None), "")
-
-
-def _shaped(
-    sources: Sequence[ClipInput], recipe: Recipe, conflicts: _Conflicts, dropped: dict[str, None]
+def _clips_that_go_together(
+    sources: Sequence[ClipInput], recipe: Recipe, shaping: _Shaping, conflicts: _Conflicts
 ) -> Iterator[PoseClip]:
     skeletons: dict[str, Path] = {}
     normalized: dict[str, Path] = {}
     for source in sources:
         conflicts.source = source
-        for clip in source.clips(layout=recipe.layout, has_room_for_failures=True):
-            shaped = shape_clip(clip, recipe, recipe.layout or clip.skeleton_name)
-            if words := dropped_points(source.skeleton_of(clip), shaped.skeleton_name):
-                dropped[words] = None
-            skeletons.setdefault(shaped.skeleton_name, source.path)
+        clips = source.clips(layout=recipe.layout, has_room_for_failures=True)
+        for clip in shaping.shape(source, clips):
+            skeletons.setdefault(clip.skeleton_name, source.path)
+            normalized.setdefault(clip.normalized, source.path)
             if len(skeletons) > 1:
                 raise RunError(
                     "skeletons do not go together: {inputs}; give a {--skeleton} that both can "
                     "become",
                     inputs=_what_each_has(skeletons),
                 )
-            normalized.setdefault(shaped.normalized, source.path)
             if len(normalized) > 1:
                 raise RunError(
                     "normalisations do not go together: {inputs}; merge what they were made of, "
                     "and normalise the result",
                     inputs=_what_each_has(normalized),
                 )
-            yield shaped
+            yield clip
 
 
 def _what_each_has(inputs: dict[str, Path]) -> Message:
@@ -342,16 +308,16 @@ class _Conflicts:
     def __init__(self) -> None:
         self.source: ClipInput | None = None
         self.num_equal = 0
-        self._seen: dict[tuple[str, str], tuple[bytes, ClipInput | None]] = {}
+        self.seen: dict[tuple[str, str], tuple[bytes, ClipInput | None]] = {}
         self._named: list[str] = []
 
     def is_new(self, clip: PoseClip) -> bool:
         """Return True for a clip that did not come before."""
         key, digest = (clip.split, clip.clip_id), digest_of(clip)
-        if key not in self._seen:
-            self._seen[key] = (digest, self.source)
+        if key not in self.seen:
+            self.seen[key] = (digest, self.source)
             return True
-        before, giver = self._seen[key]
+        before, giver = self.seen[key]
         if before == digest:
             self.num_equal += 1
         elif giver is not None and self.source is not None:
@@ -364,10 +330,6 @@ class _Conflicts:
             )
             self._named.append(line)
         return False
-
-    def giver_of(self, split: str, clip_id: str) -> ClipInput | None:
-        """Return the input that gave a clip, None if none did."""
-        return self._seen.get((split, clip_id), (b"", None))[1]
 
     def raise_if_any(self, kind: str) -> None:
         """Raise with the names of the clips that differ."""
@@ -403,19 +365,19 @@ def digest_of(clip: PoseClip) -> bytes:
     return digest.digest()
 
 
-def _failures(sources: Sequence[ClipInput], conflicts: _Conflicts) -> Iterator[Failure]:
-    """Yield what gave no keypoints, of each clip from one input.
+def _failures(sources: Sequence[ClipInput], conflicts: _Conflicts) -> list[Failure]:
+    """Return what gave no keypoints, of each clip from one input.
 
     That is the one that gave the clip: what failed elsewhere was made good. Where no input has
     keypoints of it, it is the first that tried.
     """
-    tried: dict[tuple[str, str], ClipInput] = {}
-    for source in sources:
-        for failure in source.failures():
-            name = failure.split, failure.clip_id
-            chosen = conflicts.giver_of(*name) or tried.setdefault(name, source)
-            if chosen is source:
-                yield failure
+    givers = {name: giver for name, (_, giver) in conflicts.seen.items()}
+    return [
+        failure
+        for source in sources
+        for failure in source.failures()
+        if givers.setdefault((failure.split, failure.clip_id), source) is source
+    ]
 
 
 def _manifest(

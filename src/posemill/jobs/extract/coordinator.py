@@ -43,9 +43,9 @@ _LIVE_SECONDS = 1.0
 _SHOW_SECONDS = 0.25
 _LOG_SECONDS = (10.0, 60.0)  # till the first line of progress in the log, and between two
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
-_MOST_ILLEGAL = 3  # illegal instructions, as long as no frame was ever done
 # Of one worker, without a commit of any in between: a machine that goes away takes many at once.
 _MOST_FAILED_STARTS = 10
+_MOST_REFUSED = 3  # whatever others do
 _MOST_OUTSIDE_KILLS = 30
 _PIECE_SHRINKS_BY = 8
 
@@ -103,8 +103,7 @@ class Coordinator:
         self._failed_starts: Counter[int] = Counter()  # by worker, as are the next
         self._outside_kills: Counter[int] = Counter()
         self._broken: dict[str, Broken] = {}  # of tasks that end with it
-        self._num_illegal = 0
-        self._has_progress = False
+        self._refused: Counter[int] = Counter()
         self._started_at = time.monotonic()
         self._speed = Speedometer()
         self._shown_at = self._live_at = 0.0
@@ -195,7 +194,6 @@ class Coordinator:
         if isinstance(value, Broken):
             self._broken[task.name] = value
         if isinstance(value, Committed):
-            self._has_progress = True
             self._events.append(value)
             self._tries.pop(task.name, None)
             self._move_on(self._left[task.name], value)
@@ -244,11 +242,10 @@ class Coordinator:
                 reason=died.reason,
             )
         )
-        if died.is_illegal_instruction and not self._has_progress:
-            self._count_illegal_instruction(died)
         position, frame, phase, _ = died.place
-        # While the engine is loaded no unit was touched: none is to blame.
-        is_starting = task is None or phase == STARTING
+        # While the engine is loaded no unit was touched: none is to blame. Nor is one where the
+        # machine refuses an instruction before any worker gave anything.
+        is_starting = task is None or phase == STARTING or died.is_refused_instruction
         if died.is_from_outside:
             self._count_outside_kill(died)
         elif is_starting:
@@ -306,28 +303,23 @@ class Coordinator:
         self._log.write(f"{task.units[0].clip.path}: frame {frame}: {message}")
         return message
 
-    def _count_illegal_instruction(self, died: Died) -> None:
-        self._num_illegal += 1
-        if self._num_illegal >= _MOST_ILLEGAL:
-            raise RunError(
-                "{num_illegal} workers ended before any frame was done: {reason}. This machine "
-                "refuses an instruction that its processor names, as some virtual machines do; "
-                "no frame is to blame and none was given up. posemill doctor tries the libraries "
-                "and says which one it is; choose another one, for example by "
-                "{--engine-option:runtime=onnxruntime} or {--decoder:opencv}, and run the same "
-                "command again",
-                num_illegal=self._num_illegal,
-                reason=died.reason,
-            )
-
     def _count_failed_start(self, died: Died) -> None:
-        self._failed_starts[died.worker_index] += 1
-        if self._failed_starts[died.worker_index] >= _MOST_FAILED_STARTS:
+        counts, most = self._failed_starts, _MOST_FAILED_STARTS
+        advice = Message("if the machine has too little memory for the engine, use fewer workers")
+        if died.is_refused_instruction:
+            counts, most = self._refused, _MOST_REFUSED
+            advice = Message(
+                "the machine refuses an instruction that its processor names, as some virtual "
+                "machines do: posemill doctor there says which library it is; choose another one, "
+                "as by {--engine-option:runtime=onnxruntime} or {--decoder:opencv}"
+            )
+        counts[died.worker_index] += 1
+        if counts[died.worker_index] >= most:
             raise RunError(
-                "workers die before they can start ({reason}); if the machine has too little "
-                "memory for the engine, use fewer workers; see posemill logs {name!q} --worker "
-                "{worker_index}",
+                "workers die before they can start ({reason}); no frame is to blame and none was "
+                "given up: {advice}; see posemill logs {name!q} --worker {worker_index}",
                 reason=died.reason,
+                advice=advice,
                 name=self._home.name,
                 worker_index=died.worker_index,
             )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shlex
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,13 +31,11 @@ from posemill.runs.manifest import (
     check_folder,
     check_ledger_is_there,
 )
-from posemill.runs.reader import open_run
 from posemill.runs.records import RecordLog
 from posemill.sources import ClipList
 from posemill.sources.clip_list import digest_of
 from posemill.sources.frames import count_frames as count_clip
 from posemill.sources.frames import with_frame_count
-from posemill.sources.scan import list_pictures
 from posemill.sources.tracking import Tracking, decide_tracking
 
 if TYPE_CHECKING:
@@ -52,13 +49,11 @@ class SourceChanges(NamedTuple):
         lines: `train/x is new`, `dev/y is gone`, `dev/z is not the same`.
         changed: The numbers of the clips that are not the same.
         only_failed: Whether nothing else changed than clips that failed.
-        new_splits: The splits of new clips, where nothing changed but that they came.
     """
 
     lines: list[Message]
     changed: list[int]
     only_failed: bool
-    new_splits: list[str]
 
 
 def open_events(
@@ -129,22 +124,19 @@ def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> SourceChanges:
     known = {(clip.split, clip.clip_id): clip for clip in ledger.clips()}
     lines: list[Message] = []
     changed: list[int] = []
-    new: list[str] = []  # their splits
     only_failed = True
     for clip in clips:
         name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
         old = known.pop(name, None)
         if old is None:
             lines.append(Message("{clip} is new", clip="/".join(name)))
-            new.append(clip.split)
             only_failed = False
         elif old.content != digest_of(clip):
             lines.append(Message("{clip} is not the same", clip="/".join(name)))
             changed.append(old.clip_no)
             only_failed = only_failed and bool(old.has_failed)
     lines += [Message("{clip} is gone", clip="/".join(name)) for name in known]
-    new_splits = [] if changed or known else list(dict.fromkeys(new))
-    return SourceChanges(lines, changed, only_failed and not known, new_splits)
+    return SourceChanges(lines, changed, only_failed and not known)
 
 
 def with_lengths(ledger: Ledger, clips: Sequence[Clip]) -> tuple[Clip, ...]:
@@ -330,19 +322,11 @@ def compare(home: RunHome, manifest: Manifest) -> None:
     asked = {**manifest.options, **{name: old.options.get(name) for name in _FREE_OPTIONS}}
     differences = old.differences(dataclasses.replace(manifest, source=source, options=asked))
     if differences:
-        # Where none was asked for, the engine chose: what is installed decides, not the command.
-        runtime = old.engine.get("runtime")
-        is_other = runtime and runtime != manifest.engine.get("runtime")
-        hint = ""
-        if is_other:
-            name = str(runtime).partition(" ")[0]  # without its version
-            hint = Message(" (with {--engine-option:runtime={runtime}})", runtime=name)
         raise RunError(
             "{folder} was begun with other options, so it cannot go on with these:\n  "
-            "{differences}\nuse the same options{hint}, or another folder",
+            "{differences}\nuse the same options, or another folder",
             folder=home.name,
             differences=join("\n  ", differences),
-            hint=hint,
         )
 
 
@@ -357,7 +341,7 @@ def _check_source(
         return
     changes = changes_of(events.ledger, clips)
     if changes.lines and not (is_retry and changes.only_failed):
-        raise RunError(_describe_changes(home, changes, clips))
+        raise RunError(_describe_changes(home, changes))
     if is_retry:
         # Those that failed before anybody knew their length are counted now, too.
         unknown = [
@@ -377,28 +361,17 @@ def _check_source(
         home.publish(MANIFEST_NAME)
 
 
-def _describe_changes(home: RunHome, changes: SourceChanges, clips: ClipList) -> Message:
+def _describe_changes(home: RunHome, changes: SourceChanges) -> Message:
     lines, more = changes.lines[:5], len(changes.lines) - 5
     if more > 0:
         lines = [*lines, Message("… and {number} more", number=more)]
-    if len(changes.lines) == len(changes.changed):  # no clip came or went: the numbers hold
-        lines += _pictures_gone(home.work, [clips[number - 1] for number in changes.changed[:5]])
-    advice = Message("put it back as it was, or use another folder")
-    if changes.new_splits:
-        advice = Message(
-            "put it back as it was, or extract what is new into another folder (--splits {splits} "
-            "--out NEW) and join both: posemill merge {folder!q} NEW --out BOTH",
-            splits=shlex.join(changes.new_splits),
-            folder=home.name,
-        )
-    elif changes.only_failed:
+    advice = Message(
+        "put it back as it was (a copy of a file needs its time of change too: cp -p, rsync -t), "
+        "or use another folder; posemill merge joins a run of what is new with this one"
+    )
+    if changes.only_failed:
         advice = Message(
             "these clips had failed: add {--retry-failed:True} to do them again as they are now"
-        )
-    elif changes.changed:
-        advice = Message(
-            "put it back as it was (a copy of a file needs its time of change too: cp -p, rsync "
-            "-t), or use another folder"
         )
     return Message(
         "the source is not the one {folder} was begun with:\n  {changes}\n{advice}",
@@ -406,23 +379,3 @@ def _describe_changes(home: RunHome, changes: SourceChanges, clips: ClipList) ->
         changes=join("\n  ", lines),
         advice=advice,
     )
-
-
-def _pictures_gone(folder: Path, clips: Sequence[Clip]) -> list[Message]:
-    """Return a line for each clip with the pictures that the run has and its folder no longer."""
-    run, lines = open_run(folder), list[Message]()
-    for clip in clips:
-        if clip.kind == "video" or uri_of(clip.path) is not None:
-            continue
-        name = (valid_unicode(clip.split), valid_unicode(clip.clip_id))
-        paths = [each.path for each in run.failures() if (each.split, each.clip_id) == name]
-        with suppress(RunError):  # nothing of it was done yet
-            paths += run.clip(clip.clip_id, clip.split).image_paths
-        gone = sorted({Path(path).name for path in paths} - {*list_pictures(clip.path)})
-        if gone:
-            template = "{clip} has no {pictures}"
-            if len(gone) > 5:
-                template = "{clip} has no {pictures} and {number} more"
-            values = {"clip": "/".join(name), "pictures": ", ".join(gone[:5])}
-            lines.append(Message(template, **values, number=len(gone) - 5))
-    return lines

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast
 
 from posemill.config import ExtractConfig, FramesConfig, size_of
 from posemill.decoders import find_decoder
@@ -32,7 +32,7 @@ from posemill.jobs.extract.opening import (
 )
 from posemill.jobs.extract.plan import check_rate, plan_units
 from posemill.jobs.extract.signals import StopSignals
-from posemill.jobs.extract.status import Progress, failed_text, log_path
+from posemill.jobs.extract.status import Progress, log_path
 from posemill.jobs.extract.worker import Worker
 from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, missing_gpus, plan_workers
 from posemill.machine.disk import disk_message
@@ -43,7 +43,6 @@ from posemill.places import uri_of
 from posemill.records import Clip
 from posemill.runs.events import Finished, PlannedUnit
 from posemill.runs.home import RunHome
-from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import LEDGER_NAME, LOGS_NAME, SHARDS_NAME, Manifest, check_folder
 from posemill.runs.reader import Run, open_run
@@ -51,8 +50,10 @@ from posemill.runs.writer import compact, remove_uncommitted
 from posemill.skeletons import get_skeleton
 from posemill.sources import ClipList, find_clips
 from posemill.sources.tracking import Tracking
-from posemill.terminal import counted
 from posemill.weights.pull import verified_files
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 ConfigT = TypeVar("ConfigT", ExtractConfig, FramesConfig)
 
@@ -100,7 +101,10 @@ class FrameJob(ABC, Generic[ConfigT]):
 
     Attributes:
         sampling: Which frames of each clip; None for all.
+        summary_type: Of what comes of it.
     """
+
+    summary_type: type[Progress]
 
     def __init__(self, config: ConfigT, home: RunHome) -> None:
         self.asked, self.home = config.out, home
@@ -128,12 +132,14 @@ class FrameJob(ABC, Generic[ConfigT]):
         """Return what the workers need to know."""
 
     @abstractmethod
-    def finish(self, events: EventLog, clips: ClipList) -> Progress:
-        """Check and complete what the workers made; return what came of it."""
+    def finish(self, events: EventLog, clips: ClipList) -> None:
+        """Check and complete what the workers made."""
 
 
 class Extraction(FrameJob[ExtractConfig]):
     """Keypoints of all frames."""
+
+    summary_type = Summary
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return it, with what the engine says of itself."""
@@ -176,32 +182,41 @@ class Extraction(FrameJob[ExtractConfig]):
             sampling=self.sampling,
         )
 
-    def finish(self, events: EventLog, clips: ClipList) -> Summary:
+    def finish(self, events: EventLog, clips: ClipList) -> None:
         """Tidy up and check that every shard is as it was written."""
-        ledger = events.ledger
         compact(self.home.work, events)
         self.prepare(events)
-        _check_shards(self.home, ledger)
-        return Summary(tuple(ledger.counts()), reasons=tuple(ledger.reasons()))
+        sizes = self.home.shard_sizes()
+        for name, num_bytes in events.ledger.shard_sizes().items():
+            if sizes.get(name) != num_bytes:
+                raise RunError(
+                    "{path}: {num_bytes} bytes were written, now there are {num_found}; something "
+                    "else changed it",
+                    path=f"{self.home.name}/{SHARDS_NAME}/{name}",
+                    num_bytes=num_bytes,
+                    num_found=sizes.get(name, 0),
+                )
 
 
-def extract(
-    config: ExtractConfig,
-    *,
-    clips: ClipList | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
-    on_count: Callable[[int, int], None] | None = None,
-) -> Summary:
-    """Extract the keypoints of all clips of a source into a run; continue it if it was begun.
+class Hooks(TypedDict, total=False):
+    """What may be given to a job beside its configuration.
 
     Args:
-        config: What, where, how.
         clips: What `find_clips` found, to spare a second look.
         on_progress: Called a few times per second.
         on_plan: Called once before work starts, with the clips and the lengths of videos.
         on_count: Called for every clip whose length has to be looked up: how many are done, of
             how many.
+    """
+
+    clips: ClipList | None
+    on_progress: Callable[[Progress], None] | None
+    on_plan: Callable[[ClipList, WorkerPlan], None] | None
+    on_count: Callable[[int, int], None] | None
+
+
+def extract(config: ExtractConfig, **hooks: Unpack[Hooks]) -> Summary:
+    """Extract the keypoints of all clips of a source into a run; continue it if it was begun.
 
     Raises:
         RunError: The folder holds something else, or a run of other options, or is worked on; or
@@ -209,23 +224,16 @@ def extract(
         StoppedError: A signal asked for it; the same call continues.
     """
     job = Extraction(settled(config), RunHome.at(config.out, config.storage))
-    find_decoder(job.config.decoder)
-    summary = run_job(job, clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count)
-    return cast(Summary, summary)
+    return cast(Summary, run_job(job, **hooks))
 
 
-def run_job(
-    job: FrameJob[Any],
-    *,
-    clips: ClipList | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
-    on_count: Callable[[int, int], None] | None = None,
-) -> Progress:
-    """Do a job to its last frame, or go on with it; arguments and errors as `extract`."""
+def run_job(job: FrameJob[Any], **hooks: Unpack[Hooks]) -> Progress:
+    """Do a job to its last frame, or go on with it; errors as `extract`."""
     config, home, folder = job.config, job.home, job.home.work
     check_folder(folder)
-    find_executor(config.executor)  # before the folder: one that is not installed leaves none
+    find_decoder(config.decoder)  # before the folder: what is not installed leaves none
+    find_executor(config.executor)
+    clips = hooks.get("clips")
     if clips is None:
         clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     workers = plan_workers(config)
@@ -241,45 +249,42 @@ def run_job(
             clips,
             manifest=manifest,
             signals=signals,
-            on_count=on_count,
+            on_count=hooks.get("on_count"),
             records=records,
         )
         stack.enter_context(events)
         ledger = events.ledger
         (folder / LOGS_NAME).mkdir(exist_ok=True)
         log = stack.enter_context(closing(LogFile(log_path(folder))))
-        if on_plan is not None:
+        if on_plan := hooks.get("on_plan"):
             on_plan(dataclasses.replace(clips, clips=with_lengths(ledger, clips)), workers)
         log.write(f"start: pid {os.getpid()}, {workers.describe()}")
-        started, before = time.monotonic(), _num_done(ledger)
         if clips.tracking is not None:
             log.write(clips.tracking.describe())
+        started, before = time.monotonic(), Progress(tuple(ledger.counts())).frames_done
         finished_at = ledger.finished_at()
         coordinator = Coordinator(
-            home, events, clips, config=config, log=log, on_progress=on_progress
+            home, events, clips, config=config, log=log, on_progress=hooks.get("on_progress")
         )
-        if _work(coordinator, job, workers, log=log, signals=signals):
+        if _work(coordinator, job, workers, signals=signals):
             finished_at = None
         seconds = time.monotonic() - started
         ledger.check_totals()
-        summary = job.finish(events, clips)
+        job.finish(events, clips)
         events.record(Finished(finished_at or now_text()))
-        splits = [
-            f"{split.split} {counted(split.frames_out, 'frames')}, "
-            + failed_text(split.frames_failed, split.clips_failed)
-            for split in summary.counts
-        ]
-        log.write(f"finished: {', '.join(splits)}")
-        num_now = max(0, _num_done(ledger) - before)
-        return dataclasses.replace(
-            summary,
-            frames_per_second=num_now / seconds if num_now and seconds else None,
+        summary = job.summary_type(
+            tuple(ledger.counts()),
             seconds=round(seconds, 3),
-            num_frames_now=num_now,
+            reasons=tuple(ledger.reasons()),
+            num_bytes=sum(ledger.shard_sizes().values()),
             name=home.name,
             folder=job.asked,
             place=uri_of(job.asked) or os.path.abspath(job.asked),  # noqa: PTH100
         )
+        log.write(f"finished: {summary.describe()}")
+        num_now = max(0, summary.frames_done - before)
+        speed = num_now / seconds if num_now and seconds else None
+        return dataclasses.replace(summary, num_frames_now=num_now, frames_per_second=speed)
 
 
 @contextmanager
@@ -309,12 +314,7 @@ def _say_disk(error: OSError, folder: Path) -> str:
 
 
 def _work(
-    coordinator: Coordinator,
-    job: FrameJob[Any],
-    workers: WorkerPlan,
-    *,
-    log: LogFile,
-    signals: StopSignals,
+    coordinator: Coordinator, job: FrameJob[Any], workers: WorkerPlan, *, signals: StopSignals
 ) -> bool:
     """Do what is left; return whether anything was."""
     config = job.config
@@ -331,10 +331,12 @@ def _work(
         memory_bytes=workers.memory_bytes * 5 // 4,
         log_folder=config.out / LOGS_NAME,
         environment=environment,
-        title=f"posemill {'extract' if isinstance(job, Extraction) else 'frames'} {config.out}",
+        address=config.ray_address,
+        gpus_per_worker=1 / config.num_workers_per_gpu if config.num_gpus else 0.0,
+        is_elastic=bool(config.ray_address) and not config.workers and not config.num_gpus,
+        must_see=job.home.folder_to_see,
+        files=verified_files(),  # of the engine, which was opened here for the manifest
     )
-    if config.executor == "ray":
-        limits = _on_cluster(limits, job, workers)
     executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
     with _temporary_folder(config.temp_dir):
         coordinator.run(executor, partial(Worker, job.worker_settings(workers)), signals)
@@ -353,33 +355,3 @@ def _temporary_folder(folder: Path | None) -> Iterator[None]:
     finally:
         with suppress(OSError):  # something is in it
             folder.rmdir()
-
-
-def _on_cluster(limits: Limits, job: FrameJob[Any], workers: WorkerPlan) -> Limits:
-    """Return the limits with what workers on other machines need."""
-    config = job.config
-    return dataclasses.replace(
-        limits,
-        address=config.ray_address,
-        gpus_per_worker=1 / config.num_workers_per_gpu if config.num_gpus else 0.0,
-        is_elastic=bool(config.ray_address) and not config.workers and not config.num_gpus,
-        must_see=job.home.folder_to_see,
-        files=verified_files(),  # of the engine, which was opened here for the manifest
-    )
-
-
-def _num_done(ledger: Ledger) -> int:
-    return sum(each.frames_out + each.frames_failed for each in ledger.counts())
-
-
-def _check_shards(home: RunHome, ledger: Ledger) -> None:
-    sizes = home.shard_sizes()
-    for name, num_bytes in ledger.shard_sizes().items():
-        if sizes.get(name) != num_bytes:
-            raise RunError(
-                "{path}: {num_bytes} bytes were written, now there are {num_found}; something "
-                "else changed it",
-                path=f"{home.name}/{SHARDS_NAME}/{name}",
-                num_bytes=num_bytes,
-                num_found=sizes.get(name, 0),
-            )

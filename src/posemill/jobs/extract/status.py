@@ -40,6 +40,7 @@ class Progress:
         news: What happened since the last report and is worth a line: workers that died.
         reasons: Why frames failed: reason, failures, frames; most frequent first.
         num_frames_now: Frames that this call went through; others were done before.
+        num_bytes: What is kept takes on the disk.
         name: What users call the run: its folder or its URI.
         folder: The run, as users gave it; of one they only look at, where this machine has it.
         place: The same, also after the working folder was changed.
@@ -54,6 +55,7 @@ class Progress:
     news: tuple[str, ...] = ()
     reasons: tuple[tuple[str, int, int], ...] = ()
     num_frames_now: int = field(default=0, kw_only=True)
+    num_bytes: int = field(default=0, kw_only=True)
     name: str = field(default="", kw_only=True)
     folder: Path = field(default=Path(), kw_only=True)
     place: str = field(default="", kw_only=True)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from posemill.config import FramesConfig
-from posemill.decoders import find_decoder
 from posemill.decoders.choice import AUTO, USUAL, Choice, choose
 from posemill.jobs.extract.opening import source_record
 from posemill.jobs.extract.plan import UNKNOWN_COST, check_rate
-from posemill.jobs.extract.run import FrameJob, run_job
+from posemill.jobs.extract.run import FrameJob, Hooks, run_job
 from posemill.jobs.extract.status import Progress
 from posemill.jobs.extract.workers import WorkerPlan
 from posemill.jobs.frames.places import (
@@ -27,7 +26,6 @@ from posemill.jobs.frames.places import (
 )
 from posemill.jobs.frames.sinks import KeepSettings
 from posemill.messages import Message
-from posemill.places import uri_of
 from posemill.provenance import describe_unused
 from posemill.records import Clip, label_of_folder
 from posemill.runs.events import PlannedUnit
@@ -46,34 +44,28 @@ from posemill.runs.manifest import Manifest, check_folder
 from posemill.sources import ClipList, find_clips
 from posemill.sources.tracking import Tracking
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 
 @dataclass(frozen=True, repr=False)
 class FramesSummary(Progress):
-    """What came of it.
-
-    Args:
-        num_bytes: What the frames take on the disk.
-    """
-
-    num_bytes: int = 0
+    """What came of it."""
 
     @property
     def index(self) -> Path:
         """The table of all clips, for datasets."""
         return self.folder / INDEX_NAME
 
-    @property
-    def index_name(self) -> str:
-        """What users call it."""
-        return f"{self.name}/{INDEX_NAME}"
-
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {**super().to_json(), "index": self.index_name, "num_bytes": self.num_bytes}
+        return {**super().to_json(), "index": str(self.index), "num_bytes": self.num_bytes}
 
 
 class FramesJob(FrameJob[FramesConfig]):
     """All frames that are wanted of all clips, kept."""
+
+    summary_type = FramesSummary
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return what was asked for."""
@@ -100,11 +92,7 @@ class FramesJob(FrameJob[FramesConfig]):
             yield PlannedUnit(clip_no, 0, None, True, clip.kind == "video", cost)
 
     def prepare(self, events: EventLog) -> None:
-        """Take back the index if it does not say all: it is what makes the frames whole.
-
-        At a URI it stays till there is a new one, as no writer deletes there what another may have
-        put.
-        """
+        """Take back the index if it does not say all: it is what makes the frames whole."""
         if events.ledger.costs_to_do():
             (self.config.out / INDEX_NAME).unlink(missing_ok=True)
 
@@ -123,14 +111,9 @@ class FramesJob(FrameJob[FramesConfig]):
             sampling=self.sampling,
         )
 
-    def finish(self, events: EventLog, clips: ClipList) -> FramesSummary:
+    def finish(self, events: EventLog, clips: ClipList) -> None:
         """Write the index."""
-        ledger = events.ledger
-        write_index(self.config.out, self._index(ledger, clips))
-        self.home.publish(INDEX_NAME)
-        num_bytes = sum(ledger.shard_sizes().values())
-        counts, reasons = tuple(ledger.counts()), tuple(ledger.reasons())
-        return FramesSummary(counts, reasons=reasons, num_bytes=num_bytes)
+        write_index(self.config.out, self._index(events.ledger, clips))
 
     def _index(self, ledger: Ledger, clips: ClipList) -> Iterator[IndexedClip]:
         config = self.config
@@ -193,26 +176,8 @@ def with_decoder(
     return config.replace(decoder=choice.decoder), noted
 
 
-def write_frames(
-    config: FramesConfig,
-    *,
-    clips: ClipList | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
-    on_count: Callable[[int, int], None] | None = None,
-) -> FramesSummary:
-    """Keep the frames of all clips of a source; continue if it was begun.
-
-    Arguments and errors as `posemill.jobs.extract.run.extract` has them.
-    """
-    home = RunHome.at(config.out, "auto" if uri_of(config.out) else "local")
-    config, clips = with_decoder(config, home.work, clips)
-    find_decoder(config.decoder)
-    summary = run_job(
-        FramesJob(config, home),
-        clips=clips,
-        on_progress=on_progress,
-        on_plan=on_plan,
-        on_count=on_count,
-    )
-    return cast(FramesSummary, summary)
+def write_frames(config: FramesConfig, **hooks: Unpack[Hooks]) -> FramesSummary:
+    """Keep the frames of all clips of a source; continue if it was begun. Errors as `extract`."""
+    home = RunHome.at(config.out, "local")
+    config, hooks["clips"] = with_decoder(config, home.work, hooks.get("clips"))
+    return cast(FramesSummary, run_job(FramesJob(config, home), **hooks))

@@ -7,9 +7,7 @@ import os
 import re
 import struct
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +20,10 @@ from posemill.errors import DecodeError
 from posemill.files import sync_files
 from posemill.jobs.extract.messages import Lane, Sink, Unit, WorkerSettings
 from posemill.jobs.frames.places import PACKS_NAME, clip_parts, read_places
-from posemill.places import open_place, uri_of
 from posemill.records import Frame
 from posemill.runs.events import Piece, Shard
 from posemill.runs.frame_index import picture_name, ranges_of
 
-_AT_ONCE = 8  # pictures on their way to a URI
 _PICTURE = re.compile(r"(\d{6,})\.(jpg|png|webp)")
 
 
@@ -45,9 +41,7 @@ class KeepSettings(WorkerSettings):
 
     def open(self, device: str) -> FrameSink:
         """Return what writes pictures, or packs."""
-        if self.format == "rgb":
-            return PackSink(self)
-        return PictureSink(self) if uri_of(self.folder) is None else ObjectSink(self)
+        return PackSink(self) if self.format == "rgb" else PictureSink(self)
 
 
 @dataclass
@@ -101,17 +95,9 @@ class FrameSink(Sink[Kept]):
         """Return what is written of each frame."""
         return [self._shape(frame, kept) for frame, kept in zip(frames, states or (), strict=True)]
 
-    def _shape(self, frame: Frame, kept: Kept) -> Any:
-        size_wh = kept.size_wh
-        if not kept.num_frames:
-            size_wh = scaled_wh((frame.shape[1], frame.shape[0]), self._size)
-        found = self._encode(resize_frame(frame, size_wh))
-        kept.size_wh = size_wh
-        return found
-
     @abstractmethod
-    def _encode(self, frame: Frame) -> Any:
-        """Return the bytes of a frame."""
+    def _shape(self, frame: Frame, kept: Kept) -> Any:
+        """Return what is written of a frame, in the size of its clip."""
 
     def put(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
         """Write a frame behind the last one of its clip. It counts when it is committed."""
@@ -176,8 +162,11 @@ class PictureSink(FrameSink):
             if name and int(name[1]) >= kept.num_frames:
                 entry.unlink()
 
-    def _encode(self, frame: Frame) -> bytes:
-        return encode_picture(frame, self._format, quality=self._quality)
+    def _shape(self, frame: Frame, kept: Kept) -> bytes:
+        if not kept.num_frames:
+            kept.size_wh = scaled_wh((frame.shape[1], frame.shape[0]), self._size)
+        resized = resize_frame(frame, kept.size_wh)
+        return encode_picture(resized, self._format, quality=self._quality)
 
     def _write(self, unit: Unit, kept: Kept, data: bytes) -> int:
         if not self._has_folder:  # a clip without any frame leaves none
@@ -191,35 +180,6 @@ class PictureSink(FrameSink):
     def _flush(self) -> None:
         sync_files(self._written)
         self._written = []
-
-
-class ObjectSink(PictureSink):
-    """The same at a URI, several at a time.
-
-    What a killed worker put beyond what is kept stays, to be written over: one that was cut off
-    must not delete what its successor has put. The index names only what counts.
-    """
-
-    def __init__(self, settings: KeepSettings) -> None:
-        super().__init__(settings)
-        self._place = open_place(settings.folder)
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="put")
-        self._puts: deque[Future[None]] = deque()
-        self._prefix = ""
-
-    def _open(self, unit: Unit, kept: Kept) -> None:
-        self._prefix = "/".join(clip_parts(unit.clip))
-
-    def _write(self, unit: Unit, kept: Kept, data: bytes) -> int:
-        if len(self._puts) >= 2 * _AT_ONCE:
-            self._puts.popleft().result()
-        key = f"{self._prefix}/{picture_name(kept.num_frames, self._format)}"
-        self._puts.append(self._pool.submit(self._place.put, key, data))
-        return len(data)
-
-    def _flush(self) -> None:
-        while self._puts:
-            self._puts.popleft().result()
 
 
 class PackSink(FrameSink):
@@ -236,7 +196,7 @@ class PackSink(FrameSink):
         if place is not None:
             kept.size_wh, kept.room = (place.width, place.height), place.num_frames
 
-    def _shape(self, frame: Frame, kept: Kept) -> Any:
+    def _shape(self, frame: Frame, kept: Kept) -> Frame:
         if kept.num_frames == kept.room:
             raise DecodeError(
                 "the packs have room for {room} frames of this clip, as many as it said it had; "
@@ -244,10 +204,7 @@ class PackSink(FrameSink):
                 room=kept.room,
                 reason="longer than it said",
             )
-        return self._encode(resize_frame(frame, kept.size_wh))
-
-    def _encode(self, frame: Frame) -> Frame:
-        return np.ascontiguousarray(frame)
+        return np.ascontiguousarray(resize_frame(frame, kept.size_wh))
 
     def _write(self, unit: Unit, kept: Kept, data: Frame) -> int:
         place = self._places[unit.clip_no]
