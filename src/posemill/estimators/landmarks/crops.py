@@ -8,6 +8,7 @@ given coordinates as before: ours are the classic ones, in every version from 4.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from posemill.estimators.landmarks.rects import HALF, Point, Rect, f32
 from posemill.estimators.landmarks.sampling import Corner, Limits, SampleGrid
-from posemill.records import Frame
+from posemill.records import FloatArray, Frame
 
 _HALF_TURN = f32(180)
 # Largest part of a picture, in areas of the crop, that is copied to give it a border.
@@ -27,13 +28,39 @@ _IS_CLASSIC = tuple(map(int, cv2.__version__.split(".")[:2])) < (4, 14)
 _MAX_WARPED = 192
 
 
+class _WholePlaces(NamedTuple):
+    """Where a whole picture is sampled, which depends on nothing but its shape.
+
+    `rows` and `columns` are the part of the crop that shows it, `maps` those of `remap` for it.
+    """
+
+    shape: tuple[int, ...]
+    rows: slice
+    columns: slice
+    maps: tuple[npt.NDArray[Any], npt.NDArray[Any]]
+
+    @classmethod
+    def of(cls, x: FloatArray, y: FloatArray, shape: tuple[int, ...]) -> _WholePlaces:
+        """Return the places of pictures of a shape, from where each pixel of the crop lies."""
+        rows, columns = _near(y[:, 0], shape[0]), _near(x[0], shape[1])
+        maps = cv2.convertMaps(x[rows, columns], y[rows, columns], cv2.CV_16SC2)
+        return cls(shape, rows, columns, maps)
+
+
+def _near(places: FloatArray, length: int) -> slice:
+    """Return which places, in their order, are less than about a pixel outside of 0..length."""
+    near = ((places > -1) & (places < length)).nonzero()[0]
+    return slice(max(int(near[0]) - 1, 0), int(near[-1]) + 2)
+
+
 class Cropper:
     """Cuts rotated squares out of pictures.
 
     Args:
         size: Side of the crops in pixels.
         grid: Finds where to sample; may be shared.
-        repeats_border: Outside the picture, the nearest pixel; otherwise black.
+        repeats_border: Outside the picture, the nearest pixel; otherwise black. Around a whole
+            picture it is always black.
         stretches: Whether a rectangle whose sides differ (in their last bits, they are squares)
             fills the crop; otherwise its longer side counts for both.
     """
@@ -44,8 +71,7 @@ class Cropper:
         self.size = size
         self._stretches = stretches
         self._grid = grid
-        # The coordinates of whole pictures, for they depend on nothing but the pictures' shape.
-        self._whole: tuple[tuple[int, ...], npt.NDArray[np.float32]] | None = None
+        self._whole: _WholePlaces | None = None
         self._border = cv2.BORDER_REPLICATE if repeats_border else cv2.BORDER_CONSTANT
         corners = [(0, size), (0, 0), (size, 0), (size, size)]
         self._corners = np.array(corners, np.float32)
@@ -59,29 +85,39 @@ class Cropper:
                 picture.
             out: Where to.
         """
-        height, width = f32(frame.shape[0]), f32(frame.shape[1])
         if rect is None:
-            sides = (max(width, height),) * 2
-            angle, center = f32(0), (width * HALF, height * HALF)
-        else:
-            sides = rect.width * width, rect.height * height
-            if not self._stretches:
-                sides = (max(sides),) * 2
-            angle = f32(float(rect.rotation * _HALF_TURN) / math.pi)
-            center = (rect.center_x * width, rect.center_y * height)
-        corners = corners_of(center, sides, angle)
-        is_small = rect is not None and _IS_CLASSIC and self.size <= _MAX_WARPED
-        if is_small or not _is_moderate(corners):
+            self._cut_whole(frame, out)
+            return
+        height, width = f32(frame.shape[0]), f32(frame.shape[1])
+        sides = rect.width * width, rect.height * height
+        if not self._stretches:
+            sides = (max(sides),) * 2
+        angle = f32(float(rect.rotation * _HALF_TURN) / math.pi)
+        corners = corners_of((rect.center_x * width, rect.center_y * height), sides, angle)
+        if (_IS_CLASSIC and self.size <= _MAX_WARPED) or not _is_moderate(corners):
             self._warp(frame, corners, out)
             return
-        source, (left, top), limits = self._source(frame, corners)
-        if rect is None and self._whole is not None and self._whole[0] == frame.shape:
-            x, y = self._whole[1]
-        else:
-            x, y = maps = self._grid.locate(corners, self.size, origin=(left, top), limits=limits)
-            if rect is None:
-                self._whole = frame.shape, maps.copy()
+        source, origin, limits = self._source(frame, corners)
+        x, y = self._grid.locate(corners, self.size, origin=origin, limits=limits)
         cv2.remap(source, x, y, cv2.INTER_LINEAR, dst=out, borderMode=self._border)
+
+    def _cut_whole(self, frame: Frame, out: npt.NDArray[np.uint8]) -> None:
+        """Write the square that holds the whole picture into `out`."""
+        if self._whole is None or self._whole.shape != frame.shape:
+            height, width = f32(frame.shape[0]), f32(frame.shape[1])
+            sides = (max(width, height),) * 2
+            corners = corners_of((width * HALF, height * HALF), sides, f32(0))
+            if not _is_moderate(corners):
+                self._warp(frame, corners, out)
+                return
+            x, y = self._grid.locate(corners, self.size, origin=(0, 0), limits=None)
+            self._whole = _WholePlaces.of(x, y, frame.shape)
+        rows, columns = self._whole.rows, self._whole.columns
+        for beside in (out[: rows.start], out[rows.stop :]):
+            beside[:] = 0
+        for beside in (out[rows, : columns.start], out[rows, columns.stop :]):
+            beside[:] = 0
+        cv2.remap(frame, *self._whole.maps, cv2.INTER_LINEAR, dst=out[rows, columns])
 
     def _source(
         self, frame: Frame, corners: list[Corner]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+import cv2
 import numpy as np
 
 from posemill.records import FloatArray
@@ -39,32 +40,55 @@ _E1 = float.fromhex("0x1.62e42ff0c52d6p-1") / _PARTS
 _E2 = float.fromhex("0x1.ebfce50fac4f3p-3") / _PARTS**2
 _E3 = float.fromhex("0x1.c6af84b912394p-5") / _PARTS**3
 _PARTS_PER_E = _PARTS * float.fromhex("0x1.71547652b82fep+0")
-_ROOTS = np.array([2.0 ** (part / _PARTS) for part in range(_PARTS)])
-
-
-# numpy's exp of float64 is quicker for maps. The C library's lies at most so many units of its last
-# place away, so only values this near to the middle of two float32 may be rounded the other way.
-_MANY = 8192
+_ROOTS_LIST = [2.0 ** (part / _PARTS) for part in range(_PARTS)]
+_ROOTS = np.array(_ROOTS_LIST)
+# Up to so many values are quicker one by one; from so many on OpenCV's exp of float64 is, in pieces
+# that stay in the processor's cache. The C library's lies at most so many units of its last place
+# away, so only values this near to the middle of two float32 may be rounded the other way.
+_FEW, _MANY, _PIECE = 12, 4096, 1 << 14
 _DOUBT = 1 << 21
 _REST_BITS = 29  # of a float64, below those of a float32
 _TINY = f32(2.0**-120)
+_LARGEST = 87.0  # in between, no result is infinite or has fewer bits
 
 
 def exp(values: FloatArray) -> FloatArray:
     """Return e to the power of each value."""
+    if values.size <= _FEW:
+        numbers = values.reshape(-1).tolist()
+        if all(-_LARGEST < number < _LARGEST for number in numbers):
+            return np.array([_exp_of(number) for number in numbers], f32).reshape(values.shape)
     if values.size < _MANY:
         return _exp(values)
+    result = np.empty(values.size, f32)
+    flat = values.reshape(-1)
+    for start in range(0, len(flat), _PIECE):
+        piece = slice(start, start + _PIECE)
+        result[piece] = _exp_of_many(flat[piece])
+    return result.reshape(values.shape)
+
+
+def _exp_of(number: float) -> float:
+    """Return e to the power of a number by the C library's steps, before it is rounded."""
+    parts = number * _PARTS_PER_E
+    whole = round(parts)
+    rest = parts - whole
+    fraction = (_E3 * rest + _E2) * (rest * rest) + (_E1 * rest + 1)
+    return math.ldexp(fraction * _ROOTS_LIST[whole & (_PARTS - 1)], whole >> _PARTS_BITS)
+
+
+def _exp_of_many(values: FloatArray) -> FloatArray:
+    powers = cv2.exp(values.astype(np.float64)).reshape(-1)
     with np.errstate(over="ignore", under="ignore"):
-        powers = np.exp(values.reshape(-1).astype(np.float64))
-        result = powers.astype(np.float32)
+        result = powers.astype(f32)
     rest = powers.view(np.int64)
     rest &= (1 << _REST_BITS) - 1
     rest -= (1 << (_REST_BITS - 1)) - _DOUBT
     is_doubtful = rest.view(np.uint64) <= 2 * _DOUBT
     is_doubtful |= result < _TINY  # such float32 have fewer bits
     places = is_doubtful.nonzero()[0]
-    result[places] = _exp(values.reshape(-1)[places])
-    return result.reshape(values.shape)
+    result[places] = _exp(values[places])
+    return result
 
 
 def _exp(values: FloatArray) -> FloatArray:

@@ -54,12 +54,17 @@ class LiteRTNetwork:
         outputs = {out["name"]: out["index"] for out in self._interpreter.get_output_details()}
         self._outputs = [outputs[output] for output in spec.outputs]
         self._values = values_of_bytes(spec)
+        self._is_product = self._values is not None and np.array_equal(
+            self._values, np.arange(256, dtype=np.float32) * self._values[1]
+        )
 
     def run(self, pixels: npt.NDArray[Any]) -> list[npt.NDArray[np.float32]]:
         """Return the outputs for one `(1, size, size, 3)` RGB crop, maps with channels first."""
         # The view is not kept: LiteRT refuses to run while someone holds its memory.
         if self._values is None:
             self._input()[:] = pixels
+        elif self._is_product:  # quicker than a table
+            np.multiply(pixels, self._values[1], out=self._input(), dtype=np.float32)
         else:
             cv2.LUT(pixels[0], self._values, dst=self._input()[0])
         self._interpreter.invoke()
