@@ -72,6 +72,16 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
     return descriptor
 
 
+def readable(name: str) -> str:
+    r"""Return a name as text any file can hold: bytes that are no UTF-8 become `\xff`."""
+    if name.isascii():  # nearly all: an eighth of the time
+        return name
+    try:
+        return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half of a character, as only JSON can write it
+        return name.encode("utf-8", "backslashreplace").decode()
+
+
 def near_path(path: Path) -> str:
     """Return `; did you mean 'videos'?` for a path that is not there; empty if nothing is near."""
     import difflib

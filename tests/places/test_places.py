@@ -208,7 +208,12 @@ def test_an_etag_that_looks_like_an_md5_and_is_none_is_no_damage(s3_bucket, monk
     etag = '"' + "0" * 32 + '"'
     monkeypatch.setattr(type(place), "look", lambda *args: look(*args)._replace(version=etag))
     monkeypatch.setattr(type(place), "read", lambda self, key, _: read(self, key, None))
+    copy = fetched(f"{s3_bucket}/a.npz")
+    assert copy.read_bytes() == b"content"
+    copy.write_bytes(b"damaged")
     assert fetched(f"{s3_bucket}/a.npz").read_bytes() == b"content"
+    monkeypatch.setattr(type(place), "fetch", lambda *_, **__: pytest.fail("fetched again"))
+    assert fetched(f"{s3_bucket}/a.npz") == copy
 
 
 def test_the_profile_of_aws_is_read_where_there_is_one_and_no_keys_are_set(

@@ -19,7 +19,7 @@ from posemill.runs.shards import read_rows
 from posemill.runs.writer import RunWriter
 from posemill.skeletons.layouts import FACE_68_OF_468
 
-SHARD = "part-000000.parquet"
+SHARD = "part-000-0000000.parquet"
 
 
 def make_clip(seed: int, num_frames: int, **more: object) -> PoseClip:
@@ -168,7 +168,7 @@ def test_columns_that_are_not_ours_are_told(tmp_path, recommit, name: str, chang
         table = table.set_column(index, name, pa.array([None] * 5, kind))
     pq.write_table(table, shard)
     recommit(run.folder)
-    with pytest.raises(RunError, match=rf"{SHARD} cannot be read: .*; put back a copy"):
+    with pytest.raises(RunError, match=rf"{SHARD} is damaged.*; put back a copy"):
         next(run.clips())
 
 

@@ -9,6 +9,7 @@ import pytest
 from posemill.errors import RunError
 from posemill.records import PoseClip
 from posemill.runs.events import Piece
+from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
@@ -31,38 +32,26 @@ def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path):
     with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
         for number, name in enumerate("abc"):
             writer.add(make_clip(name, number))
-    events = EventLog(tmp_path / "run")
-    give_up(events, 2)
-    assert compact(tmp_path / "run", events) == 1
-    assert compact(tmp_path / "run", events) == 0
-    (shard,) = (tmp_path / "run" / "shards").iterdir()
-    assert shard.name == "part-000000-r1.parquet"
-    assert pq.read_table(shard)["clip_id"].to_pylist() == ["a"] * 4 + ["c"] * 4
-    clips = {clip.clip_id: clip.points[0, 0, 0] for clip in open_run(tmp_path / "run").clips()}
-    assert clips == {"a": 0.0, "c": 2.0}
-    give_up(events)
-    assert compact(tmp_path / "run", events) == 1
-    assert (events.ledger.shard_sizes(), events.ledger.stale_shards()) == ({}, [])
-    events.close()
-    assert not list((tmp_path / "run" / "shards").iterdir())
-
-
-def test_a_shard_that_is_rewritten_again_has_the_next_number(tmp_path):
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        for number, name in enumerate("abc"):
-            writer.add(make_clip(name, number))
-    with EventLog(tmp_path / "run") as events:
-        for clip_no in (2, 1):
-            give_up(events, clip_no)
-            assert compact(tmp_path / "run", events) == 1
-        assert list(events.ledger.shard_sizes()) == ["part-000000-r2.parquet"]
-        (piece,) = events.ledger.pieces_of("part-000000-r2.parquet")
+    home = RunHome.at(tmp_path / "run")
+    with EventLog(home.work) as events:
+        give_up(events, 2)
+        assert [compact(home, events) for _ in range(2)] == [1, 0]
+        (shard,) = (tmp_path / "run" / "shards").iterdir()
+        assert shard.name == "part-000-0000000-r1.parquet"
+        assert pq.read_table(shard)["clip_id"].to_pylist() == ["a"] * 4 + ["c"] * 4
+        clips = {clip.clip_id: clip.points[0, 0, 0] for clip in open_run(home.work).clips()}
+        assert clips == {"a": 0.0, "c": 2.0}
+        give_up(events, 1)
+        assert compact(home, events) == 1
+        assert list(events.ledger.shard_sizes()) == ["part-000-0000000-r2.parquet"]
+        (piece,) = events.ledger.pieces_of("part-000-0000000-r2.parquet")
         assert piece[:4] == Piece(3, 0, 0, 4)[:4]
         # One that somebody else removed already does not stop the others.
         give_up(events)
-        (tmp_path / "run" / "shards" / "part-000000-r2.parquet").unlink()
-        assert compact(tmp_path / "run", events) == 1
-        assert events.ledger.shard_sizes() == {}
+        (tmp_path / "run" / "shards" / "part-000-0000000-r2.parquet").unlink()
+        assert [compact(home, events) for _ in range(2)] == [1, 0]
+    (shard,) = (tmp_path / "run" / "shards").iterdir()
+    assert pq.read_table(shard).num_rows == 0
 
 
 def test_damaged_rows_are_not_written_anew(tmp_path):
@@ -76,7 +65,9 @@ def test_damaged_rows_are_not_written_anew(tmp_path):
     shard.write_bytes(content)
     events = EventLog(tmp_path / "run")
     give_up(events, 2)
-    with pytest.raises(RunError, match=r"part-000000\.parquet (is damaged|cannot be read).*; put"):
-        compact(tmp_path / "run", events)
+    with pytest.raises(
+        RunError, match=r"part-000-0000000\.parquet (is damaged|cannot be read).*; put"
+    ):
+        compact(RunHome.at(tmp_path / "run"), events)
     events.close()
     assert shard.exists()

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from posemill.files import readable
 from posemill.runs.events import (
     ChangedClip,
     Committed,
@@ -18,13 +19,11 @@ from posemill.runs.events import (
     PlannedClip,
     PlannedUnit,
     Reset,
-    Rewritten,
     Shard,
     Started,
     UnitProgress,
     from_json,
     to_json,
-    valid_unicode,
 )
 
 LOST = Lost(None, 3, "/caf\udce9.mp4", "cut off", "it is")
@@ -46,8 +45,6 @@ SHARD = Shard("x.parquet", 9, 100, (Piece(1, 0, 0, 5, 7, "[]"), Piece(2, 0, 5, 4
         Crashed(1, 2, 3, "killed"),
         GaveUp(1, 2, -1, "three times"),
         Reset((ChangedClip(1, None, "x"), ChangedClip(2, 9, "y"))),
-        Rewritten("x.parquet", SHARD),
-        Rewritten("x.parquet", None),
         Finished("2026-01-01"),
     ],
     ids=lambda event: type(event).__name__,
@@ -75,4 +72,4 @@ def test_a_column_of_another_type_or_length_or_none_is_refused(column):
     [("手語 é", "手語 é"), ("caf\udce9", r"caf\xe9"), ("\udcff\udc80", r"\xff\x80"), ("", "")],
 )
 def test_bytes_of_a_name_that_are_no_text_are_written_out(name: str, stored: str) -> None:
-    assert valid_unicode(name) == stored
+    assert readable(name) == stored

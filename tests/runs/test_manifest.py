@@ -45,9 +45,7 @@ def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     for change in ({"posemill_run": 2}, {"colour": "blue"}):
         path.write_text(json.dumps({**content, **change}))
-        with pytest.raises(
-            RunError, match=r"has run format \d, this posemill reads 1; use the pos"
-        ):
+        with pytest.raises(RunError, match="of one by another version"):
             Manifest.read(tmp_path)
 
 
@@ -101,12 +99,8 @@ def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / ".manifest.json.123.tmp").touch()  # of a start that was killed
     assert not check_folder(tmp_path)
-    for number in range(3):
-        (tmp_path / f"file{number}").touch()
-    with pytest.raises(RunError, match=r"\(it holds 'file0', 'file1', 'file2'\); nothing was tou"):
-        check_folder(tmp_path)
-    (tmp_path / "file3").touch()
-    with pytest.raises(RunError, match=r"\(it holds 'file0', 'file1', 'file2' …\); nothing was to"):
+    (tmp_path / "file0").touch()
+    with pytest.raises(RunError, match=r"\(it holds 'file0'\); nothing was touched"):
         check_folder(tmp_path)
     MANIFEST.write(tmp_path)
     assert check_folder(tmp_path)
@@ -127,13 +121,13 @@ def test_a_field_that_is_not_of_its_kind_is_named(
     MANIFEST.write(tmp_path)
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(RunError, match=f"its '{next(iter(change))}' is not what it should be; put"):
+    with pytest.raises(RunError, match=rf"\({next(iter(change))}\)"):
         Manifest.read(tmp_path)
 
 
 def test_a_manifest_needs_its_skeleton_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"posemill_run": 1, "kind": "merge"}')
-    with pytest.raises(RunError, match="its 'skeleton_name' is not what it should be"):
+    with pytest.raises(RunError, match="'skeleton_name'"):
         Manifest.read(tmp_path)
     (tmp_path / "manifest.json").write_text('{"posemill_run": 1, "skeleton_name": "coco-133"}')
     found = Manifest.read(tmp_path)
@@ -141,7 +135,7 @@ def test_a_manifest_needs_its_skeleton_and_nothing_else(tmp_path: Path) -> None:
     assert (found.options, found.engine, found.source) == ({}, {}, {})
     for text in ("[]", '{"kind": "x"}'):
         (tmp_path / "manifest.json").write_text(text)
-        with pytest.raises(RunError, match="is not the manifest of a posemill run; choose another"):
+        with pytest.raises(RunError, match="is not the manifest of a posemill run"):
             Manifest.read(tmp_path)
 
 

@@ -163,7 +163,7 @@ def test_what_was_found_is_known_without_the_shards(run):
 def test_clips_with_the_same_record_can_be_counted_together(run):
     change_ledger(run, "UPDATE pieces SET num_rows = 1, found = '[[1],[[210,260,1]]]'")
     (both,) = run.found_counts("train", is_grouped=True)
-    assert both == FoundCounts("train", "", 1, (1,), {(210, 260): 1}, num_clips=2)
+    assert both == FoundCounts("train", "b", 1, (1,), {(210, 260): 1}, num_clips=2)
     # A clip of two pieces is summed up on its own.
     change_ledger(run, "UPDATE pieces SET clip_no = 1, first_frame = 3 WHERE clip_no = 2")
     (both,) = run.found_counts("train", is_grouped=True)
@@ -213,13 +213,6 @@ def test_arrays_are_one_clip_behind_the_other(run):
     assert (arrays["scores"].shape, arrays["sizes_wh"].shape) == ((6, 18), (6, 2))
     dev = run.to_numpy("dev")
     assert (dev["points"].shape, dev["clip_starts"].tolist()) == ((1, 18, 3), [0, 1])
-
-
-def test_tensors_share_the_values(run):
-    tensors = run.to_torch("train")
-    assert tuple(tensors["points"].shape) == (5, 18, 3)
-    assert tensors["clip_starts"].tolist() == [0, 3, 5]
-    assert tensors["clip_ids"] == ["b", "a"]
 
 
 def test_an_empty_run_has_arrays_without_rows(tmp_path):

@@ -14,8 +14,9 @@ import pytest
 
 import posemill
 from posemill.errors import MissingExtraError, RunError
+from posemill.files import readable
 from posemill.records import PoseClip
-from posemill.runs.events import Committed, PlannedClip, valid_unicode
+from posemill.runs.events import Committed, PlannedClip
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
@@ -148,7 +149,6 @@ def test_a_clip_read_from_a_run_does_not_hold_on_to_its_neighbours(clips, tmp_pa
 
 
 def test_numpy_and_torch_give_all_frames_with_the_starts_of_clips(clips, tmp_path):
-    torch = pytest.importorskip("torch")
     write_run(tmp_path / "run", clips)
     run = open_run(tmp_path / "run")
     arrays = run.to_numpy("train")
@@ -156,15 +156,16 @@ def test_numpy_and_torch_give_all_frames_with_the_starts_of_clips(clips, tmp_pat
     assert arrays["clip_ids"] == ["b", "a"]
     np.testing.assert_array_equal(arrays["points"][700:], clips[1].points)
     tensors = run.to_torch()
-    assert tensors["scores"].dtype == torch.float32
+    assert tensors["scores"].dtype == pytest.importorskip("torch").float32
     assert tensors["points"].shape == (711, 543, 3)
+    assert tensors["clip_ids"] == ["b", "a", "a"]
 
 
 def test_a_missing_optional_package_is_named(clips, tmp_path, monkeypatch):
     write_run(tmp_path / "run", clips)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match="needs 'torch', which is not installed"):
-        open_run(tmp_path / "run").to_torch()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match="needs 'pandas', which is not installed"):
+        open_run(tmp_path / "run").to_pandas()
 
 
 def test_memory_of_reading_clip_by_clip_does_not_grow_with_the_run(tmp_path):
@@ -201,7 +202,7 @@ def test_names_that_are_not_utf8_are_written_with_their_bytes_spelled_out(tmp_pa
     name = os.fsdecode(b"caf\xe9 'x'")
     write_run(tmp_path / "run", [make_clip(name, 1, image_paths=(f"{name}/1.png",))])
     clip = next(open_run(tmp_path / "run").clips())
-    assert clip.clip_id == valid_unicode(name) == "caf\\xe9 'x'"
+    assert clip.clip_id == readable(name) == "caf\\xe9 'x'"
     assert clip.image_paths == ("caf\\xe9 'x'/1.png",)
 
 
@@ -238,7 +239,7 @@ def test_what_is_not_a_run_is_told_apart(tmp_path):
     with pytest.raises(RunError, match="is not the manifest of a posemill run"):
         open_run(tmp_path)
     (tmp_path / "manifest.json").write_text('{"posemill_run": 9}')
-    with pytest.raises(RunError, match="has run format 9, this posemill reads 1"):
+    with pytest.raises(RunError, match="run format 9, expected 1"):
         open_run(tmp_path)
     Manifest("holistic-543").write(tmp_path)
     with pytest.raises(RunError, match=r"has no ledger\.sqlite yet"):
@@ -250,7 +251,8 @@ def test_what_is_not_a_run_is_told_apart(tmp_path):
 
 def test_damaged_shards_are_named(clips, tmp_path, recommit):
     write_run(tmp_path / "run", clips)
-    run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
+    run = open_run(tmp_path / "run")
+    shard = tmp_path / "run" / "shards" / "part-000-0000000.parquet"
     content = shard.read_bytes()
     with pytest.raises(RunError, match="has no split 'test'; it has train, dev"):
         list(run.clips("test"))
@@ -261,18 +263,18 @@ def test_damaged_shards_are_named(clips, tmp_path, recommit):
     with pytest.raises(ValueError, match=r"no columns \['x'\]; a run has split"):
         run.table(columns=["x"])
     shard.write_bytes(content[:-100])
-    with pytest.raises(RunError, match=r"part-000000\.parquet cannot be read"):
+    with pytest.raises(RunError, match=r"part-000-0000000\.parquet is damaged"):
         list(run.clips())
     pq.write_table(pa.table({"x": [1]}), shard)
     with pytest.raises(RunError, match="not a shard of a posemill run"):
         list(run.clips())
     small = run_schema("holistic-143").empty_table()
     pq.write_table(small, shard)
-    with pytest.raises(RunError, match="has holistic-143, its run has holistic-543"):
+    with pytest.raises(RunError, match="is not the shard that was committed"):
         list(run.clips())
     pq.write_table(pq.read_table(pa.BufferReader(content)).slice(0, 705), shard)
     recommit(tmp_path / "run")
-    with pytest.raises(RunError, match="counts 8 rows from 703, the file has 2; it was changed"):
+    with pytest.raises(RunError, match="counts on 711 rows, the file has 705"):
         list(run.clips())
     newer = small.replace_schema_metadata(
         {**small.schema.metadata, b"posemill.schema_version": b"7"}
@@ -300,18 +302,15 @@ def column_spans(shard: Path, name: str) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("name", ["keypoints_143", "keypoints_other", "scores_143", "scores_other"])
 def test_one_changed_bit_among_the_keypoints_is_noticed(clips, tmp_path, name):
     write_run(tmp_path / "run", clips)
-    run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
+    run = open_run(tmp_path / "run")
+    shard = tmp_path / "run" / "shards" / "part-000-0000000.parquet"
     content = shard.read_bytes()
     for start, stop in column_spans(shard, name):
         for place in np.linspace(start + 100, stop - 1, 3).astype(int):
             changed = bytearray(content)
             changed[place] ^= 4
             shard.write_bytes(changed)
-            with pytest.raises(
-                RunError,
-                match=r"part-000000\.parquet is damaged: its content no longer fits its checksum; "
-                "put back a copy of the file, or extract anew into another folder",
-            ):
+            with pytest.raises(RunError, match=r"0000000\.parquet is damaged .*checksum.*put back"):
                 list(run.clips())
 
 
@@ -320,7 +319,8 @@ def test_a_changed_bit_anywhere_is_an_error_or_changes_nothing(tmp_path, skeleto
     paths = tuple(f"a/{index}.png" for index in range(4))
     clip = make_clip("a", 4, skeleton=skeleton, image_paths=paths, extra={"speaker": "x"})
     write_run(tmp_path / "run", [clip])
-    run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
+    run = open_run(tmp_path / "run")
+    shard = tmp_path / "run" / "shards" / "part-000-0000000.parquet"
     content = shard.read_bytes()
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     places = [*range(0, footer * 8, step), *range(footer * 8, len(content) * 8, 331)]

@@ -18,7 +18,6 @@ from posemill.runs.shards import (
     checksum_of,
     plan_blocks,
     read_rows,
-    read_shard,
 )
 from posemill.runs.writer import RunWriter
 
@@ -93,7 +92,7 @@ def numbers(table):
     return table.column("keypoints").combine_chunks().flatten().to_numpy()[:: 18 * 3].tolist()
 
 
-SHARD = "part-000000.parquet"
+SHARD = "part-000-0000000.parquet"
 
 
 def plan(run, *spans):
@@ -119,18 +118,16 @@ def test_rows_of_a_frame_that_was_tried_again_come_where_they_belong(run):
 
 
 def test_a_shard_that_is_shorter_than_its_record_or_not_there_is_said(run):
-    path = run / "shards" / SHARD
-    checksum = checksum_of(path.read_bytes())
-    assert numbers(read_shard(path, "openpose-18", checksum)) == list(range(1200))
-    with pytest.raises(RunError, match=r"the ledger counts 2 rows from 1199, the file has 1; it"):
-        read_rows(RunHome.at(run), plan(run, (1199, 2)), "openpose-18")
-    with pytest.raises(RunError, match=r"counts 5 rows from 1300, the file has 0; it was changed"):
-        read_rows(RunHome.at(run), plan(run, (1300, 5)), "openpose-18")
-    with pytest.raises(RunError, match=r"\.parquet has openpose-18, its run has coco-133"):
-        read_shard(path, "coco-133", checksum)
-    path.unlink()
+    home = RunHome.at(run)
+    for span in ((1199, 2), (1300, 5)):
+        with pytest.raises(RunError, match=f"counts on {sum(span)} rows, the file has 1200"):
+            read_rows(home, plan(run, span), "openpose-18")
+    whole = plan(run, (0, 1200))
+    with pytest.raises(RunError, match="is not the shard that was committed"):
+        read_rows(home, whole, "coco-133")
+    (run / "shards" / SHARD).unlink()
     with pytest.raises(RunError, match="is missing, but the ledger counts on it"):
-        read_shard(path, "openpose-18", checksum)
+        read_rows(home, whole, "openpose-18")
 
 
 def test_the_shard_of_another_run_and_one_exchanged_for_another_are_refused(tmp_path):
@@ -140,7 +137,9 @@ def test_the_shard_of_another_run_and_one_exchanged_for_another_are_refused(tmp_
         with RunWriter(tmp_path / name, manifest, rows_per_shard=1) as writer:
             for clip_id in "ab":
                 writer.add(PoseClip(points, points[..., 0], sizes, "openpose-18", clip_id=clip_id))
-    first, second = (tmp_path / "run" / "shards" / f"part-00000{number}.parquet" for number in "01")
+    first, second = (
+        tmp_path / "run" / "shards" / f"part-000-000000{number}.parquet" for number in "01"
+    )
     whole, exchanged = first.read_bytes(), second.read_bytes()
     for content in ((tmp_path / "other" / "shards" / first.name).read_bytes(), exchanged):
         first.write_bytes(content)

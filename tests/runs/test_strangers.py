@@ -13,6 +13,7 @@ import pytest
 from posemill.errors import RunError
 from posemill.files import open_plain
 from posemill.records import PoseClip
+from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest, check_folder
 from posemill.runs.queries import read_ledger
@@ -31,7 +32,9 @@ def run(tmp_path: Path) -> Path:
     clip = PoseClip(points, points[..., 0], sizes, "openpose-18", clip_id="a")
     with RunWriter(folder, Manifest("openpose-18", kind="import")) as writer:
         writer.add(clip)
-    (tmp_path / "mine.parquet").write_bytes((folder / "shards/part-000000.parquet").read_bytes())
+    (tmp_path / "mine.parquet").write_bytes(
+        (folder / "shards/part-000-0000000.parquet").read_bytes()
+    )
     return folder
 
 
@@ -51,12 +54,12 @@ def test_a_shard_outside_of_the_run_is_neither_read_nor_removed(run: Path, name:
         next(open_run(run).clips())
     refused = pytest.raises(RunError, match="nothing outside of a run is read or changed")
     with EventLog(run) as events, refused:
-        compact(run, events)
+        compact(RunHome.at(run), events)
     assert (run.parent / "mine.parquet").exists()
 
 
 def test_a_shard_that_is_a_link_is_refused(run: Path) -> None:
-    shard = run / "shards" / "part-000000.parquet"
+    shard = run / "shards" / "part-000-0000000.parquet"
     shard.unlink()
     shard.symlink_to(run.parent / "mine.parquet")
     with pytest.raises(RunError, match="which is not a file of"):
@@ -103,7 +106,7 @@ def test_shards_without_their_ledger_are_left_alone(run: Path) -> None:
         read_ledger(run),
     ):
         pass
-    assert [each.name for each in (run / "shards").iterdir()] == ["part-000000.parquet"]
+    assert [each.name for each in (run / "shards").iterdir()] == ["part-000-0000000.parquet"]
 
 
 def test_a_manifest_that_is_too_deep_is_one_sentence(run: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_shard_is_full_when_it_has_as_many_rows(tmp_path, limit, rows):
             writer.add(make_clip(name, length))
     shards = sorted((tmp_path / "a" / "run" / "shards").iterdir())
     assert [path.name for path in shards] == [
-        f"part-{index:06d}.parquet" for index in range(len(rows))
+        f"part-000-{index:07d}.parquet" for index in range(len(rows))
     ]
     assert [pq.read_metadata(path).num_rows for path in shards] == rows
 
@@ -201,4 +201,7 @@ def test_only_shards_and_temporary_files_without_a_record_are_removed(tmp_path):
     with EventLog(tmp_path / "run") as events:
         assert remove_uncommitted(RunHome.at(tmp_path / "run"), events) == 2
         assert remove_uncommitted(RunHome.at(tmp_path / "run"), events) == 0
-    assert sorted(path.name for path in shards.iterdir()) == ["notes.txt", "part-000000.parquet"]
+    assert sorted(path.name for path in shards.iterdir()) == [
+        "notes.txt",
+        "part-000-0000000.parquet",
+    ]

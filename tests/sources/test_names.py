@@ -3,16 +3,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posemill.sources.names import (
-    LIST_SUFFIXES,
+from posemill.decoders.opening import (
     PICTURE_SUFFIXES,
     VIDEO_SUFFIXES,
     natural_key,
     natural_sort,
-    readable,
     suffix_of,
     without_suffix,
 )
+from posemill.files import readable
+from posemill.sources.lists import LIST_SUFFIXES
 
 
 def test_numbers_sort_by_their_value() -> None:

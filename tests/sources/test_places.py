@@ -73,7 +73,7 @@ def test_what_is_not_there_or_not_to_be_had_is_said(uri):
     with pytest.raises(SourceError, match=r"data: there is nothing; look at its name"):
         find_clips(uri)
     fill(uri, ["a.txt"])
-    with pytest.raises(SourceError, match=r"no clips in .*found 1 other objects"):
+    with pytest.raises(SourceError, match=r"no clips in .*found 1 other files"):
         find_clips(uri)
     with pytest.raises(SourceError, match=r"PHOENIX-2014-T is read from a disk"):
         find_clips(uri, layout="phoenix")
@@ -83,29 +83,29 @@ def test_what_is_not_there_or_not_to_be_had_is_said(uri):
         find_clips(f"{uri}/none.csv")
 
 
-def test_scratch_holds_no_more_than_its_bounds_and_nothing_afterwards(uri, tmp_path, monkeypatch):
+def test_scratch_fetches_nothing_large_ahead_and_keeps_nothing(uri, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    fill(uri, [f"{number}.mp4" for number in range(6)])
-    scratch = Scratch(most_bytes=12)  # of 5 bytes each
-    names = [(f"{uri}/{number}.mp4", "") for number in range(6)]
+    fill(uri, [f"{number}.mp4" for number in range(8, 12)])
+    monkeypatch.setattr(scratch_module, "MOST_BYTES", 5)  # `10.mp4` has 6
+    scratch = Scratch()
+    names = [(f"{uri}/{number}.mp4", "") for number in range(8, 12)]
     scratch.ahead((*name, None) for name in names)
     for future in list(scratch._ahead.values()):
         future.result()
     folder = scratch._make_folder()
-    assert 1 <= len(list(folder.iterdir())) <= 2
-    for number, (name, version) in enumerate(names):
+    assert len(list(folder.iterdir())) == 2
+    for number, (name, version) in enumerate(names, start=8):
         with scratch.file(name, version) as path:
             assert path.read_bytes() == f"{number}.mp4".encode()
             assert path.suffix == ".mp4"
     assert list(folder.iterdir()) == []
-    assert scratch._num_bytes == 0
-    (entry,) = [each for each in open_place(uri).list() if each.key == "1.mp4"]
-    fill(uri, ["1.mp4x"])
-    open_place(uri).put("1.mp4", b"other content")
+    (entry,) = [each for each in open_place(uri).list() if each.key == "8.mp4"]
+    fill(uri, ["8.mp4x"])
+    open_place(uri).put("8.mp4", b"other content")
     with (
-        pytest.raises(ChangedError, match="was changed since it was listed"),
-        scratch.file(f"{uri}/1.mp4", entry.version),
+        pytest.raises(ChangedError, match="was changed or removed"),
+        scratch.file(f"{uri}/8.mp4", entry.version),
     ):
         pass
     dead = tmp_path / "tmp" / (folder.name.rpartition("-")[0].rpartition("-")[0] + "-999999999-x")

@@ -59,6 +59,12 @@ def suffix_of(name: str) -> str:
     return suffix.lower() if stem else ""
 
 
+def without_suffix(name: str) -> str:
+    """Return a file's path without the last suffix: `a/b.c.mp4` -> `a/b.c`."""
+    stem, dot, suffix = name.rpartition(".")
+    return stem if dot and "/" not in suffix and stem[-1:] not in ("", "/") else name
+
+
 def natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
     """Return a sort key by which `images2` comes before `images10`, and never two names equal."""
     parts = _DIGITS.split(name)

@@ -12,6 +12,7 @@ import numpy as np
 
 from posemill.config import resize_of, size_of
 from posemill.decoders.choice import settle_for_extraction
+from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, SourceError
@@ -25,7 +26,6 @@ from posemill.places import uri_of
 from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, join_world, nobody_else
 from posemill.skeletons import get_skeleton
 from posemill.sources.frames import with_frame_count
-from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.sources.reading import read_clip
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
 from posemill.terminal import warn_once
@@ -105,13 +105,13 @@ def estimate_landmarks(
                     finish_batch()
             else:
                 errors.append(frame.content)
-                if frame.image_path is None:  # a video ends at its first damage
+                if frame.path is None:  # a video ends at its first damage
                     break
                 finish_batch()
                 results.append(_nothing(info))
                 on_frame()
             numbers.append(frame.frame_index)
-            paths.append(frame.image_path or "")
+            paths.append(frame.path or "")
         finish_batch()
     if not results:
         raise errors[0] if errors else SourceError("{source}: no frames in it", source=source)

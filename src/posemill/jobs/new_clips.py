@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from posemill.clips.inputs import ClipInput
+from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of, without_suffix
 from posemill.errors import DecodeError, SourceError
 from posemill.files import near_path
 from posemill.formats.shared.contract import Recipe
@@ -17,12 +18,6 @@ from posemill.messages import Message
 from posemill.records import PoseClip
 from posemill.runs.manifest import MANIFEST_NAME
 from posemill.sources import find_clips
-from posemill.sources.names import (
-    PICTURE_SUFFIXES,
-    VIDEO_SUFFIXES,
-    suffix_of,
-    without_suffix,
-)
 from posemill.terminal import warn_once
 
 

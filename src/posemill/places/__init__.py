@@ -139,6 +139,11 @@ class ChangedError(PlaceError):
     """An object is not the one that was listed."""
 
 
+def changed(name: str | Path) -> ChangedError:
+    """Return the error for an object that is another one by now, or has gone."""
+    return ChangedError("{name} was changed or removed since it was listed", name=name)
+
+
 def uri_of(path: str | os.PathLike[str]) -> str | None:
     """Return the URI that a path means, `s3:/bucket/x` meaning one too; None for a path."""
     text = os.fspath(path)

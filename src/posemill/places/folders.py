@@ -22,7 +22,7 @@ from posemill.errors import PlaceError
 from posemill.files import atomic_path, sync_folder, temporary_stem
 from posemill.machine.disk import disk_message
 from posemill.machine.limits import unescape_mount
-from posemill.places import ChangedError, Entry, Place
+from posemill.places import Entry, Place, changed
 
 # Types of mounts, as Linux calls them, on which locks and SQLite may not be relied on.
 SHARED_TYPES = frozenset(
@@ -128,11 +128,11 @@ class FolderPlace(Place):
             try:
                 handle = path.open("rb")
             except FileNotFoundError as error:
-                raise ChangedError("{path} has gone since it was listed", path=path) from error
+                raise changed(path) from error
             with handle:
                 current = _entry(key, os.fstat(handle.fileno())).version
                 if version is not None and current != version:
-                    raise ChangedError("{path} was changed since it was listed", path=path)
+                    raise changed(path)
                 while piece := handle.read(_PIECE_BYTES):
                     yield piece
 

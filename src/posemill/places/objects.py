@@ -27,7 +27,7 @@ from obstore.exceptions import (
 from obstore.store import from_url
 
 from posemill.errors import PlaceError
-from posemill.places import ChangedError, Entry, Place
+from posemill.places import Entry, Place, changed
 
 _Result = TypeVar("_Result")
 # obstore tries again within a call; a connection that is torn inside of an answer is ours to mend.
@@ -43,6 +43,16 @@ _PIECE_BYTES = 1 << 20
 # What the services say in their answers, and what to do about it.
 _EXPIRED = ("ExpiredToken", "TokenRefreshRequired", "RequestExpired", "token has expired")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_REFUSED = ("403 Forbidden", "401 Unauthorized")
+_TEMPLATES = {
+    _NO_BUCKET: "{name}: there is no bucket {bucket!r}; make it, or look at its name",
+    _EXPIRED: "{name}: the credentials have expired; get new ones and set {variables}, then run "
+    "the same command again",
+    _REFUSED: "{name}: access was refused ({error}): the credentials are wrong, or may not do "
+    "this; set {variables}",
+    ("169.254.169.254", "metadata.google.internal", "MissingCredential"): "{name}: no credentials "
+    "were found; set {variables}",
+}
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, AWS_REGION, "
     "AWS_ENDPOINT_URL where they are needed)",
@@ -148,14 +158,8 @@ class ObjectPlace(Place):
                     offset += len(piece)
                     yield bytes(piece)
                 return
-            except FileNotFoundError as error:
-                raise ChangedError(
-                    "{name} has gone since it was listed", name=self.name_of(key)
-                ) from error
-            except PreconditionError as error:
-                raise ChangedError(
-                    "{name} was changed since it was listed", name=self.name_of(key)
-                ) from error
+            except (FileNotFoundError, PreconditionError) as error:
+                raise changed(self.name_of(key)) from error
             except BaseError as error:
                 if number == TRIES - 1:
                     raise self._error(key, error) from error
@@ -180,37 +184,19 @@ class ObjectPlace(Place):
         raise AssertionError  # the last try returns or raises
 
     def _error(self, key: str, error: Exception) -> PlaceError:
-        name, variables = self.name_of(key), _CREDENTIALS[self.scheme]
-        if _says(error, _NO_BUCKET):
-            return PlaceError(
-                "{name}: there is no bucket {bucket!r}; make it, or look at its name",
-                name=name,
-                bucket=self.bucket,
-            )
-        if _says(error, _EXPIRED):
-            return PlaceError(
-                "{name}: the credentials have expired; get new ones and set "
-                "{variables}, then run the same command again",
-                name=name,
-                variables=variables,
-            )
-        if _is_refusal(error):
-            return PlaceError(
-                "{name}: access was refused ({code}): the credentials are wrong, "
-                "or may not do this; set {variables}",
-                name=name,
-                code=_code_of(error),
-                variables=variables,
-            )
-        if _says(error, ("169.254.169.254", "metadata.google.internal", "MissingCredential")):
-            return PlaceError(
-                "{name}: no credentials were found; set {variables}", name=name, variables=variables
-            )
+        values = {
+            "name": self.name_of(key),
+            "variables": _CREDENTIALS[self.scheme],
+            "bucket": self.bucket,
+            "error": _code_of(error),
+        }
+        for words, template in _TEMPLATES.items():
+            if _says(error, words) or (words == _REFUSED and _is_refusal(error)):
+                return PlaceError(template, **values)
         return PlaceError(
             "{name} does not answer as it should, after several tries ({error}); everything "
             "committed so far is safe: run the same command again when it does",
-            name=name,
-            error=_first_line(error),
+            **values,
         )
 
 
@@ -242,7 +228,7 @@ def _says(error: Exception, words: tuple[str, ...]) -> bool:
 
 def _is_refusal(error: Exception) -> bool:
     refused = (PermissionDeniedError, UnauthenticatedError, PermissionError)
-    return isinstance(error, refused) or _says(error, ("403 Forbidden", "401 Unauthorized"))
+    return isinstance(error, refused) or _says(error, _REFUSED)
 
 
 def _is_final(error: Exception) -> bool:

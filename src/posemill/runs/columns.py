@@ -10,9 +10,8 @@ All other skeletons have `keypoints` and `scores`, as the table has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,47 +49,30 @@ def as_stored(table: pa.Table) -> pa.Table:
     for field, column in zip(table.schema, table.columns, strict=True):
         if field.name not in _FLOATS:
             columns.append((field, column))
-        elif is_parted:
-            parts = _parts_of(field.name)
-            columns += [_stored(name, column, places) for name, places in parts.items()]
         else:
-            columns.append(_stored(field.name, column))
+            parts = _parts_of(field.name) if is_parted else {field.name: None}
+            columns += [_stored(name, column, places) for name, places in parts.items()]
     schema = pa.schema([field for field, _ in columns], table.schema.metadata)
     return pa.Table.from_arrays([column for _, column in columns], schema=schema)
 
 
 def _stored(
-    name: str, column: pa.ChunkedArray, places: IntArray | None = None
+    name: str, column: pa.ChunkedArray, places: IntArray | None
 ) -> tuple[pa.Field, pa.ChunkedArray]:
     """Return the lists of a column, or some places of each, and that no number of them is null.
 
     Parquet keeps such a column without a flag per number, which a quarter less work unpacks.
     """
-    width = column.type.list_size
-    kind = pa.list_(
-        pa.field("element", pa.float32(), nullable=False), width if places is None else len(places)
-    )
+    width = column.type.list_size if places is None else len(places)
+    kind = pa.list_(pa.field("element", pa.float32(), nullable=False), width)
     chunks = []
     for chunk in column.chunks:
         numbers = chunk.flatten()
         if places is not None:
-            rows = numbers.to_numpy(zero_copy_only=False).reshape(len(chunk), width)
+            rows = numbers.to_numpy(zero_copy_only=False).reshape(len(chunk), column.type.list_size)
             numbers = pa.array(np.take(rows, places, axis=1, mode="clip").reshape(-1))
         chunks.append(pa.FixedSizeListArray.from_arrays(numbers, type=kind))
     return pa.field(name, kind, nullable=False), pa.chunked_array(chunks, kind)
-
-
-class _Source(NamedTuple):
-    """What a column of the table is made of.
-
-    Args:
-        widths: Columns of the shard, and how many numbers a row of each must have.
-        places: Of the numbers of all of them, behind each other, those that are taken; None for
-            the one column as it is.
-    """
-
-    widths: Mapping[str, int]
-    places: IntArray | None = None
 
 
 def read_groups(file: pq.ParquetFile, groups: Iterable[int], wanted: pa.Schema) -> pa.Table:
@@ -102,55 +84,44 @@ def read_groups(file: pq.ParquetFile, groups: Iterable[int], wanted: pa.Schema) 
         wanted: Columns out of `run_schema`, with its metadata: of the shard's own skeleton, or of
             the part of it that `part_for` names. Only what they are made of is read.
     """
-    stored = file.schema_arrow
-    is_parted, is_part = skeleton_of(stored) == _WHOLE, skeleton_of(wanted) == _FIRST
-    sources = [
-        _source_of(name, is_part=is_part) if is_parted and name in _FLOATS else _Source({name: 1})
-        for name in wanted.names
-    ]
-    needed = [name for source in sources for name in source.widths]
+    is_parted, is_part = skeleton_of(file.schema_arrow) == _WHOLE, skeleton_of(wanted) == _FIRST
+    sources = {name: [name] for name in wanted.names}
+    for name in _FLOATS if is_parted else ():
+        if name in sources:
+            sources[name] = list(_parts_of(name))[: 1 if is_part else 2]
+    needed = [column for columns in sources.values() for column in columns]
     # One at a time: what it takes to unpack them is then used again, not asked for anew.
     table = pa.concat_tables(
         file.read_row_group(group, columns=needed, use_threads=False) for group in groups
     )
-    columns = [_made(table, source) for source in sources]
+    columns = [
+        table.column(parts[0]) if len(parts) == 1 else _joined(table, name)
+        for name, parts in sources.items()
+    ]
     # Shards differ in whether their lists may hold nulls; none does, so nothing is copied.
     return pa.Table.from_arrays(columns, names=wanted.names).cast(wanted)
 
 
-def _source_of(name: str, *, is_part: bool) -> _Source:
-    """Return the parts that `keypoints` or `scores` of 543 points, or of the first 143, lie in."""
+def _joined(table: pa.Table, name: str) -> pa.Array:
+    """Return `keypoints` or `scores` of 543 points, from the two columns they lie in."""
     parts = _parts_of(name)
-    widths = {part: len(places) for part, places in parts.items()}
-    if is_part:
-        return _Source(dict(list(widths.items())[:1]))
-    return _Source(widths, np.argsort(np.concatenate(list(parts.values()))))
-
-
-def _made(table: pa.Table, source: _Source) -> pa.ChunkedArray | pa.Array:
-    """Return a column of the table, from columns of a shard."""
-    if source.places is None:
-        (name,) = source.widths
-        return table.column(name)
-    kinds = [pa.field(name, pa.list_(pa.float32(), width)) for name, width in source.widths.items()]
-    batches = table.select(list(source.widths)).cast(pa.schema(kinds)).to_batches()
-    rows = np.empty((len(table), len(source.places)), np.float32)
+    places = np.argsort(np.concatenate(list(parts.values())))
+    kinds = [pa.field(part, pa.list_(pa.float32(), len(parts[part]))) for part in parts]
+    batches = table.select(list(parts)).cast(pa.schema(kinds)).to_batches()
+    rows = np.empty((len(table), len(places)), np.float32)
     # Used for one batch after the other: asking for memory would take longer than the copying.
     longest = max((len(batch) for batch in batches), default=0)
-    joined = np.empty((longest, sum(source.widths.values())), np.float32)
+    buffer = np.empty((longest, len(places)), np.float32)
     start = 0
     for batch in batches:
-        parts = [
-            numbers_of(column.flatten()).reshape(len(batch), width)
-            for column, width in zip(batch.columns, source.widths.values(), strict=True)
-        ]
-        whole = np.concatenate(parts, axis=1, out=joined[: len(batch)])
+        numbers = [numbers_of(column.flatten()).reshape(len(batch), -1) for column in batch.columns]
+        whole = np.concatenate(numbers, axis=1, out=buffer[: len(batch)])
         # All places are in it; "raise" would make a copy to find out.
-        np.take(whole, source.places, axis=1, out=rows[start : start + len(batch)], mode="clip")
+        np.take(whole, places, axis=1, out=rows[start : start + len(batch)], mode="clip")
         start += len(batch)
     # As `pa.array` does, which would import pandas to know whether this is something of its own.
-    numbers = pa.Array.from_buffers(pa.float32(), rows.size, [None, pa.py_buffer(rows)])
-    return pa.FixedSizeListArray.from_arrays(numbers, rows.shape[1])
+    flat = pa.Array.from_buffers(pa.float32(), rows.size, [None, pa.py_buffer(rows)])
+    return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
 
 
 @cache

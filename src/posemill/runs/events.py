@@ -13,13 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 
-def valid_unicode(text: str) -> str:
-    r"""Return text that is valid Unicode: bytes of a name that are not UTF-8 become `\xNN`."""
-    if text.isascii():  # nearly all: an eighth of the time
-        return text
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 class Piece(NamedTuple):
     """Rows of one clip inside a shard: `num_rows` from `row_offset`, in frame order.
 
@@ -43,6 +36,7 @@ class Shard:
     Args:
         checksum: By which a reader knows that it is this one: `shards.checksum_of`. Empty where the
             name is that of no file.
+        replaces: The name of an older shard, of whose rows those that still count are in this one.
     """
 
     name: str
@@ -50,6 +44,7 @@ class Shard:
     num_bytes: int
     pieces: tuple[Piece, ...]
     checksum: str = ""
+    replaces: str = ""
 
 
 class Lost(NamedTuple):
@@ -172,21 +167,13 @@ class Reset:
 
 
 @dataclass(frozen=True)
-class Rewritten:
-    """The rows of a shard that still count are in another one now; None if there are none."""
-
-    name: str
-    shard: Shard | None
-
-
-@dataclass(frozen=True)
 class Finished:
     """Everything that was planned was tried; the time is UTC, ISO 8601."""
 
     finished_at: str
 
 
-Event = Planned | Started | Committed | Crashed | GaveUp | Reset | Rewritten | Finished
+Event = Planned | Started | Committed | Crashed | GaveUp | Reset | Finished
 
 _KINDS: Mapping[str, type[Event]] = {
     "planned": Planned,
@@ -195,7 +182,6 @@ _KINDS: Mapping[str, type[Event]] = {
     "crashed": Crashed,
     "gave_up": GaveUp,
     "reset": Reset,
-    "rewritten": Rewritten,
     "finished": Finished,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}

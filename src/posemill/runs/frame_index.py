@@ -7,11 +7,10 @@ list of clips too, which `posemill extract` and every other command takes as a s
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,8 +22,6 @@ from posemill.tables import Line, TableError, read_table
 INDEX_NAME = "index.csv"
 PACKED = "rgb"  # the format of a pack: bytes of red, green and blue, nothing else
 FrameFormat = Literal["jpg", "png", "webp", "rgb"]
-COLUMNS = ("path", "clip_id", "split", "label", "format", "offset", "num_frames", "width",
-           "height", "fps", "frame_indices")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,26 +30,27 @@ class IndexedClip:
 
     Args:
         path: The folder of `000000.jpg`, `000001.jpg` …, or the pack.
-        format: What the pictures are; `rgb` for a pack.
-        offset: Where the first frame begins in the pack, in bytes; 0 in a folder.
-        num_frames: How many there are.
-        size_wh: Of every frame, in pixels.
-        fps: Frames per second of these frames, not of the video; None where nobody knows.
-        frame_ranges: Which frames of the source they are: `0-299`, `0-298/2`, `0-9 12 15`.
         label: Of a list source.
-        extra: Its other columns.
+        format: What the pictures are; `rgb` for a pack.
+        offset: Where the first frame begins in the pack, in bytes; None in a folder.
+        num_frames: How many there are.
+        width: Of every frame, in pixels, as the height.
+        fps: Frames per second of these frames, not of the video; None where nobody knows.
+        frame_indices: Which frames of the source they are: `0-299`, `0-298/2`, `0-9 12 15`.
+        extra: Other columns of the list source.
     """
 
+    path: Path
     clip_id: str
     split: str
-    path: Path
+    label: str | None
     format: FrameFormat
+    offset: int | None
     num_frames: int
-    size_wh: tuple[int, int]
-    offset: int = 0
+    width: int
+    height: int
     fps: float | None = None
-    frame_ranges: str = ""
-    label: str | None = None
+    frame_indices: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -60,20 +58,16 @@ class IndexedClip:
         """Whether `path` is a pack."""
         return self.format == PACKED
 
-    @cached_property
-    def frame_indices(self) -> IntArray:
-        """`(num_frames,)` int64: the number of each frame in its source, ascending."""
-        return indices_of(self.frame_ranges)
 
-    def picture_path(self, position: int) -> Path:
-        """Return the file of the frame at a position, 0 to `num_frames - 1`; not of a pack."""
-        return self.path / picture_name(position, self.format)
-
-    def open_pack(self) -> np.memmap[tuple[int, ...], np.dtype[np.uint8]]:
-        """Return `(num_frames, height, width, 3)` uint8 RGB of a pack, read where it is touched."""
-        width, height = self.size_wh
-        shape = (self.num_frames, height, width, 3)
-        return np.memmap(self.path, np.uint8, "r", self.offset, shape)
+COLUMNS = tuple(column.name for column in fields(IndexedClip))[:-1]
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "label": str,
+    "offset": int,
+    "num_frames": int,
+    "width": int,
+    "height": int,
+    "fps": float,
+}  # of columns that are None where they are empty, or numbers
 
 
 def picture_name(position: int, format: str) -> str:
@@ -122,27 +116,13 @@ def write_index(folder: Path, clips: Iterable[IndexedClip]) -> Path:
         atomic_path(path) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as handle,
     ):
-        writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow([*COLUMNS, *more])
+        writer = csv.DictWriter(handle, [*COLUMNS, *more], restval="", lineterminator="\n")
+        writer.writeheader()
         for clip in clips:
-            offset = clip.offset if clip.is_packed else ""
-            fps = "" if clip.fps is None else f"{clip.fps:.6g}"
-            extra = [clip.extra.get(name, "") for name in more]
-            writer.writerow(
-                [
-                    clip.path.relative_to(folder).as_posix(),
-                    clip.clip_id,
-                    clip.split,
-                    clip.label or "",
-                    clip.format,
-                    offset,
-                    clip.num_frames,
-                    *clip.size_wh,
-                    fps,
-                    clip.frame_ranges,
-                    *extra,
-                ]
-            )
+            fps = None if clip.fps is None else f"{clip.fps:.6g}"
+            place = clip.path.relative_to(folder).as_posix()
+            row = {name: getattr(clip, name) for name in COLUMNS}
+            writer.writerow({**clip.extra, **row, "path": place, "fps": fps})
     return path
 
 
@@ -167,30 +147,14 @@ def read_index(path: Path) -> list[IndexedClip]:
 
 
 def _clip_of(line: Line, folder: Path) -> IndexedClip:
-    values = dict(line.values)
+    extra = dict(line.values)
     try:
-        row = {name: values.pop(name) for name in COLUMNS}
-        clip = IndexedClip(
-            row["clip_id"],
-            row["split"],
-            folder / row["path"],
-            cast(FrameFormat, row["format"]),
-            int(row["num_frames"]),
-            (int(row["width"]), int(row["height"])),
-            int(row["offset"] or 0),
-            float(row["fps"]) if row["fps"] else None,
-            row["frame_indices"],
-            row["label"] or None,
-            values,
-        )
-    except KeyError as error:
-        raise TableError(
-            "line {line}: it has no column {error}", line=line.number, error=error
-        ) from error
-    except ValueError as error:
+        row: dict[str, Any] = {name: extra.pop(name) for name in COLUMNS}
+        for name, reader in _READERS.items():
+            row[name] = reader(row[name]) if row[name] else None
+        if row["format"] not in ("jpg", "png", "webp", PACKED) or not row["num_frames"]:
+            raise ValueError(f"the format {row['format']!r} is not known, or there are no frames")
+    except (KeyError, ValueError) as error:
         raise TableError("line {line}: {error}", line=line.number, error=error) from error
-    if clip.format not in ("jpg", "png", "webp", PACKED):
-        raise TableError(
-            "line {line}: the format {format!r} is not known", line=line.number, format=clip.format
-        )
-    return clip
+    row["path"] = folder / row["path"]
+    return IndexedClip(**row, extra=extra)

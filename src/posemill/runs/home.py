@@ -39,6 +39,7 @@ from posemill.runs.manifest import (
     ORIGIN_NAME,
     SHARDS_NAME,
     copies_folder,
+    foreign_place,
     is_copy,
     not_a_run,
 )
@@ -165,15 +166,12 @@ class RunHome:
             self._refuse_foreign()
 
             def wait(holder: LeaseState) -> None:
-                warn_once(
-                    Message(
-                        "{run} was last worked on by {holder}, which did not give it back; "
-                        "waiting {seconds:.0f} s to see whether it still works",
-                        run=self.name,
-                        holder=holder.describe(),
-                        seconds=PATIENCE_SECONDS,
-                    )
+                template = (
+                    "{run} was last worked on by {holder}, which did not give it back; "
+                    "waiting {seconds:.0f} s to see whether it still works"
                 )
+                who = holder.describe()
+                warn_once(Message(template, run=self.name, holder=who, seconds=PATIENCE_SECONDS))
                 if signal := stop_signal():
                     raise StoppedError(signal, self.name)
 
@@ -195,12 +193,7 @@ class RunHome:
             return
         for entry in self.place.list():
             if not entry.key.startswith(ours):
-                raise RunError(
-                    "{run} is not empty and not a posemill run (it holds {key!r}); "
-                    "nothing was touched: choose another place",
-                    run=self.name,
-                    key=entry.key,
-                )
+                raise foreign_place(self.name, entry.key)
 
     def _refresh(self) -> None:
         """Bring manifest and ledger to where the run is; one of another run is thrown away."""

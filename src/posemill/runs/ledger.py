@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import RunError
-from posemill.files import atomic_path
+from posemill.files import atomic_path, readable
 from posemill.runs.events import (
     ChangedClip,
     Committed,
@@ -27,11 +27,9 @@ from posemill.runs.events import (
     PlannedClip,
     PlannedUnit,
     Reset,
-    Rewritten,
     Shard,
     Started,
     UnitProgress,
-    valid_unicode,
 )
 from posemill.runs.queries import LedgerReader, check_tables
 
@@ -103,7 +101,6 @@ class Ledger(LedgerReader):
             Crashed: self._crash,
             GaveUp: self._give_up,
             Reset: self._reset,
-            Rewritten: self._rewrite,
             Finished: self._finish,
         }
 
@@ -138,7 +135,7 @@ class Ledger(LedgerReader):
                 f"INSERT INTO splits (split, {', '.join(columns)}) "
                 f"VALUES (?{', ?' * len(columns)}) ON CONFLICT (split) DO UPDATE SET "
                 + ", ".join(f"{column} = {column} + excluded.{column}" for column in columns),
-                (valid_unicode(split), *changes.values()),
+                (readable(split), *changes.values()),
             )
         self._changes = {}
 
@@ -160,10 +157,7 @@ class Ledger(LedgerReader):
         try:
             self._writer.executemany(
                 "INSERT INTO clips (split, clip_id, num_frames, content) VALUES (?, ?, ?, ?)",
-                (
-                    (valid_unicode(clip.split), valid_unicode(clip.clip_id), *clip[2:])
-                    for clip in clips
-                ),
+                ((readable(clip.split), readable(clip.clip_id), *clip[2:]) for clip in clips),
             )
         except sqlite3.IntegrityError as error:
             raise RunError("two clips have the same split and id: {error}", error=error) from error
@@ -208,6 +202,9 @@ class Ledger(LedgerReader):
             self._measure_clip(unit)
 
     def _add_shard(self, shard: Shard) -> None:
+        old_no = "(SELECT shard_no FROM shards WHERE name = ?)"
+        for table in ("pieces", "shards") if shard.replaces else ():
+            self._writer.execute(f"DELETE FROM {table} WHERE shard_no = {old_no}", [shard.replaces])
         cursor = self._writer.execute(
             "INSERT INTO shards (name, num_rows, num_bytes, checksum) VALUES (?, ?, ?, ?)",
             (shard.name, shard.num_rows, shard.num_bytes, shard.checksum),
@@ -220,19 +217,12 @@ class Ledger(LedgerReader):
 
     def _count_progress(self, unit: UnitProgress) -> None:
         """Count what a unit gave since its last commit."""
-        for lost in unit.lost:
+        for frame_index, num_frames, path, reason, message in unit.lost:
+            texts = (readable(path), reason, readable(message))
             self._writer.execute(
                 "INSERT INTO failures (clip_no, unit_no, frame_index, num_frames, path, reason, "
                 "message) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    unit.clip_no,
-                    unit.unit_no,
-                    lost.frame_index,
-                    lost.num_frames,
-                    valid_unicode(lost.path),
-                    lost.reason,
-                    valid_unicode(lost.message),
-                ),
+                (unit.clip_no, unit.unit_no, frame_index, num_frames, *texts),
             )
         failed = sum(lost.num_frames for lost in unit.lost) if unit.lost else 0
         self._count(unit.split, frames_out=unit.num_rows, frames_failed=failed)
@@ -258,17 +248,16 @@ class Ledger(LedgerReader):
 
     def _crash(self, event: Crashed) -> None:
         self._writer.execute(
-            "INSERT INTO crashes (unit_no, frame_index, phase, tries, message) "
-            "VALUES (?, ?, ?, 1, ?) ON CONFLICT (unit_no, frame_index, phase) DO UPDATE SET "
-            "tries = tries + 1, message = excluded.message",
-            (event.unit_no, event.frame_index, event.phase, event.message),
+            "INSERT INTO crashes VALUES (:unit_no, :frame_index, :phase, 1, 0, :message) "
+            "ON CONFLICT DO UPDATE SET tries = tries + 1, message = excluded.message",
+            vars(event),
         )
 
     def _give_up(self, event: GaveUp) -> None:
         self._writer.execute(
-            "INSERT INTO crashes VALUES (?, ?, ?, 0, 1, ?) ON CONFLICT (unit_no, frame_index, "
-            "phase) DO UPDATE SET is_given_up = 1, message = excluded.message",
-            (event.unit_no, event.frame_index, event.phase, event.message),
+            "INSERT INTO crashes VALUES (:unit_no, :frame_index, :phase, 0, 1, :message) "
+            "ON CONFLICT DO UPDATE SET is_given_up = 1, message = excluded.message",
+            vars(event),
         )
 
     def _reset(self, event: Reset) -> None:
@@ -343,15 +332,6 @@ class Ledger(LedgerReader):
             "WHERE unit_no = ?",
             (unit_no,),
         )
-
-    def _rewrite(self, event: Rewritten) -> None:
-        (shard_no,) = self._writer.execute(
-            "SELECT shard_no FROM shards WHERE name = ?", (event.name,)
-        ).fetchone()
-        for table in ("pieces", "shards"):
-            self._writer.execute(f"DELETE FROM {table} WHERE shard_no = ?", (shard_no,))
-        if event.shard is not None:
-            self._add_shard(event.shard)
 
     def copy_to(self, path: Path) -> None:
         """Write the ledger as it is into a new file."""

@@ -74,28 +74,19 @@ def holder_of(folder: Path) -> Holder | None:
     path = folder / LOCK_NAME
     try:
         # To ask takes no more than reading: the run may be another user's, or an archive.
-        descriptor = os.open(path, os.O_RDONLY)
+        with path.open("rb") as file:
+            # Shared: refused while the run is worked on, and two who ask do not see each other.
+            is_free = try_lock(file.fileno(), is_shared=True)
+            return None if is_free else _read_holder(path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unknown_holder(path, error) from error
-    try:
-        # Shared: refused while the run is worked on, and two who ask do not see each other.
-        return None if try_lock(descriptor, is_shared=True) else _read_holder(path)
-    except OSError as error:
-        raise _unknown_holder(path, error) from error
-    finally:
-        os.close(descriptor)
-
-
-def _unknown_holder(path: Path, error: OSError) -> RunError:
-    return RunError(
-        "{folder}: cannot tell whether somebody works on it: its file {file!r} cannot be opened "
-        "({reason}); ask as the user and on the machine that started extract",
-        folder=path.parent,
-        file=LOCK_NAME,
-        reason=error.strerror or error,
-    )
+        raise RunError(
+            "{path}: cannot tell whether somebody works on the run ({reason}); ask as the user and "
+            "on the machine that started extract",
+            path=path,
+            reason=error.strerror or error,
+        ) from error
 
 
 def _read_holder(path: Path) -> Holder:

@@ -28,15 +28,7 @@ LOGS_NAME = "logs"
 LOCK_NAME = "lock"
 ORIGIN_NAME = "origin.json"  # beside the copy of a run that lies elsewhere
 FORMAT_VERSION = 1
-_PACKAGES = (
-    "numpy",
-    "opencv-python-headless",
-    "av",
-    "ai-edge-litert",
-    "onnxruntime",
-    "onnxruntime-gpu",
-    "pyarrow",
-)
+_PACKAGES = "numpy opencv-python-headless av ai-edge-litert onnxruntime onnxruntime-gpu pyarrow"
 
 
 @dataclass(frozen=True)
@@ -82,22 +74,23 @@ class Manifest:
             raise not_a_run(folder) from error
         except (OSError, ValueError) as error:
             raise RunError("{path} cannot be read: {error}", path=path, error=error) from error
-        if not isinstance(content, dict) or "posemill_run" not in content:
+        try:
+            version = content.pop("posemill_run")
+            if version != FORMAT_VERSION:
+                raise ValueError(f"run format {version!r:.20}, expected {FORMAT_VERSION}")
+            manifest = cls(**content)
+            for setting in dataclasses.fields(cls):
+                kind = str if setting.type == "str" else dict
+                if not isinstance(getattr(manifest, setting.name), kind):
+                    raise TypeError(setting.name)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise RunError(
-                "{path} is not the manifest of a posemill run; choose another folder", path=path
-            )
-        version = content.pop("posemill_run")
-        known = {setting.name for setting in dataclasses.fields(cls)}
-        if version != FORMAT_VERSION or not known.issuperset(content):
-            raise RunError(
-                "{path} has run format {version}, this posemill reads {expected}; "
-                "use the posemill that made it",
+                "{path} is not the manifest of a posemill run, or of one by another version "
+                "({error}); use the posemill that made it, or choose another folder",
                 path=path,
-                version=version,
-                expected=FORMAT_VERSION,
-            )
-        _check_types(content, path)
-        return cls(**content)
+                error=error,
+            ) from error
+        return manifest
 
     @property
     def extraction(self) -> dict[str, Any]:
@@ -126,18 +119,14 @@ def not_a_run(name: Path | str) -> RunError:
     )
 
 
-def _check_types(content: Mapping[str, Any], path: Path) -> None:
-    """Raise where a field of a manifest is missing or is not of its kind."""
-    texts = ("skeleton_name", "kind", "created_at", "run_id")
-    for name in (setting.name for setting in dataclasses.fields(Manifest)):
-        kind = str if name in texts else dict
-        if not isinstance(content.get(name, kind()), kind) or "skeleton_name" not in content:
-            raise RunError(
-                "{path} is not the manifest of a posemill run: its {field!r} is not what it "
-                "should be; put back a copy of the file, or choose another folder",
-                path=path,
-                field=name,
-            )
+def foreign_place(place: Path | str, name: str) -> RunError:
+    """Return the error for a folder or a URI that holds something else than a run."""
+    return RunError(
+        "{place} is not empty and not a posemill run (it holds {name!r}); nothing was touched: "
+        "choose another one",
+        place=place,
+        name=name,
+    )
 
 
 def _differences(name: str, old: Any, new: Any) -> list[str]:
@@ -149,25 +138,21 @@ def _differences(name: str, old: Any, new: Any) -> list[str]:
     return [] if old == new else [Message(template, name=name, old=old, new=new)]
 
 
-# What is among the facts only where it was asked for.
-_OPTIONAL = ("resize", "fps", "stride")
-
-
 def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return `Manifest.extraction` of a manifest as plain values."""
     options, source = facts.get("options") or {}, facts.get("source") or {}
+    if facts.get("kind") == "extract" and "engine" not in options:
+        return {}
     if facts.get("kind") == "extract":
         mode = options.get("mode")
         if mode == "auto":
             mode = _mode_of_all(source)
-        if "engine" not in options:
-            return {}
         return {
             "engine": options["engine"],
             "engine_options": dict(options.get("engine_options") or {}),
             "mode": mode,
             "decoder": options.get("decoder"),
-            **{name: options[name] for name in _OPTIONAL if options.get(name)},
+            **{name: options[name] for name in ("resize", "fps", "stride") if options.get(name)},
         }
     inputs = source.get("inputs") or ()
     extractions = [extraction_of(run.get("manifest") or {}) for run in inputs]
@@ -188,7 +173,7 @@ def _mode_of_all(source: Mapping[str, Any]) -> str:
 def current_versions() -> dict[str, str]:
     """Return the versions of posemill, Python and the packages that touch the numbers."""
     versions = {"posemill": __version__, "python": platform.python_version()}
-    for name in _PACKAGES:
+    for name in _PACKAGES.split():
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -280,11 +265,5 @@ def check_folder(folder: Path) -> bool:
     if names and not foreign and not _has_lock_or_log(folder):
         foreign = names
     if foreign:
-        shown = ", ".join(repr(name) for name in foreign[:3]) + (" …" if len(foreign) > 3 else "")
-        raise RunError(
-            "{folder} is not empty and not a posemill run (it holds {shown}); "
-            "nothing was touched: choose another folder",
-            folder=folder,
-            shown=shown,
-        )
+        raise foreign_place(folder, foreign[0])
     return False

@@ -104,10 +104,6 @@ def check_tables(database: sqlite3.Connection, path: Path) -> None:
         )
 
 
-# Which clips lie in several shards, or in rows of one that are apart.
-IN_PARTS = "clip_no IN (SELECT clip_no FROM pieces GROUP BY clip_no HAVING count(*) > 1)"
-
-
 class LedgerReader:
     """What a ledger says, for who only reads it and for who writes it.
 
@@ -176,22 +172,21 @@ class LedgerReader:
         )
         yield from rows
 
-    def meta(self) -> dict[str, str]:
-        """Return the words remembered by name."""
-        rows = self._database.execute("SELECT key, value FROM meta")
-        return {str(key): str(value) for key, value in rows}
+    def _meta(self, key: str) -> str | None:
+        row = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
 
     def planned_run(self) -> str | None:
         """Return the id of the run whose clips and units are in; None before there is a plan."""
-        return self.meta().get("planned")
+        return self._meta("planned")
 
     def num_starts(self) -> int:
         """Return how often the run was started."""
-        return int(self.meta().get("starts", 0))
+        return int(self._meta("starts") or 0)
 
     def finished_at(self) -> str | None:
         """Return when the run was finished; None before that, and once it was begun again."""
-        return self.meta().get("finished_at")
+        return self._meta("finished_at")
 
     def clips(self) -> list[ClipRecord]:
         """Return all clips in their order."""
@@ -212,19 +207,17 @@ class LedgerReader:
         """Return those of the units that are not done, as they stand."""
         units = []
         for unit_no in unit_nos:
-            row = self._database.execute(
+            given_up = self._database.execute(
+                "SELECT frame_index, phase, message FROM crashes WHERE unit_no = ? AND is_given_up",
+                (unit_no,),
+            ).fetchall()
+            rows = self._database.execute(
                 "SELECT unit_no, clip_no, start_frame, stop_frame, next_frame, state, is_chain, "
                 "num_frames FROM units JOIN clips USING (clip_no) "
                 "WHERE unit_no = ? AND is_done = 0",
                 (unit_no,),
-            ).fetchone()
-            if row is not None:
-                given_up = self._database.execute(
-                    "SELECT frame_index, phase, message FROM crashes "
-                    "WHERE unit_no = ? AND is_given_up",
-                    (unit_no,),
-                )
-                units.append(UnitState(*(*row, tuple(given_up))))
+            )
+            units += [UnitState(*(*row, tuple(given_up))) for row in rows]
         return units
 
     def crashes(self) -> Counter[tuple[int, int, int]]:
@@ -278,12 +271,9 @@ class LedgerReader:
         ).fetchone()
         if not known == rows + failed == counted:
             raise RunError(
-                "the counts do not add up: {known} frames in, {rows} out, {failed} "
-                "failed ({counted} counted); please report this with {path}",
-                known=known,
-                rows=rows,
-                failed=failed,
-                counted=counted,
+                "the counts do not add up: {numbers} frames in, out, failed and counted; please "
+                "report this with {path}",
+                numbers=[known, rows, failed, counted],
                 path=self.path,
             )
 

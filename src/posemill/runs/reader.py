@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,14 +17,14 @@ import pyarrow as pa
 
 from posemill.blocks import ClipBlock
 from posemill.errors import RunError, import_optional
+from posemill.files import readable
 from posemill.messages import Message
 from posemill.plugins import hint
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.runs.columns import part_for
-from posemill.runs.events import valid_unicode
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import Manifest
-from posemill.runs.queries import IN_PARTS, Failure, SplitCounts, read_ledger
+from posemill.runs.queries import Failure, SplitCounts, read_ledger
 from posemill.runs.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
 from posemill.runs.shards import (
     SELECT_ROWS,
@@ -36,6 +37,7 @@ from posemill.runs.shards import (
 from posemill.skeletons import get_skeleton
 from posemill.terminal import counted
 
+_Found = tuple[tuple[int, str], ...]  # rows and `Piece.found` of the pieces of a clip
 _ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 
 
@@ -84,12 +86,10 @@ class Run:
             self._counts, self._finished_at = ledger.counts(), ledger.finished_at()
 
     def __repr__(self) -> str:
-        parts = ", ".join(
-            f"{counts.split} {counted(counts.frames_out, 'frames')}" for counts in self._counts
-        )
+        parts = [f"{each.split} {counted(each.frames_out, 'frames')}" for each in self._counts]
         state = "finished" if self.is_finished else "not finished"
-        name = f"Run({self._home.name!r}, {self.skeleton_name}, "
-        return f"{name}{parts or 'empty'}, {state})"
+        words = ", ".join([self.skeleton_name, *(parts or ["empty"]), state])
+        return f"Run({self._home.name!r}, {words})"
 
     def _repr_html_(self) -> str:
         return str(import_module("posemill.commands.pictures").run_html(self))
@@ -169,60 +169,46 @@ class Run:
 
         Args:
             split: Its name.
-            is_grouped: Clips whose records are the same come as one, in any order: a second for a
-                million clips of a frame.
+            is_grouped: Clips whose records are the same come as one, by the id of the first.
         """
         self._in_split(split)
         return self._sum_up(split, is_grouped=is_grouped)
 
     def _sum_up(self, split: str, *, is_grouped: bool) -> Iterator[FoundCounts]:
-        num_parts = len(get_skeleton(self.skeleton_name).parts)
+        alike: dict[_Found, tuple[str, int]] = {}
         with read_ledger(self.folder) as ledger:
-            if is_grouped:
-                # In one piece, as most clips are: counted by the words of their records.
-                alike = Counter(
-                    ledger.execute(
-                        "SELECT pieces.num_rows, found FROM pieces JOIN clips USING (clip_no) "
-                        f"WHERE +split = ? AND NOT {IN_PARTS}",
-                        (split,),
-                    )
-                )
-                for (num_rows, found), count in alike.items():
-                    try:
-                        clip_counts = self._sum_up_clip(
-                            split, iter([(0, "", num_rows, found)]), num_parts
-                        )
-                    except RunError:  # which clip says so is found one by one
-                        yield from self._sum_up(split, is_grouped=False)
-                    yield clip_counts._replace(num_clips=count)
             rows = ledger.execute(
                 "SELECT clip_no, clip_id, pieces.num_rows, found FROM pieces JOIN clips USING "
-                f"(clip_no) WHERE +split = ? {f'AND {IN_PARTS}' if is_grouped else ''} "
-                "ORDER BY clip_no, first_frame",
+                "(clip_no) WHERE +split = ? ORDER BY clip_no, first_frame",
                 (split,),
             )
-            for _, pieces in groupby(rows, key=lambda row: row[0]):
-                yield self._sum_up_clip(split, pieces, num_parts)
+            for (_, clip_id), pieces in groupby(rows, key=itemgetter(0, 1)):
+                found = tuple((piece[2], piece[3]) for piece in pieces)
+                if is_grouped:
+                    first_id, number = alike.get(found, (clip_id, 0))
+                    alike[found] = (first_id, number + 1)
+                else:
+                    yield self._sum_up_clip(split, clip_id, found)
+        for found, (clip_id, number) in alike.items():
+            yield self._sum_up_clip(split, clip_id, found)._replace(num_clips=number)
 
-    def _sum_up_clip(
-        self, split: str, pieces: Iterator[tuple[int, str, int, str]], num_parts: int
-    ) -> FoundCounts:
+    def _sum_up_clip(self, split: str, clip_id: str, pieces: _Found) -> FoundCounts:
         sizes: Counter[tuple[int, int]] = Counter()
-        present, num_frames, clip_id = [0] * num_parts, 0, ""
-        for _, clip_id, num_rows, found in pieces:
-            num_frames += num_rows
-            try:
+        present = [0] * len(get_skeleton(self.skeleton_name).parts)
+        try:
+            for _, found in pieces:
                 parts, by_size = json.loads(found)
                 present = [int(a) + int(b) for a, b in zip(present, parts, strict=True)]
                 for width, height, count in by_size:
                     sizes[int(width), int(height)] += int(count)
-            except (ValueError, TypeError, RecursionError) as error:
-                raise RunError(
-                    "{folder}: the ledger does not say what was found in clip "
-                    "{clip_id!r}; put back a copy of ledger.sqlite",
-                    folder=self.folder,
-                    clip_id=clip_id,
-                ) from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise RunError(
+                "{folder}: the ledger does not say what was found in clip {clip_id!r}; put back a "
+                "copy of ledger.sqlite",
+                folder=self.folder,
+                clip_id=clip_id,
+            ) from error
+        num_frames = sum(num_rows for num_rows, _ in pieces)
         return FoundCounts(split, clip_id, num_frames, tuple(present), sizes)
 
     def clips(
@@ -284,7 +270,7 @@ class Run:
         with read_ledger(self.folder) as ledger:
             rows = ledger.execute(
                 f"{SELECT_ROWS} WHERE {condition} AND clip_id = ? ORDER BY clip_no, first_frame",
-                (*values, valid_unicode(clip_id)),
+                (*values, readable(clip_id)),
             ).fetchall()
         if not rows:
             near = hint(clip_id, self.clip_ids(split)) or Message("; clip_ids() lists them")
@@ -335,11 +321,7 @@ class Run:
         `clip_starts (clips + 1,)` (clip i is rows `clip_starts[i]:clip_starts[i + 1]`), and
         `clip_ids`, a list. Memory is taken once, for the result.
         """
-        total = sum(
-            split_counts.frames_out
-            for split_counts in self._counts
-            if split in (None, split_counts.split)
-        )
+        total = sum(each.frames_out for each in self._counts if split in (None, each.split))
         arrays: dict[str, Any] = {}
         starts: list[int] = [0]
         clip_ids: list[str] = []
@@ -357,10 +339,11 @@ class Run:
 
     def to_torch(self, split: str | None = None) -> dict[str, Any]:
         """Return what `to_numpy` does, the arrays as tensors that share its memory."""
-        torch = import_optional("torch")
+        from_numpy = import_optional("torch").from_numpy
+        arrays = self.to_numpy(split)
         return {
-            name: values if isinstance(values, list) else torch.from_numpy(values)
-            for name, values in self.to_numpy(split).items()
+            name: value if name == "clip_ids" else from_numpy(value)
+            for name, value in arrays.items()
         }
 
     def _in_split(self, split: str | None) -> tuple[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from posemill.blocks import ClipBlock
 from posemill.errors import RunError
-from posemill.files import parse_json
+from posemill.files import parse_json, readable
 from posemill.records import (
     FloatArray,
     IntArray,
@@ -24,21 +24,25 @@ from posemill.records import (
     join_world,
     nothing_in_metres,
 )
-from posemill.runs.events import valid_unicode
 from posemill.skeletons import WORLD_LAYOUT, get_skeleton
 
 SCHEMA_VERSION = 2  # of a shard
+Integer = TypeVar("Integer", np.int32, np.int64)
+_WORLD_NUMBERS = 3 * WORLD_LAYOUT.num_points
+# Columns of some runs only. Of those whose engine finds several people: all but the one in
+# `keypoints`, largest first, behind each other, and the ids of the one and of the others, null
+# where people were not followed. Of those with landmarks in metres: x, y and z of 75 points, NaN
+# where not found, null for clips without them; and the same of each of the other people.
+OPTIONAL = {
+    "other_keypoints": pa.list_(pa.float32()),
+    "other_scores": pa.list_(pa.float32()),
+    "person_ids": pa.list_(pa.int32()),
+    "world": pa.list_(pa.float32(), _WORLD_NUMBERS),
+    "other_world": pa.list_(pa.float32()),
+}
 # What `block_of` needs; the ledger knows the rest.
 CLIP_COLUMNS = ("frame_index", "image_path", "width", "height", "keypoints", "scores", "label",
-                "fps", "extra", "other_keypoints", "other_scores", "person_ids", "world",
-                "other_world")  # fmt: skip
-Integer = TypeVar("Integer", np.int32, np.int64)
-# Of runs whose engine finds several people: all but the one in `keypoints`, behind each other, and
-# who everybody is.
-PEOPLE_COLUMNS = ("other_keypoints", "other_scores", "person_ids")
-# Of runs with landmarks in metres; the second where there are several people, too.
-WORLD_COLUMNS = ("world", "other_world")
-_WORLD_NUMBERS = 3 * WORLD_LAYOUT.num_points
+                "fps", "extra", *OPTIONAL)  # fmt: skip
 _VERSION_KEY, _SKELETON_KEY = b"posemill.schema_version", b"posemill.skeleton"
 
 
@@ -65,8 +69,8 @@ def leave_pandas_unloaded() -> None:
         sys.meta_path.remove(finder)
 
 
-def run_schema(skeleton_name: str) -> pa.Schema:
-    """Return the columns of a run whose keypoints have that skeleton.
+def run_schema(skeleton_name: str, optional: Collection[str] = ()) -> pa.Schema:
+    """Return the columns of a run whose keypoints have that skeleton; of `OPTIONAL` those named.
 
     `keypoints` is `num_points * 3` float32 (x, y, z of the first point, of the second, …) as in
     `PoseClip.points`: NaN where not found. `scores` is `num_points` float32. `has_<part>` says
@@ -87,54 +91,16 @@ def run_schema(skeleton_name: str) -> pa.Schema:
         pa.field("label", pa.string()),
         pa.field("fps", pa.float64()),
         pa.field("extra", pa.string()),
+        *(pa.field(name, kind) for name, kind in OPTIONAL.items() if name in optional),
     ]
     metadata = {_VERSION_KEY: str(SCHEMA_VERSION).encode(), _SKELETON_KEY: skeleton_name.encode()}
     return pa.schema(fields, metadata)
-
-
-def with_people(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a run with several people in a frame, for those of one.
-
-    `other_keypoints` and `other_scores` are lists of any length: the people beside the one in
-    `keypoints`, largest first, each as the one there. `person_ids` has the ids of the one and of
-    the others; it is null where people were not followed.
-    """
-    for name in PEOPLE_COLUMNS:
-        kind = pa.int32() if name == "person_ids" else pa.float32()
-        schema = schema.append(pa.field(name, pa.list_(kind)))
-    return schema
-
-
-def with_world(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a run with landmarks in metres, for those of one without.
-
-    `world` is x, y and z of 75 points, NaN where not found, null in rows of clips without them;
-    `other_world` the same of each of the other people, where the run has several.
-    """
-    kind = pa.list_(pa.float32(), _WORLD_NUMBERS)
-    schema = schema.append(pa.field(WORLD_COLUMNS[0], kind))
-    if not has_people(schema):
-        return schema
-    return schema.append(pa.field(WORLD_COLUMNS[1], pa.list_(pa.float32())))
-
-
-def schema_like(stored: pa.Schema, skeleton_name: str) -> pa.Schema:
-    """Return the columns of the table that a shard can give: of several people, with metres."""
-    schema = run_schema(skeleton_name)
-    if has_people(stored):
-        schema = with_people(schema)
-    return with_world(schema) if WORLD_COLUMNS[0] in stored.names else schema
 
 
 def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """Return rows behind each other; those that know one person only have nobody else."""
     same = len({tuple(table.schema.names) for table in tables}) == 1
     return pa.concat_tables(tables, promote_options="none" if same else "default")
-
-
-def has_people(schema: pa.Schema) -> bool:
-    """Return whether a shard or a table has the columns of several people."""
-    return set(PEOPLE_COLUMNS) <= set(schema.names)
 
 
 def check_schema(schema: pa.Schema, where: str) -> str:
@@ -163,46 +129,44 @@ def skeleton_of(schema: pa.Schema) -> str:
 
 def table_of(clip: PoseClip) -> pa.Table:
     """Return the rows of a clip, or of a piece of one."""
-    num_frames = len(clip)
-    paths: Sequence[str | None] = [valid_unicode(path) for path in clip.image_paths]
-    points = np.ascontiguousarray(clip.points, np.float32).reshape(-1)
-    scores = np.ascontiguousarray(clip.scores, np.float32).reshape(-1)
-    num_points = clip.skeleton.num_points
-    label = None if clip.label is None else valid_unicode(clip.label)
-    extra = _dump_extra(clip)
-    present = clip.present
+    num_frames, num_points = len(clip), clip.skeleton.num_points
+    paths: Sequence[str | None] = [readable(path) for path in clip.image_paths]
+    label = None if clip.label is None else readable(clip.label)
     columns: list[Any] = [
-        pa.repeat(valid_unicode(clip.split), num_frames),
-        pa.repeat(valid_unicode(clip.clip_id), num_frames),
+        pa.repeat(readable(clip.split), num_frames),
+        pa.repeat(readable(clip.clip_id), num_frames),
         pa.array(np.asarray(clip.frame_indices, np.int64)),
         pa.array(paths or [None] * num_frames, pa.string()),
         pa.array(np.asarray(clip.sizes_wh[:, 0], np.int32)),
         pa.array(np.asarray(clip.sizes_wh[:, 1], np.int32)),
-        *(pa.array(column) for column in present.T),
-        pa.FixedSizeListArray.from_arrays(pa.array(points), 3 * num_points),
-        pa.FixedSizeListArray.from_arrays(pa.array(scores), num_points),
+        *(pa.array(column) for column in clip.present.T),
+        _rows_of(clip.points, 3 * num_points),
+        _rows_of(clip.scores, num_points),
         pa.array([label] * num_frames, pa.string()),
         pa.array([clip.fps] * num_frames, pa.float64()),
-        pa.array([extra] * num_frames, pa.string()),
+        pa.array([_dump_extra(clip)] * num_frames, pa.string()),
     ]
-    schema = run_schema(clip.skeleton_name)
-    if clip.others is not None:
-        columns.append(_lists_of(clip.others, clip.others.points))
-        columns.append(_lists_of(clip.others, clip.others.scores))
-        columns.append(_column_of_ids(clip.others))
-        schema = with_people(schema)
+    others, optional = clip.others, dict[str, pa.Array]()
+    if others is not None:
+        optional["other_keypoints"] = _lists_of(others, others.points)
+        optional["other_scores"] = _lists_of(others, others.scores)
+        optional["person_ids"] = _column_of_ids(others)
     if clip.world is not None:
-        world = np.ascontiguousarray(clip.world, np.float32).reshape(-1)
-        columns.append(pa.FixedSizeListArray.from_arrays(pa.array(world), _WORLD_NUMBERS))
-        schema = with_world(schema)
-        if clip.others is not None:
-            metres = join_world([clip.others])
-            columns.append(
-                pa.nulls(num_frames, schema.field(WORLD_COLUMNS[1]).type)
-                if metres is None
-                else _lists_of(clip.others, metres)
-            )
-    return pa.Table.from_arrays(columns, schema=schema)
+        optional["world"] = _rows_of(clip.world, _WORLD_NUMBERS)
+    if clip.world is not None and others is not None:
+        metres = join_world([others])
+        optional["other_world"] = (
+            pa.nulls(num_frames, OPTIONAL["other_world"])
+            if metres is None
+            else _lists_of(others, metres)
+        )
+    schema = run_schema(clip.skeleton_name, optional)
+    return pa.Table.from_arrays([*columns, *optional.values()], schema=schema)
+
+
+def _rows_of(values: FloatArray, width: int) -> pa.Array:
+    numbers = np.ascontiguousarray(values, np.float32).reshape(-1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(numbers), width)
 
 
 def _lists_of(others: OtherPeople, values: FloatArray) -> pa.Array:
@@ -228,9 +192,9 @@ def _column_of_ids(others: OtherPeople) -> pa.Array:
 
 def people_of(table: pa.Table, num_points: int) -> OtherPeople | None:
     """Return the others of the rows of a table; None where it does not know them."""
-    if not has_people(table.schema):
+    if "other_scores" not in table.schema.names:
         return None
-    points, scores, ids = (table.column(name).combine_chunks() for name in PEOPLE_COLUMNS)
+    points, scores, ids = (table.column(name).combine_chunks() for name in list(OPTIONAL)[:3])
     counts, rest = np.divmod(_lengths_of(scores), num_points)
     people = OtherPeople(
         counts,
@@ -255,9 +219,9 @@ def _ids_of(lists: pa.Array, counts: npt.NDArray[np.int64]) -> PersonIds:
 
 
 def _world_of_others(table: pa.Table, counts: IntArray) -> FloatArray | None:
-    if WORLD_COLUMNS[1] not in table.schema.names:
+    if "other_world" not in table.schema.names:
         return None
-    lists = table.column(WORLD_COLUMNS[1]).combine_chunks()
+    lists = table.column("other_world").combine_chunks()
     lengths = _lengths_of(lists)
     if not lengths.any():
         return None
@@ -271,9 +235,9 @@ def _world_of_others(table: pa.Table, counts: IntArray) -> FloatArray | None:
 
 def world_of(table: pa.Table) -> FloatArray | None:
     """Return `(rows, 75, 3)` in metres, NaN in rows without them; None where no row has any."""
-    if WORLD_COLUMNS[0] not in table.schema.names:
+    if "world" not in table.schema.names:
         return None
-    column = table.column(WORLD_COLUMNS[0])
+    column = table.column("world")
     if column.null_count == len(column):
         return None
     world = nothing_in_metres(len(column))
@@ -291,7 +255,7 @@ def _dump_extra(clip: PoseClip) -> str | None:
     if not clip.extra:
         return None
     try:
-        return valid_unicode(json.dumps(dict(clip.extra), ensure_ascii=False, sort_keys=True))
+        return readable(json.dumps(dict(clip.extra), ensure_ascii=False, sort_keys=True))
     except TypeError as error:
         raise ValueError(f"clip {clip.clip_id!r}: extra holds what JSON cannot: {error}") from error
 
@@ -355,18 +319,13 @@ def block_of(
 
 def _extra_of(text: str, clip_id: str) -> dict[str, Any]:
     try:
-        extra = parse_json(text)
-    except ValueError as error:
+        return dict(parse_json(text))
+    except (ValueError, TypeError) as error:
         raise RunError(
             "the shard of clip {clip_id!r} is damaged: its extra is {error}",
             clip_id=clip_id,
             error=error,
         ) from error
-    if not isinstance(extra, dict):
-        raise RunError(
-            "the shard of clip {clip_id!r} is damaged: its extra is no object", clip_id=clip_id
-        )
-    return extra
 
 
 def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +17,10 @@ import pyarrow.parquet as pq
 
 from posemill.blocks import BLOCK_FRAMES
 from posemill.errors import RunError
-from posemill.messages import Message
 from posemill.runs.columns import read_groups
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import shard_path
-from posemill.runs.schema import check_schema, integers_of, join_tables, schema_like
+from posemill.runs.schema import check_schema, integers_of, join_tables, run_schema
 
 # Joined with what a block is chosen by; `rows_of` takes the rows.
 SELECT_ROWS = (
@@ -50,16 +48,9 @@ class ShardRows(NamedTuple):
             RunError: It says what no run can.
         """
         rows = cls(*row)
-        if not all(
-            isinstance(number, int) and number >= 0 for number in (rows.offset, rows.num_rows)
-        ):
-            raise RunError(
-                "the ledger is damaged: clip {clip_id!r} has {num_rows!r} rows "
-                "from {offset!r} on; put back a copy of it",
-                clip_id=str(rows.clip_id)[:80],
-                num_rows=rows.num_rows,
-                offset=rows.offset,
-            )
+        for number in (rows.offset, rows.num_rows):
+            if not isinstance(number, int) or number < 0:
+                raise RunError("the ledger is damaged: {row}; put back a copy of it", row=row)
         return rows
 
 
@@ -139,16 +130,22 @@ def read_rows(
         part: The skeleton of the result, if it is only a part: see `columns.part_for`.
     """
     tables: list[pa.Table] = []
-    read_there = partial(_read_all, skeleton_name=skeleton_name, columns=columns, part=part)
-    by_shard = groupby(_joined(plan.rows), key=lambda rows: rows.shard)
-    for shard, group in by_shard:
+
+    def read_shard(path: Path, rows: Sequence[ShardRows]) -> list[pa.Table]:
+        with _open(home.shard(path), skeleton_name, rows[0].checksum) as file:
+            schema = run_schema(part or skeleton_name, file.schema_arrow.names)
+            names = [name for name in schema.names if columns is None or name in columns]
+            wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
+            return [_read(file, path, piece, wanted) for piece in rows]
+
+    for shard, group in groupby(_joined(plan.rows), key=lambda rows: rows.shard):
         rows, path = list(group), shard_path(home.work, shard)
         try:
-            tables += read_there(home.shard(path), rows)
+            tables += read_shard(path, rows)
         except RunError:
             if not home.forget_shard(path):
                 raise
-            tables += read_there(home.shard(path), rows)
+            tables += read_shard(path, rows)
     table = tables[0] if len(tables) == 1 else join_tables(tables)
     # A frame that was tried again later has rows of its own, inside the span of others.
     if len(plan.rows) > len(plan.lengths):
@@ -158,22 +155,6 @@ def read_rows(
         if (np.diff(order) != 1).any():
             table = table.take(order)
     return table
-
-
-def _read_all(
-    path: Path,
-    rows: Sequence[ShardRows],
-    *,
-    skeleton_name: str,
-    columns: Sequence[str] | None,
-    part: str | None,
-) -> list[pa.Table]:
-    """Return rows of one shard, a table for each; arguments as `read_rows`."""
-    with _open(path, skeleton_name, rows[0].checksum) as file:
-        schema = schema_like(file.schema_arrow, part or skeleton_name)
-        names = [name for name in schema.names if columns is None or name in columns]
-        wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
-        return [_read(file, path, piece, wanted) for piece in rows]
 
 
 def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
@@ -188,39 +169,26 @@ def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
     yield last
 
 
-def read_shard(path: Path, skeleton_name: str, checksum: str) -> pa.Table:
-    """Return all rows of a shard, those that no longer count among them."""
-    with _open(path, skeleton_name, checksum) as file:
-        schema = schema_like(file.schema_arrow, skeleton_name)
-        return _read_groups(file, path, range(file.num_row_groups), schema)
-
-
 def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) -> pa.Table:
     """Return rows of an open shard; only the row groups that hold some are unpacked."""
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
     stops = np.cumsum(np.array(sizes, np.int64))
     end = rows.offset + rows.num_rows
-    if not sizes or end > stops[-1]:
-        left = max(0, sum(sizes) - rows.offset)
+    if end > sum(sizes):
         raise RunError(
-            "{path}: the ledger counts {num_rows} rows from {offset}, the file has "
-            "{left}; it was changed after the run",
+            "{path}: the ledger counts on {end} rows, the file has {num_rows}; it was changed "
+            "after the run",
             path=path,
-            num_rows=rows.num_rows,
-            offset=rows.offset,
-            left=left,
+            end=end,
+            num_rows=sum(sizes),
         )
     first = int(np.searchsorted(stops, rows.offset, side="right"))
     last = int(np.searchsorted(stops, end, side="left"))
-    table = _read_groups(file, path, range(first, last + 1), wanted)
-    return table.slice(rows.offset - int(stops[first]) + sizes[first], rows.num_rows)
-
-
-def _read_groups(file: pq.ParquetFile, path: Path, groups: range, wanted: pa.Schema) -> pa.Table:
     try:
-        return read_groups(file, groups, wanted)
+        table = read_groups(file, range(first, last + 1), wanted)
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
         raise _damaged(path, error) from error
+    return table.slice(rows.offset - int(stops[first]) + sizes[first], rows.num_rows)
 
 
 def checksum_of(content: bytes | memoryview) -> str:
@@ -250,14 +218,7 @@ def _open(path: Path, skeleton_name: str, checksum: str) -> pq.ParquetFile:
         raise RunError("{path} is missing, but the ledger counts on it", path=path) from error
     except (OSError, ValueError, pa.ArrowException) as error:  # or names that are no text
         raise _damaged(path, error) from error
-    if shard_skeleton != skeleton_name:
-        raise RunError(
-            "{path} has {shard_skeleton}, its run has {skeleton_name}",
-            path=path,
-            shard_skeleton=shard_skeleton,
-            skeleton_name=skeleton_name,
-        )
-    if _checksum_at(path) != checksum:
+    if shard_skeleton != skeleton_name or _checksum_at(path) != checksum:
         raise RunError(
             "{path} is not the shard that was committed: its checksum is another "
             "one; put back a copy of the file, or extract anew into another folder",
@@ -268,11 +229,9 @@ def _open(path: Path, skeleton_name: str, checksum: str) -> pq.ParquetFile:
 
 def _damaged(path: Path, error: Exception) -> RunError:
     """Return the error for a shard that cannot be read, or whose checksums do not fit."""
-    if "CRC checksum" in str(error):  # all that Arrow tells
-        what = Message("{path} is damaged: its content no longer fits its checksum", path=path)
-    else:
-        reason = " ".join(str(error).split())
-        what = Message("{path} cannot be read: {error}", path=path, error=reason)
     return RunError(
-        "{what}; put back a copy of the file, or extract anew into another folder", what=what
+        "{path} is damaged ({error}); put back a copy of the file, or extract anew into another "
+        "folder",
+        path=path,
+        error=" ".join(str(error).split()),
     )

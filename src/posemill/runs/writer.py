@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posemill.errors import RunError
-from posemill.files import atomic_path
+from posemill.files import atomic_path, readable
 from posemill.machine.live_files import now_text
 from posemill.places import open_place, uri_of
 from posemill.records import PoseClip
@@ -24,17 +24,20 @@ from posemill.runs.events import (
     Piece,
     Planned,
     PlannedClip,
-    Rewritten,
     Shard,
     UnitProgress,
-    valid_unicode,
 )
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import SHARDS_NAME, Manifest, check_folder, shard_path
+from posemill.runs.manifest import (
+    SHARDS_NAME,
+    Manifest,
+    check_folder,
+    shard_path,
+)
 from posemill.runs.queries import Failure
-from posemill.runs.schema import join_tables, table_of
-from posemill.runs.shards import checksum_of, read_shard
+from posemill.runs.schema import join_tables, run_schema, table_of
+from posemill.runs.shards import BlockPlan, ShardRows, checksum_of, read_rows
 
 _RUN_KEY, _NAME_KEY = b"posemill.run", b"posemill.shard"  # what makes its checksum its own
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
@@ -164,7 +167,7 @@ class RunWriter:
                 f"clip {clip.clip_id!r} has skeleton {clip.skeleton_name}, the run has "
                 f"{self._manifest.skeleton_name}; convert it with as_skeleton"
             )
-        name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
+        name = readable(clip.split), readable(clip.clip_id)
         if name in self._clip_nos:
             raise ValueError(f"clip {clip.clip_id!r} of split {clip.split!r} was added before")
         clip_no = len(self._clip_nos) + 1
@@ -185,7 +188,7 @@ class RunWriter:
     def _commit(self) -> None:
         shard = None
         if self._writer.num_rows:
-            shard = self._writer.write(f"part-{self._num_shards:06d}.parquet")
+            shard = self._writer.write(f"{shard_stem(0, self._num_shards)}.parquet")
             self._num_shards += 1
         first = len(self._clip_nos) - len(self._waiting) + 1
         clips = tuple(PlannedClip(clip.split, clip.clip_id, len(clip)) for clip in self._waiting)
@@ -202,7 +205,7 @@ class RunWriter:
         lost: dict[tuple[str, str], list[Lost]] = {}
         num_known = len(self._clip_nos)
         for failure in self._failures:
-            name = valid_unicode(failure.split), valid_unicode(failure.clip_id)
+            name = readable(failure.split), readable(failure.clip_id)
             if name not in self._clip_nos:
                 self._clip_nos[name] = len(self._clip_nos) + 1
                 clips.append(PlannedClip(failure.split, failure.clip_id, None))
@@ -255,8 +258,8 @@ def remove_uncommitted(home: RunHome, events: EventLog) -> int:
     return removed
 
 
-def compact(folder: Path, events: EventLog) -> int:
-    """Rewrite the shards that hold rows of pieces that were given up; return how many.
+def compact(home: RunHome, events: EventLog) -> int:
+    """Rewrite the shards that hold rows that no longer count; return how many.
 
     Each one: the new shard first, then the event, then the old one goes. Killed in between, an
     uncommitted shard is left, which `remove_uncommitted` removes.
@@ -264,29 +267,23 @@ def compact(folder: Path, events: EventLog) -> int:
     # Elsewhere rows that no longer count stay where they are: nobody reads them, and a file that
     # may be replaced would have to be guarded against a writer that was cut off.
     stale = events.ledger.stale_shards() if events.records is None else []
-    manifest = Manifest.read(folder)
-    for name, checksum in stale:
-        old = shard_path(folder, name)
-        shard = None
-        if pieces := events.ledger.pieces_of(name):
-            table = read_shard(old, manifest.skeleton_name, checksum)
-            parts, moved, offset = [], [], 0
-            for piece in pieces:
-                parts.append(table.slice(piece.row_offset, piece.num_rows))
-                moved.append(piece._replace(row_offset=offset))
-                offset += piece.num_rows
-            written = write_table(
-                pa.concat_tables(parts), folder, _next_name(name), manifest.run_id
-            )
-            shard = dataclasses.replace(written, pieces=tuple(moved))
-        events.record(Rewritten(name, shard))
-        old.unlink(missing_ok=True)
+    manifest = Manifest.read(home.work)
+    for old, checksum in stale:
+        path, pieces, offset = shard_path(home.work, old), list[Piece](), 0
+        table = run_schema(manifest.skeleton_name).empty_table()
+        for piece in events.ledger.pieces_of(old):
+            rows = ShardRows(0, "", "", old, piece.row_offset, piece.num_rows, checksum)
+            kept = read_rows(home, BlockPlan((rows,)), manifest.skeleton_name)
+            table = join_tables([table, kept]) if pieces else kept
+            pieces.append(piece._replace(row_offset=offset))
+            offset += piece.num_rows
+        stem, _, count = old.removesuffix(".parquet").partition("-r")
+        name = f"{stem}-r{int(count or 0) + 1}.parquet"
+        shard = write_table(table, home.address, name, manifest.run_id)
+        shard = dataclasses.replace(shard, pieces=tuple(pieces), replaces=old)
+        events.record(Committed(shard, ()))
+        path.unlink(missing_ok=True)
     return len(stale)
-
-
-def _next_name(name: str) -> str:
-    stem, _, count = name.removesuffix(".parquet").partition("-r")
-    return f"{stem}-r{int(count or 0) + 1}.parquet"
 
 
 def shard_stem(start_no: int, task_no: int) -> str:

@@ -7,20 +7,15 @@ import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.errors import SourceError
-from posemill.files import near_path
+from posemill.files import near_path, readable
 from posemill.messages import Message, join
 from posemill.places import uri_of
 from posemill.plugins import unknown
 from posemill.sources import folders, lists, phoenix
 from posemill.sources.clip_list import ClipList, Collector, SplitTotals
-from posemill.sources.names import (
-    LIST_SUFFIXES,
-    PICTURE_SUFFIXES,
-    VIDEO_SUFFIXES,
-    readable,
-    suffix_of,
-)
+from posemill.sources.lists import LIST_SUFFIXES
 from posemill.sources.scan import Scan, scan_place, scan_tree
 
 __all__ = ["LAYOUTS", "ClipList", "SplitTotals", "find_clips", "find_files"]
@@ -163,29 +158,18 @@ def _choose_for_file(path: str, layout: str) -> str:
     fits = next((name for name, suffixes in known.items() if suffix in suffixes), None)
     if layout in known and fits in (layout, None):
         return layout
-    if fits is None:
-        raise SourceError(
-            "{path!r} is neither a picture, a video nor a list (.csv, .tsv, .jsonl) by its "
-            "name; if it is one, say {--layout:videos}, {--layout:pictures} or "
-            "{--layout:list}",
-            path=readable(path),
-        )
-    if layout == "auto":
+    if layout == "auto" and fits is not None:
         return fits
     raise SourceError(
-        "{path!r} is a file that layout {layout!r} cannot read; from its name it is for "
-        "layout {fits!r}",
+        "{path!r}: expected a picture, a video or a list (.csv, .tsv, .jsonl) by its name, and a "
+        "layout that fits; say {--layout:videos}, {--layout:pictures} or {--layout:list}",
         path=readable(path),
-        layout=layout,
-        fits=fits,
     )
 
 
 def _describe(root: str, scan: Scan) -> Message:
     """Return what is in a folder that holds no clips, for an error."""
-    if uri_of(root) is not None:
-        return Message("{number} other objects", number=scan.num_ignored)
-    names = sorted(entry.name for entry in Path(root).iterdir())[:5]
+    names = [] if uri_of(root) else sorted(entry.name for entry in Path(root).iterdir())[:5]
     entries = Message(
         "{number} other files (first entries: {names})",
         number=scan.num_ignored,

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
+from posemill.decoders.opening import natural_key
 from posemill.errors import SourceError
+from posemill.files import readable
 from posemill.messages import Message, join
 from posemill.plugins import hint
 from posemill.records import Clip, match_splits, sort_splits, usual_split
-from posemill.sources.names import natural_key, readable
 from posemill.terminal import counted
 
 if TYPE_CHECKING:

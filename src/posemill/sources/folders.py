@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from posemill.decoders.opening import without_suffix
+from posemill.files import readable
 from posemill.messages import Message
 from posemill.records import SPLIT_NAMES, Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.names import readable, without_suffix
 from posemill.sources.scan import Folder, Scan, file_version
 
 _PICTURES = Message("folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files")

@@ -11,23 +11,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, TextIO
 
+from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of, without_suffix
 from posemill.errors import SourceError
+from posemill.files import readable
 from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.places.cache import fetched
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.names import (
-    PICTURE_SUFFIXES,
-    VIDEO_SUFFIXES,
-    readable,
-    suffix_of,
-    without_suffix,
-)
 from posemill.sources.scan import MISSING, file_version, joined_version, picture_versions
 from posemill.tables import GBK, TableError, find_encoding, read_table
 
 Kind = Literal["frames", "video", "pictures"]
+LIST_SUFFIXES = frozenset(["csv", "tsv", "jsonl"])
 _KEEP_BYTES = "surrogateescape"
 _OWN_COLUMNS = ("path", "clip_id", "split", "start_seconds", "end_seconds", "label")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from posemill.errors import SourceError
+from posemill.files import readable
 from posemill.messages import Message
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.names import readable
 from posemill.sources.scan import Folder, Scan, scan_tree
 
 _FRAMES_FOLDER = "fullFrame-210x260px"

@@ -14,11 +14,10 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from posemill.decoders import VideoReader, open_video
-from posemill.decoders.opening import TargetSize
+from posemill.decoders.opening import PICTURE_SUFFIXES, TargetSize, suffix_of
 from posemill.decoders.pictures import read_picture
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, PlaceError
-from posemill.messages import Message
 from posemill.places import ChangedError, Entry, uri_of
 from posemill.records import Clip, Frame, IntArray
 from posemill.sources.frames import (
@@ -28,7 +27,6 @@ from posemill.sources.frames import (
     video_numbers,
     wanted_frames,
 )
-from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
 from posemill.sources.scan import list_place
 from posemill.sources.scratch import Scratch
 
@@ -37,30 +35,24 @@ _T = TypeVar("_T")
 VIDEOS_AHEAD, _PICTURES_AHEAD = 2, 16  # at a URI, of what is read next
 
 
-@dataclass(frozen=True)
-class Failed:
-    """Why a step gave nothing: a few words for counting, and all that is known."""
-
-    reason: str
-    message: str
-
-    def with_name(self, name: str, *, instead_of: str) -> Failed:
-        """Return it with the name that users know instead of that of a copy."""
-        return Failed(self.reason, self.message.replace(instead_of, name))
-
-
-def attempt(step: Callable[[], _T]) -> _T | Failed:
+def attempt(step: Callable[[], _T]) -> _T | DecodeError:
     """Return what a step gives, or why it gave nothing."""
     try:
         return step()
     except DecodeError as error:
-        return Failed(error.reason, error.sentence)
+        return error.with_traceback(None)  # which holds on to pixels
     except ChangedError as error:
-        return Failed("changed", error.sentence)
+        return DecodeError(error.sentence, reason="changed")
     except PlaceError:
         raise  # no clip is to blame, and the next one would meet it too
     except Exception as error:  # noqa: BLE001  (see the top of the module)
-        return Failed(f"unexpected {type(error).__name__}", f"{type(error).__name__}: {error}")
+        kind = type(error).__name__
+        return DecodeError("{kind}: {error}", reason=f"unexpected {kind}", kind=kind, error=error)
+
+
+def _with_name(failed: DecodeError, name: str, copy: str) -> DecodeError:
+    """Return an error with the name that users know instead of that of a copy."""
+    return DecodeError("{text}", reason=failed.reason, text=failed.sentence.replace(copy, name))
 
 
 class Item(NamedTuple):
@@ -74,7 +66,7 @@ class Item(NamedTuple):
 
     frame_index: int
     path: str | None
-    content: Frame | Failed
+    content: Frame | DecodeError
 
 
 class End(NamedTuple):
@@ -86,7 +78,7 @@ class End(NamedTuple):
         is_open: Whether the clip could be opened at all.
     """
 
-    failed: Failed
+    failed: DecodeError
     total: int | None
     is_open: bool
 
@@ -107,13 +99,12 @@ class Part:
     skip: Mapping[int, str] = field(default_factory=dict)
     give_up: tuple[int, str] | None = None
 
-    def refusal(self, index: int) -> Failed | None:
+    def refusal(self, index: int) -> DecodeError | None:
         """Return why a frame is not to be read, None if it is."""
-        if index in self.skip:
-            return Failed("crashed the worker", self.skip[index])
-        if self.give_up is not None and index >= self.give_up[0]:
-            return Failed("crashed the worker", self.give_up[1])
-        return None
+        why = self.skip.get(index)
+        if why is None and self.give_up is not None and index >= self.give_up[0]:
+            why = self.give_up[1]
+        return None if why is None else DecodeError("{why}", reason="crashed the worker", why=why)
 
     def is_given_up(self, index: int) -> bool:
         """Return whether nothing is read from this frame on."""
@@ -145,17 +136,17 @@ class Listing:
             return {"": Entry("", 0, clip.version, 0.0)}  # itself
         return list_place(clip.path, clip.version)
 
-    def read_picture(self, path: str, name: str) -> Frame | Failed:
+    def read_picture(self, path: str, name: str) -> Frame | DecodeError:
         """Return the pixels of a picture, wherever it is, or why there are none."""
         if uri_of(path) is None:
             return attempt(lambda: read_picture(path))
         with ExitStack() as stack:
             copy = self.scratch.file(path, self._entries[name].version)
             file = attempt(lambda: str(stack.enter_context(copy)))
-            if isinstance(file, Failed):
+            if isinstance(file, DecodeError):
                 return file
             frame = attempt(lambda: read_picture(file))
-            return frame.with_name(path, instead_of=file) if isinstance(frame, Failed) else frame
+            return _with_name(frame, path, file) if isinstance(frame, DecodeError) else frame
 
     def fetch_pictures(self, clip: Clip, names: Sequence[str]) -> None:
         """Begin to fetch the next pictures of a clip at a URI."""
@@ -216,16 +207,16 @@ class ClipReader:
         """Return the number that a frame has in its source."""
         return index if self.numbers is None else int(self.numbers[index])
 
-    def with_number(self, failed: Failed, index: int) -> Failed:
+    def with_number(self, failed: DecodeError, index: int) -> DecodeError:
         """Return a reason with the number of the frame in its source, where that is another."""
         if self.numbers is None or index >= len(self.numbers):
             return failed
-        message = Message(
-            "frame {number} of the source: {reason}",
+        return DecodeError(
+            "frame {number} of the source: {why}",
+            reason=failed.reason,
             number=self.source_number(index),
-            reason=failed.message,
+            why=failed.sentence,
         )
-        return Failed(failed.reason, message)
 
     def read(self, part: Part | None = None) -> Generator[Item | End, None, None]:
         """Yield the frames in their order; an `End`, if any, is the last."""
@@ -237,13 +228,13 @@ class ClipReader:
         else:
             yield from self._fetch_video(part)
 
-    def _end(self, failed: Failed, index: int = 0, video: VideoReader | None = None) -> End:
+    def _end(self, failed: DecodeError, index: int = 0, video: VideoReader | None = None) -> End:
         """Return why nothing more comes, with how many frames there should be."""
         numbers, total = self.numbers, self._clip.num_frames or None
         if total is None and video is not None:
             counted = attempt(video.count_frames if numbers is None else lambda: len(numbers))
             # Damage hides frames from the count as well: at least the damaged one is lost.
-            total = max(index + 1, 0 if isinstance(counted, Failed) else counted)
+            total = max(index + 1, 0 if isinstance(counted, DecodeError) else counted)
         failed = failed if video is None else self.with_number(failed, index)
         return End(failed, total, video is not None)
 
@@ -256,7 +247,7 @@ class ClipReader:
                 clip.path, clip.version, on_progress=say_that_it_comes
             )
             file = attempt(lambda: str(stack.enter_context(copy)))
-            if isinstance(file, Failed):
+            if isinstance(file, DecodeError):
                 yield self._end(file)
                 return
             self._listing.fetch_videos(self._next_clips)
@@ -266,8 +257,7 @@ class ClipReader:
                 self._clip = dataclasses.replace(clip, num_frames=length)
             for item in self._open_video(file, part):
                 if isinstance(item, End):
-                    failed = item.failed.with_name(clip.path, instead_of=file)
-                    item = item._replace(failed=failed)
+                    item = item._replace(failed=_with_name(item.failed, clip.path, file))
                 yield item
 
     def _open_video(self, path: str, part: Part) -> Generator[Item | End, None, None]:
@@ -282,7 +272,7 @@ class ClipReader:
                 target_size=self._target_size,
             )
         )
-        if isinstance(video, Failed):
+        if isinstance(video, DecodeError):
             yield self._end(video)
             return
         with closing(video):
@@ -290,7 +280,7 @@ class ClipReader:
             self.fps = fps if sampling is None else sampling.rate_of(fps)
             if sampling is not None:
                 numbers = attempt(lambda: video_numbers(video, sampling))
-                if isinstance(numbers, Failed):
+                if isinstance(numbers, DecodeError):
                     yield self._end(numbers, part.start, video)
                     return
                 self.numbers = numbers
@@ -312,16 +302,16 @@ class ClipReader:
             self._at(index, seconds)
             frame = attempt(lambda: next(frames, None))
             seconds = 0.0
-            if isinstance(frame, Failed):
+            if isinstance(frame, DecodeError):
                 yield self._end(frame, index, video)
                 return
             if frame is None:
                 known = self._clip.num_frames
                 if known is not None and index < (part.stop or known):
-                    message = Message(
-                        "the file ends after {index} of {known} frames", index=index, known=known
-                    )
-                    yield self._end(Failed("ends too early", message), index, video)
+                    template = "the file ends after {index} of {known} frames"
+                    reason = "ends too early"
+                    failed = DecodeError(template, reason=reason, index=index, known=known)
+                    yield self._end(failed, index, video)
                 return
             yield Item(index, None, refusal or frame)
             index += 1
@@ -330,7 +320,7 @@ class ClipReader:
         clip, listing = self._clip, self._listing
         self._at(part.start, 0.0)
         names = attempt(lambda: listing.names_of(clip))
-        if isinstance(names, Failed):
+        if isinstance(names, DecodeError):
             yield self._end(names)
             return
         self.fps, planned = clip.listed_fps, clip.num_frames
@@ -345,12 +335,10 @@ class ClipReader:
         stop = planned if part.stop is None else min(part.stop, planned)
         for index in range(part.start, stop):
             if index >= len(names):
-                message = Message(
-                    "the folder has {number} of {planned} frames left",
-                    number=len(names),
-                    planned=planned,
-                )
-                yield Item(index, clip.path, Failed("missing", message))
+                template = "the folder has {number} of {planned} frames left"
+                number = len(names)
+                failed = DecodeError(template, reason="missing", number=number, planned=planned)
+                yield Item(index, clip.path, failed)
                 continue
             path = _path_of(clip, names[index])
             refusal = part.refusal(index)
@@ -362,20 +350,6 @@ class ClipReader:
             yield Item(index, path, listing.read_picture(path, names[index]))
 
 
-class ClipFrame(NamedTuple):
-    """One frame of a clip, or why it could not be had.
-
-    Args:
-        frame_index: Its number within the clip.
-        image_path: The picture's file; None in a video.
-        content: The pixels, or the error.
-    """
-
-    frame_index: int
-    image_path: str | None
-    content: Frame | DecodeError
-
-
 def read_clip(
     clip: Clip,
     *,
@@ -383,7 +357,7 @@ def read_clip(
     decoder: str = "pyav",
     sampling: Sampling | None = None,
     numbers: IntArray | None = None,
-) -> Iterator[ClipFrame]:
+) -> Iterator[Item]:
     """Yield a clip's frames in order, errors among them in their place: as `extract` reads it.
 
     A picture that cannot be read is one `DecodeError`, and the next follows. In a video, or where
@@ -400,16 +374,10 @@ def read_clip(
     next_index = start_index
     for item in reader.read(Part(start_index)):
         if isinstance(item, End):
-            yield ClipFrame(next_index if item.is_open else start_index, None, _error(item.failed))
+            yield Item(next_index if item.is_open else start_index, None, item.failed)
             return
         next_index = item.frame_index + 1
-        number = reader.source_number(item.frame_index)
-        content = _error(item.content) if isinstance(item.content, Failed) else item.content
-        yield ClipFrame(number, item.path, content)
-
-
-def _error(failed: Failed) -> DecodeError:
-    return DecodeError(failed.message, reason=failed.reason)
+        yield item._replace(frame_index=reader.source_number(item.frame_index))
 
 
 def _path_of(clip: Clip, name: str) -> str:

@@ -8,22 +8,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from posemill.decoders.opening import raise_decode_error
-from posemill.errors import SourceError
-from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES, is_output
-from posemill.messages import Message
-from posemill.places import ChangedError, Entry, Place, open_place
-from posemill.sources.names import (
+from posemill.decoders.opening import (
     PICTURE_SUFFIXES,
     VIDEO_SUFFIXES,
     natural_sort,
-    readable,
+    raise_decode_error,
     suffix_of,
 )
+from posemill.errors import SourceError
+from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES, is_output, readable
+from posemill.messages import Message
+from posemill.places import ChangedError, Entry, Place, open_place
 
 # Left by archivers and storage boxes beside the data, with pictures inside.
 FOREIGN_FOLDERS = frozenset(["__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information"])
 _MAX_DEPTH = 64
+_WRITTEN_BY_US = "{path!r} was written by posemill; left out"
 MISSING = "missing"  # the version of a file that is not there
 
 
@@ -89,27 +89,20 @@ def _scan_folder(scan: Scan, folder: Folder, above: tuple[tuple[int, int], ...])
         folder: The one to look into.
         above: Device and inode of the folders that lead here.
     """
+    problem, below = None, list[str]()
     try:
         status = os.stat(folder.path)  # noqa: PTH116
         identity = (status.st_dev, status.st_ino)
         if identity in above:
-            scan.problems.append(
-                Message("{path!r} links to a folder above itself", path=readable(folder.path))
-            )
-            return
-        if len(above) > _MAX_DEPTH:
-            scan.problems.append(
-                Message("{path!r} is too deep and was left out", path=readable(folder.path))
-            )
-            return
-        below = list(_sort_entries(scan, folder))
-        # The root is what the user named; anything below it that we wrote is no data.
-        if folder.parts and is_output(Path(folder.path), folder.marks):
-            scan.num_ignored += folder.num_pictures + len(folder.videos)
-            scan.problems.append(
-                Message("{path!r} was written by posemill; left out", path=readable(folder.path))
-            )
-            return
+            problem = "{path!r} links to a folder above itself"
+        elif len(above) > _MAX_DEPTH:
+            problem = "{path!r} is too deep and was left out"
+        else:
+            below = list(_sort_entries(scan, folder))
+            # The root is what the user named; anything below it that we wrote is no data.
+            if folder.parts and is_output(Path(folder.path), folder.marks):
+                scan.num_ignored += folder.num_pictures + len(folder.videos)
+                problem = _WRITTEN_BY_US
     except OSError as error:
         scan.problems.append(
             Message(
@@ -120,6 +113,9 @@ def _scan_folder(scan: Scan, folder: Folder, above: tuple[tuple[int, int], ...])
         )
         if folder.parts:
             scan.unreadable.append(folder)
+        return
+    if problem is not None:
+        scan.problems.append(Message(problem, path=readable(folder.path)))
         return
     if folder.num_pictures or folder.videos:
         scan.folders.append(folder)
@@ -139,7 +135,7 @@ def _sort_entries(scan: Scan, folder: Folder) -> Iterator[str]:
                 folder.marks.add(name)
             if name[0] == ".":
                 scan.num_ignored += 1
-            elif _is_folder(entry) or _leads_nowhere(entry, suffix):
+            elif _is_folder(entry):
                 if name in FOREIGN_FOLDERS:
                     scan.num_ignored += 1
                 else:
@@ -172,30 +168,15 @@ def _is_picture(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder, or a link to one; False where that cannot be known.
+    """Return whether an entry is a folder, or a link to one.
 
-    The system tells folders from files while listing: only links need a look of their own.
+    A link to where we may not look may be one, unless it is called like a picture or a video:
+    those fail when they are read.
     """
     try:
         return entry.is_dir()
     except OSError:
-        return False  # links in a circle, or to where we may not look
-
-
-def _leads_nowhere(entry: os.DirEntry[str], suffix: str) -> bool:
-    """Return whether an entry may be a folder that cannot be looked at: by its name it is no file.
-
-    A picture or a video that cannot be looked at is one that fails when it is read.
-    """
-    if suffix in PICTURE_SUFFIXES or suffix in VIDEO_SUFFIXES or not entry.is_symlink():
-        return False
-    try:
-        entry.stat()
-    except FileNotFoundError:
-        return False  # a broken link without the name of a picture or a video is nothing of ours
-    except OSError:
-        return True
-    return False
+        return suffix_of(entry.name) not in PICTURE_SUFFIXES | VIDEO_SUFFIXES
 
 
 def file_version(file: os.DirEntry[str] | Path) -> str:
@@ -224,38 +205,15 @@ def scan_place(uri: str) -> Scan:
         PlaceError: It cannot be listed.
     """
     place, scan = open_place(uri), Scan(uri)
-    pictures: dict[tuple[str, ...], dict[str, str]] = {}
-    folders = _folders_of(place, scan, pictures)
-    if not folders and not scan.num_ignored:
-        raise SourceError("{uri}: there is nothing; look at its name, and at the bucket's", uri=uri)
-    ours = [parts for parts, folder in folders.items() if parts and _is_output(place, folder)]
-    by_name = {"/".join(parts): parts for parts in folders}
-    for parts in (by_name[name] for name in natural_sort(by_name)):
-        folder = folders[parts]
-        if any(parts[: len(each)] == each for each in ours):
-            if parts in ours:
-                scan.problems.append(
-                    Message("{path!r} was written by posemill; left out", path=folder.path)
-                )
-        elif parts in pictures or folder.videos:
-            folder.num_pictures = len(pictures.get(parts, ()))
-            folder.version = joined_version(pictures.get(parts, {}))
-            scan.folders.append(folder)
-    return scan
-
-
-def _folders_of(
-    place: Place, scan: Scan, pictures: dict[tuple[str, ...], dict[str, str]]
-) -> dict[tuple[str, ...], Folder]:
-    """Return the folders by the names that lead to them; `pictures` gets names and versions."""
     folders: dict[tuple[str, ...], Folder] = {}
+    pictures: dict[tuple[str, ...], dict[str, str]] = {}
     for entry in place.list():
         *above, name = entry.key.split("/")
         parts, suffix = tuple(above), suffix_of(name)
         if any(part[:1] == "." or part in FOREIGN_FOLDERS for part in (*parts, name)):
             scan.num_ignored += 1
             continue
-        folder = folders.setdefault(parts, Folder("/".join((scan.root, *parts)), parts))
+        folder = folders.setdefault(parts, Folder("/".join((uri, *parts)), parts))
         if name in OUTPUT_NAMES:
             folder.marks.add(name)
         if suffix in PICTURE_SUFFIXES:
@@ -264,7 +222,19 @@ def _folders_of(
             folder.videos[name] = entry.version
         else:
             scan.num_ignored += 1
-    return folders
+    if not folders and not scan.num_ignored:
+        raise SourceError("{uri}: there is nothing; look at its name, and at the bucket's", uri=uri)
+    ours = [parts for parts, folder in folders.items() if parts and _is_output(place, folder)]
+    scan.problems += [Message(_WRITTEN_BY_US, path=folders[parts].path) for parts in ours]
+    by_name = {"/".join(parts): parts for parts in folders}
+    for parts in (by_name[name] for name in natural_sort(by_name)):
+        folder = folders[parts]
+        folder.num_pictures = len(pictures.get(parts, ()))
+        folder.version = joined_version(pictures.get(parts, {}))
+        is_ours = any(parts[: len(above)] == above for above in ours)
+        if not is_ours and (folder.num_pictures or folder.videos):
+            scan.folders.append(folder)
+    return scan
 
 
 def _is_output(place: Place, folder: Folder) -> bool:

@@ -15,13 +15,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
+from posemill.decoders.opening import suffix_of
 from posemill.errors import PlaceError
 from posemill.machine.disk import disk_message
 from posemill.messages import Message
 from posemill.places import split_uri
-from posemill.sources.names import suffix_of
 
-MOST_BYTES = 4 << 30  # of what is fetched ahead; what is asked for is fetched whatever its size
+MOST_BYTES = 1 << 30  # of an object that is fetched ahead; asked for, it may have any size
 _PREFIX = "posemill-scratch-"
 _AT_ONCE = 8
 _LOOK_SECONDS = 1.0  # between two looks whether bytes are coming
@@ -33,8 +33,7 @@ class Scratch:
     It goes with its process. What a killed one left is removed by the next.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes, self._num_bytes = most_bytes, 0
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._folder: Path | None = None
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="scratch")
@@ -64,8 +63,6 @@ class Scratch:
         try:
             yield path
         finally:
-            with self._lock:
-                self._num_bytes -= path.stat().st_size if path.exists() else 0
             path.unlink(missing_ok=True)
 
     def _wait(self, future: Future[Path | None], on_progress: Callable[[], None]) -> Path | None:
@@ -78,7 +75,7 @@ class Scratch:
         return future.result()
 
     def ahead(self, wanted: Iterable[tuple[str, str, int | None]]) -> None:
-        """Begin to fetch objects that `file` will be asked for, as far as there is room.
+        """Begin to fetch objects that `file` will be asked for, unless they are very large.
 
         Args:
             wanted: URI, version and size of each; a size that is not known is looked up.
@@ -92,20 +89,8 @@ class Scratch:
             place, key = split_uri(uri)
             entry = place.look(key)
             num_bytes = None if entry is None else entry.num_bytes
-        if num_bytes is None or not self._reserve(num_bytes):
-            return None  # its turn comes, and then the reason is told
-        try:
-            return self._fetch(uri, version)
-        finally:
-            self._reserve(-num_bytes)  # the file itself counts by now
-
-    def _reserve(self, num_bytes: int) -> bool:
-        """Count bytes before they come, so that fetches side by side keep to the bound."""
-        with self._lock:
-            if num_bytes > 0 and self._num_bytes + num_bytes > self._most_bytes:
-                return False
-            self._num_bytes += num_bytes
-            return True
+        # Its turn comes, and then the reason is told.
+        return None if num_bytes is None or num_bytes > MOST_BYTES else self._fetch(uri, version)
 
     def _fetch(self, uri: str, version: str) -> Path:
         place, key = split_uri(uri)
@@ -123,8 +108,6 @@ class Scratch:
                 raise
             saved = Message("{name} was not copied", name=place.name_of(key))
             raise PlaceError(disk_message(error, str(path.parent), saved=saved)) from error
-        with self._lock:
-            self._num_bytes += path.stat().st_size
         return path
 
     def _make_folder(self) -> Path:

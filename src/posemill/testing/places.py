@@ -70,10 +70,10 @@ class PlaceContract:
         place.fetch("v.mp4", tmp_path / "v.mp4", version=entry.version)
         assert (tmp_path / "v.mp4").read_bytes() == b"listed" * 500_000
         place.put("v.mp4", b"another")
-        with pytest.raises(ChangedError, match=r"v\.mp4 was changed since it was listed"):
+        with pytest.raises(ChangedError, match=r"v\.mp4 was changed or removed"):
             place.fetch("v.mp4", tmp_path / "w.mp4", version=entry.version)
         place.delete("v.mp4")
-        with pytest.raises(ChangedError, match=r"v\.mp4 has gone since it was listed"):
+        with pytest.raises(ChangedError, match=r"v\.mp4 was changed or removed"):
             place.fetch("v.mp4", tmp_path / "w.mp4", version=entry.version)
         assert [path.name for path in tmp_path.glob("*.mp4")] == ["v.mp4"]
 

@@ -375,8 +375,8 @@ def test_what_changed_between_listing_and_reading_is_a_row_with_its_reason(
     assert summary.num_frames == 6
     reasons = {each.clip_id: (each.reason, each.message) for each in summary.run.failures()}
     assert reasons == {
-        "v1": ("changed", f"{uri}/v1.mp4 was changed since it was listed"),
-        "v2": ("changed", f"{uri}/v2.mp4 has gone since it was listed"),
+        "v1": ("changed", f"{uri}/v1.mp4 was changed or removed since it was listed"),
+        "v2": ("changed", f"{uri}/v2.mp4 was changed or removed since it was listed"),
     }
 
 

@@ -20,7 +20,7 @@ from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import list_failures, read_status
 from posemill.jobs.frames import places, sinks
 from posemill.jobs.frames.run import unused_settings, write_frames
-from posemill.runs.frame_index import read_index
+from posemill.runs.frame_index import indices_of, picture_name, read_index
 from posemill.runs.reader import open_run
 from posemill.sources import find_clips
 from posemill.training.video.index import read_index as read_training_index
@@ -51,21 +51,23 @@ def frames_of(path):
 
 def pixels_of(clip):
     if clip.is_packed:
-        return list(clip.open_pack())
-    return [read_picture(clip.picture_path(position)) for position in range(clip.num_frames)]
+        shape = (clip.num_frames, clip.height, clip.width, 3)
+        return list(np.memmap(clip.path, np.uint8, "r", clip.offset, shape))
+    names = [picture_name(position, clip.format) for position in range(clip.num_frames)]
+    return [read_picture(clip.path / name) for name in names]
 
 
 def test_png_keeps_every_pixel_of_every_frame(config, videos):
     summary = write_frames(config(format="png"))
     assert (summary.num_frames, summary.num_clips, summary.exit_code) == (49, 3, 0)
     clips = read_index(summary.index)
-    assert [(clip.split, clip.clip_id, clip.num_frames, clip.size_wh, clip.fps, clip.frame_ranges)
-            for clip in clips] == [
-        ("train", "a", 30, (32, 24), 25.0, "0-29"),
-        ("train", "b", 7, (48, 32), 25.0, "0-6"),
-        ("dev", "c", 12, (32, 24), 25.0, "0-11"),
+    assert [(clip.split, clip.clip_id, clip.num_frames, clip.width, clip.height, clip.fps,
+             clip.frame_indices) for clip in clips] == [
+        ("train", "a", 30, 32, 24, 25.0, "0-29"),
+        ("train", "b", 7, 48, 32, 25.0, "0-6"),
+        ("dev", "c", 12, 32, 24, 25.0, "0-11"),
     ]  # fmt: skip
-    assert clips[0].frame_indices.tolist() == [*range(30)]
+    assert indices_of(clips[0].frame_indices).tolist() == [*range(30)]
     for clip in clips:
         wanted = frames_of(videos / clip.split / f"{clip.clip_id}.mp4")
         assert np.array_equal(pixels_of(clip), wanted)
@@ -96,7 +98,7 @@ def test_a_pack_has_the_very_bytes(config, videos, monkeypatch):
 @pytest.mark.parametrize("pack", [False, True])
 def test_frames_are_brought_to_the_size_that_is_asked_for(config, videos, changes, sizes, pack):
     clips = read_index(write_frames(config(format="png", pack=pack, **changes)).index)
-    assert [clip.size_wh for clip in clips] == sizes
+    assert [(clip.width, clip.height) for clip in clips] == sizes
     assert {frame.shape for frame in pixels_of(clips[1])} == {(*sizes[1][::-1], 3)}
 
 
@@ -125,7 +127,7 @@ def test_all_frames_of_a_clip_have_the_size_of_its_first(tmp_path):
 def test_fewer_frames_are_kept_and_say_which_they_were(config, videos, changes, numbers, fps, pack):
     summary = write_frames(config(format="png", pack=pack, task_frames=3, **changes))
     clip = read_index(summary.index)[0]
-    assert clip.frame_indices.tolist() == numbers
+    assert indices_of(clip.frame_indices).tolist() == numbers
     assert (clip.num_frames, clip.fps) == (len(numbers), fps)
     wanted = frames_of(videos / "train" / "a.mp4")
     assert np.array_equal(pixels_of(clip), [wanted[number] for number in numbers])
@@ -146,14 +148,14 @@ def test_a_rate_counts_by_the_times_of_the_frames_not_by_their_average(tmp_path)
         container.mux(stream.encode())
     made = FramesConfig(path, tmp_path / "out", fps=1, format="png", executor="serial")
     (clip,) = read_index(write_frames(made).index)
-    assert clip.frame_indices.tolist() == [0, 4, 5]
+    assert indices_of(clip.frame_indices).tolist() == [0, 4, 5]
 
 
 def test_folders_of_pictures_are_thinned_out_too(make_tree, tmp_path):
     tree = make_tree({"train/a": 7})
     made = FramesConfig(tree, tmp_path / "out", stride=3, format="png", executor="serial")
     (clip,) = read_index(write_frames(made).index)
-    assert clip.frame_indices.tolist() == [0, 3, 6]
+    assert indices_of(clip.frame_indices).tolist() == [0, 3, 6]
     assert np.array_equal(pixels_of(clip)[1], read_picture(tree / "train" / "a" / "0003.png"))
     with pytest.raises(ConfigError, match=r"fps needs videos: .* use stride"):
         write_frames(FramesConfig(tree, tmp_path / "rate", fps=5, executor="serial"))
@@ -217,7 +219,7 @@ def test_a_picture_that_cannot_be_read_leaves_no_gap(make_tree, tmp_path):
                             executor="serial")  # fmt: skip
         summary = write_frames(made)
         (clip,) = read_index(summary.index)
-        assert (clip.num_frames, clip.frame_indices.tolist()) == (4, [0, 1, 3, 4])
+        assert (clip.num_frames, indices_of(clip.frame_indices).tolist()) == (4, [0, 1, 3, 4])
         assert np.array_equal(pixels_of(clip)[2], read_picture(tree / "a" / "0003.png"))
         assert summary.exit_code == 1
 

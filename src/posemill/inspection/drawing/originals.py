@@ -14,9 +14,9 @@ import numpy as np
 
 from posemill.decoders.pictures import read_picture
 from posemill.errors import DecodeError, PosemillError
+from posemill.files import readable
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.records import Clip, Frame, PoseClip
-from posemill.runs.events import valid_unicode
 from posemill.sources import LAYOUTS, find_clips
 from posemill.sources.reading import read_clip
 
@@ -229,7 +229,7 @@ def _inside(root: Path, path: Path) -> Path | None:
     A path that is not absolute began where the extraction was started, which is not recorded: it
     is taken as inside where it begins with the last names of the root.
     """
-    above = Path(valid_unicode(str(root)))
+    above = Path(readable(str(root)))
     if path.is_absolute():
         return path.relative_to(above) if path.is_relative_to(above) else None
     parts = [part for part in path.parts if part != ".."]
@@ -241,8 +241,8 @@ def _inside(root: Path, path: Path) -> Path | None:
 
 def _is_below(root: Path, path: Path) -> bool:
     """Return whether a path stays below a root, whatever `..` are in it."""
-    above = os.path.normpath(valid_unicode(str(root)))
-    return Path(os.path.normpath(valid_unicode(str(path)))).is_relative_to(above)
+    above = os.path.normpath(readable(str(root)))
+    return Path(os.path.normpath(readable(str(path)))).is_relative_to(above)
 
 
 def _stays_in(root: Path, path: Path) -> bool:

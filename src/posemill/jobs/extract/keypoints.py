@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from posemill.decoders.pictures import resize_frame
+from posemill.errors import DecodeError
 from posemill.estimators import ClipState, open_estimator
 from posemill.estimators.people import TrackedState, with_ids
 from posemill.executors import is_worker_process
@@ -19,7 +20,7 @@ from posemill.runs.events import Shard
 from posemill.runs.manifest import SHARDS_NAME
 from posemill.runs.schema import leave_pandas_unloaded
 from posemill.runs.writer import ShardWriter
-from posemill.sources.reading import Failed, attempt
+from posemill.sources.reading import attempt
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class KeypointSink(Sink[ClipState]):
         if frame is None:
             frame = np.full((256, 256, 3), 128, np.uint8)
         states = [self._estimator.new_state()] if self._is_tracking else None
-        if isinstance(attempt(lambda: self._estimator.estimate([frame], states)), Failed):
+        if isinstance(attempt(lambda: self._estimator.estimate([frame], states)), DecodeError):
             return True
         self._good_frame = frame
         return False

@@ -16,12 +16,12 @@ from posemill.errors import RunError, StoppedError
 from posemill.estimators import engine_info, open_estimator
 from posemill.estimators.runtimes import choose_runtime
 from posemill.estimators.runtimes.devices import list_gpus
-from posemill.files import sync_folder
+from posemill.files import readable, sync_folder
 from posemill.jobs.extract.signals import StopSignals
 from posemill.messages import Message, join
 from posemill.places import uri_of
 from posemill.records import Clip
-from posemill.runs.events import ChangedClip, Planned, PlannedClip, Reset, valid_unicode
+from posemill.runs.events import ChangedClip, Planned, PlannedClip, Reset
 from posemill.runs.home import RunHome
 from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
@@ -126,7 +126,7 @@ def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> SourceChanges:
     changed: list[int] = []
     only_failed = True
     for clip in clips:
-        name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
+        name = readable(clip.split), readable(clip.clip_id)
         old = known.pop(name, None)
         if old is None:
             lines.append(Message("{clip} is new", clip="/".join(name)))

@@ -184,7 +184,7 @@ class Extraction(FrameJob[ExtractConfig]):
 
     def finish(self, events: EventLog, clips: ClipList) -> None:
         """Tidy up and check that every shard is as it was written."""
-        compact(self.home.work, events)
+        compact(self.home, events)
         self.prepare(events)
         sizes = self.home.shard_sizes()
         for name, num_bytes in events.ledger.shard_sizes().items():

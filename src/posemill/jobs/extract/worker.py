@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from posemill.errors import ConfigError, PlaceError, PosemillError
+from posemill.errors import ConfigError, DecodeError, PlaceError, PosemillError
 from posemill.executors import Progress
 from posemill.jobs.extract.messages import (
     DECODING,
@@ -33,7 +33,6 @@ from posemill.sources.reading import (
     VIDEOS_AHEAD,
     ClipReader,
     End,
-    Failed,
     Item,
     Listing,
     Part,
@@ -200,7 +199,7 @@ class _TaskRun:
         )
         state = attempt(lambda: self._sink.begin(unit))
         lane = Lane(unit, position, unit.next_frame, state, reader, keep_from=unit.next_frame)
-        if isinstance(state, Failed):
+        if isinstance(state, DecodeError):
             lane.state, end = None, End(state, unit.clip.num_frames, is_open=False)
             return lane, (each for each in [end])
         if unit.state is not None and not self._sink.saves_states:
@@ -234,7 +233,7 @@ class _TaskRun:
             self._lose_rest(lane, item)
             return
         lane.next_frame = item.frame_index + 1
-        if isinstance(item.content, Failed):
+        if isinstance(item.content, DecodeError):
             self._lose(lane, item.frame_index, item.content, path=item.path)
         else:
             lane.waiting.append((item.frame_index, item.path, item.content))
@@ -253,7 +252,7 @@ class _TaskRun:
         saved = [state.copy() for state in states or ()] if len(waiting) > 1 else []
         frames = [frame for _, (_, _, frame) in waiting]
         results = attempt(lambda: self._sink.compute(frames, states))
-        if isinstance(results, Failed):
+        if isinstance(results, DecodeError):
             self._lose_failing(waiting, saved, results)
             return
         for (lane, (index, path, _)), result in zip(waiting, results, strict=True):
@@ -263,10 +262,10 @@ class _TaskRun:
                 self._num_rows += 1
                 self._num_frames += 1
 
-    def _lose(self, lane: Lane, index: int, failed: Failed, *, path: str | None) -> None:
+    def _lose(self, lane: Lane, index: int, failed: DecodeError, *, path: str | None) -> None:
         if index >= lane.keep_from:
             failed = lane.reader.with_number(failed, index)
-            lost = Lost(index, 1, path or lane.unit.clip.path, failed.reason, failed.message)
+            lost = Lost(index, 1, path or lane.unit.clip.path, failed.reason, failed.sentence)
             lane.lost.append(lost)
             self._num_frames += 1
 
@@ -278,17 +277,17 @@ class _TaskRun:
             stop = end.total if unit.stop_frame is None else min(end.total, unit.stop_frame)
             num_frames = max(0, stop - index)
         first, failed = index if end.is_open else None, end.failed
-        lane.lost.append(Lost(first, num_frames, unit.clip.path, failed.reason, failed.message))
+        lane.lost.append(Lost(first, num_frames, unit.clip.path, failed.reason, failed.sentence))
         lane.next_frame = index + num_frames
 
     def _lose_failing(
-        self, waiting: list[_Waiting], saved: list[UnitState], failed: Failed
+        self, waiting: list[_Waiting], saved: list[UnitState], failed: DecodeError
     ) -> None:
         """Find the frame of a batch that failed: by itself, each in its turn."""
         if len(waiting) == 1:
             lane, (index, path, _) = waiting[0]
             if self._sink.is_broken():
-                raise _BrokenError(failed.message, (lane.position, index, ESTIMATING, 0))
+                raise _BrokenError(failed.sentence, (lane.position, index, ESTIMATING, 0))
             self._lose(lane, index, failed, path=path)
             if lane.state is not None:
                 lane.state = self._sink.state_after_failure(lane.state)

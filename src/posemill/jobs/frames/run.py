@@ -121,7 +121,7 @@ class FramesJob(FrameJob[FramesConfig]):
         has_label_folders = clips.layout in ("videos", "frames")
         for clip_no, num_frames, notes in ledger.notes():
             clip, found = clips[clip_no - 1], [json.loads(note) for note in notes]
-            path, offset = config.out.joinpath(*clip_parts(clip)), 0
+            path, offset = config.out.joinpath(*clip_parts(clip)), None
             if config.pack:
                 path = config.out / PACKS_NAME / places[clip_no].pack
                 offset = places[clip_no].offset
@@ -130,16 +130,17 @@ class FramesJob(FrameJob[FramesConfig]):
                 label = label_of_folder(clip.clip_id) or None
             numbers = indices_of(" ".join(note["frames"] for note in found))
             yield IndexedClip(
+                path,
                 clip.clip_id,
                 clip.split,
-                path,
+                label,
                 cast(FrameFormat, "rgb" if config.pack else config.format),
-                num_frames,
-                tuple(found[0]["size_wh"]),
                 offset,
+                num_frames,
+                found[0]["size_wh"][0],
+                found[0]["size_wh"][1],
                 found[0]["fps"],
                 ranges_of(numbers.tolist()),
-                label,
                 clip.extra,
             )
 

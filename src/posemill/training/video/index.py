@@ -117,8 +117,8 @@ def _of_frames(path: Path) -> Index:
             row.label or "",
             row.num_frames,
             row.fps,
-            row.size_wh,
-            row.offset,
+            (row.width, row.height),
+            row.offset or 0,
             "" if row.is_packed else row.format,
             extra=row.extra,
         )
