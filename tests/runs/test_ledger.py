@@ -268,10 +268,10 @@ def test_a_shard_with_rows_of_no_piece_is_stale_until_it_is_rewritten(events):
 
 
 def test_changes_of_the_source_are_named(events):
-    assert changes_of(events.ledger, CLIPS) == ([], [], True, [])
+    assert changes_of(events.ledger, CLIPS) == ([], [], True)
     longer = dataclasses.replace(CLIPS[0], version="other")
     new = Clip("x", "/frames/x", "frames", "dev", num_frames=1)
-    lines, changed, only_failed, _ = changes_of(events.ledger, [longer, CLIPS[1], new])
+    lines, changed, only_failed = changes_of(events.ledger, [longer, CLIPS[1], new])
     assert lines == ["train/a is not the same", "dev/x is new", "dev/c is gone"]
     assert changed == [1]
     assert not only_failed
@@ -280,8 +280,7 @@ def test_changes_of_the_source_are_named(events):
         ["train/a is not the same"],
         [1],
         True,
-        [],
     )
     assert changes_of(events.ledger, CLIPS[:2]).only_failed is False
     events.record(Reset((ChangedClip(1, 11, digest_of(longer)),)))
-    assert changes_of(events.ledger, [longer, *CLIPS[1:]]) == ([], [], True, [])
+    assert changes_of(events.ledger, [longer, *CLIPS[1:]]) == ([], [], True)
