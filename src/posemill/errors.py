@@ -8,8 +8,9 @@ PosemillError               something in the world is not as it has to be
 ├── DecodeError             a picture or a video that cannot be read
 ├── RunError                a run folder that cannot be started, continued or read
 │   └── StoppedError        a run that a signal ended; the same command continues it
-├── PlaceError            an object store or a shared folder that refuses or does not answer
+├── PlaceError              an object store or a shared folder that refuses or does not answer
 ├── FormatError             a file that does not hold what its format promises
+├── ContentError            the same, before anybody has said which file
 ├── ConfigError             a setting that is unknown, or does not go with the others
 └── TrainingError           a training that cannot start or go on
 
@@ -133,6 +134,10 @@ class PlaceError(PosemillError):
 
 class FormatError(PosemillError):
     """A file that does not hold what its format promises."""
+
+
+class ContentError(PosemillError):
+    """What is wrong in a file, without its name: `posemill.files.naming` makes a `FormatError`."""
 
 
 class ConfigError(PosemillError):

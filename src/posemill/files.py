@@ -13,6 +13,7 @@ import re
 import shutil
 import socket
 import stat
+import struct
 import sys
 import time
 import uuid
@@ -22,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from posemill.errors import FormatError, RunError
+from posemill.errors import ContentError, FormatError, RunError
 from posemill.messages import Message
 from posemill.terminal import printable
 
@@ -33,6 +34,11 @@ OWN_FILES = {
     "posemill.jsonl": b'"posemill"',
 }  # fmt: skip
 OUTPUT_NAMES = frozenset([OUTPUT_MARK, *OWN_FILES])
+# What broken bytes make the standard library and numpy raise.
+CORRUPT: tuple[type[Exception], ...] = (
+    ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, EOFError,
+    struct.error, zlib.error, RecursionError, MemoryError, OSError,
+)  # fmt: skip
 _MAX_BYTES = 100  # per folder or file name; file systems take 255
 _UNFIT = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
@@ -98,17 +104,47 @@ def near_path(path: Path) -> str:
 
 
 def refuse_pipe(path: Path) -> None:
-    """Raise where a path is neither a file nor a folder: opening it may wait for ever.
-
-    Raises:
-        FormatError: It is a pipe, a socket or a device.
-    """
+    """Raise FormatError where a path is neither a file nor a folder: opening it may never end."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise FormatError(
             "{path}: not a file: it is a pipe, a socket or a device; save what comes out of it in "
             "a file",
             path=path,
         )
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Say which file it is where a `ContentError` comes out of the block."""
+    try:
+        yield
+    except ContentError as error:
+        raise FormatError("{path}: {error}", path=path, error=error) from error
+
+
+@contextmanager
+def reading(path: Path, kind: str, *damage: type[Exception]) -> Iterator[None]:
+    """Turn whatever broken bytes raise inside the block into a `FormatError` with the path.
+
+    Args:
+        path: The file or folder.
+        kind: What it should be: `npz`.
+        damage: What broken bytes raise beside `CORRUPT`.
+    """
+    if not path.exists():
+        raise FormatError("{path}: no such file or folder", path=path)
+    refuse_pipe(path)
+    try:
+        with naming(path):
+            yield
+    except (*CORRUPT, *damage) as error:
+        details = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise FormatError(
+            "{path}: not a readable {kind} file ({details})",
+            path=path,
+            kind=kind,
+            details=details[:300],
+        ) from error
 
 
 def check_own_parts(folder: Path, files: Iterable[str], folders: Iterable[str]) -> None:

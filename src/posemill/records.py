@@ -87,6 +87,24 @@ class PersonIds(NamedTuple):
     others: IntArray
 
 
+class PeopleRows(NamedTuple):
+    """Everybody of a clip, a row each: frame by frame, first who stands for the frame.
+
+    Args:
+        frames: `(rows,)` int64: the frame of the clip each is in.
+        points: `(rows, keypoints, 3)`, as in `PoseClip`.
+        scores: `(rows, keypoints)`.
+        world: `(rows, 75, 3)`; None where metres were not kept.
+        ids: `(rows,)` int64, as in `PersonIds`; 0 where one person was looked for.
+    """
+
+    frames: IntArray
+    points: FloatArray
+    scores: FloatArray
+    world: FloatArray | None
+    ids: IntArray
+
+
 @dataclass(frozen=True, eq=False)
 class OtherPeople:
     """The people of some frames beside the one whose points stand for the frame.
@@ -244,35 +262,26 @@ class PoseClip:
         frames, keypoints = len(self.points), self.skeleton.num_points
         if not len(self.frame_indices) and frames:
             object.__setattr__(self, "frame_indices", np.arange(frames, dtype=np.int64))
-        expected = {
-            "points": (frames, keypoints, 3),
-            "scores": (frames, keypoints),
-            "sizes_wh": (frames, 2),
-            "frame_indices": (frames,),
+        shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
+            "points": (self.points, (frames, keypoints, 3)),
+            "scores": (self.scores, (frames, keypoints)),
+            "sizes_wh": (self.sizes_wh, (frames, 2)),
+            "frame_indices": (self.frame_indices, (frames,)),
+            "world": (self.world, (frames, WORLD_LAYOUT.num_points, 3)),
         }
-        got_shapes = {name: getattr(self, name).shape for name in expected}
         if self.others is not None:
-            people = int(self.others.counts.sum())
-            shapes: dict[str, tuple[int, ...]] = {
-                "points": (people, keypoints, 3),
-                "scores": (people, keypoints),
-                "counts": (frames,),
+            people, ids = int(self.others.counts.sum()), self.others.ids
+            shapes |= {
+                "others.points": (self.others.points, (people, keypoints, 3)),
+                "others.scores": (self.others.scores, (people, keypoints)),
+                "others.counts": (self.others.counts, (frames,)),
+                "others.ids.first": (ids and ids.first, (frames,)),
+                "others.ids.others": (ids and ids.others, (people,)),
             }
-            for name, shape in shapes.items():
-                expected[f"others.{name}"] = shape
-                got_shapes[f"others.{name}"] = getattr(self.others, name).shape
-            if self.others.ids is not None:
-                expected |= {"others.ids.first": (frames,), "others.ids.others": (people,)}
-                got_shapes["others.ids.first"] = self.others.ids.first.shape
-                got_shapes["others.ids.others"] = self.others.ids.others.shape
-        if self.world is not None:
-            expected["world"] = (frames, WORLD_LAYOUT.num_points, 3)
-            got_shapes["world"] = self.world.shape
-        for name, shape in expected.items():
-            got = got_shapes[name]
-            if got != shape:
+        for name, (array, shape) in shapes.items():
+            if array is not None and array.shape != shape:
                 raise ValueError(
-                    f"{name}: expected shape {shape} for {self.skeleton_name}, got {got}"
+                    f"{name}: expected shape {shape} for {self.skeleton_name}, got {array.shape}"
                 )
         if self.image_paths and len(self.image_paths) != frames:
             raise ValueError(f"image_paths: expected {frames} or none, got {len(self.image_paths)}")
@@ -321,6 +330,23 @@ class PoseClip:
         from posemill.tracker import track_clip  # knows this module
 
         return PersonIds(*track_clip(self))
+
+    def everybody(self) -> PeopleRows:
+        """Return all people of all frames, a row each."""
+        frames, ids = np.arange(len(self)), self.person_ids
+        if self.others is None or ids is None:
+            nobody = np.zeros_like(frames)
+            return PeopleRows(frames, self.points, self.scores, self.world, nobody)
+        frames = np.concatenate([frames, np.repeat(frames, self.others.counts)])
+        order = np.argsort(frames, kind="stable")
+        world = join_world([self, self.others])
+        return PeopleRows(
+            frames[order],
+            np.concatenate([self.points, self.others.points])[order],
+            np.concatenate([self.scores, self.others.scores])[order],
+            None if world is None else world[order],
+            np.concatenate(ids)[order],
+        )
 
     @property
     def present(self) -> BoolArray:
@@ -426,19 +452,16 @@ def fields_of_recipe(recipe: Any) -> dict[str, Any]:
         return {}
     if not isinstance(recipe, Mapping):
         raise ValueError(f"expected an object as recipe, got {type(recipe).__name__}")
-    normalized, interpolated = recipe.get("normalize", "none"), recipe.get("interpolate", 0)
-    if normalized not in NORMALIZATIONS:
-        raise ValueError(
-            f"unknown normalisation {str(normalized)[:80]!r}; known: {', '.join(NORMALIZATIONS)}"
-        )
+    interpolated = recipe.get("interpolate", 0)
     if not isinstance(interpolated, int) or interpolated < 0:
         raise ValueError(f"interpolate: expected 0 or more frames, got {interpolated!r:.80}")
-    smoothed = recipe.get("smooth", "none")
-    if smoothed not in SMOOTHINGS:
-        raise ValueError(
-            f"unknown smoothing {str(smoothed)[:80]!r}; known: {', '.join(SMOOTHINGS)}"
-        )
-    return {"normalized": normalized, "interpolated": interpolated, "smoothed": smoothed}
+    fields = {"interpolated": interpolated}
+    choices = {"normalized": ("normalize", NORMALIZATIONS), "smoothed": ("smooth", SMOOTHINGS)}
+    for field_name, (name, known) in choices.items():
+        fields[field_name] = value = recipe.get(name, "none")
+        if value not in known:
+            raise ValueError(f"unknown {name} {str(value)[:80]!r}; known: {', '.join(known)}")
+    return fields
 
 
 def _as_layout(

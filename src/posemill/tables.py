@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from posemill.errors import PosemillError
+from posemill.errors import ContentError
 
 _DELIMITERS = (",", ";", "\t", "|")
 _MARKS = {
@@ -30,8 +30,8 @@ class Line(NamedTuple):
     values: dict[str, str]
 
 
-class TableError(PosemillError):
-    """What is wrong with a table, without its name; callers raise errors of their own."""
+class TableError(ContentError):
+    """What is wrong with a table, without its name."""
 
 
 def plain_name(column: str) -> str:

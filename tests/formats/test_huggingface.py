@@ -38,14 +38,6 @@ def test_load_dataset_reads_the_parquet_files(path: Path, tmp_path: Path, monkey
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_load_dataset_finds_the_splits_of_the_folder(path: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
-    datasets = pytest.importorskip("datasets")
-    loaded = datasets.load_dataset(str(path), cache_dir=str(tmp_path / "cache"))
-    assert {split: len(rows) for split, rows in loaded.items()} == {"train": 2, "dev": 2}
-
-
-@pytest.mark.filterwarnings("ignore")
 def test_clips_without_a_split_load_as_full_and_come_back_as_all(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     datasets = pytest.importorskip("datasets")
@@ -64,11 +56,6 @@ def test_splits_called_all_and_full_are_not_mixed_up(tmp_path: Path) -> None:
     assert [clip.split for clip in HF.read(tmp_path / "out")] == ["full"]
 
 
-def test_a_split_hugging_face_would_refuse_is_refused_here(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="split 'my split': Hugging Face allows letters"):
-        HF.write([make_clip(1, split="my split")], tmp_path / "out", recipe=Recipe())
-
-
 def test_files_that_do_not_fit_are_named(path: Path, tmp_path: Path) -> None:
     file = path / "data" / "dev-00000-of-00001.parquet"
     table = pq.read_table(file)
@@ -76,10 +63,10 @@ def test_files_that_do_not_fit_are_named(path: Path, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"dev-00000.*expected column 'scores' list"):
         list(HF.read(path))
     pq.write_table(table.replace_schema_metadata({}), file)
-    with pytest.raises(FormatError, match=r"dev-00000.*unknown skeleton 'None'"):
+    with pytest.raises(FormatError, match=r"dev-00000.*without its header"):
         list(HF.read(path))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FormatError, match=r"empty: expected data/\{split\}-00000-of-00001"):
+    with pytest.raises(FormatError, match=r"empty.*expected data/SPLIT-00000"):
         list(HF.read(tmp_path / "empty"))
 
 

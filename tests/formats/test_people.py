@@ -50,39 +50,6 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize(("to", "name"), [("openpose", "out"), ("openpose-file", "out.json")])
-def test_everyone_goes_into_openpose_json_and_comes_back(
-    run: Path, tmp_path: Path, to: str, name: str
-) -> None:
-    posemill.export(run, to, tmp_path / name, person="all", progress=False)
-    (first, _) = ClipInput(tmp_path / name, person="all").clips()
-    expected = people_clip([3, 0, 1, 2])
-    assert first.others is not None
-    assert expected.others is not None
-    assert first.others.counts.tolist() == [2, 0, 0, 1]
-    np.testing.assert_allclose(first.points, expected.points, atol=1e-4)
-    np.testing.assert_allclose(first.others.points, expected.others.points, atol=1e-4)
-    np.testing.assert_allclose(first.others.scores, expected.others.scores, atol=1e-4)
-
-
-def test_everyone_goes_into_pose_files_and_comes_back(run: Path, tmp_path: Path) -> None:
-    posemill.export(run, "pose", tmp_path / "out", person="all", progress=False)
-    posemill.import_run(tmp_path / "out", out=tmp_path / "back", progress=False)
-    for clip in posemill.open_run(tmp_path / "back").clips():
-        expected = posemill.open_run(run)[clip.clip_id]
-        for a, b in ((clip, expected), (clip.others, expected.others)):
-            np.testing.assert_allclose(a.points, b.points, atol=1e-6)
-            np.testing.assert_allclose(a.scores, b.scores, atol=1e-6)
-        assert clip.others.counts.tolist() == expected.others.counts.tolist()
-    pose_format = pytest.importorskip("pose_format")
-    body = pose_format.Pose.read((tmp_path / "out" / "a.pose").read_bytes()).body
-    assert body.data.shape == (4, 3, 18, 2)
-    assert (body.confidence > 0).any(axis=2).sum(axis=1).tolist() == [3, 0, 1, 2]
-    first = body.data.filled(np.nan)[0, 2] / SIZE
-    expected = people_clip([3, 0, 1, 2]).others
-    np.testing.assert_allclose(first, expected.points[1, :, :2], atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("to", "name"),
     [("openpose", "out"), ("openpose-file", "out.json"), ("coco", "out.json"), ("pose", "out"),
@@ -134,16 +101,6 @@ def test_people_of_pose_files_of_other_makers_are_kept_the_surest_first(tmp_path
     assert found.others.counts.tolist() == [2, 1]
 
 
-def test_more_people_than_a_pose_file_counts_are_refused() -> None:
-    from posemill.formats.pose_file import encode_clip
-
-    clip = people_clip([1])
-    many = np.zeros((65535, 18, 3), np.float32)
-    others = OtherPeople(np.array([65535]), many, many[..., 0])
-    with pytest.raises(FormatError, match=r"^clip 'a': 65536 people are too many for \.pose$"):
-        encode_clip(dataclasses.replace(clip, others=others))
-
-
 def test_everyone_goes_into_plain_coco_that_pycocotools_scores(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "people.json"
     posemill.export(run, "coco", out, person="all", progress=False)
@@ -169,16 +126,6 @@ def test_everyone_goes_into_plain_coco_that_pycocotools_scores(run: Path, tmp_pa
     scored.accumulate()
     scored.summarize()
     assert scored.stats[0] == pytest.approx(1.0)
-
-
-def test_an_annotation_that_is_gone_is_noticed(run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "people.json"
-    posemill.export(run, "coco", out, person="all", progress=False)
-    content = json.loads(out.read_text())
-    del content["annotations"][1]
-    out.write_text(json.dumps(content))
-    with pytest.raises(posemill.PosemillError, match="picture 1 has no annotation of its own"):
-        list(ClipInput(out).clips())
 
 
 def test_by_default_formats_get_the_main_person_only(run: Path, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError
-from posemill.formats import detect_format
 from posemill.formats.pyskl import PysklFormat, _number_labels
 from posemill.formats.shared.contract import Recipe
 from posemill.testing.formats import make_clip, make_clips
@@ -43,13 +42,6 @@ def test_python_itself_loads_what_pyskl_expects(tmp_path: Path) -> None:
     assert names == {"0": "SIGN 1", "1": "SIGN 2", "2": "SIGN 4"}
 
 
-def test_labels_that_are_numbers_stay_the_same_numbers(tmp_path: Path) -> None:
-    clips = [make_clip(i, skeleton="coco-133", label=str(n)) for i, n in enumerate((12, 3))]
-    PYSKL.write(clips, tmp_path / "a.pkl", recipe=Recipe())
-    data = pickle.loads((tmp_path / "a.pkl").read_bytes())
-    assert [entry["label"] for entry in data["annotations"]] == [12, 3]
-
-
 def test_seventeen_points_become_the_body_of_the_133(tmp_path: Path) -> None:
     path = dump(tmp_path / "a.pkl", annotation(), split={"xsub_val": ["a"]})
     (clip,) = PYSKL.read(path)
@@ -57,13 +49,6 @@ def test_seventeen_points_become_the_body_of_the_133(tmp_path: Path) -> None:
     assert clip.mask[:, :17].all()
     assert not clip.mask[:, 17:].any()
     np.testing.assert_allclose(clip.points[0, 0], (0.25, 0.5, 0))
-
-
-def test_a_pickle_that_begins_with_thousands_of_names_is_known_for_pyskls(tmp_path: Path) -> None:
-    names = [f"S001C001P{i:03d}R001A001" for i in range(2000)]
-    path = tmp_path / "ntu.pkl"
-    path.write_bytes(pickle.dumps({"split": {"train": names}, "annotations": [annotation()]}))
-    assert detect_format(path).name == "pyskl"
 
 
 def test_of_two_people_the_surer_one_is_read(tmp_path: Path) -> None:
@@ -96,12 +81,6 @@ def test_what_does_not_fit_is_named_with_the_file(tmp_path, entry, message: str)
 def test_a_size_given_by_the_user_stands_in_for_a_missing_one(tmp_path: Path) -> None:
     (clip,) = PYSKL.read(dump(tmp_path / "a.pkl", annotation(img_shape=None)), size_wh=(100, 50))
     np.testing.assert_allclose(clip.points[0, 0], (0.5, 1, 0))
-
-
-def test_pictures_of_unknown_size_cannot_become_pixels(tmp_path: Path) -> None:
-    clip = make_clip(1, skeleton="coco-133", size_wh=(0, 0))
-    with pytest.raises(FormatError, match=r"pyskl holds pixels, but the picture size of .*size"):
-        PYSKL.write([clip], tmp_path / "a.pkl", recipe=Recipe())
 
 
 def test_an_id_of_two_splits_stays_two_clips_and_leaks_into_neither(tmp_path: Path) -> None:

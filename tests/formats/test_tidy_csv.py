@@ -130,15 +130,6 @@ def test_names_of_another_skeleton_with_as_many_points_are_refused(tmp_path: Pat
     assert [clip.skeleton_name for clip in CSV.read(numbered)] == ["coco-17"]
 
 
-def test_names_that_are_none_of_ours_are_refused_instead_of_read_by_place(tmp_path: Path) -> None:
-    names = ["Pelvis", "RHip", "RKnee", "RAnkle", "LHip", "LKnee", "LAnkle", "Spine1", "Neck2",
-             "Head2", "Site", "LShoulder", "LElbow2", "LWrist2", "RShoulder2", "RElbow2",
-             "RWrist2"]  # fmt: skip
-    path = write_table(tmp_path / "others.csv", names, [("a", 0)])
-    with pytest.raises(FormatError, match="'pelvis'"):
-        list(CSV.read(path))
-
-
 def test_names_choose_among_skeletons_with_as_many_points(tmp_path: Path) -> None:
     for skeleton in ("coco-17", "openpose-18", "holistic-143"):
         names = list(reversed(get_skeleton(skeleton).point_names))

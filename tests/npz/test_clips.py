@@ -152,9 +152,9 @@ NO_NUMBER[1, 2, 0] = np.nan
         ({"lengths": [3, 3], "labels": ["x"]}, "expected 'labels' for 2 clips"),
         ({"labels": list("pqrstu")}, r"expected 'labels' for 1 clips .*begin where 'lengths'"),
         ({"video_ids": IDS, "labels": list("ppqqqq")}, "expected 'labels' for 2 clips"),
-        ({"meta": ["{"]}, "expected JSON in 'meta'"),
-        ({"meta": ["[]"]}, "expected an object as header, got list"),
-        ({"clip_info": ["{"]}, "expected JSON in 'clip_info'"),
+        ({"meta": ["{"]}, "Expecting property name"),
+        ({"meta": ["[]"]}, "expected an object as meta, got list"),
+        ({"clip_info": ["{"]}, "Expecting property name"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_the_same_error_at_every_door(

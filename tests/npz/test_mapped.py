@@ -82,13 +82,11 @@ def test_it_pickles_as_its_path(path: Path) -> None:
 
 
 def test_what_is_no_archive_is_said(tmp_path: Path, path: Path) -> None:
-    with pytest.raises(FormatError, match="cannot be read: No such file"):
+    with pytest.raises(FormatError, match="no such file"):
         open_npz(tmp_path / "none.npz")
     cut = tmp_path / "cut.npz"
     cut.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(
-        FormatError, match=r"expected a whole .npz \(a zip archive\), got \d+ bytes"
-    ):
+    with pytest.raises(FormatError, match="not a readable npz file"):
         open_npz(cut)
 
 
@@ -96,7 +94,7 @@ def test_a_changed_bit_is_found_when_all_is_read(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[data.index(ARRAYS["floats"].tobytes()) + 5] ^= 1
     path.write_bytes(data)
-    with pytest.raises(FormatError, match="damaged: Bad CRC-32"):
+    with pytest.raises(FormatError, match="Bad CRC-32"):
         open_npz(path).verify()
 
 
@@ -105,7 +103,7 @@ def test_a_changed_bit_is_found_when_all_is_read(path: Path) -> None:
     [
         (npy(np.zeros(4, np.float32))[:-4], r"of shape \(4,\) float32 needs 16 bytes, .* has 12"),
         (npy(np.zeros(4, np.float32)) + b"1234", "needs 16 bytes, the archive has 20"),
-        (b"no array", "'x' cannot be read: "),
+        (b"no array", "magic"),
         (npy(np.array([{}], object)), "an array of Python objects; unpickling it could run code"),
         (npy(np.zeros(2, "datetime64[s]")), r"array of datetime64\[s\]; expected numbers or str"),
         (npy(np.zeros(2, [("a", int)])), "expected numbers or strings"),
@@ -139,7 +137,7 @@ def test_a_member_larger_than_its_file_is_refused(path: Path) -> None:
     place = data.index(b"PK\x01\x02")
     struct.pack_into("<II", data, place + 20, 10**6, 10**6)
     path.write_bytes(data)
-    with pytest.raises(FormatError, match=r"'floats' claims 1000000 bytes, the file has \d+"):
+    with pytest.raises(FormatError, match=r"'floats' claims 1000000 bytes of \d+"):
         open_npz(path)["floats"]
 
 
@@ -176,5 +174,5 @@ def test_the_bytes_of_one_array_are_read_exactly() -> None:
     for data in (npy(array)[:-1], npy(array) + b"1"):
         with pytest.raises(ValueError, match=r"\(2, 3\) int16 does not fit 1[13] bytes"):
             read_npy(data)
-    with pytest.raises(ValueError, match=r"not a .npy array"):
+    with pytest.raises(ValueError, match="magic"):
         read_npy(b"something else")

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.records import FloatArray, IntArray, PoseClip, join_world, nothing_in_metres
+from posemill.records import IntArray, PeopleRows, PoseClip, nothing_in_metres
 
 
 def parse_person(text: str | int) -> str | int:
@@ -33,52 +33,36 @@ def choose_person(clip: PoseClip, person: str | int) -> PoseClip:
         clip: With `others`; any other is returned as it is.
         person: As `parse_person` gives it; with `all` the clip stays as it is.
     """
-    others = clip.others
-    if others is None or person == "all":
+    if clip.others is None or person == "all":
         return clip
     number = 1 if person == "main" else int(person)
-    if not len(others.points) and number == 1:
+    if not len(clip.others.points) and number == 1:
         return dataclasses.replace(clip, others=None)
-    frames = np.arange(len(clip))
-    frames = np.concatenate([frames, np.repeat(frames, others.counts)])
-    points = np.concatenate([clip.points, others.points])
-    scores = np.concatenate([clip.scores, others.scores])
-    rows = np.nonzero(_ranks_of(clip, points, frames) == number)[0]
-    chosen_points = np.full_like(clip.points, np.nan)
-    chosen_scores = np.zeros_like(clip.scores)
-    chosen_points[frames[rows]] = points[rows]
-    chosen_scores[frames[rows]] = scores[rows]
-    world = join_world([clip, others])
-    if world is not None:
-        chosen_world = nothing_in_metres(len(clip))
-        chosen_world[frames[rows]] = world[rows]
-        world = chosen_world
-    return dataclasses.replace(
-        clip, points=chosen_points, scores=chosen_scores, others=None, world=world
-    )
+    people = clip.everybody()
+    is_chosen = _ranks_of(people) == number
+    frames = people.frames[is_chosen]
+    points, scores = np.full_like(clip.points, np.nan), np.zeros_like(clip.scores)
+    points[frames], scores[frames] = people.points[is_chosen], people.scores[is_chosen]
+    world = None
+    if people.world is not None:
+        world = nothing_in_metres(len(clip))
+        world[frames] = people.world[is_chosen]
+    return dataclasses.replace(clip, points=points, scores=scores, others=None, world=world)
 
 
-def _ranks_of(clip: PoseClip, points: FloatArray, frames: IntArray) -> IntArray:
-    """Return `(people,)`: 1 for the largest person, 2 for the next and so on; 0 for nobody.
-
-    Args:
-        clip: With `others`.
-        points: `(people, keypoints, 3)` of everybody.
-        frames: `(people,)`: the frame each is in.
-    """
-    assert clip.person_ids is not None
-    ids = np.concatenate(clip.person_ids)
-    ranks = np.zeros(len(points), np.int64)
-    rows = np.nonzero(~np.isnan(points[..., 0]).all(axis=1))[0]
-    places = points[rows, :, :2]
+def _ranks_of(people: PeopleRows) -> IntArray:
+    """Return `(rows,)`: 1 for the largest person, 2 for the next and so on; 0 for nobody."""
+    ranks = np.zeros(len(people.points), np.int64)
+    rows = np.nonzero(~np.isnan(people.points[..., 0]).all(axis=1))[0]
+    places = people.points[rows, :, :2]
     areas = (np.nanmax(places, axis=1) - np.nanmin(places, axis=1)).prod(axis=1)
-    if ids.any():
-        totals = np.bincount(ids[rows], weights=areas)
+    if people.ids.any():
+        totals = np.bincount(people.ids[rows], weights=areas)
         rank_of_id = np.empty(len(totals), np.int64)
         rank_of_id[np.argsort(-totals, kind="stable")] = np.arange(len(totals)) + 1
-        ranks[rows] = rank_of_id[ids[rows]]
+        ranks[rows] = rank_of_id[people.ids[rows]]
         return ranks
-    order = np.lexsort((-areas, frames[rows]))
-    starts = np.searchsorted(frames[rows][order], frames[rows][order])
-    ranks[rows[order]] = np.arange(len(order)) - starts + 1
+    frames = people.frames[rows]
+    order = np.lexsort((-areas, frames))
+    ranks[rows[order]] = np.arange(len(order)) - np.searchsorted(frames, frames[order]) + 1
     return ranks

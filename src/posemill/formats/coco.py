@@ -20,18 +20,12 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.openpose_json import IS_OPENPOSE
 from posemill.formats.shared.contract import ClipStream, Format, Size, Summary, head_of
-from posemill.formats.shared.folders import (
-    Person,
-    clip_of_people,
-    fields_of,
-    people_in_pixels,
-    record_of,
-)
+from posemill.formats.shared.folders import fields_of, record_of
 from posemill.formats.shared.json_text import is_line_list, load_json, numbers, read_line_list
+from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels
 from posemill.messages import Message
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
@@ -93,13 +87,13 @@ class CocoFormat(Format):
         """Yield the clips of our file, or a clip per picture of a plain one."""
         if is_line_list(path, "images", line=2):
             names = ("videos", "images", "annotations")
-            yield from _read_ours(path, *(read_line_list(path, name) for name in names))
+            yield from _read_ours(*(read_line_list(path, name) for name in names))
             return
         content = load_json(path)
         if not isinstance(content, dict) or not isinstance(content.get("images"), list):
-            raise FormatError("{path}: expected an object with a list 'images'", path=path)
+            raise ValueError("expected an object with a list 'images'")
         is_ours = _has_our_videos(content)
-        yield from _read_ours(path, *_sorted(content)) if is_ours else _read_plain(path, content)
+        yield from _read_ours(*_sorted(content)) if is_ours else _read_plain(path, content)
 
 
 def _put(handle: IO[str], record: dict[str, Any], *, is_first: bool) -> None:
@@ -211,7 +205,7 @@ def _sorted(content: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
 
 
 def _read_ours(
-    path: Path, videos: Iterable[Any], pictures: Iterable[Any], annotations: Iterable[Any]
+    videos: Iterable[Any], pictures: Iterable[Any], annotations: Iterable[Any]
 ) -> Iterator[PoseClip]:
     """Read pictures and annotations side by side: both come in the order of the pictures."""
     images = groupby(pictures, key=lambda image: image["video_id"])
@@ -225,12 +219,11 @@ def _read_ours(
                 if person is not None and person[0] == image["id"]:
                     rows[-1] = [_person(each) for each in person[1]]
                     person = next(people, None)
-                # Files of before people were counted have one annotation for each picture.
-                if len(rows[-1]) != image.get("num_people", 1):
+                if len(rows[-1]) != image["num_people"]:
                     raise ValueError(f"picture {image['id']} has no annotation of its own")
             waiting = next(images, None)
         name = _BODY if record.get("skeleton") == _BODY else _SKELETON
-        yield clip_of_people(path, rows, name, **fields_of(record, len(rows)))
+        yield clip_of_people(rows, name, **fields_of(record, len(rows)))
     if person is not None:
         raise ValueError(f"annotation of picture {person[0]} is not where the picture is")
 
@@ -256,7 +249,7 @@ def _read_plain(path: Path, content: dict[str, Any]) -> Iterator[PoseClip]:
         size = np.array([[image["width"], image["height"]]], np.int32)
         name = str(image["file_name"])
         fields: dict[str, Any] = {"clip_id": clip_id, "sizes_wh": size, "image_paths": (name,)}
-        yield clip_of_people(path, [[_person(each) for each in found]], _SKELETON, **fields)
+        yield clip_of_people([[_person(each) for each in found]], _SKELETON, **fields)
 
 
 def _picture_ids(names: list[str]) -> list[str]:

@@ -19,37 +19,30 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posemill.errors import FormatError
-from posemill.formats.parquet import check_unpacked_size
+from posemill.errors import ContentError
+from posemill.files import reading
+from posemill.formats.parquet import expect_columns, header_of, warn_of_lost_rows
 from posemill.formats.shared.contract import (
     ANY,
+    FRAME_ARRAYS,
     ClipStream,
     Format,
     Recipe,
     Size,
     Summary,
+    arrays_of,
+    clip_of_arrays,
     info_text,
-    make_clip,
-    read_header,
     read_info,
-    skeleton_for,
+    row_shape,
 )
 from posemill.formats.shared.folders import new_folder
-from posemill.geometry import fill_missing
 from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
-from posemill.skeletons import get_skeleton, is_skeleton
-from posemill.terminal import warn_once
+from posemill.skeletons import get_skeleton
 
 _GROUP_FRAMES = 2048
 _RESERVED = {"all": "full"}  # names of splits that `datasets` refuses, and what is written for them
-# name -> (type of a value, shape of a frame with None for the number of keypoints)
-_ARRAYS: dict[str, tuple[Any, tuple[int | None, ...]]] = {
-    "keypoints": (pa.float32(), (None, 3)),
-    "scores": (pa.float32(), (None,)),
-    "mask": (pa.bool_(), (None,)),
-    "sizes_wh": (pa.int32(), (2,)),
-}
 _VALUES = {"clip_id": "string", "label": "string", "fps": "float64", "num_frames": "int64",
            "extra": "string"}  # fmt: skip
 
@@ -96,9 +89,13 @@ class HuggingFaceFormat(Format):
         """Yield the clips, split by split."""
         files = sorted(path.glob("data/*-of-*.parquet"))
         if not files:
-            raise FormatError("{path}: expected data/{split}-00000-of-00001.parquet", path=path)
+            raise ValueError("expected data/SPLIT-00000-of-00001.parquet")
         for file in files:
-            yield from _read_file(file)
+            with (
+                reading(file, self.name, *self.damage),
+                pq.ParquetFile(file, page_checksum_verification=True) as table,
+            ):
+                yield from _read_file(file, table)
 
 
 class _SplitWriter:
@@ -106,14 +103,14 @@ class _SplitWriter:
 
     def __init__(self, folder: Path, clip: PoseClip, header: Mapping[str, Any]) -> None:
         if not clip.split.replace("_", "").isalnum():
-            raise FormatError(
+            raise ContentError(
                 "split {split!r}: Hugging Face allows letters, digits and underscores only",
                 split=clip.split,
             )
         (folder / "data").mkdir(exist_ok=True)
         path = folder / "data" / f"{_written_split(clip.split)}-00000-of-00001.parquet"
         if path.exists():
-            raise FormatError(
+            raise ContentError(
                 "split {split!r}: 'all' is reserved by Hugging Face and written as 'full', and "
                 "here is a split 'full' too; write one of the two ({--splits})",
                 split=clip.split,
@@ -152,21 +149,18 @@ def _written_split(split: str) -> str:
 
 def _schema(header: str) -> pa.Schema:
     fields = [pa.field(name, pa.type_for_alias(kind)) for name, kind in _VALUES.items()]
-    for name, (kind, row) in _ARRAYS.items():
-        nested = pa.list_(kind)
+    for name, (kind, row) in FRAME_ARRAYS.items():
+        nested = pa.list_(pa.from_numpy_dtype(kind))
         for _ in row:
             nested = pa.list_(nested)
         fields.append(pa.field(name, nested))
-    fields += [
-        pa.field("frame_index", pa.list_(pa.int64())),
-        pa.field("image_paths", pa.list_(pa.string())),
-    ]
+    fields.append(pa.field("image_paths", pa.list_(pa.string())))
     return pa.schema(fields, {"posemill": header})
 
 
-def _nest(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+def _nest(values: npt.NDArray[Any]) -> pa.Array:
     """Return one row: an array as lists in lists, however many axes it has."""
-    nested = pa.array(values.reshape(-1), kind)
+    nested = pa.array(values.reshape(-1))
     for axis in range(values.ndim - 1, -1, -1):
         outer = int(np.prod(values.shape[:axis], dtype=np.int64))
         offsets = np.arange(outer + 1, dtype=np.int32) * values.shape[axis]
@@ -175,28 +169,17 @@ def _nest(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _row_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch:
-    arrays = {
-        "keypoints": fill_missing(clip.points, recipe.fill or "zero"),
-        "scores": clip.scores,
-        "mask": clip.mask,
-        "sizes_wh": clip.sizes_wh.astype(np.int32),
-    }
-    row = {
+    columns = {name: _nest(array) for name, array in arrays_of(clip, recipe).items()}
+    values = {
         "clip_id": clip.clip_id,
         "label": clip.label,
         "fps": clip.fps,
         "num_frames": len(clip),
         "extra": info_text(clip),
-        "frame_index": clip.frame_indices.tolist(),
         "image_paths": list(clip.image_paths),
     }
-    columns = [
-        _nest(arrays[field.name], _ARRAYS[field.name][0])
-        if field.name in arrays
-        else pa.array([row[field.name]], field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    columns |= {name: pa.array([value], schema.field(name).type) for name, value in values.items()}
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _write_card(folder: Path, clips: ClipStream) -> None:
@@ -213,74 +196,43 @@ def _write_card(folder: Path, clips: ClipStream) -> None:
     )
 
 
-def _read_file(path: Path) -> Iterator[PoseClip]:
+def _read_file(path: Path, table: pq.ParquetFile) -> Iterator[PoseClip]:
+    header = header_of(path, table)
+    expect_columns(path, table, _schema(""))
     split = path.name.rsplit("-of-", 1)[0].rpartition("-")[0]
-    file = pq.ParquetFile(path, page_checksum_verification=True)
-    try:
-        metadata = file.schema_arrow.metadata or {}
-        header = read_header((metadata.get(b"posemill") or b"{}").decode())
-        name = str(header.get("skeleton"))
-        split = str(header.get("split", split))
-        skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
-        expected = _schema("")
-        for field in expected:
-            known = field.name in file.schema_arrow.names
-            if not known or file.schema_arrow.field(field.name).type != field.type:
-                raise FormatError(
-                    "{path}: expected column '{name}' {type}",
-                    path=path,
-                    name=field.name,
-                    type=field.type,
-                )
-        check_unpacked_size(path, file)
-        num_lost = 0
-        for batch in file.iter_batches(16):
-            for row, clip_id in enumerate(batch["clip_id"].to_pylist()):
-                if clip_id is None:
-                    num_lost += 1
-                else:
-                    yield _clip_of(path, batch.slice(row, 1), split, header)
-        if num_lost:
-            warn_once(
-                Message(
-                    "{path}: {num_lost} rows have no clip_id; they are left out",
-                    path=path,
-                    num_lost=num_lost,
-                )
-            )
-    finally:
-        file.close()
+    num_lost = 0
+    for batch in table.iter_batches(16):
+        for row, clip_id in enumerate(batch["clip_id"].to_pylist()):
+            if clip_id is None:
+                num_lost += 1
+            else:
+                yield _clip_of(batch.slice(row, 1), str(header.get("split", split)), header)
+    warn_of_lost_rows(path, num_lost)
 
 
-def _clip_of(path: Path, batch: pa.RecordBatch, split: str, header: dict[str, Any]) -> PoseClip:
+def _clip_of(batch: pa.RecordBatch, split: str, header: dict[str, Any]) -> PoseClip:
     skeleton = str(header["skeleton"])
-    plain = {
-        name: batch[name][0].as_py()
-        for name in ("clip_id", "num_frames", "extra", "frame_index", "image_paths")
-    }
-    count, frames = get_skeleton(skeleton).num_points, int(plain["num_frames"])
+    names = ("clip_id", "num_frames", "extra", "image_paths")
+    plain = {name: batch[name][0].as_py() for name in names}
+    num_points = get_skeleton(skeleton).num_points
 
     def array(name: str) -> npt.NDArray[Any]:
         values = batch[name]
-        for _ in range(2 + len(_ARRAYS[name][1])):
+        while True:
             if values.null_count:
                 raise ValueError(f"empty cells in '{name}'")
-            values = values.flatten() if pa.types.is_list(values.type) else values
-        shape = (count if length is None else length for length in _ARRAYS[name][1])
+            if not pa.types.is_list(values.type):
+                break
+            values = values.flatten()
         flat: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
-        return flat.reshape(frames, *shape)
+        return flat.reshape(int(plain["num_frames"]), *row_shape(name, num_points))
 
-    return make_clip(
-        path,
-        array("keypoints"),
-        array("scores"),
-        array("mask"),
+    return clip_of_arrays(
+        {name: array(name) for name in FRAME_ARRAYS},
         skeleton_name=skeleton,
         split=split,
         clip_id=str(plain["clip_id"]),
-        sizes_wh=array("sizes_wh"),
-        frame_indices=np.array(plain["frame_index"], np.int64).reshape(frames),
-        image_paths=tuple(str(one) for one in plain["image_paths"] or ()),
+        image_paths=tuple(map(str, plain["image_paths"] or ())),
         **read_info(str(plain["extra"] or "{}")),
         **fields_of_recipe(header.get("recipe")),
     )

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
-from posemill.formats.shared.contract import Size, make_clip
+from posemill.errors import ContentError
+from posemill.formats.shared.contract import Size, make_clip, same_sizes
 from posemill.npz.mapped import MappedNpz
 from posemill.records import PoseClip
 from posemill.skeletons import Skeleton, get_skeleton, is_skeleton
@@ -62,17 +62,16 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
     """Return the clip of an archive; its id is the file's name."""
     path, name = arrays.path, _named(arrays)
     if name is None:
-        raise FormatError(
-            "{path}: its skeleton is {skeleton!r}, which is not known here; install the package "
-            "of the engine that brings it",
-            path=path,
+        raise ContentError(
+            "its skeleton is {skeleton!r}, which is not known here; install the package of the "
+            "engine that brings it",
             skeleton=str(arrays["skeleton"])[:80],
         )
     skeleton = get_skeleton(name)
     first = arrays[skeleton.part_names[0]]
     frames = len(first) if first.ndim else 0
     if not frames:
-        raise FormatError("{path}: holds no clips; expected at least one", path=path)
+        raise ContentError("holds no clips; expected at least one")
     parts = dict(_parts(arrays, skeleton, frames))
     points = np.concatenate([part[..., :3] for part in parts.values()], axis=1)
     mask = ~np.isnan(points).any(axis=2)
@@ -80,25 +79,18 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
     for part in skeleton.parts:
         if parts[part.name].shape[2] == 4:
             scores[:, part.start : part.stop] = np.nan_to_num(parts[part.name][..., 3])
-    sizes = np.tile(np.array(size_wh or (0, 0), np.int32), (frames, 1))
-    if "size_wh" in arrays:
-        if arrays["size_wh"].dtype.kind not in "iu":
-            raise FormatError(
-                "{path}: expected 'size_wh' of whole numbers, got {dtype}",
-                path=path,
-                dtype=arrays["size_wh"].dtype,
-            )
-        sizes = arrays["size_wh"].astype(np.int32)
+    sizes = arrays["size_wh"] if "size_wh" in arrays else same_sizes(size_wh, frames)
+    if sizes.dtype.kind not in "iu":
+        raise ValueError(f"expected 'size_wh' of whole numbers, got {sizes.dtype}")
     paths = tuple(map(str, arrays["image_paths"].reshape(-1))) if "image_paths" in arrays else ()
     return make_clip(
-        path,
         points,
         scores,
         mask,
         skeleton_name=name,
         clip_id=path.stem,
         split=split,
-        sizes_wh=sizes,
+        sizes_wh=sizes.astype(np.int32),
         image_paths=paths if any(paths) else (),
         world=np.array(arrays["world"], np.float32) if "world" in arrays else None,
     )
@@ -112,12 +104,8 @@ def _parts(
         widths = (3,) if skeleton.name in _HOLISTIC and part.name != "pose" else (3, 4)
         shapes = [(frames, len(part), width) for width in widths]
         if array.shape not in shapes or array.dtype.kind != "f":
-            raise FormatError(
-                "{path}: expected '{name}' of shape {shapes}, got {array_dtype} {array_shape}",
-                path=arrays.path,
-                name=part.name,
-                shapes=" or ".join(map(str, shapes)),
-                array_dtype=array.dtype,
-                array_shape=array.shape,
+            raise ValueError(
+                f"expected '{part.name}' of shape {' or '.join(map(str, shapes))}, got "
+                f"{array.dtype} {array.shape}"
             )
         yield part.name, np.asarray(array, np.float32)

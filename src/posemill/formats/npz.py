@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.blocks import ClipBlock, join_stream
-from posemill.errors import FormatError
-from posemill.files import atomic_path
+from posemill.errors import ContentError
+from posemill.files import atomic_path, naming, reading
 from posemill.formats.landmarks_file import has_landmarks, read_landmarks
 from posemill.formats.shared.contract import (
     ANY,
@@ -33,10 +33,10 @@ from posemill.formats.shared.contract import (
     info_text,
     make_clip,
     read_info,
-    reading,
+    same_sizes,
     skeleton_for,
 )
-from posemill.formats.shared.pixels import divide_pixels, median_of_pixels
+from posemill.formats.shared.pixels import are_pixels, from_pixels
 from posemill.geometry import Fill, fill_missing
 from posemill.npz.clips import read_npz_clips, split_by_name
 from posemill.npz.mapped import MappedNpz, open_npz
@@ -82,6 +82,7 @@ class NpzFormat(Format):
         """
         stream = ClipStream(self, (), path, recipe)
         with (
+            naming(path),
             atomic_path(path) as temporary,
             ArchiveWriter(temporary, num_rows=num_frames) as archive,
         ):
@@ -103,13 +104,11 @@ class NpzFormat(Format):
         """Yield the clips, after one pass over the file to compare its checksums."""
         paths = sorted(path.glob("*_keypoints.npz")) if path.is_dir() else [path]
         if not paths:
-            raise FormatError(
-                "{path}: expected files named {split}_keypoints.npz, found none", path=path
-            )
+            raise ValueError("expected files named SPLIT_keypoints.npz, found none")
         for file in paths:
+            arrays = open_npz(file)
+            arrays.verify()
             with reading(file, self.name):
-                arrays = open_npz(file)
-                arrays.verify()
                 yield from clips_of(arrays, size_wh)
 
 
@@ -194,16 +193,17 @@ def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseCli
     clips = read_npz_clips(arrays)
     keypoints = arrays["keypoints"]
     skeleton = skeleton_for(keypoints.shape[1], path, clips.header.get("skeleton"))
-    made = fields_of_recipe(clips.header.get("recipe"))
-    _check_names(arrays, skeleton)
-    pixels = 0.0 if "posemill" in clips.header else median_of_pixels(keypoints)
+    done = fields_of_recipe(clips.header.get("recipe"))
+    if "keypoint_names" in arrays:
+        _check_names(arrays["keypoint_names"].tolist(), skeleton)
+    is_pixels = "posemill" not in clips.header and are_pixels(keypoints)
     for index, (start, stop) in enumerate(pairwise(clips.offsets.tolist())):
         rows = slice(start, stop)
-        points, sizes = np.array(keypoints[rows]), _sizes(arrays, rows, size_wh)
+        points, paths = np.array(keypoints[rows]), _cut(arrays, "image_paths", rows, np.zeros(0))
+        sizes = _cut(arrays, "sizes_wh", rows, same_sizes(size_wh, stop - start)).astype(np.int32)
         info = read_info(str(arrays["clip_info"][index])) if "clip_info" in arrays else {}
         yield make_clip(
-            path,
-            divide_pixels(path, points, sizes, pixels) if pixels else points,
+            from_pixels(points, sizes) if is_pixels else points,
             _cut(arrays, "scores", rows),
             _cut(arrays, "mask", rows),
             sizes_wh=sizes,
@@ -211,41 +211,26 @@ def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseCli
             clip_id=clips.clip_ids[index],
             split=clips.splits[index] or split_by_name(path),
             frame_indices=_cut(arrays, "frame_index", rows, np.arange(stop - start)),
-            image_paths=_paths(arrays, rows),
+            image_paths=tuple(paths.tolist()) if paths.any() else (),
             world=_cut(arrays, "world", rows),
-            **made,
+            **done,
             **{**info, "label": clips.labels[index] or info.get("label")},
         )
-
-
-def _paths(arrays: MappedNpz, rows: slice) -> tuple[str, ...]:
-    paths = tuple(arrays["image_paths"][rows].tolist()) if "image_paths" in arrays else ()
-    return paths if any(paths) else ()
 
 
 def _cut(arrays: MappedNpz, name: str, rows: slice, default: Any = None) -> Any:
     return np.array(arrays[name][rows]) if name in arrays else default
 
 
-def _sizes(arrays: MappedNpz, rows: slice, size_wh: Size | None) -> npt.NDArray[np.int32]:
-    if "sizes_wh" in arrays:
-        return np.array(arrays["sizes_wh"][rows], np.int32)
-    return np.tile(np.array(size_wh or (0, 0), np.int32), (rows.stop - rows.start, 1))
-
-
-def _check_names(arrays: MappedNpz, skeleton_name: str) -> None:
-    if "keypoint_names" not in arrays:
-        return
-    expected, got = get_skeleton(skeleton_name).point_names, arrays["keypoint_names"].tolist()
-    if tuple(got) != expected:
-        different = next(
-            (i for i, pair in enumerate(zip(expected, got, strict=False)) if pair[0] != pair[1]),
-            min(len(expected), len(got)),
-        )
-        raise FormatError(
-            "{path}: keypoint_names are not those of {skeleton_name}; the first difference is at "
+def _check_names(names: list[str], skeleton_name: str) -> None:
+    """Raise if the points are called otherwise than those of the skeleton."""
+    expected = get_skeleton(skeleton_name).point_names
+    if tuple(names) != expected:
+        pairs = enumerate(zip_longest(expected, names))
+        different = next(index for index, (name, other) in pairs if name != other)
+        raise ContentError(
+            "keypoint_names are not those of {skeleton_name}; the first difference is at "
             "{different}",
-            path=arrays.path,
             skeleton_name=skeleton_name,
             different=different,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.shared.contract import ClipStream, Format, Size, head_of
+from posemill.formats.shared.contract import ClipStream, Format, Size, head_of, same_sizes
 from posemill.formats.shared.folders import (
-    Person,
-    clip_of_people,
     fields_of,
     frame_names,
     header_in,
     new_folder,
-    people_in_pixels,
     read_clip_folders,
     record_of,
-    same_sizes,
 )
 from posemill.formats.shared.json_text import (
     is_line_list,
@@ -39,6 +34,7 @@ from posemill.formats.shared.json_text import (
     numbers,
     read_line_list,
 )
+from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels
 from posemill.messages import Message
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
@@ -146,7 +142,7 @@ def _person(person: dict[str, Any]) -> tuple[str, npt.NDArray[np.float64]]:
     return "coco-133", points
 
 
-def _clip(path: Path, frames: list[Any], fields: dict[str, Any], skeleton: str | None) -> PoseClip:
+def _clip(frames: list[Any], fields: dict[str, Any], skeleton: str | None) -> PoseClip:
     """Return the clip of frames as they come from JSON."""
     read = [people_of(frame) for frame in frames]
     names = [name for people in read for name, _ in people]
@@ -155,9 +151,7 @@ def _clip(path: Path, frames: list[Any], fields: dict[str, Any], skeleton: str |
         for layout, person in people:
             if layout != name and person.points[:, 2].any():
                 raise ValueError(f"frame {index} is {layout}, others are {name}")
-    return clip_of_people(
-        path, [[person for _, person in people] for people in read], name, **fields
-    )
+    return clip_of_people([[person for _, person in people] for people in read], name, **fields)
 
 
 class OpenPoseFolderFormat(Format):
@@ -193,10 +187,10 @@ class OpenPoseFolderFormat(Format):
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder with `*_keypoints.json`."""
         if not path.is_dir():
-            raise FormatError("{path}: expected a folder of *_keypoints.json", path=path)
+            raise ValueError("expected a folder of *_keypoints.json")
         for files, fields, skeleton in read_clip_folders(path, "_keypoints.json", size_wh):
             frames = [load_json(file, max_bytes=_MAX_FRAME_BYTES) for file in files]
-            yield _clip(path, frames, fields, skeleton)
+            yield _clip(frames, fields, skeleton)
 
 
 class OpenPoseFileFormat(Format):
@@ -227,43 +221,33 @@ class OpenPoseFileFormat(Format):
                     str(index): {"people": people} for index, people in enumerate(_frames_of(clip))
                 }
                 record = record_of(clip) | {"skeleton": clip.skeleton_name, "frames": frames}
-                what = Message("{path}: clip {clip_id!r}", path=path, clip_id=clip.clip_id)
-                handle.write(line_of(record, what))
+                handle.write(line_of(record, clip.clip_id))
             handle.write("\n]}\n")
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips of our file, or the one clip of a list or an object of frames."""
         if is_line_list(path, "clips", line=0):
-            yield from _read_records(path, read_line_list(path, "clips"))
+            yield from map(_clip_of, read_line_list(path, "clips"))
             return
         content = load_json(path)
         if isinstance(content, dict) and isinstance(content.get("clips"), list):
-            yield from _read_records(path, content["clips"])
+            yield from map(_clip_of, content["clips"])
             return
         if isinstance(content, dict):
             content = [content] if "people" in content else _in_order(content)
         if not isinstance(content, list):
-            raise FormatError(
-                "{path}: expected frames with 'people', got {content!r:.80}",
-                path=path,
-                content=content,
-            )
+            raise ValueError(f"expected frames with 'people', got {content!r:.80}")
         if content:
             fields = {"clip_id": path.stem, "sizes_wh": same_sizes(size_wh, len(content))}
-            yield _clip(path, content, fields, None)
+            yield _clip(content, fields, None)
 
 
-def _read_records(path: Path, records: Iterable[Any]) -> Iterator[PoseClip]:
-    """Yield the clips of our own file."""
-    for record in records:
-        if not isinstance(record, dict) or not isinstance(record.get("frames"), dict):
-            raise FormatError(
-                "{path}: expected clips with an object 'frames', got {record!r:.80}",
-                path=path,
-                record=record,
-            )
-        frames = _in_order(record["frames"])
-        yield _clip(path, frames, fields_of(record, len(frames)), record["skeleton"])
+def _clip_of(record: Any) -> PoseClip:
+    """Return a clip of our own file."""
+    if not isinstance(record, dict) or not isinstance(record.get("frames"), dict):
+        raise ValueError(f"expected clips with an object 'frames', got {record!r:.80}")
+    frames = _in_order(record["frames"])
+    return _clip(frames, fields_of(record, len(frames)), record["skeleton"])
 
 
 def _in_order(frames: dict[str, Any]) -> list[Any]:

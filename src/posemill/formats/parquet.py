@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posemill.errors import FormatError
+from posemill.errors import ContentError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
     ANY,
@@ -33,23 +32,15 @@ from posemill.formats.shared.contract import (
     expect_new,
     head_of,
     info_text,
-    make_clip,
     read_header,
     read_info,
     skeleton_for,
 )
+from posemill.formats.shared.people import clip_of_rows
 from posemill.geometry import fill_missing
 from posemill.machine.limits import free_memory
 from posemill.messages import Message
-from posemill.records import (
-    IntArray,
-    OtherPeople,
-    PersonIds,
-    PoseClip,
-    fields_of_recipe,
-    join_world,
-    nothing_in_metres,
-)
+from posemill.records import PoseClip, fields_of_recipe, nothing_in_metres
 from posemill.skeletons import WORLD_LAYOUT, get_skeleton, is_skeleton
 from posemill.terminal import warn_once
 
@@ -131,9 +122,9 @@ class ParquetFormat(Format):
             header = _check_file(path, file)
             seen: set[tuple[str, str]] = set()
             for name, group in groupby(_rows(path, file), key=lambda row: row[0]):
-                expect_new(path, name, seen)
-                pieces = _gather(path, name[1], (piece for _, piece in group))
-                yield _clip_of(path, pieces, header, split=name[0], clip_id=name[1])
+                expect_new(name, seen)
+                pieces = _gather(name[1], (piece for _, piece in group))
+                yield _clip_of(pieces, header, split=name[0], clip_id=name[1])
 
 
 def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
@@ -154,139 +145,76 @@ def _fixed(values: npt.NDArray[Any], width: int) -> pa.Array:
 
 
 def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch:
-    ids = np.zeros(0, np.int64)
-    if "person_id" in schema.names:
-        clip, ids = _rows_of_people(clip)
-    frames, count = clip.scores.shape
+    people = clip.everybody()
+    frames, (rows, count) = people.frames, people.scores.shape
     words = (clip.split, clip.clip_id, info_text(clip))
-    points = fill_missing(clip.points, recipe.fill or "zero")
+    paths = [clip.image_paths[frame] for frame in frames] if clip.image_paths else [None] * rows
     columns = [
-        *(pa.repeat(word, frames) for word in words),
-        pa.array(clip.frame_indices.astype(np.int64)),
-        pa.array(list(clip.image_paths), pa.string())
-        if clip.image_paths
-        else pa.nulls(frames, pa.string()),
-        pa.array(clip.sizes_wh[:, 0].astype(np.int32)),
-        pa.array(clip.sizes_wh[:, 1].astype(np.int32)),
-        _fixed(points, 3 * count),
-        _fixed(clip.scores, count),
-        _fixed(clip.mask, count),
+        *(pa.repeat(word, rows) for word in words),
+        pa.array(clip.frame_indices[frames].astype(np.int64)),
+        pa.array(paths, pa.string()),
+        *(pa.array(side.astype(np.int32)) for side in clip.sizes_wh[frames].T),
+        _fixed(fill_missing(people.points, recipe.fill or "zero"), 3 * count),
+        _fixed(people.scores, count),
+        _fixed(~np.isnan(people.points[..., 0]), count),
     ]
     if "world" in schema.names:
-        world = nothing_in_metres(frames) if clip.world is None else clip.world
+        world = nothing_in_metres(rows) if people.world is None else people.world
         columns.append(_fixed(np.ascontiguousarray(world), 3 * WORLD_LAYOUT.num_points))
     if "person_id" in schema.names:
-        columns.append(pa.array(ids.astype(np.int32)))
+        columns.append(pa.array(people.ids.astype(np.int32)))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _rows_of_people(clip: PoseClip) -> tuple[PoseClip, IntArray]:
-    """Return a clip with a row for each person of a frame, and the ids of the rows."""
-    others, person_ids = clip.others, clip.person_ids
-    if others is None or person_ids is None:
-        return clip, np.zeros(len(clip), np.int64)
-    frames = np.arange(len(clip))
-    frames = np.concatenate([frames, np.repeat(frames, others.counts)])
-    order = np.argsort(frames, kind="stable")
-    frames = frames[order]
-    world = join_world([clip, others])
-    rows = replace(
-        clip,
-        points=np.concatenate([clip.points, others.points])[order],
-        scores=np.concatenate([clip.scores, others.scores])[order],
-        sizes_wh=clip.sizes_wh[frames],
-        frame_indices=clip.frame_indices[frames],
-        image_paths=tuple(clip.image_paths[frame] for frame in frames) if clip.image_paths else (),
-        others=None,
-        world=None if world is None else world[order],
-    )
-    return rows, np.concatenate(person_ids)[order]
-
-
-def _people_of_rows(clip: PoseClip, ids: IntArray) -> PoseClip:
-    """Return the clip of rows of which those of one frame follow each other."""
-    is_first = np.ones(len(clip), bool)
-    is_first[1:] = clip.frame_indices[1:] != clip.frame_indices[:-1]
-    starts = np.append(np.nonzero(is_first)[0], len(clip))
-    others = OtherPeople(
-        np.diff(starts) - 1,
-        clip.points[~is_first],
-        clip.scores[~is_first],
-        None if clip.world is None else clip.world[~is_first],
-        PersonIds(ids[is_first], ids[~is_first]) if ids.any() else None,
-    )
-    paths = [path for path, first in zip(clip.image_paths, is_first, strict=False) if first]
-    return replace(
-        clip,
-        points=clip.points[is_first],
-        scores=clip.scores[is_first],
-        sizes_wh=clip.sizes_wh[is_first],
-        frame_indices=clip.frame_indices[is_first],
-        image_paths=tuple(paths),
-        others=others,
-        world=None if clip.world is None else clip.world[is_first],
-    )
 
 
 def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
     """Return the header of a file whose columns are ours."""
     schema = file.schema_arrow
-    header = read_header(((schema.metadata or {}).get(_KEY) or b"{}").decode())
-    if not header:
-        raise FormatError(
-            "{path}: expected a table that posemill exported, got one without its header; of a "
-            "run, name the folder, not a shard",
-            path=path,
-        )
-    name = str(header.get("skeleton"))
-    skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
+    header = header_of(path, file)
     expected = _schema(
-        name,
+        str(header["skeleton"]),
         "",
         keeps_world="world" in schema.names,
         keeps_people="person_id" in schema.names,
     )
-    for field in expected:
-        if field.name not in schema.names or schema.field(field.name).type != field.type:
-            got = (
-                schema.field(field.name).type
-                if field.name in schema.names
-                else Message("no such column")
-            )
-            raise FormatError(
-                "{path}: expected column '{name}' {type}, got {got}",
-                path=path,
-                name=field.name,
-                type=field.type,
-                got=got,
-            )
-    check_unpacked_size(path, file)
+    expect_columns(path, file, expected)
     return header
 
 
-def check_unpacked_size(path: Path, file: pq.ParquetFile) -> None:
-    """Raise if a file would grow without measure: repeated values take no room in it."""
-    metadata, values, largest = file.metadata, 0, 0
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        found = sum(row_group.column(i).num_values for i in range(row_group.num_columns))
-        values, largest = values + found, max(largest, found)
+def header_of(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
+    """Return what a file of ours says about itself; its skeleton is known."""
+    header = read_header(((file.schema_arrow.metadata or {}).get(_KEY) or b"{}").decode())
+    if not header:
+        raise ContentError(
+            "expected a table that posemill exported, got one without its header; of a run, name "
+            "the folder, not a shard"
+        )
+    name = str(header.get("skeleton"))
+    skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
+    return header
+
+
+def expect_columns(path: Path, file: pq.ParquetFile, expected: pa.Schema) -> None:
+    """Raise if a column is missing or of another type, or if the file would grow without measure.
+
+    Repeated values take no room in a file.
+    """
+    schema, metadata = file.schema_arrow, file.metadata
+    for field in expected:
+        got = schema.field(field.name).type if field.name in schema.names else "no such column"
+        if got != field.type:
+            raise ValueError(f"expected column '{field.name}' {field.type}, got {got}")
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    values = [sum(g.column(i).num_values for i in range(g.num_columns)) for g in groups]
     size, free = path.stat().st_size, free_memory()
-    if 4 * largest > max(_BOMB_BYTES, _MEMORY_SHARE * free):
-        raise FormatError(
-            "{path}: a row group would unpack to {largest} bytes, and {free} are free; write it "
-            "with smaller row groups",
-            path=path,
-            largest=4 * largest,
+    if 4 * max(values, default=0) > max(_BOMB_BYTES, _MEMORY_SHARE * free):
+        raise ContentError(
+            "a row group would unpack to {largest} bytes, and {free} are free; write it with "
+            "smaller row groups",
+            largest=4 * max(values),
             free=free,
         )
-    if 4 * values > max(_BOMB_BYTES, _BOMB_RATIO * size):
-        raise FormatError(
-            "{path}: {size} bytes would unpack to {values} values; refused",
-            path=path,
-            size=size,
-            values=values,
-        )
+    if 4 * sum(values) > max(_BOMB_BYTES, _BOMB_RATIO * size):
+        raise ValueError(f"{size} bytes would unpack to {sum(values)} values; refused")
 
 
 def _rows(path: Path, file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], pa.RecordBatch]]:
@@ -302,6 +230,11 @@ def _rows(path: Path, file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], p
             else:
                 yield (key[0] or "", key[1]), batch.slice(start, length)
             start += length
+    warn_of_lost_rows(path, num_lost)
+
+
+def warn_of_lost_rows(path: Path, num_lost: int) -> None:
+    """Say how many rows have no clip_id, if some have none."""
     if num_lost:
         warn_once(
             Message(
@@ -312,7 +245,7 @@ def _rows(path: Path, file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], p
         )
 
 
-def _gather(path: Path, clip_id: str, group: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _gather(clip_id: str, group: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Return the rows of a clip; raise before they take more memory than there is."""
     pieces: list[pa.RecordBatch] = []
     num_bytes = 0
@@ -323,10 +256,9 @@ def _gather(path: Path, clip_id: str, group: Iterable[pa.RecordBatch]) -> list[p
             continue
         free = free_memory()
         if _COPIES * num_bytes > _MEMORY_SHARE * (free + num_bytes):
-            raise FormatError(
-                "{path}: clip {clip_id!r} has so many frames that {free} bytes of free memory are "
-                "too few for them; divide it into several clips",
-                path=path,
+            raise ContentError(
+                "clip {clip_id!r} has so many frames that {free} bytes of free memory are too few "
+                "for them; divide it into several clips",
                 clip_id=clip_id[:80],
                 free=free,
             )
@@ -334,50 +266,41 @@ def _gather(path: Path, clip_id: str, group: Iterable[pa.RecordBatch]) -> list[p
 
 
 def _clip_of(
-    path: Path, pieces: list[pa.RecordBatch], header: dict[str, Any], *, split: str, clip_id: str
+    pieces: list[pa.RecordBatch], header: dict[str, Any], *, split: str, clip_id: str
 ) -> PoseClip:
     table = pa.Table.from_batches(pieces).combine_chunks()
     skeleton = str(header["skeleton"])
     rows, count = table.num_rows, get_skeleton(skeleton).num_points
 
     def column(name: str, *row: int) -> npt.NDArray[Any]:
-        if table[name].null_count:
-            raise FormatError(
-                "{path}: clip {clip_id!r} has empty cells in '{name}'",
-                path=path,
-                clip_id=clip_id[:80],
-                name=name,
-            )
         values = table[name].combine_chunks()
         flat = values.flatten() if row else values
-        if flat.null_count:
-            raise FormatError(
-                "{path}: clip {clip_id!r} has empty values in '{name}'",
-                path=path,
-                clip_id=clip_id[:80],
-                name=name,
-            )
+        if values.null_count or flat.null_count:
+            raise ValueError(f"clip {clip_id[:80]!r} has empty cells in '{name}'")
         array: npt.NDArray[Any] = flat.to_numpy(zero_copy_only=False).reshape(rows, *row)
         return array
 
-    paths = table["image_path"].to_pylist()
-    has_world = "world" in table.schema.names
-    world = column("world", WORLD_LAYOUT.num_points, 3) if has_world else None
-    clip = make_clip(
-        path,
+    has_world, has_people = (name in table.schema.names for name in ("world", "person_id"))
+    indices = column("frame_index").astype(np.int64)
+    # Without people every row is a frame, whatever its number.
+    is_first = np.ones(rows, bool)
+    is_first[1:] = indices[1:] != indices[:-1] if has_people else True
+    paths = np.array(table["image_path"].to_pylist(), object)[is_first].tolist()
+    ids = column("person_id").astype(np.int64) if has_people else np.zeros(rows, np.int64)
+    return clip_of_rows(
+        np.cumsum(is_first) - 1,
         column("keypoints", count, 3),
         column("scores", count),
         column("mask", count),
+        ids=ids if ids.any() else None,
+        keeps_people=has_people,
         skeleton_name=skeleton,
         split=split,
         clip_id=clip_id,
-        sizes_wh=np.stack([column("width"), column("height")], axis=1).astype(np.int32),
-        frame_indices=column("frame_index").astype(np.int64),
+        sizes_wh=np.stack([column("width"), column("height")], axis=1)[is_first].astype(np.int32),
+        frame_indices=indices[is_first],
         image_paths=() if None in paths else tuple(paths),
-        world=world,
+        world=column("world", WORLD_LAYOUT.num_points, 3) if has_world else None,
         **read_info(str(table["clip_info"][0].as_py() or "{}")),
         **fields_of_recipe(header.get("recipe")),
     )
-    if "person_id" not in table.schema.names:
-        return clip
-    return _people_of_rows(clip, column("person_id").astype(np.int64))

@@ -16,12 +16,18 @@ from typing import IO, Any
 
 import numpy as np
 
-from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared import pickles as out
-from posemill.formats.shared.contract import ClipStream, Format, Size, make_clip, read_header
-from posemill.formats.shared.pickles import array_of, has_annotations, open_pickle
-from posemill.formats.shared.pixels import LOOKED_AT, divide_pixels, median_of_pixels
+from posemill.formats.shared.contract import (
+    ClipStream,
+    Format,
+    Size,
+    make_clip,
+    read_header,
+    same_sizes,
+)
+from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
+from posemill.formats.shared.pixels import LOOKED_AT, are_pixels, from_pixels
 from posemill.messages import Message
 from posemill.npz.clips import expect_together
 from posemill.records import PoseClip, fields_of_recipe
@@ -65,15 +71,13 @@ class PklFormat(Format):
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: runs of frames with one video id."""
-        with open_pickle(path) as content:
-            if not isinstance(content, dict):
-                raise FormatError(
-                    "{path}: expected {split: {'keypoints': …}}, got {kind}",
-                    path=path,
-                    kind=type(content).__name__,
-                )
-            for split, lists in content.items():
-                yield from _clips_of(path, str(split), lists, size_wh)
+        content = load_pickle(path)
+        if not isinstance(content, dict):
+            raise ValueError(
+                f"expected {{split: {{'keypoints': …}}}}, got {type(content).__name__}"
+            )
+        for split, lists in content.items():
+            yield from _clips_of(str(split), lists, size_wh)
 
 
 def _new_lists(folder: Path) -> dict[str, IO[bytes]]:
@@ -109,45 +113,37 @@ def _join(waiting: dict[str, dict[str, IO[bytes]]], header: str, handle: IO[byte
     handle.write(out.SETITEMS + out.STOP)
 
 
-def _clips_of(path: Path, split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip]:
+def _clips_of(split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip]:
     if not isinstance(lists, dict) or not isinstance(lists.get("keypoints"), list):
-        raise FormatError(
-            "{path}: split {split!r}: expected a list 'keypoints'", path=path, split=split[:80]
-        )
+        raise ValueError(f"split {split[:80]!r}: expected a list 'keypoints'")
     frames = lists["keypoints"]
     if not frames:
-        raise FormatError(
-            "{path}: split {split!r} holds no frames; expected at least one",
-            path=path,
-            split=split[:80],
-        )
+        raise ValueError(f"split {split[:80]!r} holds no frames; expected at least one")
     paths = [str(value) for value in _strings(lists, "image_paths", len(frames))]
     ids = [str(value) for value in _strings(lists, "video_ids", len(frames))]
     if not any(ids):
         ids = [name.rpartition("/")[0] or split for name in paths]
     pieces = [list(group) for _, group in groupby(range(len(frames)), key=ids.__getitem__)]
     starts = [rows[0] for rows in pieces]
-    expect_together(path, [ids[start] for start in starts], starts)
+    expect_together([ids[start] for start in starts], starts)
     header = lists.get("posemill")
     ours = read_header(header) if isinstance(header, str) else {}
-    made = fields_of_recipe(ours.get("recipe"))
-    seen = range(0, len(frames), max(1, len(frames) // LOOKED_AT))
-    pixels = 0.0 if ours else median_of_pixels(_points(path, split, seen, frames))
+    done = fields_of_recipe(ours.get("recipe"))
+    some = range(0, len(frames), max(1, len(frames) // LOOKED_AT))
+    is_pixels = not ours and are_pixels(_points(split, some, frames))
     for rows in pieces:
-        points = _points(path, split, rows, frames)
-        sizes = np.tile(np.array(size_wh or (0, 0), np.int32), (len(rows), 1))
-        named = tuple(paths[index] for index in rows)
+        points, sizes = _points(split, rows, frames), same_sizes(size_wh, len(rows))
+        pictures = tuple(paths[index] for index in rows)
         yield make_clip(
-            path,
-            divide_pixels(path, points, sizes, pixels) if pixels else points,
+            from_pixels(points, sizes) if is_pixels else points,
             None,
             None,
             skeleton_name=_SKELETON,
             clip_id=ids[rows[0]],
             split=split,
             sizes_wh=sizes,
-            image_paths=named if any(named) else (),
-            **made,
+            image_paths=pictures if any(pictures) else (),
+            **done,
         )
 
 
@@ -160,37 +156,22 @@ def _strings(lists: Any, name: str, length: int) -> list[Any]:
     return values
 
 
-def _points(path: Path, split: str, rows: Sequence[int], frames: list[Any]) -> np.ndarray[Any, Any]:
-    return np.stack([_frame(path, split, index, frames[index]) for index in rows])
-
-
-def _frame(path: Path, split: str, index: int, frame: Any) -> np.ndarray[Any, Any]:
-    points = np.full((get_skeleton(_SKELETON).num_points, 3), np.nan, np.float32)
-    if frame is None:
-        return points
-    if not isinstance(frame, dict):
-        raise FormatError(
-            "{path}: {split!r} frame {index}: expected parts by name",
-            path=path,
-            split=split[:80],
-            index=index,
-        )
-    for part in get_skeleton(_SKELETON).parts:
-        value = frame.get(part.name)
-        if value is None:
-            continue
-        array = array_of(value)
-        if array.shape != (len(part), 3) or array.dtype.kind not in "fiu":
-            raise FormatError(
-                "{path}: {split!r} frame {index}: expected {name} ({num_part}, 3) or None, got "
-                "{array_dtype} {array_shape}",
-                path=path,
-                split=split[:80],
-                index=index,
-                name=part.name,
-                num_part=len(part),
-                array_dtype=array.dtype,
-                array_shape=array.shape,
-            )
-        points[part.start : part.stop] = array
+def _points(split: str, rows: Sequence[int], frames: list[Any]) -> np.ndarray[Any, Any]:
+    """Return `(rows, keypoints, 3)`, NaN where a part is missing."""
+    skeleton = get_skeleton(_SKELETON)
+    points = np.full((len(rows), skeleton.num_points, 3), np.nan, np.float32)
+    for place, index in zip(points, rows, strict=True):
+        parts = {} if frames[index] is None else frames[index]
+        if not isinstance(parts, dict):
+            raise ValueError(f"{split[:80]!r} frame {index}: expected parts by name")
+        for part in skeleton.parts:
+            if parts.get(part.name) is None:
+                continue
+            array = array_of(parts[part.name])
+            if array.shape != (len(part), 3) or array.dtype.kind not in "fiu":
+                raise ValueError(
+                    f"{split[:80]!r} frame {index}: expected {part.name} ({len(part)}, 3) or None, "
+                    f"got {array.dtype} {array.shape}"
+                )
+            place[part.start : part.stop] = array
     return points

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
-from posemill.files import atomic_path
-from posemill.formats.shared.contract import ClipStream, Format, Size
+from posemill.errors import ContentError
+from posemill.files import atomic_path, reading
+from posemill.formats.shared.contract import ClipStream, Format, Size, same_sizes
 from posemill.formats.shared.folders import (
     fields_of,
     header_in,
@@ -34,7 +34,7 @@ from posemill.formats.shared.folders import (
     split_and_id,
 )
 from posemill.formats.shared.json_text import line_of, parse_json
-from posemill.formats.shared.people_axis import clip_of_axis, stack_people
+from posemill.formats.shared.people import clip_of_axis, stack_people
 from posemill.messages import Message
 from posemill.records import IntArray, PoseClip
 from posemill.skeletons import Part, Skeleton, get_skeleton
@@ -88,10 +88,9 @@ class PoseFormat(Format):
         with atomic_path(path) as temporary:
             for clip in clips:
                 if not clips.is_first:
-                    raise FormatError(
-                        "{path}: a .pose file holds one clip, {clip_id!r} is the second; give a "
-                        "folder's name to get a file per clip",
-                        path=path,
+                    raise ContentError(
+                        "a .pose file holds one clip, {clip_id!r} is the second; give a folder's "
+                        "name to get a file per clip",
                         clip_id=clip.clip_id,
                     )
                 temporary.write_bytes(encode_clip(clip) + encode_note(clip, clips.header(clip)))
@@ -102,7 +101,8 @@ class PoseFormat(Format):
             yield decode_clip(path)
             return
         for file, fields in _files(path):
-            yield decode_clip(file, fields)
+            with reading(file, self.name):
+                yield decode_clip(file, fields)
 
 
 def _files(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -120,23 +120,18 @@ def _files(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 def encode_clip(clip: PoseClip) -> bytes:
     """Return the bytes of a `.pose` file, without a note."""
     width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
-    if max(width, height) > 65535:
-        raise FormatError(
-            "clip {clip_id!r}: {width}x{height} is too large for .pose",
+    points, scores = stack_people(clip)
+    if max(width, height, points.shape[1]) > 65535:
+        raise ContentError(
+            "clip {clip_id!r}: {width}x{height} or {most} people are too many for .pose",
             clip_id=clip.clip_id,
             width=width,
             height=height,
+            most=points.shape[1],
         )
     names = next(names for names, known in _COMPONENTS.items() if known == clip.skeleton_name)
     parts = _parts(clip.skeleton)
     is_flat = clip.skeleton_name in ("openpose-18", "coco-133")
-    points, scores = stack_people(clip)
-    if points.shape[1] > 65535:
-        raise FormatError(
-            "clip {clip_id!r}: {most} people are too many for .pose",
-            clip_id=clip.clip_id,
-            most=points.shape[1],
-        )
     dims = 2 if is_flat and not np.nan_to_num(points[..., 2]).any() else 3
     header = [struct.pack("<fHHHH", _VERSION, width, height, width if dims == 3 else 0, len(parts))]
     for name, part in zip(names, parts, strict=True):
@@ -151,21 +146,20 @@ def encode_clip(clip: PoseClip) -> bytes:
 
 def _note_of_people(clip: PoseClip) -> dict[str, Any]:
     """Return the place of who stands for each frame, and the ids at all places of each frame."""
-    others, ids = clip.others, clip.person_ids
-    if others is None or ids is None or not others.counts.any():
+    if clip.others is None or not clip.others.counts.any():
         return {}
-    first, rest = slots_of(clip)
-    table = np.zeros((len(clip), int(max(first.max(), rest.max())) + 1), np.int64)
-    rows = np.nonzero(first >= 0)[0]
-    table[rows, first[rows]] = ids.first[rows]
-    table[np.repeat(np.arange(len(clip)), others.counts), rest] = ids.others
-    return {"people": {"first": np.maximum(first, 0).tolist(), "ids": table.tolist()}}
+    people, slots = clip.everybody(), slots_of(clip)
+    table = np.zeros((len(clip), slots.max() + 1), np.int64)
+    rows = slots >= 0
+    table[people.frames[rows], slots[rows]] = people.ids[rows]
+    first = np.maximum(slots[np.diff(people.frames, prepend=-1) > 0], 0)
+    return {"people": {"first": first.tolist(), "ids": table.tolist()}}
 
 
 def encode_note(clip: PoseClip, header: Mapping[str, Any]) -> bytes:
     """Return what stands behind the body: all that was done to the clip, and its record."""
     record = {**header, "clip": record_of(clip), **_note_of_people(clip)}
-    text = line_of(record, Message("clip {clip_id!r}", clip_id=clip.clip_id)).encode("ascii")
+    text = line_of(record, clip.clip_id).encode("ascii")
     return _NOTE + struct.pack("<I", len(text)) + text
 
 
@@ -212,19 +206,14 @@ def _text(text: str) -> bytes:
 
 
 class _Cursor:
-    """Takes values from bytes, and says where they end too early."""
+    """Takes values from bytes; struct.error or ValueError where they end too early."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.data, self.at = path, path.read_bytes(), 0
+        self.data, self.at = path.read_bytes(), 0
 
     def take(self, layout: str) -> tuple[Any, ...]:
-        size = struct.calcsize(layout)
-        if self.at + size > len(self.data):
-            raise FormatError(
-                "{path}: cut off at byte {num_bytes}", path=self.path, num_bytes=len(self.data)
-            )
         values = struct.unpack_from(layout, self.data, self.at)
-        self.at += size
+        self.at += struct.calcsize(layout)
         return values
 
     def text(self) -> str:
@@ -233,17 +222,8 @@ class _Cursor:
         return str(raw.decode("utf-8"))
 
     def floats(self, *shape: int) -> npt.NDArray[np.float32]:
-        size = 4 * math.prod(shape)
-        if self.at + size > len(self.data):
-            raise FormatError(
-                "{path}: expected {size} bytes for {shape}, got {num_bytes}; was it cut off?",
-                path=self.path,
-                size=size,
-                shape=shape,
-                num_bytes=len(self.data) - self.at,
-            )
         array = np.frombuffer(self.data, "<f4", math.prod(shape), self.at).reshape(shape)
-        self.at += size
+        self.at += array.nbytes
         return array.astype(np.float32)
 
     def note(self) -> dict[str, Any]:
@@ -264,27 +244,19 @@ def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip
     cursor = _Cursor(path)
     (version,) = cursor.take("<f")
     if not abs(version - _VERSION) < 1e-3:
-        raise FormatError(
-            "{path}: expected .pose version 0.2, got {version:.3g}", path=path, version=version
-        )
+        raise ContentError("expected .pose version 0.2, got {version:.3g}", version=version)
     width, height, depth, num_components = cursor.take("<HHHH")
     components = [_read_component(cursor) for _ in range(num_components)]
-    skeleton = _skeleton_of(path, components)
+    skeleton = _skeleton_of(components)
     num_points = sum(count for _, count, _ in components)
     dims = max((len(form) for _, _, form in components), default=1) - 1
     fps, frames, people = cursor.take("<fIH")
     if dims not in (2, 3) or not people or not math.isfinite(fps):
-        raise FormatError(
-            "{path}: {people} people in {dims} dimensions at {fps} frames a second",
-            path=path,
-            people=people,
-            dims=dims,
-            fps=fps,
-        )
+        raise ValueError(f"{people} people in {dims} dimensions at {fps} frames a second")
     data = cursor.floats(frames, people, num_points, dims)
     confidence = cursor.floats(frames, people, num_points)
     if not np.isfinite(confidence).all():
-        raise FormatError("{path}: a confidence is infinite or not a number", path=path)
+        raise ValueError("a confidence is infinite or not a number")
     note = cursor.note()
     if frames and people > 1 and not note:
         with np.errstate(all="ignore"):
@@ -293,18 +265,15 @@ def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip
     with np.errstate(all="ignore"):
         scale = np.array([width or 1, height or 1, depth or width or 1], np.float32)
         points = data / scale[:dims]
-    noted = fields_of(note["clip"], frames) if note else {}
     given = {
         "clip_id": path.stem,
-        "sizes_wh": np.tile(np.array([width, height], np.int32), (frames, 1)),
+        "sizes_wh": same_sizes((width, height), frames),
         "fps": float(fps) or None,
-        **noted,
+        **(fields_of(note["clip"], frames) if note else {}),
         **(fields or {}),
     }
     first, ids = _people_noted(note, confidence.shape[:2])
-    return clip_of_axis(
-        path, points, confidence, first=first, ids=ids, skeleton_name=skeleton, **given
-    )
+    return clip_of_axis(points, confidence, first=first, ids=ids, skeleton_name=skeleton, **given)
 
 
 def _people_noted(note: Any, shape: tuple[int, ...]) -> tuple[IntArray, IntArray | None]:
@@ -327,16 +296,15 @@ def _read_component(cursor: _Cursor) -> tuple[str, int, str]:
     return name, num_points, form
 
 
-def _skeleton_of(path: Path, components: list[tuple[str, int, str]]) -> str:
+def _skeleton_of(components: list[tuple[str, int, str]]) -> str:
     names = tuple(name for name, _, _ in components)
     counts = [count for _, count, _ in components]
     known = _COMPONENTS.get(names)
     if known is None or counts != [len(part) for part in _parts(get_skeleton(known))]:
-        said = ", ".join(f"{name[:40]} ({count})" for name, count, _ in components[:8])
-        raise FormatError(
-            "{path}: its components are {details}; expected those of {layouts}",
-            path=path,
-            details=said or "none",
+        listed = ", ".join(f"{name[:40]} ({count})" for name, count, _ in components[:8])
+        raise ContentError(
+            "its components are {listed}; expected those of {layouts}",
+            listed=listed or "none",
             layouts=", ".join(PoseFormat.layouts),
         )
     return known

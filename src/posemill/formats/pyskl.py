@@ -20,12 +20,19 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
+from posemill.errors import ContentError
 from posemill.files import atomic_path
 from posemill.formats.shared import pickles as out
-from posemill.formats.shared.contract import ANY, ClipStream, Format, Size, skeleton_for
-from posemill.formats.shared.people_axis import clip_of_axis, stack_people
-from posemill.formats.shared.pickles import array_of, has_annotations, open_pickle
+from posemill.formats.shared.contract import (
+    ANY,
+    ClipStream,
+    Format,
+    Size,
+    same_sizes,
+    skeleton_for,
+)
+from posemill.formats.shared.people import clip_of_axis, stack_people
+from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
 
@@ -63,7 +70,7 @@ class PysklFormat(Format):
                 labels.append(clip.label or "")
                 sizes.append(waiting.write(_pickled(clip)))
             numbers = _number_labels(set(labels) - {""})
-            names = _unique_names(keys, path)
+            names = _unique_names(keys)
             header = clips.header()
             header["class_names"] = {str(number): name for name, number in numbers.items()}
             header["clip_ids"] = {name: key[1] for key, name in names.items() if name != key[1]}
@@ -79,18 +86,18 @@ class PysklFormat(Format):
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips; of several people, the one with the highest mean score comes first."""
-        with open_pickle(path) as content:
-            if not isinstance(content, dict) or not isinstance(content.get("annotations"), list):
-                raise FormatError("{path}: expected {'split': …, 'annotations': […]}", path=path)
-            header = json.loads(str(content.get("posemill") or "{}"))
-            split_of = {}
-            for split, names in dict(content.get("split") or {}).items():
-                split_of.update({str(name): str(split) for name in names})
-            for annotation in content["annotations"]:
-                yield _clip_of(path, annotation, split_of, header, size_wh=size_wh)
+        content = load_pickle(path)
+        if not isinstance(content, dict) or not isinstance(content.get("annotations"), list):
+            raise ValueError("expected {'split': …, 'annotations': […]}")
+        header = json.loads(str(content.get("posemill") or "{}"))
+        split_of = {}
+        for split, names in dict(content.get("split") or {}).items():
+            split_of.update({str(name): str(split) for name in names})
+        for annotation in content["annotations"]:
+            yield _clip_of(path, annotation, split_of, header, size_wh=size_wh)
 
 
-def _unique_names(keys: list[tuple[str, str]], path: Path) -> dict[tuple[str, str], str]:
+def _unique_names(keys: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return a `frame_dir` for each split and id: the id, or `split/id` where several have it."""
     split_of: dict[str, set[str]] = {}
     for split, clip_id in keys:
@@ -100,11 +107,8 @@ def _unique_names(keys: list[tuple[str, str]], path: Path) -> dict[tuple[str, st
     for key in keys:
         split, clip_id = key
         if key in names:
-            raise FormatError(
-                "{path}: clip {split}/{clip_id} came twice; expected it once",
-                path=path,
-                split=split,
-                clip_id=clip_id,
+            raise ContentError(
+                "clip {split}/{clip_id} came twice; expected it once", split=split, clip_id=clip_id
             )
         name = clip_id if len(split_of[clip_id]) == 1 else f"{split}/{clip_id}"
         while name != clip_id and name in taken:
@@ -116,16 +120,8 @@ def _unique_names(keys: list[tuple[str, str]], path: Path) -> dict[tuple[str, st
 
 def _pickled_start(name: str, label: int) -> bytes:
     """Return the instructions that begin an annotation; `_pickled` ends it."""
-    return b"".join(
-        [
-            out.DICT,
-            out.MARK,
-            out.pickled_text("frame_dir"),
-            out.pickled_text(name),
-            out.pickled_text("label"),
-            out.pickled_int(label),
-        ]
-    )
+    items = {"frame_dir": out.pickled_text(name), "label": out.pickled_int(label)}
+    return out.DICT + out.MARK + out.pickled_items(items)
 
 
 def _pickled(clip: PoseClip) -> bytes:
@@ -136,21 +132,14 @@ def _pickled(clip: PoseClip) -> bytes:
     pixels = np.nan_to_num(points[..., :2]) * np.array([width, height], np.float32)
     is_found = ~np.isnan(points[..., 0])
     scores = np.where(is_found, np.maximum(scores, _LEAST_SCORE), 0).astype(np.float32)
-    return b"".join(
-        [
-            out.pickled_text("img_shape"),
-            shape,
-            out.pickled_text("original_shape"),
-            shape,
-            out.pickled_text("total_frames"),
-            out.pickled_int(len(clip)),
-            out.pickled_text("keypoint"),
-            out.pickled_array(pixels),
-            out.pickled_text("keypoint_score"),
-            out.pickled_array(scores),
-            out.SETITEMS,
-        ]
-    )
+    items = {
+        "img_shape": shape,
+        "original_shape": shape,
+        "total_frames": out.pickled_int(len(clip)),
+        "keypoint": out.pickled_array(pixels),
+        "keypoint_score": out.pickled_array(scores),
+    }
+    return out.pickled_items(items) + out.SETITEMS
 
 
 def _number_labels(labels: set[str]) -> dict[str, int]:
@@ -181,58 +170,48 @@ def _clip_of(
     size_wh: Size | None,
 ) -> PoseClip:
     if not isinstance(annotation, dict) or not {"frame_dir", "keypoint"} <= annotation.keys():
-        raise FormatError("{path}: expected annotations with 'frame_dir' and 'keypoint'", path=path)
+        raise ValueError("expected annotations with 'frame_dir' and 'keypoint'")
     name = str(annotation["frame_dir"])
     people = array_of(annotation["keypoint"])
     if people.ndim != 4 or people.shape[3] not in (2, 3) or not len(people):
-        raise FormatError(
-            "{path}: {name!r}: expected keypoint (people, frames, points, 2 or 3), got "
-            "{people_shape}",
-            path=path,
-            name=name[:80],
-            people_shape=people.shape,
+        raise ValueError(
+            f"{name[:80]!r}: expected keypoint (people, frames, points, 2 or 3), got {people.shape}"
         )
     scores = array_of(annotation["keypoint_score"]) if "keypoint_score" in annotation else None
     if scores is not None and scores.shape != people.shape[:3]:
-        raise FormatError(
-            "{path}: {name!r}: expected keypoint_score {people_shape}, got {scores_shape}",
-            path=path,
-            name=name[:80],
-            people_shape=people.shape[:3],
-            scores_shape=scores.shape,
+        raise ValueError(
+            f"{name[:80]!r}: expected keypoint_score {people.shape[:3]}, got {scores.shape}"
         )
     height, width = annotation.get("img_shape") or (size_wh or (0, 0))[::-1]
     if not (0 < int(width) < 1 << 20 and 0 < int(height) < 1 << 20):
-        raise FormatError(
-            "{path}: {name!r}: expected img_shape (height, width), got {shape}; give the size by "
-            "{--size}",
-            path=path,
+        raise ContentError(
+            "{name!r}: expected img_shape (height, width), got {shape}; give the size by {--size}",
             name=name[:80],
             shape=(height, width),
         )
-    num_people, num_frames = people.shape[:2]
-    with np.errstate(all="ignore"):
-        pixels = people.astype(np.float32).reshape(-1, *people.shape[2:])
-    points, found = _as_skeleton_points(pixels, header, path)
-    with np.errstate(all="ignore"):  # what is not a number is refused below
+    num_people, num_frames, count, dims = people.shape
+    skeleton = header.get("skeleton")
+    # 17 points are the first of 133.
+    total = 133 if count == 17 and skeleton in (None, "coco-133") else count
+    points = np.zeros((num_frames, num_people, total, 3), np.float32)
+    found_scores = np.zeros(points.shape[:3], np.float32)
+    with np.errstate(all="ignore"):  # what is not a number is not found, or refused later
+        pixels = people.astype(np.float32)
+        found = np.isfinite(pixels).all(axis=3) & (pixels != 0).any(axis=3)
+        points[:, :, :count, :dims] = pixels.swapaxes(0, 1)
         points[..., :2] /= np.array([width, height], np.float32)
-    score = found.astype(np.float32)
-    if scores is not None:
-        score = np.zeros(points.shape[:2], np.float32)
-        score[:, : people.shape[2]] = scores.reshape(-1, scores.shape[2])
-        found &= score > 0
+        found_scores[:, :, :count] = np.where(found, 1 if scores is None else scores, 0).swapaxes(
+            0, 1
+        )
     label = annotation.get("label")
     names = header.get("class_names", {})
-    first = np.full(num_frames, _main_person(people, scores), np.int64)
-    axis = (num_people, num_frames, points.shape[1])
     return clip_of_axis(
-        path,
-        points.reshape(*axis, 3).swapaxes(0, 1),
-        np.where(found, score, 0).reshape(axis).swapaxes(0, 1),
-        first=first,
+        points,
+        found_scores,
+        first=np.full(num_frames, _main_person(people, scores), np.int64),
         ids=np.tile(np.arange(num_people) + 1, (num_frames, 1)),
-        skeleton_name=skeleton_for(points.shape[1], path, header.get("skeleton")),
-        sizes_wh=np.tile(np.array([width, height], np.int32), (num_frames, 1)),
+        skeleton_name=skeleton_for(total, path, skeleton),
+        sizes_wh=same_sizes((width, height), num_frames),
         clip_id=str(header.get("clip_ids", {}).get(name, name)),
         split=split_of.get(name, "all"),
         label=None if label in (None, -1) else str(names.get(str(label), label)),
@@ -245,18 +224,3 @@ def _main_person(people: npt.NDArray[Any], scores: npt.NDArray[Any] | None) -> i
         return 0
     with np.errstate(all="ignore"):
         return int(np.nan_to_num(scores).mean(axis=(1, 2)).argmax())
-
-
-def _as_skeleton_points(
-    pixels: npt.NDArray[np.float32], header: dict[str, Any], path: Path
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """Return `(frames, keypoints, 3)` and what was found; 17 points are the first of 133."""
-    frames, count = pixels.shape[:2]
-    name = header.get("skeleton")
-    total = 133 if count == 17 and name in (None, "coco-133") else count
-    skeleton_for(total, path, name)
-    points = np.zeros((frames, total, 3), np.float32)
-    points[:, :count, : pixels.shape[2]] = pixels
-    found = np.zeros((frames, total), bool)
-    found[:, :count] = np.isfinite(pixels).all(axis=2) & (pixels != 0).any(axis=2)
-    return points, found

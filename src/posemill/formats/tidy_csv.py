@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posemill.errors import FormatError
+from posemill.errors import ContentError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
     ANY,
@@ -30,21 +30,13 @@ from posemill.formats.shared.contract import (
     expect_new,
     head_of,
     info_text,
-    make_clip,
     read_info,
     skeleton_for,
 )
 from posemill.formats.shared.json_text import parse_json
-from posemill.geometry import fill_missing
+from posemill.formats.shared.people import clip_of_rows
 from posemill.messages import Message
-from posemill.records import (
-    FloatArray,
-    OtherPeople,
-    PersonIds,
-    PoseClip,
-    fields_of_recipe,
-    nothing_in_metres,
-)
+from posemill.records import FloatArray, PoseClip, fields_of_recipe, nothing_in_metres
 from posemill.skeletons import SKELETON_NAMES, WORLD_LAYOUT, get_skeleton
 from posemill.tables import TableError, plain_name, split_lines
 
@@ -90,25 +82,23 @@ class CsvFormat(Format):
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: rows of one split and clip that follow each other."""
         seen: set[tuple[str, str]] = set()
-        try:
-            for name, rows in groupby(_read_rows(path), key=itemgetter(0, 1)):
-                expect_new(path, name, seen)
-                yield _clip_of(path, list(rows), size_wh, split=name[0], clip_id=name[1])
-        except TableError as error:
-            raise FormatError("{path}, {error}", path=path, error=error) from error
+        for name, rows in groupby(_read_rows(path), key=itemgetter(0, 1)):
+            expect_new(name, seen)
+            yield _clip_of(path, list(rows), size_wh, split=name[0], clip_id=name[1])
 
 
 def _rows_of(clip: PoseClip, header: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     names = get_skeleton(clip.skeleton_name).point_names
-    points = fill_missing(clip.points, "nan")
     whole = header | {"clip": json.loads(info_text(clip))}
-    for row, frame in enumerate(clip.frame_indices.tolist()):
+    people = clip.everybody()
+    has_others = clip.others is not None and clip.others.counts.any()
+    for row, rows in groupby(range(len(people.frames)), key=people.frames.tolist().__getitem__):
         info: dict[str, Any] = {"size": clip.sizes_wh[row].tolist()}
         if clip.image_paths:
             info["picture"] = clip.image_paths[row]
         text = json.dumps(whole | info if row == 0 else info)
         if len(text) > _MAX_INFO:
-            raise FormatError(
+            raise ContentError(
                 "clip {clip_id!r}: {num_characters} characters beside its points, expected at "
                 "most {max_info}; choose another format (parquet, npz …)",
                 clip_id=clip.clip_id,
@@ -116,33 +106,19 @@ def _rows_of(clip: PoseClip, header: dict[str, Any]) -> Iterator[tuple[Any, ...]
                 max_info=_MAX_INFO,
             )
         # 9 digits are enough to give a float32 back.
-        start = (clip.clip_id, clip.split, frame)
-        for person, places, scores in _people_of(clip, points, row):
-            values = zip(names, places.tolist(), scores.tolist(), strict=True)
+        start = (clip.clip_id, clip.split, int(clip.frame_indices[row]))
+        for number, index in enumerate(rows, start=1):
+            # In pictures that stand alone people are numbered from 1 on.
+            person = str(people.ids[index] or number) if has_others else ""
+            values = zip(
+                names, people.points[index].tolist(), people.scores[index].tolist(), strict=True
+            )
             for name, xyz, score in values:
                 yield *start, name, *_place_of(xyz), f"{score:.9g}", person, text
                 text = ""
         if clip.world is not None:
             for name, xyz in zip(_WORLD_NAMES, clip.world[row].tolist(), strict=True):
                 yield *start, name, *_place_of(xyz), "", "", ""
-
-
-def _people_of(
-    clip: PoseClip, points: FloatArray, row: int
-) -> Iterator[tuple[str, FloatArray, FloatArray]]:
-    """Yield id, points and scores of the people of a frame; of one person the id is empty.
-
-    In pictures that stand alone people are numbered from 1 on.
-    """
-    others, ids = clip.others, clip.person_ids
-    if others is None or ids is None or not others.counts.any():
-        yield "", points[row], clip.scores[row]
-        return
-    yield str(ids.first[row] or 1), points[row], clip.scores[row]
-    start, stop = others.starts[row : row + 2]
-    for number, index in enumerate(range(start, stop), start=2):
-        person = str(ids.others[index] or number)
-        yield person, others.points[index], others.scores[index]
 
 
 def _place_of(xyz: list[float]) -> tuple[str, str, str]:
@@ -221,81 +197,51 @@ def _number(text: str) -> float | None:
 def _clip_of(
     path: Path, rows: list[_Row], size_wh: Size | None, *, split: str, clip_id: str
 ) -> PoseClip:
-    all_frames = [list(each) for _, each in groupby(rows, key=lambda row: row.frame)]
-    people = [
-        [
-            list(person)
-            for _, person in groupby(
-                (row for row in frame if not row.point.startswith(_WORLD_PREFIX)),
-                key=lambda row: row.person,
-            )
-        ]
-        for frame in all_frames
-    ]
-    if not all(people):
-        raise ValueError("a frame has landmarks in metres and no points")
-    frames = [frame[0] for frame in people]
-    others = [person for frame in people for person in frame[1:]]
-    infos = [_info_of(frame[0].info) for frame in frames]
-    first, names = infos[0], [row.point for row in frames[0]]
+    frames = [list(frame) for _, frame in groupby(rows, key=lambda row: row.frame)]
+    people: list[list[_Row]] = []  # the points of each person of each frame
+    infos, frame_of = [], list[int]()
+    for index, frame in enumerate(frames):
+        points = (row for row in frame if not row.point.startswith(_WORLD_PREFIX))
+        found = [list(person) for _, person in groupby(points, key=lambda row: row.person)]
+        if not found:
+            raise ValueError("a frame has landmarks in metres and no points")
+        people += found
+        infos.append(_info_of(found[0][0].info))
+        frame_of += [index] * len(found)
+    first, names = infos[0], [row.point for row in people[0]]
     known = first.get("skeleton")
-    known = skeleton_of_names(names) if known is None else str(known)
-    skeleton = skeleton_for(len(names), path, known)
-    order = _order_of(path, names, skeleton)
-    for frame in (*frames, *others):
-        if [row.point for row in frame] != names:
-            raise FormatError(
-                "{path}: clip {clip_id!r}, frame {frame}: expected the same {num_names} points in "
-                "every frame, got {num_frame}",
-                path=path,
-                clip_id=clip_id[:80],
-                frame=frame[0].frame,
-                num_names=len(names),
-                num_frame=len(frame),
+    skeleton = skeleton_for(
+        len(names), path, skeleton_of_names(names) if known is None else str(known)
+    )
+    order = _order_of(names, skeleton)
+    for person in people:
+        if [row.point for row in person] != names:
+            raise ValueError(
+                f"clip {clip_id[:80]!r}, frame {person[0].frame}: expected the same {len(names)} "
+                f"points in every frame, got {len(person)}"
             )
-    points, scores = _arrays_of(frames, order)
+    places = np.array([[person[at].xyz for at in order] for person in people])
+    scores = np.array([[person[at].score for at in order] for person in people], np.float64)
+    mask, has_scores = ~np.isnan(places[..., 0]), not np.isnan(scores).any()
     pictures = [info.get("picture") for info in infos]
     sizes = [info.get("size") or size_wh or (0, 0) for info in infos]
-    clip = make_clip(
-        path,
-        points,
-        scores,
-        ~np.isnan(points[..., 0]),
+    ids = np.array([person[0].person for person in people], np.int64)
+    clip = clip_of_rows(
+        np.array(frame_of),
+        places,
+        scores if has_scores else mask.astype(np.float64),
+        mask,
+        ids=ids * mask.any(axis=1),
         skeleton_name=skeleton,
         split=split,
         clip_id=clip_id,
         sizes_wh=np.array(sizes, np.int32),
         frame_indices=np.array([frame[0].frame for frame in frames], np.int64),
         image_paths=() if None in pictures else tuple(map(str, pictures)),
-        world=_world_of(all_frames),
         **read_info(json.dumps(first.get("clip") or {})),
         **fields_of_recipe(first.get("recipe")),
     )
-    if not others:
-        return clip
-    counts = np.array([len(frame) - 1 for frame in people], np.int64)
-    points, scores = _arrays_of(others, order)
-    rest = make_clip(
-        path,
-        points,
-        scores,
-        ~np.isnan(points[..., 0]),
-        skeleton_name=skeleton,
-        sizes_wh=np.repeat(clip.sizes_wh, counts, axis=0),
-    )
-    ids = PersonIds(
-        np.array([frame[0].person for frame in frames], np.int64) * clip.mask.any(axis=1),
-        np.array([person[0].person for person in others], np.int64),
-    )
-    return replace(clip, others=OtherPeople(counts, rest.points, rest.scores, ids=ids))
-
-
-def _arrays_of(people: list[list[_Row]], order: list[int]) -> tuple[Any, Any]:
-    """Return points `(people, points, 3)` and scores; None for these where some have none."""
-    points = np.array([[person[at].xyz for at in order] for person in people])
-    if any(row.score is None for person in people for row in person):
-        return points, None
-    return points, np.array([[person[at].score for at in order] for person in people], np.float64)
+    return replace(clip, world=_world_of(frames))
 
 
 def _world_of(frames: list[list[_Row]]) -> FloatArray | None:
@@ -327,25 +273,21 @@ def skeleton_of_names(names: list[str]) -> str | None:
     return None
 
 
-def _order_of(path: Path, names: list[str], skeleton: str) -> list[int]:
+def _order_of(names: list[str], skeleton: str) -> list[int]:
     """Return where each point of the skeleton stands: by its name, else by its number.
 
     Raises:
-        FormatError: The names are neither those of the skeleton nor numbers.
+        ContentError: The names are neither those of the skeleton nor numbers.
     """
     known = [plain_name(name) for name in get_skeleton(skeleton).point_names]
     where = {name: at for at, name in enumerate(names)}
-    if where.keys() == set(known):
-        return [where[name] for name in known]
     prefix = names[0].rstrip("0123456789")  # of `joint 0`, `joint 1` …
-    numbered = [f"{prefix}{number}" for number in range(len(names))]
-    if where.keys() == set(numbered):
-        return [where[name] for name in numbered]
-    other = next(name for name in names if name not in known)
-    raise FormatError(
-        "{path}: its points are not those of {skeleton}, which has as many: {other!r} is none of "
-        "them; name the points as posemill does, or number them from 0 in its order",
-        path=path,
+    for wanted in (known, [f"{prefix}{number}" for number in range(len(names))]):
+        if where.keys() == set(wanted):
+            return [where[name] for name in wanted]
+    raise ContentError(
+        "its points are not those of {skeleton}, which has as many: {other!r} is none of them; "
+        "name the points as posemill does, or number them from 0 in its order",
         skeleton=skeleton,
-        other=other,
+        other=next(name for name in names if name not in known),
     )

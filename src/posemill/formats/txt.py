@@ -13,16 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
 from posemill.formats.shared.contract import ClipStream, Format, Size, make_clip
-from posemill.formats.shared.folders import (
-    frame_names,
-    from_pixels,
-    header_in,
-    new_folder,
-    read_clip_folders,
-    to_pixels,
-)
+from posemill.formats.shared.folders import frame_names, header_in, new_folder, read_clip_folders
+from posemill.formats.shared.pixels import from_pixels, to_pixels
 from posemill.messages import Message
 from posemill.records import PoseClip
 
@@ -73,12 +66,12 @@ class TxtFormat(Format):
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder that has text files."""
         if not path.is_dir():
-            raise FormatError("{path}: expected a folder of text files", path=path)
+            raise ValueError("expected a folder of text files")
         for files, fields, _ in read_clip_folders(path, ".txt", size_wh):
             pixels = np.stack([_read_frame(file) for file in files]) if files else _NOTHING
-            found = ~np.isnan(pixels[..., 0])
-            points = from_pixels(path, pixels, fields["sizes_wh"])
-            yield make_clip(path, points, None, found, skeleton_name=_SKELETON, **fields)
+            points = from_pixels(pixels, fields["sizes_wh"])
+            mask = ~np.isnan(pixels[..., 0])
+            yield make_clip(points, None, mask, skeleton_name=_SKELETON, **fields)
 
 
 _NOTHING = np.zeros((0, _POINTS, 2))
@@ -87,7 +80,7 @@ _NOTHING = np.zeros((0, _POINTS, 2))
 def _is_frame(file: Path) -> bool:
     try:
         _read_frame(file)
-    except (OSError, ValueError, FormatError):
+    except (OSError, ValueError):
         return False
     return True
 
@@ -95,20 +88,12 @@ def _is_frame(file: Path) -> bool:
 def _read_frame(file: Path) -> npt.NDArray[np.float64]:
     """Return `(18, 2)` pixels, NaN where missing."""
     if file.stat().st_size > _MAX_BYTES:
-        raise FormatError(
-            "{file}: expected 18 lines 'x y', got {num_bytes} bytes",
-            file=file,
-            num_bytes=file.stat().st_size,
-        )
+        raise ValueError(f"{file}: expected 18 lines 'x y', got {file.stat().st_size} bytes")
     lines = file.read_text(encoding="ascii").split("\n")
     rows = [line.split() for line in lines if line.strip()]
     if len(rows) != _POINTS or any(len(row) != 2 for row in rows):
-        raise FormatError(
-            "{file}: expected 18 lines 'x y', got {num_rows} lines", file=file, num_rows=len(rows)
-        )
+        raise ValueError(f"{file}: expected 18 lines 'x y', got {len(rows)} lines")
     points = np.array([[float(x), float(y)] for x, y in rows])
-    if np.isinf(points).any():
-        raise FormatError("{file}: a coordinate is infinite", file=file)
     missing = np.isnan(points).any(1) | (points == -1).all(1) | (points == 0).all(1)
     points[missing] = np.nan
     return points

@@ -18,25 +18,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
     ANY,
+    FRAME_ARRAYS,
     ClipStream,
     Format,
-    Recipe,
     Size,
-    make_clip,
+    arrays_of,
+    clip_of_arrays,
     skeleton_for,
 )
 from posemill.formats.shared.folders import fields_of, record_of
 from posemill.formats.shared.json_text import parse_json
-from posemill.geometry import fill_missing
 from posemill.npz.mapped import read_npy
 from posemill.records import PoseClip, fields_of_recipe
 
 _MAX_MEMBER_BYTES = 1 << 31
-_ARRAYS = ("keypoints", "mask", "scores", "sizes_wh", "frame_index")
 
 
 class WebDatasetFormat(Format):
@@ -59,7 +57,7 @@ class WebDatasetFormat(Format):
             for clip in clips:
                 key = _key_of(clip, clips.summary.num_clips, taken)
                 info = json.dumps(record_of(clip) | {"posemill": clips.header(clip)}).encode()
-                for name, array in _arrays_of(clip, clips.asked).items():
+                for name, array in arrays_of(clip, clips.asked).items():
                     _add(tar, f"{key}.{name}.npy", _npy_bytes(array))
                 _add(tar, f"{key}.json", info)
 
@@ -76,12 +74,6 @@ def _key_of(clip: PoseClip, number: int, taken: set[str]) -> str:
         key = f"{clip.split}/clip_{number:08d}".replace(".", "_")
     taken.add(key)
     return key
-
-
-def _arrays_of(clip: PoseClip, recipe: Recipe) -> dict[str, npt.NDArray[Any]]:
-    points = fill_missing(clip.points, recipe.fill or "zero")
-    values = (points, clip.mask, clip.scores, clip.sizes_wh, clip.frame_indices)
-    return dict(zip(_ARRAYS, values, strict=True))
 
 
 def _npy_bytes(array: npt.NDArray[Any]) -> bytes:
@@ -103,52 +95,31 @@ def _members(path: Path, tar: tarfile.TarFile) -> Iterator[tuple[str, str, bytes
         if not member.isreg() or member.issparse():
             continue
         if member.size > min(size, _MAX_MEMBER_BYTES):
-            raise FormatError(
-                "{path}: {member_name!r} claims {size} of {num_bytes} bytes",
-                path=path,
-                member_name=member.name[:80],
-                size=member.size,
-                num_bytes=size,
-            )
+            raise ValueError(f"{member.name[:80]!r} claims {member.size} of {size} bytes")
         folder, _, name = member.name.rpartition("/")
         stem, _, ending = name.partition(".")
         handle = tar.extractfile(member)
         data = handle.read() if handle else b""
         if len(data) != member.size:
-            raise FormatError(
-                "{path}: {member_name!r} is cut off", path=path, member_name=member.name[:80]
-            )
+            raise ValueError(f"{member.name[:80]!r} is cut off")
         yield f"{folder}/{stem}", ending, data
 
 
 def _clip_of(path: Path, key: str, sample: dict[str, bytes]) -> PoseClip:
-    wanted = [*(f"{name}.npy" for name in _ARRAYS), "json"]
-    missing = [name for name in wanted if name not in sample]
+    missing = [
+        name for name in (*(f"{name}.npy" for name in FRAME_ARRAYS), "json") if name not in sample
+    ]
     if missing:
-        raise FormatError(
-            "{path}: sample {key!r} has no {missing}; it has {members}",
-            path=path,
-            key=key[:80],
-            missing=", ".join(missing),
-            members=", ".join(sorted(sample))[:200] or "nothing",
+        raise ValueError(
+            f"sample {key[:80]!r} has no {', '.join(missing)}; it has "
+            f"{', '.join(sorted(sample))[:200] or 'nothing'}"
         )
-    arrays = {name: read_npy(sample[f"{name}.npy"]) for name in _ARRAYS}
-    record = parse_json(sample["json"])
-    points = arrays["keypoints"]
-    if points.ndim != 3 or arrays["mask"].dtype != np.bool_:
-        raise FormatError(
-            "{path}: sample {key!r}: keypoints {points_shape}, or no mask",
-            path=path,
-            key=key[:80],
-            points_shape=points.shape,
-        )
-    if arrays["mask"].shape != points.shape[:2] or arrays["scores"].shape != points.shape[:2]:
-        raise FormatError(
-            "{path}: sample {key!r}: mask, scores and keypoints do not fit", path=path, key=key[:80]
-        )
-    fields = fields_of(record, len(points))
-    fields["sizes_wh"] = arrays["sizes_wh"].astype(np.int32)
-    fields["frame_indices"] = arrays["frame_index"].astype(np.int64)
-    fields |= fields_of_recipe(record["posemill"].get("recipe"))
+    arrays = {name: read_npy(sample[f"{name}.npy"]) for name in FRAME_ARRAYS}
+    record, points = parse_json(sample["json"]), arrays["keypoints"]
+    if points.ndim != 3:
+        raise ValueError(f"sample {key[:80]!r}: keypoints of shape {points.shape}")
+    fields = fields_of(record, len(points)) | fields_of_recipe(record["posemill"].get("recipe"))
+    for name in ("sizes_wh", "frame_indices"):  # these are arrays
+        del fields[name]
     name = skeleton_for(points.shape[1], path, record["posemill"]["skeleton"])
-    return make_clip(path, points, arrays["scores"], arrays["mask"], skeleton_name=name, **fields)
+    return clip_of_arrays(arrays, skeleton_name=name, **fields)

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
+from posemill.errors import ContentError
+from posemill.files import reading
 from posemill.geometry import check_scores, find_points
 from posemill.npz.mapped import MappedNpz
 from posemill.records import BoolArray, FloatArray, IntArray
@@ -88,30 +89,31 @@ def read_npz_clips(arrays: MappedNpz, *, unit: str = "clip") -> NpzClips:
     Raises:
         FormatError: It has no keypoints, or its arrays do not go together.
     """
+    with reading(arrays.path, "npz"):
+        return _read_clips(arrays, unit)
+
+
+def _read_clips(arrays: MappedNpz, unit: str) -> NpzClips:
     keypoints = _keypoints(arrays)
-    frames = _frame_arrays(arrays, keypoints, has_clip_ids="lengths" in arrays)
+    frames = _frame_arrays(arrays, keypoints)
     offsets = _offsets(arrays, frames, len(keypoints))
+    names = [name for name in ("splits", "labels", "clip_info") if name in arrays]
     if unit == "frame":
         # What is said of clips is not said of their frames.
-        known = {
-            name
-            for name in _CLIP_ARRAYS
-            if name in arrays and len(np.atleast_1d(arrays[name])) == len(keypoints)
-        }
+        names = [n for n in names if len(np.atleast_1d(arrays[n])) == len(keypoints)]
         offsets, ids = np.arange(len(keypoints) + 1), _frame_ids(frames, len(keypoints))
     else:
-        known, ids = set(_CLIP_ARRAYS), _clip_ids(arrays, frames, offsets)
-    texts = {
-        name: _clip_texts(arrays, name, offsets)
-        for name in ("splits", "labels", "clip_info")
-        if name in arrays and name in known
-    }
+        ids = _clip_ids(arrays, frames, offsets)
+    texts = {name: _clip_texts(arrays, name, offsets) for name in names}
     empty = ("",) * (len(offsets) - 1)
     splits = texts.get("splits", empty)
     if unit == "clip":
-        _expect_once(arrays, ids, splits)
-    labels = texts.get("labels") or _labels_in(arrays, texts.get("clip_info", empty))
-    return NpzClips(arrays, read_npz_header(arrays), offsets, ids, splits, labels)
+        _expect_once(ids, splits)
+    labels = texts.get("labels")
+    if not labels:
+        infos = [_read_object(text or "{}", "clip_info") for text in texts.get("clip_info", empty)]
+        labels = tuple(str(info.get("label") or "") for info in infos)
+    return NpzClips(arrays, _header_of(arrays), offsets, ids, splits, labels)
 
 
 def read_frames(arrays: MappedNpz, rows: slice) -> NpzFrames:
@@ -122,43 +124,30 @@ def read_frames(arrays: MappedNpz, rows: slice) -> NpzFrames:
     """
     with np.errstate(all="ignore"):
         points: FloatArray = np.array(arrays["keypoints"][rows], np.float32)
-    try:
+    with reading(arrays.path, "npz"):
         mask = find_points(points, arrays["mask"][rows] if "mask" in arrays else None)
         scores = check_scores(arrays["scores"][rows] if "scores" in arrays else mask, mask)
-    except ValueError as error:
-        raise FormatError(
-            "{path}, frames from {start}: {error}",
-            path=arrays.path,
-            start=rows.start or 0,
-            error=error,
-        ) from error
     index = arrays["frame_index"][rows] if "frame_index" in arrays else np.arange(len(points))
     return NpzFrames(points, mask, scores, index.astype(np.int64))
 
 
 def read_npz_header(arrays: MappedNpz) -> Mapping[str, Any]:
     """Return what a file of ours says about itself; nothing for one of another maker."""
+    with reading(arrays.path, "npz"):
+        return _header_of(arrays)
+
+
+def _header_of(arrays: MappedNpz) -> Mapping[str, Any]:
     if "meta" not in arrays:
         return {}
-    return _read_object(arrays, "meta", str(next(iter(arrays["meta"].reshape(-1)), "")))
+    return _read_object(str(next(iter(arrays["meta"].reshape(-1)), "")), "meta")
 
 
-def _read_object(arrays: MappedNpz, name: str, text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(
-            "{path}: expected JSON in '{name}' ({error})", path=arrays.path, name=name, error=error
-        ) from error
-    if not isinstance(found, dict):
-        what = "header" if name == "meta" else name
-        raise FormatError(
-            "{path}: expected an object as {what}, got {kind}",
-            path=arrays.path,
-            what=what,
-            kind=type(found).__name__,
-        )
-    return found
+def _read_object(text: str, name: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object as {name}, got {type(value).__name__}")
+    return value
 
 
 def content_key(arrays: MappedNpz) -> str:
@@ -179,15 +168,14 @@ def split_by_name(path: Path) -> str:
     return match.group(1) if match else "all"
 
 
-def expect_together(path: Path, ids: Sequence[object], starts: Sequence[int]) -> None:
+def expect_together(ids: Sequence[object], starts: Sequence[int]) -> None:
     """Raise if frames of one id are apart: `ids` of the pieces, and the frame each begins at."""
     seen: set[object] = set()
     for name, start in zip(ids, starts, strict=True):
         if name in seen:
-            raise FormatError(
-                "{path}: expected the frames of a clip behind each other, but {name!r} of "
-                "video_ids begins again at frame {start}; sort the frames by clip",
-                path=path,
+            raise ContentError(
+                "expected the frames of a clip behind each other, but {name!r} of video_ids begins "
+                "again at frame {start}; sort the frames by clip",
                 name=str(name)[:80],
                 start=start,
             )
@@ -196,46 +184,41 @@ def expect_together(path: Path, ids: Sequence[object], starts: Sequence[int]) ->
 
 def _keypoints(arrays: MappedNpz) -> Array:
     if "keypoints" not in arrays:
-        raise FormatError(
-            "{path}: expected an array 'keypoints' (frames, points, dims), found {arrays}",
-            path=arrays.path,
+        raise ContentError(
+            "expected an array 'keypoints' (frames, points, dims), found {arrays}",
             arrays=", ".join(sorted(arrays)) or "nothing",
         )
     keypoints = arrays["keypoints"]
     if keypoints.ndim != 3 or keypoints.dtype.kind not in "fiu":
-        raise FormatError(
-            "{path}: expected keypoints (frames, points, dims) of numbers, got {keypoints_dtype} "
-            "{keypoints_shape}",
-            path=arrays.path,
-            keypoints_dtype=keypoints.dtype,
-            keypoints_shape=keypoints.shape,
+        raise ContentError(
+            "expected keypoints (frames, points, dims) of numbers, got {dtype} {shape}",
+            dtype=keypoints.dtype,
+            shape=keypoints.shape,
         )
     return keypoints
 
 
-def _frame_arrays(arrays: MappedNpz, keypoints: Array, *, has_clip_ids: bool) -> dict[str, Array]:
-    found = {}
+def _frame_arrays(arrays: MappedNpz, keypoints: Array) -> dict[str, Array]:
+    known = {}
     num_frames, num_points = keypoints.shape[:2]
     for name, (kinds, row) in _FRAME_ARRAYS.items():
         if name not in arrays:
             continue
         array = arrays[name]
         expected = (num_frames, *(num_points if length is None else length for length in row))
-        if name == "video_ids" and has_clip_ids and array.shape == arrays["lengths"].shape:
+        if name == "video_ids" and "lengths" in arrays and array.shape == arrays["lengths"].shape:
             continue  # one per clip
         if array.shape != expected or not _is_of_kind(array, kinds):
-            raise FormatError(
-                "{path}: expected '{name}' of shape {expected} (kind {kinds}), got {array_dtype} "
-                "{array_shape}",
-                path=arrays.path,
+            raise ContentError(
+                "expected '{name}' of shape {expected} (kind {kinds}), got {dtype} {shape}",
                 name=name,
                 expected=expected,
                 kinds=kinds,
-                array_dtype=array.dtype,
-                array_shape=array.shape,
+                dtype=array.dtype,
+                shape=array.shape,
             )
-        found[name] = array
-    return found
+        known[name] = array
+    return known
 
 
 def _is_of_kind(array: Array, kinds: str) -> bool:
@@ -246,15 +229,10 @@ def _offsets(arrays: MappedNpz, frames: Mapping[str, Array], num_frames: int) ->
     if "lengths" in arrays:
         lengths = arrays["lengths"]
         if lengths.ndim != 1 or not _is_of_kind(lengths, "iu") or (lengths < 0).any():
-            raise FormatError(
-                "{path}: expected 'lengths' of whole numbers, got {lengths!r}",
-                path=arrays.path,
-                lengths=lengths,
-            )
+            raise ValueError(f"expected 'lengths' of whole numbers, got {lengths!r}")
         if sum(lengths.tolist()) != num_frames:
-            raise FormatError(
-                "{path}: lengths add up to {total}, keypoints has {num_frames} frames",
-                path=arrays.path,
+            raise ContentError(
+                "lengths add up to {total}, keypoints has {num_frames} frames",
                 total=sum(lengths.tolist()),
                 num_frames=num_frames,
             )
@@ -265,7 +243,7 @@ def _offsets(arrays: MappedNpz, frames: Mapping[str, Array], num_frames: int) ->
         return np.array([0, num_frames])
     ids = frames["video_ids"]
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
-    expect_together(arrays.path, ids[starts].tolist(), starts.tolist())
+    expect_together(ids[starts].tolist(), starts.tolist())
     return np.append(starts, num_frames)
 
 
@@ -309,33 +287,24 @@ def _clip_texts(arrays: MappedNpz, name: str, offsets: IntArray) -> tuple[str, .
         if np.isin(changes, offsets).all() and (np.diff(offsets) > 0).all():
             array = array[offsets[:-1]]
     if array.shape != (count,) or not _is_of_kind(array, kinds):
-        raise FormatError(
-            "{path}: expected '{name}' for {count} clips (kind {kinds}), got {array_dtype} "
-            "{array_shape}; clips begin where 'lengths' (one per clip) or 'video_ids' (one per "
-            "frame) say",
-            path=arrays.path,
+        raise ContentError(
+            "expected '{name}' for {count} clips (kind {kinds}), got {dtype} {shape}; clips begin "
+            "where 'lengths' (one per clip) or 'video_ids' (one per frame) say",
             name=name,
             count=count,
             kinds=kinds,
-            array_dtype=array.dtype,
-            array_shape=array.shape,
+            dtype=array.dtype,
+            shape=array.shape,
         )
     return tuple(map(str, array.tolist()))
 
 
-def _labels_in(arrays: MappedNpz, clip_info: Sequence[str]) -> tuple[str, ...]:
-    infos = [_read_object(arrays, "clip_info", text) if text else {} for text in clip_info]
-    return tuple(str(info.get("label") or "") for info in infos)
-
-
-def _expect_once(arrays: MappedNpz, ids: Sequence[str], splits: Sequence[str]) -> None:
-    seen: set[tuple[str, str]] = set()
-    for key in zip(splits, ids, strict=True):
-        if key in seen:
-            raise FormatError(
-                "{path}: expected every clip once, but {key!r} of clip_ids comes again; give its "
-                "clips names of their own",
-                path=arrays.path,
-                key=key[1][:80],
+def _expect_once(ids: Sequence[str], splits: Sequence[str]) -> None:
+    keys = Counter(zip(splits, ids, strict=True))
+    for (_, clip_id), count in keys.most_common(1):
+        if count > 1:
+            raise ContentError(
+                "expected every clip once, but {clip_id!r} of clip_ids comes again; give its clips "
+                "names of their own",
+                clip_id=clip_id[:80],
             )
-        seen.add(key)

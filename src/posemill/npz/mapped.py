@@ -7,19 +7,19 @@ packed ones are loaded when asked for.
 from __future__ import annotations
 
 import io
+import math
 import struct
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
-from posemill.files import refuse_pipe
+from posemill.errors import ContentError
+from posemill.files import reading
 from posemill.machine.limits import free_memory
 
 _COPY_BYTES = 1 << 22
@@ -27,13 +27,11 @@ _MEMORY_SHARE = 0.7  # of what is free
 # Packed members that together are larger than this, and that many times the file, are taken for a
 # bomb: keypoints shrink to a half or a tenth.
 _BOMB_BYTES, _BOMB_RATIO = 1 << 26, 50
-_BAD_HEADER = (
-    ValueError,
+_DAMAGE = (
+    zipfile.BadZipFile,
+    RuntimeError,
+    NotImplementedError,
     SyntaxError,
-    TypeError,
-    RecursionError,
-    MemoryError,
-    OverflowError,
     tokenize.TokenError,
 )
 
@@ -48,26 +46,11 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._arrays: dict[str, npt.NDArray[Any]] = {}
-        self._size = 0
         self._entries: dict[str, zipfile.ZipInfo] = {}
-        refuse_pipe(self.path)
-        try:
+        with reading(self.path, "npz", *_DAMAGE), zipfile.ZipFile(self.path) as archive:
             self._size = self.path.stat().st_size
-            with zipfile.ZipFile(self.path) as archive:
-                for entry in archive.infolist():
-                    self._entries[entry.filename.removesuffix(".npy")] = entry
-        except OSError as error:
-            raise FormatError(
-                "{path}: cannot be read: {reason}", path=self.path, reason=error.strerror or error
-            ) from error
-        except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError) as error:
-            raise FormatError(
-                "{path}: expected a whole .npz (a zip archive), got {size} bytes that are not one "
-                "({error}); was it cut off?",
-                path=self.path,
-                size=self._size,
-                error=error,
-            ) from error
+            for entry in archive.infolist():
+                self._entries[entry.filename.removesuffix(".npy")] = entry
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if name not in self._arrays:
@@ -97,49 +80,28 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
 
     def verify(self) -> None:
         """Read everything once and compare with the archive's checksums."""
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                for name, entry in self._entries.items():
-                    self._check_size(name, entry)
-                    with archive.open(entry) as member:
-                        while member.read(_COPY_BYTES):
-                            pass
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            ValueError,
-            OSError,
-            RuntimeError,
-            NotImplementedError,
-            struct.error,
-        ) as error:
-            raise FormatError("{path}: damaged: {error}", path=self.path, error=error) from error
+        with reading(self.path, "npz", *_DAMAGE), zipfile.ZipFile(self.path) as archive:
+            for name, entry in self._entries.items():
+                self._check_size(name, entry)
+                with archive.open(entry) as member:
+                    while member.read(_COPY_BYTES):
+                        pass
 
     def _check_size(self, name: str, entry: zipfile.ZipInfo) -> None:
         if entry.flag_bits & 1:
-            raise FormatError(
-                "{path}: '{name}' is encrypted; expected a plain .npz", path=self.path, name=name
-            )
+            raise ValueError(f"'{name}' is encrypted; expected a plain .npz")
         if entry.compress_type == zipfile.ZIP_STORED:
             if entry.file_size > self._size:
-                raise FormatError(
-                    "{path}: '{name}' claims {file_size} bytes, the file has {size}",
-                    path=self.path,
-                    name=name,
-                    file_size=entry.file_size,
-                    size=self._size,
-                )
+                raise ValueError(f"'{name}' claims {entry.file_size} bytes of {self._size}")
             return
         packed = sum(
             each.file_size for each in self.entries() if each.compress_type != zipfile.ZIP_STORED
         )
         if packed > max(_BOMB_BYTES, _BOMB_RATIO * self._size):
-            raise FormatError(
-                "{path}: would unpack from {size} to {packed} bytes; refused (more than "
-                "{bomb_ratio} times). If it is to be trusted, save its arrays with numpy.savez, "
-                "which does not pack them",
-                path=self.path,
+            raise ContentError(
+                "would unpack from {size} to {packed} bytes; refused (more than {bomb_ratio} "
+                "times). If it is to be trusted, save its arrays with numpy.savez, which does not "
+                "pack them",
                 size=self._size,
                 packed=packed,
                 bomb_ratio=_BOMB_RATIO,
@@ -149,59 +111,34 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
         """Raise where a packed member does not fit into memory beside the rest."""
         free = free_memory()
         if entry.file_size > _BOMB_BYTES and entry.file_size > _MEMORY_SHARE * free:
-            raise FormatError(
-                "{path}: '{name}' would unpack to {file_size} bytes, and {free} are free; save it "
-                "with numpy.savez, which does not pack it: then it is read piece by piece",
-                path=self.path,
+            raise ContentError(
+                "'{name}' would unpack to {file_size} bytes, and {free} are free; save it with "
+                "numpy.savez, which does not pack it: then it is read piece by piece",
                 name=name,
                 file_size=entry.file_size,
                 free=free,
             )
 
     def _open(self, name: str, entry: zipfile.ZipInfo) -> npt.NDArray[Any]:
-        self._check_size(name, entry)
-        try:
+        with reading(self.path, "npz", *_DAMAGE):
+            self._check_size(name, entry)
             with zipfile.ZipFile(self.path) as archive, archive.open(entry) as member:
-                dtype, shape, is_fortran = _read_npy_header(member)
-                header_bytes = member.tell()
-                num_bytes = _count(shape) * dtype.itemsize
-                if num_bytes + header_bytes != entry.file_size:
-                    raise FormatError(
-                        "{path}: '{name}' of shape {shape} {dtype} needs {num_bytes} bytes, the "
-                        "archive has {file_size}",
-                        path=self.path,
-                        name=name,
-                        shape=shape,
-                        dtype=dtype,
-                        num_bytes=num_bytes,
-                        file_size=entry.file_size - header_bytes,
+                dtype, shape, order = _read_npy_header(member)
+                start, num_bytes = member.tell(), _count(shape) * dtype.itemsize
+                if num_bytes + start != entry.file_size:
+                    raise ValueError(
+                        f"'{name}' of shape {shape} {dtype} needs {num_bytes} bytes, the archive "
+                        f"has {entry.file_size - start}"
                     )
-                order: Any = "F" if is_fortran else "C"
                 if entry.compress_type != zipfile.ZIP_STORED or not num_bytes:
                     self._check_memory(name, entry)
-                    data = member.read(num_bytes)
-                    if len(data) != num_bytes:
-                        raise FormatError("{path}: '{name}' is cut off", path=self.path, name=name)
-                    loaded: npt.NDArray[Any] = np.ndarray(shape, dtype, data, order=order)
+                    loaded: npt.NDArray[Any] = np.ndarray(
+                        shape, dtype, member.read(num_bytes), order=order
+                    )
                     return loaded
-            start = self._data_start(entry) + header_bytes
-            if start + num_bytes > self._size:
-                raise FormatError("{path}: '{name}' is cut off", path=self.path, name=name)
+            start += self._data_start(entry)
             mapped: npt.NDArray[Any] = np.memmap(self.path, dtype, "r", start, shape, order=order)
             return mapped
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            OSError,
-            RuntimeError,
-            NotImplementedError,
-            struct.error,
-            *_BAD_HEADER,
-        ) as error:
-            raise FormatError(
-                "{path}: '{name}' cannot be read: {error}", path=self.path, name=name, error=error
-            ) from error
 
     def _data_start(self, entry: zipfile.ZipInfo) -> int:
         with self.path.open("rb") as handle:
@@ -215,27 +152,25 @@ def read_npy(data: bytes) -> npt.NDArray[Any]:
     """Return the array in the bytes of a `.npy` file; ValueError if they are not exactly that."""
     handle = io.BytesIO(data)
     try:
-        dtype, shape, is_fortran = _read_npy_header(handle)
-    except _BAD_HEADER as error:
+        dtype, shape, order = _read_npy_header(handle)
+    except (SyntaxError, tokenize.TokenError) as error:
         raise ValueError(f"not a .npy array: {error}") from error
     start = handle.tell()
     if _count(shape) * dtype.itemsize != len(data) - start:
         raise ValueError(f"{shape} {dtype} does not fit {len(data) - start} bytes")
-    order: Any = "F" if is_fortran else "C"
     array: npt.NDArray[Any] = np.ndarray(shape, dtype, data, start, order=order)
     return array
 
 
 def _count(shape: tuple[int, ...]) -> int:
-    total = 1
-    for length in shape:
-        if length < 0:
-            raise ValueError(f"negative length in shape {shape}")
-        total *= length
-    return total
+    if min(shape, default=0) < 0:
+        raise ValueError(f"negative length in shape {shape}")
+    return math.prod(shape)
 
 
-def _read_npy_header(handle: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+def _read_npy_header(
+    handle: IO[bytes],
+) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"]]:
     version = np.lib.format.read_magic(handle)
     if version == (1, 0):
         shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(handle)
@@ -247,7 +182,7 @@ def _read_npy_header(handle: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...],
         raise ValueError("an array of Python objects; unpickling it could run code")
     if dtype.kind not in "biufSU" or dtype.names:
         raise ValueError(f"array of {dtype}; expected numbers or strings")
-    return dtype, shape, bool(is_fortran)
+    return dtype, shape, "F" if is_fortran else "C"
 
 
 def open_npz(path: str | Path) -> MappedNpz:

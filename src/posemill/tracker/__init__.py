@@ -196,29 +196,24 @@ def track_clip(clip: PoseClip) -> tuple[IntArray, IntArray]:
     return ids[: len(clip)], ids[len(clip) :]
 
 
-def slots_of(clip: PoseClip) -> tuple[IntArray, IntArray]:
-    """Return a place from 0 on for everybody of a clip, in the order of `PoseClip.person_ids`.
+def slots_of(clip: PoseClip) -> IntArray:
+    """Return a place from 0 on for everybody of a clip, in the order of `PoseClip.everybody`.
 
     The same person has the same place in every frame, two people of a frame have two. A place is
     free again after the last frame of who had it: there are as few as can be. Without ids the
     first of a frame has place 0, the others those behind it. -1 where there is nobody.
     """
-    others, ids = clip.others, clip.person_ids
-    assert others is not None
-    assert ids is not None
-    frames = np.arange(len(clip))
-    if not ids.first.any() and not ids.others.any():
-        rows = np.arange(len(others.points))
-        return np.zeros_like(frames), 1 + rows - np.repeat(others.starts[:-1], others.counts)
-    frame_of = np.concatenate([frames, np.repeat(frames, others.counts)])
-    all_ids = np.concatenate(ids)
-    last_frame = np.zeros(all_ids.max() + 1, np.int64)
-    np.maximum.at(last_frame, all_ids, frame_of)
-    slots = np.full(len(all_ids), -1, np.int64)
+    people = clip.everybody()
+    frames, ids = people.frames, people.ids
+    if not ids.any():
+        return np.arange(len(frames)) - np.searchsorted(frames, frames)
+    last_frame = np.zeros(ids.max() + 1, np.int64)
+    np.maximum.at(last_frame, ids, frames)
+    slots = np.full(len(ids), -1, np.int64)
     slot_of: dict[int, int] = {}
     free_after: list[int] = []  # the last frame of who has each place
-    for row in np.lexsort((all_ids, frame_of)).tolist():
-        person_id, frame = int(all_ids[row]), int(frame_of[row])
+    for row in np.lexsort((ids, frames)).tolist():
+        person_id, frame = int(ids[row]), int(frames[row])
         if not person_id:
             continue
         if person_id not in slot_of:
@@ -228,7 +223,7 @@ def slots_of(clip: PoseClip) -> tuple[IntArray, IntArray]:
                 free_after.append(0)
             free_after[slot_of[person_id]] = int(last_frame[person_id])
         slots[row] = slot_of[person_id]
-    return slots[: len(clip)], slots[len(clip) :]
+    return slots
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError
-from posemill.formats.shared.pickles import array_of, has_annotations, open_pickle
+from posemill.files import reading
+from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 
 
 def read(path: Path, data: bytes):
     path.write_bytes(data)
-    with open_pickle(path) as value:
-        return value
+    with reading(path, "pkl"):
+        return load_pickle(path)
 
 
 @pytest.mark.parametrize("protocol", range(6))
@@ -40,13 +41,6 @@ def test_arrays_come_out_of_every_protocol(tmp_path: Path, protocol: int, dtype:
     for item in back:
         np.testing.assert_array_equal(array_of(item), array)
         assert array_of(item).dtype == array.dtype
-
-
-def test_names_of_numpy_1_and_2_are_the_same_to_it(tmp_path: Path) -> None:
-    data = pickle.dumps(np.ones(3, np.float32), protocol=2)
-    for ours, other in ((b"numpy._core.multiarray", b"numpy.core.multiarray"),) * 2:
-        swapped = data.replace(ours, other)
-        np.testing.assert_array_equal(array_of(read(tmp_path / "p", swapped)), np.ones(3))
 
 
 def test_numpy_numbers_become_plain_ones(tmp_path: Path) -> None:
@@ -74,7 +68,7 @@ class Attack:
 def test_nothing_is_ever_called(tmp_path: Path, protocol: int, function, args) -> None:
     mark = str(tmp_path / "mark")
     attack = Attack(function, *(argument.format(mark=mark) for argument in args))
-    with pytest.raises(FormatError, match=r"p: the pickle (asks .*nothing is run|has the inst)"):
+    with pytest.raises(FormatError, match=r"p: .*the pickle (asks .*nothing is run|has the inst)"):
         read(tmp_path / "p", pickle.dumps({"keypoints": [attack]}, protocol=protocol))
     assert not Path(mark).exists()
 
@@ -101,8 +95,8 @@ def key_that_takes_forever() -> bytes:
         (b"\x80\x03K\x01K\x02R.", "calls something that is not a numpy array"),
         (b"\x80\x03K\x01\x82\x01.", r"the instruction b'\\x82' at byte 4"),
         (b"(ios\nsystem\n.", r"the instruction b'i' at byte 1"),
-        (b"\x80\x03\x8b\x41\x00\x00\x00" + b"\x01" * 65 + b".", "a number of 65 bytes"),
-        (b"I" + b"9" * 400 + b"\n.", "a number of 167 bytes"),
+        (b"\x80\x03\x8b\x41\x00\x00\x00" + b"\x01" * 65 + b".", "a number of 513 bits"),
+        (b"I" + b"9" * 400 + b"\n.", "a number of 1329 bits"),
         (b"\x80\x03" + b"]" * 20_000, "makes more lists than its size explains"),
         (b"\x80\x04N" + b"\x94" * 20_000, "makes more lists than its size explains"),
         (key_that_takes_forever(), "a key of tuple; expected text"),
@@ -125,23 +119,15 @@ def test_broken_and_hostile_programs_are_refused(
     ],
 )
 def test_arrays_of_anything_but_numbers_and_text_are_refused(tmp_path, value, message) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(FormatError, match=message):
         read(tmp_path / "p", pickle.dumps(value, protocol=3))
 
 
 def test_an_array_larger_than_its_bytes_is_refused(tmp_path: Path) -> None:
     data = pickle.dumps(np.zeros((2, 3), np.float32), protocol=3)
     assert data.count(b"K\x02K\x03\x86") == 1
-    with pytest.raises(ValueError, match=r"array \(200, 3\) float32 does not fit 24 bytes"):
+    with pytest.raises(FormatError, match=r"array \(200, 3\) float32 does not fit 24 bytes"):
         read(tmp_path / "p", data.replace(b"K\x02K\x03\x86", b"K\xc8K\x03\x86"))
-
-
-def test_only_arrays_and_lists_of_numbers_are_arrays() -> None:
-    np.testing.assert_array_equal(array_of([[1, 2], [3, 4]]), [[1, 2], [3, 4]])
-    with pytest.raises(ValueError, match="expected an array, got str"):
-        array_of("x")
-    with pytest.raises(ValueError, match="expected an array, got list"):
-        array_of(["x"])
 
 
 @pytest.mark.parametrize(

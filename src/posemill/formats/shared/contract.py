@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-import struct
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -21,9 +18,9 @@ import numpy.typing as npt
 
 from posemill import __version__
 from posemill.blocks import ClipBlock
-from posemill.errors import ConfigError, FormatError
-from posemill.files import refuse_pipe
-from posemill.geometry import Fill, check_scores, find_points
+from posemill.errors import ConfigError, ContentError
+from posemill.files import naming, reading
+from posemill.geometry import Fill, check_scores, fill_missing, find_points
 from posemill.messages import Message
 from posemill.plugins import unknown
 from posemill.records import NORMALIZATIONS, SMOOTHINGS, PoseClip
@@ -38,12 +35,6 @@ from posemill.skeletons import (
 
 ANY = "any"  # among the layouts of a format: whatever skeleton the clips have
 FILLS: tuple[str, ...] = get_args(Fill)
-# What broken bytes make the standard library and numpy raise.
-CORRUPT: tuple[type[Exception], ...] = (
-    ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, EOFError,
-    struct.error, zlib.error, RecursionError, MemoryError, OSError,
-)  # fmt: skip
-
 # Half of a surrogate pair; U+DC80 to U+DCFF are bytes of file names that are not UTF-8.
 _HALF_A_CHARACTER = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
@@ -81,10 +72,10 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.layout is not None:
             object.__setattr__(self, "layout", full_name(self.layout))
-        _expect_one_of("normalize", self.normalize, NORMALIZATIONS)
-        _expect_one_of("smooth", self.smooth, SMOOTHINGS)
-        if self.fill is not None:
-            _expect_one_of("fill", self.fill, FILLS)
+        choices = {"normalize": NORMALIZATIONS, "smooth": SMOOTHINGS, "fill": (None, *FILLS)}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise unknown(name, getattr(self, name), filter(None, known))
         if self.interpolate < 0:
             raise ConfigError(
                 "{--interpolate}: expected 0 or more frames, got {interpolate}",
@@ -106,11 +97,6 @@ class Recipe:
         interpolate = max(self.interpolate, clip.interpolated)
         smooth = self.smooth if clip.smoothed == "none" else clip.smoothed
         return replace(self, normalize=normalize, interpolate=interpolate, smooth=smooth)
-
-
-def _expect_one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise unknown(name, value, known)
 
 
 @dataclass
@@ -162,25 +148,35 @@ class Format:
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write the clips; `path` is the old state or the whole new one, never a part."""
         stream = ClipStream(self, clips, path, recipe)
-        self.write_clips(stream, path)
+        with naming(path):
+            self.write_clips(stream, path)
         return stream.summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
         """Yield the clips. `size_wh`: the pictures' size, for files of pixels that lack it."""
         with reading(path, self.name, *self.damage):
-            num_clips = 0
+            is_empty = True
             for clip in self.read_clips(path, size_wh):
-                num_clips += 1
+                is_empty = False
                 yield clip
-            if not num_clips:
-                raise FormatError("{path}: holds no clips; expected at least one", path=path)
+            if is_empty:
+                raise ContentError("holds no clips; expected at least one")
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
-        """Write clips, which are checked and counted as they are taken."""
+        """Write clips, which are checked and counted as they are taken.
+
+        Raises:
+            ContentError: They do not go into the format.
+        """
         raise NotImplementedError
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
-        """Yield the clips; whatever `CORRUPT` or `damage` names may be raised."""
+        """Yield the clips.
+
+        Raises:
+            ContentError: What the user can do something about, without the file's name.
+            Exception: ValueError, or whatever `CORRUPT` and `damage` name, for damage.
+        """
         raise NotImplementedError
 
 
@@ -250,106 +246,76 @@ class ClipStream:
         self._loses_world |= clip.world is not None and not self.keeps_world
 
     def _check_points(self, clip: PoseClip) -> None:
+        form, clip_id = self._form, clip.clip_id
         self.skeleton_name = self.skeleton_name or clip.skeleton_name
-        if clip.skeleton_name != self.skeleton_name:
-            raise FormatError(
-                "{path}: clip {clip_id!r} is {skeleton_name}, the clips before it are {name}; one "
-                "file holds one skeleton: choose a layout for all",
-                path=self.path,
-                clip_id=clip.clip_id,
-                skeleton_name=clip.skeleton_name,
-                name=self.skeleton_name,
-            )
-        if not self._form.holds(self.skeleton_name):
-            raise FormatError(
-                "{path}: {name} holds {layouts}, clip {clip_id!r} is {skeleton_name}",
-                path=self.path,
-                name=self._form.name,
-                layouts=" or ".join(self._form.layouts),
-                clip_id=clip.clip_id,
-                skeleton_name=self.skeleton_name,
-            )
-        if self._form.needs_unicode:
-            _expect_unicode(clip, self.path)
-        self._check_normalized(clip)
-        if np.isinf(clip.points).any() or not np.isfinite(clip.scores).all():
-            raise FormatError(
-                "{path}: clip {clip_id!r} holds infinity or a score that is no number",
-                path=self.path,
-                clip_id=clip.clip_id,
-            )
-        if self._form.has_pixels and len(clip) and not (clip.sizes_wh > 0).all():
-            raise FormatError(
-                "{path}: {name} holds pixels, but the picture size of clip {clip_id!r} is not "
-                "known; give it by {--size:WIDTHxHEIGHT}",
-                path=self.path,
-                name=self._form.name,
-                clip_id=clip.clip_id,
-            )
-
-    def _check_normalized(self, clip: PoseClip) -> None:
         self._normalized = self._normalized or clip.normalized
+        if clip.skeleton_name != self.skeleton_name:
+            raise ContentError(
+                "clip {clip_id!r} is {skeleton}, the clips before it are {before}; one file holds "
+                "one skeleton: choose a layout for all",
+                clip_id=clip_id,
+                skeleton=clip.skeleton_name,
+                before=self.skeleton_name,
+            )
+        if not form.holds(self.skeleton_name):
+            raise ContentError(
+                "{name} holds {layouts}, clip {clip_id!r} is {skeleton}",
+                name=form.name,
+                layouts=" or ".join(form.layouts),
+                clip_id=clip_id,
+                skeleton=self.skeleton_name,
+            )
+        if form.needs_unicode:
+            _expect_unicode(clip)
         if clip.normalized != self._normalized:
-            raise FormatError(
-                "{path}: clip {clip_id!r} is normalised by {normalized!r}, the clips before it by "
+            raise ContentError(
+                "clip {clip_id!r} is normalised by {normalized!r}, the clips before it by "
                 "{before!r}; one file holds one normalisation",
-                path=self.path,
-                clip_id=clip.clip_id,
+                clip_id=clip_id,
                 normalized=clip.normalized,
                 before=self._normalized,
             )
-        if self._form.has_pixels and clip.normalized != "none":
-            raise FormatError(
-                "{path}: {name} holds pixels of the picture, but clip {clip_id!r} is normalised "
-                "by {normalized!r}: take the run it was made of, or choose npz, pkl, hdf5, "
+        if form.has_pixels and clip.normalized != "none":
+            raise ContentError(
+                "{name} holds pixels of the picture, but clip {clip_id!r} is normalised by "
+                "{normalized!r}: take the run it was made of, or choose npz, pkl, hdf5, "
                 "webdataset, parquet or huggingface",
-                path=self.path,
-                name=self._form.name,
-                clip_id=clip.clip_id,
+                name=form.name,
+                clip_id=clip_id,
                 normalized=clip.normalized,
+            )
+        if np.isinf(clip.points).any() or not np.isfinite(clip.scores).all():
+            raise ContentError(
+                "clip {clip_id!r} holds infinity or a score that is no number", clip_id=clip_id
+            )
+        if form.has_pixels and len(clip) and not (clip.sizes_wh > 0).all():
+            raise ContentError(
+                "{name} holds pixels, but the picture size of clip {clip_id!r} is not known; give "
+                "it by {--size:WIDTHxHEIGHT}",
+                name=form.name,
+                clip_id=clip_id,
             )
 
     def _finish(self) -> None:
         """Raise if there was nothing to write; note landmarks in metres that are left out."""
         if not self.summary.num_clips:
-            raise FormatError("{path}: no clips to write; expected at least one", path=self.path)
+            raise ContentError("no clips to write; expected at least one")
         if self._loses_world:
             self.summary.losses += (Message("landmarks in metres"),)
 
 
-def _expect_unicode(clip: PoseClip, path: Path) -> None:
+def _expect_unicode(clip: PoseClip) -> None:
     """Raise if a name of the clip is no Unicode: bytes that are not UTF-8, as Python shows them."""
     for text in (clip.clip_id, clip.split, clip.label or "", *clip.image_paths):
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise FormatError(
-                "{path}: clip {clip_id!r}: expected Unicode, got {text!r}; make a run of it first "
+            raise ContentError(
+                "clip {clip_id!r}: expected Unicode, got {text!r}; make a run of it first "
                 "(posemill import), where such bytes are written as \\xNN",
-                path=path,
                 clip_id=clip.clip_id[:80],
                 text=text[:200],
             ) from error
-
-
-@contextmanager
-def reading(path: Path, format_name: str, *also: type[Exception]) -> Iterator[None]:
-    """Turn whatever broken bytes raise inside the block into a `FormatError` with the path."""
-    if not path.exists():
-        raise FormatError("{path}: no such file or folder", path=path)
-    refuse_pipe(path)
-    try:
-        yield
-    except FormatError:
-        raise
-    except (*CORRUPT, *also) as error:
-        said = f"{type(error).__name__}: {error}"[:300]
-        raise FormatError(
-            "{path}: not a readable {format_name} file ({details})",
-            path=path,
-            format_name=format_name,
-            details=said,
-        ) from error
 
 
 def head_of(path: Path, num_bytes: int) -> bytes:
@@ -365,80 +331,115 @@ def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
     with so many points, which is said on stderr.
     """
     if name is None:
-        found = guess_skeleton(num_points, path)
-        if found is None:
-            counts = sorted(get_skeleton(known).num_points for known in SKELETON_NAMES)
-            raise FormatError(
-                "{path}: no skeleton is named, so expected {counts} points a frame, got "
-                "{num_points}",
-                path=path,
-                counts=counts,
+        guess = guess_skeleton(num_points, path)
+        if guess is None:
+            raise ContentError(
+                "no skeleton is named, so expected {counts} points a frame, got {num_points}",
+                counts=sorted(get_skeleton(known).num_points for known in SKELETON_NAMES),
                 num_points=num_points,
             )
-        return found
+        return guess
     if not is_skeleton(name):
-        raise FormatError(
-            "{path}: unknown skeleton {name!r}; known: {skeleton_names} (another one comes with "
-            "the package of its engine)",
-            path=path,
+        raise ContentError(
+            "unknown skeleton {name!r}; known: {skeleton_names} (another one comes with the "
+            "package of its engine)",
             name=str(name)[:80],
             skeleton_names=", ".join(skeleton_names()),
         )
     expected = get_skeleton(name).num_points
     if expected != num_points:
-        raise FormatError(
-            "{path}: expected {expected} points a frame, got {num_points}",
-            path=path,
-            expected=expected,
-            num_points=num_points,
-        )
+        raise ValueError(f"expected {expected} points a frame, got {num_points}")
     return name
 
 
 def make_clip(
-    path: Path,
     points: npt.NDArray[Any],
     scores: npt.NDArray[Any] | None,
     mask: npt.NDArray[np.bool_] | None,
     **fields: Any,
 ) -> PoseClip:
-    """Return a checked clip from what a file held.
+    """Return a checked clip from what a file held; ValueError if it is none.
 
     Args:
-        path: For messages.
         points: `(frames, keypoints, 2 or 3)` numbers.
         scores: `(frames, keypoints)`, or None: 1 where found.
         mask: True where found, or None: NaN and all-zero points are missing.
         fields: The other fields of `PoseClip`.
     """
-    where = Message(
-        "{path}: clip {clip_id!r}", path=path, clip_id=str(fields.get("clip_id", ""))[:80]
-    )
+    clip_id = str(fields.get("clip_id", ""))
     if points.ndim != 3 or points.shape[2] not in (2, 3) or points.dtype.kind not in "fiu":
-        raise FormatError(
-            "{where}: expected numbers of shape (frames, keypoints, 2 or 3), got {points_dtype} "
-            "{points_shape}",
-            where=where,
-            points_dtype=points.dtype,
-            points_shape=points.shape,
+        raise ValueError(
+            f"clip {clip_id[:80]!r}: expected numbers of shape (frames, keypoints, 2 or 3), got "
+            f"{points.dtype} {points.shape}"
         )
     full = np.zeros((*points.shape[:2], 3), np.float32)
     with np.errstate(all="ignore"):
         full[..., : points.shape[2]] = points
-    for text in (fields.get("clip_id", ""), *fields.get("image_paths", ())):
+    for text in (clip_id, *fields.get("image_paths", ())):
         if _HALF_A_CHARACTER.search(text):
-            raise FormatError(
-                "{where}: {text!r} is no name: it holds half a character",
-                where=where,
-                text=text[:200],
-            )
+            raise ValueError(f"{text[:200]!r} is no name: it holds half a character")
     try:
         found = find_points(full, mask)
         full[~found] = np.nan
         plain = check_scores(found if scores is None else scores, found)
         return PoseClip(points=full, scores=plain, **fields)
     except ValueError as error:
-        raise FormatError("{where}: {error}", where=where, error=error) from error
+        raise ValueError(f"clip {clip_id[:80]!r}: {error}") from error
+
+
+# What a frame has, in the formats of arrays: name -> (type, shape; None: the number of keypoints).
+FRAME_ARRAYS: dict[str, tuple[Any, tuple[int | None, ...]]] = {
+    "keypoints": (np.float32, (None, 3)),
+    "scores": (np.float32, (None,)),
+    "mask": (np.bool_, (None,)),
+    "frame_index": (np.int64, ()),
+    "sizes_wh": (np.int32, (2,)),
+}
+
+
+def row_shape(name: str, num_points: int) -> tuple[int, ...]:
+    """Return the shape of a frame in one of `FRAME_ARRAYS`."""
+    return tuple(num_points if length is None else length for length in FRAME_ARRAYS[name][1])
+
+
+def arrays_of(clip: PoseClip, recipe: Recipe) -> dict[str, npt.NDArray[Any]]:
+    """Return the `FRAME_ARRAYS` of a clip."""
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "keypoints": fill_missing(clip.points, recipe.fill or "zero"),
+        "scores": clip.scores,
+        "mask": clip.mask,
+        "frame_index": clip.frame_indices,
+        "sizes_wh": clip.sizes_wh,
+    }
+    return {name: arrays[name].astype(kind, copy=False) for name, (kind, _) in FRAME_ARRAYS.items()}
+
+
+def clip_of_arrays(arrays: Mapping[str, npt.NDArray[Any]], **fields: Any) -> PoseClip:
+    """Return the clip of `arrays_of`, types and shapes checked; `fields` are those of `PoseClip`.
+
+    Raises:
+        ValueError: They are not those of a clip.
+    """
+    frames, num_points = len(arrays["keypoints"]), get_skeleton(fields["skeleton_name"]).num_points
+    for name, (kind, _) in FRAME_ARRAYS.items():
+        shape, array = (frames, *row_shape(name, num_points)), arrays[name]
+        if array.shape != shape or array.dtype.kind != np.dtype(kind).kind:
+            raise ValueError(
+                f"expected '{name}' {np.dtype(kind)} {shape}, got {array.dtype} {array.shape}"
+            )
+    return make_clip(
+        arrays["keypoints"],
+        arrays["scores"],
+        arrays["mask"],
+        frame_indices=arrays["frame_index"].astype(np.int64),
+        sizes_wh=arrays["sizes_wh"].astype(np.int32),
+        **fields,
+    )
+
+
+def same_sizes(size_wh: Size | None, num_frames: int) -> npt.NDArray[np.int32]:
+    """Return `(frames, 2)` of one size, 0 where it is not known."""
+    return np.tile(np.array(size_wh or (0, 0), np.int32), (num_frames, 1))
 
 
 def info_text(clip: PoseClip) -> str:
@@ -447,7 +448,7 @@ def info_text(clip: PoseClip) -> str:
     try:
         return json.dumps(info, ensure_ascii=True)
     except (TypeError, ValueError) as error:
-        raise FormatError(
+        raise ContentError(
             "clip {clip_id!r}: extra cannot be written as JSON: {error}",
             clip_id=clip.clip_id,
             error=error,
@@ -456,7 +457,7 @@ def info_text(clip: PoseClip) -> str:
 
 def read_info(text: str) -> dict[str, Any]:
     """Return label, fps and extra from `info_text`, their types checked."""
-    info = json.loads(text) if text else {}
+    info = read_header(text or "{}")
     label, fps, extra = info.get("label"), info.get("fps"), info.get("extra", {})
     if not isinstance(extra, Mapping):
         raise ValueError(f"expected an object as extra, got {type(extra).__name__}")
@@ -468,20 +469,19 @@ def read_info(text: str) -> dict[str, Any]:
 
 
 def read_header(text: str) -> dict[str, Any]:
-    """Return the header of one of our files, or an empty one."""
+    """Return the object in a text of JSON: what one of our files says about itself or a clip."""
     header = json.loads(text)
     if not isinstance(header, dict):
         raise ValueError(f"expected an object as header, got {type(header).__name__}")
     return header
 
 
-def expect_new(path: Path, name: tuple[str, str], seen: set[tuple[str, str]]) -> None:
+def expect_new(name: tuple[str, str], seen: set[tuple[str, str]]) -> None:
     """Raise if rows of a clip come again behind those of another; note the clip as seen."""
     if name in seen:
-        raise FormatError(
-            "{path}: the rows of clip {name!r} do not follow each other; sort the file by clip, "
-            "then by frame",
-            path=path,
+        raise ContentError(
+            "the rows of clip {name!r} do not follow each other; sort the file by clip, then by "
+            "frame",
             name=name[1][:80],
         )
     seen.add(name)

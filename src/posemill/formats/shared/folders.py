@@ -9,28 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from posemill.errors import FormatError
+from posemill.errors import ContentError
 from posemill.files import atomic_folder
-from posemill.formats.shared.contract import ClipStream, Size, make_clip
+from posemill.formats.shared.contract import ClipStream, Size, same_sizes
 from posemill.formats.shared.json_text import MAX_LINE_BYTES, parse_json
-from posemill.records import (
-    SPLIT_NAMES,
-    IntArray,
-    OtherPeople,
-    PersonIds,
-    PoseClip,
-    fields_of_recipe,
-)
-from posemill.skeletons import get_skeleton
+from posemill.records import SPLIT_NAMES, IntArray, PoseClip, fields_of_recipe
 
 INDEX = "posemill.jsonl"
 
@@ -71,7 +61,7 @@ class IndexWriter:
         if self._recipe.replace:
             relative, key = self._mirror(clip, place_of(clip))
         if key in self._taken:
-            raise FormatError(
+            raise ContentError(
                 "two clips go to {key}: {split}/{clip_id} came again",
                 key=key,
                 split=clip.split,
@@ -96,13 +86,13 @@ class IndexWriter:
         self._folders.update(parts)
         folder = "/".join(replace.get(part, part) for part in parts)
         if not is_inside(folder):
-            raise FormatError("{--replace}: {folder!r} leads out of the folder", folder=folder)
+            raise ContentError("{--replace}: {folder!r} leads out of the folder", folder=folder)
         return folder, f"{folder}/{last}" if is_picture else folder
 
     def finish(self) -> None:
         """Raise if folders were to be renamed and none was there."""
         if self._recipe.replace and not self._num_replaced:
-            raise FormatError(
+            raise ContentError(
                 "{--replace}: no folder is called {replace}; there are {folders}",
                 replace=" or ".join(map(repr, self._recipe.replace)),
                 folders=", ".join(sorted(self._folders)[:9]),
@@ -118,15 +108,14 @@ class IndexWriter:
 def new_folder(clips: ClipStream, **facts: str) -> Iterator[tuple[Path, IndexWriter]]:
     """Yield a temporary folder and its index; it becomes `clips.path` when the block ends well."""
     try:
-        with atomic_folder(clips.path, marker=INDEX) as folder:
-            index = IndexWriter(folder, clips, **facts)
-            try:
-                yield folder, index
-                index.finish()
-            finally:
-                index.close()
+        with (
+            atomic_folder(clips.path, marker=INDEX) as folder,
+            closing(IndexWriter(folder, clips, **facts)) as index,
+        ):
+            yield folder, index
+            index.finish()
     except FileExistsError as error:
-        raise FormatError(str(error)) from error
+        raise ContentError(str(error)) from error
 
 
 def place_of(clip: PoseClip) -> str:
@@ -139,7 +128,7 @@ def place_of(clip: PoseClip) -> str:
     parts = PurePosixPath(place).parts
     is_safe = is_inside(place) and is_inside(clip.clip_id)
     if not clip.clip_id or not parts or "\0" in place or not is_safe:
-        raise FormatError(
+        raise ContentError(
             "clip id {place!r} cannot be a path inside a folder: it is empty, begins with / or "
             "holds .. or a NUL; choose a format that is one file (parquet, npz, webdataset …)",
             place=place,
@@ -295,116 +284,3 @@ def read_clip_folders(
 def _natural_key(path: Path) -> list[tuple[int, str]]:
     pieces = re.findall(r"\d+|\D+", path.name)
     return [(int(piece[:18]), "") if piece.isdecimal() else (0, piece) for piece in pieces]
-
-
-def to_pixels(clip: PoseClip) -> npt.NDArray[np.float64]:
-    """Return `(frames, keypoints, 3)`: x and y in pixels and score, zeros where missing.
-
-    A found point of score 0 gets 0.000001: to the readers of these formats 0 means missing.
-    """
-    pixels = np.zeros((*clip.scores.shape, 3))
-    found = clip.mask
-    pixels[..., :2][found] = np.round(clip.pixels()[found].astype(np.float64), 3)
-    pixels[..., 2][found] = np.round(np.maximum(clip.scores[found].astype(np.float64), 1e-6), 6)
-    return pixels
-
-
-class Person(NamedTuple):
-    """A person of a frame: points as `to_pixels` gives them, and the id along the clip.
-
-    The id is 0 where nobody knows it.
-    """
-
-    points: npt.NDArray[np.float64]
-    person_id: int = 0
-
-
-def people_in_pixels(clip: PoseClip) -> Iterator[list[Person]]:
-    """Yield the people of every frame who have a point; the one that stands for it comes first."""
-    others, ids = clip.others, clip.person_ids
-    if others is None or ids is None:
-        for points in to_pixels(clip):
-            yield [Person(points)] if points[:, 2].any() else []
-        return
-    sizes = np.repeat(clip.sizes_wh, others.counts, axis=0)
-    rest = to_pixels(
-        PoseClip(
-            others.points, others.scores, sizes, clip.skeleton_name, normalized=clip.normalized
-        )
-    )
-    for row, points in enumerate(to_pixels(clip)):
-        rows = slice(others.starts[row], others.starts[row + 1])
-        people = [Person(points, int(ids.first[row]))]
-        people += map(Person, rest[rows], ids.others[rows].tolist())
-        yield [person for person in people if person.points[:, 2].any()]
-
-
-def clip_of_people(
-    path: Path,
-    frames: Sequence[Sequence[Person]],
-    skeleton_name: str,
-    *,
-    sizes_wh: npt.NDArray[np.int32],
-    **fields: Any,
-) -> PoseClip:
-    """Return the clip of the people of each frame, of whom the first stands for it.
-
-    Args:
-        path: For messages.
-        frames: Of each frame the people; points beyond those of the skeleton are left out.
-        skeleton_name: Of the points.
-        sizes_wh: `(frames, 2)`.
-        fields: The other fields of `PoseClip`.
-    """
-    num_points = get_skeleton(skeleton_name).num_points
-
-    def made(people: Sequence[Person], sizes: Any, **known: Any) -> PoseClip:
-        pixels = np.zeros((len(people), num_points, 3))
-        for row, person in enumerate(people):
-            pixels[row, : len(person.points)] = person.points[:num_points]
-        return make_clip(
-            path,
-            from_pixels(path, pixels, sizes),
-            np.clip(pixels[..., 2], 0, 1),
-            pixels[..., 2] > 0,
-            skeleton_name=skeleton_name,
-            sizes_wh=sizes,
-            **known,
-        )
-
-    nobody = Person(np.zeros((0, 3)))
-    first = [people[0] if people else nobody for people in frames]
-    clip = made(first, sizes_wh, **fields)
-    counts = np.array([max(len(people) - 1, 0) for people in frames], np.int64)
-    if not counts.any():
-        return clip
-    rest = [person for people in frames for person in people[1:]]
-    others = made(rest, np.repeat(sizes_wh, counts, axis=0))
-    ids = PersonIds(
-        np.array([person.person_id for person in first], np.int64),
-        np.array([person.person_id for person in rest], np.int64),
-    )
-    is_known = (ids.others > 0).all() and (ids.first[counts > 0] > 0).all()
-    people = OtherPeople(counts, others.points, others.scores, ids=ids if is_known else None)
-    return replace(clip, others=people)
-
-
-def from_pixels(
-    path: Path, pixels: npt.NDArray[Any], sizes_wh: npt.NDArray[np.int32]
-) -> npt.NDArray[np.float32]:
-    """Return x and y divided by each frame's size, and z 0; `path` is for messages."""
-    if not (sizes_wh > 0).all():
-        raise FormatError(
-            "{path}: holds pixels of pictures whose sizes are not known; give one by "
-            "{--size:WIDTHxHEIGHT}",
-            path=path,
-        )
-    points = np.zeros((*pixels.shape[:2], 3), np.float32)
-    with np.errstate(all="ignore"):  # `make_clip` refuses what is not a number after it
-        points[..., :2] = pixels[..., :2] / sizes_wh[:, None, :]
-    return points
-
-
-def same_sizes(size_wh: Size | None, num_frames: int) -> npt.NDArray[np.int32]:
-    """Return `(frames, 2)` of one size, 0 where it is not known."""
-    return np.tile(np.array(size_wh or (0, 0), np.int32), (num_frames, 1))

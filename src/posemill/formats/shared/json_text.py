@@ -14,18 +14,15 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
+from posemill.errors import ContentError
 
 MAX_JSON_BYTES = 1 << 28  # lists of nothing take twenty times as much memory
 MAX_LINE_BYTES = MAX_JSON_BYTES
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value; ValueError for anything broken, too deep, NaN or infinite."""
-    try:
-        return json.loads(text, parse_constant=_reject_constant)
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
+    """Return the value; an error of `CORRUPT` for anything broken, too deep, NaN or infinite."""
+    return json.loads(text, parse_constant=_reject_constant)
 
 
 def _reject_constant(name: str) -> NoReturn:
@@ -36,10 +33,9 @@ def load_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
     """Return the value of a whole file, refusing one that is too large to hold."""
     size = path.stat().st_size
     if size > max_bytes:
-        raise FormatError(
-            "{path}: {size} bytes of JSON in one value; expected at most {max_bytes}: split it "
-            "(what posemill writes itself, a record a line, may be larger)",
-            path=path,
+        raise ContentError(
+            "{size} bytes of JSON in one value; expected at most {max_bytes}: split it (what "
+            "posemill writes itself, a record a line, may be larger)",
             size=size,
             max_bytes=max_bytes,
         )
@@ -67,14 +63,14 @@ def read_line_list(path: Path, key: str) -> Iterator[Any]:
             yield parse_json(line.removesuffix(b","))
 
 
-def line_of(record: dict[str, Any], what: str) -> str:
-    """Return a record as a line of JSON that `read_line_list` can read again."""
+def line_of(record: dict[str, Any], clip_id: str) -> str:
+    """Return a record of a clip as a line of JSON that `read_line_list` can read again."""
     line = json.dumps(record)
     if len(line) >= MAX_LINE_BYTES - 4:
-        raise FormatError(
-            "{what}: {num_bytes} bytes of JSON; expected less than {max_line_bytes}: cut it into "
-            "several clips, or choose another format",
-            what=what,
+        raise ContentError(
+            "clip {clip_id!r}: {num_bytes} bytes of JSON; expected less than {max_line_bytes}: cut "
+            "it into several clips, or choose another format",
+            clip_id=clip_id,
             num_bytes=len(line),
             max_line_bytes=MAX_LINE_BYTES,
         )
@@ -105,13 +101,7 @@ def numbers(values: Any, width: int, *, what: str) -> npt.NDArray[np.float64]:
     """Return `(rows, width)` from a flat list of finite numbers."""
     if not isinstance(values, list) or len(values) % width:
         raise ValueError(f"{what}: expected a list of {width} numbers a point")
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ValueError(f"{what}: expected a flat list of numbers") from error
-    if values and (array.ndim != 1 or array.dtype.kind not in "fiu"):
-        raise ValueError(f"{what}: expected a flat list of numbers")
-    flat = array.astype(np.float64)
-    if not np.isfinite(flat).all():
-        raise ValueError(f"{what}: a number is infinite")
-    return flat.reshape(-1, width)
+    array = np.asarray(values if values else np.zeros(0))
+    if array.ndim != 1 or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        raise ValueError(f"{what}: expected a flat list of finite numbers")
+    return array.astype(np.float64).reshape(-1, width)

@@ -13,8 +13,7 @@ import math
 import pickletools
 import re
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from enum import Enum
 from mmap import ACCESS_READ, mmap
 from os import SEEK_CUR
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
+from posemill.errors import ContentError
 from posemill.records import FloatArray
 
 _DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|[SU]\d{1,6})$")
@@ -107,19 +106,13 @@ def _partition_at_text(content: bytes, text: bytes) -> tuple[bytes, bytes, bytes
     return content, b"", b""
 
 
-@contextmanager
-def open_pickle(path: Path) -> Iterator[Any]:
-    """Yield the value in a pickle file. Its arrays are views of the mapped file."""
+def load_pickle(path: Path) -> Any:
+    """Return the value in a pickle file. Its arrays are views of the mapped file."""
     with path.open("rb") as handle:
         if not path.stat().st_size:
-            raise FormatError("{path}: expected a pickle, got an empty file", path=path)
+            raise ValueError("expected a pickle, got an empty file")
         # Not closed by hand: arrays may still point into it.
-        data = mmap(handle.fileno(), 0, access=ACCESS_READ)
-    try:
-        content = _Machine(data).run()
-    except FormatError as error:
-        raise FormatError("{path}: {error}", path=path, error=error) from error
-    yield content  # what its user raises names the file itself
+        return _Machine(mmap(handle.fileno(), 0, access=ACCESS_READ)).run()
 
 
 class _Machine:
@@ -137,7 +130,7 @@ class _Machine:
             at = self._file.tell()
             code = self._file.read(1).decode("latin1")
             if not code:
-                raise FormatError("the pickle is cut off")
+                raise ValueError("the pickle is cut off")
             name = _NAMES.get(code, "")
             if name == "STOP":
                 return self._pop()
@@ -148,32 +141,28 @@ class _Machine:
             elif name in _STEPS:
                 _STEPS[name](self, _READERS[name](self._file) if name in _READERS else None)
             else:
-                raise FormatError(
-                    "the pickle has the instruction {code!r} at byte {at}; only plain values and "
-                    "numpy arrays are read",
-                    code=code.encode("latin1"),
-                    at=at,
+                raise ValueError(
+                    f"the pickle has the instruction {code.encode('latin1')!r} at byte {at}; only "
+                    f"plain values and numpy arrays are read"
                 )
 
     def hold(self, value: Any) -> None:
         """Push a value that holds others; raise if there are too many."""
         self._allowed -= 1
         if self._allowed < 0:
-            raise FormatError("the pickle makes more lists than its size explains; refused")
+            raise ValueError("the pickle makes more lists than its size explains; refused")
         self._stack.append(value)
 
     def _take(self, count: int) -> memoryview:
         at = self._file.tell()
         if count < 0 or at + count > len(self._data):
-            raise FormatError(
-                "the pickle is cut off: {count} bytes announced at byte {at}", count=count, at=at
-            )
+            raise ValueError(f"the pickle is cut off: {count} bytes announced at byte {at}")
         self._file.seek(count, SEEK_CUR)
         return self._data[at : at + count]
 
     def _pop(self) -> Any:
         if not self._stack or (self._marks and self._marks[-1] >= len(self._stack)):
-            raise FormatError("the pickle takes a value that it never made")
+            raise ValueError("the pickle takes a value that it never made")
         return self._stack.pop()
 
     def _pop_many(self, count: int) -> list[Any]:
@@ -186,7 +175,7 @@ class _Machine:
 
     def _since_mark(self) -> list[Any]:
         if not self._marks:
-            raise FormatError("the pickle ends a list that it never began")
+            raise ValueError("the pickle ends a list that it never began")
         start = self._marks.pop()
         items = self._stack[start:]
         del self._stack[start:]
@@ -195,19 +184,17 @@ class _Machine:
     def _append(self, items: list[Any]) -> None:
         target = self._top()
         if not isinstance(target, list):
-            raise FormatError("the pickle appends to {kind}", kind=type(target).__name__)
+            raise ValueError(f"the pickle appends to {type(target).__name__}")
         target.extend(items)
 
     def _set(self, items: list[Any]) -> None:
         target = self._top()
         if not isinstance(target, dict) or len(items) % 2:
-            raise FormatError("the pickle sets items of {kind}", kind=type(target).__name__)
+            raise ValueError(f"the pickle sets items of {type(target).__name__}")
         for key, value in zip(items[::2], items[1::2], strict=True):
             # Hashing a nested tuple can take forever; ours are words and numbers.
             if not isinstance(key, str | int):
-                raise FormatError(
-                    "the pickle has a key of {kind}; expected text", kind=type(key).__name__
-                )
+                raise ValueError(f"the pickle has a key of {type(key).__name__}; expected text")
             target[key] = value
 
     def _make_dict(self) -> None:
@@ -222,16 +209,14 @@ class _Machine:
 
     def _get(self, index: int) -> None:
         if index not in self._memo:
-            raise FormatError(
-                "the pickle recalls a value ({index}) that it never kept", index=index
-            )
+            raise ValueError(f"the pickle recalls a value ({index}) that it never kept")
         self._stack.append(self._memo[index])
 
     def _global(self, module: object, name: object) -> None:
         is_text = isinstance(module, str) and isinstance(name, str)
         known = _GLOBALS.get((str(module), str(name))) if is_text else None
         if known is None:
-            raise FormatError(
+            raise ContentError(
                 "the pickle asks for {module}.{name}; only plain values and numpy arrays are "
                 "read, nothing is run",
                 module=str(module)[:80],
@@ -242,7 +227,7 @@ class _Machine:
     def _call(self) -> None:
         function, args = self._pop_many(2)
         if not isinstance(args, tuple) or not isinstance(function, _Global):
-            raise FormatError("the pickle calls something that is not a numpy array")
+            raise ValueError("the pickle calls something that is not a numpy array")
         self._stack.append(_CALLS[function](*args))
 
     def _build(self) -> None:
@@ -255,7 +240,7 @@ class _Machine:
             _, shape, dtype, is_fortran, data = state
             target.value = _array(data, dtype, shape, "F" if is_fortran else "C")
         else:
-            raise FormatError("the pickle gives a state to {kind}", kind=type(target).__name__)
+            raise ValueError(f"the pickle gives a state to {type(target).__name__}")
 
 
 def _read_line(file: mmap) -> str:
@@ -273,9 +258,7 @@ def _read_quoted(file: mmap) -> str:
 def _plain(value: Any) -> Any:
     """Return an argument; no file of ours or of numpy has a number of more than 64 bytes."""
     if isinstance(value, int) and value.bit_length() > 512:
-        raise FormatError(
-            "the pickle has a number of {num_bytes} bytes", num_bytes=(value.bit_length() + 7) // 8
-        )
+        raise ValueError(f"the pickle has a number of {value.bit_length()} bits")
     return value
 
 
@@ -391,6 +374,11 @@ def pickled_int(value: int) -> bytes:
 def pickled_tuple(items: list[bytes]) -> bytes:
     """Return the instructions for a tuple of things already pickled."""
     return MARK + b"".join(items) + b"t"
+
+
+def pickled_items(items: Mapping[str, bytes]) -> bytes:
+    """Return the instructions that add things already pickled to the dict under the last mark."""
+    return b"".join(pickled_text(name) + value for name, value in items.items())
 
 
 def pickled_array(array: FloatArray) -> bytes:

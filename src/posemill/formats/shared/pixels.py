@@ -1,22 +1,22 @@
-"""Points of other makers that are pixels, where a file usually holds shares of the picture."""
+"""Points in pixels of the picture, and points divided by its size, as clips have them."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import FormatError
+from posemill.errors import ContentError
+from posemill.records import PoseClip
 
 LOOKED_AT = 256  # frames
 # Normalised points are rarely outside -1..2; a median beyond this is one of pixels.
 _LEAST_PIXELS = 4
 
 
-def median_of_pixels(points: npt.NDArray[Any]) -> float:
-    """Return the median of x and y if they are pixels, 0 if they are normalised.
+def are_pixels(points: npt.NDArray[Any]) -> bool:
+    """Return whether x and y of another maker's file are pixels, by their median.
 
     Args:
         points: `(frames, keypoints, 2 or 3)`: some of a file, or all: not all are looked at.
@@ -24,29 +24,37 @@ def median_of_pixels(points: npt.NDArray[Any]) -> float:
     step = max(1, len(points) // LOOKED_AT)
     with np.errstate(all="ignore"):
         values = np.abs(np.asarray(points[::step, :, :2], np.float32))
-    found = values[np.isfinite(values) & (values > 0)]
-    median = float(np.median(found)) if found.size else 0.0
-    return median if median > _LEAST_PIXELS else 0.0
+    values = values[np.isfinite(values) & (values > 0)]
+    return bool(values.size and np.median(values) > _LEAST_PIXELS)
 
 
-def divide_pixels(
-    path: Path, points: npt.NDArray[Any], sizes_wh: npt.NDArray[np.int32], median: float
+def from_pixels(
+    pixels: npt.NDArray[Any], sizes_wh: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.float32]:
     """Return pixels divided by the pictures' width and height, z by the width.
 
     Args:
-        path: For messages, as `median` is.
-        points: `(frames, keypoints, 2 or 3)` in pixels.
-        sizes_wh: `(frames, 2)`, 0 where not known.
-        median: What `median_of_pixels` said.
+        pixels: `(frames, keypoints, 2 or 3)`.
+        sizes_wh: `(frames, 2)`, 0 where not known, which is an error.
     """
     if not (sizes_wh > 0).all():
-        raise FormatError(
-            "{path}: expected x and y divided by the pictures' size, got pixels (their median is "
-            "{median:.0f}) of pictures whose size is not known; give it by {--size:WIDTHxHEIGHT}",
-            path=path,
-            median=median,
+        raise ContentError(
+            "x and y are pixels of pictures whose sizes are not known; give one by "
+            "{--size:WIDTHxHEIGHT}"
         )
     with np.errstate(all="ignore"):  # what is not a number is refused later
-        scale = sizes_wh[:, [0, 1, 0][: points.shape[2]]].astype(np.float32)
-        return points.astype(np.float32) / scale[:, None]
+        scale = sizes_wh[:, [0, 1, 0][: pixels.shape[2]]].astype(np.float32)
+        points: npt.NDArray[np.float32] = (pixels / scale[:, None]).astype(np.float32)
+    return points
+
+
+def to_pixels(clip: PoseClip) -> npt.NDArray[np.float64]:
+    """Return `(frames, keypoints, 3)`: x and y in pixels and score, zeros where missing.
+
+    A found point of score 0 gets 0.000001: to the readers of these formats 0 means missing.
+    """
+    pixels = np.zeros((*clip.scores.shape, 3))
+    found = clip.mask
+    pixels[..., :2][found] = np.round(clip.pixels()[found].astype(np.float64), 3)
+    pixels[..., 2][found] = np.round(np.maximum(clip.scores[found].astype(np.float64), 1e-6), 6)
+    return pixels

@@ -1,0 +1,181 @@
+"""Several people of a frame, as files have them: rows, lists of each frame, or an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.formats.shared.contract import make_clip
+from posemill.formats.shared.pixels import from_pixels, to_pixels
+from posemill.records import FloatArray, IntArray, OtherPeople, PersonIds, PoseClip
+from posemill.skeletons import get_skeleton
+from posemill.tracker import slots_of
+
+
+def clip_of_rows(
+    frames: IntArray,
+    points: npt.NDArray[Any],
+    scores: npt.NDArray[Any],
+    mask: npt.NDArray[np.bool_],
+    *,
+    ids: IntArray | None,
+    sizes_wh: npt.NDArray[np.int32],
+    skeleton_name: str,
+    world: FloatArray | None = None,
+    keeps_people: bool = False,
+    **fields: Any,
+) -> PoseClip:
+    """Return the clip of people, a row each.
+
+    Args:
+        frames: `(rows,)`, rising: the frame each is in; the first of a frame stands for it.
+        points: `(rows, keypoints, 2 or 3)`.
+        scores: `(rows, keypoints)`.
+        mask: `(rows, keypoints)`.
+        ids: `(rows,)`, as in `PersonIds`; None where nobody knows them.
+        sizes_wh: `(frames, 2)`.
+        skeleton_name: Of all of them.
+        world: `(rows, 75, 3)`, if known.
+        keeps_people: The clip has `others`, even if no frame has any.
+        fields: The other fields of `PoseClip`.
+    """
+    is_first = np.diff(frames, prepend=-1) > 0
+
+    def of_frames(rows: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
+        kind = np.result_type(rows, np.float32) if rows.dtype.kind in "iuf" else rows.dtype
+        values = np.full((len(sizes_wh), *rows.shape[1:]), missing, kind)
+        values[frames[is_first]] = rows[is_first]
+        return values
+
+    clip = make_clip(
+        of_frames(points, np.nan),
+        of_frames(scores, 0),
+        of_frames(mask, False),
+        sizes_wh=sizes_wh,
+        skeleton_name=skeleton_name,
+        world=None if world is None else of_frames(world, np.nan),
+        **fields,
+    )
+    if is_first.all() and not keeps_people:
+        return clip
+    rest = make_clip(
+        points[~is_first],
+        scores[~is_first],
+        mask[~is_first],
+        sizes_wh=sizes_wh[frames[~is_first]],
+        skeleton_name=skeleton_name,
+        world=None if world is None else world[~is_first],
+    )
+    people = OtherPeople(
+        np.bincount(frames[~is_first], minlength=len(sizes_wh)),
+        rest.points,
+        rest.scores,
+        rest.world,
+        None if ids is None else PersonIds(of_frames(ids, 0).astype(np.int64), ids[~is_first]),
+    )
+    return replace(clip, others=people)
+
+
+class Person(NamedTuple):
+    """A person of a frame: points as `to_pixels` gives them, and the id along the clip, or 0."""
+
+    points: npt.NDArray[np.float64]
+    person_id: int = 0
+
+
+def people_in_pixels(clip: PoseClip) -> list[list[Person]]:
+    """Return the people of every frame who have a point; the one that stands for it first."""
+    rows = clip.everybody()
+    flat = PoseClip(rows.points, rows.scores, clip.sizes_wh[rows.frames], clip.skeleton_name)
+    people: list[list[Person]] = [[] for _ in range(len(clip))]
+    for frame, points, person_id in zip(rows.frames, to_pixels(flat), rows.ids, strict=True):
+        if points[:, 2].any():
+            people[frame].append(Person(points, int(person_id)))
+    return people
+
+
+def clip_of_people(
+    frames: Sequence[Sequence[Person]],
+    skeleton_name: str,
+    *,
+    sizes_wh: npt.NDArray[np.int32],
+    **fields: Any,
+) -> PoseClip:
+    """Return the clip of the people of each frame, of whom the first stands for it.
+
+    Args:
+        frames: Of each frame the people; points beyond those of the skeleton are left out.
+        skeleton_name: Of the points.
+        sizes_wh: `(frames, 2)`.
+        fields: The other fields of `PoseClip`.
+    """
+    from_pixels(np.zeros((len(sizes_wh), 1, 2)), sizes_wh)  # all must be known
+    people = [person for frame in frames for person in frame]
+    counts = np.array([len(frame) for frame in frames], np.int64)
+    rows = np.repeat(np.arange(len(frames)), counts)
+    pixels = np.zeros((len(people), get_skeleton(skeleton_name).num_points, 3))
+    for row, person in enumerate(people):
+        pixels[row, : len(person.points)] = person.points[: pixels.shape[1]]
+    ids = np.array([person.person_id for person in people], np.int64)
+    is_known = (ids[counts[rows] > 1] > 0).all()
+    return clip_of_rows(
+        rows,
+        from_pixels(pixels[..., :2], sizes_wh[rows]),
+        np.clip(pixels[..., 2], 0, 1),
+        pixels[..., 2] > 0,
+        ids=ids if is_known else None,
+        sizes_wh=sizes_wh,
+        skeleton_name=skeleton_name,
+        **fields,
+    )
+
+
+def stack_people(clip: PoseClip) -> tuple[FloatArray, FloatArray]:
+    """Return points `(frames, people, keypoints, 3)`, NaN where there is nobody, and scores.
+
+    Everybody has a place of their own along the clip, see `posemill.tracker.slots_of`.
+    """
+    if clip.others is None or not clip.others.counts.any():
+        return clip.points[:, None], clip.scores[:, None]
+    people, slots = clip.everybody(), slots_of(clip)
+    points = np.full((len(clip), slots.max() + 1, *clip.points.shape[1:]), np.nan, np.float32)
+    scores = np.zeros(points.shape[:3], np.float32)
+    rows = slots >= 0
+    points[people.frames[rows], slots[rows]] = people.points[rows]
+    scores[people.frames[rows], slots[rows]] = people.scores[rows]
+    return points, scores
+
+
+def clip_of_axis(
+    points: FloatArray,
+    scores: FloatArray,
+    *,
+    first: IntArray,
+    ids: IntArray | None,
+    **fields: Any,
+) -> PoseClip:
+    """Return the clip of `(frames, people, keypoints, 2 or 3)`: of each frame those found in it.
+
+    Args:
+        points: Of everybody.
+        scores: Likewise, above 0 where found.
+        first: `(frames,)`: who stands for each frame, if found.
+        ids: `(frames, people)`; None where nobody knows them.
+        fields: The other fields of `PoseClip`.
+    """
+    frames, people = np.nonzero((scores > 0).any(axis=2))
+    order = np.lexsort((people != first[frames], frames))
+    frames, people = frames[order], people[order]
+    scores = scores[frames, people]
+    return clip_of_rows(
+        frames,
+        points[frames, people],
+        np.clip(scores, 0, 1),
+        scores > 0,
+        ids=None if ids is None else ids[frames, people],
+        **fields,
+    )
