@@ -348,7 +348,7 @@ def test_a_run_of_an_unknown_recipe_is_refused(tmp_path: Path) -> None:
     manifest = Manifest("holistic-543", options={"recipe": {"normalize": "hips"}})
     with RunWriter(tmp_path / "run", manifest) as writer:
         writer.add(make_clip(1))
-    with pytest.raises(RunError, match="a recipe with unknown normalisation 'hips'; known: none"):
+    with pytest.raises(RunError, match="a recipe with unknown normalize 'hips'; known: none"):
         open_run(tmp_path / "run")
 
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from posemill.errors import ContentError
+from posemill.errors import ContentError, FormatError
 from posemill.files import atomic_folder
 from posemill.formats.shared.contract import ClipStream, Size, same_sizes
 from posemill.formats.shared.json_text import MAX_LINE_BYTES, parse_json
@@ -86,13 +86,13 @@ class IndexWriter:
         self._folders.update(parts)
         folder = "/".join(replace.get(part, part) for part in parts)
         if not is_inside(folder):
-            raise ContentError("{--replace}: {folder!r} leads out of the folder", folder=folder)
+            raise FormatError("{--replace}: {folder!r} leads out of the folder", folder=folder)
         return folder, f"{folder}/{last}" if is_picture else folder
 
     def finish(self) -> None:
         """Raise if folders were to be renamed and none was there."""
         if self._recipe.replace and not self._num_replaced:
-            raise ContentError(
+            raise FormatError(
                 "{--replace}: no folder is called {replace}; there are {folders}",
                 replace=" or ".join(map(repr, self._recipe.replace)),
                 folders=", ".join(sorted(self._folders)[:9]),

@@ -15,7 +15,7 @@ import numpy as np
 from posemill.blocks import ClipBlock
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
-from posemill.files import atomic_folder, new_folders, remove_leftovers
+from posemill.files import atomic_folder, naming, new_folders, remove_leftovers
 from posemill.formats import get_format
 from posemill.formats.shared.contract import ClipStream, Format, Recipe, Summary
 from posemill.formats.shared.folders import INDEX
@@ -171,7 +171,8 @@ def count_export(
     shaping = _Shaping(recipe, form)
     clips = watch(source.clips(layout=layout_of_run(source, recipe, form)), source.num_frames)
     stream = ClipStream(form, shaping.shape(source, clips), Path(), recipe)
-    layouts = {clip.skeleton_name for clip in stream}
+    with naming(source.path):
+        layouts = {clip.skeleton_name for clip in stream}
     shaping.note(stream.summary, source)
     return stream.summary, sorted(layouts)
 
