@@ -52,7 +52,7 @@ def before_and_after(
     for row in found.rows:
         speed = "" if row.samples_per_second is None else f"{row.samples_per_second:.0f}"
         say(f"  {row.setting}: {speed} {row.note}")
-    base = as_it_would_run(resolve_config(EXAMPLES / example, given), build_workload)
+    base, _ = as_it_would_run(resolve_config(EXAMPLES / example, given), build_workload)
     words = ", ".join(f"{name} {value}" for name, value in found.found.items())
     return base, base.replace(**found.found), words or "settings stay"
 

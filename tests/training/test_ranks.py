@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import faulthandler
+import multiprocessing.spawn
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +32,13 @@ pytestmark = pytest.mark.usefixtures("warm_children")
 Settings = Callable[..., dict[str, Any]]
 COLD_PYTHON = sys.executable
 SOURCES = str(Path(posemill.__file__).parent.parent)
-WAITING_RANKS = """
-import time
-from pathlib import Path
-from posemill.training.config.train_config import TrainConfig
-from posemill.training.ranks import run_ranks
-
-def wait(runtime):
-    Path(f"rank-{runtime.rank}").touch()
-    time.sleep(300)
-
-if __name__ == "__main__":
-    run_ranks(wait, TrainConfig(parallel="multi_process", processes=2, threads=1))
-"""
 NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
+
+
+@pytest.fixture
+def cold_children(warm_children: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks are children of who started them: the warm ones are those of the warm process."""
+    multiprocessing.spawn.set_executable(COLD_PYTHON)
 
 
 @pytest.fixture
@@ -102,27 +97,31 @@ def _fail(runtime: Runtime) -> dict[str, Any]:
     return {}
 
 
-def test_ranks_leave_with_their_parent(
-    tmp_path: Path, start_process: Callable[..., psutil.Popen]
-) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(WAITING_RANKS)
-    parent = start_process(
-        [COLD_PYTHON, str(script)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
-    )
+def test_ranks_leave_with_their_parent(tmp_path: Path, cold_children: None) -> None:
+    parent = get_context("fork").Process(target=_run_waiting_rank, args=(tmp_path / "rank",))
+    parent.start()
     deadline = time.monotonic() + 120
-    while len(list(tmp_path.glob("rank-*"))) < 2:
-        assert parent.poll() is None, "it ended before it could be killed"
+    while not (tmp_path / "rank").exists():
+        assert parent.is_alive(), "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    children = parent.children(recursive=True)
-    assert len(children) >= 2
+    children = psutil.Process(parent.pid).children(recursive=True)
+    assert children
     parent.kill()
-    parent.wait()
+    parent.join()
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
+
+
+def _run_waiting_rank(sign: Path) -> None:
+    config = TrainConfig(parallel="multi_process", processes=1, threads=1)
+    run_ranks(partial(_wait_for_ever, sign), config)
+
+
+def _wait_for_ever(sign: Path, _: object) -> dict[str, Any]:
+    sign.touch()
+    time.sleep(300)
+    return {}
 
 
 def test_a_rank_that_dies_is_reported_with_its_code() -> None:

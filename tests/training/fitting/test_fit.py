@@ -144,7 +144,7 @@ def test_processes_fit_the_same_model_as_one(fit: Fit, line: TensorDataset) -> N
         models.append(linear())
         # 20 samples over two ranks in batches of 9: the last step has one sample on each.
         results.append(
-            fit(models[-1], Stream(line), line, loss=squared, parallel=mode, epochs=1, batch_size=9,
+            fit(models[-1], line, line, loss=squared, parallel=mode, epochs=1, batch_size=9,
                 processes=2 if mode == "multi_process" else 0, optimizer=build, scheduler=halve,
                 metrics={"error": (error, "min"), "worst": (worst, "min")}, on_step=never)
         )  # fmt: skip
@@ -169,7 +169,7 @@ def never(moment: Any) -> bool:
 
 def test_a_loader_with_an_order_of_its_own_is_not_divided(fit: Fit, line: TensorDataset) -> None:
     loader = DataLoader(line, batch_size=4, sampler=WeightedRandomSampler([1.0] * 20, 20))
-    with pytest.raises(ConfigError, match="draws an order of its own, which several processes can"):
+    with pytest.raises(ConfigError, match="an order of its own, which several processes cannot"):
         fit(linear(), loader, parallel="multi_process", processes=2)
     result = fit(linear(), loader, line)
     assert "the DataLoader of train_set is used as it is" in result.summary["notes"][0]

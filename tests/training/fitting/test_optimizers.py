@@ -71,8 +71,6 @@ def test_several_optimizers_step_together_and_their_state_is_one() -> None:
         one.end_epoch()
     assert [group["lr"] for group in one.param_groups] == pytest.approx([0.0005, 1e-5])
     whole = one.state_dict()
-    assert sorted(whole["state"]) == [0, 1, 2, 3]
-    assert [group["params"] for group in whole["param_groups"]] == [[0, 1], [2, 3]]
     other.load_state_dict(copy.deepcopy(whole))
     for mine, theirs in zip(one.param_groups, other.param_groups, strict=True):
         for p, q in zip(mine["params"], theirs["params"], strict=True):

@@ -9,13 +9,14 @@ import pytest
 
 import posemill
 from posemill.testing.decoders import write_video
+from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop import reporting
 from posemill.training.loop.reporting import describe_videos
 from posemill.training.loop.timing import read_evidence
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.tasks.workload import build_workload
-from posemill.training.tuning.search import Row, Search
+from posemill.training.tuning.tune import Row, Search, tune_training
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +62,8 @@ def test_a_cache_changes_nothing_but_the_time(config: TrainConfig, tmp_path: Pat
 
 def run_caches(config: TrainConfig, speeds: Any, monkeypatch: pytest.MonkeyPatch) -> Search:
     monkeypatch.setattr(
-        Search, "_take_turns", lambda _, configs, rounds=3: [speeds[each.cache] for each in configs]
+        Search, "take_turns", lambda _, configs, rounds=3: [speeds[each.cache] for each in configs]
     )
-    monkeypatch.setattr(Search, "_decoders", lambda *_: None)
     found = Search(build_workload, config, 100.0)
     found._caches()
     return found
@@ -102,18 +102,16 @@ def test_the_quickest_decoder_with_the_same_frames_is_tried(
     found = Search(lambda each: made[each.video.decoder], config, 100.0)
     speeds = {"pyav": 1.0, "torchcodec": 2.0}
     monkeypatch.setattr(
-        Search, "_take_turns",
+        Search, "take_turns",
         lambda _, configs, rounds=3: [speeds[each.video.decoder] for each in configs],
     )  # fmt: skip
-    found._decoders(clips)
+    monkeypatch.setattr(Search, "_frame_cache", lambda *_: None)
+    found._caches()
     assert found.best.video.decoder == "torchcodec"
 
 
 def test_a_real_tuning_of_video_runs(config: TrainConfig) -> None:
-    from posemill.training.config.resolve import Resolved
-    from posemill.training.tuning.tune import tune_training
-
-    free = config.replace(tune_seconds=6.0, tune="speed")
+    free = config.replace(tune_seconds=2.0, tune="speed")
     sources = dict.fromkeys(config.all_fields(), "file")
     found = tune_training(build_workload, Resolved(free, sources))
     assert any(row.setting == "cache mmap" and row.samples_per_second for row in found.rows)

@@ -16,13 +16,13 @@ from cli_runner import CliRunner
 import posemill
 from posemill.commands.line import run_line
 from posemill.errors import ConfigError
-from posemill.training.config.resolve import read_config, resolve_config
+from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning import tune as tuning
 from posemill.training.tuning.arms import Arm, PeakMemory
-from posemill.training.tuning.search import Row, Search
+from posemill.training.tuning.tune import Row, Search
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -121,9 +121,11 @@ def test_train_measures_first_and_says_what_it_found(
     posemill.train(quick, tune="all", resume=True)
 
 
-def test_a_flag_keeps_its_value(quick: Path) -> None:
-    resolved = resolve_config(quick, {"cache": "mmap", "tune": "all"})
-    assert tuning._fixed(resolved) == {"cache", "tune"}
+def test_a_flag_keeps_its_value(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed: list[frozenset[str]] = []
+    monkeypatch.setattr(Search, "run", lambda self: fixed.append(self.fixed))
+    posemill.tune(quick, cache="mmap")
+    assert fixed == [{"cache", "tune"}]
 
 
 def test_the_command_prints_what_it_measured(
@@ -138,7 +140,7 @@ def test_the_command_prints_what_it_measured(
     said = CliRunner().invoke(run_line, ["tune", str(quick)], env={"POSEMILL_LANG": "zh_CN"})
     assert "之前" in said.stdout
     found = CliRunner().invoke(run_line, ["tune", str(quick), "--json"])
-    assert json.loads(found.stdout)["rows"][0]["setting"] == "made up"
+    assert json.loads(found.stdout)["rows"][-1]["setting"] == "made up"
 
 
 def test_processes_of_torchrun_are_not_tuned(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,8 +99,6 @@ class Loader(Protocol):
 class Stream(Protocol):
     """Samples that come in an order of their own."""
 
-    is_divisible: bool
-
     def open(self, config: Any, runtime: Any, *, is_training: bool) -> Loader:
         """Return the loader of one process."""
 

@@ -71,32 +71,16 @@ class UserOptimizers:
                 one.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of all as one: numbers of parameters go on from one to the next."""
-        state: dict[int, Any] = {}
-        groups: list[dict[str, Any]] = []
-        start = 0
-        for one in self.optimizers:
-            whole = one.state_dict()
-            state |= {start + index: entries for index, entries in whole["state"].items()}
-            for group in whole["param_groups"]:
-                groups.append(group | {"params": [start + index for index in group["params"]]})
-            start = sum(len(group["params"]) for group in groups)
-        schedulers = [one.state_dict() for one in self.schedulers]
-        return {"state": state, "param_groups": groups, "schedulers": schedulers}
+        """Return the states of all."""
+        parts = {"optimizers": self.optimizers, "schedulers": self.schedulers}
+        return {name: [one.state_dict() for one in ones] for name, ones in parts.items()}
 
     def load_state_dict(self, whole: Mapping[str, Any]) -> None:
         """Put back what `state_dict` returned."""
-        groups, start = list(whole["param_groups"]), 0
-        for one in self.optimizers:
-            mine = [groups.pop(0) for _ in one.param_groups]
-            count = sum(len(group["params"]) for group in mine)
-            own = {i - start: s for i, s in whole["state"].items() if start <= i < start + count}
-            moved = [g | {"params": [index - start for index in g["params"]]} for g in mine]
-            one.load_state_dict({"state": own, "param_groups": moved})
-            start += count
-        self.param_groups[:] = [group for one in self.optimizers for group in one.param_groups]
-        for one, state in zip(self.schedulers, whole["schedulers"], strict=True):
+        pairs = zip(self.optimizers, whole["optimizers"], strict=True)
+        for one, state in (*pairs, *zip(self.schedulers, whole["schedulers"], strict=True)):
             one.load_state_dict(state)
+        self.param_groups[:] = [group for one in self.optimizers for group in one.param_groups]
 
 
 class OptimizerMaker:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -21,10 +19,10 @@ from torch.utils.data import (
 )
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import Batch, BucketSampler, start_worker
+from posemill.training.data.batches import Batch, start_worker
 from posemill.training.data.loaders import own_child_signals
 from posemill.training.fitting.user_clips import Collate, count_samples, make_user_batch
-from posemill.training.runtime import Runtime, own_draws, random_states_kept, seed_everything
+from posemill.training.runtime import Runtime, own_draws
 
 _END = object()
 
@@ -63,268 +61,170 @@ def take_apart(loader: DataLoader[Any]) -> LoaderParts | None:
     return LoaderParts(loader.dataset, loader.collate_fn, is_shuffled, settings)
 
 
-class SampleStream:
-    """An iterable data set. Every process reads all of it and keeps its share of each step.
+class _Grouped(IterableDataset[Batch]):
+    """The samples of an iterable in batches: steps of `batch_size`, in passes of `micro_batch`.
 
     One loader process reads it at most: two would read the same samples.
 
     Args:
-        dataset: `iter()` gives the samples of an epoch; `set_epoch(epoch)` is called before, where
-            it has it.
+        stream: Its samples.
+        config: The sizes, and the seed.
+        begins_again: Whether to begin again when they are read through.
+    """
+
+    def __init__(self, stream: UserStream, config: TrainConfig, *, begins_again: bool) -> None:
+        self._source, self._collate = stream.source, stream.collate or default_collate
+        self._size, self._micro = config.batch_size, config.micro_batch
+        self._seed, self.epoch, self._begins_again = config.seed, 0, begins_again
+
+    def __iter__(self) -> Iterator[Batch]:
+        items = _seeded(self._source, (self._seed, self.epoch), begins_again=self._begins_again)
+        at = 0
+        while samples := list(islice(items, self._size)):
+            passes = -(-len(samples) // self._micro)
+            for piece in np.array_split(np.arange(len(samples)), passes):
+                values = self._collate([samples[row] for row in piece])
+                yield make_user_batch(values, (at + piece).tolist())
+            at += len(samples)
+
+
+@dataclass(frozen=True)
+class UserStream:
+    """Data in an order of its own, which one process trains on.
+
+    Args:
+        source: An iterable of samples (`set_epoch(epoch)` is called before each epoch, where it has
+            it), or a ready loader, each of whose batches is passed at once.
         name: `train_set` or `val_set`, for messages.
         collate: Makes a batch of samples.
         steps_per_epoch: Begin again when it is read through, until there were so many steps.
+        batches_per_step: Batches of a loader that are accumulated for one step.
     """
 
-    is_divisible = True
-
-    def __init__(
-        self, dataset: Any, name: str, collate: Collate | None = None, steps_per_epoch: int = 0
-    ) -> None:
-        self.dataset, self.name = dataset, name
-        self.collate, self.steps_per_epoch = collate or default_collate, steps_per_epoch
+    source: Any
+    name: str
+    collate: Collate | None = None
+    steps_per_epoch: int = 0
+    batches_per_step: int = 1
 
     def open(self, config: TrainConfig, runtime: Runtime, *, is_training: bool) -> StreamLoader:
         """Return the loader of one process."""
-        return _SampleLoader(self, config, runtime, is_training=is_training)
+        return StreamLoader(self, config, runtime, is_training=is_training)
 
 
-class LoaderStream:
-    """A ready loader, used as it is: each of its batches is passed at once.
+class StreamLoader:
+    """The batches of a stream, epoch by epoch; as `EpochLoader`.
 
-    Args:
-        loader: Its order, its size of batches, its processes.
-        name: `train_set` or `val_set`, for messages.
-        steps_per_epoch: Begin again when it is read through, until there were so many steps.
-        batches_per_step: Batches that are accumulated for one step.
+    What the data draw at random, their order too, follows from seed and epoch, so that a training
+    that goes on has the same samples.
     """
 
-    is_divisible = False
-
     def __init__(
-        self, loader: Any, name: str, steps_per_epoch: int = 0, batches_per_step: int = 1
+        self, stream: UserStream, config: TrainConfig, runtime: Runtime, *, is_training: bool
     ) -> None:
-        self.loader, self.name = loader, name
-        self.steps_per_epoch, self.batches_per_step = steps_per_epoch, batches_per_step
-
-    def open(self, config: TrainConfig, runtime: Runtime, *, is_training: bool) -> StreamLoader:
-        """Return the loader of one process."""
-        return _ReadyLoader(self, config, runtime, is_training)
-
-
-class StreamLoader(ABC):
-    """The batches of a stream, epoch by epoch; as `EpochLoader`."""
-
-    def __init__(
-        self, stream: SampleStream | LoaderStream, num_items: int, step_items: int
-    ) -> None:
-        self._stream = stream
-        self._num_items, self._step_items = num_items, step_items
+        self._stream, self._runtime, self._seed = stream, runtime, config.seed
+        self._is_training = is_training
+        self._begins_again = is_training and stream.steps_per_epoch > 0
+        # Samples of a step and of a pass; of a loader that is ready, batches.
+        self._step_items, self._pass_items = stream.batches_per_step, 1
+        self._loader = stream.source
+        if not isinstance(stream.source, DataLoader):
+            self._step_items, self._pass_items = config.batch_size, config.micro_batch
+            workers = min(1, max(0, config.workers))
+            self._loader = DataLoader(
+                _Grouped(stream, config, begins_again=self._begins_again),
+                batch_size=None,
+                collate_fn=_as_it_is,
+                num_workers=workers,
+                pin_memory=config.pin_memory and runtime.is_on_gpu,
+                worker_init_fn=start_worker if workers else None,
+            )
+        self._num_items = stream.steps_per_epoch * self._step_items
+        if is_training and not self._num_items:
+            self._num_items = known_length(stream.source, stream.name)
 
     @property
     def num_steps(self) -> int:
         """Optimizer steps of an epoch."""
         return -(-self._num_items // self._step_items)
 
-    @abstractmethod
     def num_micro_batches(self, step: int) -> int:
         """Return how many batches a step has."""
+        left = self._num_items - step * self._step_items
+        return -(-min(self._step_items, left) // self._pass_items)
 
     def padding_share(self) -> float | None:
         """Return None: lengths are known when samples come."""
         return None
 
-    @abstractmethod
     def batches(
         self, start: int = 0, stop: int = 1, *, start_step: int = 0
     ) -> Generator[Any, None, None]:
-        """Yield the batches of the epochs `start` to `stop` (exclusive), from a step on."""
+        """Yield the batches of the epochs `start` to `stop` (exclusive), from a step on.
 
-    def _items(self, source: Any, *, is_training: bool) -> Iterator[Any]:
-        """Yield what an epoch has; training begins again where `steps_per_epoch` asks for it."""
-        found = 0
-        while True:
-            before = found
-            for item in source:
-                found += 1
-                yield item
-            if not is_training or found >= self._num_items:
-                return
-            if not self._stream.steps_per_epoch or found == before:
-                kind = "samples" if isinstance(self._stream, SampleStream) else "batches"
-                raise ValueError(
-                    f"{self._stream.name}: len() says {self._num_items} {kind}, but it gave "
-                    f"{found}; correct its len(), or give steps_per_epoch"
-                )
-
-
-class _SampleLoader(StreamLoader, IterableDataset[Batch]):
-    """Cuts the samples of a stream into batches; itself what a loader process reads from."""
-
-    _stream: SampleStream
-
-    def __init__(
-        self,
-        stream: SampleStream,
-        config: TrainConfig,
-        runtime: Runtime,
-        *,
-        is_training: bool,
-    ) -> None:
-        size = config.batch_size
-        count = stream.steps_per_epoch * size
-        if is_training and not count:
-            count = known_length(stream.dataset, stream.name)
-        super().__init__(stream, count, min(size, count or size))
-        self._runtime, self._is_training = runtime, is_training
-        self._micro, self._seed = config.micro_batch, config.seed
-        # Knows how many micro-batches a step has. One number stands for all lengths.
-        self._sampler = BucketSampler(
-            np.broadcast_to(np.int64(1), (count or size,)),
-            size,
-            micro_batch_size=config.micro_batch,
-            rank=runtime.rank,
-            world_size=runtime.size,
-        )
-        self._pins = config.pin_memory and runtime.is_on_gpu
-        self._workers = min(1, max(0, config.workers))
-        self._range = (0, 1, 0)
-
-    def num_micro_batches(self, step: int) -> int:
-        """Return how many batches a step has; the same on all ranks."""
-        return self._sampler.num_micro_batches(step)
-
-    def batches(
-        self, start: int = 0, stop: int = 1, *, start_step: int = 0
-    ) -> Generator[Any, None, None]:
-        """Yield the micro-batches of the epochs, this rank's share."""
-        self._range = (start, stop, start_step)
-        options: dict[str, Any] = {"worker_init_fn": start_worker} if self._workers else {}
-        loader: DataLoader[Any] = DataLoader(
-            self,
-            batch_size=None,
-            num_workers=self._workers,
-            pin_memory=self._pins,
-            generator=torch.Generator(),
-            **options,
-        )
-        with own_child_signals():
-            source = iter(loader)
-        yield from source
-
-    def __iter__(self) -> Iterator[Batch]:
-        start, stop, start_step = self._range
+        In evaluations several processes take turns.
+        """
         for epoch in range(start, stop):
-            if hasattr(self._stream.dataset, "set_epoch"):
-                self._stream.dataset.set_epoch(epoch)
-            items = self._seeded(epoch)
+            sampler: Any = getattr(self._stream.source, "sampler", self._stream.source)
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
             first = start_step if epoch == start else 0
-            if self._is_training:
-                yield from self._training_steps(items, first)
-            else:
-                yield from self._all(items)
+            skipped = sum(map(self.num_micro_batches, range(first)))
+            for number, batch in enumerate(self._epoch(epoch)):
+                is_ours = self._is_training or number % self._runtime.size == self._runtime.rank
+                if number >= skipped and is_ours:
+                    yield batch
 
-    def _seeded(self, epoch: int) -> Iterator[Any]:
-        """Yield the samples of an epoch; what each draws at random follows from the seed."""
-        items = self._items(self._stream.dataset, is_training=self._is_training)
-        for number in count():
-            with own_draws() as seed_draws:
-                seed_draws(self._seed, epoch, number)
-                sample = next(items, _END)
-            if sample is _END:
+    def _epoch(self, epoch: int) -> Iterator[Batch]:
+        """Yield all batches of an epoch; too few of a training are a `ValueError`."""
+        total = sum(map(self.num_micro_batches, range(self.num_steps)))
+        at = num_batches = 0
+        if isinstance(grouped := self._loader.dataset, _Grouped):
+            grouped.epoch = epoch
+        numbers = (self._seed, epoch)
+        for batch in _seeded(self._loader, numbers, begins_again=self._begins_again):
+            if not isinstance(batch, Batch):
+                batch = make_user_batch(batch, range(at, at + self._count(batch)))
+            at, num_batches = at + len(batch), num_batches + 1
+            yield batch
+            if self._is_training and num_batches == total:
                 return
-            yield sample
-
-    def _training_steps(self, items: Iterator[Any], first: int) -> Iterator[Batch]:
-        size = self._step_items
-        at = sum(1 for _ in islice(items, first * size))
-        for step in range(first, self.num_steps):
-            samples = list(islice(items, min(size, self._num_items - at)))
-            mine = range(self._runtime.rank, len(samples), self._runtime.size)
-            for piece in np.array_split(np.asarray(mine), self.num_micro_batches(step)):
-                yield self._batch(samples, piece.tolist() or [0], at, counts=len(piece) > 0)
-            at += len(samples)
-
-    def _all(self, items: Iterator[Any]) -> Iterator[Batch]:
-        """Yield all of an evaluation, which may end when it likes."""
-        at, size = 0, self._micro * self._runtime.size
-        while samples := list(islice(items, size)):
-            if mine := list(range(self._runtime.rank, len(samples), self._runtime.size)):
-                yield self._batch(samples, mine, at, counts=True)
-            at += len(samples)
-
-    def _batch(self, samples: list[Any], rows: list[int], at: int, *, counts: bool) -> Batch:
-        values = self._stream.collate([samples[row] for row in rows])
-        return make_user_batch(values, [at + row for row in rows], counts=counts)
-
-
-class _ReadyLoader(StreamLoader):
-    """Passes on the batches of a user's loader; in evaluations each rank takes its turns."""
-
-    _stream: LoaderStream
-
-    def __init__(
-        self, stream: LoaderStream, config: TrainConfig, runtime: Runtime, is_training: bool
-    ) -> None:
-        each = stream.batches_per_step
-        count = stream.steps_per_epoch * each
-        if is_training and not count:
-            count = known_length(stream.loader, stream.name)
-        super().__init__(stream, count, each)
-        self._seed, self._runtime, self._is_training = config.seed, runtime, is_training
-
-    def num_micro_batches(self, step: int) -> int:
-        """Return how many batches a step has."""
-        return min(self._step_items, self._num_items - step * self._step_items)
-
-    def batches(
-        self, start: int = 0, stop: int = 1, *, start_step: int = 0
-    ) -> Generator[Any, None, None]:
-        """Yield the batches of the epochs; the loader's draws depend on seed and epoch alone."""
-        for epoch in range(start, stop):
-            source = _Seeded(self._stream.loader, self._seed, epoch)
-            items: Iterator[Any] = enumerate(self._items(source, is_training=self._is_training))
-            skipped = start_step * self._step_items if epoch == start else 0
-            if skipped:
-                with random_states_kept():
-                    for _ in islice(items, skipped):
-                        pass
-            if self._is_training:
-                items = islice(items, self._num_items - skipped)
-            at = 0
-            for number, values in items:
-                count = self._count(values)
-                if self._is_training or number % self._runtime.size == self._runtime.rank:
-                    yield make_user_batch(values, range(at, at + count))
-                at += count
+        if self._is_training:
+            raise ValueError(
+                f"{self._stream.name}: len() says {self._num_items}, but it gave {at} samples in "
+                f"{num_batches} batches; correct its len(), or give steps_per_epoch"
+            )
 
     def _count(self, values: Any) -> int:
-        count = count_samples(values)
-        if count is None:
+        num_samples = count_samples(values)
+        if num_samples is None:
             raise ValueError(
                 f"{self._stream.name}: cannot tell how many samples a batch of the DataLoader has: "
                 f"there is no tensor in a {type(values).__name__}; give its dataset and collate_fn "
                 "to fit() instead"
             )
-        return count
+        return num_samples
 
 
-class _Seeded:
-    """An epoch of a loader whose first draws, which make the order, follow from a seed."""
+def _seeded(source: Any, numbers: tuple[int, int], *, begins_again: bool) -> Iterator[Any]:
+    """Yield what an iterable gives; what it draws at random follows from seed, epoch and number."""
+    items: Iterator[Any] = iter(())
+    is_open = True
+    for number in count():
+        with own_draws() as seed_draws, own_child_signals():
+            seed_draws(*numbers, number)
+            value = next(items, _END)
+            if value is _END and is_open:
+                items = iter(source)
+                value = next(items, _END)
+                is_open = begins_again and value is not _END
+        if value is _END:
+            return
+        yield value
 
-    def __init__(self, loader: Any, seed: int, epoch: int) -> None:
-        self._loader, self._seed, self._epoch = loader, seed, epoch
 
-    def __iter__(self) -> Iterator[Any]:
-        sampler: Any = getattr(self._loader, "sampler", None)
-        if hasattr(sampler, "set_epoch"):
-            sampler.set_epoch(self._epoch)
-        with random_states_kept(), own_child_signals():
-            seed_everything(self._seed * 1_000_003 + self._epoch)
-            items = iter(self._loader)
-            first = list(islice(items, 1))
-        yield from first
-        yield from items
+def _as_it_is(batch: Any) -> Any:
+    return batch
 
 
 def known_length(source: Iterable[Any], name: str) -> int:

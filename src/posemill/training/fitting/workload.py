@@ -16,14 +16,8 @@ from posemill.records import IntArray
 from posemill.terminal import counted
 from posemill.training.config.kinds import OWN
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.clips import Stream
 from posemill.training.fitting.optimizers import make_optimizer_maker
-from posemill.training.fitting.streams import (
-    LoaderStream,
-    SampleStream,
-    known_length,
-    take_apart,
-)
+from posemill.training.fitting.streams import UserStream, known_length, take_apart
 from posemill.training.fitting.user_clips import Collate, UserClips
 from posemill.training.fitting.user_task import Forward, UserFunction, UserTask, read_metrics
 from posemill.training.tasks.workload import Callbacks, Workload
@@ -79,9 +73,7 @@ class ReadData:
                     name=name,
                 )
             )
-        return self._of_stream(
-            name, samples, SampleStream(samples, name, self._collate, self._steps)
-        )
+        return self._of_stream(UserStream(samples, name, self._collate, self._steps))
 
     def _of_loader(self, name: str, loader: DataLoader[Any]) -> UserClips:
         if self._collate is not None:
@@ -106,11 +98,11 @@ class ReadData:
         each = 1
         if "batch_size" in self._config.given and loader.batch_size:
             each = max(1, round(self._config.batch_size / loader.batch_size))
-        return self._of_stream(name, loader, LoaderStream(loader, name, self._steps, each))
+        return self._of_stream(UserStream(loader, name, None, self._steps, each))
 
-    def _of_stream(self, name: str, source: Any, stream: Stream) -> UserClips:
-        if name == "train_set" and not self._steps:
-            known_length(source, name)
+    def _of_stream(self, stream: UserStream) -> UserClips:
+        if stream.name == "train_set" and not self._steps:
+            known_length(stream.source, stream.name)
         return UserClips([], stream=stream)
 
 

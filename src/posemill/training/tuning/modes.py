@@ -363,15 +363,14 @@ def check_divisible(workload: Workload, plan: ModePlan) -> None:
     """Raise `ConfigError` where several processes are to share what they cannot."""
     if plan.processes > 1 and not can_divide(workload):
         raise ConfigError(
-            "the DataLoader of train_set draws an order of its own, which several processes cannot "
-            "share: give its dataset and collate_fn to fit(), or use {--parallel:multi_thread}"
+            "train_set comes in an order of its own, which several processes cannot share: give "
+            "fit() a data set with len() and [index], or use {--parallel:multi_thread}"
         )
 
 
 def can_divide(workload: Workload) -> bool:
     """Return whether several processes can share the training samples."""
-    stream = workload.train.stream
-    return stream is None or stream.is_divisible
+    return workload.train.stream is None
 
 
 def bf16_gain(workload: Workload, config: TrainConfig, device: torch.device) -> float | None:
