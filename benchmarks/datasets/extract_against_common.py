@@ -140,6 +140,7 @@ def take_frames(videos: Path, folder: Path, most: int) -> tuple[list[str], int]:
 def run(command: list[str], stdin: str = "") -> None:
     """Run a program to its end, quietly; its words are shown if it fails."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "GLOG_minloglevel": "3"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if "posemill" not in command:
         environment.pop("PYTHONPATH", None)
     result = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)

@@ -28,7 +28,7 @@ def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(trials, "cache_folder", lambda: tmp_path / "tried")
     # Trying takes processes.
-    monkeypatch.setattr(doctor, "_PACKAGES", {})
+    monkeypatch.setattr(doctor, "LIBRARIES", {})
     monkeypatch.setattr(machine, "_try_bf16", lambda: None)
 
 
@@ -259,7 +259,7 @@ def test_a_library_that_traps_is_named_and_not_tried_again(
 ) -> None:
     (tmp_path / "onnxruntime.py").write_text("import os\nos.kill(os.getpid(), 4)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(doctor, "_PACKAGES", {"onnxruntime": "onnxruntime"})
+    monkeypatch.setattr(doctor, "LIBRARIES", {"onnxruntime": "onnxruntime"})
     tried = try_libraries()
     assert tried["onnxruntime"] == Outcome(False, "illegal instruction (SIGILL)")
     (problem,) = diagnose(tried=tried).problems

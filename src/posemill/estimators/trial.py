@@ -1,27 +1,61 @@
-"""The process in which `posemill doctor` tries a library: it may end with an illegal instruction.
+"""Libraries tried in a process of their own: one may end with an illegal instruction.
 
     python -m posemill.estimators.trial LIBRARY [NETWORK]
 
-prints the seconds of what it computed. Without the name of a network that is in the cache, a
-runtime is only loaded.
+is that process; it prints the seconds of what it computed. Without the name of a network that is
+in the cache, a runtime is only loaded.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from posemill.machine.processes import die_with_parent
+from posemill.estimators.runtimes import PACKAGES, open_network
+from posemill.machine.processes import die_with_parent, python_command
+from posemill.machine.trials import Outcome, kept_outcomes, run_child
 
+LIBRARIES = {"opencv": "cv2", **PACKAGES}
+MAPS_NETWORK = "mobilenet_thin"
+_LIMIT_SECONDS = 60.0
 _NUM_RUNS = 3
 _MODULES = {
     "litert": "ai_edge_litert.interpreter",
     "onnxruntime": "onnxruntime",
     "openvino": "openvino",
 }
+
+
+def try_library(library: str, network: str = "") -> Outcome | None:
+    """Return what came of trying one of `LIBRARIES` on this machine; None if it is not installed.
+
+    Args:
+        library: Its name.
+        network: One that is in the cache, for a runtime to run; empty: it is only loaded.
+    """
+    spec = find_spec(LIBRARIES[library])
+    if spec is None or spec.origin is None:
+        return None
+
+    def make() -> list[Outcome]:
+        command = python_command(__name__, *filter(None, (library, network)))
+        outcome, text = run_child(command, timeout_seconds=_LIMIT_SECONDS)
+        if outcome.works and text:
+            outcome = replace(outcome, seconds={network or "a picture": float(text)})
+        return [outcome]
+
+    # Another version is another file.
+    facts = [spec.origin, Path(spec.origin).stat().st_mtime_ns, network]
+    return kept_outcomes(library, facts, make)[0]
 
 
 def run_opencv() -> float:
@@ -42,14 +76,19 @@ def run_opencv() -> float:
 
 def run_network(runtime: str, name: str) -> float:
     """Return the seconds that a network takes on a runtime for an empty picture."""
-    from posemill.estimators.runtimes import open_network
+    run: Callable[[npt.NDArray[Any]], Any]
+    if name == MAPS_NETWORK:
+        from posemill.estimators.openpose.networks import open_maps_network
 
-    network = open_network(name, runtime=runtime, device="cpu", threads=1)
-    picture = np.zeros((1, network.size, network.size, 3), np.uint8)
-    network.run(picture)
+        run = open_maps_network(name, device="cpu", threads=1, pixels="auto", runtime=runtime).run
+        picture: npt.NDArray[Any] = np.zeros((1, 3, 64, 64), np.float32)
+    else:
+        network = open_network(name, runtime=runtime, device="cpu", threads=1)
+        run, picture = network.run, np.zeros((1, network.size, network.size, 3), np.uint8)
+    run(picture)
     started = time.perf_counter()
     for _ in range(_NUM_RUNS):
-        network.run(picture)
+        run(picture)
     return (time.perf_counter() - started) / _NUM_RUNS
 
 

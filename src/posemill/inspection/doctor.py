@@ -7,28 +7,25 @@ import platform
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
-from importlib.util import find_spec
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from posemill import __version__, plugins
 from posemill.errors import PosemillError
 from posemill.estimators import engine_infos
-from posemill.estimators.runtimes import PACKAGES, choose_runtime, has_litert_here
+from posemill.estimators.runtimes import choose_runtime, has_litert_here
 from posemill.estimators.runtimes.devices import (
     list_gpus,
     list_onnx_runtimes,
     list_providers,
     say_how_to_use_gpus,
 )
+from posemill.estimators.trial import LIBRARIES, try_library
 from posemill.files import cache_folder
 from posemill.machine.limits import core_limit, free_memory, memory_limit
-from posemill.machine.processes import python_command
-from posemill.machine.trials import Outcome, kept_outcomes, processor_name, run_child
+from posemill.machine.trials import Outcome, processor_name
 from posemill.messages import Message
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.pull import list_files, state_of
@@ -336,8 +333,6 @@ def _runtime_warnings(diagnosis: Diagnosis) -> list[str]:
 
 
 _NETWORK = "pose_detection"
-_PACKAGES = {"opencv": "cv2", **PACKAGES}
-_LIMIT_SECONDS = 60.0
 
 
 def try_libraries() -> dict[str, Outcome]:
@@ -346,22 +341,8 @@ def try_libraries() -> dict[str, Outcome]:
     A runtime runs a network where its model is in the cache; else it is only loaded.
     """
     network = _NETWORK if state_of(get_pinned(_NETWORK, "model")) == "ready" else ""
-    outcomes = {}
-    for library, package in _PACKAGES.items():
-        spec = find_spec(package)
-        if spec is None or spec.origin is None:
-            continue
-        used = network if library != "opencv" else ""
-        # Another version is another file.
-        facts = [spec.origin, Path(spec.origin).stat().st_mtime_ns, used]
-        outcomes[library] = kept_outcomes(library, facts, partial(_try, library, used))[0]
-    return outcomes
-
-
-def _try(library: str, network: str) -> list[Outcome]:
-    arguments = [library, network] if network else [library]
-    command = python_command("posemill.estimators.trial", *arguments)
-    outcome, text = run_child(command, timeout_seconds=_LIMIT_SECONDS)
-    if outcome.works and text:
-        outcome = replace(outcome, seconds={network or "a picture": float(text)})
-    return [outcome]
+    outcomes = {
+        library: try_library(library, "" if library == "opencv" else network)
+        for library in LIBRARIES
+    }
+    return {library: outcome for library, outcome in outcomes.items() if outcome is not None}

@@ -13,8 +13,11 @@ import pytest
 
 from posemill.errors import ConfigError, MissingExtraError, WeightsError
 from posemill.estimators import open_estimator
+from posemill.estimators.openpose import networks
 from posemill.estimators.openpose.body_network import layer_shapes
 from posemill.estimators.openpose.networks import join_maps, open_maps_network
+from posemill.estimators.trial import try_library
+from posemill.machine.trials import Outcome
 from posemill.weights import pull
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.frozen_graph import export_frozen_graph, read_frozen_graph
@@ -73,19 +76,45 @@ def test_our_conversion_gives_what_opencv_gives_of_the_same_file(
         np.testing.assert_allclose(got, expected, atol=1e-4 * np.ptp(expected))
 
 
-def test_onnx_runtime_runs_the_published_network_on_a_cpu_where_asked(
+@pytest.mark.parametrize(
+    ("fails", "expected"),
+    [((), "openvino"), (("openvino",), "onnxruntime"), (("openvino", "onnxruntime"), "opencv")],
+)
+def test_the_quickest_runtime_that_works_here_runs_the_published_network_on_a_cpu(
     need_model: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    fails: tuple[str, ...],
+    expected: str,
 ) -> None:
     pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
     need_model("mobilenet_thin")
+    # A child that ends with an illegal instruction, or a package that is not there.
+    answers = {**dict.fromkeys(("openvino", "onnxruntime"), Outcome(True)),
+               **dict(zip(fails, (Outcome(False, "SIGILL"), None), strict=False))}  # fmt: skip
+    monkeypatch.setattr(networks, "try_library", lambda library, _: answers[library])
     pictures = np.random.default_rng(1).integers(0, 256, (1, 3, 64, 48)).astype(np.float32)
     usual, asked = (
         open_maps_network("mobilenet_thin", device="cpu", threads=1, pixels="auto", runtime=runtime)
         for runtime in ("auto", "onnxruntime")
     )
-    assert usual.identity["runtime"].startswith("opencv")
+    assert usual.identity["runtime"].startswith(f"{expected} ")
     assert asked.identity["runtime"].startswith("onnxruntime ")
     np.testing.assert_allclose(asked.run(pictures), usual.run(pictures), atol=1e-4)
+
+
+def test_a_runtime_is_tried_with_the_network_it_is_to_run(
+    need_model: Callable[[str], Path],
+) -> None:
+    need_model("mobilenet_thin")
+    outcome = try_library("opencv", "")
+    assert outcome is not None
+    assert outcome.works
+    pytest.importorskip("openvino")
+    tried = try_library("openvino", "mobilenet_thin")
+    assert tried is not None
+    assert tried.works, tried.reason
+    assert tried.seconds["mobilenet_thin"] > 0
 
 
 def test_opencv_is_not_asked_to_run_a_users_file() -> None:

@@ -51,7 +51,7 @@ def test_pictures_that_stand_alone_are_cut_into_ranges():
     assert lengths(1_000_000)[:-1] == [512] * 1953
 
 
-@pytest.mark.parametrize(("num_pictures", "most"), [(24, 16), (72, 40), (200, 104)])
+@pytest.mark.parametrize(("num_pictures", "most"), [(24, 16), (72, 40), (96, 48), (200, 104)])
 def test_a_folder_of_few_pictures_has_work_for_two_workers(num_pictures, most):
     clips = [Clip("a", "a", "pictures", num_frames=num_pictures)]
     costs = [(no, unit.cost) for no, unit in enumerate(plan_units(clips, config()), start=1)]

@@ -61,7 +61,7 @@ def test_pieces_of_a_long_clip_carry_the_state_over(make_tree, config_for, same_
 def test_short_clips_share_a_shard(make_tree, config_for, tmp_path):
     tree = make_tree({f"clip{number:02d}": 3 for number in range(20)})
     extract(config_for(tree, task_frames=500))
-    assert len(list((tmp_path / "run" / "shards").iterdir())) == 2  # of 32 and 28 frames
+    assert len(list((tmp_path / "run" / "shards").iterdir())) == 10  # of 6 frames
 
 
 def test_modes_decide_what_frames_know_of_each_other(make_tree, config_for, tmp_path):
@@ -84,7 +84,7 @@ def test_loose_pictures_are_divided_among_tasks(make_tree, config_for, tmp_path)
     extract(config_for(tree, layout="pictures", executor="threads", task_frames=20, batch_size=4))
     clip = next(open_run(tmp_path / "run").clips())
     assert clip.frame_indices.tolist() == list(range(70))
-    assert len(list((tmp_path / "run" / "shards").iterdir())) == 5  # of up to 16 pictures
+    assert len(list((tmp_path / "run" / "shards").iterdir())) == 9  # of up to 8 pictures
 
 
 def test_keep_143_stores_the_smaller_skeleton(make_tree, config_for, tmp_path):

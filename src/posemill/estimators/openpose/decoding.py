@@ -107,7 +107,8 @@ def _find_peaks(heat: FloatArray, least: float) -> _Peaks:
     # Above those before it and not below those behind it: of a plateau one cell is the peak.
     is_peak = (large > least) & (large > cv2.dilate(large, _BEFORE))
     is_peak &= large >= cv2.dilate(large, _BEFORE[::-1, ::-1])
-    rows, columns, points = np.nonzero(is_peak)
+    # `np.nonzero` of three axes takes ten times as long.
+    rows, columns, points = np.unravel_index(np.flatnonzero(is_peak), is_peak.shape)
     scores = large[rows, columns, points]
     order = np.lexsort((-scores, points))
     rows, columns, points, scores = (each[order] for each in (rows, columns, points, scores))
@@ -224,7 +225,7 @@ def _join(
             sums = np.append(sums, np.zeros(new.sum(), np.float32))
         # Whoever has one end gets the other, if they have none of it yet.
         for mine, theirs, point, place in ((one, other, stop, second), (other, one, start, first)):
-            free = (mine >= 0) & (theirs < 0) & ~np.isin(mine, owners[point])
+            free = (mine >= 0) & (theirs < 0) & (mine[:, None] != owners[point]).all(axis=1)
             owners[point, place[free]] = mine[free]
             np.add.at(sums, mine[free], values[free])
         # Two halves of one person, which share no point, become one.

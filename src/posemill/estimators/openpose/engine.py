@@ -69,7 +69,8 @@ class OpenPoseEstimator(PictureEngine):
                 "runtime",
                 str,
                 "auto",
-                "What runs mobilenet_thin; auto: OpenCV on a CPU.",
+                "What runs mobilenet_thin; auto: on a CPU OpenVINO, ONNX Runtime or OpenCV, the "
+                "first of these that is installed and works here.",
                 choices=("auto", "opencv", "onnxruntime", "openvino"),
             ),
         ),

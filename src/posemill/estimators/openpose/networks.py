@@ -18,6 +18,7 @@ from posemill.estimators.runtimes.sessions import (
     describe_runtime,
     open_session,
 )
+from posemill.estimators.trial import MAPS_NETWORK, try_library
 from posemill.files import sha256_of
 from posemill.records import FloatArray
 from posemill.weights.catalogue import get_pinned
@@ -25,7 +26,7 @@ from posemill.weights.frozen_graph import export_frozen_graph
 from posemill.weights.networks import cached_model
 from posemill.weights.pull import ensure_model
 
-DEFAULT = "mobilenet_thin"
+DEFAULT = MAPS_NETWORK
 CONVERTER_VERSION = 1
 _AFFINITIES = 38
 # What a network expects of a pixel's bytes: the factor, and what is added then.
@@ -59,8 +60,8 @@ def open_maps_network(
         threads: Inside one call.
         pixels: A key of `PIXELS`, or `auto`: what the network is known to expect; of an .onnx file
             that is not known, and `raw` is taken.
-        runtime: `onnxruntime`, `openvino`, `opencv` (`mobilenet_thin` only), or `auto`: OpenCV
-            for `mobilenet_thin` on a CPU.
+        runtime: `onnxruntime`, `openvino`, `opencv` (`mobilenet_thin` only), or `auto`: for
+            `mobilenet_thin` on a CPU what `quickest_runtime` says.
     """
     if runtime == "opencv" and (network != DEFAULT or device != "cpu"):
         raise ConfigError(
@@ -68,7 +69,9 @@ def open_maps_network(
         )
     chosen = None if pixels == "auto" else pixels
     if network == DEFAULT:
-        if device == "cpu" and runtime in ("auto", "opencv"):
+        if device == "cpu" and runtime == "auto":
+            runtime = quickest_runtime()
+        if runtime == "opencv":
             return _OpenCvNetwork(chosen or "raw")
         used = choose_session_runtime(runtime, device)
         session = open_session(_converted(), DEFAULT, runtime=used, device=device, threads=threads)
@@ -93,6 +96,20 @@ def open_maps_network(
 
         return TorchMaps(path, device=device, threads=threads, pixels=chosen or "centred")
     raise ConfigError("network: expected an .onnx or a .pth file, got {network}", network=network)
+
+
+def quickest_runtime() -> str:
+    """Return what runs `mobilenet_thin` in the least time on a CPU, of what runs on this machine.
+
+    The order was the same on all processors that were measured (docs/engine.md). What is installed
+    is tried in a process of its own, once on a machine.
+    """
+    ensure_model(DEFAULT)  # one that cannot be fetched is no failure of a runtime
+    for name in ("openvino", "onnxruntime"):
+        outcome = try_library(name, DEFAULT)
+        if outcome is not None and outcome.works:
+            return name
+    return "opencv"
 
 
 class _OpenCvNetwork:

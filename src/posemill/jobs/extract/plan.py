@@ -19,10 +19,8 @@ from posemill.sources.tracking import Tracking
 
 UNKNOWN_COST = 2000  # frames, for a video that does not say its length: likely a task of its own
 _TASKS_PER_WORKER = 8  # at least, as far as there are clips: the end has no long tail
-_SMALLEST_TASK = 32  # but where a worker would have none
-# Of a folder of pictures, grouped into tasks by the number of workers: at most as many, at least
-# of as many pictures.
-_PICTURE_UNITS, _SMALLEST_UNIT = 128, 8
+_SMALLEST_TASK = 8  # frames; fewer where a worker would have none
+_PICTURE_UNITS = 128  # of a folder, at most; tasks are made of them
 
 
 def mode_of(clip: Clip, mode: str, tracking: Tracking | None = None) -> Literal["image", "video"]:
@@ -131,7 +129,7 @@ def plan_units(
                 cost = num_frames
                 step = max(1, round(config.split_long_seconds * fps))
         elif not is_video and not is_chain and clip.num_frames is not None:
-            step = min(config.task_frames, max(_SMALLEST_UNIT, clip.num_frames // _PICTURE_UNITS))
+            step = min(config.task_frames, max(_SMALLEST_TASK, clip.num_frames // _PICTURE_UNITS))
         starts = list(range(0, cost, step)) if 0 < step < cost else [0]
         for start, stop in zip(starts, [*starts[1:], None], strict=True):
             length_in_frames = (cost if stop is None else stop) - start

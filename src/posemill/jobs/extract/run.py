@@ -19,6 +19,7 @@ from posemill.config import ExtractConfig, FramesConfig, size_of
 from posemill.decoders import find_decoder
 from posemill.decoders.sampling import Sampling, fewer_frames
 from posemill.errors import DeviceError, RunError
+from posemill.estimators import engine_info
 from posemill.executors import Limits, find_executor, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.keypoints import KeypointSettings
@@ -167,7 +168,11 @@ class Extraction(FrameJob[ExtractConfig]):
 
     def worker_settings(self, workers: WorkerPlan) -> KeypointSettings:
         """Return them, the engine's among them."""
-        config = self.config
+        config, options = self.config, self.config.all_engine_options()
+        runtime = workers.runtime.partition(" ")[0]  # without its version
+        for option in engine_info(config.engine).options:
+            if option.name == "runtime" and runtime in option.choices:
+                options["runtime"] = runtime  # all machines take the one that was chosen here
         return KeypointSettings(
             folder=self.home.address,
             decoder=config.decoder,
@@ -175,7 +180,7 @@ class Extraction(FrameJob[ExtractConfig]):
             batch_size=frames_per_call(config),
             memory_bytes=workers.memory_bytes,
             engine=config.engine,
-            engine_options=config.all_engine_options(),
+            engine_options=options,
             skeleton_name=config.skeleton,
             run_id=Manifest.read(config.out).run_id,
             resize_wh=size_of(config.resize),
@@ -241,6 +246,7 @@ def run_job(job: FrameJob[Any], **hooks: Unpack[Hooks]) -> Progress:
         stack.enter_context(_place_errors(folder))
         signals = stack.enter_context(StopSignals().caught())
         manifest = job.manifest(clips)  # before the folder: an engine that is refused leaves none
+        workers = dataclasses.replace(workers, runtime=manifest.engine.get("runtime", ""))
         folder.mkdir(parents=True, exist_ok=True)
         records = stack.enter_context(home.owned(lambda: signals.received))
         events, clips = open_events(

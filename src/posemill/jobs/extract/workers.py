@@ -16,16 +16,17 @@ _SHARE_OF_MEMORY = 0.8
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """How many workers, of what kind, on what."""
+    """How many workers, of what kind, on what; `runtime` is what runs the engine's networks."""
 
     num_workers: int
     executor: str
     devices: tuple[str, ...]
     memory_bytes: int
     note: str = ""
+    runtime: str = ""
 
     def describe(self) -> Message:
-        """Return one line: `2 processes x 1 thread on cpu, at most 3200 MB each`."""
+        """Return one line: `2 processes x 1 thread on cpu by litert, at most 3200 MB each`."""
         template = {
             "processes": "{number:process|processes}",
             "threads": "{number:thread|threads} of one process",
@@ -37,9 +38,10 @@ class WorkerPlan:
         if self.memory_bytes:
             limit = Message(", at most {limit_mb} MB each", limit_mb=self.memory_bytes >> 20)
         return Message(
-            "{what} x 1 thread on {devices}{limit}{note}",
+            "{what} x 1 thread on {devices}{runtime}{limit}{note}",
             what=what,
             devices=", ".join(self.devices),
+            runtime=Message(" by {runtime}", runtime=self.runtime) if self.runtime else "",
             limit=limit,
             note=Message(" ({note})", note=self.note) if self.note else "",
         )
