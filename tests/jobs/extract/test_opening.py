@@ -305,6 +305,20 @@ def test_other_options_are_named_and_what_may_differ_is_not(config):
     )
 
 
+@pytest.mark.parametrize(
+    ("runtime", "hint"), [("opencv 4.13", " (with engine_options={'runtime': 'opencv'})"), ("", "")]
+)
+def test_a_run_begun_on_another_runtime_is_refused_with_the_option_that_continues_it(
+    config, runtime, hint
+):
+    begin(config)[0].close()
+    engine = {"engine": "fake", "version": "0", "runtime": runtime}
+    edit(config.out, lambda content: content.update(engine=engine))
+    with pytest.raises(RunError) as caught:
+        begin(config)
+    assert str(caught.value).endswith(f"\nuse the same options{hint}, or another folder")
+
+
 @pytest.mark.parametrize(("num_new", "more"), [(5, []), (6, ["… and 1 more"])])
 def test_a_changed_source_shows_five_changes(config, make_tree, num_new, more):
     begin(config)[0].close()

@@ -231,8 +231,8 @@ def test_a_run_begun_on_a_local_disk_stays_one(tree, config_for, tmp_path):
 
 def test_what_only_a_disk_can_hold_is_refused(tree, config_for):
     finished = extract(config_for(tree)).folder
-    with pytest.raises(ConfigError, match=r"packs are written in place, into a folder of this mac"):
-        FramesConfig(tree, Path("s3://bucket/frames"), pack=True)
+    with pytest.raises(ConfigError, match=r"frames are written into a folder of this machine"):
+        FramesConfig(tree, Path("s3://bucket/frames"))
     for write in (posemill.prepare, posemill.export, posemill.visualize, posemill.report):
         with pytest.raises(ConfigError, match=r"s3://bucket/x.npz is not on this machine, and on"):
             write(finished, out="s3://bucket/x.npz")

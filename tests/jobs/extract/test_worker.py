@@ -152,6 +152,11 @@ def test_tracked_units_go_side_by_side_and_hand_on_their_state(work):
     assert summary([again]) == [(3, [(1, 5, True, 3, [])])]
 
 
+def test_tracked_frames_and_those_that_stand_alone_are_not_mixed(work):
+    commits = work({"is_chain": True}, {"name": "b", "stop": 3}, {"name": "b", "stop": 3})
+    assert [(each.unit_no, each.num_rows) for each in commits[0].units] == [(2, 3), (3, 3), (1, 12)]
+
+
 @pytest.mark.parametrize(
     ("changes", "rows", "lost"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -12,7 +12,7 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError
 from posemill.records import Clip, Frame
 from posemill.runs.events import Lost, Shard
-from posemill.sources.reading import ClipReader
+from posemill.sources.reading import ClipReader, End, Item
 
 # The third number of a worker's place: what it is doing with the frame.
 STARTING, DECODING, ESTIMATING, WRITING = range(4)
@@ -128,10 +128,11 @@ class Lane:
 
     Args:
         position: Of the unit within its task.
-        next_frame: The first one that was not taken yet.
+        next_frame: The first one that was not taken yet. Those before the unit's own are committed,
+            and read again only for the state's sake.
         state: Of the sink; None where each frame stands alone.
         reader: Of its clip: the rate of its frames, and their numbers in the source.
-        keep_from: Frames before it are committed, and read again only for the state's sake.
+        items: What it reads.
         num_rows: Frames that were put since the last commit.
         lost: What gave nothing since then.
         waiting: Frames that were read and not yet computed.
@@ -142,7 +143,7 @@ class Lane:
     next_frame: int
     state: Any
     reader: ClipReader
-    keep_from: int = 0
+    items: Generator[Item | End, None, None]
     num_rows: int = 0
     lost: list[Lost] = field(default_factory=list)
     waiting: list[tuple[int, str | None, Frame]] = field(default_factory=list)

@@ -322,11 +322,17 @@ def compare(home: RunHome, manifest: Manifest) -> None:
     asked = {**manifest.options, **{name: old.options.get(name) for name in _FREE_OPTIONS}}
     differences = old.differences(dataclasses.replace(manifest, source=source, options=asked))
     if differences:
+        runtime, hint = str(old.engine.get("runtime", "")), ""
+        if runtime and runtime != manifest.engine.get("runtime"):
+            # Where none was asked for, the engine chose: what is installed decides.
+            name = runtime.partition(" ")[0]  # without its version
+            hint = Message(" (with {--engine-option:runtime={runtime}})", runtime=name)
         raise RunError(
             "{folder} was begun with other options, so it cannot go on with these:\n  "
-            "{differences}\nuse the same options, or another folder",
+            "{differences}\nuse the same options{hint}, or another folder",
             folder=home.name,
             differences=join("\n  ", differences),
+            hint=hint,
         )
 
 

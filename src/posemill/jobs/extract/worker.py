@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from posemill.errors import ConfigError, DecodeError, PlaceError, PosemillError
+from posemill.errors import ConfigError, DecodeError, PosemillError
 from posemill.executors import Progress
 from posemill.jobs.extract.messages import (
     DECODING,
@@ -61,16 +61,13 @@ class Worker:
         progress.at(-1, -1, STARTING, 0, seconds=SLOW_STEP_SECONDS)
         try:
             sink = self._open()
-        except PosemillError as error:
-            yield Fatal(type(error).__name__, error.sentence)
-            return
-        sink.forget()  # of a task that was left in between
-        task_run = _TaskRun(self.settings, sink, task, progress, listing=self._listing)
-        try:
+            sink.forget()  # of a task that was left in between
             # To tell a frame that breaks the engine from an engine that never works.
             if task.is_careful and not sink.has_worked and sink.is_broken():
                 raise _BrokenError("it fails at a grey picture", (-1, -1, STARTING, 0))
-            yield from task_run.run()
+            yield from _TaskRun(self.settings, sink, task, progress, listing=self._listing).run()
+        except PosemillError as error:
+            yield Fatal(type(error).__name__, error.sentence)
         except _BrokenError as error:
             place = error.place if sink.has_worked else (-1, -1, STARTING, 0)
             yield Broken(self._index, place, str(error))
@@ -99,7 +96,6 @@ class _BrokenError(Exception):
         self.place = place
 
 
-_OpenLane = tuple[Lane, Generator[Item | End, None, None]]
 _Waiting = tuple[Lane, tuple[int, "str | None", Frame]]
 
 
@@ -115,35 +111,24 @@ class _TaskRun:
         *,
         listing: Listing,
     ) -> None:
-        self._settings = settings
-        self._sink = sink
-        self._task = task
-        self._progress = progress
+        self._settings, self._sink = settings, sink
+        self._task, self._progress = task, progress
         # Of states that cannot be copied one is at risk at a time.
         is_careful = task.is_careful or not sink.saves_states
         self._batch_size = 1 if is_careful else settings.batch_size
         self._finished: list[UnitProgress] = []
         self._listing = listing
-        self._num_rows = 0
-        self._num_frames = 0
-        self._num_shards = 0
+        self._num_rows = self._num_frames = self._num_shards = 0
         self._process = psutil.Process()
 
     def run(self) -> Iterator[Committed | Fatal | None]:
-        """Yield a commit whenever enough rows are there, and at the end."""
-        try:
-            yield from self._run()
-        except OSError as error:
-            # Only writing raises here: reading and computing go through `attempt`.
-            yield Fatal("RunError", disk_message(error, self._sink.writes_to))
-        except PlaceError as error:
-            yield Fatal("PlaceError", error.sentence)
+        """Yield a commit whenever enough rows are there, and at the end.
 
-    def _run(self) -> Iterator[Committed | None]:
-        """Take units in their order, several tracked ones side by side if the batch allows."""
+        Units are taken in their order, several tracked ones side by side if the batch allows.
+        """
         beat_at = time.monotonic()
         to_come = deque(enumerate(self._task.units))
-        lanes: list[_OpenLane] = []
+        lanes: list[Lane] = []
         try:
             while to_come or lanes:
                 while to_come and self._has_room(lanes):
@@ -159,31 +144,34 @@ class _TaskRun:
                 elif time.monotonic() - beat_at > _BEAT_SECONDS:
                     beat_at = time.monotonic()
                     yield None
+            if self._finished:
+                yield self._commit([])
+        except OSError as error:
+            # Only writing raises here: reading and computing go through `attempt`.
+            yield Fatal("RunError", disk_message(error, self._sink.writes_to))
         finally:
-            for _, items in lanes:
-                items.close()
-        if self._finished:
-            yield self._commit([])
+            for lane in lanes:
+                lane.items.close()
 
-    def _is_at_suspect(self, lanes: list[_OpenLane]) -> bool:
+    def _is_at_suspect(self, lanes: list[Lane]) -> bool:
         """Return whether what is there is due for a commit: before, or behind the suspect frame."""
         suspect = self._task.leave_after
         return suspect is not None and any(
             lane.next_frame in (suspect, suspect + 1) and (lane.num_rows or lane.lost)
-            for lane, _ in lanes
+            for lane in lanes
         )
 
-    def _is_past_suspect(self, lanes: list[_OpenLane]) -> bool:
+    def _is_past_suspect(self, lanes: list[Lane]) -> bool:
         suspect = self._task.leave_after
-        return suspect is not None and all(lane.next_frame > suspect for lane, _ in lanes)
+        return suspect is not None and all(lane.next_frame > suspect for lane in lanes)
 
-    def _has_room(self, lanes: list[_OpenLane]) -> bool:
+    def _has_room(self, lanes: list[Lane]) -> bool:
         # Frames that stand alone fill a batch from one unit, tracked ones are one of each.
         return not lanes or (
-            len(lanes) < self._batch_size and all(lane.unit.is_chain for lane, _ in lanes)
+            len(lanes) < self._batch_size and all(lane.unit.is_chain for lane in lanes)
         )
 
-    def _open_lane(self, position: int, unit: Unit) -> _OpenLane:
+    def _open_lane(self, position: int, unit: Unit) -> Lane:
         if unit.state is not None:  # a library may die of it
             self._at((position, unit.next_frame, ESTIMATING))
         settings = self._settings
@@ -197,35 +185,35 @@ class _TaskRun:
             next_clips=[later.clip for later in after],
             on_step=lambda index, seconds: self._at((position, index, DECODING), seconds),
         )
-        state = attempt(lambda: self._sink.begin(unit))
-        lane = Lane(unit, position, unit.next_frame, state, reader, keep_from=unit.next_frame)
-        if isinstance(state, DecodeError):
-            lane.state, end = None, End(state, unit.clip.num_frames, is_open=False)
-            return lane, (each for each in [end])
+        start = unit.next_frame
         if unit.state is not None and not self._sink.saves_states:
-            lane.next_frame = unit.start_frame  # all again, to come to where it was
-        part = Part(lane.next_frame, unit.stop_frame, unit.skip, unit.give_up)
-        return lane, reader.read(part)
+            start = unit.start_frame  # all again, to come to where it was
+        state = attempt(lambda: self._sink.begin(unit))
+        if isinstance(state, DecodeError):
+            end = End(state, unit.clip.num_frames, is_open=False)
+            items: Generator[Item | End, None, None] = (item for item in (end,))
+            return Lane(unit, position, unit.next_frame, None, reader, items)
+        items = reader.read(Part(start, unit.stop_frame, unit.skip, unit.give_up))
+        return Lane(unit, position, start, state, reader, items)
 
     def _at(self, place: tuple[int, int, int], seconds: float = 0.0) -> None:
         self._progress.at(*place, self._num_frames, seconds=seconds)
 
-    def _advance(self, lanes: list[_OpenLane]) -> list[_OpenLane]:
+    def _advance(self, lanes: list[Lane]) -> list[Lane]:
         """Take the next frames of all lanes, have them handled; return the unfinished lanes."""
         over = []
-        for lane, items in lanes:
+        for lane in lanes:
             for _ in range(1 if lane.unit.is_chain else self._batch_size):
-                item = next(items, None)
+                item = next(lane.items, None)
                 if item is None:
                     over.append(lane)
                     break
                 self._take(lane, item)
-        self._handle([lane for lane, _ in lanes if lane.unit.is_chain])
-        for lane, _ in lanes:
-            if not lane.unit.is_chain:
-                self._handle([lane])
+        # Tracked or not, not mixed.
+        self._handle([lane for lane in lanes if lane.unit.is_chain])
+        self._handle([lane for lane in lanes if not lane.unit.is_chain])
         self._finished += [self._collect(lane, is_done=True) for lane in over]
-        return [each for each in lanes if each[0] not in over]
+        return [lane for lane in lanes if lane not in over]
 
     def _take(self, lane: Lane, item: Item | End) -> None:
         """Let a frame wait for the sink, or note why there is none."""
@@ -239,7 +227,7 @@ class _TaskRun:
             lane.waiting.append((item.frame_index, item.path, item.content))
 
     def _handle(self, lanes: list[Lane]) -> None:
-        """Hand on all frames that wait in these lanes at once, tracked or not, not mixed."""
+        """Hand on all frames that wait in these lanes at once."""
         waiting = [(lane, frame) for lane in lanes for frame in lane.waiting]
         for lane in lanes:
             lane.waiting = []
@@ -256,14 +244,14 @@ class _TaskRun:
             self._lose_failing(waiting, saved, results)
             return
         for (lane, (index, path, _)), result in zip(waiting, results, strict=True):
-            if index >= lane.keep_from:
+            if index >= lane.unit.next_frame:
                 self._sink.put(lane, index, path, result)
                 lane.num_rows += 1
                 self._num_rows += 1
                 self._num_frames += 1
 
     def _lose(self, lane: Lane, index: int, failed: DecodeError, *, path: str | None) -> None:
-        if index >= lane.keep_from:
+        if index >= lane.unit.next_frame:
             failed = lane.reader.with_number(failed, index)
             lost = Lost(index, 1, path or lane.unit.clip.path, failed.reason, failed.sentence)
             lane.lost.append(lost)
@@ -272,7 +260,7 @@ class _TaskRun:
     @staticmethod
     def _lose_rest(lane: Lane, end: End) -> None:
         """Note that nothing more of a unit comes, with how many frames that is."""
-        unit, index, num_frames = lane.unit, max(lane.next_frame, lane.keep_from), 0
+        unit, index, num_frames = lane.unit, max(lane.next_frame, lane.unit.next_frame), 0
         if end.total is not None:
             stop = end.total if unit.stop_frame is None else min(end.total, unit.stop_frame)
             num_frames = max(0, stop - index)
@@ -315,7 +303,7 @@ class _TaskRun:
             unit.unit_no,
             unit.clip_no,
             unit.clip.split,
-            next_frame=max(lane.next_frame, lane.keep_from),
+            next_frame=max(lane.next_frame, lane.unit.next_frame),
             state=None if is_done or lane.state is None else lane.state.to_bytes(),
             is_done=is_done,
             num_rows=lane.num_rows,
@@ -324,9 +312,9 @@ class _TaskRun:
         lane.num_rows, lane.lost = 0, []
         return progress
 
-    def _commit(self, lanes: list[_OpenLane]) -> Committed:
+    def _commit(self, lanes: list[Lane]) -> Committed:
         """Write the shard; return it with the units finished since the last, and those begun."""
-        units = [*self._finished, *(self._collect(lane, is_done=False) for lane, _ in lanes)]
+        units = [*self._finished, *(self._collect(lane, is_done=False) for lane in lanes)]
         self._progress.at(-1, -1, WRITING, self._num_frames, seconds=SLOW_STEP_SECONDS)
         shard = self._sink.commit(f"{self._task.name}-{self._num_shards:04d}")
         self._num_shards += shard is not None
