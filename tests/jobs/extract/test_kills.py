@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -17,9 +16,8 @@ import pytest
 from posemill.config import ExtractConfig
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
-from posemill.runs.lock import holder_of
 
-SIZES = {"train/a": 70, "train/b": 5, "train/c": 9, "dev/d": 40, "dev/e": 1, "test/f": 33}
+SIZES = {"train/a": 30, "train/b": 5, "train/c": 9, "dev/d": 20, "dev/e": 1, "test/f": 13}
 
 SCRIPT = """
 from pathlib import Path
@@ -50,9 +48,9 @@ def whole(tree, tmp_path_factory):
 def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_run(
     tree, whole, tmp_path, config_for, same_runs, kill_until_done
 ):
-    kills, code = kill_until_done(SCRIPT, tree, tmp_path / "cut", seconds=0.12, quick=20)
+    kills, code = kill_until_done(SCRIPT, tree, tmp_path / "cut", seconds=0.12, quick=10)
     assert code == 1  # one frame is no picture
-    assert kills > 10
+    assert kills > 5
     same_runs(tmp_path / "cut", whole)
 
 
@@ -78,11 +76,10 @@ def test_a_start_that_dies_at_any_step_can_be_repeated(
     def die(*_, **__):
         raise KeyboardInterrupt(step)
 
-    for _ in range(2):
-        with monkeypatch.context() as patch:
-            patch.setattr(f"posemill.{step}", die)
-            with suppress(KeyboardInterrupt):
-                extract(config_for(tree, "cut"))
+    with monkeypatch.context() as patch:
+        patch.setattr(f"posemill.{step}", die)
+        with suppress(KeyboardInterrupt):
+            extract(config_for(tree, "cut"))
     extract(config_for(tree, "cut"))
     same_runs(tmp_path / "cut", whole)
 
@@ -90,7 +87,7 @@ def test_a_start_that_dies_at_any_step_can_be_repeated(
 def test_workers_killed_at_random_moments_are_replaced(
     tree, whole, tmp_path, config_for, same_runs, killing_workers
 ):
-    with killing_workers(least=0.1, most=2.0, count=4) as kills:
+    with killing_workers(least=0.1, most=2.0, count=2) as kills:
         options = {"seconds_per_frame": 0.03}
         extract(config_for(tree, "cut", executor="processes", engine_options=options))
     assert kills
@@ -103,7 +100,7 @@ def test_chance_kills_at_one_frame_give_up_nothing(make_tree, tmp_path, config_f
     kills, is_over = [], threading.Event()
 
     def kill_each_worker_at_its_first_frame() -> None:
-        while not is_over.wait(0.02) and len(kills) < 4:
+        while not is_over.wait(0.02) and len(kills) < 2:
             for each in psutil.Process().children():
                 with suppress(psutil.NoSuchProcess):
                     is_worker = "resource_tracker" not in " ".join(each.cmdline())
@@ -118,13 +115,14 @@ def test_chance_kills_at_one_frame_give_up_nothing(make_tree, tmp_path, config_f
         # Nothing is committed before the end: every worker begins at the same frame.
         options = {"seconds_per_frame": 0.3}
         config = config_for(
-            tree, "cut", executor="processes", workers=1, engine_options=options, task_frames=512
-        )
+            tree, "cut", executor="processes", workers=1, engine_options=options, task_frames=512,
+            max_tries=2,
+        )  # fmt: skip
         summary = extract(config)
     finally:
         is_over.set()
         killer.join()
-    assert len(kills) > 3
+    assert len(kills) == 2
     assert summary.exit_code == 0
     same_runs(tmp_path / "cut", tmp_path / "whole")
 
@@ -146,17 +144,16 @@ def wait_until(condition, seconds=60.0):
 def test_a_coordinator_killed_with_its_workers_at_work_takes_them_along_and_continues(
     tree, whole, tmp_path, config_for, same_runs, start_process
 ):
-    rng, out = random.Random(3), tmp_path / "cut"
+    out = tmp_path / "cut"
     slow = ("--engine-option", "seconds_per_frame=0.1")
-    for _ in range(2):
-        process = start_process(command(tree, out, *slow), stderr=subprocess.DEVNULL)
-        wait_until(lambda p=process: len(psutil.Process(p.pid).children()) >= 2)
-        time.sleep(rng.uniform(0.5, 1.6))
-        workers = psutil.Process(process.pid).children()
-        process.kill()
-        process.wait()
-        wait_until(lambda w=workers: not any(each.is_running() for each in w), 30)
-        assert read_status(out).state == "stopped"
+    process = start_process(command(tree, out, *slow), stderr=subprocess.DEVNULL)
+    wait_until(lambda: _frames_done(out) > 2)
+    workers = psutil.Process(process.pid).children()
+    process.kill()
+    process.wait()
+    assert len(workers) >= 2
+    wait_until(lambda: not any(each.is_running() for each in workers), 30)
+    assert read_status(out).state == "stopped"
     assert extract(config_for(tree, "cut")).exit_code == 1
     same_runs(out, whole)
 
@@ -169,7 +166,7 @@ def test_a_signal_stops_within_seconds_and_loses_nothing(
     process = start_process(
         command(tree, out, *slow), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    wait_until(lambda: holder_of(out) is not None and _frames_done(out) > 4)
+    wait_until(lambda: _frames_done(out) > 4)
     asked_at = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers as well
     _, said = process.communicate()

@@ -269,19 +269,6 @@ def test_an_executor_that_is_not_installed_leaves_no_folder(make_tree, config_fo
     assert not config.out.exists()
 
 
-def test_a_run_continued_with_other_options_is_refused_with_what_differs(make_tree, config_for):
-    tree = make_tree(SIZES)
-    extract(config_for(tree))
-    with pytest.raises(RunError) as caught:
-        extract(config_for(tree, mode="image", skeleton=143))
-    assert "was begun with other options" in str(caught.value)
-    assert "mode: the run has 'auto', now it is 'image'" in str(caught.value)
-    assert "skeleton_name: the run has 'holistic-543', now it is 'holistic-143'" in str(
-        caught.value
-    )
-    assert extract(config_for(tree, task_frames=5, executor="threads")).exit_code == 0
-
-
 def test_a_changed_source_is_refused_with_what_differs(make_tree, config_for):
     tree = make_tree(SIZES)
     extract(config_for(tree))
