@@ -38,6 +38,7 @@ PUBLIC_NAMES = [
     "__version__",
     "advise",
     "bench_decode",
+    "bench_engine",
     "cache_dataset",
     "compare",
     "draw",

@@ -30,7 +30,7 @@ def main() -> None:
         folder = Path(name)
         run = folder / "run"
         posemill.extract(ensure_media("jumper"), out=run)
-        posemill.visualize(run, out=folder / "movies", video=True, all=True)
+        posemill.visualize(run, out=folder / "movies", video="mp4", all=True)
         [movie] = (folder / "movies").rglob("*.mp4")
         with av.open(str(movie)) as container:
             frames = [frame.to_image() for frame in container.decode(video=0)]

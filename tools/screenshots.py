@@ -119,7 +119,7 @@ def cut_video(path: Path, folder: Path) -> None:
         )
     for number, start in enumerate(range(0, len(frames) - 29, 30)):
         clip = frames[start : start + 30]
-        write_movie(folder / f"{path.stem}_{number:02d}.mp4", iter(clip), fps=30.0)
+        write_movie(folder / f"{path.stem}_{number:02d}.mp4", iter(clip), kind="mp4", fps=30.0)
 
 
 def find_pages(address: str, name: str) -> dict[str, str]:

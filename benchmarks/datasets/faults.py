@@ -51,7 +51,7 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
 # An extraction with workers that says how many frames are done, as the bars do.
-_SHOWING = """
+SHOWING = """
 import sys
 import posemill
 if __name__ == "__main__":
@@ -109,7 +109,7 @@ def terminate_groups(folder: Path, num_terms: int, rng: random.Random) -> dict[s
     """Return at how many moments `timeout` ended a run, and what was shown and is not there."""
     source = make_frames(folder / "frames")
     script = folder / "show.py"
-    script.write_text(_SHOWING)
+    script.write_text(SHOWING)
     terms = runs = busy = lost = 0
     whole_seconds, code, _ = _run_below_timeout(script, source, folder / "whole", seconds=600)
     if code:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from posemill.commands.data import prepare as prepare
     from posemill.commands.extract import extract as extract
     from posemill.commands.frames import bench_decode as bench_decode
+    from posemill.commands.frames import bench_engine as bench_engine
     from posemill.commands.frames import frames as frames
     from posemill.commands.landmarks import landmarks as landmarks
     from posemill.commands.look import compare as compare
@@ -63,7 +64,7 @@ _MODULES = {
     "posemill.clips.smoothing": ("smooth",),
     "posemill.commands.data": ("export", "import_run", "merge", "prepare"),
     "posemill.commands.extract": ("extract",),
-    "posemill.commands.frames": ("bench_decode", "frames"),
+    "posemill.commands.frames": ("bench_decode", "bench_engine", "frames"),
     "posemill.commands.landmarks": ("landmarks",),
     "posemill.commands.look": ("compare", "view"),
     "posemill.commands.pictures": ("plot", "report", "show", "visualize"),

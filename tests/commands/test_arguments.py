@@ -44,6 +44,7 @@ DEFAULTS = {
     "extract": {},
     "frames": {},
     "bench_decode": {"seconds": 1.0},
+    "bench_engine": {"engine": "holistic", "num_frames": 8, "rounds": 3},
     "status": {},
     "prepare": {
         "out": "model_input_data",
@@ -72,7 +73,6 @@ DEFAULTS = {
         "seed": 0,
         "person": "all",
         "style": "keypoints",
-        "video": False,
         "all": False,
         "overwrite": False,
     },

@@ -34,7 +34,7 @@ LANGUAGES = ("en", "zh")
 # Every command, with a path that leads nowhere.
 MISSING = {
     "landmarks": "NAME --out x.npz", "extract": "NAME --out run --engine fake",
-    "frames": "NAME --out run", "bench decode": "NAME",
+    "frames": "NAME --out run", "bench decode": "NAME", "bench engine": "NAME",
     "status": "NAME", "stop": "NAME",
     "logs": "NAME", "plan": "NAME", "merge": "NAME other --out run", "prepare": "NAME",
     "export": "NAME --out x.npz", "import": "NAME --out run", "view": "NAME",

@@ -178,6 +178,7 @@ DEFAULTS = {
         "threads": 1,
     },
     "bench decode": {"seconds": 1.0},
+    "bench engine": {"engine": "holistic", "num_frames": 8, "rounds": 3},
     "logs": {"lines": 50},
     "prepare": {
         "out": "model_input_data",

@@ -13,7 +13,7 @@ from cli_runner import CliRunner
 import posemill
 from posemill.commands.line import main, run_line
 from posemill.commands.printing import print_json
-from posemill.inspection.drawing import fonts
+from posemill.inspection.drawing import lettering
 from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
@@ -184,15 +184,15 @@ def test_visualize_says_what_to_do_where_no_font_has_the_letters_of_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("POSEMILL_FONT", raising=False)
-    monkeypatch.setattr(fonts, "system_fonts", lambda: ())
-    fonts._fonts.cache_clear()
+    monkeypatch.setattr(lettering, "system_fonts", lambda: ())
+    lettering._fonts.cache_clear()
     points = np.random.default_rng(0).random((2, 543, 3), np.float32)
     with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
         for clip_id in ("你好", "再见"):
             sizes = np.full((2, 2), (320, 240), np.int32)
             writer.add(PoseClip(points, np.ones((2, 543), np.float32), sizes, clip_id=clip_id))
     code, out, err = invoke("visualize", tmp_path / "run", "--out", tmp_path / "pictures")
-    fonts._fonts.cache_clear()
+    lettering._fonts.cache_clear()
     assert code == 0
     assert "你好_frame000000.png" in out
     assert "no font of this machine has the letters of" in err

@@ -179,3 +179,27 @@ def test_a_run_shows_what_is_counted_what_happens_and_how_far_it_is(
         view.count(1, 3)
         view.show(Progress((DEV,), news=("worker 1 died",)))
     assert stderr.getvalue() == wanted
+
+
+def test_on_a_terminal_there_is_a_bar_for_each_split_and_the_speed_behind_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    odd = SplitCounts("a\nb", 1, 0, 0, 0, 0, 0)
+    with ProgressView() as view:
+        view.count(2, 3)
+        view.count(3, 3)
+        for _ in range(2):
+            view.show(Progress((TRAIN, DEV, odd), {"dev": 2}, 2.0, news=("worker 1 died",)))
+        bars = [
+            (bar.description, bar.completed, bar.total, bar.fields["note"], bar.visible)
+            for bar in view._bars.tasks
+        ]
+    assert bars == [
+        ("counting frames", 3, 3, "", False),
+        ("train", 43, 100, "3 frames and 1 clip failed", True),
+        ("dev", 9, 20, "", True),
+        ("a?b", 0, 1, "2.0 frames/s", True),
+    ]
+    assert not view._bars.live.is_started
+    assert sys.stderr.getvalue().count("posemill: worker 1 died") == 2  # type: ignore[attr-defined]

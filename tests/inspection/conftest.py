@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from made_up_people import make_person
 
-from posemill.inspection.drawing import fonts
+from posemill.inspection.drawing import lettering
 from posemill.records import PoseClip
 
 
@@ -23,10 +23,13 @@ def make_clip() -> Callable[..., PoseClip]:
 def no_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without any font."""
     monkeypatch.delenv("POSEMILL_FONT", raising=False)
-    monkeypatch.setattr(fonts, "system_fonts", lambda: ())
-    fonts._fonts.cache_clear()
+    monkeypatch.setattr(lettering, "system_fonts", lambda: ())
+    caches = lettering._fonts, lettering._coverage
+    for cache in caches:
+        cache.cache_clear()
     yield
-    fonts._fonts.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
 
 
 @pytest.fixture

@@ -207,7 +207,6 @@ def test_clips_longer_than_a_block_are_measured_alike(
     points[50] = points[49]
     whole = measure(change(clip, points))
     monkeypatch.setattr("posemill.inspection.motion.BLOCK_FRAMES", 7)
-    monkeypatch.setattr("posemill.inspection.quality.BLOCK_FRAMES", 7)
     assert repr(measure(change(clip, points))) == repr(whole)
     assert whole.num_frozen == 1
 

@@ -137,17 +137,15 @@ def test_a_good_run_prints_no_more_than_its_counts_and_can_record_its_durations(
     assert 0.3 <= seconds["tests/test_long.py"] < 60
 
 
-def test_a_command_beside_the_shards_that_fails_fails_the_run_and_is_shown(project: Path) -> None:
-    write_tests(project, good="def test_good(): pass")
-    code, text = run(project, "--beside", "sh -c 'echo 3 lines are too long; exit 2'")
+def test_a_command_beside_the_tests_asked_for_that_fails_fails_the_run_and_is_shown(
+    project: Path,
+) -> None:
+    write_tests(project, one="def test_it(): pass", two="def test_it(): assert False")
+    failing = "sh -c 'echo 3 lines are too long; exit 2'"
+    code, text = run(project, "tests/test_one.py", "--beside", failing)
     assert code == 1
     assert "\n3 lines are too long\n" in text
     assert text.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
-
-
-def test_only_the_tests_asked_for_are_run(project: Path) -> None:
-    write_tests(project, one="def test_it(): pass", two="def test_it(): assert False")
-    assert run(project, "tests/test_one.py")[0] == 0
 
 
 def test_ctrl_c_ends_every_shard_and_leaves_nothing(

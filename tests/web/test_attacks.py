@@ -45,9 +45,9 @@ def test_no_address_leads_out_of_the_runs(client: TestClient, entry_of: Find, ho
             if answer.url.path == path.partition("%")[0] or "%" in path:  # not what it made of it
                 assert answer.status_code in (404, 405), path
             assert b"root:" not in answer.content
-        for page in ("clip", "points", "frames", "video", "compare", "clips", "choices",
+        for page in ("clip", "points", "frames", "video", "file", "compare", "clips", "choices",
                      "failures", "predictions"):  # fmt: skip
-            question = {"split": name, "id": name, "other": name, "reason": name,
+            question = {"split": name, "id": name, "other": name, "as": name, "reason": name,
                         "label": name, "search": name, "part": name, "missing": "1"}  # fmt: skip
             answer = client.get(f"/api/runs/{key}/{page}", params=question)
             assert answer.status_code in (200, 404)
@@ -121,6 +121,9 @@ def test_hostile_names_come_as_they_are_and_are_only_looked_up(
     assert (clip["clip_id"], clip["split"], clip["label"]) == (hostile,) * 3
     question = {"split": hostile, "id": hostile}
     assert client.get(f"/api/runs/{key}/clip", params=question).json()["clip_id"] == hostile
+    file = client.get(f"/api/runs/{key}/file", params={**question, "as": "npz"})
+    name = file.headers["content-disposition"]
+    assert not {"\n", "<", "/"} & set(name)
 
 
 def test_a_foreign_host_or_origin_is_refused(client: TestClient) -> None:
@@ -134,7 +137,6 @@ def test_a_foreign_host_or_origin_is_refused(client: TestClient) -> None:
     assert client.get("/api/runs", headers={"origin": "http://127.0.0.1:8765"}).status_code == 200
     assert client.options("/api/runs").status_code == 405
     assert client.delete("/api/runs").status_code == 405
-    assert client.post("/api/runs", json={"action": "stop"}).status_code == 405
 
 
 def test_names_of_the_server_are_known_by_what_it_listens_on() -> None:
@@ -171,13 +173,13 @@ def test_others_than_this_machine_need_the_token_once(runs: Path) -> None:
 
 
 def test_without_the_token_no_address_says_anything(runs: Path) -> None:
-    app = make_app([runs])
+    app = make_app([runs], allow_actions=True)
     guard = Guard(app, host="0.0.0.0", token="secret-of-today")
     paths = [route.path.format(key="x", name="app.js") for route in app.routes]  # type: ignore[attr-defined]
-    assert len(paths) > 14
+    assert len(paths) > 15
     with TestClient(guard, base_url="http://10.0.0.7:8765") as client:
         for path in [*paths, "/nothing"]:
-            for ask in (client.get, client.head):
+            for ask in (client.get, client.head, client.post):
                 assert ask(path).status_code == 401, path
 
 
@@ -434,6 +436,67 @@ def test_a_thousand_requests_at_once_slow_clients_and_long_heads_are_borne(
         long.settimeout(20)
         assert b" 400 " in long.recv(100)
         long.close()
+
+
+def test_actions_need_to_be_allowed_to_come_from_the_page_and_to_be_asked_twice(
+    tmp_path: Path, runs: Path, entry_of: Find, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acted: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        "posemill.web.actions.act", lambda entry, action: acted.append((entry.name, action)) or "ok"
+    )
+    key, own = entry_of("fake").key, {"origin": "http://127.0.0.1"}
+    path = f"/api/runs/{key}/actions"
+    with TestClient(Guard(make_app([runs]), host="127.0.0.1"), base_url="http://127.0.0.1") as shy:
+        refused = shy.post(path, json={"action": "stop"}, headers=own)
+        assert refused.status_code == 403
+        assert refused.json()["reason"].endswith("start it with --allow-actions")
+    guard = Guard(make_app([runs], allow_actions=True), host="127.0.0.1")
+    with TestClient(guard, base_url="http://127.0.0.1") as client:
+        assert client.get(path).status_code == 405
+        assert client.post(path, json={"action": "stop"}).status_code == 403  # no origin
+        evil = {"origin": "http://evil.example"}
+        assert client.post(path, json={"action": "stop"}, headers=evil).status_code == 403
+        form = client.post(path, data={"action": "stop"}, headers=own)
+        assert form.status_code == 403
+        assert client.post(path, content=b"[" * 3000, headers={
+            **own, "content-type": "application/json"}).status_code == 400  # fmt: skip
+        assert client.post(path, content=b'{"a": "' + b"x" * 9000, headers={
+            **own, "content-type": "application/json"}).status_code == 400  # fmt: skip
+        wrong = client.post(path, json={"action": "rm -rf"}, headers=own)
+        assert wrong.json()["reason"] == "no action 'rm -rf' for a run of kind extraction"
+        word = client.post(path, json={"action": "stop"}, headers=own).json()["confirm"]
+        other = client.post(path, json={"action": "retry", "confirm": word}, headers=own)
+        assert other.json()["reason"] == "this was not confirmed, or too late; ask again"
+        again = client.post(path, json={"action": "stop", "confirm": word}, headers=own)
+        assert again.status_code == 404  # a word is good for one try
+        assert acted == []
+        word = client.post(path, json={"action": "stop"}, headers=own).json()["confirm"]
+        done = client.post(path, json={"action": "stop", "confirm": word}, headers=own)
+        assert done.json() == {"done": "ok"}
+    assert acted == [("fake", "stop")]
+
+
+def test_a_run_that_was_cut_is_continued_and_what_failed_is_tried_again(
+    tmp_path: Path, runs: Path
+) -> None:
+    import shutil
+
+    from posemill.jobs.extract.status import read_status
+    from posemill.web.actions import act
+
+    shutil.copytree(runs / "fake", tmp_path / "run")
+    library = Library([tmp_path])
+    library.look()
+    (entry,) = library.entries()
+    assert act(entry, "stop") == "nobody works on it"
+    assert act(entry, "retry").startswith("pid ")
+    deadline = time.monotonic() + 60
+    while read_status(entry.folder).state == "running" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert read_status(entry.folder).frames_failed == 1  # as broken as before
+    log = (entry.folder / "logs" / "coordinator.log").read_text()
+    assert log.count("finished: ") == 2
 
 
 def test_a_connection_too_many_is_closed_and_the_others_are_served(

@@ -14,10 +14,11 @@ import pytest
 from starlette.testclient import TestClient
 
 import posemill
+from posemill.clips.inputs import ClipInput
 from posemill.records import OtherPeople, PersonIds, PoseClip
-from posemill.web import clip_data
+from posemill.web import clip_data, media
 from posemill.web.extractions import read_speeds
-from posemill.web.library import Entry, Library
+from posemill.web.library import ClipAddress, Entry, Library
 from posemill.web.measuring import fill
 
 Find = Callable[[str], Entry]
@@ -219,6 +220,30 @@ def test_pictures_come_from_a_process_of_their_own_in_the_order_of_the_frames(
     jpeg = np.frombuffer(answer.content[16 : 16 + sizes[0]], np.uint8)
     got, wanted = cv2.imdecode(jpeg, 1), cv2.imread(str(tree / "train" / "b" / "0.png"))
     assert np.abs(got.astype(int) - wanted).mean() < 8
+
+
+def test_a_clip_is_written_as_npz_pose_and_movie(entry_of: Find, tmp_path: Path) -> None:
+    address = ClipAddress(entry_of("people"), "train", "swaying")
+    for kind in ("npz", "pose", "mp4"):
+        target = tmp_path / f"clip.{kind}"
+        assert media.write_clip(address, kind, str(target)) == 40
+        assert target.stat().st_size > 1000
+    saved = next(ClipInput(tmp_path / "clip.npz").clips())
+    whole = clip_data.read_whole(address, 100)
+    assert np.allclose(saved.points, whole.points, equal_nan=True)
+
+
+def test_a_download_is_named_after_the_clip_and_its_temporary_file_goes(
+    client: TestClient, entry_of: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    question = {"split": "train", "id": "a", "as": "npz"}
+    answer = client.get(f"/api/runs/{entry_of('fake').key}/file", params=question)
+    assert answer.headers["content-disposition"] == 'attachment; filename="train_a.npz"'
+    assert answer.content[:2] == b"PK"
+    assert not list(tmp_path.glob("posemill_serve_*"))
+    wrong = client.get(f"/api/runs/{entry_of('fake').key}/file", params={"as": "exe"})
+    assert wrong.json()["reason"] == "as: expected one of mp4, pose, npz, got 'exe'"
 
 
 def test_new_runs_are_found_and_gone_ones_are_left_out(tmp_path: Path, runs: Path) -> None:

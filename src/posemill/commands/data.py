@@ -323,50 +323,24 @@ def _note_run_beside(*sources: ClipInput) -> None:
 
 def _warn_unfinished(*sources: ClipInput) -> None:
     for source in sources:
-        if source.run is not None and not source.run.is_finished:
-            warn_caller(
-                Message(
-                    "{path} is not finished; what it holds so far is used{clips} (posemill status "
-                    "{path!q})",
-                    path=source.path,
-                    clips=_describe_unfinished(source),
-                )
-            )
-
-
-def _describe_unfinished(source: ClipInput) -> Message:
-    """Return which clips of a run are cut, and which are missing."""
-    assert source.run is not None
-    cut, missing = list[Message](), list[str]()
-    for split, clip_id, num_frames, length in source.run.unfinished_clips():
-        if split not in (source.splits or ()):
+        if source.run is None or source.run.is_finished:
             continue
-        if num_frames:
-            cut.append(
-                Message(
-                    "{clip} ({num_frames} of {length} frames)",
-                    clip=clip_id,
-                    num_frames=num_frames,
-                    length=length or "?",
-                )
-            )
-        else:
-            missing.append(clip_id)
-    parts = []
-    if cut:
-        parts.append(
-            Message("; {num:clip is|clips are} cut: {first}", num=len(cut), first=_first_of(cut))
-        )
-    if missing:
-        first = _first_of(missing)
-        parts.append(
-            Message("; {num:clip is|clips are} missing: {first}", num=len(missing), first=first)
-        )
-    return join("", parts)
+        rows = [row for row in source.run.unfinished_clips() if row[0] in (source.splits or ())]
+        cut = [clip_id for _, clip_id, num_frames, _ in rows if num_frames]
+        missing = [clip_id for _, clip_id, num_frames, _ in rows if not num_frames]
+        words = [Message("{path} is not finished; what it holds so far is used", path=source.path)]
+        if cut:
+            first = _first_of(cut)
+            words.append(Message("{num:clip is|clips are} cut: {first}", num=len(cut), first=first))
+        if missing:
+            template = "{num:clip is|clips are} missing: {first}"
+            words.append(Message(template, num=len(missing), first=_first_of(missing)))
+        words.append(Message("look: posemill status {path!q}", path=source.path))
+        warn_caller(join("; ", words))
 
 
-def _first_of(names: Sequence[str]) -> Message:
-    return join(", ", [*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
+def _first_of(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
 
 
 def _bar(description: str, progress: bool | None) -> Watch:

@@ -1,9 +1,10 @@
-"""`frames`: videos decoded once; `bench decode`: which decoder is quickest."""
+"""`frames`: videos decoded once; `bench`: which decoder, which runtime is quickest."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,7 @@ from posemill.settings import setting
 
 if TYPE_CHECKING:
     from posemill.inspection.decoding import DecodeReport, DecodeSpeed
+    from posemill.inspection.runtimes import RuntimeSpeed
     from posemill.jobs.extract.workers import WorkerPlan
     from posemill.jobs.frames.run import FramesSummary
     from posemill.sources import ClipList
@@ -191,6 +193,78 @@ def _print_speeds(report: DecodeReport) -> None:
         say("{--decoder:auto} for {kind}: {quickest}", kind=kind, quickest=quickest)
 
 
+@door()
+def bench_engine(
+    source: Annotated[
+        AnyPath, setting("A folder of pictures, a picture, or a video.", argument=True)
+    ],
+    *,
+    engine: Annotated[
+        str, setting("One with a choice of runtimes: holistic, openpose, movenet, wholebody …")
+    ] = "holistic",
+    engine_options: Annotated[
+        Mapping[str, Any] | None,
+        setting("An option of the engine.", flags=("--engine-option",), metavar="NAME=VALUE"),
+    ] = None,
+    num_frames: Annotated[int, setting("Frames to look at.", least=1)] = 8,
+    rounds: Annotated[int, setting("Passes over the frames.", least=1)] = 3,
+    progress: bool | None = None,
+) -> list[RuntimeSpeed]:
+    """Measure an engine on every installed runtime: time, memory, distance to its default.
+
+    `progress` is as in `frames`.
+
+    Raises:
+        SourceError: There is no such file or folder.
+        ConfigError: The engine has no choice of runtimes.
+    """
+    from posemill.inspection.runtimes import measure_runtimes, runtimes_of
+
+    total = len(runtimes_of(engine))
+    with show_progress("measuring runtimes", total, progress=progress) as advance:
+        return measure_runtimes(
+            Path(os.fsdecode(source)),
+            engine,
+            engine_options,
+            num_frames=num_frames,
+            rounds=rounds,
+            on_step=advance,
+        )
+
+
+def _show_bench_engine(ask: Ask, *, as_json: AsJson = False) -> int:
+    speeds = bench_engine(**ask.values, progress=None if as_json else True)
+    if as_json:
+        print_json([dataclasses.asdict(speed) for speed in speeds])
+        return 0
+    print_table(
+        ["runtime", "default", "ms a frame", "memory MB", "agree", "median px", "most px"],
+        [
+            (
+                speed.runtime,
+                Message("yes") if speed.is_default else "",
+                f"{speed.milliseconds:.1f}",
+                f"{speed.memory_mb:.0f}",
+                f"{speed.agreement:.4f}",
+                f"{speed.median_pixels:.4f}",
+                f"{speed.largest_pixels:.3f}",
+            )
+            for speed in speeds
+            if not speed.refused
+        ],
+    )
+    for speed in speeds:
+        if speed.refused:
+            say(
+                "{name} failed here: {reason}",
+                name=speed.runtime,
+                reason=speed.refused,
+                err=True,
+                colour="yellow",
+            )
+    return 0
+
+
 def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> None:
     from posemill.jobs.frames.run import unused_settings
 
@@ -223,4 +297,5 @@ def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
 COMMANDS = (
     Command("frames", None, show_frames, settings=lambda: FramesConfig),
     Command("bench decode", bench_decode, _show_bench),
+    Command("bench engine", bench_engine, _show_bench_engine),
 )

@@ -57,7 +57,7 @@ def visualize(
     ] = 10,
     clips: Annotated[Iterable[str] | str | None, setting("Only these clips, by their ids.")] = None,
     seed: Annotated[int, setting("Seed of the random samples.", least=0)] = 0,
-    video: Annotated[bool, setting("Whole clips as MP4 movies.")] = False,
+    video: Annotated[str | None, setting("Whole clips as movies.", choices=("mp4", "gif"))] = None,
     originals: Originals = None,
     person: Annotated[
         str,

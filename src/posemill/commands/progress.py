@@ -1,4 +1,4 @@
-"""Progress on stderr: a line that renews itself on a terminal and in a notebook, lines of a log."""
+"""Progress on stderr: a bar, or a line that renews itself, where someone watches; or a log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from posemill.messages import Message, render
 from posemill.terminal import duration, printable, width_of
@@ -150,32 +150,74 @@ def track(
 
 
 class ProgressView:
-    """Shows snapshots of a run: a bar, frames, the rate, what is left, what failed.
+    """Shows snapshots of a run: on a terminal a bar per split, else one line with all splits.
 
     Args:
         progress: As in `choose_display`.
     """
 
     def __init__(self, progress: bool | None = True) -> None:
-        self._display = choose_display(progress)
-        self._line = TextLine(self._display)
+        display = choose_display(progress)
+        self._has_bars = display == "line" and sys.stderr.isatty()
+        self._is_line = display == "line"
+        self._line = TextLine("none" if self._has_bars else display)
+        self._bars: Any = None
+        self._tasks: dict[str, Any] = {}
 
     def __enter__(self) -> ProgressView:
+        if self._has_bars:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            name, note = "{task.description}", "{task.fields[note]}"
+            columns = TextColumn(name, markup=False), BarColumn(), MofNCompleteColumn()
+            self._bars = Progress(
+                *columns, TextColumn(note, markup=False), console=Console(stderr=True)
+            )
+            self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
         self._line.close()
 
     def show(self, snapshot: Progress) -> None:
         """Show where things are now, and what happened since."""
         for text in snapshot.news:
-            self._line.say(printable(render(Message("posemill: {text}", text=text)), keep=""))
-        words = snapshot.describe()
-        if self._display == "line" and snapshot.frames_known:
+            words = printable(render(Message("posemill: {text}", text=text)), keep="")
+            if self._bars is None:
+                self._line.say(words)
+            else:
+                self._bars.console.print(words, markup=False, highlight=False, soft_wrap=True)
+        if self._bars is not None:
+            self._draw(snapshot)
+        elif self._is_line and snapshot.frames_known:
             bar = bar_of(snapshot.frames_done, snapshot.frames_known)
-            words = Message("{bar} {words}", bar=bar, words=words)
-        self._line.show(words)
+            self._line.show(Message("{bar} {words}", bar=bar, words=snapshot.describe()))
+        else:
+            self._line.show(snapshot.describe())
 
     def count(self, done: int, total: int) -> None:
         """Show how many videos were looked into to learn their lengths."""
-        self._line.show(Message("counting frames: {done} / {total} videos", done=done, total=total))
+        if self._bars is None:
+            template = "counting frames: {done} / {total} videos"
+            self._line.show(Message(template, done=done, total=total))
+        else:
+            self._move(render(Message("counting frames")), done, total, visible=done < total)
+
+    def _draw(self, snapshot: Progress) -> None:
+        from posemill.jobs.extract.status import failed_text
+
+        for index, count in enumerate(snapshot.counts, start=1):
+            done = snapshot.done_by_split[count.split]
+            failed = count.frames_failed, count.clips_failed
+            notes = [failed_text(*failed)] if any(failed) else []
+            notes += [snapshot.speed_text()] if index == len(snapshot.counts) else []
+            note = "  ".join(map(render, notes))
+            self._move(count.split, done, max(count.frames_known, done, 1), note=note)
+
+    def _move(self, name: str, done: int, total: int, *, note: str = "", **more: Any) -> None:
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(printable(name, keep=""), note="")
+        self._bars.update(self._tasks[name], completed=done, total=total, note=note, **more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy.typing as npt
 
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.motion import (
-    BLOCK_FRAMES,
     JUMP_FLOOR,
     Motion,
     find_jumps,
@@ -18,10 +18,11 @@ from posemill.inspection.motion import (
     usual_step,
 )
 from posemill.messages import Message
-from posemill.records import BoolArray, PoseClip
+from posemill.records import BoolArray, FloatArray, PoseClip
 from posemill.skeletons.palette import BODY_PARTS, part_label
 
 STRIP_BINS = 240
+COUNTED = ("num_swaps", "num_doubled", "num_frozen")  # fields of a clip that are summed up
 _MAX_LISTED = 10  # frame numbers kept per kind of finding
 
 
@@ -86,7 +87,7 @@ class ClipQuality:
 
 def measure(clip: PoseClip) -> ClipQuality:
     """Return the quality of one clip."""
-    present = _present(clip)
+    present, has_picture = clip.present, model_bounds(clip) is None
     motion = measure_motion(clip)
     is_continuous = _is_continuous(clip, motion)
     if is_continuous:
@@ -96,7 +97,6 @@ def measure(clip: PoseClip) -> ClipQuality:
     else:
         jumps, frozen = np.zeros_like(present), np.zeros_like(present)
         swapped = np.zeros(len(clip), bool)
-    outside = _outside_shares(clip)
     parts = tuple(
         PartQuality(
             name=part.name,
@@ -104,7 +104,7 @@ def measure(clip: PoseClip) -> ClipQuality:
             longest_gap=longest_run(~present[:, number]),
             num_jumps=int(jumps[:, number].sum()),
             num_frozen=int(frozen[:, number].sum()),
-            outside=outside[number],
+            outside=_outside_share(clip.part(part.name)) if has_picture else float("nan"),
             jump_frames=_listed(clip, jumps[:, number]),
             strip=squeeze(present[:, number]),
         )
@@ -148,15 +148,6 @@ def squeeze(flags: BoolArray, bins: int = STRIP_BINS) -> npt.NDArray[np.uint8]:
     return np.asarray(levels, np.uint8)
 
 
-def _present(clip: PoseClip) -> BoolArray:
-    blocks = [np.zeros((0, len(clip.skeleton.parts)), bool)]
-    for start in range(0, len(clip), BLOCK_FRAMES):
-        there = ~np.isnan(clip.points[start : start + BLOCK_FRAMES, :, 0])
-        columns = [there[:, part.start : part.stop].any(1) for part in clip.skeleton.parts]
-        blocks.append(np.stack(columns, 1))
-    return np.concatenate(blocks)
-
-
 def _is_continuous(clip: PoseClip, motion: Motion) -> bool:
     """Whether the frames are of one take: loose pictures have many sizes, or people all over."""
     if len(clip) > 1 and (clip.sizes_wh != clip.sizes_wh[0]).any():
@@ -165,23 +156,17 @@ def _is_continuous(clip: PoseClip, motion: Motion) -> bool:
     return not (len(moved) > 2 and float(np.median(moved)) > JUMP_FLOOR)
 
 
-def _outside_shares(clip: PoseClip) -> list[float]:
-    if model_bounds(clip) is not None:
-        return [float("nan")] * len(clip.skeleton.parts)  # no picture around it
-    found = np.zeros(len(clip.skeleton.parts))
-    outside = np.zeros(len(clip.skeleton.parts))
-    for start in range(0, len(clip), BLOCK_FRAMES):
-        points = clip.points[start : start + BLOCK_FRAMES, :, :2]
-        there = ~np.isnan(points[..., 0])
-        with np.errstate(invalid="ignore"):
-            out = there & ~((points >= 0) & (points <= 1)).all(-1)
-        for number, part in enumerate(clip.skeleton.parts):
-            found[number] += there[:, part.start : part.stop].sum()
-            outside[number] += out[:, part.start : part.stop].sum()
-    return [
-        float(out / all_found) if all_found else float("nan")
-        for out, all_found in zip(outside, found, strict=True)
-    ]
+def _outside_share(points: FloatArray) -> float:
+    """Return which share of the found points lies outside of the picture; NaN without any.
+
+    Args:
+        points: `(frames, points, 2 or more)` as shares of the picture.
+    """
+    places = points[..., :2]
+    is_found = ~np.isnan(places[..., 0])
+    with np.errstate(invalid="ignore"):
+        is_outside = is_found & ~((places >= 0) & (places <= 1)).all(-1)
+    return float(is_outside.sum() / is_found.sum()) if is_found.any() else float("nan")
 
 
 def _count_without_hands(clip: PoseClip, present: BoolArray) -> int:
@@ -192,10 +177,6 @@ def _count_without_hands(clip: PoseClip, present: BoolArray) -> int:
 
 def _listed(clip: PoseClip, flags: BoolArray) -> tuple[int, ...]:
     return tuple(int(number) for number in clip.frame_indices[flags][:_MAX_LISTED])
-
-
-def _say_frozen(count: int) -> str:
-    return Message("{num_frames:frozen frame|frozen frames}", num_frames=count)
 
 
 def _judge(
@@ -250,45 +231,37 @@ def _judge(
             0.7 * min(1.0, 10 * shares["num_doubled"]),
             Message("both hands on one spot in {num_frames:frame|frames}", num_frames=doubled),
         ),
-        (0.4 * frozen, _say_frozen(counts["num_frozen"])),
+        (
+            0.4 * frozen,
+            Message("{num_frames:frozen frame|frozen frames}", num_frames=counts["num_frozen"]),
+        ),
     ]
     findings = sorted((each for each in findings if each[0] > 0.004), reverse=True)
     good = float(np.prod([1 - amount for amount, _ in findings])) if findings else 1.0
     return 1 - good, tuple(words for _, words in findings)
 
 
-# Upper ends (frames, inclusive) of the bins of longest gaps; the last bin is open.
-GAP_BINS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
-_PRESENCE_BINS = 10
-
-
 @dataclass
 class PartTotals:
-    """One part, over all clips of a split.
-
-    Args:
-        clips_by_presence: How many clips have the part in 0-10 %, …, 90-100 % of their frames.
-        clips_by_gap: How many clips have a longest gap in each bin of `GAP_BINS`.
-    """
+    """One part, over all clips of a split."""
 
     num_present: int = 0
     num_jumps: int = 0
     clips_with_jumps: int = 0
-    clips_by_presence: list[int] = field(default_factory=lambda: [0] * _PRESENCE_BINS)
-    clips_by_gap: list[int] = field(default_factory=lambda: [0] * (len(GAP_BINS) + 1))
 
 
 @dataclass
 class SplitTotals:
-    """All clips of one split."""
+    """All clips of one split.
+
+    Args:
+        sums: Of all clips, by the name of the count in `ClipQuality`: `num_swaps` …
+        clips: How many clips have any, by the same names.
+    """
 
     num_frames: int = 0
-    num_swaps: int = 0
-    clips_with_swaps: int = 0
-    num_doubled: int = 0
-    clips_with_doubled: int = 0
-    num_frozen: int = 0
-    clips_with_frozen: int = 0
+    sums: Counter[str] = field(default_factory=Counter)
+    clips: Counter[str] = field(default_factory=Counter)
     parts: dict[str, PartTotals] = field(default_factory=dict)
 
 
@@ -320,37 +293,17 @@ class RunQuality:
         self.num_clips += 1
         totals = self.splits.setdefault(quality.split, SplitTotals())
         totals.num_frames += quality.num_frames
-        totals.num_swaps += quality.num_swaps
-        totals.clips_with_swaps += quality.num_swaps > 0
-        totals.num_doubled += quality.num_doubled
-        totals.clips_with_doubled += quality.num_doubled > 0
-        totals.num_frozen += quality.num_frozen
-        totals.clips_with_frozen += quality.num_frozen > 0
+        for name in COUNTED:
+            totals.sums[name] += getattr(quality, name)
+            totals.clips[name] += getattr(quality, name) > 0
         for part in quality.parts:
             sums = totals.parts.setdefault(part.name, PartTotals())
             sums.num_present += part.num_present
             sums.num_jumps += part.num_jumps
             sums.clips_with_jumps += part.num_jumps > 0
-            if quality.num_frames:
-                share = part.num_present / quality.num_frames
-                sums.clips_by_presence[min(int(share * _PRESENCE_BINS), _PRESENCE_BINS - 1)] += 1
-                sums.clips_by_gap[gap_bin(part.longest_gap)] += 1
         # The number in the middle breaks ties, and keeps the earlier clip of equals.
         entry = (quality.badness, -self.num_clips, quality)
         if len(self._heap) < self._keep:
             heapq.heappush(self._heap, entry)
         else:
             heapq.heappushpop(self._heap, entry)
-
-
-def gap_bin(gap: int) -> int:
-    """Return the bin of `GAP_BINS` a gap of so many frames is in."""
-    return next((number for number, end in enumerate(GAP_BINS) if gap <= end), len(GAP_BINS))
-
-
-def gap_labels() -> list[str]:
-    """Return what each bin of gaps is called: `0`, `1`, `2`, `3-4` … `>128`."""
-    labels = []
-    for low, high in zip((-1, *GAP_BINS), GAP_BINS, strict=False):
-        labels.append(str(high) if high - low == 1 else f"{low + 1}-{high}")
-    return [*labels, f">{GAP_BINS[-1]}"]

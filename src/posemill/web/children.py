@@ -1,6 +1,6 @@
 """A process beside the server, for work that may crash, hang or grow.
 
-It is started when it is first needed and ended when nobody has asked for a while.
+It is started when it is first needed.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -19,7 +18,6 @@ from posemill.errors import RunError
 from posemill.machine.processes import die_with_parent, environment, thread_variables
 from posemill.web.answers import READ_ERRORS, reason_of
 
-_IDLE_SECONDS = 120.0
 _CLOSED = "the server is stopping"
 
 
@@ -37,7 +35,6 @@ class ChildProcess:
         self._thread = ThreadPoolExecutor(1, name)
         self._pool: ProcessPoolExecutor | None = None
         self._pid: int | None = None
-        self._idle: threading.Timer | None = None
         self._is_closed = False
 
     def submit(
@@ -78,8 +75,6 @@ class ChildProcess:
     def _run(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None
     ) -> Any:
-        if self._idle is not None:
-            self._idle.cancel()
         try:
             pool = self._pool or self._start()
             is_well, value = pool.submit(_answer, function, arguments).result(seconds)
@@ -97,9 +92,6 @@ class ChildProcess:
             raise RunError(
                 "the process that reads files did not start: {error}", error=error
             ) from error
-        self._idle = threading.Timer(_IDLE_SECONDS, self._end_when_idle)
-        self._idle.daemon = True
-        self._idle.start()
         if not is_well:
             raise RunError(value)
         return value
@@ -120,14 +112,8 @@ class ChildProcess:
 
     def _end(self) -> None:
         pool, self._pool, self._pid = self._pool, None, None
-        if self._idle is not None:
-            self._idle.cancel()
         if pool is not None:
             pool.shutdown()
-
-    def _end_when_idle(self) -> None:
-        with suppress(RuntimeError):  # it is closed
-            self._thread.submit(self._end)
 
 
 def _begin(niceness: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posemill.inspection.comparison.measure import (
@@ -17,6 +17,7 @@ from posemill.inspection.comparison.measure import (
 )
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.floats(2**-19, 2**19, width=32), min_size=1, max_size=60),
     st.sampled_from([0.0, 0.25, 0.5, 0.95, 1.0]),

@@ -112,6 +112,7 @@ def test_frames_of_videos_are_the_right_ones(make_clip: Maker, tmp_path: Path) -
     write_movie(
         tmp_path / "data" / "a.mp4",
         (np.full((48, 64, 3), level, np.uint8) for level in levels),
+        kind="mp4",
     )
     clip = make_clip(5, clip_id="a", frame_indices=np.array([1, 3, 4, 8, 9]))
     originals = Originals([Place(tmp_path / "data", "videos")])
@@ -129,6 +130,7 @@ def test_a_merged_run_finds_the_videos_of_all_its_sources(make_clip: Maker, tmp_
         write_movie(
             tmp_path / name / f"{name}.mp4",
             (np.zeros((48, 64, 3), np.uint8) for _ in range(3)),
+            kind="mp4",
         )
         inputs.append({"manifest": {"source": {"path": str(tmp_path / name), "layout": "videos"}}})
     inputs.append({"manifest": {"source": {"path": "/nowhere"}}})
@@ -143,7 +145,7 @@ def test_a_video_that_is_gone_or_too_short_gives_blank_frames(
 ) -> None:
     (tmp_path / "data").mkdir()
     frames = (np.zeros((48, 64, 3), np.uint8) for _ in range(3))
-    write_movie(tmp_path / "data" / "a.mp4", frames)
+    write_movie(tmp_path / "data" / "a.mp4", frames, kind="mp4")
     originals = Originals([Place(tmp_path / "data")])
     found = dict(originals.frames(make_clip(5, clip_id="a"), range(5)))
     assert [frame is None for frame in found.values()] == [False, False, False, True, True]
@@ -152,13 +154,16 @@ def test_a_video_that_is_gone_or_too_short_gives_blank_frames(
     assert "no clip 'b' in" in originals.first_reason
 
 
-def test_whole_clips_become_movies_with_a_sheet(make_clip: Maker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["mp4", "gif"])
+def test_whole_clips_become_movies_with_a_sheet(
+    make_clip: Maker, tmp_path: Path, kind: str
+) -> None:
     clips = [make_clip(6, clip_id=name, split="dev", fps=10.0) for name in ("a", "b")]
     material = make_run(tmp_path / "run", clips)
-    request = DrawRequest(clip_ids=["b"], video=True)
+    request = DrawRequest(clip_ids=["b"], video=kind)
     written = list(draw_gallery(material, request, tmp_path / "out", originals=Originals()))
     folder = tmp_path / "out" / "dev"
-    assert written == [folder / "b.mp4", folder / "b_contact_sheet.png"]
+    assert written == [folder / f"b.{kind}", folder / "b_contact_sheet.png"]
     assert all(path.stat().st_size > 1000 for path in written)
 
 

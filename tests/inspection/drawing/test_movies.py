@@ -29,7 +29,7 @@ def read(path: Path) -> tuple[tuple[str, float], list[np.ndarray[Any, Any]]]:
 
 
 def test_mp4_is_h264_of_even_size_with_every_frame(tmp_path: Path) -> None:
-    assert write_movie(tmp_path / "a.mp4", pictures(20), fps=12.5) == 20
+    assert write_movie(tmp_path / "a.mp4", pictures(20), kind="mp4", fps=12.5) == 20
     (codec, last_seconds), frames = read(tmp_path / "a.mp4")
     assert codec == "h264"
     assert last_seconds == pytest.approx(19 / 12.5)
@@ -38,9 +38,21 @@ def test_mp4_is_h264_of_even_size_with_every_frame(tmp_path: Path) -> None:
     assert means == pytest.approx([40 + 4 * number for number in range(20)], abs=3)
 
 
+def test_gif_leaves_frames_out_and_stays_small(tmp_path: Path) -> None:
+    path = tmp_path / "a.gif"
+    assert write_movie(path, pictures(20, 960, 600), kind="gif", fps=30) == 10
+    (codec, last_seconds), frames = read(path)
+    assert codec == "gif"
+    assert last_seconds == pytest.approx(9 / 15, abs=0.02)
+    assert [frame.shape for frame in frames] == [(300, 480, 3)] * 10
+    assert [frame.mean() for frame in frames] == pytest.approx(
+        [40 + 8 * number for number in range(10)], abs=4
+    )
+
+
 def test_frames_of_other_sizes_are_fitted_into_the_first(tmp_path: Path) -> None:
     mixed = [*pictures(1, 100, 100), *pictures(1, 50, 200), *pictures(1, 300, 30)]
-    assert write_movie(tmp_path / "a.mp4", mixed) == 3
+    assert write_movie(tmp_path / "a.mp4", mixed, kind="mp4") == 3
     assert {frame.shape for frame in read(tmp_path / "a.mp4")[1]} == {(100, 100, 3)}
 
 
@@ -50,19 +62,19 @@ def test_a_failing_source_leaves_no_file(tmp_path: Path) -> None:
         raise RuntimeError("the disk is gone")
 
     with pytest.raises(RuntimeError, match="the disk is gone"):
-        write_movie(tmp_path / "a.mp4", failing())
+        write_movie(tmp_path / "a.mp4", failing(), kind="mp4")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="frames: expected at least one, got none"):
-        write_movie(tmp_path / "a.mp4", pictures(0))
+        write_movie(tmp_path / "a.mp4", pictures(0), kind="mp4")
     with pytest.raises(ValueError, match="fps: expected more than 0 and at most 1000, got 0"):
-        write_movie(tmp_path / "a.mp4", pictures(1), fps=0)
+        write_movie(tmp_path / "a.mp4", pictures(1), kind="mp4", fps=0)
 
 
 def test_an_mp4_has_its_index_before_its_frames(tmp_path: Path) -> None:
     frames = (np.full((32, 32, 3), value, np.uint8) for value in range(8))
-    write_movie(tmp_path / "a.mp4", frames, fps=25)
+    write_movie(tmp_path / "a.mp4", frames, kind="mp4", fps=25)
     content = (tmp_path / "a.mp4").read_bytes()
     assert 0 < content.index(b"moov") < content.index(b"mdat")

@@ -73,7 +73,7 @@ def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_pat
     root = tmp_path / os.fsdecode(b"filme\xfc")
     root.mkdir()
     frames = (np.zeros((48, 64, 3), np.uint8) for _ in range(2))
-    write_movie(root / "a.mp4", frames)
+    write_movie(root / "a.mp4", frames, kind="mp4")
     # As a manifest says it.
     originals = Originals.of({"source": {"path": str(tmp_path / r"filme\xfc"), "layout": "videos"}})
     list(originals.frames(make_clip(2, clip_id="a"), range(2)))
@@ -158,7 +158,7 @@ def test_a_file_of_a_stranger_cannot_choose_which_pictures_are_opened(
 def write_numbered_movie(root: Path) -> None:
     root.mkdir()
     frames = (np.full((48, 64, 3), 40 + 60 * number, np.uint8) for number in range(2))
-    write_movie(root / "a.mp4", frames)
+    write_movie(root / "a.mp4", frames, kind="mp4")
 
 
 @pytest.mark.parametrize("moved", [False, True])

@@ -149,7 +149,7 @@ def test_without_all_it_is_a_sample_and_with_video_movies(run: Path, tmp_path: P
     few = posemill.visualize(run, tmp_path / "few", style="openpose", num_samples=2, progress=False)
     assert len(few) == 4
     (movie,) = posemill.visualize(
-        run, tmp_path / "movies", style="openpose", clips="x", video=True, progress=False
+        run, tmp_path / "movies", style="openpose", clips="x", video="mp4", progress=False
     )
     assert movie == tmp_path / "movies" / "train" / "x.mp4"
     with av.open(str(movie)) as container:

@@ -48,9 +48,9 @@ def test_captions_say_what_is_missing(
     cell = draw_cell(None, clip, 0, caption="frame 0")
     assert cell.missing == missing
     said: list[str] = []
-    write = lettering.cv2.putText
+    cover = lettering._coverage
     monkeypatch.setattr(
-        lettering.cv2, "putText", lambda *args: (said.append(args[1]), write(*args))[1]
+        lettering, "_coverage", lambda text, height: (said.append(text), cover(text, height))[1]
     )
     contact_sheet([cell], part_names=clip.skeleton.part_names, title="t")
     assert said[:2] == ["frame 0", words]
@@ -103,8 +103,8 @@ def test_captions_begin_left_and_what_is_missing_ends_right(
     sheets._write_caption(strip, Cell(strip, "frame 7", ("face",)))
     width = lettering.text_size("no face", 10)
     assert said == [
-        ((24, 320, 3), "frame 7", (0, 16), 10, BRIGHT),
-        ((24, 320, 3), "no face", (320 - width, 16), 10, ALARM),
+        ((40, 320, 3), "frame 7", (0, 16), 10, BRIGHT),
+        ((40, 320, 3), "no face", (320 - width, 16), 10, ALARM),
     ]
     said.clear()
     sheets._write_caption(strip, Cell(strip, "a long name " * 9, ("face",)))

@@ -107,27 +107,3 @@ def test_jumps_are_counted_in_a_thousand_frames(quality: ClipQuality) -> None:
     no_frames = replace(quality, num_frames=0)
     assert "3000.00 (3 in 1 clips)" in words_of(findings.motion_section(run_of(no_frames)))
     assert findings.motion_section(run_of()).count('class="bars"') == 1
-
-
-def test_the_spread_is_over_all_splits(quality: ClipQuality) -> None:
-    other = replace(quality, split="test", parts=quality.parts[:2])
-    content = findings.spread_section(run_of(quality, quality, other))
-    headings = re.findall("<h3>(.*?)</h3>", content)
-    assert headings == ["face", "left hand", "right hand", "pose"]
-    charts = [chart.partition("</svg>")[0] for chart in content.split("<svg")[1:]]
-    assert len(charts) == 8
-    shares = [f"{low}-{low + 10}" for low in range(0, 100, 10)]
-    words = words_of(charts[0])
-    assert [word for word in words if word in shares] == shares
-    assert words[words.index("50-60") - 1] == "3"  # face in half of the frames of three clips
-    assert words[-2:] == ["clips", "frames with it, %"]
-    words = words_of(charts[1])
-    assert words[words.index("&gt;128") - 1] == "3"
-    assert words[-1] == "longest gap, frames"
-    words = words_of(charts[5])  # the right hand is in the clips of one split only
-    assert words[words.index("&gt;128") - 1] == "2"
-    assert 'aria-label="clips by presence of left hand"' in charts[2]
-    assert 'aria-label="clips by longest gap of left hand"' in charts[3]
-    colour = part_colour("left_hand")
-    assert f'fill="{colour}"' in charts[2]
-    assert f'fill="{colour}"' in charts[3]

@@ -21,9 +21,7 @@ from posemill.inspection.comparison.measure import (
 from posemill.inspection.comparison.pairs import Side
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.report.findings import frames_text
 from posemill.inspection.report.page import (
-    bar_chart,
     clip_block,
     figure,
     histogram,
@@ -59,7 +57,6 @@ def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -
         "compare",
         ", ".join(labels),
         _tiles(compared, labels),
-        _agreement_section(compared),
         _distance_section(compared, labels),
         _worst_section(compared, labels, originals),
         section(
@@ -108,28 +105,6 @@ def _tiles(compared: Comparison, labels: Sequence[str]) -> str:
     return tiles(shown)
 
 
-def _agreement_section(compared: Comparison) -> str:
-    groups = [
-        (
-            Message("{split}  ({frames})", split=split.split, frames=frames_text(split.num_frames)),
-            [
-                (name, part.agree or 0.0, text(percent(part.agree)))
-                for name, part in split.parts.items()
-            ],
-        )
-        for split in compared.splits
-    ]
-    label = Message("Share of frames in which both say the same")
-    return section(
-        Message("Agreement"),
-        bar_chart(groups, maximum=1, label=label),
-        remark=Message(
-            "Share of frames in which both found the part, or both missed it. It says nothing "
-            "about how far apart the points are: see the distances."
-        ),
-    )
-
-
 def _distance_section(compared: Comparison, labels: Sequence[str]) -> str:
     rows = [
         (
@@ -138,6 +113,7 @@ def _distance_section(compared: Comparison, labels: Sequence[str]) -> str:
             part.one_has,
             part.other_has,
             part.both,
+            percent(part.agree),
             *map(pixels_in_words, _quantiles(part)),
         )
         for split in compared.splits
@@ -153,15 +129,19 @@ def _distance_section(compared: Comparison, labels: Sequence[str]) -> str:
         "part",
         *(Message("frames in {run}", run=label) for label in labels),
         Message("frames in both"),
+        Message("agree"),
         Message("median px"),
         Message("95 % below px"),
         Message("largest px"),
     ]
     return section(
-        Message("Distances"),
+        Message("Agreement and distances"),
         table(columns, rows),
         f'<div class="row">{"".join(charts)}</div>',
-        remark=Message("Of every point that both have, in pixels of the original pictures."),
+        remark=Message(
+            "Agree: share of frames in which both found the part, or both missed it. Distances: of "
+            "every point that both have, in pixels of the original pictures."
+        ),
     )
 
 

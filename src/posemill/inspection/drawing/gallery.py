@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,14 +35,14 @@ class DrawRequest:
         num_samples: Frames of each split; with `video`, clips of each split; None for all.
         clip_ids: Only these clips; None for all.
         seed: Another seed draws other samples.
-        video: Whole clips as movies instead of single frames.
+        video: `mp4` or `gif` for whole clips as movies, None for single frames.
         style: `keypoints` on the pictures, or skeletons on black as `openpose` draws them.
     """
 
     num_samples: int | None = 10
     clip_ids: Sequence[str] | None = None
     seed: int = 0
-    video: bool = False
+    video: str | None = None
     style: str = "keypoints"
 
 
@@ -71,18 +72,13 @@ def draw_gallery(
             "{path}: no frames to draw; what gave no keypoints, and why: posemill view {path!q}",
             path=material.path,
         )
+    more: dict[str, Any] = {"kind": request.video, "originals": originals, "outputs": outputs}
     if request.style == "openpose":
-        yield from draw_maps(
-            material,
-            chosen,
-            out,
-            video=request.video,
-            on_frame=originals.on_frame,
-            outputs=outputs,
-        )
+        yield from draw_maps(material, chosen, out, **more)
+    elif request.video is None:
+        yield from draw_samples(material, chosen, out, originals=originals, outputs=outputs)
     else:
-        draw_all = draw_movies if request.video else draw_samples
-        yield from draw_all(material, chosen, out, originals=originals, outputs=outputs)
+        yield from draw_movies(material, chosen, out, **more)
 
 
 def choose_frames(
@@ -162,18 +158,19 @@ def draw_movies(
     chosen: dict[ClipName, list[int]],
     out: Path,
     *,
+    kind: str,
     originals: Originals,
     outputs: Outputs,
 ) -> Iterator[Path]:
     """Write every named clip as a movie, and a contact sheet of it; yield the paths."""
     for clip in material.pick(chosen):
-        path = safe_path(out, clip.split, clip.clip_id, suffix=".mp4")
+        path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
         sheet_path = safe_path(out, clip.split, clip.clip_id, suffix="_contact_sheet.png")
         outputs.claim_file(sheet_path)
         kept = set(spread_rows(clip))
         cells: list[Cell] = []
         with outputs.writing_file(path), writing(path):
-            write_movie(path, _drawn(clip, originals, kept, cells), fps=_fps_of(clip))
+            write_movie(path, _drawn(clip, originals, kept, cells), kind=kind, fps=_fps_of(clip))
         yield path
         write_picture(sheet_path, clip_sheet(clip, cells), outputs)
         yield sheet_path
@@ -184,22 +181,22 @@ def draw_maps(
     chosen: dict[ClipName, list[int]],
     out: Path,
     *,
-    video: bool,
-    on_frame: Callable[[], None],
+    kind: str | None,
+    originals: Originals,
     outputs: Outputs,
 ) -> Iterator[Path]:
     """Write the skeletons of the chosen frames on black, one PNG a picture; yield the paths.
 
-    Folders and names are those of the pictures, as `--to txt` has them. With `video` each chosen
-    clip is a movie instead. Nothing else is written: the folder is what a generator reads.
+    Folders and names are those of the pictures, as `--to txt` has them. With a `kind` of movie each
+    chosen clip is one instead. Nothing else is written: the folder is what a generator reads.
     """
     taken: set[Path] = set()
     for clip in material.pick(chosen):
-        if video:
-            path = safe_path(out, clip.split, clip.clip_id, suffix=".mp4")
+        if kind is not None:
+            path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
             frames = (frame for _, frame in pose_maps(clip, range(len(clip))))
             with outputs.writing_file(path), writing(path):
-                write_movie(path, _told(frames, on_frame), fps=_fps_of(clip))
+                write_movie(path, _told(frames, originals), kind=kind, fps=_fps_of(clip))
             yield path
             continue
         files = frame_names(clip.image_paths, clip.frame_indices)
@@ -210,13 +207,13 @@ def draw_maps(
                 path = safe_path(out, place_of(clip), suffix=".png")
             taken.add(path)
             write_picture(path, picture, outputs)
-            on_frame()
+            originals.on_frame()
             yield path
 
 
-def _told(frames: Iterator[Frame], on_frame: Callable[[], None]) -> Iterator[Frame]:
+def _told(frames: Iterator[Frame], originals: Originals) -> Iterator[Frame]:
     for frame in frames:
-        on_frame()
+        originals.on_frame()
         yield frame
 
 

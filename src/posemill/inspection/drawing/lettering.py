@@ -1,17 +1,26 @@
-"""Text on pictures, and the legend below them."""
+"""Text on pictures, written by Pillow, and the legend below them.
+
+Pillow brings a font for ASCII. For other letters a font of the machine is taken: fontconfig is
+asked, and where that is not installed, the usual places are looked at.
+"""
 
 from __future__ import annotations
 
-import re
+import math
+import os
+import shutil
+import subprocess
 import unicodedata
-import zlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
-from posemill.inspection.drawing.fonts import FONT_SETTING, coverage_in, find_font, width_in
+from posemill.errors import ConfigError
 from posemill.records import Frame
 from posemill.skeletons.palette import (
     ALARM,
@@ -23,72 +32,83 @@ from posemill.skeletons.palette import (
     part_label,
 )
 
-_UNITS = 21  # height of a capital in both fonts at scale 1
-# Letters that have no accent to drop.
-_SPELLED_OUT = str.maketrans({"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "æ": "ae",
-                              "Æ": "AE", "œ": "oe", "Œ": "OE", "đ": "d", "Đ": "D", "ı": "i",
-                              "…": "...", "–": "-", "—": "-", "‘": "'", "’": "'", "“": '"',
-                              "”": '"'})  # fmt: skip
-_FOREIGN = re.compile(r"[^ -~]+")
-_SPELLED_LETTERS = 4  # of a longer word only two, and a checksum
+FONT_SETTING = "POSEMILL_FONT"
+_USUAL_PLACES = (
+    "/System/Library/Fonts/PingFang.ttc",
+    "/System/Library/Fonts/Hiragino Sans GB.ttc",
+    "/System/Library/Fonts/Supplemental/Arial Unicode.ttf",
+    "C:/Windows/Fonts/msyh.ttc",
+    "C:/Windows/Fonts/malgun.ttf",
+    "C:/Windows/Fonts/arial.ttf",
+    "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
+    "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc",
+    "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
+)
+_PILLOWS_OWN = ("", 0)
+_NOBODY_HAS = "\U0010ffff"  # not a character: every font shows its box for a missing one
+_FONTCONFIG_SECONDS = 30  # it may have to build its cache first
+_Font = tuple[str, int]  # a file, and which of the fonts in it
 
 
 def drawable_text(text: str, max_characters: int = 200) -> str:
     """Return one line that can be written on a picture and tells the text from others.
 
-    That is the text itself where a font of this machine has its letters, else `spell_out` of it.
-    Blanks of all kinds become a space; what is no letter (a line feed) is spelled out.
+    That is the text itself where a font of this machine has its letters. Else accents are dropped,
+    and other letters become escapes such as `\\u4f60`. Blanks of all kinds become a space.
     """
     line = _one_line(text)
-    if not line.isascii() and find_font(line) is None:
-        line = spell_out(line)
+    if find_font(line) is None:
+        line = "".join(map(_in_ascii, line))
     return line if len(line) <= max_characters else line[: max_characters - 3] + "..."
 
 
-def spell_out(text: str) -> str:
-    """Return text in ASCII: accents dropped, other letters as code points such as `U+4F60+597D`.
-
-    A word of many letters is its first two and a checksum of all, so that different words differ.
-    """
-    return _FOREIGN.sub(_code_points, "".join(map(_without_accent, text)))
-
-
 def lacks_font(texts: Iterable[str]) -> str | None:
-    """Return what to do where some text had to be spelled out in code points; None: none had to."""
+    """Return what to do where some text had to be escaped; None: none had to."""
     for text in texts:
-        line = _one_line(text)
-        if not "".join(map(_without_accent, line)).isascii() and find_font(line) is None:
+        if "\\" in (shown := drawable_text(text, 40)) and "\\" not in text:
             return (
                 f"no font of this machine has the letters of {text!r}: pictures show such names "
-                f"as code points ({drawable_text(text, 40)}); install a font that has them, for "
-                f"instance Noto Sans CJK (Debian: apt install fonts-noto-cjk), or name a font file "
-                f"by {FONT_SETTING}"
+                f"as {shown}; install a font that has them, for instance Noto Sans CJK (Debian: "
+                f"apt install fonts-noto-cjk), or name a font file by {FONT_SETTING}"
             )
     return None
 
 
 def text_size(text: str, height: int) -> int:
     """Return the width in pixels of text whose capitals are `height` pixels high."""
-    if not text.isascii():
-        if font := find_font(text):
-            return width_in(font, text, height)
-        text = spell_out(text)
-    (width, _), _ = cv2.getTextSize(text, _font(height), height / _UNITS, 1)
-    return int(width)
+    return math.ceil(_font_for(text, height).getlength(text))
 
 
 def write_text(
     picture: Frame, text: str, at_xy: tuple[int, int], *, height: int, colour: Colour = BRIGHT
 ) -> None:
-    """Write one line of text into the picture, its lower left corner at `at_xy`."""
-    if not text.isascii():
-        if font := find_font(text):
-            coverage, (left, top) = coverage_in(font, text, height)
-            _blend(picture, coverage, (at_xy[0] + left, at_xy[1] + top), colour)
-            return
-        text = spell_out(text)
-    scale = height / _UNITS
-    cv2.putText(picture, text, at_xy, _font(height), scale, colour, 1, cv2.LINE_AA)
+    """Write one line of text into the picture, its lower left corner at `at_xy`, cut at the edges.
+
+    Args:
+        picture: `(height, width, 3)` RGB, modified.
+        text: As `drawable_text` returns it.
+        at_xy: In pixels.
+        height: Of the capitals in pixels.
+        colour: RGB.
+    """
+    coverage, left, top = _coverage(text, height)
+    x, y = at_xy[0] + left, at_xy[1] + top
+    rows = slice(max(0, y), max(0, y + coverage.shape[0]))
+    place = picture[rows, max(0, x) : max(0, x + coverage.shape[1])]
+    patch = coverage[max(0, -y) :, max(0, -x) :][: place.shape[0], : place.shape[1], None]
+    place[:] = np.rint(place * (1 - patch) + np.array(colour, np.float32) * patch)
+
+
+@lru_cache(maxsize=256)  # the words of a legend are the same in every frame of a movie
+def _coverage(text: str, height: int) -> tuple[np.ndarray[Any, Any], int, int]:
+    """Return which share of each pixel the letters cover, and x, y of that patch's corner."""
+    font = _font_for(text, height)
+    box = font.getbbox(text, anchor="ls")
+    left, top = math.floor(box[0]), math.floor(box[1])
+    size_wh = max(1, math.ceil(box[2]) - left), max(1, math.ceil(box[3]) - top)
+    patch = Image.new("L", size_wh)
+    ImageDraw.Draw(patch).text((-left, -top), text, fill=255, font=font, anchor="ls")
+    return np.asarray(patch, np.float32) / 255, left, top
 
 
 def shorten(text: str, max_width: int, height: int) -> str:
@@ -151,41 +171,103 @@ def _one_mark(mark: str) -> str:
     category = unicodedata.category(mark)
     if category.startswith("Z"):
         return " "
-    return _code_points(mark) if category.startswith("C") else mark
+    return _escaped(mark) if category.startswith("C") else mark
 
 
-def _without_accent(mark: str) -> str:
-    """Return the letter in ASCII where only accents or its width keep it from that, else itself."""
-    decomposed = unicodedata.normalize("NFKD", mark.translate(_SPELLED_OUT))
-    kept = "".join(each for each in decomposed if not unicodedata.combining(each))
-    return kept if kept.isascii() else mark
+def _in_ascii(mark: str) -> str:
+    """Return a letter without its accents where that is ASCII, else an escape."""
+    plain = unicodedata.normalize("NFKD", mark)
+    plain = "".join(each for each in plain if not unicodedata.combining(each))
+    return plain if plain.isascii() else _escaped(mark)
 
 
-def _code_points(word: str | re.Match[str]) -> str:
-    letters = word if isinstance(word, str) else word[0]
-    codes = [f"{ord(letter):04X}" for letter in letters]
-    if len(codes) <= _SPELLED_LETTERS:
-        return "U+" + "+".join(codes)
-    checksum = zlib.crc32(letters.encode("utf-8", "surrogatepass")) & 0xFFFFFF
-    return f"U+{codes[0]}+{codes[1]}~{checksum:06x}"
+def _escaped(mark: str) -> str:
+    return mark.encode("unicode_escape").decode("ascii")
 
 
-def _blend(
-    picture: Frame, coverage: np.ndarray[Any, Any], at_xy: tuple[int, int], colour: Colour
-) -> None:
-    """Paint a colour into the picture where the patch at `at_xy` covers it, cut at the edges."""
-    x, y = at_xy
-    place = picture[
-        max(0, y) : max(0, y + coverage.shape[0]), max(0, x) : max(0, x + coverage.shape[1])
-    ]
-    patch = coverage[max(0, -y) :, max(0, -x) :][: place.shape[0], : place.shape[1], None]
-    share = patch.astype(np.float32) / 255
-    place[:] = np.rint(place * (1 - share) + np.array(colour, np.float32) * share)
+def find_font(text: str) -> _Font | None:
+    """Return a font that has all letters of the text; None where there is none.
+
+    Raises:
+        ConfigError: `POSEMILL_FONT` names something else than a font.
+    """
+    if text.isascii():
+        return _PILLOWS_OWN
+    fonts = _fonts(os.environ.get(FONT_SETTING, ""))
+    return next((font for font in fonts if all(_has(font, mark) for mark in set(text))), None)
 
 
-def _font(height: int) -> int:
-    # The double-stroked one where there is room for two strokes.
-    return cv2.FONT_HERSHEY_DUPLEX if height >= 13 else cv2.FONT_HERSHEY_SIMPLEX
+@lru_cache(maxsize=8)
+def _fonts(chosen: str) -> tuple[_Font, ...]:
+    """Return the fonts in the order to ask them: the one that is named, then Chinese ones first."""
+    if not chosen:
+        return system_fonts()
+    if _open((chosen, 0), 24) is None:
+        raise ConfigError(
+            "{font_setting}={chosen}: no font that can be read; name a .ttf, .otf or .ttc file, "
+            "or unset it",
+            font_setting=FONT_SETTING,
+            chosen=chosen,
+        )
+    return ((chosen, 0), *system_fonts())
+
+
+def system_fonts() -> tuple[_Font, ...]:
+    """Return the fonts of this machine as fontconfig sorts them, or those in the usual places."""
+    usual = tuple((path, 0) for path in _USUAL_PLACES if Path(path).is_file())
+    program = shutil.which("fc-match")
+    if program is None:
+        return usual
+    # --sort leaves out a font whose letters are all in the ones before it.
+    command = [program, "--sort", "--format", "%{file}\\t%{index}\\n", "sans-serif:lang=zh-cn"]
+    try:
+        output = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=_FONTCONFIG_SECONDS,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return usual
+    rows = [line.rpartition("\t") for line in os.fsdecode(output).splitlines()]
+    return tuple((path, int(index)) for path, _, index in rows if index.isdecimal()) or usual
+
+
+@lru_cache(maxsize=64)
+def _open(font: _Font, size: int) -> ImageFont.FreeTypeFont | None:
+    """Return the font, `size` pixels an em; None where it is damaged or has one fixed size."""
+    try:
+        if font == _PILLOWS_OWN:
+            return ImageFont.load_default(size)  # type: ignore[return-value]
+        return ImageFont.truetype(font[0], size, index=font[1])
+    except (OSError, ValueError):
+        return None
+
+
+def _font_for(text: str, height: int) -> ImageFont.FreeTypeFont:
+    """Return a font for a text, its capitals `height` pixels high."""
+    font = find_font(text) or _PILLOWS_OWN
+    large = _open(font, 100)
+    capital = -large.getbbox("H", anchor="ls")[1] / 100 if large is not None else 0.0
+    sized = _open(font, max(1, round(height / (capital if 0.4 < capital < 1.2 else 0.72))))
+    if sized is None:
+        raise ConfigError("the font {path} cannot be read any more; was it removed?", path=font[0])
+    return sized
+
+
+@lru_cache(maxsize=1 << 16)
+def _has(font: _Font, mark: str) -> bool:
+    opened = _open(font, 24)
+    if opened is None or mark == " ":
+        return opened is not None
+    return _shape(opened, mark) != _shape(opened, _NOBODY_HAS)
+
+
+def _shape(font: ImageFont.FreeTypeFont, mark: str) -> bytes:
+    """Return the pixels of one letter, and its size."""
+    mask = font.getmask(mark)
+    return repr(mask.size).encode() + bytes(mask)
 
 
 def _words(name: str, found: bool) -> str:

@@ -97,9 +97,6 @@ def _write_caption(strip: Frame, cell: Cell) -> None:
         lack_words(cell.missing), max(width // 2, width - text_size(caption, _TEXT)), _TEXT
     )
     used = text_size(missing, _TEXT) + _TEXT if missing else 0
-    # cv2 writes into whole arrays only.
-    lettered = np.ascontiguousarray(strip[:_CAPTION])
     caption = shorten(caption, width - used, _TEXT)
-    write_text(lettered, caption, (0, _TEXT + 6), height=_TEXT, colour=BRIGHT)
-    write_text(lettered, missing, (width - used + _TEXT, _TEXT + 6), height=_TEXT, colour=ALARM)
-    strip[:_CAPTION] = lettered
+    write_text(strip, caption, (0, _TEXT + 6), height=_TEXT, colour=BRIGHT)
+    write_text(strip, missing, (width - used + _TEXT, _TEXT + 6), height=_TEXT, colour=ALARM)

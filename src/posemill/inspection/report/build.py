@@ -67,7 +67,6 @@ def write_report(
             _tiles(quality, material),
             findings.presence_section(quality),
             findings.motion_section(quality),
-            findings.spread_section(quality),
             *_smoothing(material, quality),
             failed,
             _worst_section(material, quality, originals),
@@ -133,8 +132,8 @@ def _tiles(quality: RunQuality, material: ClipInput) -> str:
             (sum(material.num_clips_failed().values()), Message("clips failed")),
             (sum(material.num_failed().values()), Message("frames failed")),
             (sum(p.num_jumps for s in splits for p in s.parts.values()), "jumps"),
-            (sum(s.num_swaps for s in splits), Message("left/right suspects")),
-            (sum(s.num_frozen for s in splits), Message("frozen frames")),
+            (sum(s.sums["num_swaps"] for s in splits), Message("left/right suspects")),
+            (sum(s.sums["num_frozen"] for s in splits), Message("frozen frames")),
         ]
     )
 

@@ -1,14 +1,13 @@
-"""The sections of a report that are made of numbers: presence, strips, motion, spread, method."""
+"""The sections of a report that are made of numbers: presence, strips, motion, method."""
 
 from __future__ import annotations
 
 from posemill.inspection.motion import JUMP_FLOOR, JUMP_MADS, SURE_SCORE
-from posemill.inspection.quality import PartTotals, RunQuality, gap_labels
+from posemill.inspection.quality import COUNTED, RunQuality
 from posemill.inspection.report.page import (
     badge,
     bar_chart,
     colour_key,
-    histogram,
     section,
     strip_chart,
     table,
@@ -106,15 +105,7 @@ def motion_section(quality: RunQuality) -> str:
     ]
     top = max((value for _, bars in groups for _, value, _ in bars), default=0.0)
     rows = [
-        (
-            split,
-            totals.num_swaps,
-            totals.clips_with_swaps,
-            totals.num_doubled,
-            totals.clips_with_doubled,
-            totals.num_frozen,
-            totals.clips_with_frozen,
-        )
+        (split, *(count for name in COUNTED for count in (totals.sums[name], totals.clips[name])))
         for split, totals in quality.splits.items()
     ]
     columns = [
@@ -132,49 +123,6 @@ def motion_section(quality: RunQuality) -> str:
         table(columns, rows),
         remark=Message("A suspect is a frame to look at, not a proven fault."),
     )
-
-
-def spread_section(quality: RunQuality) -> str:
-    """Return how presence and gaps are spread over the clips, all splits together."""
-    names = dict.fromkeys(name for totals in quality.splits.values() for name in totals.parts)
-    blocks = []
-    for name in names:
-        parts = [each.parts[name] for each in quality.splits.values() if name in each.parts]
-        presence = [
-            sum(counts) for counts in zip(*(p.clips_by_presence for p in parts), strict=True)
-        ]
-        charts = "".join(_two_histograms(name, presence, parts))
-        blocks.append(f'<h3>{text(part_label(name))}</h3><div class="row">{charts}</div>')
-    return section(
-        Message("How the gaps are spread"),
-        *blocks,
-        remark=Message(
-            "Number of clips, all splits together: by the share of their frames that have the "
-            "part, and by the longest run of frames without it."
-        ),
-    )
-
-
-def _two_histograms(name: str, presence: list[int], parts: list[PartTotals]) -> list[str]:
-    shares = [f"{10 * number}-{10 * number + 10}" for number in range(len(presence))]
-    gaps = [sum(counts) for counts in zip(*(part.clips_by_gap for part in parts), strict=True)]
-    colour, words = part_colour(name), part_label(name)
-    return [
-        histogram(
-            shares,
-            presence,
-            colour=colour,
-            x_label=Message("frames with it, %"),
-            label=Message("clips by presence of {words}", words=words),
-        ),
-        histogram(
-            gap_labels(),
-            gaps,
-            colour=colour,
-            x_label=Message("longest gap, frames"),
-            label=Message("clips by longest gap of {words}", words=words),
-        ),
-    ]
 
 
 def method_section() -> str:

@@ -33,74 +33,9 @@ from posemill.skeletons.palette import (
 )
 from posemill.terminal import printable
 
-_STYLE = (
+_COLOURS = (
     f":root {{ color-scheme: light; --ink: {INK}; --quiet: {GREY}; --line: {GRID}; "
-    f"--empty: {EMPTY}; --dark: {hex_of(BACKGROUND)}; }}"
-    """
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--empty); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", Arial, sans-serif; }
-main { max-width: 1080px; margin: 0 auto; padding: 24px 16px 60px; }
-h1 { font-size: 26px; margin: 8px 0 2px; overflow-wrap: anywhere; }
-h2 { font-size: 19px; margin: 0 0 6px; }
-h3 { font-size: 15px; margin: 18px 0 4px; overflow-wrap: anywhere; }
-section { background: white; border: 1px solid var(--line); border-radius: 8px;
-  padding: 18px 20px; margin-top: 18px; }
-p { margin: 4px 0 10px; max-width: 76ch; overflow-wrap: anywhere; }
-.quiet { color: var(--quiet); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(128px, 1fr)); gap: 10px;
-  margin-top: 14px; }
-.tile { background: white; border: 1px solid var(--line); border-radius: 8px; padding: 10px 16px;
-  overflow-wrap: anywhere; }
-.tile b { display: block; font-size: 22px; line-height: 1.2; }
-svg { max-width: 100%; height: auto; display: block; }
-table { border-collapse: collapse; font-size: 14px; }
-th, td { text-align: left; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; overflow-wrap: anywhere; }
-th { font-weight: 600; overflow-wrap: normal; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-.row { display: flex; flex-wrap: wrap; gap: 18px; }
-.clip { border-top: 1px solid var(--line); padding: 12px 0 8px; }
-.clip h3 { margin: 0 0 2px; }
-.clip .quiet { overflow-wrap: anywhere; }
-.badge { display: inline-block; color: white; border-radius: 4px; padding: 0 7px; font-size: 13px;
-  font-weight: 400; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.bar { display: grid; grid-template-columns: 110px 1fr 200px; gap: 10px; align-items: center;
-  margin: 3px 0; font-size: 14px; }
-.bar span:first-child { text-align: right; }
-.bar div { background: var(--empty); }
-.bar i { display: block; height: 15px; min-width: 1px; }
-.pictures { display: grid; grid-template-columns: repeat(4, 1fr); gap: 8px; margin-top: 8px; }
-.pair { grid-template-columns: repeat(2, 1fr); }
-.pictures figure { margin: 0; }
-.pictures img { width: 100%; aspect-ratio: 4 / 3; object-fit: contain; display: block;
-  background: var(--dark); border-radius: 4px; }
-summary { cursor: pointer; margin: 12px 0 6px; }
-figcaption { font-size: 13px; color: var(--quiet); }
-.strips { display: grid; grid-template-columns: minmax(120px, 300px) 480px auto; gap: 7px 14px;
-  align-items: center; font-size: 13px; }
-.strips span { overflow-wrap: anywhere; line-height: 1.25; }
-.key span { margin-right: 14px; white-space: nowrap; }
-.key i { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin-right: 5px;
-  vertical-align: -1px; }
-@media print { body { background: white; } section { border: 0; padding: 8px 0; } }
-@media (max-width: 860px) { .strips { grid-template-columns: 1fr; gap: 2px; }
-  .strips .quiet { margin-bottom: 10px; } }
-/* A phone: a row of a table becomes a block of lines, each with the name of its column. */
-@media (max-width: 600px) {
-  main { padding: 12px 8px 40px; } section { padding: 14px 12px; }
-  .tiles { grid-template-columns: repeat(auto-fill, minmax(110px, 1fr)); gap: 8px; }
-  .tile { padding: 8px 12px; }
-  .bar { grid-template-columns: 80px 1fr auto; gap: 8px; }
-  .pictures { grid-template-columns: repeat(2, 1fr); }
-  table, tbody, tr, td { display: block; } tr:first-child { display: none; }
-  tr { border-bottom: 1px solid var(--line); padding: 6px 0; }
-  td, td.number { border: 0; padding: 1px 0; display: flex; gap: 12px;
-    justify-content: space-between; text-align: right; }
-  td::before { content: attr(data-column); color: var(--quiet); text-align: left;
-    overflow-wrap: normal; flex: none; max-width: 50%; }
-}
-"""
+    f"--empty: {EMPTY}; --dark: {hex_of(BACKGROUND)}; }}\n"
 )
 # Whatever is in the data, the browser loads nothing and runs nothing.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -123,12 +58,13 @@ def write_page(out: Path, command: str, title: str, *content: str, subtitle: str
     """
     language = chosen_language().replace("_", "-")
     body = "\n".join(content)
+    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     document = (
         f'<!doctype html><html lang="{language}"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(title)} - posemill {command}</title>"
-        f"<style>{_STYLE}</style></head><body><main>"
+        f"<style>{_COLOURS}{style}</style></head><body><main>"
         f'<p class="quiet">posemill {command}</p><h1>{text(title)}</h1>'
         f'<p class="quiet">{text(subtitle)}</p>{body}</main></body></html>\n'
     )

@@ -34,6 +34,18 @@ async function ask(path, signal, tries = BUSY_TRIES) {
 export const getJson = async (path, signal) => (await ask(path, signal)).json();
 export const getBytes = async (path, signal) => (await ask(path, signal)).arrayBuffer();
 
+/** Asks for something to be done; the answer as JSON. */
+export async function postJson(path, content) {
+  const answer = await fetch(path, {
+    method: "POST",
+    headers: { "content-type": "application/json", "accept-language": language() },
+    body: JSON.stringify(content),
+  });
+  const said = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Refused(said.reason || `${answer.status}`);
+  return said;
+}
+
 /** `?a=1&b=2` of the values that are not empty. */
 export function query(values) {
   const kept = Object.entries(values).filter(

@@ -287,6 +287,16 @@ class Player {
 
   downloadPanel() {
     const name = { split: this.meta.split, id: this.meta.clip_id };
+    const link = (kind, label) =>
+      h(
+        "a",
+        {
+          class: "button",
+          download: true,
+          href: `/api/runs/${this.key}/file?${query({ ...name, as: kind })}`,
+        },
+        label,
+      );
     return h(
       "section",
       { class: "card" },
@@ -299,6 +309,9 @@ class Player {
           { type: "button", class: "button", id: "png", on: { click: () => this.savePng() } },
           "PNG",
         ),
+        link("mp4", "MP4"),
+        link("pose", ".pose"),
+        link("npz", "npz"),
         this.meta.is_video
           ? h(
               "a",

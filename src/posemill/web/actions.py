@@ -1,0 +1,111 @@
+"""Stop, continue, try again: only where the server was started with `--allow-actions`.
+
+Each is asked twice: the first request does nothing but hand out a word, good for this action on
+this run for a minute, without which the second does nothing either.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from posemill.commands.runs import stop
+from posemill.errors import ConfigError, RunError
+from posemill.jobs.extract.detach import start_detached
+from posemill.machine.processes import python_command
+from posemill.messages import Message
+from posemill.runs.manifest import Manifest
+from posemill.training.runs.status import read_train_status, resume_command
+from posemill.web.extractions import continue_arguments
+from posemill.web.library import Entry
+
+ACTIONS = {
+    "stop": ("extraction", "training", "sweep"),
+    "continue": ("extraction", "training"),
+    "retry": ("extraction",),
+}
+_GOOD_FOR_SECONDS = 60.0
+_START_SECONDS = 5.0
+
+
+class Actions:
+    """Hands out words and acts on them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._words: dict[str, tuple[str, str, float]] = {}
+
+    def ask(self, entry: Entry, action: str, word: str) -> dict[str, Any]:
+        """Return a word to confirm an action with, or what came of one that was confirmed.
+
+        Raises:
+            ConfigError: No such action for a run of this kind.
+            RunError: The word is not one for this, or too old; or what acting says.
+        """
+        if entry.kind not in ACTIONS.get(action, ()):
+            raise ConfigError(
+                "no action {action!r} for a run of kind {kind}", action=action[:40], kind=entry.kind
+            )
+        with self._lock:
+            now = time.monotonic()
+            self._words = {each: known for each, known in self._words.items() if known[2] > now}
+            if not word:
+                word = secrets.token_urlsafe(16)
+                self._words[word] = (entry.key, action, now + _GOOD_FOR_SECONDS)
+                return {"confirm": word}
+            known = self._words.pop(word, None)
+        if known is None or known[:2] != (entry.key, action):
+            raise RunError("this was not confirmed, or too late; ask again")
+        return {"done": act(entry, action)}
+
+
+def act(entry: Entry, action: str) -> str:
+    """Do it; return what was done."""
+    if action == "stop":
+        pid = stop(entry.folder)
+        if pid is None:
+            return Message("nobody works on it")
+        return Message("pid {pid} stopped", pid=pid)
+    if entry.kind == "training":
+        return Message("pid {pid} goes on with it", pid=_resume_training(entry.folder))
+    arguments = continue_arguments(entry.folder, Manifest.read(entry.folder))
+    if not arguments:
+        raise RunError("only what posemill extract made can be continued from here")
+    more = ["--retry-failed"] if action == "retry" else []
+    pid = start_detached([*arguments, *more], entry.folder)
+    return Message("pid {pid} goes on with it", pid=pid)
+
+
+def _resume_training(folder: Path) -> int:
+    """Start the command that continues a training, in a session of its own; return its pid."""
+    if read_train_status(folder).state == "running":
+        raise RunError("somebody trains it already")
+    words = shlex.split(resume_command(folder))
+    if words[:2] != ["posemill", "train"]:
+        raise RunError("it was trained by a script of your own: run that again with resume=True")
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            python_command("posemill", *words[1:]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,
+        )
+        try:
+            process.wait(_START_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.returncode = 0  # not our child to wait for any more
+            return process.pid
+        said.seek(0)
+        lines = said.read().decode("utf-8", "replace").strip().splitlines()
+    if process.returncode:
+        raise RunError(
+            "it did not start: {lines}", lines=lines[-1] if lines else process.returncode
+        )
+    return process.pid
