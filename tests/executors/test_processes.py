@@ -172,6 +172,15 @@ def test_a_death_has_its_reason_and_whose_doing_it_was(
     assert (worker.exit_reason(), worker.is_ended_from_outside()) == ("too large", False)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="names are set on Linux")
+def test_top_shows_which_worker_a_process_is(functions):
+    executor = ProcessExecutor(1, Limits())
+    tasks, names = iter([("steps", 0)]), set()
+    for _ in executor.run(functions.make_function, lambda: next(tasks, None)):
+        names |= {psutil.Process(pid).name() for pid in executor.pids()}
+    assert "posemill-0" in names
+
+
 def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_workers(functions):
     # Long enough that a worker of a busy machine is not taken for silent.
     executor = ProcessExecutor(2, Limits(timeout_seconds=3))

@@ -40,6 +40,7 @@ from posemill.machine.processes import (
     die_with_parent,
     environment,
     ignore_stop_signals,
+    name_process,
     stop_signals_blocked,
 )
 from posemill.machine.trials import describe_exit
@@ -71,6 +72,7 @@ def work(
     if log_path is not None:
         _log_to(log_path)
     die_with_parent()
+    name_process(f"posemill-{worker_index}")
     function, progress = make_function(worker_index), Progress(slots)
     with suppress(BrokenPipeError, ConnectionResetError, EOFError):  # the parent is gone
         pipe.send((READY, None))
