@@ -114,6 +114,14 @@ def test_what_a_cluster_has_is_told(cluster):
     assert (about["machines"], about["cpus"], about["gpus"]) == (1, 2.0, 0.0)
 
 
+def test_a_cluster_that_lost_its_raylet_is_said_before_ray_ends_the_process(functions, monkeypatch):
+    node = ray._private.worker._global_node
+    monkeypatch.setattr(node, "dead_processes", lambda: [("raylet", None)])
+    with pytest.raises(RunError) as caught:
+        run_all(functions, ["plain"])
+    assert caught.value.sentence.values["gone"] == "raylet"
+
+
 def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_slots(functions, monkeypatch):
     from posemill.executors import ray_cluster
 

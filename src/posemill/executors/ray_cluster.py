@@ -33,7 +33,13 @@ from posemill.executors import (
     Tick,
 )
 from posemill.executors.processes import ProcessExecutor, SupervisingExecutor
-from posemill.executors.ray_connection import connected, count_room, first_line, ray
+from posemill.executors.ray_connection import (
+    connected,
+    count_room,
+    expect_own_cluster,
+    first_line,
+    ray,
+)
 from posemill.files import atomic_path, cache_folder
 from posemill.messages import Message
 from posemill.terminal import warn_once
@@ -292,6 +298,7 @@ class RayExecutor(SupervisingExecutor):
             )
 
     def _check(self) -> None:
+        expect_own_cluster()
         now = time.monotonic()
         for actor in self._workers.values():
             if actor.host and actor.silent_seconds > _SILENT_SECONDS:

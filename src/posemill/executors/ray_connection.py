@@ -19,7 +19,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 import ray
 import ray._private.ray_constants as ray_constants
 
-__all__ = ["about_cluster", "connected", "count_room", "first_line", "ray"]
+__all__ = ["about_cluster", "connected", "count_room", "expect_own_cluster", "first_line", "ray"]
 
 _ANSWER_SECONDS = 5.0
 _LEAST_STORE = 80 << 20  # of Ray's shared memory: all that goes through it are tasks and events
@@ -78,6 +78,21 @@ def first_line(error: BaseException) -> str:
     """Return what Ray says of an error without the pages it says after."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def expect_own_cluster() -> None:
+    """Raise where a process of the machine's own cluster is gone; Ray would end this one at once.
+
+    Raises:
+        RunError: Which one.
+    """
+    node = ray._private.worker._global_node
+    if gone := [] if node is None else [kind for kind, _ in node.dead_processes()]:
+        raise RunError(
+            "the Ray cluster of this machine has lost its process {gone}: somebody ended it, or "
+            "memory was short; everything committed so far is safe: run the same command again",
+            gone=", ".join(gone),
+        )
 
 
 def about_cluster(address: str) -> dict[str, Any]:
