@@ -49,8 +49,6 @@ LEVELS_OF_TRAINING = (
     {"launch"},
     {"front"},
 )
-# Models are known by their names, which need no torch.
-BY_NAME_ONLY = {("config", "models")}
 # Heavy packages, and the only folders that wrap them.
 WRAPPED = {
     "torch": {"training", "estimators"},
@@ -110,7 +108,7 @@ def test_imports_inside_of_training_follow_the_arrows(module: Path) -> None:
     own = Path(module.parts[1]).stem
     for name, _ in imports_of(PACKAGE / module):
         target = name.removeprefix("posemill.training.").split(".")[0]
-        if name.startswith("posemill.training.") and (own, target) not in BY_NAME_ONLY:
+        if name.startswith("posemill.training."):
             assert level_of[target] <= level_of[own], f"{module} imports {name}; {own} may not"
 
 

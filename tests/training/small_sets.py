@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from posemill.training.data.batches import Batch, Draw
-from posemill.training.data.cache import RamStore
+from posemill.training.data.cache import Store
 from posemill.training.data.clips import Clips, Picture
 from posemill.training.data.keypoint_clips import KeypointClips, Sample
 
@@ -23,13 +23,10 @@ def make_set(
 ) -> KeypointClips:
     """Return a set of samples that are already in memory, as they are."""
     offsets = np.cumsum([0, *(len(sample.points) for sample in samples)], dtype=np.int64)
-    store = RamStore(
-        np.concatenate([sample.points for sample in samples]).astype(np.float32),
-        np.concatenate([sample.mask for sample in samples]).astype(bool),
-        offsets,
-    )
+    points = np.concatenate([sample.points for sample in samples]).astype(np.float32)
+    mask = np.concatenate([sample.mask for sample in samples]).astype(bool)
     return KeypointClips(
-        store=store,
+        store=Store(offsets, (points, mask)),
         rows=np.arange(len(samples)),
         targets=tuple(sample.target for sample in samples),
         keys=tuple(("train", f"sample{index}") for index in range(len(samples))),

@@ -283,7 +283,6 @@ def show_serve(
         str, setting("Address to listen on. Other machines then need the token.")
     ] = "127.0.0.1",
     opens: Annotated[bool, setting("Open it in the browser.", flags=("--open",))] = False,
-    allow_actions: Annotated[bool, setting("Let the page stop and continue runs.")] = False,
 ) -> None:
     """Show runs, clips and trainings in a browser, live."""
     try:
@@ -297,7 +296,6 @@ def show_serve(
         host=host,
         port=port,
         opens=opens,
-        allow_actions=allow_actions,
         say=lambda address: say("serving at {address} until Ctrl-C", address=address, err=True),
     )
 

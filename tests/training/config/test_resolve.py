@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from posemill.training.config import resolve
-from posemill.training.config.resolve import Resolved, read_config, resolve_config
-from posemill.training.config.train_config import TrainConfig
+from posemill.training.config.resolve import resolve_config
 
 
 @pytest.mark.parametrize(
@@ -41,26 +40,8 @@ def test_the_cores_are_those_of_the_machine_unless_told(monkeypatch):
     assert resolve_config(None, {"preset": "balanced"}).config.workers == 2
 
 
-def test_a_pass_is_made_smaller_where_the_memory_does_not_bear_it():
-    flags = {"preset": "balanced", "workers": 0}
-    small = resolve_config(None, flags, memory_bytes=(1 << 30) + 5)
-    assert small.config.micro_batch == 16
-    assert small.sources["micro_batch"] == "machine: 1024 MB of memory, preset balanced wants 32"
-    large = resolve_config(None, flags, memory_bytes=2 << 30)
-    assert (large.config.micro_batch, large.sources["micro_batch"]) == (32, "preset")
-    asked = resolve_config(None, {**flags, "micro_batch": 48}, memory_bytes=1 << 30)
-    assert (asked.config.micro_batch, asked.sources["micro_batch"]) == (48, "flag")
-
-
 def test_the_memory_is_that_of_the_machine_unless_told(monkeypatch):
     limit = resolve.memory_limit()
     limited = dataclasses.replace(limit, amount=1 << 29)
     monkeypatch.setattr(resolve, "memory_limit", lambda: limited)
     assert resolve_config(None, {"preset": "balanced", "workers": 0}).config.micro_batch == 8
-
-
-def test_a_written_configuration_is_read_back(tmp_path):
-    config = TrainConfig(preset="extreme", epochs=7, workers=2)
-    (tmp_path / "a.toml").write_text(Resolved.of(config).to_toml(), encoding="utf-8")
-    assert TrainConfig(**read_config(tmp_path / "a.toml")) == config
-    assert resolve_config(tmp_path / "a.toml").config == config

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from posemill.errors import ConfigError
 from posemill.messages import Flags, render
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.config.unused import refuse_other_kind
 from posemill.training.config.unused import unused_settings as find_unused
 
 
@@ -87,9 +83,8 @@ def test_what_the_chosen_mode_and_the_machine_do_not_use_is_named() -> None:
     planned = config.replace(parallel="single", threads=1, processes=1, workers=0)
     said = unused_settings(config, has_dev=True, planned=planned, typed=typed)
     assert said == [
-        "--processes 2 has no effect: parallel auto chose single; --parallel multi_process takes "
-        "them",
-        "--threads 2 has no effect: parallel auto chose single; --parallel multi_thread takes them",
+        "--processes 2 has no effect: parallel is single; --parallel multi_process takes them",
+        "--threads 2 has no effect: parallel is single; --parallel multi_thread takes them",
         "--prefetch-factor 4 has no effect: there is no loader process",
         "--pin-memory has no effect: there is no GPU",
     ]
@@ -100,10 +95,17 @@ def test_what_the_chosen_mode_and_the_machine_do_not_use_is_named() -> None:
     assert unused_settings(config, has_dev=True, planned=ranks, typed=typed, has_gpu=True) == []
 
 
-@pytest.mark.parametrize("cache", ["ram", "hdf5"])
-def test_a_cache_that_video_does_not_have_is_refused(cache: str) -> None:
-    config = TrainConfig(model="tsm", cache=cache)
-    with pytest.raises(ConfigError, match=rf'cache="{cache}" is of keypoints, and .* is video'):
-        refuse_other_kind(config, "video")
-    refuse_other_kind(config.replace(cache="mmap"), "video")
-    refuse_other_kind(config.replace(video_precompute=1), "video")  # features may wait there
+def test_settings_of_another_kind_of_data_are_named() -> None:
+    config = TrainConfig(data_kind="video", cache="hdf5", augment_rotate=3.0)
+    assert unused_settings(config, has_dev=True) == [
+        "--augment-rotate 3.0 has no effect: the data is video",
+        "--cache hdf5 has no effect: decoded frames are kept on the disk, as mmap",
+    ]
+    kept = config.replace(video_precompute=1, augment_rotate=None)  # features may wait there
+    assert unused_settings(kept, has_dev=True) == []
+    config = TrainConfig(data_kind="keypoints", video_size=64)
+    assert unused_settings(config, has_dev=True) == [
+        "--video-size 64 has no effect: the data is keypoints"
+    ]
+    both = TrainConfig(data_kind="two_streams", video_size=64, augment_rotate=3.0)
+    assert unused_settings(both, has_dev=True) == []

@@ -57,13 +57,6 @@ def test_a_batch_is_padded_with_zeros_that_the_mask_excludes() -> None:
     assert len(batch) == 2
 
 
-def test_a_clip_without_glosses_still_has_room_for_one() -> None:
-    empty = Sample(np.ones((2, 1, 2), np.float32), np.ones((2, 1), bool), np.zeros(0, np.int64))
-    batch = collate([empty])
-    assert batch.targets.tolist() == [[0]]
-    assert batch.target_lengths.tolist() == [0]
-
-
 def test_a_batch_goes_to_its_device_and_into_locked_memory_whole() -> None:
     calls: list[tuple[object, ...]] = []
 
@@ -129,18 +122,6 @@ def test_a_share_of_the_frames_is_taken_evenly_from_a_drawn_place_on() -> None:
     assert halved[Draw(0)].inputs[0].flatten().diff().tolist() == [4, 4, 4]
 
 
-def test_a_draw_is_of_the_first_epoch_and_counts_unless_said() -> None:
-    assert Draw(3) == (3, 0, 1.0, 0)
-
-
-def test_a_batch_has_the_clips_of_its_set() -> None:
-    clips = make_clips(LENGTHS[:3])
-    maker = clips
-    assert len(maker) == 3
-    assert (maker.augment, maker.seed) == (None, 0)
-    np.testing.assert_array_equal(maker[Draw(1)].inputs[0][0], clips.sample(1).points)
-
-
 def test_a_rank_without_a_clip_fills_up_with_one_that_does_not_count() -> None:
     sampler = BucketSampler(np.array([5, 6, 7]), 2, shuffle=False, rank=1, world_size=2)
     sampler.set_position(4)
@@ -149,40 +130,12 @@ def test_a_rank_without_a_clip_fills_up_with_one_that_does_not_count() -> None:
     assert list(first) == [[Draw(0)], [Draw(2)]]
 
 
-def test_the_last_step_has_as_many_passes_as_its_clips_need() -> None:
-    sampler = BucketSampler(LENGTHS, 50, micro_batch_size=5)
-    assert [sampler.num_micro_batches(step) for step in range(2)] == [10, 1]
-
-
 def test_a_seed_gives_the_same_order_in_every_version() -> None:
     """A training that goes on with a newer version sees every clip once in its epoch."""
     lengths = np.arange(11)[::-1] * 2
     sampler = BucketSampler(lengths, 3, seed=5, bucket_batches=2)
     sampler.set_position(2)
     assert clips_of(sampler) == [[3, 2, 0], [10, 9, 8], [6, 5, 4], [7, 1]]
-
-
-def test_the_usual_sampler_sorts_within_32_batches() -> None:
-    sampler = BucketSampler(LENGTHS, 80)
-    assert sampler.batch_sizes == (53,), "no more than there are"
-    assert sampler.micro_batch_sizes == (53,)
-    assert (sampler.shuffle, sampler.seed, sampler.bucket_batches) == (True, 0, 32)
-    assert (sampler.rank, sampler.world_size) == (0, 1)
-    assert (sampler.epoch, sampler.step) == (0, 0)
-    assert BucketSampler(LENGTHS, 9, world_size=2).micro_batch_sizes == (5,)
-    sampler.set_position(3, 2)
-    sampler.set_position(4)
-    assert (sampler.epoch, sampler.step) == (4, 0)
-
-
-def test_loaders_keep_batches_ready_in_processes_that_stay() -> None:
-    maker, sampler = make_clips(LENGTHS[:3]), BucketSampler(LENGTHS[:3], 2)
-    alone = make_loader(maker, sampler)
-    assert (alone.num_workers, alone.pin_memory) == (0, False)
-    loader = make_loader(maker, sampler, num_workers=2)
-    assert (loader.num_workers, loader.persistent_workers, loader.prefetch_factor) == (2, True, 2)
-    other = make_loader(maker, sampler, num_workers=1, persistent_workers=False, prefetch_factor=5)
-    assert (other.persistent_workers, other.prefetch_factor) == (False, 5)
 
 
 def test_a_loader_process_computes_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_sets import make_set
 
 from posemill.errors import ConfigError, FormatError, TrainingError
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.cache import verify_once
-from posemill.training.data.keypoint_clips import Sample, load_keypoints, read_labelled
+from posemill.training.data.keypoint_clips import load_keypoints, read_labelled
 
 as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
@@ -80,12 +79,6 @@ def test_folds_cover_all_clips_once(options: DataSettings) -> None:
     assert sorted(tested) == list("abcdef")
 
 
-def test_a_trained_models_classes_are_kept(options: DataSettings) -> None:
-    sets = load_keypoints(options, class_names=["yes", "no", "perhaps"], splits=["test"])
-    assert list(sets) == ["test"]
-    assert sets["test"].targets == (0, 1)
-
-
 def test_glosses_become_indices_and_unseen_ones_unknown(options: DataSettings) -> None:
     text = "a,RAIN\nb,RAIN SNOW\nc,SUN\nd,SUN\ne,SNOW FOG\nf,RAIN\n"
     sets = load_keypoints(ctc(options, text))
@@ -104,7 +97,7 @@ def test_labels_missing_for_clips_are_counted_and_named(options: DataSettings) -
         TrainingError, match=r"4 of 6 clips have no label \(.*labels.csv .*'a'\) needs"
     ):
         load_keypoints(options)
-    with pytest.raises(TrainingError, match="has none in a column label"):
+    with pytest.raises(TrainingError, match="clips have no label"):
         load_keypoints(options.replace(labels=""))
 
 
@@ -115,10 +108,10 @@ def test_one_class_only_is_refused(options: DataSettings) -> None:
 
 
 def test_an_empty_split_is_refused(options: DataSettings, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"split 'dev' is empty: .* has clips of"):
+    with pytest.raises(TrainingError, match=r"has no clips of split 'dev'"):
         load_keypoints(options, splits=["dev"])
     (tmp_path / "data" / "train_keypoints.npz").unlink()
-    with pytest.raises(TrainingError, match=r'train_split="train": .* has clips of'):
+    with pytest.raises(TrainingError, match="has no clips of split 'train'"):
         load_keypoints(options)
 
 
@@ -208,7 +201,7 @@ def test_clips_shorter_than_their_glosses_are_refused_or_dropped(options: DataSe
     kept = load_keypoints(chosen.replace(short_clips="drop"), time_stride=2)
     assert kept["train"].clip_ids == ("a", "b", "d")
     assert len(load_keypoints(chosen)["train"]) == 4
-    with pytest.raises(TrainingError, match="all 4 train clips are shorter"):
+    with pytest.raises(TrainingError, match="4 of 4 train clips are shorter"):
         load_keypoints(chosen.replace(short_clips="drop"), time_stride=9)
 
 
@@ -234,15 +227,6 @@ def test_a_skeleton_that_does_not_fit_is_refused(options: DataSettings) -> None:
         load_keypoints(options.replace(skeleton="openpose-18"))
     sets = load_keypoints(options.replace(skeleton="none"))
     assert sets["train"].skeleton_name is None
-
-
-def test_samples_in_memory_make_a_set_that_can_be_cut() -> None:
-    samples = [
-        Sample(np.full((n, 2, 2), n, np.float32), np.ones((n, 2), bool), n % 2) for n in (3, 4, 5)
-    ]
-    made = make_set(samples, ["even", "odd"])
-    assert made.select([2, 0]).lengths.tolist() == [5, 3]
-    np.testing.assert_array_equal(made.select([2]).sample(0).points, samples[2].points)
 
 
 def test_real_data_of_three_kinds_is_read(shared: Path, tmp_path: Path) -> None:

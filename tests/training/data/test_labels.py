@@ -9,14 +9,13 @@ import pytest
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.training.config.data_settings import DataSettings
-from posemill.training.data.annotations import Annotation, Annotations
 from posemill.training.data.labels import (
     LabelledClip,
+    assign_folds,
     divide,
     divide_into_splits,
     label_clips,
-    name_classes,
-    targets_of,
+    pick_share,
 )
 from posemill.training.data.readers import RawClips
 
@@ -40,38 +39,35 @@ def raw(*ids: str, labels: tuple[str, ...] = (), splits: tuple[str, ...] = ()) -
 
 def test_clips_have_the_labels_and_the_splits_of_their_files() -> None:
     files = [raw("a", "b", labels=("x", "y"), splits=("", "val")), raw("c", labels=("z",))]
-    assert label_clips(["train", "test"], files, None) == [
+    assert label_clips(["train", "test"], files, as_they_are("x")) == [
         LabelledClip("train", 0, 0, "a", "x"),
         LabelledClip("dev", 0, 1, "b", "y"),
         LabelledClip("test", 1, 0, "c", "z"),
     ]
 
 
-def test_annotations_say_more_than_the_files() -> None:
-    known = Annotations({"a": Annotation("new"), "b": Annotation("new", "test")}, Path("l.csv"))
+def test_annotations_say_more_than_the_files(tmp_path: Path) -> None:
+    known = tmp_path / "l.csv"
+    known.write_text("video_id,label,split\na,new,\nb,new,test\n")
     files = [raw("a", "b", "c", labels=("old",) * 3, splits=("dev", "dev", ""))]
-    found = label_clips(["train"], files, known)
+    found = label_clips(["train"], files, as_they_are("x", str(known)))
     assert [(row.label, row.split) for row in found] == [
         ("new", "dev"), ("new", "test"), ("old", "train"),
     ]  # fmt: skip
 
 
-def test_clips_without_a_label_are_counted_and_named() -> None:
+def test_clips_without_a_label_are_counted_and_named(tmp_path: Path) -> None:
     head = r"^3 of 4 clips have no label \(b, c, d\): "
     files = [raw("a", "b", "c", "d", labels=("x", "", "", ""))]
-    with pytest.raises(
-        TrainingError,
-        match=head + r".* has none in a column label, and a labels file \(labels\) needs a row"
-        r'.* the run x\.run beside x\.pkl does: .* labels="DATASET"',
-    ):
-        label_clips(["train"], files, None)
-    known = Annotations({"z": Annotation("q")}, Path("l.csv"))
-    with pytest.raises(TrainingError, match=head + r"l.csv \(its first id is 'z'\) needs a row"):
-        label_clips(["train"], files, known)
+    with pytest.raises(TrainingError, match=head + "x, and a labels file"):
+        label_clips(["train"], files, as_they_are("x"))
+    (tmp_path / "l.csv").write_text("video_id,label\nz,q\n")
+    with pytest.raises(TrainingError, match=head + r".*l.csv \(its first id is 'z'\)"):
+        label_clips(["train"], files, as_they_are("x", str(tmp_path / "l.csv")))
     with pytest.raises(TrainingError, match=r"^4 of 4 clips have no label \(a, b, c …\): "):
-        label_clips(["train"], [raw("a", "b", "c", "d")], None)
+        label_clips(["train"], [raw("a", "b", "c", "d")], as_they_are("x"))
     with pytest.raises(TrainingError, match=r"^a.csv: no clips$"):
-        label_clips(["train"], [raw()], None)
+        label_clips(["train"], [raw()], as_they_are("x"))
 
 
 def test_sentences_are_divided_by_their_number_alone() -> None:
@@ -84,26 +80,6 @@ def test_sentences_are_divided_by_their_number_alone() -> None:
     assert [row.split for row in tested] != [row.split for row in labelled]
 
 
-def test_classes_are_of_the_training_clips_numbers_first_and_by_size() -> None:
-    rows = [*clips("10", "b", "9", "a", "9"), *clips("z", split="test")]
-    assert name_classes(rows, "train", "classify") == ("9", "10", "a", "b")
-    with pytest.raises(TrainingError, match=r"only one class in the training clips \('a'\)"):
-        name_classes(clips("a", "a"), "train", "classify")
-
-
-def test_glosses_come_after_blank_and_unknown() -> None:
-    names = name_classes(clips("RAIN SUN", "SUN"), "train", "ctc")
-    assert names == ("<blank>", "<unk>", "RAIN", "SUN")
-    (found,) = targets_of(clips("SUN SNOW RAIN"), names, "ctc")
-    np.testing.assert_array_equal(found, [3, 1, 2])
-
-
-def test_a_class_the_training_clips_do_not_have_is_an_error() -> None:
-    assert targets_of(clips("b", "a"), ("a", "b"), "classify") == (1, 0)
-    with pytest.raises(TrainingError, match=r"label 'c' of test clip 'test0' is not among the 2"):
-        targets_of(clips("c", split="test"), ("a", "b"), "classify")
-
-
 def test_clips_of_no_split_train_and_a_dev_share_is_taken_once() -> None:
     rows = clips(*"aabb" * 5, split="all")
     options = as_they_are("x", dev_fraction=0.2)
@@ -111,17 +87,6 @@ def test_clips_of_no_split_train_and_a_dev_share_is_taken_once() -> None:
     assert [row.split for row in divided].count("dev") == 4
     assert {row.split for row in divided} == {"train", "dev"}
     assert divide(divided, options) == divided, "there is a dev split already"
-
-
-def test_a_fold_is_tested_and_the_rest_trained_on() -> None:
-    rows = clips(*"aabb" * 3)
-    tested = [
-        {row.clip_id for row in divide(rows, as_they_are("x", folds=3, fold=fold))
-         if row.split == "test"}
-        for fold in range(3)
-    ]  # fmt: skip
-    assert [len(ids) for ids in tested] == [4, 4, 4]
-    assert len(set().union(*tested)) == 12
 
 
 def test_a_share_for_dev_is_taken_where_nobody_said_how_large_and_not_from_folds() -> None:
@@ -181,3 +146,27 @@ def test_any_split_may_be_the_one_to_learn_from() -> None:
     bare = [dataclasses.replace(row, split="all") for row in rows[:4]]
     assert {row.split for row in divide(bare, DataSettings("x", train_split="trainval", folds=2))
             } == {"trainval", "test"}  # fmt: skip
+
+
+LABELS = ["a"] * 20 + ["b"] * 10 + ["c"] * 5
+
+
+def test_every_fold_has_its_share_of_every_class() -> None:
+    folds = assign_folds(LABELS, 5, seed=0)
+    for fold in range(5):
+        members = [label for label, of in zip(LABELS, folds, strict=True) if of == fold]
+        assert (members.count("a"), members.count("b"), members.count("c")) == (4, 2, 1)
+
+
+def test_a_share_is_the_same_of_every_class_and_leaves_some() -> None:
+    chosen = pick_share([*LABELS, "d", "e", "e"], 0.2, seed=3)
+    picked = [(*LABELS, "d", "e", "e")[index] for index in chosen]
+    assert {name: picked.count(name) for name in "abcde"} == {
+        "a": 4, "b": 2, "c": 1, "d": 0, "e": 1,
+    }  # fmt: skip
+    assert (np.diff(chosen) > 0).all()
+
+
+def test_seeds_give_the_same_parts_in_every_version() -> None:
+    assert assign_folds(list("abababab"), 2, seed=4).tolist() == [1, 0, 0, 1, 0, 0, 1, 1]
+    assert pick_share(list("abababab"), 0.5, seed=4).tolist() == [0, 1, 2, 7]

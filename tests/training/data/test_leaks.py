@@ -14,7 +14,7 @@ from posemill.errors import ConfigError, TrainingError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.labels import assign_group_folds
 from posemill.training.front import train
-from posemill.training.tasks.workload import build_workload, nearest_shares
+from posemill.training.tasks.workload import build_workload
 
 SIGNERS = "abcd"
 
@@ -52,20 +52,6 @@ def test_copies_of_training_clips_are_counted(tmp_path: Path) -> None:
         "3 of 12 dev clips looked at are copies of training clips: scores of dev count what was "
         "learned by heart"
     )
-
-
-def test_copies_under_two_labels_are_named(tmp_path: Path) -> None:
-    settings = write_clips(tmp_path / "clips")
-    points = dict(np.load(settings["data"]))
-    points["keypoints"][6:12] = points["keypoints"][18:24]  # clips 1 and 3 have the same label
-    np.savez(settings["data"], **points)
-    assert leaks_of(settings) == []
-    points["keypoints"][24:30] = points["keypoints"][6:12]  # and clip 4 another
-    np.savez(settings["data"], **points)
-    assert leaks_of(settings) == [
-        "3 of 36 training clips looked at are copies of one with another label, the first 'clip1' "
-        "and 'clip4': one of the labels is wrong, and no model can learn both"
-    ]
 
 
 def test_clips_nearly_the_same_are_counted(tmp_path: Path) -> None:
@@ -120,15 +106,6 @@ def test_folds_by_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
     said = "leave_out or folds_by: 48 of 48 clips have no 'signer'"
     with pytest.raises(TrainingError, match=said):
         build_workload(TrainConfig(**settings, folds=2, folds_by="signer"))
-
-
-def test_distances_are_shares_of_the_usual_one() -> None:
-    rng = np.random.default_rng(0)
-    train = rng.normal(size=(50, 6)).astype(np.float32) * [1, 100, 1, 1, 1, 0]
-    shares = nearest_shares(train, train[:3] + np.float32([0.01, 0, 0, 0, 0, 0]))
-    assert (shares < 0.01).all()
-    assert (nearest_shares(train, train[:3] + 3 * train.std(0)) > 0.3).all()
-    assert nearest_shares(np.ones((9, 2)), np.ones((3, 2))).tolist() == [1, 1, 1]
 
 
 @pytest.fixture(scope="module")

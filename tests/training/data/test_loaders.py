@@ -76,12 +76,6 @@ def test_the_settings_of_loading_are_handed_on(
     assert (plain.sampler.shuffle, plain.sampler.bucket_batches) == (True, 0)
 
 
-def test_the_batches_are_those_of_the_first_epoch_unless_said() -> None:
-    loader = make_loader(in_thread=False)
-    assert clips_of(loader.batches()) == clips_of(loader.batches(0, 1, start_step=0))
-    assert clips_of(loader.batches(1, 3, start_step=2))[1:] == clips_of(loader.batches(2, 3))
-
-
 def clips_of(batches: Any) -> list[list[int]]:
     return [batch.indices.tolist() for batch in batches]
 
@@ -132,13 +126,3 @@ def test_loader_processes_stay_until_the_stream_is_left_early() -> None:
     batches.close()
     stays.join(30)
     assert not stays.is_alive()
-
-
-def test_loader_processes_can_be_started_in_a_thread() -> None:
-    loader, batches = make_loader(in_thread=False, num_workers=1), []
-    # No thread but the main one may touch signals. Not one of a pool: a process forked there fails
-    # at its end, where Python joins the pool's threads.
-    thread = threading.Thread(target=lambda: batches.extend(loader.batches()), daemon=True)
-    thread.start()
-    thread.join(60)
-    assert len(batches) == 3

@@ -82,12 +82,6 @@ def test_none_leaves_numbers_alone_and_dims_are_cut() -> None:
     np.testing.assert_array_equal(result, points[..., :2])
 
 
-def test_a_clip_without_any_point_is_all_zero() -> None:
-    points, mask = person()
-    result, _ = preparation().function(points, np.zeros_like(mask))
-    assert (result == 0).all()
-
-
 def test_resampling_keeps_the_ends_and_longer_clips_are_cut_to_the_limit() -> None:
     points, mask = person(9)
     short, _ = resample(points, mask, 5)
@@ -104,34 +98,6 @@ def test_between_a_found_and_a_missing_point_the_found_one_counts() -> None:
     mixed, found = sample_at(points, mask, np.array([0.5, 1.0]))
     assert mixed[:, 0, 0].tolist() == [2.0, 0.0]
     assert found[:, 0].tolist() == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("time", "value"), [(-1.0, 0.0), (0.0, 0.0), (0.25, 1.0), (1.5, 8.0), (2.0, 12.0), (9.0, 12.0)]
-)
-def test_points_between_two_frames_lie_on_the_line_between_them(time: float, value: float) -> None:
-    points = np.array([0.0, 4.0, 12.0], np.float32)[:, None, None]
-    mixed, found = sample_at(points, np.ones((3, 1), bool), np.array([time]))
-    assert (mixed[0, 0, 0], found[0, 0]) == (value, True)
-    assert mixed.dtype == np.float32
-
-
-def test_a_limit_of_frames_leaves_clips_alone_that_are_not_longer() -> None:
-    points, mask = person(9)
-    for limit, frames in ((8, 8), (9, 9), (10, 9)):
-        result, kept = preparation(normalize="none", max_frames=limit).function(points, mask)
-        assert len(result) == len(kept) == frames
-    result, _ = preparation(normalize="none", num_frames=5, max_frames=3).function(points, mask)
-    np.testing.assert_array_equal(result, points[::2])
-
-
-def test_missing_points_are_zero_where_nothing_is_normalised() -> None:
-    points, mask = person()
-    mask[1, 2] = False
-    result, kept = preparation(normalize="none").function(points, mask)
-    assert kept is mask
-    assert (result[1, 2] == 0).all()
-    np.testing.assert_array_equal(result[mask], points[mask])
 
 
 def test_what_was_done_is_written_down_so_that_a_cache_knows_it() -> None:
@@ -219,12 +185,6 @@ def test_a_body_without_shoulders_and_a_hand_without_a_wrist_sit_on_their_mean(
     made = SimpleNamespace(point_names=names, parts=parts)
     monkeypatch.setattr(normalize, "get_skeleton", lambda _: made)
     assert groups_of.__wrapped__("made") == tuple(Group(i, i + 1) for i in range(4))
-
-
-def test_groups_cover_every_point_of_every_skeleton() -> None:
-    for name in ("holistic-143", "holistic-543", "openpose-18", "coco-133"):
-        covered = [i for group in groups_of(name) for i in range(group.start, group.stop)]
-        assert sorted(covered) == list(range(get_skeleton(name).num_points))
 
 
 def test_parts_of_an_unknown_skeleton_are_refused() -> None:

@@ -100,19 +100,6 @@ def test_loader_workers_read_the_same(path: Path, start: str) -> None:
     assert torch.equal(batches[0]["points"][0], first)
 
 
-def test_the_lengths_of_a_run_are_not_known_before_it_is_read(path: Path) -> None:
-    assert KeypointDataset(path).lengths == ([5, 3, 5] if path.suffix == ".npz" else None)
-
-
-def test_a_pickled_dataset_carries_no_data(tmp_path: Path) -> None:
-    get_format("npz").write([make_clip(1, frames=2000)], tmp_path / "a.npz", recipe=Recipe())
-    data = KeypointDataset(tmp_path / "a.npz")
-    assert data.lengths == [2000]
-    assert data.labels == ["L1"]
-    assert isinstance(data._open()["keypoints"], np.memmap)
-    assert len(pickle.dumps(data)) < 2000
-
-
 def test_a_file_of_another_maker_is_read_as_it_is(tmp_path: Path) -> None:
     ids = np.array(["a", "a", "b"])
     np.savez(tmp_path / "dev_keypoints.npz", keypoints=np.ones((3, 5, 4), np.int16), video_ids=ids)

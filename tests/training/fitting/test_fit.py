@@ -339,8 +339,8 @@ def test_a_cache_says_at_the_end_what_it_saved(fit: Fit, line: TensorDataset) ->
     result = fit(linear(), cached, cached, epochs=3)
     (said,) = (note for note in result.summary["notes"] if note.startswith("cache"))
     assert said.startswith("cache 'line': ")
-    assert "it saved" in said
-    assert cached.use().num_made == 20
+    assert "samples are kept" in said
+    assert cached.count_kept() == 20
     assert json.loads((result.out / "summary.json").read_text())["notes"] == result.summary["notes"]
 
 

@@ -227,7 +227,7 @@ def test_a_full_disk_names_the_flag_of_the_cache(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("posemill.training.data.cache._write_mmap", full)
+    monkeypatch.setattr("posemill.training.data.cache._write", full)
     with pytest.raises(PosemillError, match="another folder with cache_folder") as caught:
         train(settings(cache_folder=str(tmp_path / "cache")))
     assert "POSEMILL_CACHE" not in str(caught.value)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 import torch
 
 from posemill.training.models.base import pool_time, shorten, steps_mask
@@ -8,7 +7,6 @@ from posemill.training.models.keypoints import (
     FrameEncoder,
     ModelShape,
     features_per_point,
-    pair_distances,
     point_features,
 )
 
@@ -24,47 +22,12 @@ def test_motion_is_zero_where_one_of_the_frames_is_missing() -> None:
     assert one_frame.flatten().tolist() == [0, 0, 1]
 
 
-def test_distances_are_of_every_pair() -> None:
-    points = torch.tensor([[[[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]]])
-    apart = pair_distances(points, torch.tensor([[[True, True, False]]]))
-    torch.testing.assert_close(apart.flatten(), torch.tensor([5.0, 0.0, 0.0]))
-
-
 def test_a_missing_point_has_no_features() -> None:
     points = torch.ones(1, 2, 2, 3)
     mask = torch.tensor([[[True, False], [True, True]]])
     found = point_features(points, mask, ("points", "presence"))
-    assert (
-        found.shape == (1, 2, 2, 4) == (1, 2, 2, features_per_point("x", ["points", "presence"], 3))
-    )
+    assert found.shape == (1, 2, 2, 4) == (1, 2, 2, features_per_point(["points", "presence"], 3))
     assert found[0, 0].tolist() == [[1, 1, 1, 1], [0, 0, 0, 0]]
-
-
-@pytest.mark.parametrize(
-    ("num_points", "features", "width"),
-    [
-        (4, ("points",), 4 * 2),
-        (4, ("points", "distances"), 4 * 2 + 6),
-        (4, ("points", "motion", "presence"), 4 * 5),
-        (33, ("points", "distances"), 33 * 2 + 33 * 32 // 2),
-        (34, ("points", "distances"), 34 * 2),
-    ],
-)
-def test_distances_of_pairs_are_taken_where_asked_for_and_not_among_many_points(
-    num_points: int, features: tuple[str, ...], width: int
-) -> None:
-    encoder = FrameEncoder(ModelShape(num_points, 2, 3), 8, features=features, dropout=0.0)
-    first = encoder.groups[0]
-    assert isinstance(first, torch.nn.Sequential)
-    assert first[0].in_features == width
-    points, mask = torch.randn(1, 3, num_points, 2), torch.ones(1, 3, num_points) > 0
-    assert encoder(points, mask).shape == (1, 3, 8)
-    seen: list[torch.Tensor] = []
-    first.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0]))
-    encoder(points, mask)
-    if "distances" in features and num_points <= 33:
-        expected = pair_distances(points, mask)
-        torch.testing.assert_close(seen[0][..., -expected.shape[-1] :], expected)
 
 
 def test_every_group_of_a_skeleton_has_a_network_and_the_hands_one_together() -> None:

@@ -9,6 +9,9 @@ from torch.nn import functional as F
 from posemill.errors import ConfigError
 from posemill.training.models import KEYPOINT_MODELS, build_model, time_stride_of
 from posemill.training.models.base import CtcOutput
+from posemill.training.models.keypoints import ModelShape
+from posemill.training.models.sequence import Mlp, positions, resample_steps
+from posemill.training.models.stgcn import PartSums, hops_from, partitions
 
 LAYOUTS = [("holistic-143", 143, 3), (None, 15, 2)]
 
@@ -110,12 +113,11 @@ def test_the_stride_is_known_before_building(
     [
         ("stgnc", {}, "unknown model 'stgnc'; known: .*did you mean 'stgcn'"),
         ("mlp", {"hiden": [3]}, "model mlp has no option 'hiden'.*did you mean 'hidden'"),
-        ("mlp", {"frames": 0}, "mlp: expected frames >= 1"),
         ("transformer", {"width": 10}, r"expected width a multiple of 2 \* num_heads"),
         ("stgcn", {"widths": [3]}, "stgcn: expected a stride for each width"),
         ("tcn_bilstm", {"features": ["colour"]}, r"features: expected points \| motion"),
-        ("mlp", {"features": ["distances"]}, "mlp: features: expected points"),
-        ("stgcn", {"features": ["colour"]}, "stgcn: features: expected points"),
+        ("mlp", {"features": ["distances"]}, "features: expected points"),
+        ("stgcn", {"features": ["colour"]}, "features: expected points"),
     ],
 )
 def test_wrong_names_are_refused_with_the_near_one(
@@ -123,3 +125,89 @@ def test_wrong_names_are_refused_with_the_near_one(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         build_model(name, num_points=15, num_dims=2, num_classes=4, **options)
+
+
+def test_a_clip_is_resampled_within_its_own_length() -> None:
+    steps = torch.arange(10.0).reshape(1, 10, 1)
+    found = resample_steps(steps, torch.tensor([5]), 3)
+    assert found.flatten().tolist() == [0, 2, 4]
+    assert resample_steps(steps, torch.tensor([3]), 1).flatten().tolist() == [1]
+
+
+def test_for_glosses_every_frame_of_mlp_is_a_step() -> None:
+    model = Mlp(ModelShape(4, 2, 3, "ctc"), frames=5, hidden=(7,))
+    lengths = torch.tensor([6])
+    output = model(torch.zeros(1, 6, 4, 2), torch.ones(1, 6, 4) > 0, lengths)
+    assert output.logits.shape == (1, 6, 3)
+    assert output.lengths.tolist() == [6]
+
+
+def test_tcn_bilstm_has_both_heads_for_ctc_and_works_without_recurrence() -> None:
+    shape = {"num_points": 15, "num_dims": 2, "num_classes": 4}
+    output = build_model("tcn_bilstm", task="ctc", **shape)(*make_input(15, 2))
+    assert isinstance(output, CtcOutput)
+    assert output.conv_logits is not None
+    assert output.conv_logits.shape == output.logits.shape
+    plain = build_model("tcn_bilstm", num_lstm=0, features=["points"], **shape)
+    assert plain(*make_input(15, 2)).shape == (3, 4)
+
+
+def test_the_order_of_frames_is_seen() -> None:
+    torch.manual_seed(0)
+    model = build_model("transformer", num_points=4, num_dims=2, num_classes=3, stride=1,
+                        features=["points"]).eval()  # fmt: skip
+    points, mask = torch.randn(1, 6, 4, 2), torch.ones(1, 6, 4) > 0
+    lengths = torch.tensor([6])
+    forward, backward = model(points, mask, lengths), model(points.flip(1), mask, lengths)
+    assert not torch.allclose(forward, backward, atol=1e-3)
+    assert torch.allclose(forward, model(points, mask, lengths))
+
+
+def test_positions_are_sines_and_cosines_at_falling_frequencies() -> None:
+    found = positions(3, 4)
+    rates = torch.tensor([1.0, 0.01])  # 10000 to the power of 0 and of minus a half
+    for time in range(3):
+        expected = torch.cat([torch.sin(time * rates), torch.cos(time * rates)])
+        torch.testing.assert_close(found[time], expected)
+
+
+def test_bones_are_told_apart_by_their_way_to_the_root() -> None:
+    same, inward, outward = partitions(18, "openpose-18")
+    assert outward[2, 3] > 0, "right shoulder to right elbow"
+    assert inward[3, 2] > 0
+    assert not inward[2, 3]
+    assert not outward[3, 2]
+    total = (same + inward + outward) > 0
+    assert torch.equal(total, total.T), "every bone both ways"
+    for graph in (same, inward, outward):
+        rows = graph.sum(1)
+        torch.testing.assert_close(rows[rows > 0], torch.ones(int((rows > 0).sum())))
+    assert partitions(15, None).sum() == 0
+
+
+def test_points_that_no_root_reaches_count_from_the_first_of_them() -> None:
+    assert hops_from([2], [(0, 1), (1, 2), (3, 4), (4, 5)], 7) == [2, 1, 0, 0, 1, 2, 0]
+
+
+def test_sums_over_a_part_have_no_weight_elsewhere() -> None:
+    sums = PartSums(ModelShape(143, 3, 5, skeleton_name="holistic-143"), 2)
+    features = torch.zeros(1, 1, 143, 4)
+    features[:, :, :68] = 1.0  # the face
+    found = sums(features).unflatten(2, (4, 8)).abs().sum((0, 1, 2))
+    assert (found > 0).tolist() == [True] * 2 + [False] * 6, "two sums of each of four parts"
+
+
+def test_classes_that_differ_only_in_which_point_moves_are_learned() -> None:
+    """One point of 20 is away from the others, the class is which: pooled points forget that."""
+    torch.manual_seed(0)
+    model = build_model("stgcn", num_points=20, num_dims=2, num_classes=20, widths=[8], strides=[1])
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    targets = torch.arange(20).repeat(4)
+    for _ in range(25):
+        points = 0.1 * torch.randn(80, 3, 20, 2)
+        points[torch.arange(80), :, targets] += 1.0
+        logits = model(points, torch.ones(80, 3, 20) > 0, torch.full((80,), 3))
+        optimizer.zero_grad()
+        F.cross_entropy(logits, targets).backward()
+        optimizer.step()
+    assert (logits.argmax(1) == targets).float().mean() > 0.95

@@ -86,11 +86,10 @@ def save_text(path: Path) -> None:
     ("save", "message"),
     [
         (lambda path: torch.save(build(backbone="resnet18").backbone.state_dict(), path),
-         r"w.pth does not fit backbone thin: it lacks \d+ weights, the first 'conv1.weight' of "
-         r"shape \[16, 3, 3, 3\]; give weights of the same backbone, width and depth"),
+         r"w.pth does not fit backbone thin: it lacks \d+ weights .* 'conv1.weight'; "),
         (lambda path: torch.save(
             {**build(backbone="thin").backbone.state_dict(), "more": torch.ones(1)}, path),
-         "it has 1 weight too many, the first 'more'"),
+         "has 1 too many, the first 'more'"),
         (lambda path: torch.save([1, 2], path), "w.pth holds no state dict, but list"),
         (save_text, r"w.pth is no file of tensors alone: .* that torch.save wrote\Z"),
         (lambda path: torch.save(Harmful(), path), "w.pth is no file of tensors alone"),
@@ -123,8 +122,3 @@ def test_a_frozen_backbone_stays_as_it_is() -> None:
     assert all(
         torch.equal(value, before[key]) for key, value in model.backbone.state_dict().items()
     )
-
-
-def test_lite0_has_one_width() -> None:
-    with pytest.raises(ConfigError, match="backbone lite0 has one width and depth: leave both"):
-        build(backbone="lite0", width=2)

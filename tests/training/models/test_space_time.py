@@ -96,10 +96,3 @@ def test_what_needs_frames_on_their_own_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=f"model {name} {message}"):
         build(name, **options)
-
-
-def test_wrong_numbers_of_slowfast_are_refused() -> None:
-    with pytest.raises(ConfigError, match="slowfast: alpha: expected 1 or more, got 0"):
-        build("slowfast", alpha=0)
-    with pytest.raises(ConfigError, match="slowfast: beta: expected above 0 to 1, got 2"):
-        build("slowfast", beta=2)

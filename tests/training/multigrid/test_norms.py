@@ -12,9 +12,7 @@ from ulps import assert_within_ulps
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.multigrid.norms import (
     aggregate_norms,
-    count_groups,
     group_norms,
-    has_norms,
     read_norm_state,
     restore_norms,
     set_norm_state,
@@ -113,18 +111,6 @@ def test_a_last_batch_that_does_not_divide_has_fewer_groups() -> None:
     expected = torch.cat([make_model()(batch[:5]), make_model()(batch[5:])])
     assert_within_ulps(model(batch), expected, ULPS)
     assert torch.isfinite(model(clips(7))).all()
-
-
-def test_few_clips_alone_stay_plain_and_models_without_batch_norm_are_known() -> None:
-    model = make_model()
-    for few in (4, 8, 15):
-        group_norms(model, few, Runtime())
-        assert type(model[1]) is nn.BatchNorm2d
-    assert has_norms(model)
-    assert not has_norms(
-        nn.Sequential(nn.LayerNorm(3), nn.BatchNorm1d(3, track_running_stats=False))
-    )
-    assert [count_groups(n) for n in (1, 8, 15, 16, 64)] == [1, 1, 1, 2, 8]
 
 
 def _norm_in_ranks(runtime: Runtime) -> dict[str, Any]:

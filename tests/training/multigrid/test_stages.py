@@ -81,12 +81,6 @@ def test_the_learning_rate_of_adam_grows_with_the_root_of_the_batch() -> None:
     assert Multigrid(239, lr_power=0.5).lr_factor(0) == pytest.approx(8**0.5)
 
 
-def test_max_steps_ends_it_and_another_epoch_factor_lengthens_it() -> None:
-    assert Stages(make_clips(), grid_config(max_steps=7)).total_steps == 7
-    options = {"epoch_factor": 1.0}
-    assert Stages(make_clips(), grid_config(multigrid_options=options)).num_epochs == 40
-
-
 def test_the_plan_says_shapes_batches_epochs_steps_and_what_it_saves() -> None:
     config = grid_config(scheduler="step", step_epochs=[20, 35])
     lines = Stages(make_clips(), config).describe()
@@ -118,7 +112,7 @@ def test_glosses_that_do_not_fit_into_few_frames_come_with_more() -> None:
     longer = make_clips(glosses=(1, 4, 4))
     assert longer.grid is not None
     assert longer.grid.cycle == ((0.5, 1.0), (1.0, 1.0))
-    assert "multigrid: 1/4 of the frames are left out: 42 of 64 clips are too short" in "\n".join(
+    assert "multigrid: 1/4 of the frames: 42 of 64 clips are too short" in "\n".join(
         Stages(longer, grid_config()).describe()
     )
 

@@ -32,7 +32,7 @@ def test_evaluation_of_the_best_checkpoint_gives_the_scores_of_the_training(
         assert scores["accuracy"] == pytest.approx(trained.scores[split]["accuracy"])
         assert (scores["split"], scores["num_clips"]) == (split, 8)
     assert posemill.evaluate(trained.out, split="validation")["split"] == "dev"
-    with pytest.raises(TrainingError, match="split 'nowhere' is empty"):
+    with pytest.raises(TrainingError, match="no clips of split 'nowhere'"):
         posemill.evaluate(trained.out, split="nowhere")
 
 

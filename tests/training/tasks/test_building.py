@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posemill.errors import ConfigError, FormatError, PosemillError, TrainingError
+from posemill.errors import PosemillError, TrainingError
 from posemill.training.config.train_config import TrainConfig, open_augmentation
 from posemill.training.front import train
 from posemill.training.tasks.workload import build_workload
@@ -47,44 +47,6 @@ def test_a_clip_is_shown_as_its_file_has_it(settings: Settings, data: Path) -> N
     np.testing.assert_array_equal(shown, points[ids == "dev3"])
     assert not mask[0, 2].any()
     assert mask.sum() == mask.size - 1
-
-
-def test_a_clip_without_a_label(settings: Settings, data: Path) -> None:
-    lines = (data / "labels.csv").read_text().splitlines()
-    (data / "labels.csv").write_text("\n".join(lines[:-1]))
-    fields = settings(data=str(data), labels=str(data / "labels.csv"))
-    refused(fields, TrainingError, r"1 of 44 clips have no label \(test7\)")
-
-
-def test_one_class_only(settings: Settings, data: Path) -> None:
-    text = (data / "labels.csv").read_text().replace("class1", "class0").replace("class2", "class0")
-    (data / "labels.csv").write_text(text)
-    fields = settings(data=str(data), labels=str(data / "labels.csv"))
-    refused(fields, TrainingError, "only one class in the training clips")
-
-
-def test_an_empty_split(settings: Settings, data: Path) -> None:
-    (data / "train_keypoints.npz").unlink()
-    fields = settings(data=str(data), labels=str(data / "labels.csv"))
-    refused(fields, TrainingError, 'train_split="train": .* has clips of')
-    fields = settings(train_split="elsewhere")
-    message = 'train_split="elsewhere": .* has clips of train, dev, test only; name one'
-    refused(fields, TrainingError, message)
-
-
-def test_keypoints_that_are_not_numbers(settings: Settings, data: Path) -> None:
-    with np.load(data / "train_keypoints.npz") as arrays:
-        points, ids = arrays["keypoints"].copy(), arrays["video_ids"]
-    points[3, 2, 0] = np.inf
-    np.savez(data / "train_keypoints.npz", keypoints=points, video_ids=ids)
-    fields = settings(data=str(data), labels=str(data / "labels.csv"))
-    refused(fields, FormatError, r"train_keypoints\.npz: clip 'train0': .*not a number, 1 in all")
-
-
-def test_an_unknown_model_or_option(settings: Settings) -> None:
-    refused(settings(model="stgnc"), ConfigError, "unknown model 'stgnc'.*did you mean 'stgcn'")
-    refused(settings(model_options={"widht": 3}), ConfigError, "did you mean 'width'")
-    refused(settings(loss_options={"weight": 3}), ConfigError, "classify has no loss option")
 
 
 def test_the_weights_a_model_starts_from_depend_on_the_seed_alone(settings: Settings) -> None:

@@ -7,7 +7,7 @@ from itertools import groupby, product
 import numpy as np
 import pytest
 
-from posemill.training.tasks.metrics import decode_beam, decode_greedy, search_prefixes
+from posemill.training.tasks.metrics import decode_beam, decode_greedy
 
 
 def random_scores(steps: int, classes: int, seed: int) -> np.ndarray:
@@ -29,11 +29,7 @@ def test_a_wide_beam_finds_what_trying_everything_finds(seed: int) -> None:
     scores = random_scores(5, 3 + seed % 2, seed)
     totals = all_sequences(scores)
     best = max(totals, key=lambda labels: totals[labels])
-    found = search_prefixes(scores, 10_000)
     assert decode_beam(scores, 10_000) == list(best)
-    for labels, log_probability in found:
-        assert math.exp(log_probability) == pytest.approx(totals[labels], rel=1e-9)
-    assert sum(math.exp(value) for _, value in found) == pytest.approx(1)
 
 
 def test_the_beam_beats_the_best_path_where_many_paths_agree() -> None:
@@ -60,24 +56,9 @@ def test_another_class_may_be_the_blank() -> None:
 
 
 def test_only_the_likeliest_labels_and_prefixes_are_tried() -> None:
-    scores = np.log(np.array([[0.1, 0.2, 0.3, 0.4]]))
-    found = search_prefixes(scores, top_labels=1)
-    assert [labels for labels, _ in found] == [(3,), (2,), ()], "two labels, and the blank"
-    assert [labels for labels, _ in search_prefixes(scores, 2)] == [(3,), (2,)]
-    assert [labels for labels, _ in search_prefixes(scores, 1)] == [(3,)]
-    many = random_scores(1, 40, 0)
-    assert len(search_prefixes(many)) == 10
-    assert len(search_prefixes(many, 100)) == 21 + (many[0].argsort()[::-1][:21] != 0).all()
-    steps = random_scores(4, 6, 3)
-    assert decode_beam(steps, 100) == list(search_prefixes(steps, 100)[0][0])
-    assert decode_beam(steps, top_labels=0) == list(search_prefixes(steps, top_labels=0)[0][0])
-
-
-def test_no_steps_have_no_labels() -> None:
-    assert decode_greedy(np.zeros((0, 4))) == []
-    assert decode_beam(np.zeros((0, 4))) == []
-
-
-def test_a_beam_of_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="beam_width: expected 1 or more, got 0"):
-        decode_beam(np.zeros((2, 3)), 0)
+    wide, narrow, few = (
+        [decode_beam(random_scores(6, 12, seed), width, top_labels=top) for seed in range(20)]
+        for width, top in ((100, 12), (1, 12), (100, 1))
+    )
+    assert wide != narrow
+    assert wide != few

@@ -55,11 +55,6 @@ def test_the_index_of_packed_frames_says_all_that_reading_needs(packed: Path) ->
     )  # fmt: skip
 
 
-def test_the_index_of_pictures_says_their_names_and_number(pictures: Path) -> None:
-    clips, _ = read_index(pictures)
-    assert (clips[0].kind, clips[0].suffix, clips[0].num_frames) == ("frames", "png", 12)
-
-
 def test_missing_files_are_told_apart_from_those_that_are_there(tmp_path: Path) -> None:
     touch(tmp_path / "a.mp4")
     path = write(tmp_path / "list.csv", "path,label", "a.mp4,x", "gone/b.mp4,y")
@@ -73,24 +68,6 @@ def test_missing_files_are_told_apart_from_those_that_are_there(tmp_path: Path) 
 def test_a_list_of_nothing_but_missing_files_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "list.csv", "path,label", "b.mp4,y", "c.mp4,y")
     with pytest.raises(SourceError, match=r"none of its 2 clips is there; the first should be .*b"):
-        read_index(path)
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (" ,wave,,", r"line 2: 'path' is empty"),
-        (" ,,1,", r"line 2: 'path' is empty$"),
-        ("a.mp4,wave,x,", r"line 2: start_seconds: expected seconds, 0 or more, got 'x'"),
-        ("a.mp4,wave,-1,", r"start_seconds: expected seconds, 0 or more, got '-1'"),
-        ("a.mp4,wave,2,2", r"line 2: end_seconds 2 is not after start_seconds 2"),
-        ("a.mp4,wave", r"line 2: expected 4 fields"),
-    ],
-)
-def test_a_row_that_does_not_name_a_clip_says_why(row: str, message: str, tmp_path: Path) -> None:
-    touch(tmp_path / "a.mp4")
-    path = write(tmp_path / "list.csv", "path,label,start_seconds,end_seconds", row)
-    with pytest.raises(SourceError, match=message):
         read_index(path)
 
 
@@ -130,11 +107,11 @@ def test_folders_of_pictures_are_clips(tmp_path: Path) -> None:
 
 
 def test_folders_that_cannot_be_clips_say_why(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no videos and no folders of pictures, at any depth"):
+    with pytest.raises(SourceError, match="no clips in"):
         read_index(tmp_path)
     touch(tmp_path / "a.mp4")
     touch(tmp_path / "b" / "0.jpg")
-    with pytest.raises(SourceError, match="holds both 1 videos and 1 folders of pictures"):
+    with pytest.raises(SourceError, match="holds both 1 video and 1 picture"):
         read_index(tmp_path)
 
 
@@ -177,11 +154,6 @@ def test_clips_of_the_library_are_taken(tmp_path: Path) -> None:
     assert missing == [ClipPlace("b", gone.path, "frames")]
     with pytest.raises(TypeError, match=r"expected a path or posemill.Clip objects, got str"):
         read_index(["a.mp4"])  # type: ignore[list-item]
-
-
-def test_one_video_is_a_set_of_one(tmp_path: Path) -> None:
-    (one,), _ = read_index(touch(tmp_path / "a.mp4"))
-    assert (one.clip_id, one.kind) == ("a", "video")
 
 
 def test_lists_of_json_lines_and_equal_stems_are_read_as_extraction_reads_them(

@@ -43,13 +43,6 @@ def test_packs_and_pictures_give_the_very_pixels(
     assert frames.flags.writeable
 
 
-def test_videos_give_the_frames_asked_for_and_repeats(videos: Path) -> None:
-    clips, _ = read_index(videos)
-    frames, _ = reader().read(clips[0], Sampling.parse("uniform:15"), None)
-    wanted = Sampling.parse("uniform:15").indices(12)
-    assert [number_of(frame) for frame in frames] == wanted.tolist()
-
-
 def test_a_rate_goes_by_the_times_of_the_frames(videos: Path, tmp_path: Path) -> None:
     # two frames a second are on show at 0, 0.5, 1.0 …
     uneven = write_video(tmp_path / "uneven.mkv", 6, times=[0, 10, 20, 90, 200, 210])
@@ -121,16 +114,6 @@ def test_no_more_files_stay_open_than_allowed(videos: Path) -> None:
     assert process.num_fds() == before
 
 
-def test_a_file_that_fails_to_open_is_not_kept(tmp_path: Path, videos: Path) -> None:
-    clips, _ = read_index(videos)
-    broken = tmp_path / "broken.mp4"
-    broken.write_bytes(b"nothing that moves")
-    mine = reader()
-    with pytest.raises(DecodeError, match="not a video"):
-        mine.read(replace(clips[0], path=str(broken)), ALL, None)
-    assert mine.num_open == 0
-
-
 def test_a_reader_arrives_in_another_process_without_files(videos: Path) -> None:
     clips, _ = read_index(videos)
     mine = reader()
@@ -152,21 +135,6 @@ def test_files_are_closed_before_a_fork(videos: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert mine.num_open == 0
     assert len(mine.read(clips[0], THREE, None)[0]) == 3
-
-
-def test_a_pack_is_mapped_once_for_all_readers_and_anew_when_it_is_another(packed: Path) -> None:
-    (clip, *_), _ = read_index(packed)
-    pack, one = packed / "packs" / "000000.rgb", reader()
-    others = [one.in_size(FrameSize((side, side))) for side in (8, 16)]
-    frames = one.read(clip, ALL, None)[0]
-    for other in others:
-        other.read(clip, ALL, None)
-    assert Path("/proc/self/maps").read_text().count(str(pack)) == 1
-    new = pack.with_suffix(".new")
-    new.write_bytes(bytes(255 - np.frombuffer(pack.read_bytes(), np.uint8)))
-    new.replace(pack)
-    one.close()
-    assert np.array_equal(one.read(clip, ALL, None)[0], 255 - frames)
 
 
 def test_a_pack_that_is_too_short_or_empty_or_gone_says_so(packed: Path) -> None:

@@ -128,10 +128,3 @@ def test_it_has_nothing_to_train_or_to_save_and_compiles_to_one_graph() -> None:
 def test_other_tensors_are_refused(given: Tensor, views: Tensor | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ClipTransform()(given, views)
-
-
-def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match="layout: expected btchw or bcthw, got 'cthw'"):
-        ClipTransform(layout="cthw")
-    with pytest.raises(ValueError, match="size: expected 1 or more, got 0"):
-        ClipTransform(0)

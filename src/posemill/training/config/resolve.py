@@ -47,9 +47,9 @@ def resolve_config(
         resolved = provenance.resolve(TrainConfig, file, given)
     if resolved.config.workers < 0:
         available = cores or count_cores()
-        workers = _workers(resolved.config, available)
-        preset = resolved.config.preset
-        most = MOST_WORKERS[preset]
+        preset, config = resolved.config.preset, resolved.config
+        ranks = (config.processes or available) if config.parallel == "multi_process" else 1
+        workers, most = loader_workers(preset, cores=available, ranks=ranks), MOST_WORKERS[preset]
         template = "{num_cores:core|cores}, preset {preset}"
         if workers < most:
             template = "{num_cores:core|cores}, preset {preset} wants {num_workers}"
@@ -95,11 +95,6 @@ def _within_memory(resolved: Resolved, memory_bytes: int) -> Resolved:
         wanted=wanted,
     )
     return resolved.with_machine({"micro_batch": found}, {"micro_batch": why})
-
-
-def _workers(config: TrainConfig, cores: int) -> int:
-    ranks = (config.processes or cores) if config.parallel == "multi_process" else 1
-    return loader_workers(config.preset, cores=cores, ranks=ranks)
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -112,12 +112,6 @@ class TrainConfig(Settings, command="train", words=BatchWords):
         self._check_scales()
         if self.optimisation.scheduler == "step" and not self.optimisation.step_epochs:
             raise ConfigError("{--scheduler:step} needs {--step-epochs}, for example [20, 35]")
-        if self.speed.parallel == "single" and self.speed.processes > 1:
-            raise ConfigError(
-                "{--parallel:single} has one process, but {--processes:{processes}}; use "
-                "{--parallel:multi_process}",
-                processes=self.speed.processes,
-            )
 
     def _check_scales(self) -> None:
         scales = self.output.eval_scales

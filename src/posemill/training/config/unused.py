@@ -4,38 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from posemill.errors import ConfigError
-from posemill.messages import Message, Option
+from posemill.messages import Message
 from posemill.provenance import describe_unused
-from posemill.training.config.kinds import KINDS, VIDEO
+from posemill.training.config.kinds import AUTO, KEYPOINTS, OWN, TWO_STREAMS, VIDEO
 from posemill.training.config.train_config import FIELDS, TrainConfig
-from posemill.training.models import input_of, models_of
 
-_OWN_GROUPS = ("data", "model", "augmentation", "video")
-_OF_KEYPOINTS = (
-    "unit",
-    "skeleton",
-    "normalize",
-    "num_dims",
-    "num_frames",
-    "max_frames",
-    "csv_dims",
-    "csv_frames",
-    *(name for name, field in FIELDS.items() if field.group == "augmentation"),
-)
 
+def _in_groups(*groups: str) -> list[str]:
+    return [name for name, field in FIELDS.items() if field.group in groups]
+
+
+_OWN = _in_groups("data", "model", "augmentation", "video")
+_OF_VIDEO = _in_groups("video")
 _OF_CSV, _OF_GLOSSES = ("csv_dims", "csv_frames"), ("ctc_decoder", "beam_width", "short_clips")
+_OF_KEYPOINTS = (
+    *("unit", "skeleton", "normalize", "num_dims", "num_frames", "max_frames"),
+    *_OF_CSV,
+    *_in_groups("augmentation"),
+)
 _OF_OPTIMIZER = (
-    "lr",
-    "optimizer",
-    "weight_decay",
-    "momentum",
-    "scheduler",
-    "warmup_epochs",
-    "final_lr",
-    "step_epochs",
-    "step_gamma",
-    "plateau_patience",
+    *("lr", "optimizer", "weight_decay", "momentum", "scheduler", "warmup_epochs", "final_lr"),
+    *("step_epochs", "step_gamma", "plateau_patience"),
 )
 
 
@@ -60,8 +49,10 @@ def unused_settings(
         is_own: Whether data and model are the user's own (`fit`).
         has_own_optimizer: Whether the optimizer is the user's own, too.
     """
-    reasons = dict(_reasons(config, is_own=is_own))
-    reasons |= dict(_reasons_of_speed(config, planned or config, has_gpu=has_gpu))
+    reasons = dict(_reasons(config))
+    reasons |= _reasons_of_speed(config, planned or config, has_gpu=has_gpu)
+    if is_own:
+        reasons |= dict.fromkeys(_OWN, Message("fit() is given its data and its model"))
     if has_own_optimizer:
         reasons |= dict.fromkeys(_OF_OPTIMIZER, Message("fit() is given its optimizer"))
     if not has_dev:
@@ -71,58 +62,20 @@ def unused_settings(
     return describe_unused(config, reasons, typed=typed)
 
 
-def refuse_other_kind(config: TrainConfig, kind: str) -> None:
-    """Raise `ConfigError` for a setting or a model of another kind of data.
-
-    Args:
-        config: As it was given; what a preset or a default says is never refused.
-        kind: Of the data.
-    """
-    other = "video" if kind == "keypoints" else "keypoints"
-    usual = TrainConfig(preset=config.preset, data=config.data.path, data_kind=kind)
-    for name, field in FIELDS.items():
-        is_other = field.group == "video" if other == "video" else name in _OF_KEYPOINTS
-        is_other = is_other and kind != "two_streams"
-        value = config.value(field)
-        if is_other and name in config.given and value != usual.value(field):
-            raise ConfigError(
-                "{option} is of {other}, and {path} is {kind}: leave it out",
-                option=Option(name, value),
-                other=other,
-                path=config.data.path,
-                kind=kind,
-            )
-    is_kept = config.cache in ("ram", "hdf5") and not config.video.precompute
-    if kind == "video" and is_kept and "cache" in config.given:
-        raise ConfigError(
-            "{--cache:{cache}} is of keypoints, and {path} is video: decoded frames are "
-            "kept on the disk (mmap), or not at all (none)",
-            cache=config.cache,
-            path=config.data.path,
-        )
-    is_named = kind in KINDS or "model" in config.given  # other packages bring their own
-    if is_named and input_of(config.model.name) != kind:
-        models = ", ".join(models_of(kind))
-        raise ConfigError(
-            "model {model} takes {takes}, and {path} is {kind}{expected}",
-            model=config.model.name,
-            takes=input_of(config.model.name),
-            path=config.data.path,
-            kind=kind,
-            expected=Message("; expected one of {models}", models=models) if models else "",
-        )
-
-
-def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
-    scheduler, data = config.optimisation.scheduler, config.data
-    is_ctc, decoder = data.task == "ctc", config.model.ctc_decoder
-    own = [name for name, field in FIELDS.items() if field.group in _OWN_GROUPS]
+def _reasons(config: TrainConfig) -> Iterator[tuple[str, str]]:
+    scheduler, data, decoder = config.scheduler, config.data, config.model.ctc_decoder
+    is_ctc, is_video = data.task == "ctc", data.kind == VIDEO
+    is_one_kind = data.kind not in (AUTO, OWN, TWO_STREAMS)
+    is_other_cache = is_video and data.cache in ("ram", "hdf5") and not config.video.precompute
+    of_kind = Message("the data is {kind}", kind=data.kind)
     of_scheduler = Message("scheduler is {scheduler}", scheduler=scheduler)
     no_momentum = Message("optimizer {optimizer} has none", optimizer=config.optimizer)
     of_decoder = Message("ctc_decoder is {decoder}", decoder=decoder)
     one_size = Message("only video is evaluated at several sizes; {--eval-every} says how often")
     rules = (
-        (is_own, own, Message("fit() is given its data and its model")),
+        (is_one_kind and not is_video, _OF_VIDEO, of_kind),
+        (is_one_kind and data.kind != KEYPOINTS, _OF_KEYPOINTS, of_kind),
+        (is_other_cache, ["cache"], Message("decoded frames are kept on the disk, as mmap")),
         (config.optimizer != "sgd", ["momentum"], no_momentum),
         (scheduler != "step", ["step_epochs"], of_scheduler),
         (scheduler not in ("step", "plateau"), ["step_gamma"], of_scheduler),
@@ -132,7 +85,7 @@ def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
         (decoder != "beam", ["beam_width"], of_decoder),
         (not is_ctc, _OF_GLOSSES, Message("task classify has no glosses")),
         (not data.folds, ["fold", "folds_by"], Message("folds is 0")),
-        (data.kind != VIDEO, ["eval_scales"], one_size),
+        (not is_video, ["eval_scales"], one_size),
         (data.cache == "none", ["cache_folder"], Message("cache is none")),
         (not data.path.endswith(".csv"), _OF_CSV, Message("the data is not a CSV")),
     )
@@ -145,8 +98,6 @@ def _reasons_of_speed(
     config: TrainConfig, planned: TrainConfig, *, has_gpu: bool
 ) -> Iterator[tuple[str, str]]:
     mode = Message("parallel is {parallel}", parallel=planned.parallel)
-    if config.parallel == "auto" and planned.parallel != "auto":
-        mode = Message("parallel auto chose {parallel}", parallel=planned.parallel)
     if planned.parallel in ("single", "multi_thread"):
         yield "processes", Message("{mode}; {--parallel:multi_process} takes them", mode=mode)
     if config.threads and planned.threads != config.threads:

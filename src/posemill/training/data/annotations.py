@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -33,46 +33,30 @@ class Annotation:
 USUAL_GROUPS = ("signer", "person", "subject", "session", "recorded_at")
 
 
-class Annotations(Mapping[str, Annotation]):
-    """Annotations by clip id. A clip is also found without its ending, or without a `/1` folder.
-
-    `match` finds it without its other folders too, where that leaves no doubt.
-    """
+class Annotations(dict[str, Annotation]):
+    """Annotations by clip id, and the column that says whose a clip is."""
 
     def __init__(
         self, rows: Mapping[str, Annotation], path: Path, *, group_column: str = ""
     ) -> None:
-        self._rows = dict(rows)
+        super().__init__(rows)
         self.path, self.group_column = path, group_column
-        self._short: dict[str, str | None] = {}
-        for clip_id in rows:
-            short = _short_id(clip_id)
-            # Two ids with the same short form: the short form says nothing.
-            self._short[short] = None if short in self._short else clip_id
-
-    def __getitem__(self, clip_id: str) -> Annotation:
-        if clip_id in self._rows:
-            return self._rows[clip_id]
-        known = self._short.get(_short_id(clip_id))
-        if known is None:
-            raise KeyError(clip_id)
-        return self._rows[known]
 
     def match(self, clip_ids: Iterable[str]) -> dict[str, Annotation]:
-        """Return what is known of each clip: by its id, or by its bare name if only one has it."""
-        wanted = dict.fromkeys(clip_ids)
+        """Return what is known of each clip.
+
+        By its id; or without its ending, or a `/1` folder, if only one row has that name; or by its
+        bare name, if only one row and one clip have it.
+        """
+        wanted = list(dict.fromkeys(clip_ids))
         found = {clip_id: self[clip_id] for clip_id in wanted if clip_id in self}
-        rows, clips = _by_name(self._rows), _by_name(wanted)
-        for name, ids in clips.items():
-            if len(ids) == 1 and len(rows.get(name, ())) == 1:
-                found.setdefault(ids[0], self._rows[rows[name][0]])
+        for name_of in (_short_id, _bare_name):
+            rows, clips = _by_name(self, name_of), _by_name(wanted, name_of)
+            for name, ids in clips.items():
+                if len(rows.get(name, ())) == 1 and (name_of is _short_id or len(ids) == 1):
+                    for clip_id in ids:
+                        found.setdefault(clip_id, self[rows[name][0]])
         return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
 
 def _short_id(clip_id: str) -> str:
@@ -84,11 +68,14 @@ def _short_id(clip_id: str) -> str:
     return str(path)
 
 
-def _by_name(clip_ids: Iterable[str]) -> dict[str, list[str]]:
-    """Return the ids by what is left without folders and ending."""
+def _bare_name(clip_id: str) -> str:
+    return PurePosixPath(_short_id(clip_id)).name
+
+
+def _by_name(clip_ids: Iterable[str], name_of: Callable[[str], str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for clip_id in clip_ids:
-        found.setdefault(PurePosixPath(_short_id(clip_id)).name, []).append(clip_id)
+        found.setdefault(name_of(clip_id), []).append(clip_id)
     return found
 
 
@@ -131,10 +118,6 @@ def _read_file(path: Path, group_column: str) -> tuple[dict[str, Annotation], st
         if encoding is None:
             raise TrainingError(
                 "{path}: neither UTF-8, UTF-16 nor GBK text; save it as UTF-8", path=path
-            )
-        if not path.stat().st_size:
-            raise TrainingError(
-                "{path}: empty; expected a header such as video_id,label,split", path=path
             )
         return _read_rows(path, encoding, group_column)
     except TableError as error:
@@ -183,7 +166,9 @@ def _read_rows(path: Path, encoding: str, group_column: str) -> tuple[dict[str, 
             )
         rows[clip_id] = found
     if not rows:
-        raise TrainingError("{path}: a header and no rows", path=path)
+        raise TrainingError(
+            "{path}: expected a header such as video_id,label,split and rows below it", path=path
+        )
     return rows, group_column
 
 

@@ -110,12 +110,10 @@ class BucketSampler(Sampler[list[Draw]]):
         lengths: `(N,)` frames of each clip.
         batch_size: Clips of one optimizer step, over all ranks and accumulation; several: of the
             steps of an epoch in turn.
-        micro_batch_size: Most clips of one forward pass on one rank; the batch where None. Several
-            for as many batch sizes.
+        micro_batch_size: Most clips of one forward pass on one rank, for each batch size; the batch
+            where None.
         shuffle: In an order by seed and epoch; False: always the same, by length.
-        seed: Decides the order.
-        rank: Which rank this is.
-        world_size: How many there are.
+        seed, rank, world_size: What decides the order, and whose share of it this is.
         bucket_batches: Sort by length within so many batches; 0 does not sort.
     """
 

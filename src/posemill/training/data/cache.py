@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,11 @@ from posemill.errors import MissingExtraError, TrainingError
 from posemill.files import cache_folder, remove_leftovers, sync_folder, temporary_stem
 from posemill.records import BoolArray, FloatArray, IntArray
 
-_FORMAT = 2
+_FORMAT = 3
 _READY = "ready.json"
 
 SampleFunction = Callable[[FloatArray, BoolArray], tuple[FloatArray, BoolArray]]
+Samples = Iterable[tuple[FloatArray, BoolArray]]
 
 
 @dataclass(frozen=True)
@@ -43,70 +44,39 @@ class Transform:
     function: SampleFunction
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def key(self) -> str:
-        """The text that names the result."""
-        return json.dumps([self.name, dict(self.parameters)], sort_keys=True)
 
+class Store:
+    """Packed samples: `points` (frames, K, D), `mask` (frames, K) and `offsets` (N + 1,).
 
-class Store(Protocol):
-    """Packed samples."""
+    Args:
+        offsets: Where each sample begins; the last is the number of frames.
+        arrays: Points and mask in memory; None: of the folder.
+        folder: Of the files, opened in each process that reads: handles do not travel.
+    """
 
-    offsets: IntArray
+    def __init__(
+        self,
+        offsets: IntArray,
+        arrays: tuple[FloatArray, BoolArray] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.offsets, self._folder = offsets, folder
+        self._open: tuple[int, Any] = (0, arrays)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": (0, None)} if self._folder else self.__dict__
 
     def read(self, index: int) -> tuple[FloatArray, BoolArray]:
         """Return points `(T, K, D)` and mask `(T, K)` of one sample; do not modify."""
-
-
-class RamStore:
-    """Packed samples in memory: `points` (frames, K, D), `mask` (frames, K), `offsets` (N + 1,)."""
-
-    def __init__(self, points: FloatArray, mask: BoolArray, offsets: IntArray) -> None:
-        self.points, self.mask, self.offsets = points, mask, offsets
-
-    def read(self, index: int) -> tuple[FloatArray, BoolArray]:
-        """Return points and mask of one sample."""
-        start, stop = self.offsets[index], self.offsets[index + 1]
-        return self.points[start:stop], self.mask[start:stop]
-
-
-class FileStore:
-    """Packed samples in memory-mapped .npy files or in one HDF5 file.
-
-    Opened in each process that reads: HDF5 handles do not travel.
-    """
-
-    def __init__(self, folder: Path, kind: str) -> None:
-        self.folder, self.kind = folder, kind
-        self.offsets: IntArray = self._arrays("offsets")[0][:]
-        self._open: tuple[int, Any, Any] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": None}
-
-    def read(self, index: int) -> tuple[FloatArray, BoolArray]:
-        """Return points and mask of one sample; of .npy files views."""
-        if self._open is None or self._open[0] != os.getpid():
-            points, mask = self._arrays("points", "mask")  # finding them takes its time
-            self._open = os.getpid(), points, mask
+        if self._folder is not None and self._open[0] != os.getpid():
+            self._open = os.getpid(), _open_arrays(self._folder)[1:]
+        points, mask = self._open[1]
         start, stop = int(self.offsets[index]), int(self.offsets[index + 1])
-        _, points, mask = self._open
         return points[start:stop], mask[start:stop]
-
-    def _arrays(self, *names: str) -> list[Any]:
-        if self.kind == "hdf5":
-            file = import_h5py().File(self.folder / "samples.h5", "r")
-            return [file[name] for name in names]
-        return [np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in names]
-
-    def to_ram(self) -> RamStore:
-        """Return the same samples, read into memory."""
-        points, mask = (np.array(array) for array in self._arrays("points", "mask"))
-        return RamStore(points, mask, self.offsets)
 
 
 def precompute(
-    samples: Iterable[tuple[FloatArray, BoolArray]],
+    samples: Samples,
     transform: Transform,
     *,
     content_key: str,
@@ -125,19 +95,18 @@ def precompute(
     """
     transformed = (transform.function(points, mask) for points, mask in samples)
     if kind == "none":
-        return _pack(transformed)
+        points, masks = zip(*transformed, strict=True)
+        offsets = np.cumsum([0, *map(len, masks)], dtype=np.int64)
+        return Store(offsets, (np.concatenate(points), np.concatenate(masks)))
     on_disk = "hdf5" if kind == "hdf5" else "mmap"
-    text = f"{_FORMAT}\0{on_disk}\0{content_key}\0{transform.key}"
+    step = json.dumps([transform.name, dict(transform.parameters)], sort_keys=True)
+    text = f"{_FORMAT}\0{on_disk}\0{content_key}\0{step}"
     root = folder or cache_folder() / "training"
     place = root / hashlib.sha256(text.encode()).hexdigest()[:32]
     if not (place / _READY).is_file():
         try:
             with _whole_folder(place) as working:
-                _write_mmap(transformed, working)
-                if on_disk == "hdf5":
-                    _move_into_hdf5(working)
-                notes = {"content": content_key, "transform": transform.key, "format": _FORMAT}
-                (working / _READY).write_text(json.dumps(notes))
+                _write(transformed, working, is_hdf5=on_disk == "hdf5")
         except OSError as error:
             raise TrainingError(
                 "cannot write the cache below {root} ({error}); free some space there, or "
@@ -145,8 +114,10 @@ def precompute(
                 root=root,
                 error=error,
             ) from error
-    store = FileStore(place, on_disk)
-    return store.to_ram() if kind == "ram" else store
+    offsets, *arrays = _open_arrays(place)
+    if kind == "ram":
+        return Store(offsets[:], (np.array(arrays[0]), np.array(arrays[1])))
+    return Store(offsets[:], folder=place)
 
 
 def verify_once(path: Path, verify: Callable[[], None], *, folder: Path | None = None) -> None:
@@ -161,12 +132,6 @@ def verify_once(path: Path, verify: Callable[[], None], *, folder: Path | None =
     with suppress(OSError):  # a disk that is full or read-only costs the reading again, no more
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(note)
-
-
-def _pack(samples: Iterable[tuple[FloatArray, BoolArray]]) -> RamStore:
-    points, masks = zip(*samples, strict=True)
-    offsets = np.cumsum([0, *(len(mask) for mask in masks)], dtype=np.int64)
-    return RamStore(np.concatenate(points), np.concatenate(masks), offsets)
 
 
 @contextmanager
@@ -188,42 +153,41 @@ def _whole_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(working, ignore_errors=True)
 
 
-def _write_mmap(samples: Iterable[tuple[FloatArray, BoolArray]], folder: Path) -> None:
-    """Append raw numbers, then put the .npy header of the final shape in front of them."""
+def _write(samples: Samples, folder: Path, *, is_hdf5: bool) -> None:
+    """Append raw numbers to two files; their shape is in a third, which is written last."""
     lengths, shape = [0], (0, 0)
-    points_path, mask_path = folder / "points.npy", folder / "mask.npy"
-    with points_path.open("wb") as points_file, mask_path.open("wb") as mask_file:
-        # A header of fixed length: rewritten when the number of frames is known.
-        _write_header(points_file, (0, 0, 0), np.dtype(np.float32))
-        _write_header(mask_file, (0, 0), np.dtype(bool))
+    with (folder / "points").open("wb") as points_file, (folder / "mask").open("wb") as mask_file:
         for points, mask in samples:
             shape = (points.shape[1], points.shape[2])
             lengths.append(len(points))
             points_file.write(np.ascontiguousarray(points, np.float32).tobytes())
             mask_file.write(np.ascontiguousarray(mask, bool).tobytes())
-        frames = sum(lengths)
-        points_file.seek(0)
-        _write_header(points_file, (frames, *shape), np.dtype(np.float32))
-        mask_file.seek(0)
-        _write_header(mask_file, (frames, shape[0]), np.dtype(bool))
         for handle in (points_file, mask_file):
             handle.flush()
             os.fsync(handle.fileno())
     np.save(folder / "offsets.npy", np.cumsum(lengths, dtype=np.int64))
+    (folder / _READY).write_text(json.dumps(shape))
+    if is_hdf5:
+        arrays = dict(zip(("offsets", "points", "mask"), _open_arrays(folder), strict=True))
+        with import_h5py().File(folder / "samples.h5", "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+        for name in ("offsets.npy", "points", "mask"):
+            (folder / name).unlink()
 
 
-def _write_header(handle: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Write a version 1.0 .npy header padded to 256 bytes whatever the shape."""
-    text = repr({"descr": dtype.str, "fortran_order": False, "shape": shape})
-    body = text.ljust(256 - 11).encode("ascii") + b"\n"
-    handle.write(b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body)
-
-
-def _move_into_hdf5(folder: Path) -> None:
-    with import_h5py().File(folder / "samples.h5", "w") as file:
-        for name in ("points", "mask", "offsets"):
-            file[name] = np.load(folder / f"{name}.npy", mmap_mode="r")
-            (folder / f"{name}.npy").unlink()
+def _open_arrays(folder: Path) -> list[Any]:
+    """Return offsets, points and mask of what `_write` wrote."""
+    if (folder / "samples.h5").is_file():
+        file = import_h5py().File(folder / "samples.h5", "r")
+        return [file[name] for name in ("offsets", "points", "mask")]
+    offsets = np.load(folder / "offsets.npy")
+    num_points, num_dims = json.loads((folder / _READY).read_text())
+    points, mask = (
+        np.memmap(folder / name, dtype, "r", shape=(int(offsets[-1]), num_points, *more))
+        for name, dtype, more in (("points", np.float32, [num_dims]), ("mask", bool, []))
+    )
+    return [offsets, points, mask]
 
 
 def import_h5py() -> Any:

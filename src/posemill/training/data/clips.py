@@ -28,13 +28,7 @@ SHORT_CYCLE = (1 / 2, sqrt(1 / 2))
 
 
 class Shape(NamedTuple):
-    """Clips of one shape.
-
-    Args:
-        batch: Clips that cost as much as one of the full shape.
-        num_frames: Frames of a clip.
-        size: Side of its pictures.
-    """
+    """Frames of a clip, side of its pictures, and how many such cost as much as a whole one."""
 
     batch: int
     num_frames: int

@@ -1,8 +1,9 @@
 """`cache_dataset`: the result of a slow, repeatable step is kept after its first use.
 
-A sample is kept as bytes, without pickle: reading a stranger's file runs nothing. Eight bytes say
-how long the description is, then comes the description (JSON), then the numbers of every array,
-each at a multiple of 64.
+A sample is a file of its own, renamed into its place when it is whole: nobody waits for anybody,
+and a kill loses the sample under way. It is kept as bytes, without pickle: reading a stranger's
+file runs nothing. A checksum and the length of the description come first, then the description
+(JSON), then the numbers of every array, each at a multiple of 64.
 """
 
 from __future__ import annotations
@@ -10,54 +11,25 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import mmap
 import os
-import shutil
 import sys
-import tempfile
-import time
-import uuid
 import weakref
+import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from posemill.errors import TrainingError
-from posemill.files import atomic_path, cache_folder, mark_output
+from posemill.files import cache_folder, mark_output, remove_leftovers, temporary_stem
 from posemill.messages import Message
 from posemill.training.data.cache import import_h5py
-from posemill.training.data.segments import Segments
 
 STORES = ("mmap", "ram", "hdf5")
-_FORMAT = 1
-_ABOUT = "about.json"
+_FORMAT = 2
 _GB = 1e9
-
-
-@dataclass(frozen=True)
-class CacheUse:
-    """What a cache did, over all processes.
-
-    Args:
-        num_hits: Samples that were there.
-        num_made: Samples that were made.
-        num_refused: Of these, those for which there was no room.
-        seconds_making: What making them took.
-        seconds_saved: What making the hits would have taken, less what reading them took.
-    """
-
-    num_hits: int = 0
-    num_made: int = 0
-    num_refused: int = 0
-    seconds_making: float = 0.0
-    seconds_saved: float = 0.0
-
-    def since(self, before: CacheUse) -> CacheUse:
-        """Return what was added since then."""
-        pairs = zip(astuple(self), astuple(before), strict=True)
-        return CacheUse(*(now - then for now, then in pairs))
 
 
 def cache_dataset(
@@ -105,10 +77,7 @@ class CachedDataset:
                 f"cache_dataset: expected len() and [index], got {type(dataset).__name__}"
             )
         if not key:
-            raise ValueError(
-                "cache_dataset: key: expected a text that names the data, the step and its "
-                "settings, got nothing; without it an old result would be taken for a new one"
-            )
+            raise ValueError("cache_dataset: key: expected what names the data and the step")
         if getattr(dataset, "is_random", False) or getattr(dataset, "may_drop", False):
             raise ValueError(
                 "cache_dataset: this data set draws its samples at random, or leaves some out: one "
@@ -122,149 +91,115 @@ class CachedDataset:
             import_h5py()
         self.dataset, self.store, self.limit_gb = dataset, store, limit_gb
         self.key = key if isinstance(key, str) else json.dumps(dict(key), sort_keys=True)
-        on_disk = "hdf5" if store == "hdf5" else "mmap"
-        text = f"{_FORMAT}\0{on_disk}\0{len(dataset)}\0{self.key}"
+        text = f"{_FORMAT}\0{len(dataset)}\0{self.key}"
         root = Path(folder) if folder else cache_folder() / "datasets"
         self.folder = root / hashlib.sha256(text.encode()).hexdigest()[:32]
-        _make_folder(self.folder, self.key, len(dataset))
-        self._counts_folder = Path(tempfile.mkdtemp(prefix="posemill-cache-"))
-        weakref.finalize(self, _remove_counts, self._counts_folder, os.getpid())
-        _LIVE.add(self)
-        self._segments = Segments(self.folder, is_hdf5=store == "hdf5")
-        self._forget()
-
-    def _forget(self) -> None:
-        """Drop all that belongs to one process."""
-        self._pid = os.getpid()
-        self._kept: dict[int, tuple[bytes | memoryview, float]] = {}
-        self._counts: Any = None
+        self._suffix = ".h5" if store == "hdf5" else ".sample"
+        _make_folder(self.folder)
+        self._in_memory: dict[int, bytes] = {}
+        self._num_bytes = self._num_new_bytes = 0
         self._is_full = False
+        for name in ("lengths", "collate_fn"):  # what `fit` sorts by, and how it makes batches
+            if hasattr(dataset, name):
+                setattr(self, name, getattr(dataset, name))
+        _LIVE.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        of_process = ("_kept", "_counts")
-        return {name: value for name, value in self.__dict__.items() if name not in of_process}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
+        return {**self.__dict__, "_in_memory": {}}
 
     def __len__(self) -> int:
         return len(self.dataset)
-
-    def __getattr__(self, name: str) -> Any:
-        # what `fit` sorts by, and how it makes batches, where a data set says so
-        if name in ("lengths", "collate_fn") and "dataset" in self.__dict__:
-            return getattr(self.dataset, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getitem__(self, index: int) -> Any:
         index = int(index) + (len(self) if index < 0 else 0)
         if not 0 <= index < len(self):
             raise IndexError(f"sample {index} of {len(self)}")
-        if self._pid != os.getpid():
-            self._forget()
-        started = time.perf_counter()
-        found = self._find(index)
-        if found is not None:
-            value, seconds = found
-            saved = seconds - (time.perf_counter() - started)
-            self._count(CacheUse(num_hits=1, seconds_saved=saved))
-            return value
-        started = time.perf_counter()
-        value = self.dataset[index]
-        seconds = time.perf_counter() - started
-        is_kept = self._keep(index, value, seconds)
-        self._count(CacheUse(num_made=1, num_refused=int(not is_kept), seconds_making=seconds))
-        return value
-
-    def _find(self, index: int) -> tuple[Any, float] | None:
-        known = self._kept.get(index) or self._segments.find(index)
-        if known is None:
-            return None
-        data, seconds = known
-        if self.store == "ram":
-            data = bytes(data)
-            self._kept[index] = data, seconds
         try:
-            return unpack(data), seconds
-        except ValueError:
-            return None  # written by something else: made anew
-
-    def _keep(self, index: int, value: Any, seconds: float) -> bool:
-        """Write a sample down; return False where there is no room for it."""
+            return unpack(self._read(index))
+        except (OSError, ValueError):  # not there, or damaged
+            value = self.dataset[index]
         try:
-            data = pack(value)
+            self._write(index, pack(value))
         except TypeError as error:
             raise TypeError(f"cache_dataset: sample {index}: {error}") from error
-        with self._segments.lock:
-            if self.limit_gb is not None:
-                self._segments.look()  # the others write, too
-                self._is_full |= self._segments.num_bytes + len(data) > self.limit_gb * _GB
-            if self._is_full:
-                return False
-            try:
-                self._segments.add(index, data, seconds)
-            except OSError:
-                self._is_full = True  # the disk is full: the training goes on, and says so
-                return False
-        return True
+        except OSError:
+            self._is_full = True  # the disk is full: the training goes on
+        return value
 
-    def _count(self, use: CacheUse) -> None:
-        """Add to this process's numbers, in a file of its own: nobody waits, nothing is lost."""
-        if self._counts is None:
-            path = self._counts_folder / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-            try:
-                self._counts = np.memmap(path, np.float64, "w+", shape=(5,))
-            except OSError:
-                self._counts = np.zeros(5)  # a counter is not worth a training
-        self._counts += astuple(use)
+    def _path(self, index: int) -> Path:
+        return self.folder / f"{index}{self._suffix}"
 
-    def use(self) -> CacheUse:
-        """Return what this cache did since it was made, in all processes that read from it."""
-        total = np.zeros(5)
-        for path in self._counts_folder.glob("*-*"):
-            values = np.fromfile(path, np.float64)
-            if len(values) == 5:
-                total += values
-        hits, made, refused = (round(value) for value in total[:3])
-        return CacheUse(hits, made, refused, float(total[3]), float(total[4]))
+    def _read(self, index: int) -> bytes | mmap.mmap:
+        if index in self._in_memory:
+            return self._in_memory[index]
+        if self.store == "hdf5":
+            with import_h5py().File(self._path(index), "r") as file:
+                return bytes(file["sample"][:].tobytes()) if "sample" in file else b""
+        with self._path(index).open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if self.store == "mmap":
+            return mapped
+        self._in_memory[index] = mapped[:]
+        return self._in_memory[index]
+
+    def _write(self, index: int, data: bytes) -> None:
+        """Keep a sample, if there is room."""
+        if self._is_full or not self._has_room(len(data)):
+            self._is_full = True
+            return
+        temporary = self.folder / f"{temporary_stem(self.folder)}.tmp"
+        try:
+            if self.store == "hdf5":
+                with import_h5py().File(temporary, "w") as file:
+                    file["sample"] = np.frombuffer(data, np.uint8)
+            else:
+                temporary.write_bytes(data)
+            temporary.replace(self._path(index))
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _has_room(self, num_bytes: int) -> bool:
+        if self.limit_gb is None:
+            return True
+        limit = self.limit_gb * _GB
+        # Others write, too: look again after every hundredth of the limit.
+        if not self._num_bytes or self._num_new_bytes > limit / 100:
+            self._num_new_bytes = 0
+            self._num_bytes = sum(entry.stat().st_size for entry in os.scandir(self.folder))
+        self._num_bytes += num_bytes
+        self._num_new_bytes += num_bytes
+        return self._num_bytes <= limit
+
+    def count_kept(self) -> int:
+        """Return how many samples are on the disk, by whatever process."""
+        return sum(entry.name.endswith(self._suffix) for entry in os.scandir(self.folder))
 
 
-def live_uses() -> dict[CachedDataset, CacheUse]:
-    """Return every cache that this process made and still has, with what it did."""
-    return {cache: cache.use() for cache in list(_LIVE)}
+def live_uses() -> dict[CachedDataset, int]:
+    """Return every cache that this process made and still has, with the samples it keeps."""
+    return {cache: cache.count_kept() for cache in list(_LIVE)}
 
 
-def describe_uses(before: Mapping[CachedDataset, CacheUse]) -> list[str]:
-    """Return a line for each cache that was used since `before`: hits, and seconds saved."""
-    lines = []
-    for cache, now in live_uses().items():
-        use = now.since(before.get(cache, CacheUse()))
-        if not use.num_hits + use.num_made:
-            continue
-        refused = Message(
-            "; {num_refused} had no room (limit_gb, or a full disk)", num_refused=use.num_refused
+def describe_uses(before: Mapping[CachedDataset, int]) -> list[str]:
+    """Return a line for each cache with samples: how many are kept, and how many since `before`."""
+    return sorted(
+        Message(
+            "cache {key!r}: {num_kept} of {num_samples} samples are kept, {num_new} of them new",
+            key=cache.key,
+            num_kept=num_kept,
+            num_samples=len(cache),
+            num_new=num_kept - before.get(cache, 0),
         )
-        values = {**asdict(use), "seconds_saved": max(0.0, use.seconds_saved)}
-        lines.append(
-            Message(
-                "cache {key!r}: {num_hits} samples were there and {num_made} were made in "
-                "{seconds_making:.1f} s; it saved {seconds_saved:.1f} s{refused}",
-                key=cache.key,
-                refused=refused if use.num_refused else "",
-                **values,
-            )
-        )
-    return sorted(lines)
+        for cache, num_kept in live_uses().items()
+        if num_kept
+    )
 
 
-def _make_folder(folder: Path, key: str, count: int) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         mark_output(folder)
-        if not (folder / _ABOUT).is_file():
-            with atomic_path(folder / _ABOUT) as temporary:
-                temporary.write_text(json.dumps({"key": key, "samples": count}), "utf-8")
+        remove_leftovers(folder / folder.name)
     except OSError as error:
         raise TrainingError(
             "cannot write the cache in {folder} ({error}); free some space there, or give "
@@ -274,17 +209,12 @@ def _make_folder(folder: Path, key: str, count: int) -> None:
         ) from error
 
 
-def _remove_counts(folder: Path, pid: int) -> None:
-    if os.getpid() == pid:  # a forked loader drops its copy of the data set, too
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 _LIVE: weakref.WeakSet[CachedDataset] = weakref.WeakSet()
 
 
 _ALIGN = 64
 _KINDS = "biufcSUmM"  # numpy's numbers, texts and times; no objects
-KEPT = "arrays, tensors, numbers, texts, None, and tuples, lists and dicts of them"
+_KEPT = "arrays, tensors, numbers, texts, None, and tuples, lists and dicts of them"
 
 
 def pack(value: Any) -> bytes:
@@ -296,24 +226,27 @@ def pack(value: Any) -> bytes:
     """
     blocks: list[bytes] = []
     text = json.dumps(_describe(value, "", blocks)).encode()
-    data = bytearray(len(text).to_bytes(8, "little") + text)
+    data = bytearray(4) + len(text).to_bytes(8, "little") + text
     for block in blocks:
         data += bytes(-len(data) % _ALIGN)
         data += block
+    data[:4] = zlib.crc32(memoryview(data)[4:]).to_bytes(4, "little")
     return bytes(data)
 
 
-def unpack(data: bytes | memoryview) -> Any:
+def unpack(data: bytes | mmap.mmap) -> Any:
     """Return the sample; its arrays are copies, free to be changed.
 
     Raises:
-        ValueError: These are not the bytes of a sample.
+        ValueError: These are not the bytes of a sample, or they are damaged.
     """
     view = memoryview(data)
-    size = int.from_bytes(view[:8], "little")
+    size = int.from_bytes(view[4:12], "little")
     try:
-        tree = json.loads(bytes(view[8 : 8 + size]))
-        return _Reader(view, 8 + size).build(tree)
+        if zlib.crc32(view[4:]) != int.from_bytes(view[:4], "little"):
+            raise ValueError("its checksum differs")
+        tree = json.loads(bytes(view[12 : 12 + size]))
+        return _Reader(view, 12 + size).build(tree)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a packed sample: {error}") from error
 
@@ -342,7 +275,7 @@ def _describe(value: Any, where: str, blocks: list[bytes]) -> Any:
         name = "array" if isinstance(value, np.ndarray) else "number"
         return {name: [value.dtype.str, list(value.shape)]}
     named = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    raise TypeError(f"{where or 'the sample'} is a {named}, which cannot be kept: {KEPT} can")
+    raise TypeError(f"{where or 'the sample'} is a {named}, which cannot be kept: {_KEPT} can")
 
 
 class _Reader:

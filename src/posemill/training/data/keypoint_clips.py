@@ -34,7 +34,7 @@ from posemill.training.data.clips import (
 from posemill.training.data.labels import (
     LabelledClip,
     divide_into_splits,
-    label_tables,
+    label_clips,
 )
 from posemill.training.data.normalize import preparation
 from posemill.training.data.readers import RawClips, read_all
@@ -171,21 +171,15 @@ class KeypointClips(SplitClips):
             return None
         cycle, notes = [], []
         for time, space in TIME_ONLY:
-            kept = int(self._fitting(time).sum())
-            counts = {"num_short": len(self) - kept, "num_clips": len(self)}
-            if kept < len(self) / 2:
-                template = (
-                    "{frames} are left out: {num_short} of {num_clips} clips are too short for "
-                    "their glosses"
-                )
-                notes.append(Message(template, frames=_in_words(time), **counts))
-                continue
-            cycle.append((time, space))
-            if kept < len(self):
+            num_short = len(self) - int(self._fitting(time).sum())
+            if num_short <= len(self) / 2:
+                cycle.append((time, space))
+            if num_short:
                 template = (
                     "{frames}: {num_short} of {num_clips} clips are too short for their glosses "
                     "and come with more frames only"
                 )
+                counts = {"num_short": num_short, "num_clips": len(self)}
                 notes.append(Message(template, frames=_in_words(time), **counts))
         return Grid(_WHOLE, 1, tuple(cycle), has_short_cycle=False, notes=tuple(notes))
 
@@ -274,7 +268,7 @@ def load_keypoints(
 def read_labelled(options: DataSettings) -> tuple[list[RawClips], list[LabelledClip]]:
     """Return the files' clips as they are, and each clip with its label, split and group."""
     splits, clips = _read_files(options)
-    return clips, label_tables(splits, clips, options)
+    return clips, label_clips(splits, clips, options)
 
 
 def read_unlabelled(options: DataSettings) -> tuple[Store, list[ClipKey], str | None]:
@@ -393,13 +387,7 @@ def check_lengths(made: Any, split: str, options: DataSettings, time_stride: int
     short = np.flatnonzero(steps < needed)
     if not len(short) or split != options.training_split:
         return dataclasses.replace(made, num_too_short=len(short))
-    if options.short_clips == "drop":
-        if len(short) == len(made):
-            raise TrainingError(
-                "all {num_clips} {split} clips are shorter than their glosses",
-                num_clips=len(made),
-                split=split,
-            )
+    if options.short_clips == "drop" and len(short) < len(made):
         kept = made.select(np.flatnonzero(steps >= needed))
         return dataclasses.replace(kept, num_too_short=len(short))
     first = int(short[0])

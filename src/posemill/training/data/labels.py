@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from posemill.errors import ConfigError, TrainingError
-from posemill.messages import Message, Option
+from posemill.messages import Message
 from posemill.records import IntArray, sort_splits, usual_split
 from posemill.terminal import warn_once
 from posemill.training.config.data_settings import DataSettings
@@ -20,8 +20,6 @@ from posemill.training.data.annotations import USUAL_GROUPS, Annotations, read_a
 
 def assign_folds(labels: Sequence[str], folds: int, seed: int) -> IntArray:
     """Return `(clips,)`: the fold of each clip, classes dealt evenly, in an order by the seed."""
-    if folds < 2:
-        raise ValueError(f"folds: expected 2 or more, got {folds}")
     rng = np.random.default_rng([seed, folds])
     order = rng.permutation(len(labels))
     # A stable sort by class keeps the random order within each; dealing then round and round.
@@ -64,8 +62,6 @@ def assign_group_folds(
 
 def pick_share(labels: Sequence[str], share: float, seed: int) -> IntArray:
     """Return the sorted indices of about `share` of the clips, the same share of every class."""
-    if not 0 < share < 1:
-        raise ValueError(f"share: expected between 0 and 1, got {share}")
     rng = np.random.default_rng([seed, 7])
     array = np.asarray(labels)
     chosen: list[int] = []
@@ -79,29 +75,6 @@ def pick_share(labels: Sequence[str], share: float, seed: int) -> IntArray:
 
 UNKNOWN = 1
 _SPECIAL = ("<blank>", "<unk>")
-
-
-class ClipTable(Protocol):
-    """The clips of a file or a list: what is said of each, empty where nothing is."""
-
-    @property
-    def path(self) -> Path:
-        """The file, for messages."""
-
-    @property
-    def clip_ids(self) -> tuple[str, ...]:
-        """One per clip."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """One per clip."""
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """One per clip."""
-
-    def column(self, name: str) -> tuple[str, ...]:
-        """Return what a further column says of each clip."""
 
 
 @dataclass(frozen=True)
@@ -137,37 +110,21 @@ class Groups(NamedTuple):
 NO_GROUPS = Groups()
 
 
-def label_tables(
-    splits: Sequence[str], tables: Sequence[ClipTable], options: DataSettings
-) -> list[LabelledClip]:
-    """Return every clip of every table with label, split and group, as the settings say."""
-    column = options.group_column
-    annotations = (
-        read_annotations(Path(options.labels), group_column=column) if options.labels else None
-    )
-    return label_clips(
-        splits, tables, annotations, group_column=column, missing_labels=options.missing_labels
-    )
-
-
 def label_clips(
-    splits: Sequence[str],
-    clips: Sequence[ClipTable],
-    annotations: Annotations | None,
-    *,
-    group_column: str = "",
-    missing_labels: str = "error",
+    splits: Sequence[str], clips: Sequence[Any], options: DataSettings
 ) -> list[LabelledClip]:
     """Return every clip of every file with label, split and group.
 
     Args:
         splits: Of each file.
-        clips: Of each file.
-        annotations: The labels; None where the files have them.
-        group_column: Where annotations or files say whose a clip is; each must have it then.
-            Empty: a usual name where there is one.
-        missing_labels: A clip without a label is an `error`, or left out (`drop`).
+        clips: Of each file: `clip_ids`, `labels` and `splits` of its clips, '' where nothing is
+            said, and `column(name)`, what a further column says of each.
+        options: Where labels are, and which column must say whose a clip is; a usual name of one
+            where none is named.
     """
+    group_column, annotations = options.group_column, None
+    if options.labels:
+        annotations = read_annotations(Path(options.labels), group_column=group_column)
     rows, missing = [], []
     is_asked, group_column = bool(group_column), group_column or _find_groups(clips, annotations)
     ids = (clip_id for raw in clips for clip_id in raw.clip_ids)
@@ -183,35 +140,8 @@ def label_clips(
                 continue
             split_of = usual_split(own or split)
             rows.append(LabelledClip(split_of, file, index, clip_id, label, group, group_column))
-    if missing and rows and missing_labels == "drop":
-        warn_once(
-            Message(
-                "{num_missing} of {num_clips} clips have no label and are left out ({some})",
-                num_missing=len(missing),
-                num_clips=len(missing) + len(rows),
-                some=_first_three(missing),
-            )
-        )
-    elif missing:
-        where = Message(
-            "{path} has none in a column label, and a labels file ({--labels})", path=clips[0].path
-        )
-        if annotations is not None:
-            where = Message(
-                "{path} (its first id is {clip_id!r})",
-                path=annotations.path,
-                clip_id=next(iter(annotations)),
-            )
-        raise TrainingError(
-            "{num_missing} of {num_clips} clips have no label ({some}): {where} "
-            "needs a row video_id,label for each. A pkl holds no labels, the run x.run "
-            "beside x.pkl does: prepare that one, or name the dataset by "
-            "{--labels:DATASET}; or leave these clips out with {--missing-labels:drop}",
-            num_missing=len(missing),
-            num_clips=len(missing) + len(rows),
-            some=_first_three(missing),
-            where=where,
-        )
+    if missing:
+        _report_missing(missing, len(rows), annotations, options)
     if not rows:
         raise TrainingError("{path}: no clips", path=clips[0].path)
     if is_asked and not all(row.group for row in rows):
@@ -228,11 +158,34 @@ def label_clips(
     return rows
 
 
+def _report_missing(
+    missing: list[str], num_others: int, annotations: Annotations | None, options: DataSettings
+) -> None:
+    """Say which clips have no label, or refuse them."""
+    counts = {"num_missing": len(missing), "num_clips": len(missing) + num_others}
+    some = _first_three(missing)
+    if num_others and options.missing_labels == "drop":
+        template = "{num_missing} of {num_clips} clips have no label and are left out ({some})"
+        warn_once(Message(template, some=some, **counts))
+        return
+    where = Message("{path}, and a labels file ({--labels})", path=options.path)
+    if annotations is not None:
+        template = "{path} (its first id is {clip_id!r})"
+        where = Message(template, path=annotations.path, clip_id=next(iter(annotations)))
+    raise TrainingError(
+        "{num_missing} of {num_clips} clips have no label ({some}): {where} needs a row "
+        "video_id,label for each; or leave these clips out with {--missing-labels:drop}",
+        some=some,
+        where=where,
+        **counts,
+    )
+
+
 def _first_three(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
 
 
-def _find_groups(clips: Sequence[ClipTable], annotations: Annotations | None) -> str:
+def _find_groups(clips: Sequence[Any], annotations: Annotations | None) -> str:
     """Return the column that says whose a clip is, where it has a usual name; else nothing."""
     if annotations is not None and annotations.group_column:
         return annotations.group_column
@@ -277,23 +230,15 @@ def divide_into_splits(
     is_share = not any(row.split == "dev" for row in rows)
     rows, train = divide(rows, options), options.training_split
     named = [usual_split(name) for name in splits or ()]
-    wanted = named or list(dict.fromkeys(row.split for row in rows))
     known = sort_splits({row.split for row in rows})
-    if not splits and train not in known:
-        raise TrainingError(
-            "{option}: {path} has clips of {splits} only; name one of these",
-            option=Option("train_split", options.train_split),
-            path=options.path,
-            splits=", ".join(known),
-        )
+    wanted = named or list(dict.fromkeys([train, *(row.split for row in rows)]))
     for split in wanted:
         if split not in known:
-            there = ", ".join(known)
             raise TrainingError(
-                "split {split!r} is empty: {path} has clips of {there}",
-                split=split,
+                "{path} has no clips of split {split!r}, only of {known}",
                 path=options.path,
-                there=there,
+                split=split,
+                known=", ".join(known),
             )
     names = tuple(class_names) if class_names else name_classes(rows, train, options.task)
     members = {split: [row for row in rows if row.split == split] for split in wanted}

@@ -114,10 +114,7 @@ def preparation(
 def resample(points: FloatArray, mask: BoolArray, num_frames: int) -> tuple[FloatArray, BoolArray]:
     """Return the clip at evenly spaced times; a point between a found and a missing is the found.
 
-    Args:
-        points: `(frames, keypoints, dims)`.
-        mask: `(frames, keypoints)`.
-        num_frames: How many to return.
+    Points are `(frames, keypoints, dims)` here and below, masks `(frames, keypoints)`.
     """
     return sample_at(points, mask, np.linspace(0, len(points) - 1, num_frames))
 
@@ -156,13 +153,7 @@ def normalize_whole(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, Bo
 def normalize_parts(
     points: FloatArray, mask: BoolArray, groups: tuple[Group, ...]
 ) -> tuple[FloatArray, BoolArray]:
-    """Return a clip with each group centred per frame and scaled per clip; missing points are 0.
-
-    Args:
-        points: `(frames, keypoints, dims)`. Not modified.
-        mask: `(frames, keypoints)`.
-        groups: As `groups_of` gives them.
-    """
+    """Return a clip with each group centred per frame and scaled per clip; missing points are 0."""
     result = np.zeros_like(points, dtype=np.float32)
     known = np.where(mask[..., None], points, np.nan)
     with warnings.catch_warnings():
@@ -292,12 +283,8 @@ def warp_time(
 ) -> tuple[FloatArray, BoolArray]:
     """Return the clip faster or slower as a whole, uneven along its way, its ends cut.
 
-    Args:
-        points: `(frames, keypoints, dims)`.
-        mask: `(frames, keypoints)`.
-        rng: Random generator.
-        speed: Largest change of the length and of the local speed, as a share.
-        crop: Largest share cut off.
+    `speed` is the largest change of the length and of the local speed, `crop` the largest share cut
+    off.
     """
     last = len(points) - 1
     cut = rng.uniform(0, crop) * last

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from posemill.errors import FormatError, TrainingError
 from posemill.files import near_path, sha256_of
 from posemill.geometry import find_points
-from posemill.npz.clips import NpzClips, content_key, read_npz_clips
+from posemill.npz.clips import content_key, read_npz_clips
 from posemill.npz.mapped import open_npz
 from posemill.places import uri_of
 from posemill.places.cache import fetched
@@ -175,7 +174,14 @@ def read_clips(
 def _read_npz(path: Path, unit: str) -> RawClips:
     arrays = open_npz(path)
     clips = read_npz_clips(arrays, unit=unit)
-    points = arrays["keypoints"]
+    points, skeleton = arrays["keypoints"], clips.header.get("skeleton")
+    if skeleton is not None and not is_skeleton(skeleton):
+        raise TrainingError(
+            "{path} says its skeleton is {skeleton!r}, which is not known here; install "
+            "the package of the engine that brings it",
+            path=path,
+            skeleton=str(skeleton)[:80],
+        )
     return RawClips(
         points,
         arrays.get("mask"),
@@ -183,23 +189,10 @@ def _read_npz(path: Path, unit: str) -> RawClips:
         clips.clip_ids,
         clips.labels,
         clips.splits,
-        _skeleton_said(path, clips) or guess_skeleton(points.shape[1], path),
+        skeleton or guess_skeleton(points.shape[1], path),
         content_key(arrays),
         path,
     )
-
-
-def _skeleton_said(path: Path, clips: NpzClips) -> str | None:
-    """The skeleton in the notes that `posemill prepare` leaves."""
-    said = clips.header.get("skeleton")
-    if said is not None and not is_skeleton(said):
-        raise TrainingError(
-            "{path} says its skeleton is {skeleton!r}, which is not known here; install "
-            "the package of the engine that brings it",
-            path=path,
-            skeleton=str(said)[:80],
-        )
-    return said
 
 
 def _read_csv(path: Path, dims: int, frames: int) -> RawClips:
@@ -207,29 +200,28 @@ def _read_csv(path: Path, dims: int, frames: int) -> RawClips:
     with path.open(encoding="utf-8-sig", newline="") as handle:
         rows = [row for row in csv.reader(handle) if row]
     if rows and not _is_number(rows[0][-1]):
-        if len(rows) > 1 and not any(map(_is_number, rows[1])):
-            raise TrainingError(
-                "{path} has the columns {columns}, and no numbers below them: expected "
-                "keypoints (a label, then numbers), or a list of videos with a column path",
-                path=path,
-                columns=", ".join(rows[0]),
-            )
         rows = rows[1:]
-    if not rows:
-        raise TrainingError("{path}: no rows; expected a label and numbers in each", path=path)
-    width = len(rows[0]) - 1
-    if width <= 0 or width % (dims * frames):
+    width = len(rows[0]) - 1 if rows else 0
+    if not width or width % (dims * frames):
         raise TrainingError(
-            "{path}: expected a label and a multiple of {multiple} numbers ({frames} "
-            "frames of {dims} numbers a point), got {width}; see {--csv-dims}, "
-            "{--csv-frames}",
+            "{path}: expected rows of a label and a multiple of {multiple} numbers ({frames} "
+            "frames of {dims} numbers a point), got {width}; see {--csv-dims}, {--csv-frames}",
             path=path,
             multiple=dims * frames,
             frames=frames,
             dims=dims,
             width=width,
         )
-    numbers = _numbers(path, rows, width)
+    for number, row in enumerate(rows, 1):
+        if len(row) != width + 1 or not all(map(_is_number, row[1:])):
+            raise TrainingError(
+                "{path}, row {number}: expected keypoints, a label and {width} numbers; of videos "
+                "expected a list with a column path",
+                path=path,
+                number=number,
+                width=width,
+            )
+    numbers = np.asarray([row[1:] for row in rows], np.float32)
     points = numbers.reshape(len(rows) * frames, -1, dims)
     return RawClips(
         points,
@@ -242,30 +234,6 @@ def _read_csv(path: Path, dims: int, frames: int) -> RawClips:
         sha256_of(path),
         path,
     )
-
-
-def _numbers(path: Path, rows: Sequence[Sequence[str]], width: int) -> npt.NDArray[np.float32]:
-    numbers = np.empty((len(rows), width), np.float32)
-    for index, row in enumerate(rows):
-        if len(row) != width + 1:
-            raise TrainingError(
-                "{path}, row {row}: expected {width} numbers after the label, got {num_numbers}",
-                path=path,
-                row=index + 1,
-                width=width,
-                num_numbers=len(row) - 1,
-            )
-        try:
-            numbers[index] = np.fromiter(map(float, row[1:]), np.float32, width)
-        except ValueError as error:
-            raise TrainingError(
-                "{path}, row {row}: expected {width} numbers after the label ({error})",
-                path=path,
-                row=index + 1,
-                width=width,
-                error=error,
-            ) from error
-    return numbers
 
 
 def _is_number(text: str) -> bool:

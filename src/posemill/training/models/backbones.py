@@ -19,7 +19,6 @@ from torch.nn import functional as F
 
 from posemill import plugins
 from posemill.errors import ConfigError, WeightsError
-from posemill.messages import Message
 from posemill.training.models.video import Backbone, ClipTimes, FrameBlock
 from posemill.training.video.transform import IMAGENET_MEAN, IMAGENET_STD
 from posemill.weights.pull import ensure_model
@@ -29,12 +28,6 @@ class ResidualBlock(FrameBlock):
     """Convolutions with a way around them; the first of them sees what the shift makes of frames.
 
     Two of 3 x 3; of a bottleneck one of 3 x 3 between two of 1 x 1, the last four times as wide.
-
-    Args:
-        num_inputs: Channels that come in.
-        width: Channels of the 3 x 3 convolutions.
-        stride: By how much height and width become smaller.
-        is_bottleneck: Whether it is one.
     """
 
     def __init__(self, num_inputs: int, width: int, stride: int, *, is_bottleneck: bool) -> None:
@@ -66,14 +59,7 @@ class ResidualBlock(FrameBlock):
 
 
 class ResidualNetwork(Backbone):
-    """Four stages of residual blocks, each half as large and twice as wide as the one before.
-
-    Args:
-        widths: Of the four stages.
-        depths: Blocks of the four stages.
-        stem_kernel: Of the first convolution, which halves the size as the pooling after it does.
-        has_bottlenecks: Kind of block.
-    """
+    """Four stages of residual blocks, each half as large and twice as wide as the one before."""
 
     def __init__(
         self,
@@ -175,15 +161,7 @@ class LiteNetwork(Backbone):
 
 
 class InvertedBlock(FrameBlock):
-    """Wider by 1 x 1, each channel on its own by k x k, narrow again by 1 x 1.
-
-    Args:
-        num_inputs: Channels that come in.
-        width: Channels that go out.
-        kernel: k.
-        stride: By how much height and width become smaller.
-        ratio: How much wider it is inside; 1 leaves the first convolution out.
-    """
+    """Wider by 1 x 1 (not where `ratio` is 1), each channel on its own, narrow again by 1 x 1."""
 
     def __init__(
         self, num_inputs: int, width: int, *, kernel: int, stride: int, ratio: int
@@ -313,22 +291,15 @@ def load_pretrained(backbone: Backbone, name: str, weights: str) -> None:
     ]
     extra = [key for key in given if key not in wanted and not key.startswith(_LAST_LAYERS)]
     if missing or extra:
-        first = (missing or extra)[0]
-        template = "it has {num_weights:weight|weights} too many, the first {name!r}"
-        if missing:
-            template = "it lacks {num_weights:weight|weights}, the first {name!r} of shape {shape}"
-        what = Message(
-            template,
-            num_weights=len(missing or extra),
-            name=first,
-            shape=list(wanted[first].shape) if missing else None,
-        )
         raise WeightsError(
-            "weights: {path} does not fit backbone {name}: {what}; give weights of the "
-            "same backbone, width and depth",
+            "weights: {path} does not fit backbone {name}: it lacks {num_missing} weights and has "
+            "{num_extra} too many, the first {first!r}; give weights of the same backbone, width "
+            "and depth",
             path=path,
             name=name,
-            what=what,
+            num_missing=len(missing),
+            num_extra=len(extra),
+            first=(missing or extra)[0],
         )
     backbone.load_state_dict({key: given[key] for key in wanted if key in given}, strict=False)
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from posemill.errors import ConfigError
 from posemill.plugins import not_among
 from posemill.training.extra import naming_the_extra
 from posemill.training.models.backbones import IMAGENET, PUBLISHED, build_backbone, load_pretrained
@@ -34,14 +33,7 @@ if TYPE_CHECKING:
 
 
 class Head(nn.Module):
-    """Base of the heads: a sequence of the same length, then a linear layer.
-
-    Args:
-        shape: Of the model.
-        num_features: Of a frame.
-        width: Of the sequence, where the head makes one of its own.
-        dropout: Share of numbers dropped in training before the last layer.
-    """
+    """Base of the heads: a sequence of the same length, then dropout and a linear layer."""
 
     pools = True  # mean and maximum over time, before the last layer
 
@@ -205,8 +197,6 @@ class Tsn(VideoModel):
     ) -> None:
         super().__init__(shape)
         self.backbone = build_backbone(backbone, width=width, depth=depth)
-        if cells < 1:
-            raise ConfigError("cells: expected 1 or more, got {cells}", cells=cells)
         self.backbone.keep_cells(cells)
         if weights == "auto":
             weights = IMAGENET if backbone in PUBLISHED else "none"
@@ -269,12 +259,6 @@ class Tsm(Tsn):
         super().__init__(shape, **options)
         if shift_order not in SHIFT_ORDERS:
             raise not_among("shift_order", shift_order, SHIFT_ORDERS)
-        if shift_divisor < 2:
-            raise ConfigError(
-                "{model}: shift_divisor: expected 2 or more, got {divisor}",
-                model="tsm",
-                divisor=shift_divisor,
-            )
         shift = partial(_shift_inside, divisor=shift_divisor, order=shift_order)
         stages = self.backbone.stages()
         # As the paper has it: the deepest networks become harder to train with all of them.

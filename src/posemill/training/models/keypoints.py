@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -15,8 +14,6 @@ from posemill.plugins import not_among
 from posemill.skeletons import get_skeleton
 from posemill.training.data.normalize import groups_of
 from posemill.training.models.base import Model
-
-FEATURES = ("points", "motion", "fast_motion", "presence", "distances")
 
 
 @dataclass(frozen=True)
@@ -73,11 +70,8 @@ def point_features(
 ) -> torch.Tensor:
     """Return `(B, T, K, F)`: the chosen kinds side by side; 0 where a point is missing.
 
-    Args:
-        points: `(B, T, K, D)`.
-        mask: `(B, T, K)`.
-        kinds: Of `points`, `motion` (against the frame before), `fast_motion` (against two frames
-            before), `presence`.
+    Kinds are `points`, `motion` (against the frame before), `fast_motion` (against two frames
+    before), `presence`.
     """
     found = mask[..., None]
     columns = []
@@ -91,12 +85,12 @@ def point_features(
     return torch.cat(columns, -1)
 
 
-def features_per_point(model: str, kinds: Iterable[str], num_dims: int) -> int:
+def features_per_point(kinds: Iterable[str], num_dims: int) -> int:
     """Return the width that `point_features` gives; refuse kinds it does not have."""
     sizes = {"points": num_dims, "motion": num_dims, "fast_motion": num_dims, "presence": 1}
     for name in kinds:
         if name not in sizes:
-            raise not_among(f"{model}: features", name, sizes)
+            raise not_among("features", name, sizes)
     return sum(sizes[name] for name in set(kinds))
 
 
@@ -104,14 +98,6 @@ def _motion(points: torch.Tensor, mask: torch.Tensor, frames: int) -> torch.Tens
     moved = points[:, frames:] - points[:, :-frames]
     moved = moved * (mask[:, frames:] & mask[:, :-frames])[..., None]
     return F.pad(moved, (0, 0, 0, 0, min(frames, points.shape[1]), 0))[:, : points.shape[1]]
-
-
-def pair_distances(points: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return `(B, T, K (K - 1) / 2)`: distance of every two points; 0 where one is missing."""
-    one, other = torch.triu_indices(points.shape[2], points.shape[2], 1, device=points.device)
-    # The small number keeps the gradient of a zero distance finite.
-    apart = (points[:, :, one] - points[:, :, other]).square().sum(-1).add(1e-8).sqrt()
-    return apart * (mask[:, :, one] & mask[:, :, other])
 
 
 def dense_layer(before: int, after: int, dropout: float) -> list[nn.Module]:
@@ -128,7 +114,7 @@ class FrameEncoder(nn.Module):
     Args:
         shape: Of the model.
         width: Of the result.
-        features: Kinds of `FEATURES`; distances are taken within groups of at most 33 points.
+        features: Kinds of `point_features`.
         dropout: Share of hidden numbers dropped in training.
     """
 
@@ -136,14 +122,10 @@ class FrameEncoder(nn.Module):
         self, shape: ModelShape, width: int, *, features: tuple[str, ...], dropout: float
     ) -> None:
         super().__init__()
-        for name in features:
-            if name not in FEATURES:
-                raise not_among("features", name, FEATURES)
         self.features = tuple(features)
         self.ranges, self.hands = shape.ranges, shape.hands
-        per_point = features_per_point("", {*features} - {"distances"}, shape.num_dims)
-        sizes = [stop - start for start, stop in self.ranges]
-        widths = [size * per_point + self._count_pairs(size) for size in sizes]
+        per_point = features_per_point(features, shape.num_dims)
+        widths = [(stop - start) * per_point for start, stop in self.ranges]
         hidden = max(32, width // len(widths))
         self.groups = nn.ModuleList(
             nn.Sequential(*dense_layer(size, hidden, dropout)) for size in widths
@@ -162,21 +144,12 @@ class FrameEncoder(nn.Module):
         sign[start:stop, 0] = -1.0
         return points * sign
 
-    def _count_pairs(self, num_points: int) -> int:
-        """Return how many distances are taken within a group of so many points."""
-        has_distances = "distances" in self.features and num_points <= 33
-        return math.comb(num_points, 2) if has_distances else 0
-
     def forward(self, points: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return `(B, T, width)` of points `(B, T, K, D)` and mask `(B, T, K)`."""
         per_point = point_features(self._mirror_left(points), mask, self.features)
         encoded = []
         for (start, stop), network in zip(self.ranges, self.groups, strict=True):
-            vector = per_point[:, :, start:stop].flatten(2)
-            if self._count_pairs(stop - start):
-                apart = pair_distances(points[:, :, start:stop], mask[:, :, start:stop])
-                vector = torch.cat([vector, apart], -1)
-            encoded.append(network(vector))
+            encoded.append(network(per_point[:, :, start:stop].flatten(2)))
         if self.hands:
             left, right = self.hands
             encoded.append(torch.maximum(encoded[left], encoded[right]))

@@ -45,15 +45,9 @@ class Mlp(KeypointModel):
         features: Sequence[str] = ("points",),
     ) -> None:
         super().__init__(shape)
-        if frames < 1 or not hidden:
-            raise ConfigError(
-                "mlp: expected frames >= 1 and hidden widths, got {frames}, {hidden}",
-                frames=frames,
-                hidden=hidden,
-            )
         self.frames = frames if shape.task == "classify" else 1
         self.features = tuple(features)
-        per_point = features_per_point("mlp", self.features, shape.num_dims)
+        per_point = features_per_point(self.features, shape.num_dims)
         widths = [self.frames * shape.num_points * per_point, *hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
@@ -96,7 +90,7 @@ class TcnBilstm(KeypointModel):
         kernel: Frames of a convolution.
         num_lstm: Recurrent layers; 0 leaves them out (classify).
         dropout: Share of hidden numbers dropped in training.
-        features: Kinds of `base.FEATURES`.
+        features: `points`, `motion`, `fast_motion`, `presence`.
     """
 
     def __init__(
@@ -184,7 +178,7 @@ class Transformer(KeypointModel):
         num_heads: Heads of each.
         stride: Frames per step of the attention.
         dropout: Share of hidden numbers dropped in training.
-        features: Kinds of `base.FEATURES`.
+        features: `points`, `motion`, `fast_motion`, `presence`.
     """
 
     def __init__(

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from posemill.errors import ConfigError
 from posemill.training.models.backbones import stage_sizes
 from posemill.training.models.base import ModelOutput
 from posemill.training.models.video import VideoModel, VideoShape
@@ -66,13 +65,7 @@ class R2plus1d(VideoModel):
 
 
 class SplitBlock(nn.Module):
-    """Two (2+1)D convolutions with a way around them.
-
-    Args:
-        num_inputs: Channels that come in.
-        width: Channels that go out.
-        stride: By how much time, height and width become smaller.
-    """
+    """Two (2+1)D convolutions with a way around them; `stride` shortens time as it does space."""
 
     def __init__(self, num_inputs: int, width: int, stride: int) -> None:
         super().__init__()
@@ -137,10 +130,6 @@ class SlowFast(VideoModel):
     ) -> None:
         super().__init__(shape)
         self._needs_whole_clips("slowfast")
-        if alpha < 1:
-            raise ConfigError("slowfast: alpha: expected 1 or more, got {alpha}", alpha=alpha)
-        if not 0 < beta <= 1:
-            raise ConfigError("slowfast: beta: expected above 0 to 1, got {beta}", beta=beta)
         self.alpha = alpha
         slow, depths = stage_sizes(_WIDTHS, _DEPTHS, width, depth)
         fast = [max(1, round(size * beta)) for size in slow]
@@ -198,12 +187,7 @@ class Fusion(nn.Module):
 class PathBlock(nn.Module):
     """A residual block of one path; its first convolution looks along time.
 
-    Args:
-        num_inputs: Channels that come in.
-        width: Channels inside.
-        time_kernel: Frames that the first convolution sees.
-        stride: By how much height and width become smaller; time stays.
-        is_wide: A third convolution, four times as wide.
+    `is_wide` adds a third convolution, four times as wide. Time stays as long as it is.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class Stgcn(KeypointModel):
                 strides=strides,
             )
         self.features, self.strides = tuple(features), tuple(strides)
-        before = features_per_point("stgcn", self.features, shape.num_dims)
+        before = features_per_point(self.features, shape.num_dims)
         self.identify = PointIdentity(shape.num_points, before, widths[0])
         before = widths[0]
         graphs = partitions(shape.num_points, shape.skeleton_name)

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from posemill.errors import ConfigError
 from posemill.training.models import build_model
 from posemill.training.models.base import Model
 from posemill.training.models.keypoints import ModelShape
@@ -47,17 +46,6 @@ class TwoStreams(Model):
         keypoint_share: float = 0.5,
     ) -> None:
         super().__init__()
-        if shape.task != "classify":
-            raise ConfigError(
-                "model two_streams gives one answer a clip: task {task} needs one for every "
-                "frame; train on one of the streams",
-                task=shape.task,
-            )
-        if not 0 <= keypoint_share <= 1:
-            raise ConfigError(
-                "two_streams: keypoint_share: expected 0 to 1, got {keypoint_share}",
-                keypoint_share=keypoint_share,
-            )
         self.shape, self.keypoint_share = shape, keypoint_share
         self.keypoints = build_model(
             keypoint_model,

@@ -247,13 +247,8 @@ def learning_rate(
 ) -> float:
     """Return the learning rate of optimizer step `step` (from 0).
 
-    Args:
-        config: `lr`, `scheduler`, `warmup_epochs`, `final_lr`, `step_epochs`, `step_gamma`.
-        step: Steps taken before this one.
-        total_steps: Steps of the whole training.
-        epoch_steps: Steps of one epoch.
-        grid_at: Of a Multigrid training: returns the factor of the learning rate at a step, and
-            how often scheduler `step` has lowered it.
+    `grid_at`, of a Multigrid training, returns the factor of the learning rate at a step, and how
+    often scheduler `step` has lowered it.
     """
     warmup = min(round(config.optimisation.warmup_epochs * epoch_steps), total_steps - 1)
     at = max(step, warmup)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import astuple, dataclass
-from operator import add
 
 import numpy as np
 import numpy.typing as npt
@@ -43,16 +41,6 @@ def decode_beam(
         blank: The class that means no label.
         top_labels: Labels tried at each step, the likeliest; the blank is always tried.
     """
-    prefixes = search_prefixes(log_probs, beam_width, blank=blank, top_labels=top_labels)
-    return list(prefixes[0][0])
-
-
-def search_prefixes(
-    log_probs: LogProbs, beam_width: int = 10, *, blank: int = BLANK, top_labels: int = 20
-) -> list[tuple[tuple[int, ...], float]]:
-    """Return the kept label sequences with their log probability, the likeliest first."""
-    if beam_width < 1:
-        raise ValueError(f"beam_width: expected 1 or more, got {beam_width}")
     steps = np.asarray(log_probs, np.float64)
     # Of each prefix: log probability of the paths that end in a blank, and in its last label.
     beam: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, _NEVER)}
@@ -72,8 +60,8 @@ def search_prefixes(
                 _put(ahead, (*prefix, int(label)), _NEVER, before + float(scores[label]))
         best = sorted(ahead.items(), key=lambda entry: _add(*entry[1]), reverse=True)
         beam = dict(best[:beam_width])
-    ranked = [(prefix, _add(*parts)) for prefix, parts in beam.items()]
-    return sorted(ranked, key=lambda entry: entry[1], reverse=True)
+    likeliest, _ = max(beam.items(), key=lambda entry: _add(*entry[1]))
+    return list(likeliest)
 
 
 def _put(
@@ -95,12 +83,9 @@ def _add(one: float, other: float) -> float:
     return one + math.log1p(math.exp(other - one))
 
 
-def accuracy(predicted: npt.ArrayLike, expected: npt.ArrayLike) -> float:
+def accuracy(predicted: Sequence[int], expected: Sequence[int]) -> float:
     """Return the share of equal entries; NaN of none."""
-    one, other = np.asarray(predicted), np.asarray(expected)
-    if one.shape != other.shape:
-        raise ValueError(f"expected as many predictions as targets, got {one.shape}, {other.shape}")
-    return float((one == other).mean()) if one.size else float("nan")
+    return float(np.mean(np.equal(predicted, expected))) if len(expected) else math.nan
 
 
 def confusion_matrix(
@@ -117,64 +102,23 @@ def accuracy_per_class(confusion: IntArray) -> npt.NDArray[np.float64]:
     return np.where(totals > 0, confusion.diagonal() / np.maximum(totals, 1), np.nan)
 
 
-@dataclass(frozen=True)
-class WordErrors:
-    """Counts of a word error rate; they add up over clips.
-
-    Args:
-        substitutions: Words taken for others.
-        deletions: Words left out.
-        insertions: Words too many.
-        num_words: Words of the references.
-    """
-
-    substitutions: int = 0
-    deletions: int = 0
-    insertions: int = 0
-    num_words: int = 0
-
-    def __add__(self, other: WordErrors) -> WordErrors:
-        return WordErrors(*map(add, astuple(self), astuple(other)))
-
-    @property
-    def rate(self) -> float:
-        """Errors per reference word, 0.1 for 10 %; NaN without words."""
-        errors = self.substitutions + self.deletions + self.insertions
-        return errors / self.num_words if self.num_words else float("nan")
-
-
-def count_word_errors(predicted: Sequence[Hashable], expected: Sequence[Hashable]) -> WordErrors:
-    """Return the fewest edits from the reference to the prediction, by kind, of one clip."""
-    # Of each cell: total, substitutions, deletions, insertions on the cheapest way there.
-    row = [(column, 0, 0, column) for column in range(len(predicted) + 1)]
-    for word in expected:
-        ahead = [(row[0][0] + 1, row[0][1], row[0][2] + 1, row[0][3])]
+def count_word_errors(predicted: Sequence[Hashable], expected: Sequence[Hashable]) -> int:
+    """Return the fewest words to swap, leave out or put in between prediction and reference."""
+    row = list(range(len(predicted) + 1))
+    for number, word in enumerate(expected, 1):
+        ahead = [number]
         for column, guess in enumerate(predicted):
-            total, swaps, drops, adds = row[column]
-            if guess == word:
-                ahead.append(row[column])
-                continue
-            up, left = row[column + 1], ahead[column]
-            if total <= up[0] and total <= left[0]:
-                ahead.append((total + 1, swaps + 1, drops, adds))
-            elif up[0] <= left[0]:
-                ahead.append((up[0] + 1, up[1], up[2] + 1, up[3]))
-            else:
-                ahead.append((left[0] + 1, left[1], left[2], left[3] + 1))
+            swapped = row[column] + (guess != word)
+            ahead.append(min(swapped, row[column + 1] + 1, ahead[column] + 1))
         row = ahead
-    _, swaps, drops, adds = row[-1]
-    return WordErrors(swaps, drops, adds, len(expected))
+    return row[-1]
 
 
 def word_error_rate(
     predicted: Sequence[Sequence[Hashable]], expected: Sequence[Sequence[Hashable]]
-) -> WordErrors:
-    """Return the summed errors of many clips; `.rate` is the corpus' word error rate."""
-    if len(predicted) != len(expected):
-        raise ValueError(
-            f"expected as many predictions as references, got {len(predicted)}, {len(expected)}"
-        )
-    total = WordErrors()
-    for guess, reference in zip(predicted, expected, strict=True):
-        total = total + count_word_errors(guess, reference)
-    return total
+) -> float:
+    """Return the errors of many clips per reference word, 0.1 for 10 %; NaN without words."""
+    num_words = sum(map(len, expected))
+    pairs = zip(predicted, expected, strict=True)
+    num_errors = sum(count_word_errors(guess, reference) for guess, reference in pairs)
+    return num_errors / num_words if num_words else math.nan

@@ -198,14 +198,6 @@ class Ctc(Task):
         beam_width: int = 10,
         head: str = "",
     ) -> None:
-        if conv_weight < 0 or distill_weight < 0 or temperature <= 0:
-            raise ConfigError(
-                "ctc loss: expected conv_weight >= 0, distill_weight >= 0, temperature > 0, "
-                "got {conv_weight}, {distill_weight}, {temperature}",
-                conv_weight=conv_weight,
-                distill_weight=distill_weight,
-                temperature=temperature,
-            )
         self.conv_weight, self.distill_weight = conv_weight, distill_weight
         self.temperature = temperature
         self.decoder, self.beam_width, self.head = decoder, beam_width, head
@@ -275,7 +267,7 @@ class Ctc(Task):
         """Return `wer`, and `wer_<head>` of every head."""
         true = [row.true for row in rows]
         rates = {
-            f"wer_{head}": word_error_rate([row.said[head] for row in rows], true).rate
+            f"wer_{head}": word_error_rate([row.said[head] for row in rows], true)
             for head in HEADS
             if head in rows[0].said
         }

@@ -146,14 +146,6 @@ class VideoKind(Kind):
                 path=config.data.path,
                 first_path=missing[0].path,
             )
-        short = sum(clips.num_short for clips in sets.values())
-        if short:
-            yield Message(
-                "{num_clips:clip has|clips have} fewer frames than {sampling} takes: some of "
-                "theirs are shown more than once",
-                num_clips=short,
-                sampling=config.video.sampling,
-            )
         if config.task == "classify":
             for split, clips in sets.items():
                 lost = set(range(len(clips.class_names))) - {int(one) for one in clips.targets}
@@ -174,14 +166,12 @@ class VideoKind(Kind):
     ) -> Iterator[NewClip]:
         """Yield each clip; of several, one that cannot be read is warned of."""
         paths = [clips] if isinstance(clips, (str, os.PathLike)) else list(clips)
-        for path in paths:
-            if not isinstance(path, (str, os.PathLike)):
-                raise ConfigError(
-                    "{run} was trained on video: expected videos, folders or lists of them, got a "
-                    "{kind}",
-                    run=config.out,
-                    kind=type(path).__name__,
-                )
+        if others := [path for path in paths if not isinstance(path, (str, os.PathLike))]:
+            raise ConfigError(
+                "{run} was trained on video: expected paths of videos, got a {kind}",
+                run=config.out,
+                kind=type(others[0]).__name__,
+            )
         places = [
             dataclasses.replace(place, label="")
             for path in paths

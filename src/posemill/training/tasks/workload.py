@@ -16,12 +16,12 @@ from posemill.errors import ConfigError, TrainingError
 from posemill.messages import Message, Option
 from posemill.records import FloatArray, IntArray, sort_splits, usual_split
 from posemill.training.config.data_settings import DEV_SHARE
-from posemill.training.config.kinds import KEYPOINTS
+from posemill.training.config.kinds import KEYPOINTS, KINDS
 from posemill.training.config.resolve import with_data_kind
 from posemill.training.config.train_config import FIELDS, TrainConfig
-from posemill.training.config.unused import refuse_other_kind
 from posemill.training.data.clips import Clips
 from posemill.training.data.readers import refuse_missing
+from posemill.training.models import input_of, models_of
 from posemill.training.models.base import Model
 from posemill.training.tasks.kinds import Kind, find_kind, kind_of_identity
 from posemill.training.tasks.task import Task, make_task
@@ -124,7 +124,7 @@ def build_workload(config: TrainConfig) -> Workload:
     kind = find_kind(config.data.kind)
     if kind.name == KEYPOINTS:  # or a path with a slip of the pen
         refuse_missing(config.data.path)
-    refuse_other_kind(config, kind.name)
+    _check_model(config, kind.name)
     sets = kind.load(config)
     train: Any = _pick(sets, "train_split", config)
     identity = kind.identity(config, train)
@@ -151,6 +151,20 @@ def build_workload(config: TrainConfig) -> Workload:
         find_leaks=partial(_find_leaks, config, {"train": train, **scored}),
         decided={**_decided_share(sets, config), **kind.decided(config, train)},
     )
+
+
+def _check_model(config: TrainConfig, kind: str) -> None:
+    """Raise `ConfigError` for a model of another kind of data; other packages bring their own."""
+    is_named = kind in KINDS or "model" in config.given
+    if is_named and input_of(config.model.name) != kind:
+        raise ConfigError(
+            "model {model} takes {takes}, and {path} is {kind}; it takes {models}",
+            model=config.model.name,
+            takes=input_of(config.model.name),
+            path=config.data.path,
+            kind=kind,
+            models=", ".join(models_of(kind)) or Message("a model of its own"),
+        )
 
 
 def _find_leaks(config: TrainConfig, sets: Sets) -> list[str]:
@@ -233,8 +247,7 @@ def _pick(sets: Sets, field: str, config: TrainConfig) -> Clips:
 
 # Clips of the training that are in a scored split too, all but the same, make scores that flatter.
 # People record many takes at once, cut one recording into clips, or copy files. What a model then
-# knows of the scored clips is more than it will know of new ones. Copies under two labels, which no
-# model can tell apart, are found on the way.
+# knows of the scored clips is more than it will know of new ones.
 
 # Clips that are looked at; a second of work where each is a video to be opened.
 MOST_TRAINING, MOST_SCORED = 300, 100
@@ -273,7 +286,7 @@ def describe_shared_groups(sets: Mapping[str, Clips]) -> Iterator[str]:
 
 
 def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
-    """Yield a sentence on training clips under two labels, and for each split with near copies.
+    """Yield a sentence for each split with near copies of training clips.
 
     Args:
         sets: By split; NaN features: cannot be told.
@@ -281,9 +294,7 @@ def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
     chosen = _some(len(sets["train"]), MOST_TRAINING)
     train = sets["train"].features(chosen)
     is_known = np.isfinite(train).all(1)
-    train, chosen = train[is_known], chosen[is_known]
-    if len(train) >= 8:
-        yield from _describe_two_labels(sets["train"], train, chosen)
+    train = train[is_known]
     for split, clips in sets.items():
         if split == "train" or len(train) < 8:
             continue
@@ -291,7 +302,7 @@ def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
         scored = scored[np.isfinite(scored).all(1)]
         if not len(scored):
             continue
-        nearest = nearest_shares(train, scored)
+        nearest = distance_shares(train, scored).min(1)
         column = sets["train"].groups.column or "COLUMN"
         same, near = int((nearest < _SAME).sum()), int((nearest < _NEAR).sum())
         if same:
@@ -313,30 +324,6 @@ def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
                 split=split,
                 column=column,
             )
-
-
-def _describe_two_labels(clips: Clips, features: FloatArray, chosen: IntArray) -> Iterator[str]:
-    """Yield a sentence where some of these clips are copies of one with another label."""
-    labels = [np.asarray(clips.targets[int(index)]).tobytes() for index in chosen]
-    differ = np.array(labels)[:, None] != np.array(labels)
-    first, second = np.nonzero((distance_shares(features, features) < _SAME) & differ)
-    if len(first):
-        names = [clips.keys[int(chosen[pair[0]])][1] for pair in (first, second)]
-        yield Message(
-            "{num_copies} of {num_clips} training clips looked at are copies of one with "
-            "another label, the first {name!r} and {other_name!r}: one of the labels is "
-            "wrong, and no model can learn both",
-            num_copies=len(set(first.tolist())),
-            num_clips=len(chosen),
-            name=names[0],
-            other_name=names[1],
-        )
-
-
-def nearest_shares(train: FloatArray, scored: FloatArray) -> FloatArray:
-    """Return `(N,)`: how far the nearest training clip is; see `distance_shares`."""
-    found: FloatArray = distance_shares(train, scored).min(1)
-    return found
 
 
 def distance_shares(train: FloatArray, scored: FloatArray) -> FloatArray:

@@ -1,34 +1,30 @@
 """Decoded frames of videos, kept on the disk in the size of the training and read by mapping.
 
-A clip is decoded whole when it is first asked for. What is kept depends on the file (its path, size
-and time of change) and on how it was read, so it is never stale, and trainings share it. Loader
-processes each append to a file of their own; see `caching.segments`.
+A clip is decoded whole when it is first asked for, and kept as an .npy file. Its name comes from
+the video (path, size and time of change) and from how it was read, so it is never stale, and
+trainings and loader processes share it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-import struct
-import time
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import TrainingError
-from posemill.files import cache_folder, mark_output
-from posemill.training.data.segments import Segments
+from posemill.files import atomic_path, cache_folder, mark_output
 from posemill.training.video.index import ClipPlace
 
-_FORMAT = 1
-_SHAPE = struct.Struct("<III")  # frames, height, width
+_FORMAT = 2
 _MOST_BYTES = 1 << 28  # of one clip; longer ones are decoded each time
 _KEPT_FREE = 5 * 10**9  # bytes of the disk, or a tenth of it where that is less
 
 
 class FrameCache:
-    """Whole clips by their place; every process has its own view of the same files.
+    """Whole clips by their place.
 
     Args:
         folder: Of all such caches; posemill's own where None.
@@ -36,8 +32,8 @@ class FrameCache:
     """
 
     def __init__(self, folder: Path | str | None, way: str) -> None:
-        self._root = Path(folder) if folder else cache_folder() / "frames"
-        self.folder = self._root / hashlib.sha256(f"{_FORMAT}\0{way}".encode()).hexdigest()[:32]
+        self.root = Path(folder) if folder else cache_folder() / "frames"
+        self.folder = self.root / hashlib.sha256(f"{_FORMAT}\0{way}".encode()).hexdigest()[:32]
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             mark_output(self.folder)
@@ -48,21 +44,15 @@ class FrameCache:
                 folder=self.folder,
                 reason=error.strerror,
             ) from error
-        self._segments = Segments(self.folder, is_hdf5=False)
         self._is_full = False
-
-    def in_another_way(self, way: str) -> FrameCache:
-        """Return the cache of frames that come out in another way."""
-        return FrameCache(self._root, way)
 
     def find(self, place: ClipPlace) -> npt.NDArray[np.uint8] | None:
         """Return all frames of a clip `(frames, height, width, 3)`, mapped; None if not there."""
-        key = _key_of(place)
-        known = None if key is None else self._segments.find(key)
-        if known is None:
+        try:
+            frames: npt.NDArray[np.uint8] = np.load(self._path(place), mmap_mode="r")
+        except (OSError, ValueError, EOFError):  # not there, or damaged
             return None
-        shape = (*_SHAPE.unpack(known[0][: _SHAPE.size]), 3)
-        return np.frombuffer(known[0], np.uint8, offset=_SHAPE.size).reshape(shape)
+        return frames
 
     def has_room(self, num_bytes: int) -> bool:
         """Return whether a clip of so many bytes is to be kept."""
@@ -73,14 +63,22 @@ class FrameCache:
 
     def add(self, place: ClipPlace, frames: npt.NDArray[np.uint8]) -> None:
         """Keep all frames of a clip; where the disk refuses, it is decoded again next time."""
-        key = _key_of(place)
-        if key is None:
-            return
-        data = _SHAPE.pack(*frames.shape[:3]) + frames.tobytes()
         try:
-            self._segments.add(key, data, time.time())
+            with atomic_path(self._path(place)) as temporary, temporary.open("wb") as file:
+                np.save(file, frames)
         except OSError:
             self._is_full = True
+
+    def _path(self, place: ClipPlace) -> Path:
+        """Return where a clip of a file as it is now belongs."""
+        path = Path(place.path)
+        facts = path.stat()
+        text = (
+            f"{path.absolute()}\0{facts.st_size}\0{facts.st_mtime_ns}\0"
+            f"{place.start_seconds}\0{place.end_seconds}"
+        )
+        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        return self.folder / f"{digest[:32]}.npy"
 
 
 def free_bytes(folder: Path) -> int:
@@ -88,18 +86,3 @@ def free_bytes(folder: Path) -> int:
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     disk = shutil.disk_usage(there)
     return max(0, disk.free - min(_KEPT_FREE, disk.total // 10))
-
-
-def _key_of(place: ClipPlace) -> int | None:
-    """Return a number for a clip of a file as it is now; None where the file is not there."""
-    path = Path(place.path)
-    try:
-        facts = path.stat()
-    except OSError:
-        return None
-    text = (
-        f"{path.absolute()}\0{facts.st_size}\0{facts.st_mtime_ns}\0"
-        f"{place.start_seconds}\0{place.end_seconds}"
-    )
-    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
-    return int.from_bytes(digest[:7], "big")

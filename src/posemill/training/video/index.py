@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
+from posemill.decoders.opening import VIDEO_SUFFIXES, suffix_of
 from posemill.errors import RunError, SourceError
-from posemill.records import SPLIT_NAMES, Clip, label_of_folder, usual_split
+from posemill.records import Clip, label_of_folder, usual_split
 from posemill.runs import frame_index
+from posemill.sources import find_clips
 from posemill.sources.lists import read_list
 
 _LEDGER_NAME = "ledger.sqlite"
@@ -22,19 +24,16 @@ class ClipPlace:
     """A clip, and where its frames are.
 
     Args:
-        clip_id: Its name.
         path: A video, a folder of pictures, or a pack.
         kind: `video`, `frames` (pictures) or `packed`.
         split: `all` where there are none.
         label: Empty where it has none.
-        num_frames: Where it is known without opening it.
-        fps: The same.
+        num_frames, fps: Where they are known without opening it.
         size_wh: Width and height of its frames; always known of a pack.
         offset: Where it begins in its pack, in bytes.
         suffix: Of its pictures, `000000.jpg` and so on; empty where their names are to be looked
             up.
-        start_seconds: Where to begin in a video.
-        end_seconds: Where to end, exclusive.
+        start_seconds, end_seconds: The part of a video.
         extra: Further columns of a list.
     """
 
@@ -83,18 +82,19 @@ def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
     if not isinstance(index, (str, os.PathLike)):
         return _of_clips(index)
     path = Path(index)
-    if path.is_dir():
-        if (path / frame_index.INDEX_NAME).is_file():
-            path = path / frame_index.INDEX_NAME
-        else:
-            has_begun = (path / _LEDGER_NAME).is_file()  # `posemill frames` has, but not ended
-            return _of_frames(path) if has_begun else _of_folder(path)
+    if (path / frame_index.INDEX_NAME).is_file():
+        path = path / frame_index.INDEX_NAME
+    elif (path / _LEDGER_NAME).is_file():  # `posemill frames` has begun, and not ended
+        return _of_frames(path)
+    if path.is_dir() or suffix_of(path.name) in VIDEO_SUFFIXES:
+        clips = find_clips(path).clips
+        labels = (clip.label or label_of_folder(clip.clip_id) for clip in clips)
+        named = map(lambda clip, label: dataclasses.replace(clip, label=label), clips, labels)
+        return _of_clips(named, str(path))
     if not path.exists():
         raise SourceError(
             "{path} is not there: expected a list of clips, a video or a folder", path=path
         )
-    if suffix_of(path.name) in VIDEO_SUFFIXES:
-        return Index([ClipPlace(path.stem, str(path), "video")], [])
     with path.open("rb") as handle:
         is_of_frames = b"frame_indices" in handle.readline(1 << 16)
     if is_of_frames:
@@ -165,41 +165,3 @@ def _look_for(places: list[ClipPlace], where: str) -> Index:
         num_missing=len(places),
         path=places[0].path,
     )
-
-
-def _without_suffix(name: str) -> str:
-    return name.rpartition(".")[0] if suffix_of(name) in VIDEO_SUFFIXES else name
-
-
-def _of_folder(root: Path) -> Index:
-    """Return the videos below a folder or, where there are none, its folders of pictures."""
-    videos: list[tuple[tuple[str, ...], str]] = []
-    folders: list[tuple[tuple[str, ...], str]] = []
-    for folder, below, names in os.walk(root, followlinks=True):
-        below[:] = natural_sort(name for name in below if not name.startswith("."))
-        parts = Path(folder).relative_to(root).parts
-        kinds = {name: suffix_of(name) for name in names if not name.startswith(".")}
-        for name in natural_sort(name for name in kinds if kinds[name] in VIDEO_SUFFIXES):
-            videos.append(((*parts, name), os.path.join(folder, name)))  # noqa: PTH118
-        if parts and PICTURE_SUFFIXES & set(kinds.values()):
-            folders.append((parts, folder))
-    if videos and folders:
-        raise SourceError(
-            "{root} holds both {num_videos} videos and {num_folders} folders of pictures; "
-            "give the folder of the ones, or a list",
-            root=root,
-            num_videos=len(videos),
-            num_folders=len(folders),
-        )
-    kind = "video" if videos else "frames"
-    found = [_in_folder(parts, path, kind) for parts, path in videos or folders]
-    if not found:
-        raise SourceError("{root}: no videos and no folders of pictures, at any depth", root=root)
-    return Index(found, [])
-
-
-def _in_folder(parts: tuple[str, ...], path: str, kind: str) -> ClipPlace:
-    split = parts[0].lower() if parts[0].lower() in SPLIT_NAMES and len(parts) > 1 else "all"
-    rest = parts if split == "all" else parts[1:]
-    clip_id = _without_suffix("/".join(rest))
-    return ClipPlace(clip_id, path, kind, split, label_of_folder(clip_id))

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from posemill.training.data.keypoint_clips import check_lengths
 from posemill.training.data.labels import (
     LabelledClip,
     divide_into_splits,
-    label_tables,
+    label_clips,
 )
 from posemill.training.video.index import ClipPlace, Index, read_index
 from posemill.training.video.reading import ClipReader, FrameSize
@@ -85,13 +84,6 @@ class PixelClips(SplitClips):
     def video(self) -> VideoClips | None:
         """What reads the clips whole."""
         return self.readers[0] if self.readers else None
-
-    @property
-    def num_short(self) -> int:
-        """Clips known to have fewer frames than are taken of them, which are then repeated."""
-        count = self.sampling.num_frames or 0
-        known = [place.num_frames for place in self.places if place.num_frames is not None]
-        return sum(num_frames < count for num_frames in known)
 
     def _selected(self, chosen: IntArray) -> dict[str, Any]:
         places = tuple(self.places[i] for i in chosen)
@@ -186,7 +178,7 @@ def grid_of(reader: VideoClips, least_size: int = 1) -> Grid | None:
 class _Table:
     """The clips of an index, as labels are given to them."""
 
-    def __init__(self, index: Index, path: Path) -> None:
+    def __init__(self, index: Index, path: str) -> None:
         self.path, self._clips = path, index.clips
         self.clip_ids = tuple(clip.clip_id for clip in index.clips)
         self.labels = tuple(clip.label for clip in index.clips)
@@ -200,7 +192,7 @@ class _Table:
 def read_labelled(options: DataSettings) -> tuple[Index, list[LabelledClip]]:
     """Return the clips that are there, and each with its label, split and group."""
     index = read_index(options.path)
-    return index, label_tables(["all"], [_Table(index, Path(options.path))], options)
+    return index, label_clips(["all"], [_Table(index, options.path)], options)
 
 
 def load_videos(

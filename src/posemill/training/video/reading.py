@@ -8,7 +8,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -195,20 +195,11 @@ class ClipReader:
         num_frames = len(names) if names is not None else place.num_frames or 0
         indices = sampling.indices(num_frames, rng=rng, fps=place.fps)
         keep_freed_memory()
-        frames: Frames = np.empty(0, np.uint8)
-        seen: dict[int, int] = {}
-        for position, number in enumerate(indices.tolist()):
-            if (known := seen.setdefault(number, position)) < position:
-                frames[position] = frames[known]
-                continue
+        pictures = []
+        for number in indices.tolist():
             name = names[number] if names is not None else f"{number:06d}.{place.suffix}"
-            picture = self._read_picture(os.path.join(place.path, name))  # noqa: PTH118
-            if not position:
-                frames = np.empty((len(indices), *picture.shape), np.uint8)
-            elif picture.shape != frames.shape[1:]:
-                _raise_sizes({picture.shape, frames.shape[1:]}, place.path)
-            frames[position] = picture  # at once: it is still in the processor's cache
-        return frames, indices
+            pictures.append(self._read_picture(os.path.join(place.path, name)))  # noqa: PTH118
+        return _stack(pictures, place.path), indices
 
     def _read_picture(self, path: str) -> Frame:
         if self.size.size_wh is None:
@@ -261,7 +252,7 @@ class ClipReader:
             size, decoder=self.decoder, max_open=self.max_open, refused_to=self.refused_to
         )
         if self.cache is not None:
-            made.cache = self.cache.in_another_way(made.way)
+            made.cache = FrameCache(self.cache.root, made.way)
         return made
 
     @property
@@ -325,31 +316,15 @@ class _OpenVideo:
 def _stack(frames: list[Frame], path: str) -> Frames:
     shapes = {frame.shape for frame in frames}
     if len(shapes) > 1:
-        _raise_sizes(shapes, path)
+        sizes = " and ".join(f"{width} x {height}" for height, width, _ in sorted(shapes)[:2])
+        detail = Message("frames of {sizes} in one clip; give a size", sizes=sizes)
+        raise_decode_error(path, "unsupported", detail)
     return np.stack(frames)
 
 
-def _raise_sizes(shapes: set[tuple[int, ...]], path: str) -> NoReturn:
-    sizes = " and ".join(f"{width} x {height}" for height, width, _ in sorted(shapes)[:2])
-    detail = Message("frames of {sizes} in one clip; give a size", sizes=sizes)
-    raise_decode_error(path, "unsupported", detail)
-
-
-# By path and what tells that the file is another by now.
-_MAPS: weakref.WeakValueDictionary[tuple[Any, ...], np.memmap[Any, Any]] = (
-    weakref.WeakValueDictionary()
-)
-
-
 def _map_pack(path: str) -> Frames:
-    """Return a file mapped into memory, once for all readers: Multigrid has a dozen of them."""
     try:
-        about = os.stat(path)  # noqa: PTH116
-        key = path, about.st_ino, about.st_size, about.st_mtime_ns
-        found = _MAPS.get(key)
-        if found is None:
-            found = _MAPS[key] = np.memmap(path, np.uint8, "r")
-        return found
+        return np.memmap(path, np.uint8, "r")
     except OSError as error:
         raise_for_os_error(path, error)
     except ValueError as error:  # nothing can be mapped of a file without bytes

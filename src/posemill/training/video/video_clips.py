@@ -373,11 +373,6 @@ def _find_classes(clips: Sequence[ClipPlace], wanted: Sequence[str] | None) -> l
         raise TrainingError(
             "classes: expected all labels, {label!r} is not among them", label=unknown[0]
         )
-    if idle := [name for name in names if name not in counts]:
-        raise TrainingError(
-            "classes: there is no clip with label {label!r}; leave it out, or check its spelling",
-            label=idle[0],
-        )
     return names
 
 
