@@ -54,6 +54,20 @@ def test_copies_of_training_clips_are_counted(tmp_path: Path) -> None:
     )
 
 
+def test_copies_under_two_labels_are_named(tmp_path: Path) -> None:
+    settings = write_clips(tmp_path / "clips")
+    points = dict(np.load(settings["data"]))
+    points["keypoints"][6:12] = points["keypoints"][18:24]  # clips 1 and 3 have the same label
+    np.savez(settings["data"], **points)
+    assert leaks_of(settings) == []
+    points["keypoints"][24:30] = points["keypoints"][6:12]  # and clip 4 another
+    np.savez(settings["data"], **points)
+    assert leaks_of(settings) == [
+        "3 of 36 training clips looked at are copies of one with another label, the first 'clip1' "
+        "and 'clip4': one of the labels is wrong, and no model can learn both"
+    ]
+
+
 def test_clips_nearly_the_same_are_counted(tmp_path: Path) -> None:
     (said,) = leaks_of(write_clips(tmp_path / "clips", copied=5, noise=0.05))
     assert said.startswith(

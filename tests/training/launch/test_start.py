@@ -224,7 +224,7 @@ def test_a_resumed_training_counts_the_time_before(settings: Settings) -> None:
 def test_a_full_disk_names_the_flag_of_the_cache(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("posemill.training.data.cache._write", full)

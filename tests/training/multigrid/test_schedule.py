@@ -65,17 +65,33 @@ def test_the_keypoint_form_has_time_only() -> None:
 
 
 def test_the_learning_rate_grows_with_the_long_cycle_only() -> None:
-    starts = [phase.start_epoch for phase in PAPER.phases[:-1]]
-    assert [PAPER.lr_factor(epoch) for epoch in starts] == [8, 4, 2, 1] * 3
-    assert [PAPER.lr_step(epoch) for epoch in starts] == [0] * 4 + [1] * 4 + [2] * 4
+    rates = [PAPER.learning_rate(p.start_epoch, lr=0.1) for p in PAPER.phases[:-1]]
+    factors = [8, 4, 2, 1]
+    assert rates == pytest.approx(
+        [0.1 * 0.1**step * factor for step in range(3) for factor in factors]
+    )
     capped = Multigrid(239, lr_steps=(94, 154, 196), most_lr_factor=4)
     assert [capped.lr_factor(p.start_epoch) for p in capped.phases[:4]] == [4, 4, 2, 1]
 
 
 def test_the_fine_tune_phase_takes_its_own_rate_halfway() -> None:
     fine = PAPER.phases[-1]
-    assert (fine.start_epoch + fine.stop_epoch) // 2 == 343
-    assert [PAPER.lr_step(epoch) for epoch in (342, 343, 500)] == [2, 3, 3]
+    half = (fine.start_epoch + fine.stop_epoch) // 2
+    assert half == 343
+    assert PAPER.learning_rate(half - 1, lr=0.1) == pytest.approx(0.1 * 0.1**2)
+    assert PAPER.learning_rate(half, lr=0.1) == pytest.approx(0.1 * 0.1**3)
+    assert PAPER.lr_step(500) == 3, "after the end it stays"
+
+
+def test_the_warm_up_rises_to_the_rate_at_its_end() -> None:
+    def rate(epoch: float) -> float:
+        return PAPER.learning_rate(epoch, lr=0.1, warmup_epochs=34, warmup_from=0.01)
+
+    assert rate(0) == pytest.approx(0.01)
+    assert rate(34) == pytest.approx(0.8)
+    assert rate(17) == pytest.approx((0.01 + 0.8) / 2)
+    long = PAPER.phases[0].stop_epoch + 1
+    assert PAPER.learning_rate(long - 0.5, lr=0.1, warmup_epochs=long) < 0.1 * 4
 
 
 def test_phases_follow_each_other_and_short_schedules_leave_some_out() -> None:

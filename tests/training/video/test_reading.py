@@ -182,3 +182,18 @@ def test_large_jpegs_are_decoded_small_and_look_the_same(tmp_path: Path, picture
     frames, _ = reader(FrameSize((60, 60))).read(clip, ALL, None)
     whole = cv2.resize(scene, (80, 60), interpolation=cv2.INTER_AREA)[:, 10:70]
     assert np.abs(frames[0].astype(int) - whole).max() <= 6
+
+
+def test_a_pack_is_mapped_once_for_all_readers_and_anew_when_it_is_another(packed: Path) -> None:
+    (clip, *_), _ = read_index(packed)
+    pack, one = packed / "packs" / "000000.rgb", reader()
+    others = [one.in_size(FrameSize((side, side))) for side in (8, 16)]
+    frames = one.read(clip, ALL, None)[0]
+    for other in others:
+        other.read(clip, ALL, None)
+    assert Path("/proc/self/maps").read_text().count(str(pack)) == 1
+    new = pack.with_suffix(".new")
+    new.write_bytes(bytes(255 - np.frombuffer(pack.read_bytes(), np.uint8)))
+    new.replace(pack)
+    one.close()
+    assert np.array_equal(one.read(clip, ALL, None)[0], 255 - frames)

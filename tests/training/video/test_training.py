@@ -265,6 +265,11 @@ def test_clips_of_one_frame_and_of_several_shapes_are_trained_on(
     writer.release()
     (note,) = train(video(data=str(own), epochs=1)).summary["notes"]
     assert note.startswith("4 of 4 dev clips are of a recorded_at that training clips are of")
+    notes = build_workload(
+        TrainConfig(**video(data=str(packed), video_sampling="uniform:20"))
+    ).notes
+    assert notes == ("9 clips have fewer frames than uniform:20 takes: some of theirs are shown "
+                     "more than once",)  # fmt: skip
 
 
 def test_models_of_keypoints_are_refused_and_the_other_way_round(
@@ -318,7 +323,7 @@ def test_a_model_of_video_takes_no_keypoints(video: Settings, bars: Path, tmp_pa
         np.zeros((2, 17, 3), np.float32), np.ones((2, 17), np.float32),
         np.ones((2, 2), np.int32), "coco-17",
     )  # fmt: skip
-    with pytest.raises(ConfigError, match=r"was trained on video: expected paths of videos, got a PoseClip"):
+    with pytest.raises(ConfigError, match="expected paths of videos, got a PoseClip"):
         predict(result, clip)
     (tmp_path / "broken.mp4").write_bytes(b"no video")
     with pytest.raises(PosemillError, match=r"broken\.mp4"):

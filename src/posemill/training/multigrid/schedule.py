@@ -167,3 +167,27 @@ class Multigrid:
         phase = self.phase_at(epoch)
         is_late = epoch >= (phase.start_epoch + phase.stop_epoch) // 2
         return phase.lr_step if phase is not self.phases[-1] or is_late else phase.lr_step - 1
+
+    def learning_rate(
+        self,
+        epoch: float,
+        *,
+        lr: float,
+        gamma: float = 0.1,
+        warmup_epochs: float = 0.0,
+        warmup_from: float = 0.0,
+    ) -> float:
+        """Return the learning rate of a moment, of a constant schedule that falls in steps.
+
+        Args:
+            epoch: Epochs since the start, of all phases.
+            lr: At the start of the constant schedule.
+            gamma: What it is multiplied by at each of `lr_steps`.
+            warmup_epochs: Epochs of a linear rise to the rate at its end.
+            warmup_from: Where that begins.
+        """
+        at = max(epoch, warmup_epochs)
+        rate = lr * gamma ** self.lr_step(at) * self.lr_factor(at)
+        if epoch >= warmup_epochs:
+            return rate
+        return warmup_from + (rate - warmup_from) * epoch / warmup_epochs

@@ -146,6 +146,14 @@ class VideoKind(Kind):
                 path=config.data.path,
                 first_path=missing[0].path,
             )
+        short = sum(clips.num_short for clips in sets.values())
+        if short:
+            yield Message(
+                "{num_clips:clip has|clips have} fewer frames than {sampling} takes: some of "
+                "theirs are shown more than once",
+                num_clips=short,
+                sampling=config.video.sampling,
+            )
         if config.task == "classify":
             for split, clips in sets.items():
                 lost = set(range(len(clips.class_names))) - {int(one) for one in clips.targets}

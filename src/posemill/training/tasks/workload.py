@@ -286,7 +286,7 @@ def describe_shared_groups(sets: Mapping[str, Clips]) -> Iterator[str]:
 
 
 def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
-    """Yield a sentence for each split with near copies of training clips.
+    """Yield a sentence on training clips under two labels, and for each split with near copies.
 
     Args:
         sets: By split; NaN features: cannot be told.
@@ -294,7 +294,9 @@ def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
     chosen = _some(len(sets["train"]), MOST_TRAINING)
     train = sets["train"].features(chosen)
     is_known = np.isfinite(train).all(1)
-    train = train[is_known]
+    train, chosen = train[is_known], chosen[is_known]
+    if len(train) >= 8:
+        yield from _describe_two_labels(sets["train"], train, chosen)
     for split, clips in sets.items():
         if split == "train" or len(train) < 8:
             continue
@@ -324,6 +326,24 @@ def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
                 split=split,
                 column=column,
             )
+
+
+def _describe_two_labels(clips: Clips, features: FloatArray, chosen: IntArray) -> Iterator[str]:
+    """Yield a sentence where some of these clips are copies of one with another label."""
+    labels = [np.asarray(clips.targets[int(index)]).tobytes() for index in chosen]
+    differ = np.array(labels)[:, None] != np.array(labels)
+    first, second = np.nonzero((distance_shares(features, features) < _SAME) & differ)
+    if len(first):
+        names = [clips.keys[int(chosen[pair[0]])][1] for pair in (first, second)]
+        yield Message(
+            "{num_copies} of {num_clips} training clips looked at are copies of one with "
+            "another label, the first {name!r} and {other_name!r}: one of the labels is "
+            "wrong, and no model can learn both",
+            num_copies=len(set(first.tolist())),
+            num_clips=len(chosen),
+            name=names[0],
+            other_name=names[1],
+        )
 
 
 def distance_shares(train: FloatArray, scored: FloatArray) -> FloatArray:

@@ -85,6 +85,13 @@ class PixelClips(SplitClips):
         """What reads the clips whole."""
         return self.readers[0] if self.readers else None
 
+    @property
+    def num_short(self) -> int:
+        """Clips known to have fewer frames than are taken of them, which are then repeated."""
+        count = self.sampling.num_frames or 0
+        known = [place.num_frames for place in self.places if place.num_frames is not None]
+        return sum(num_frames < count for num_frames in known)
+
     def _selected(self, chosen: IntArray) -> dict[str, Any]:
         places = tuple(self.places[i] for i in chosen)
         return {"places": places, "rows": chosen if self.rows is None else self.rows[chosen]}

@@ -322,9 +322,21 @@ def _stack(frames: list[Frame], path: str) -> Frames:
     return np.stack(frames)
 
 
+# By path and what tells that the file is another by now.
+_MAPS: weakref.WeakValueDictionary[tuple[Any, ...], np.memmap[Any, Any]] = (
+    weakref.WeakValueDictionary()
+)
+
+
 def _map_pack(path: str) -> Frames:
+    """Return a file mapped into memory, once for all readers: Multigrid has a dozen of them."""
     try:
-        return np.memmap(path, np.uint8, "r")
+        about = os.stat(path)  # noqa: PTH116
+        key = path, about.st_ino, about.st_size, about.st_mtime_ns
+        found = _MAPS.get(key)
+        if found is None:
+            found = _MAPS[key] = np.memmap(path, np.uint8, "r")
+        return found
     except OSError as error:
         raise_for_os_error(path, error)
     except ValueError as error:  # nothing can be mapped of a file without bytes
