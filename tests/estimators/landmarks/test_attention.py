@@ -12,15 +12,15 @@ import pytest
 from posemill.estimators.landmarks.attention import (
     REGIONS,
     AttentionNetwork,
-    _back,
+    back,
     sample,
     settle_irises,
-    window_around,
+    windows_around,
 )
 from posemill.weights.networks import load_onnx
 from posemill.weights.onnx_writer import INPUT_NAME
 
-LIPS, RIGHT_EYE, LEFT_EYE = REGIONS
+_, RIGHT_EYE, LEFT_EYE = REGIONS
 
 
 def mesh(width: float, height: float, *, degrees: float = 0.0) -> np.ndarray:
@@ -36,7 +36,7 @@ def mesh(width: float, height: float, *, degrees: float = 0.0) -> np.ndarray:
 
 @pytest.mark.parametrize("degrees", [0, 30, -100, 180])
 def test_a_window_lies_around_its_points_with_a_margin_and_turns_with_them(degrees: float) -> None:
-    matrix = window_around(mesh(8, 4, degrees=degrees), LIPS).astype(np.float64)
+    matrix = windows_around(mesh(8, 4, degrees=degrees))[0].astype(np.float64)
     middle = matrix @ [8, 8, 1]
     np.testing.assert_allclose(middle, [20, 24], atol=1e-4)
     right, down = matrix @ [16, 8, 1] - middle, matrix @ [8, 16, 1] - middle
@@ -67,7 +67,7 @@ def test_between_cells_features_are_blended_and_outside_of_the_map_they_are_noth
 
 def test_points_of_a_window_come_back_in_pixels_of_the_crop() -> None:
     window = np.array([[0, -1, 3], [1, 0, 5]], np.float32)
-    found = _back(np.array([[2, 7]], np.float32), window)
+    found = back(np.array([[2, 7]], np.float32), window[None])
     np.testing.assert_array_equal(found, [[3 * 4 - 7, 5 * 4 + 2]])
 
 

@@ -43,7 +43,9 @@ _EYE = (
 )
 # fmt: on
 _OTHER_EYE = tuple(mirror_of_face(468)[point] for point in _EYE)
-_IRISES = ((468, _EYE[:16]), (473, _OTHER_EYE[:16]))
+# The irises, five points each, and the eyes around them.
+_IRISES = np.arange(468, 478).reshape(2, 5)
+_EYES = np.array([_EYE[:16], _OTHER_EYE[:16]])
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,20 @@ REGIONS = (
 )
 
 
+# All points that span windows, region by region: where each region begins, and whose each point is.
+_SPANNED = np.concatenate([region.points for region in REGIONS])
+_BEGINS = np.cumsum([0, *(len(region.points) for region in REGIONS[:-1])])
+_WHOSE = np.repeat(np.arange(len(REGIONS)), [len(region.points) for region in REGIONS])
+_ENDS = np.array([region.ends for region in REGIONS]).T
+# All points that the pieces give, in the order of their outputs.
+_OF_REGIONS = [
+    [*region.points, *(() if region.iris is None else range(region.iris, region.iris + 5))]
+    for region in REGIONS
+]
+_GIVEN = np.concatenate(_OF_REGIONS)
+_GIVEN_BY = np.repeat(np.arange(len(REGIONS)), list(map(len, _OF_REGIONS)))
+
+
 class AttentionNetwork:
     """The four pieces as one network: crops of a face in, 478 points and a logit out."""
 
@@ -84,57 +100,51 @@ class AttentionNetwork:
         The depth of irises is left 0: `settle_irises` gives it.
         """
         mesh, features, logits = self._mesh.run(pixels)
-        points = np.zeros((len(pixels), NUM_POINTS, 3), np.float32)
+        batch = len(pixels)
+        points = np.zeros((batch, NUM_POINTS, 3), np.float32)
         points[:, :468] = mesh.reshape(-1, 468, 3)
-        rows = range(len(pixels))
         maps = features.transpose(0, 2, 3, 1)  # (batch, 48, 48, 32)
-        first = points[:, :468, :2] / _CELL
-        windows = np.array([[window_around(mesh, region) for region in REGIONS] for mesh in first])
-        views = np.stack([sample(maps[row], windows[row]) for row in rows], 1)
-        for number, (region, piece) in enumerate(zip(REGIONS, self._pieces, strict=True)):
-            outputs = piece.run(views[number])
-            for row in rows:
-                outline, *iris = [output[row].reshape(-1, 2) for output in outputs]
-                points[row, region.points, :2] = _back(outline, windows[row, number])
-                if region.iris is not None:
-                    place = slice(region.iris, region.iris + 5)
-                    points[row, place, :2] = _back(iris[0], windows[row, number])
-        return [points.reshape(len(pixels), -1), logits]
+        windows = np.array([windows_around(face) for face in points[:, :468, :2] / _CELL])
+        views = np.stack([sample(maps[row], windows[row]) for row in range(batch)], 1)
+        outputs = [
+            output.reshape(batch, -1)
+            for view, piece in zip(views, self._pieces, strict=True)
+            for output in piece.run(view)
+        ]
+        given = np.concatenate(outputs, 1).reshape(batch, -1, 2)
+        points[:, _GIVEN, :2] = back(given, windows[:, _GIVEN_BY])
+        return [points.reshape(batch, -1), logits]
 
 
 def settle_irises(points: FloatArray) -> None:
     """Give the irises of `(478, 3)` points the mean depth of the eye around them. In place."""
-    for first, eye in _IRISES:
-        points[first : first + 5, 2] = points[eye, 2].astype(np.float64).mean()
+    points[_IRISES, 2] = points[_EYES, 2].mean(1, dtype=np.float64)[:, None]
 
 
-def window_around(points: FloatArray, region: Region) -> FloatArray:
-    """Return the matrix `(2, 3)` from cells of a window to cells of the map of features.
+def windows_around(points: FloatArray) -> FloatArray:
+    """Return matrices `(3, 2, 3)` from cells of the regions' windows to cells of the features' map.
+
+    Each region's points lie in its window, with a margin around them.
 
     Args:
         points: `(468, 2)` in cells of the map.
-        region: Its points lie in the window, with a margin around them.
     """
-    start, end = points[region.ends[0]], points[region.ends[1]]
-    turn = -atan2(end[1] - start[1], end[0] - start[0])
-    cos, sin = cos_sin(turn)
-    x, y = points[region.points].T
-    level_x, level_y = cos * x - sin * y, sin * x + cos * y
-    low_x, high_x, low_y, high_y = level_x.min(), level_x.max(), level_y.min(), level_y.max()
-    middle_x, middle_y = (low_x + high_x) / f32(2), (low_y + high_y) / f32(2)
-    cos, sin = cos_sin(-turn)
-    center_x = cos * middle_x - sin * middle_y
-    center_y = sin * middle_x + cos * middle_y
-    scale_x = _MARGIN * (high_x - low_x) / f32(_WINDOW)
-    scale_y = _MARGIN * (high_y - low_y) / f32(_WINDOW)
-    a, b, c, d = cos * scale_x, -sin * scale_y, sin * scale_x, cos * scale_y
-    return np.array(
-        [
-            [a, b, (a * -_HALF_WINDOW + b * -_HALF_WINDOW) + center_x],
-            [c, d, (c * -_HALF_WINDOW + d * -_HALF_WINDOW) + center_y],
-        ],
-        np.float32,
-    )
+    start, end = points[_ENDS]
+    turns = [-atan2(y, x) for x, y in end - start]
+    cos, sin = np.array(list(map(cos_sin, turns))).T
+    x, y = points[_SPANNED].T
+    point_cos, point_sin = cos[_WHOSE], sin[_WHOSE]
+    level = np.stack([point_cos * x - point_sin * y, point_sin * x + point_cos * y])
+    low = np.minimum.reduceat(level, _BEGINS, axis=1)  # (2, 3)
+    high = np.maximum.reduceat(level, _BEGINS, axis=1)
+    middle_x, middle_y = (low + high) / f32(2)
+    # Turned back: the cosine is the same.
+    sin = -sin
+    center = np.stack([cos * middle_x - sin * middle_y, sin * middle_x + cos * middle_y])
+    scale_x, scale_y = _MARGIN * (high - low) / f32(_WINDOW)
+    along, across = np.stack([cos, sin]) * scale_x, np.stack([-sin, cos]) * scale_y
+    shift = (along * -_HALF_WINDOW + across * -_HALF_WINDOW) + center
+    return np.stack([along, across, shift], -1).transpose(1, 0, 2)
 
 
 def sample(features: FloatArray, windows: FloatArray) -> FloatArray:
@@ -151,15 +161,16 @@ def sample(features: FloatArray, windows: FloatArray) -> FloatArray:
     middles = (windows[..., :2].astype(np.float64) * 0.5).sum(-1) - 0.5
     shift = (windows[..., 2] + middles).astype(np.float32)
     steps = np.arange(_WINDOW, dtype=np.float32)
-    # (n, 2, 16, 16): x and y of each cell of a window
     along = (windows[..., 0, None] * steps)[..., None, :]
     across = (windows[..., 1, None] * steps)[..., :, None]
-    x, y = np.moveaxis(along + across + shift[..., None, None], 1, 0)
-    is_out = (x < 0) | (x > width - 1) | (y < 0) | (y > height - 1)
-    x[is_out] = y[is_out] = 0
-    left, top = x.astype(np.intp), y.astype(np.intp)
-    right, bottom = np.minimum(left + 1, width - 1), np.minimum(top + 1, height - 1)
-    share_x, share_y = (x - left)[..., None], (y - top)[..., None]
+    places = along + across + shift[..., None, None]  # (n, 2, 16, 16): x and y of each cell
+    last = np.array([width - 1, height - 1])[:, None, None]
+    inside = np.minimum(np.maximum(places, 0), last.astype(np.float32))
+    is_out = (inside != places).any(1)
+    first = inside.astype(np.intp)
+    share_x, share_y = np.moveaxis(inside - first, 1, 0)[..., None]
+    left, top = first[:, 0], first[:, 1]
+    right, bottom = np.moveaxis(np.minimum(first + 1, last), 1, 0)
     cells = features.reshape(height * width, -1)
     rows = np.stack([top, bottom]) * width
     upper, lower = _blend(cells.take(rows + left, 0), cells.take(rows + right, 0), share_x)
@@ -178,7 +189,12 @@ def _blend(start: FloatArray, end: FloatArray, share: npt.NDArray[np.float64]) -
     return blended.astype(np.float32)
 
 
-def _back(points: FloatArray, window: FloatArray) -> FloatArray:
-    """Return `(n, 2)` points of a window, in pixels of its own, as pixels of the crop."""
-    x, y = points.T
-    return np.stack([(row[0] * x + row[1] * y) + row[2] * _CELL for row in window], 1)
+def back(points: FloatArray, windows: FloatArray) -> FloatArray:
+    """Return `(…, n, 2)` points, each of its window, in pixels of its own, as pixels of the crop.
+
+    Args:
+        points: In pixels of their windows.
+        windows: The matrix of each point's window, `(…, n, 2, 3)`.
+    """
+    x, y = points[..., :1], points[..., 1:]
+    return (windows[..., 0] * x + windows[..., 1] * y) + windows[..., 2] * _CELL

@@ -71,9 +71,8 @@ class Detector:
     def __init__(
         self, size: int, strides: Sequence[int], *, min_score: float, anchors_per_layer: int = 2
     ) -> None:
-        self._size = size
         self._anchors = make_anchors(size, strides, per_layer=anchors_per_layer)
-        self._min_score = min_score
+        self._least, self._scale = f32(min_score), f32(size)
         # A little below where the sigmoid reaches the threshold; at 0 every logit counts.
         clipped = min(max(min_score, 1e-43), 1 - 1e-9)
         self._min_logit = max(math.log(clipped / (1 - clipped)) - 0.01, -_MAX_LOGIT)
@@ -94,21 +93,19 @@ class Detector:
         if not len(likely):
             return
         scores = sigmoid(np.minimum(logits[likely], _MAX_LOGIT))
-        pairs = (boxes[likely] / np.float32(self._size)).reshape(
-            len(likely), boxes.shape[1] // 2, 2
-        )
-        anchors = self._anchors[likely]
-        pairs[:, 0] += anchors
-        pairs[:, 2:] += anchors[:, None]
-        half = pairs[:, 1] / _TWO
-        low = pairs[:, 0] - half
-        sides = pairs[:, 0] + half - low
-        is_good = (scores >= np.float32(self._min_score)) & (sides >= 0).all(1)
-        order = np.argsort(-scores, kind="stable")
+        # (anchors, 2 + n, 2): centre, size and the points; then both corners and the points
+        places = (boxes[likely] / self._scale).reshape(len(likely), -1, 2)
+        size = places[:, 1].copy()
+        places += self._anchors[likely][:, None]
+        half = size / _TWO
+        low = places[:, 0] - half
+        sides = places[:, 0] + half - low
+        places[:, 0] = low
+        places[:, 1] = low + sides
+        is_good = (scores >= self._least) & (sides.min(1) >= 0)
+        order = (-scores).argsort(kind="stable")
         order = order[is_good[order]]
-        # (anchors, 2 + n, 2): both corners, and the points
-        places = np.concatenate([low[:, None], (low + sides)[:, None], pairs[:, 2:]], 1)[order]
-        scores = scores[order]
+        places, scores = places[order], scores[order]
         while len(scores):
             is_same = _overlap(places) > _MIN_OVERLAP
             top = scores[0]
@@ -135,7 +132,8 @@ def _overlap(places: FloatArray) -> FloatArray:
     sides = high - low
     areas = sides[:, 0] * sides[:, 1]
     union = areas + areas[0] - shared
-    return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    union[union <= 0] = 1  # of boxes without an area, which share nothing
+    return shared / union
 
 
 def without_letterbox(detection: Detection, size: Size) -> Detection:
@@ -155,7 +153,8 @@ def project_detection(detection: Detection, size: Size, rect: Rect = WHOLE) -> D
     low, sides = detection.box[:2], detection.box[2:]
     places = np.concatenate([low[None], (low + sides)[None], detection.points])
     projected = project_by_matrix(places, rect, size)
-    box = np.concatenate([projected[0], projected[1] - projected[0]])
+    box = projected[:2].reshape(4).copy()
+    box[2:] -= box[:2]
     return Detection(detection.score, box, projected[2:])
 
 

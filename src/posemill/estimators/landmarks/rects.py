@@ -8,6 +8,7 @@ height, and a rotation in radians, clockwise on the screen.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -188,6 +189,13 @@ def project_by_matrix(points: FloatArray, rect: Rect, size: Size) -> FloatArray:
 
     The same as `project` but for the order of operations.
     """
+    along, across, offset = _projection(rect, size)
+    return points[:, :1] * along + points[:, 1:2] * across + offset
+
+
+@functools.lru_cache(maxsize=64)  # for whole pictures, which many are
+def _projection(rect: Rect, size: Size) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return what a step along and across a crop is in shares of the picture, and its corner."""
     width, height = size
     side = max(rect.width * width, rect.height * height)
     cos, sin = cos_sin(rect.rotation)
@@ -195,11 +203,5 @@ def project_by_matrix(points: FloatArray, rect: Rect, size: Size) -> FloatArray:
     to_x, to_y = f32(1) / width, f32(1) / height
     offset_x = (-HALF * side * cos + HALF * side * sin + center_x) * to_x
     offset_y = (-HALF * side * cos - HALF * side * sin + center_y) * to_y
-    x, y = points[:, 0], points[:, 1]
-    return np.stack(
-        [
-            x * (side * cos * to_x) + y * (-side * sin * to_x) + offset_x,
-            x * (side * sin * to_y) + y * (side * cos * to_y) + offset_y,
-        ],
-        1,
-    )
+    along, across = (side * cos * to_x, side * sin * to_y), (-side * sin * to_x, side * cos * to_y)
+    return np.array(along), np.array(across), np.array((offset_x, offset_y))
