@@ -22,6 +22,7 @@ import numpy as np
 import psutil
 
 from posemill.decoders import open_video
+from posemill.decoders.opening import PICTURE_SUFFIXES, suffix_of
 from posemill.decoders.pictures import read_picture
 from posemill.errors import ConfigError, SourceError
 from posemill.estimators import engine_info, open_estimator
@@ -29,7 +30,6 @@ from posemill.estimators.runtimes import PACKAGES
 from posemill.machine.processes import die_with_parent, python_command
 from posemill.machine.trials import run_child
 from posemill.records import Frame
-from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
 
 _LIMIT_SECONDS = 600.0
 _AUTO = "auto"
