@@ -218,6 +218,7 @@ ROUND = [number % 16 for number in range(40)]
         ("cut", ts(ROUND)[:-5], 183),
         ("one is lost", ts([*ROUND[:30], *ROUND[31:]]), 9 * 188),
         ("a byte is lost", ts(ROUND)[: 30 * 188] + ts(ROUND)[30 * 188 + 1 :], 10 * 188 - 1),
+        ("the first ones are lost", bytes(3 * 188) + ts(ROUND)[3 * 188 :], 40 * 188),
     ],
 )
 def test_packets_of_mpeg_ts_have_one_length_and_follow_each_other(

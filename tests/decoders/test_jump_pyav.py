@@ -12,7 +12,6 @@ import pytest
 
 from posemill.decoders import open_video
 from posemill.decoders.jump_pyav import can_jump, find_target, first_time_at, jump
-from posemill.decoders.losses_pyav import DamageError
 from posemill.decoders.stream_pyav import read_index
 from posemill.errors import DecodeError
 
@@ -170,40 +169,3 @@ def test_a_stream_cut_out_of_a_longer_one_is_counted_from_what_it_shows(
 def stream_of(codec: str = "h264") -> Any:
     """A stream with 1024 units a second."""
     return SimpleNamespace(codec_context=SimpleNamespace(name=codec), time_base=Fraction(1, 1024))
-
-
-@pytest.mark.parametrize(
-    ("containers", "codecs", "expected"),
-    [
-        ("mov,mp4,m4a,3gp,3g2,mj2", "h264 hevc vp9 av1 libdav1d mjpeg mpeg4", True),
-        ("matroska,webm", "h264 hevc vp9 av1 libdav1d mjpeg mpeg4", True),
-        ("matroska,webm", "vp8 mpeg2video gif", False),
-        ("avi", "h264 mjpeg", False),
-        ("mpegts", "h264 hevc", False),
-    ],
-)
-def test_only_what_was_seen_to_be_safe_is_jumped_in(
-    containers: str, codecs: str, expected: bool
-) -> None:
-    container = SimpleNamespace(format=SimpleNamespace(name=containers))
-    found = {codec: can_jump(container, stream_of(codec)) for codec in codecs.split()}
-    assert found == dict.fromkeys(codecs.split(), expected)
-
-
-def test_times_count_from_the_start_of_the_file() -> None:
-    late = SimpleNamespace(start_time=2_000_000)
-    assert first_time_at(late, stream_of(), 1.5) == 3584
-    assert first_time_at(late, stream_of(), 1.5001) == 3585
-    assert first_time_at(SimpleNamespace(start_time=None), stream_of(), 1.5) == 1536
-
-
-def test_a_jump_steps_back_a_second_but_not_before_the_start() -> None:
-    places = []
-
-    def seek(place: int, *, stream: Any, backward: bool) -> None:
-        places.append((place, backward))
-        raise DamageError
-
-    for target in (5000, 1025, 1000):
-        assert jump(SimpleNamespace(seek=seek), stream_of(), target, must_hit=True) is None
-    assert places == [(3976, True), (1, True), (0, True)]

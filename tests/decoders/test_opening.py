@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from posemill.decoders.opening import (
-    MAX_PIXELS,
     REASONS,
     open_regular,
     raise_decode_error,
@@ -29,16 +28,6 @@ def refusal(path: Path | str) -> tuple[str, str]:
         open_regular(path)
     assert caught.value.reason in REASONS
     return caught.value.reason, str(caught.value)
-
-
-def test_an_ordinary_file_is_opened_with_its_size(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"123")
-    (tmp_path / "link").symlink_to("a")
-    for name in ("a", "link"):
-        descriptor, size = open_regular(tmp_path / name)
-        assert os.read(descriptor, 9) == b"123"
-        assert size == 3
-        os.close(descriptor)
 
 
 def test_what_is_no_ordinary_file_is_told_and_nothing_stays_open(tmp_path: Path) -> None:
@@ -82,11 +71,6 @@ def test_what_the_system_says_becomes_a_reason(number: int, reason: str, words: 
     assert caught.value.__cause__ is error
 
 
-def test_an_error_without_words_has_its_own() -> None:
-    with pytest.raises(DecodeError, match=r"'a.png': unreadable: odd"):
-        raise_for_os_error("a.png", OSError("odd"))
-
-
 def test_an_error_keeps_its_frame_and_cause() -> None:
     cause = KeyError()
     with pytest.raises(DecodeError) as caught:
@@ -98,12 +82,3 @@ def test_any_path_can_be_shown() -> None:
     assert shown("a b\n.png") == "'a b\\n.png'"
     assert shown(Path("a.png")) == "'a.png'"
     shown(os.fsdecode(b"caf\xe9")).encode("utf-8")
-
-
-def test_the_words_of_tables_are_fixed() -> None:
-    assert MAX_PIXELS == 100_000_000
-    assert REASONS == (
-        "missing", "broken link", "not a file", "not a folder", "no permission", "unreadable",
-        "empty file", "not an image", "not a video", "no video stream", "no frames", "zero size",
-        "too large", "truncated", "corrupt", "unsupported",
-    )  # fmt: skip

@@ -6,14 +6,11 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
-import av
 import numpy as np
 import pytest
 
 from posemill.decoders.stream_pyav import (
     Clock,
-    DamageError,
-    describe,
     read_orientation,
     resize_rgb,
 )
@@ -34,11 +31,6 @@ def clock(
 
 def seconds(one: Clock, *pts: int | None) -> list[float]:
     return [round(one.seconds_of(value), 9) for value in pts]
-
-
-def test_times_count_from_the_start_of_the_file() -> None:
-    assert seconds(clock(), 0, 4, 100) == [0, 0.04, 1]
-    assert seconds(clock(start=av.time_base), 150, 154) == [0.5, 0.54]
 
 
 def test_a_missing_time_is_guessed_from_the_rate() -> None:
@@ -81,18 +73,6 @@ def test_a_display_matrix_is_a_turn_and_a_flip(
     numbers: tuple[int, int, int, int], expected: tuple[bool, int | None]
 ) -> None:
     assert read_orientation(matrix(*(65536 * number for number in numbers))) == expected
-
-
-def test_without_a_matrix_nothing_is_turned() -> None:
-    assert read_orientation(None) == (False, None)
-
-
-def test_an_error_is_told_in_the_words_of_ffmpeg() -> None:
-    assert describe(DamageError("cut off")) == "cut off"
-    error = av.error.InvalidDataError(1, "Invalid data", "a.mp4")
-    assert describe(error) == "Invalid data"
-    logged = av.error.InvalidDataError(1, "Invalid data", "a.mp4", (16, "h264", " no frame! "))
-    assert describe(logged) == "no frame!"
 
 
 def test_a_frame_of_the_wanted_size_is_not_touched_and_another_one_is_scaled() -> None:

@@ -170,8 +170,3 @@ def test_columns_that_are_not_ours_are_told(tmp_path, recommit, name: str, chang
     recommit(run.folder)
     with pytest.raises(RunError, match=rf"{SHARD} is damaged.*; put back a copy"):
         next(run.clips())
-
-
-def test_only_what_a_clip_may_lack_can_be_empty() -> None:
-    empty = {field.name for field in run_schema("holistic-143") if field.nullable}
-    assert empty == {"image_path", "label", "fps", "extra"}

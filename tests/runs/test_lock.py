@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -57,13 +55,6 @@ def test_a_longer_text_of_the_holder_before_leaves_nothing_behind(tmp_path):
         assert text.endswith("}\n")
 
 
-def test_one_who_asks_for_a_moment_is_waited_for(tmp_path, monkeypatch):
-    answers = iter([False] * 9 + [True])
-    monkeypatch.setattr(lock, "try_lock", lambda descriptor: next(answers))
-    with run_lock(tmp_path):
-        assert next(answers, None) is None
-
-
 def test_a_holder_who_has_not_written_yet_is_waited_for_and_then_unknown(tmp_path, monkeypatch):
     (tmp_path / lock.LOCK_NAME).write_text("")
     naps = []
@@ -71,22 +62,6 @@ def test_a_holder_who_has_not_written_yet_is_waited_for_and_then_unknown(tmp_pat
     monkeypatch.setattr(lock, "try_lock", lambda *_, **__: False)
     assert holder_of(tmp_path) == Holder(0, "an unknown host", "an unknown time")
     assert sum(naps) == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("is_asking", [True, False])
-def test_nothing_stays_open_whatever_comes_of_it(tmp_path, monkeypatch, is_asking):
-    def refuse(*_, **__):
-        raise OSError(95, "Operation not supported")
-
-    (tmp_path / lock.LOCK_NAME).touch()
-    before = [*Path("/proc/self/fd").iterdir()]
-    monkeypatch.setattr(lock, "_LOCK_TRIES", 1)
-    for answer in (refuse, lambda *_, **__: False):
-        monkeypatch.setattr(lock, "try_lock", answer)
-        monkeypatch.setattr(lock, "_read_holder", lambda _path: Holder(1, "x", "today"))
-        with suppress(RunError):
-            holder_of(tmp_path) if is_asking else run_lock(tmp_path).__enter__()
-    assert [*Path("/proc/self/fd").iterdir()] == before
 
 
 def test_a_lock_that_cannot_be_asked_is_said_with_what_to_do(tmp_path, monkeypatch):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import sys
 from contextlib import closing
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from posemill.errors import RunError
+from posemill.errors import MissingExtraError, RunError
 from posemill.records import PoseClip
 from posemill.runs import reader
 from posemill.runs.manifest import Manifest
@@ -223,3 +225,14 @@ def test_an_empty_run_has_arrays_without_rows(tmp_path):
     assert empty.table(columns=["clip_id"]).to_pydict() == {"clip_id": []}
     with pytest.raises(RunError, match="has no split 'train'; it has none"):
         empty.clip_ids("train")
+
+
+def test_tensors_share_the_values_and_a_package_that_is_missing_is_named(run, monkeypatch):
+    fake = SimpleNamespace(from_numpy=lambda values: ("tensor", values))
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    tensors = run.to_torch("train")
+    assert tensors["points"][1].shape == (5, 18, 3)
+    assert (tensors["clip_starts"][0], tensors["clip_ids"]) == ("tensor", ["b", "a"])
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match="needs 'torch', which is not installed"):
+        run.to_torch()

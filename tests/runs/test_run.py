@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -12,9 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import posemill
-from posemill.errors import MissingExtraError, RunError
-from posemill.files import readable
+from posemill.errors import RunError
 from posemill.records import PoseClip
 from posemill.runs.events import Committed, PlannedClip
 from posemill.runs.log import EventLog
@@ -84,23 +80,6 @@ def test_clips_come_back_as_they_were_in_the_order_of_adding(clips, tmp_path, ro
     assert "train 703 frames, dev 8 frames, finished" in repr(run)
 
 
-def test_the_smaller_skeleton_has_its_own_columns(tmp_path):
-    write_run(tmp_path / "run", [make_clip("a", skeleton="holistic-143")])
-    table = posemill.open_run(tmp_path / "run").table()
-    assert table.schema.field("keypoints").type == pa.list_(pa.float32(), 429)
-    assert [name for name in table.column_names if name.startswith("has_")] == [
-        "has_face", "has_left_hand", "has_right_hand", "has_pose"]  # fmt: skip
-
-
-def test_presence_columns_say_which_parts_were_found(clips, tmp_path):
-    write_run(tmp_path / "run", clips)
-    frame = open_run(tmp_path / "run").to_pandas(
-        "dev", ["frame_index", "has_left_hand", "has_pose"]
-    )
-    assert frame["has_left_hand"].tolist() == [False, True] * 4
-    assert frame["has_pose"].all()
-
-
 def test_shards_open_with_pandas_polars_and_duckdb_as_they_are(clips, tmp_path):
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     duckdb = pytest.importorskip("duckdb")
@@ -141,33 +120,6 @@ def test_blocks_are_whole_clips_of_one_split(clips, tmp_path, monkeypatch, block
     np.testing.assert_array_equal(blocks[0].frames.points[:700], clips[0].points)
 
 
-def test_a_clip_read_from_a_run_does_not_hold_on_to_its_neighbours(clips, tmp_path):
-    write_run(tmp_path / "run", clips)
-    small = list(open_run(tmp_path / "run").clips("train"))[1]
-    assert small.points.base is None
-    assert small.scores.base is None
-
-
-def test_numpy_and_torch_give_all_frames_with_the_starts_of_clips(clips, tmp_path):
-    write_run(tmp_path / "run", clips)
-    run = open_run(tmp_path / "run")
-    arrays = run.to_numpy("train")
-    assert arrays["clip_starts"].tolist() == [0, 700, 703]
-    assert arrays["clip_ids"] == ["b", "a"]
-    np.testing.assert_array_equal(arrays["points"][700:], clips[1].points)
-    tensors = run.to_torch()
-    assert tensors["scores"].dtype == pytest.importorskip("torch").float32
-    assert tensors["points"].shape == (711, 543, 3)
-    assert tensors["clip_ids"] == ["b", "a", "a"]
-
-
-def test_a_missing_optional_package_is_named(clips, tmp_path, monkeypatch):
-    write_run(tmp_path / "run", clips)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match="needs 'pandas', which is not installed"):
-        open_run(tmp_path / "run").to_pandas()
-
-
 def test_memory_of_reading_clip_by_clip_does_not_grow_with_the_run(tmp_path):
     clip = make_clip("x", 256)
     with RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1024) as writer:
@@ -187,23 +139,6 @@ def test_a_clip_without_frames_is_counted_and_not_read(tmp_path):
     run = open_run(tmp_path / "run")
     assert len(run) == 2
     assert [clip.clip_id for clip in run.clips()] == ["some"]
-
-
-def test_an_empty_run_gives_empty_arrays(tmp_path):
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")):
-        pass
-    run = open_run(tmp_path / "run")
-    assert run.to_numpy()["points"].shape == (0, 543, 3)
-    assert run.table().num_rows == 0
-    assert list(run.clips()) == []
-
-
-def test_names_that_are_not_utf8_are_written_with_their_bytes_spelled_out(tmp_path):
-    name = os.fsdecode(b"caf\xe9 'x'")
-    write_run(tmp_path / "run", [make_clip(name, 1, image_paths=(f"{name}/1.png",))])
-    clip = next(open_run(tmp_path / "run").clips())
-    assert clip.clip_id == readable(name) == "caf\\xe9 'x'"
-    assert clip.image_paths == ("caf\\xe9 'x'/1.png",)
 
 
 def test_a_run_that_was_not_finished_says_so(clips, tmp_path):
@@ -287,33 +222,6 @@ def test_damaged_shards_are_named(clips, tmp_path, recommit):
         list(run.clips())
 
 
-def column_spans(shard: Path, name: str) -> list[tuple[int, int]]:
-    """Return from where to where the pages of a column are in a shard."""
-    metadata = pq.ParquetFile(shard).metadata
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
-    return [
-        (each.data_page_offset, each.data_page_offset + each.total_compressed_size)
-        for each in columns
-        if each.path_in_schema.startswith(name)
-    ]
-
-
-@pytest.mark.parametrize("name", ["keypoints_143", "keypoints_other", "scores_143", "scores_other"])
-def test_one_changed_bit_among_the_keypoints_is_noticed(clips, tmp_path, name):
-    write_run(tmp_path / "run", clips)
-    run = open_run(tmp_path / "run")
-    shard = tmp_path / "run" / "shards" / "part-000-0000000.parquet"
-    content = shard.read_bytes()
-    for start, stop in column_spans(shard, name):
-        for place in np.linspace(start + 100, stop - 1, 3).astype(int):
-            changed = bytearray(content)
-            changed[place] ^= 4
-            shard.write_bytes(changed)
-            with pytest.raises(RunError, match=r"0000000\.parquet is damaged .*checksum.*put back"):
-                list(run.clips())
-
-
 @pytest.mark.parametrize(("skeleton", "step"), [("holistic-143", 1601), ("holistic-543", 6007)])
 def test_a_changed_bit_anywhere_is_an_error_or_changes_nothing(tmp_path, skeleton, step):
     paths = tuple(f"a/{index}.png" for index in range(4))
@@ -336,24 +244,6 @@ def test_a_changed_bit_anywhere_is_an_error_or_changes_nothing(tmp_path, skeleto
         else:
             assert_same(got, clip)
     assert num_errors > len(places) / 2
-
-
-def test_a_run_is_asked_for_clips_as_a_dict_is_and_stands_for_its_folder(clips, tmp_path):
-    write_run(tmp_path / "run", clips)
-    run = open_run(tmp_path / "run")
-    assert_same(run["b"], clips[0])
-    assert_same(run["dev", "a"], clips[2])
-    assert [clip.clip_id for clip in run] == ["b", "a", "a"]
-    assert "b" in run
-    assert ("dev", "a") in run
-    assert "zz" not in run
-    assert ("dev", "b") not in run
-    assert ("nowhere", "b") not in run
-    assert Path(run) == tmp_path / "run"
-    with pytest.raises(RunError, match=r"'a' is in several .* say which, as run\['train', 'a'\]"):
-        run["a"]
-    with pytest.raises(TypeError, match=r"expected the id of a clip, or \(split, id\), got 0"):
-        run[0]
 
 
 def test_a_clip_that_is_nearly_named_is_suggested(tmp_path):

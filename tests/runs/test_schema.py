@@ -14,14 +14,8 @@ from posemill.records import PoseClip
 from posemill.runs.schema import (
     CLIP_COLUMNS,
     OPTIONAL,
-    arrays_of,
     block_of,
-    check_schema,
-    floats_of,
-    integers_of,
-    numbers_of,
     run_schema,
-    skeleton_of,
     table_of,
 )
 
@@ -72,28 +66,6 @@ def test_the_columns_their_types_and_what_may_be_null():
     }
 
 
-def test_a_schema_says_its_skeleton_if_it_is_one_we_can_read():
-    schema = run_schema("openpose-18")
-    assert check_schema(schema, "x") == skeleton_of(schema) == "openpose-18"
-    newer = schema.with_metadata({**schema.metadata, b"posemill.schema_version": b"3"})
-    with pytest.raises(RunError) as caught:
-        check_schema(newer, "x.parquet")
-    assert str(caught.value) == (
-        "x.parquet: schema version 3, this posemill reads 2; use the posemill that made it"
-    )
-
-
-@pytest.mark.parametrize("left", [(), ("skeleton",), ("schema_version",)])
-def test_a_header_that_is_not_ours_is_refused(left):
-    schema = run_schema("openpose-18")
-    metadata = {f"posemill.{name}".encode(): b"2" for name in left}
-    with pytest.raises(RunError) as caught:
-        check_schema(schema.with_metadata(metadata or None), "x.parquet")
-    assert str(caught.value) == (
-        "x.parquet: not a shard of a posemill run (no schema version in its header)"
-    )
-
-
 def test_rows_say_everything_about_a_clip():
     clip = make_clip(
         "é", 2, split="dev", label="HELLO", fps=12.5, extra={"b": "ü", "a": 1},
@@ -115,11 +87,6 @@ def test_rows_say_everything_about_a_clip():
                       "height": 259, "has_pose": False}  # fmt: skip
 
 
-def test_what_a_clip_does_not_say_is_null():
-    row = table_of(make_clip(num_frames=1)).to_pylist()[0]
-    assert [row[name] for name in ("image_path", "label", "fps", "extra")] == [None] * 4
-
-
 def test_names_that_are_not_unicode_are_spelled_out():
     odd = "caf\udce9"
     clip = make_clip(odd, 1, split=odd, label=odd, image_paths=(odd,), extra={"x": odd})
@@ -134,40 +101,12 @@ def test_extra_that_is_no_json_is_refused():
         table_of(make_clip(extra={"x": object()}))
 
 
-def test_clips_come_back_from_their_rows():
-    one = make_clip("a", 2, split="dev", label="A", fps=5.0, extra={"x": 1})
-    two = make_clip("b", 3, split="dev", image_paths=("1", "2", "3"))
-    table = pa.concat_tables([table_of(one), table_of(two)])
-    block = block_of(table, [("dev", "a"), ("dev", "b")], [2, 3], MADE)
-    assert (len(block.frames), block.frames.clip_id, block.frames.split) == (5, "a", "dev")
-    for got, clip in zip(block.clips, (one, two), strict=True):
-        for name in ("points", "scores", "sizes_wh", "frame_indices"):
-            np.testing.assert_array_equal(getattr(got, name), getattr(clip, name), err_msg=name)
-        for name in ("clip_id", "split", "label", "fps", "image_paths", "skeleton_name"):
-            assert getattr(got, name) == getattr(clip, name), name
-        assert dict(got.extra) == dict(clip.extra)
-        assert (got.normalized, got.interpolated) == ("shoulders", 2)
-    with pytest.raises(ValueError, match="zip"):
-        block_of(table, [("dev", "a")], [2, 3], MADE)
-
-
 def test_paths_that_are_there_in_part_are_none():
     clip = make_clip(num_frames=2, image_paths=("1.png", "2.png"))
     table = table_of(clip)
     index = table.schema.get_field_index("image_path")
     table = table.set_column(index, "image_path", pa.array(["1.png", None]))
     assert block_of(table, [("all", "a")], [2], MADE).clips[0].image_paths == ()
-
-
-def test_in_a_part_points_that_were_not_found_have_no_score():
-    table = table_of(make_clip(num_frames=2))
-    whole = block_of(table, [("all", "a")], [2], MADE)
-    assert (whole.frames.scores > 0).all()
-    part = block_of(table, [("all", "a")], [2], MADE, part_of=MADE["skeleton_name"])
-    assert (part.clips[0].scores[1] == 0).all()
-    np.testing.assert_array_equal(part.clips[0].scores[0], whole.clips[0].scores[0])
-    # The table itself is as it was.
-    assert (arrays_of(table, "openpose-18")["scores"] > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -181,35 +120,3 @@ def test_extra_that_is_damaged_names_the_clip(text, said):
     table = table.set_column(index, "extra", pa.array([text]))
     with pytest.raises(RunError, match=said):
         block_of(table, [("all", "a")], [1], MADE)
-
-
-def test_arrays_have_their_shapes_and_types():
-    arrays = arrays_of(table_of(make_clip(num_frames=2)), "openpose-18")
-    shapes = {name: (values.shape, str(values.dtype)) for name, values in arrays.items()}
-    assert shapes == {
-        "points": ((2, 18, 3), "float32"), "scores": ((2, 18), "float32"),
-        "sizes_wh": ((2, 2), "int32"), "frame_indices": ((2,), "int64"),
-    }  # fmt: skip
-    assert arrays["sizes_wh"].tolist() == [[210, 260], [211, 259]]
-    empty = arrays_of(run_schema("openpose-18").empty_table(), "openpose-18")
-    assert empty["points"].shape == (0, 18, 3)
-    assert empty["frame_indices"].dtype == np.int64
-
-
-def test_columns_of_chunks_and_slices_become_one_array():
-    values = pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.float32(), 2))
-    assert floats_of(pa.chunked_array([values.slice(1)])).tolist() == [3, 4, 5, 6]
-    both = floats_of(pa.chunked_array([values.slice(2), values.slice(0, 1)]))
-    assert (both.tolist(), both.dtype) == ([5, 6, 1, 2], np.float32)
-    nothing = floats_of(pa.chunked_array([], values.type))
-    assert (nothing.tolist(), nothing.dtype) == ([], np.float32)
-    numbers = pa.chunked_array([[1, 2], [3]], pa.int32())
-    assert integers_of(numbers, np.int32).tolist() == [1, 2, 3]
-    assert integers_of(pa.chunked_array([], pa.int32()), np.int32).dtype == np.int32
-
-
-def test_numbers_are_not_copied_unless_some_are_missing():
-    whole = pa.array([1.0, 2.0])
-    assert numbers_of(whole).tolist() == [1, 2]
-    assert not numbers_of(whole).flags.writeable
-    assert np.isnan(numbers_of(pa.array([1.0, None]))[1])

@@ -14,7 +14,6 @@ from posemill.runs.reader import open_run
 from posemill.runs.shards import (
     BlockPlan,
     ShardRows,
-    _joined,
     checksum_of,
     plan_blocks,
     read_rows,
@@ -67,14 +66,6 @@ def test_clips_are_not_cut_and_their_pieces_are_counted_together():
     assert (second.names, second.lengths) == ([("all", "c2")], [1])
     both = BlockPlan(tuple(found))
     assert (both.names, both.lengths) == ([("all", "c1"), ("all", "c2")], [25, 1])
-
-
-def test_rows_that_follow_each_other_in_a_shard_are_read_as_one():
-    found = rows((1, "x", 3), (2, "x", 4), (3, "y", 2), (4, "y", 5))
-    gap = found[3]._replace(offset=3)
-    joined = [(each.shard, each.offset, each.num_rows) for each in _joined([*found[:3], gap])]
-    assert joined == [("x", 0, 7), ("y", 0, 2), ("y", 3, 5)]
-    assert list(_joined(found[:1])) == found[:1]
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 from posemill.sources.scan import (
     MISSING,
     joined_version,
-    list_pictures,
     picture_versions,
     scan_tree,
 )
@@ -30,38 +29,6 @@ def found(root: Path) -> dict[str, tuple[int, list[str]]]:
     return {"/".join(each.parts): (each.num_pictures, [*each.videos]) for each in scan.folders}
 
 
-def test_folders_come_in_natural_order_with_what_they_hold(tmp_path: Path) -> None:
-    touch(tmp_path, "a10/1.png", "a2/1.png", "a2/2.JPG", "a2/x.mp4", "top.avi", "empty/notes.txt")
-    assert found(tmp_path) == {
-        "": (0, ["top.avi"]),
-        "a2": (2, ["x.mp4"]),
-        "a10": (1, []),
-    }
-    assert list(found(tmp_path)) == ["", "a2", "a10"]
-    scan = scan_tree(str(tmp_path))
-    assert (scan.num_pictures, scan.num_videos, scan.num_ignored) == (3, 2, 1)
-    assert scan.problems == []
-    assert scan.root == str(tmp_path)
-
-
-def test_hidden_files_and_what_archivers_leave_are_counted_as_ignored(tmp_path: Path) -> None:
-    touch(tmp_path, "a/1.png", "a/.1.png", ".git/1.png", "__MACOSX/1.png", "@eaDir/1.png")
-    touch(tmp_path, "$RECYCLE.BIN/1.png", "System Volume Information/1.png")
-    assert found(tmp_path) == {"a": (1, [])}
-    assert scan_tree(str(tmp_path)).num_ignored == 6
-
-
-def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
-    touch(tmp_path, "data/a/1.png")
-    (tmp_path / "data" / "again").symlink_to(tmp_path / "data" / "a")
-    (tmp_path / "data" / "a" / "up").symlink_to(tmp_path / "data")
-    scan = scan_tree(str(tmp_path / "data"))
-    assert ["/".join(each.parts) for each in scan.folders] == ["a", "again"]
-    assert len(scan.problems) == 2
-    assert scan.problems[0].endswith("a/up' links to a folder above itself")
-    assert scan.unreadable == []
-
-
 def test_a_tree_that_is_too_deep_is_cut_and_said(tmp_path: Path) -> None:
     folder = tmp_path.joinpath(*"d" * 64)
     touch(folder, "1.png", "e/1.png")
@@ -69,17 +36,6 @@ def test_a_tree_that_is_too_deep_is_cut_and_said(tmp_path: Path) -> None:
     assert [len(each.parts) for each in scan.folders] == [64]
     (problem,) = scan.problems
     assert problem.endswith("e' is too deep and was left out")
-
-
-def test_a_folder_that_cannot_be_looked_at_is_kept_to_fail_with_its_reason(tmp_path: Path) -> None:
-    touch(tmp_path, "a/1.png")
-    (tmp_path / "loop").symlink_to("loop")
-    scan = scan_tree(str(tmp_path))
-    assert [each.parts for each in scan.unreadable] == [("loop",)]
-    assert "cannot be read: Too many levels of symbolic links" in scan.problems[0]
-    gone = scan_tree(str(tmp_path / "none"))
-    assert gone.unreadable == []  # the root itself is no clip
-    assert "cannot be read: No such file" in gone.problems[0]
 
 
 def test_broken_links_are_what_their_name_says(tmp_path: Path) -> None:
@@ -92,13 +48,6 @@ def test_broken_links_are_what_their_name_says(tmp_path: Path) -> None:
     assert (folder.num_pictures, folder.videos) == (2, {"x.mp4": MISSING})
     assert scan.num_ignored == 1
     assert scan.unreadable == []
-
-
-def test_the_pictures_of_one_folder_come_in_natural_order(tmp_path: Path) -> None:
-    touch(tmp_path, "10.png", "9.png", ".hidden.png", "notes.txt", "x.mp4", "b.png/1.png")
-    assert list_pictures(str(tmp_path)) == ["9.png", "10.png"]
-    with pytest.raises(FileNotFoundError):
-        list_pictures(str(tmp_path / "none"))
 
 
 def test_the_version_of_pictures_changes_with_any_file_and_not_with_their_order() -> None:
@@ -116,13 +65,6 @@ def test_a_file_that_is_written_anew_has_another_version(tmp_path: Path) -> None
     again = scan_tree(str(tmp_path)).folders
     assert again[0].version != pictures.version
     assert again[1].videos["x.mp4"] != videos.videos["x.mp4"]
-
-
-def test_names_that_are_not_utf8_are_found(tmp_path: Path) -> None:
-    touch(tmp_path, os.fsdecode(b"caf\xe9/\xff.png"))
-    (found,) = scan_tree(str(tmp_path)).folders
-    assert found.num_pictures == 1
-    assert os.fsencode(found.parts[0]) == b"caf\xe9"
 
 
 @pytest.mark.parametrize(

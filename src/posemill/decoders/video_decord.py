@@ -26,7 +26,7 @@ class DecordReader(CheckedReader):
             self._refuse(
                 Message("frames are stored after a key frame that is shown later (open GOP)")
             )
-        if self.orientation != (False, None):
+        if self.first_frame.orientation != (False, None):
             self._refuse(Message("it is turned or mirrored, which decord does not always see"))
         try:
             self._decoder = decord.VideoReader(self.path, num_threads=self._library_threads)

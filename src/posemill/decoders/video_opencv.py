@@ -20,7 +20,7 @@ class OpencvReader(CheckedReader):
     name: ClassVar[str] = "opencv"
 
     def _start(self) -> None:
-        if self.is_interlaced:
+        if self.first_frame.is_interlaced:
             self._refuse(Message("it is interlaced, and OpenCV mixes up the fields"))
         capture = self._open_library()
         # It opens what it has no decoder for, AV1 in most of its builds.
@@ -53,6 +53,6 @@ class OpencvReader(CheckedReader):
                 # Not cvtColor: it starts OpenCV's threads, and after a fork those are waited for.
                 stored: Frame = np.empty_like(pixels)
                 cv2.mixChannels([pixels], [stored], [0, 2, 1, 1, 2, 0])
-                yield turned(stored, *self.orientation)
+                yield turned(stored, *self.first_frame.orientation)
         finally:
             capture.release()

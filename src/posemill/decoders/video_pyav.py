@@ -49,8 +49,16 @@ _NEAR_SECONDS = 3.0
 _PLAYLISTS = frozenset(["concat", "concatf", "hls", "dash", "imf"])
 
 
-class _FirstFrame(NamedTuple):
-    """See the properties of `PyavReader`."""
+class FirstFrame(NamedTuple):
+    """What the first frame of a video says.
+
+    Args:
+        size_wh: In pixels, turned as the rotation tag says.
+        is_interlaced: Whether it is made of two fields.
+        orientation: How it is turned; see `read_orientation`.
+        is_askew: Whether it should be turned by an angle that is no quarter; it is not.
+        bits_per_channel: Of its colours as they are stored, 8 in most videos.
+    """
 
     size_wh: tuple[int, int]
     is_interlaced: bool
@@ -88,7 +96,6 @@ class PyavReader:
         self._end_seconds = math.inf if end_seconds is None else end_seconds - _SLACK_SECONDS
         self._has_window = start_seconds > 0 or end_seconds is not None
         self._max_pixels = max_pixels
-        self._first_seen: _FirstFrame | None = None
         self._index: PacketIndex | None = None
         self._sparse: SparseDecoder | None = None
         self._converter = Converter(target_size)
@@ -136,27 +143,7 @@ class PyavReader:
     @property
     def size_wh(self) -> tuple[int, int]:
         """Width and height of the first frame in pixels, turned as the rotation tag says."""
-        return self._look().size_wh
-
-    @property
-    def is_interlaced(self) -> bool:
-        """Whether the first frame is made of two fields."""
-        return self._look().is_interlaced
-
-    @property
-    def bits_per_channel(self) -> int:
-        """Of the first frame's colours as they are stored, 8 in most videos."""
-        return self._look().bits_per_channel
-
-    @property
-    def orientation(self) -> tuple[bool, int | None]:
-        """How the first frame is turned; see `read_orientation`."""
-        return self._look().orientation
-
-    @property
-    def is_askew(self) -> bool:
-        """Whether the first frame should be turned by an angle that is no quarter; it is not."""
-        return self._look().is_askew
+        return self.first_frame.size_wh
 
     def count_frames(self) -> int:
         """Return how many frames should come, by reading the packets without decoding them."""
@@ -268,13 +255,13 @@ class PyavReader:
         first = int(np.searchsorted(seconds, self._start_seconds))
         return first, max(first, int(np.searchsorted(seconds, self._end_seconds)))
 
-    def _convert(self, frame: Any) -> Frame:
+    def _refuse_large(self, frame: Any) -> None:
         if frame.width * frame.height > self._max_pixels:
-            raise DamageError(
-                Message(
-                    "a frame of {width} x {height} pixels", width=frame.width, height=frame.height
-                )
-            )
+            template = "a frame of {width} x {height} pixels"
+            raise DamageError(Message(template, width=frame.width, height=frame.height))
+
+    def _convert(self, frame: Any) -> Frame:
+        self._refuse_large(frame)
         return self._converter.to_rgb(frame)
 
     def _read_frames(self, start_index: int, stride: int) -> Iterator[Frame]:
@@ -293,14 +280,7 @@ class PyavReader:
                     break
                 if seconds < self._start_seconds:
                     continue
-                if frame.width * frame.height > self._max_pixels:
-                    raise DamageError(
-                        Message(
-                            "a frame of {width} x {height} pixels",
-                            width=frame.width,
-                            height=frame.height,
-                        )
-                    )
+                self._refuse_large(frame)
                 if number >= start_index:
                     yield number, frame
                 number += 1
@@ -430,10 +410,9 @@ class PyavReader:
         hidden = sum(bool(entry.is_discard) for entry in entries)  # cut off by an edit list
         return promised - hidden
 
-    def _look(self) -> _FirstFrame:
-        """Return what the first frame says about the others."""
-        if self._first_seen is not None:
-            return self._first_seen
+    @cached_property
+    def first_frame(self) -> FirstFrame:
+        """What the first frame says about the others."""
         container, stream = self._open()
         with container:
             try:
@@ -450,5 +429,4 @@ class PyavReader:
             size_wh, orientation = self._converter.look(frame)
             is_interlaced, is_askew = bool(frame.interlaced_frame), frame.rotation % 90 != 0
             bits = max(component.bits for component in frame.format.components)
-            self._first_seen = _FirstFrame(size_wh, is_interlaced, orientation, is_askew, bits)
-        return self._first_seen
+        return FirstFrame(size_wh, is_interlaced, orientation, is_askew, bits)

@@ -30,10 +30,10 @@ class TorchcodecReader(CheckedReader):
 
     def _start(self) -> None:
         self._refuse_unless_sure()
-        is_transposed, flip = self.orientation
+        is_transposed, flip = self.first_frame.orientation
         if is_transposed != (flip in (0, 1)):  # all but turns by 0, 90, 180 and 270 degrees
             self._refuse(Message("it is mirrored, which torchcodec does not see"))
-        if self.is_askew:
+        if self.first_frame.is_askew:
             self._refuse(
                 Message("it is turned by an angle that is no quarter, which torchcodec rounds")
             )

@@ -64,14 +64,12 @@ class Tracking:
             number = self.num_tracked
             parts.append(Message("tracked as video: {number:clip|clips}", number=number))
         if self.num_alone:
-            template = "{number:picture stands|pictures stand} alone"
-            if self.reasons:
-                template = "{number:picture stands|pictures stand} alone ({reasons})"
-            reasons = [
-                Message("{number:folder|folders}: {reason}", number=number, reason=Message(reason))
-                for reason, number in self.reasons.items()
-            ]
-            parts.append(Message(template, number=self.num_alone, reasons=join("; ", reasons)))
+            number = self.num_alone
+            parts.append(Message("{number:picture stands|pictures stand} alone", number=number))
+        parts += [
+            Message("{number:folder|folders}: {reason}", number=number, reason=Message(reason))
+            for reason, number in self.reasons.items()
+        ]
         template = "{clips} ({--mode:video} or {--mode:image} overrules it)"
         if self.num_folders:
             template = (
@@ -87,14 +85,7 @@ class Tracking:
 
     def to_record(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        return {
-            "num_tracked": self.num_tracked,
-            "alone": sorted(map(list, self.alone)),
-            "num_alone": self.num_alone,
-            "reasons": dict(self.reasons),
-            "num_looked_at": self.num_looked_at,
-            "num_folders": self.num_folders,
-        }
+        return {**vars(self), "alone": sorted(map(list, self.alone)), "reasons": dict(self.reasons)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Tracking:

@@ -73,16 +73,14 @@ class DecoderContract:
         np.testing.assert_allclose(frame[40, 50], (200, 40, 40), atol=12)
         np.testing.assert_allclose(frame[40, 6], (40, 40, 200), atol=12)
 
-    @pytest.mark.parametrize("start_index", [0, 1, 7, 8, 23, 29, 30, 99])
-    def test_reading_from_the_middle_gives_the_very_same_frames(
-        self, any_video: Path, start_index: int
-    ) -> None:
+    def test_reading_from_the_middle_gives_the_very_same_frames(self, any_video: Path) -> None:
         with open_video(any_video, decoder=self.name) as video:
             whole = list(video)
-            part = list(video.read_frames(start_index))
-        assert len(part) == max(0, 30 - start_index)
-        for one, other in zip(part, whole[start_index:], strict=True):
-            np.testing.assert_array_equal(one, other)
+            for start_index in (0, 1, 7, 8, 23, 29, 30, 99):
+                part = list(video.read_frames(start_index))
+                assert len(part) == max(0, 30 - start_index)
+                for one, other in zip(part, whole[start_index:], strict=True):
+                    np.testing.assert_array_equal(one, other)
 
     def test_a_reader_can_be_read_twice_and_at_the_same_time(self, any_video: Path) -> None:
         with open_video(any_video, decoder=self.name) as video:

@@ -62,7 +62,7 @@ def test_what_was_decided_is_recorded_and_kept_whatever_pictures_say_later(
 
 
 def test_the_plan_says_it_and_a_dry_run_too(photographs, tmp_path):
-    line = "12 pictures stand alone (1 folder: neighbours are not alike) (by a look at 1 of 1"
+    line = "12 pictures stand alone; 1 folder: neighbours are not alike (by a look at 1 of 1"
     command = ["extract", str(photographs), "--out", str(tmp_path / "run"), "--engine", "fake"]
     for more in (["--dry-run"], [], ["--dry-run"]):
         result = CliRunner().invoke(run_line, [*command, "--executor", "serial", *more])
