@@ -77,7 +77,7 @@ def test_a_recipe_that_is_not_ours_is_refused(run):
     content = json.loads(path.read_text())
     content["options"]["recipe"] = {"normalize": "sideways"}
     path.write_text(json.dumps(content))
-    with pytest.raises(RunError, match="run: its manifest has a recipe with unknown normalisation"):
+    with pytest.raises(RunError, match="run: its manifest has a recipe with unknown"):
         open_run(run.folder)
 
 
