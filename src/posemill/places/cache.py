@@ -4,69 +4,93 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from posemill.errors import PlaceError
-from posemill.files import atomic_folder, cache_folder, parse_json, safe_parts, sha256_of
+from posemill.files import atomic_path, cache_folder, parse_json, safe_parts, sha256_of
 from posemill.machine.locks import exclusive_lock
-from posemill.places import Entry, open_place, split_uri
+from posemill.places import Entry, Place, open_place, split_uri
 
 _AT_ONCE = 8
+_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 
 
 def fetched(uri: str) -> Path:
-    """Return the file of an object, or the folder of all below a URI, as they are there now.
+    """Return the file of an object, or the folder of all below a URI, brought up to date.
 
     Raises:
         PlaceError: There is nothing, or it cannot be had.
     """
     place, name = split_uri(uri)
+    folder = cache_folder() / "objects" / hashlib.sha256(uri.encode()).hexdigest()[:16]
     entry = place.look(name)
-    if entry is not None:
-        entries, paths = [entry], [name]
-    else:
+    entries, target = ([entry] if entry else []), folder / name
+    if entry is None:
         place = open_place(uri)
         entries = list(place.list())
-        paths = ["/".join(safe_parts(each.key)) for each in entries]
-    if not entries:
-        raise PlaceError("{uri}: there is nothing; expected an object, or some below it", uri=uri)
-    versions = "\n".join(f"{each.key} {each.version}" for each in entries)
-    copies = cache_folder() / "objects" / _digest(uri)
-    folder = copies / _digest(versions)
-    copies.mkdir(parents=True, exist_ok=True)
-    hashes = folder.with_suffix(".json")
-    with exclusive_lock(copies / ".lock"):
-        if not _is_whole(folder, hashes):
-            for old in copies.iterdir():
-                shutil.rmtree(old, ignore_errors=True)
-            with atomic_folder(folder, marker="") as temporary:
-
-                def fetch(each: Entry, path: str) -> None:
-                    target = temporary / path
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    place.fetch(each.key, target, version=each.version)
-                    if target.stat().st_size != each.num_bytes:
-                        raise PlaceError(
-                            "{name}: what came is not what the service says it has; try again",
-                            name=place.name_of(each.key),
-                        )
-
-                with ThreadPoolExecutor(_AT_ONCE) as pool:
-                    list(pool.map(fetch, entries, paths))
-                digests = {path: sha256_of(temporary / path) for path in paths}
-                hashes.write_text(json.dumps(digests))
-    return folder if entry is None else folder / name
+        if not entries:
+            raise PlaceError(
+                "{uri}: there is nothing; expected an object, or some below it", uri=uri
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(folder / ".lock"):
+        _bring_up_to_date(place, entries, target, is_one=entry is not None)
+    return target
 
 
-def _is_whole(folder: Path, hashes: Path) -> bool:
-    try:
-        digests = parse_json(hashes.read_bytes())
-        return all(sha256_of(folder / path) == digest for path, digest in digests.items())
-    except (OSError, ValueError):
-        return False
+def _bring_up_to_date(place: Place, entries: list[Entry], target: Path, *, is_one: bool) -> None:
+    index = target.parent / ".index.json"
+    known = parse_json(index.read_bytes()) if index.exists() else {}
+    paths = {
+        entry.key: target if is_one else target.joinpath(*safe_parts(entry.key))
+        for entry in entries
+    }
+
+    def digest_of(entry: Entry) -> tuple[str, str]:
+        path = paths[entry.key]
+        version, digest = known.get(entry.key, ("", ""))
+        if version == entry.version and path.is_file() and sha256_of(path) == digest:
+            return version, digest
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _fetch_checked(place, entry, path)
+        return entry.version, sha256_of(path)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        digests = dict(zip(paths, pool.map(digest_of, entries), strict=True))
+    with atomic_path(index) as temporary:
+        temporary.write_text(json.dumps(digests))
+    if not is_one:  # what is no longer there is no part of it
+        for path in target.rglob("*"):
+            if path.is_file() and path not in paths.values():
+                path.unlink()
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _fetch_checked(place: Place, entry: Entry, path: Path) -> None:
+    """Fetch an object and see that it came whole.
+
+    An etag is the MD5 of the content mostly. Where it is not (encryption by a key of the service
+    has such etags too), the same content twice is the content.
+    """
+    place.fetch(entry.key, path, version=entry.version)
+    etag = _MD5.fullmatch(entry.version)
+    is_whole = path.stat().st_size == entry.num_bytes
+    if is_whole and etag and _md5_of(path) != etag[1]:
+        first = sha256_of(path)
+        place.fetch(entry.key, path, version=entry.version)
+        is_whole = sha256_of(path) == first
+    if not is_whole:
+        path.unlink()
+        raise PlaceError(
+            "{name}: what came is not what the service says it has; try again",
+            name=place.name_of(entry.key),
+        )
+
+
+def _md5_of(path: Path) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as handle:
+        while piece := handle.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
