@@ -157,9 +157,9 @@ def test_what_is_left_out_is_not_read(run: Path, tmp_path: Path) -> None:
     for one, other in zip(whole, prepare(ClipInput(run), tmp_path / "part"), strict=True):
         assert one.path.read_bytes() == other.path.read_bytes()
     assert export_clips(ClipInput(run), "pkl", tmp_path / "a.pkl").num_frames == 26
-    with pytest.raises(RunError, match="is damaged: its content no longer fits its checksum"):
+    with pytest.raises(RunError, match="is damaged"):
         prepare(ClipInput(run), tmp_path / "out", recipe=Recipe(layout="543"))
-    with pytest.raises(RunError, match="is damaged: its content no longer fits its checksum"):
+    with pytest.raises(RunError, match="is damaged"):
         export_clips(ClipInput(run), "parquet", tmp_path / "a.parquet")
 
 

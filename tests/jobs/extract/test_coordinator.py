@@ -134,12 +134,12 @@ def test_a_frame_that_was_never_tried_alone_is_not_given_up(play):
 
 
 def test_the_other_units_of_a_dead_worker_s_task_go_on_as_they_were(play):
-    clips = [Clip(name, name, "frames", num_frames=5) for name in "abc"]
-    script = dying([(1, 3, ESTIMATING, 0)])
+    clips = [Clip(name, name, "frames", num_frames=2) for name in "abc"]
+    script = dying([(1, 1, ESTIMATING, 0)])
     play(clips, lambda task: script(task) or (len(script.tasks) < 3 and []) or None)
     assert [unit.clip.clip_id for unit in script.tasks[0].units] == [*"abc"]
     assert [unit.clip.clip_id for unit in script.tasks[1].units] == ["b"]
-    assert script.tasks[1].leave_after == 3
+    assert script.tasks[1].leave_after == 1
 
 
 def killed_from_outside(times):
