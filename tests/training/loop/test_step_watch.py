@@ -90,7 +90,9 @@ def test_a_call_in_every_step_is_found_with_file_and_line(
     posemill.fit(
         nn.Linear(1, 1), Pairs(), loss=loss, on_step=on_step, out=str(tmp_path / "a"), **QUIET
     )
-    assert waits_of(tmp_path / "a") == [
+    # On a busy machine a single call may take long: that is found, too, but not in each step.
+    waits = [wait for wait in waits_of(tmp_path / "a") if wait[2]]
+    assert waits == [
         (call, line_of(function, text), "each step") for call, function, text in expected
     ]
     assert sys.getprofile() is None
