@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 
 import cv2
@@ -12,9 +13,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from posemill.config import ExtractConfig
 from posemill.executors import NUM_SLOTS, Progress
 from posemill.jobs.extract import worker
-from posemill.jobs.extract.keypoints import KeypointSettings
+from posemill.jobs.extract.keypoints import KeypointSink
 from posemill.jobs.extract.messages import (
     ESTIMATING,
     STARTING,
@@ -23,22 +25,14 @@ from posemill.jobs.extract.messages import (
     Fatal,
     Task,
     Unit,
+    WorkerSettings,
 )
-from posemill.jobs.extract.worker import Worker, disk_message
+from posemill.jobs.extract.worker import Worker
 from posemill.records import Clip
 from posemill.sources.reading import SLOW_STEP_SECONDS
 
-SETTINGS = KeypointSettings(
-    folder="run",
-    engine="fake",
-    engine_options={},
-    devices=("cuda:0", "cuda:1"),
-    skeleton_name="holistic-543",
-    run_id="id",
-    decoder="pyav",
-    batch_size=1,
-    memory_bytes=0,
-)
+CONFIG = ExtractConfig(Path("source"), Path("run"), engine="fake", skeleton="holistic-543")
+SETTINGS = WorkerSettings(KeypointSink, CONFIG, "run", ("cuda:0", "cuda:1"), run_id="id")
 
 
 @pytest.fixture
@@ -56,24 +50,15 @@ def opened(monkeypatch):
     return seen
 
 
-def test_workers_take_the_devices_in_turn_with_one_thread_each(opened):
-    settings = dataclasses.replace(SETTINGS, engine_options={"x": 1})
+def test_workers_take_the_devices_in_turn_with_one_thread_each(opened, monkeypatch):
+    monkeypatch.setattr(ExtractConfig, "all_engine_options", lambda _: {"x": 1})
     said = [
-        next(iter(Worker(settings, index)(Task("t", (), 8), Progress([0] * NUM_SLOTS))))
+        next(iter(Worker(SETTINGS, index)(Task("t", (), 8), Progress([0] * NUM_SLOTS))))
         for index in range(4)
     ]
     assert [options["device"] for _, options in opened] == ["cuda:0", "cuda:1"] * 2
     assert all(options["threads"] == 1 and options["x"] == 1 for _, options in opened)
     assert said[1] == Fatal("DeviceError", "cuda:1 is not there")
-
-
-def test_a_disk_that_refuses_is_told_from_one_that_is_full():
-    full = disk_message(OSError(28, "No space left on device"), "run/shards")
-    assert full.startswith("no room left to write to run/shards (No space left on device)")
-    broken = disk_message(OSError(5, "Input/output error"), "run/shards")
-    assert broken.startswith("cannot write to run/shards: [Errno 5] Input/output error")
-    assert "run the same command again" in full
-    assert "run the same command again" in broken
 
 
 @pytest.fixture
@@ -84,10 +69,11 @@ def work(make_tree, tmp_path):
     red = np.full((12, 16, 3), (0, 0, 255), np.uint8)  # as OpenCV has it
     assert cv2.imwrite(str(tree / "train" / "a" / "0005.png"), red)
 
-    def run(*units, settings=None, on_event=None, progress=None, **task):
+    def run(*units, mishaps=None, memory_bytes=0, on_event=None, progress=None, **task):
+        config = CONFIG.replace(engine_options={"mishaps": mishaps} if mishaps else {})
         usual = dataclasses.replace(
-            SETTINGS, folder=str(tmp_path / "run"), devices=("cpu",), batch_size=4,
-            **settings or {},
+            SETTINGS, config=config, folder=str(tmp_path / "run"), devices=("cpu",), batch_size=4,
+            memory_bytes=memory_bytes,
         )  # fmt: skip
         made = [unit(tree, number, **each) for number, each in enumerate(units, 1)]
         progress = progress or Progress([0] * NUM_SLOTS)
@@ -176,8 +162,8 @@ def test_frames_that_took_workers_down_are_left_out_with_the_reason(work, change
 
 @pytest.mark.parametrize("is_chain", [False, True])
 def test_a_frame_the_engine_fails_at_is_the_only_one_that_is_lost(work, is_chain):
-    mishaps = {"engine_options": {"mishaps": {"ff0000": "error"}}}
-    (commit,) = work({"is_chain": is_chain}, settings=mishaps)
+    mishaps = {"ff0000": "error"}
+    (commit,) = work({"is_chain": is_chain}, mishaps=mishaps)
     assert summary([commit]) == [(11, [(1, 12, True, 11, [5])])]
     assert "the fake engine was told to fail" in commit.units[0].lost[0].message
 
@@ -187,9 +173,9 @@ def test_an_engine_that_fails_where_it_did_not_before_is_replaced_and_no_frame_i
     work, is_chain
 ):
     progress = Progress([0] * NUM_SLOTS)
-    stuck = {"engine_options": {"mishaps": {"ff0000": "stick"}}}  # at frame 5
+    stuck = {"ff0000": "stick"}  # at frame 5
     *commits, broken = work(
-        {"is_chain": is_chain}, settings=stuck, piece_frames=4, progress=progress
+        {"is_chain": is_chain}, mishaps=stuck, piece_frames=4, progress=progress
     )
     assert summary(commits) == [(4, [(1, 4, False, 4, [])])]
     assert broken == Broken(0, (0, 4, ESTIMATING, 0) if not is_chain else (0, 5, ESTIMATING, 0),
@@ -225,15 +211,15 @@ def test_a_clip_whose_state_cannot_be_saved_goes_on_as_if_nothing_had_been(
     work, forgetful, tmp_path
 ):
     shards = tmp_path / "run" / "shards"
-    mishaps = {"engine_options": {"mishaps": {"ff0000": "error"}}}  # at frame 5
-    whole = work({"is_chain": True}, {"name": "b", "stop": 3, "is_chain": True}, settings=mishaps)
+    mishaps = {"ff0000": "error"}  # at frame 5
+    whole = work({"is_chain": True}, {"name": "b", "stop": 3, "is_chain": True}, mishaps=mishaps)
     assert summary(whole) == [(14, [(1, 12, True, 11, [5]), (2, 3, True, 3, [])])]
     expected = pq.read_table(shards / "t-0000.parquet").to_pylist()[6:11]
-    commits = work({"is_chain": True}, settings=mishaps, piece_frames=4)
+    commits = work({"is_chain": True}, mishaps=mishaps, piece_frames=4)
     assert summary(commits)[0] == (4, [(1, 4, False, 4, [])])
     assert [commit.units[0].state for commit in commits] == [b"", b"", None]
     # Frames 0 to 6 are read again, and frame 5 is not lost a second time.
-    (again,) = work({"is_chain": True, "next_frame": 7, "state": b""}, settings=mishaps)
+    (again,) = work({"is_chain": True, "next_frame": 7, "state": b""}, mishaps=mishaps)
     assert summary([again]) == [(5, [(1, 12, True, 5, [])])]
     assert pq.read_table(shards / "t-0000.parquet").to_pylist() == expected
 
@@ -253,10 +239,10 @@ def test_what_is_gone_on_the_way_back_is_lost_from_where_it_was(work, forgetful)
 
 
 def test_a_tracker_that_failed_begins_anew_and_the_others_go_on(work):
-    mishaps = {"engine_options": {"mishaps": {"ff0000": "error"}}}
-    commits = work({"is_chain": True, "stop": 8}, settings=mishaps, piece_frames=7)
+    mishaps = {"ff0000": "error"}
+    commits = work({"is_chain": True, "stop": 8}, mishaps=mishaps, piece_frames=7)
     assert summary(commits)[0][1][0][:2] == (1, 8)
-    stopped = work({"is_chain": True, "start": 4, "stop": 12}, settings=mishaps, piece_frames=3)
+    stopped = work({"is_chain": True, "start": 4, "stop": 12}, mishaps=mishaps, piece_frames=3)
     number = struct.unpack("<qd", stopped[0].units[0].state)[0]
     assert (stopped[0].units[0].next_frame, number) == (8, 2)  # 6 and 7, behind the bad frame
 
@@ -301,13 +287,13 @@ def test_a_worker_that_has_grown_saves_what_it_has_and_makes_room(work, monkeypa
     process = SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=next(sizes)))
     monkeypatch.setattr(worker.psutil, "Process", lambda: process)
     progress = Progress([0] * NUM_SLOTS)
-    commits = work({}, settings={"memory_bytes": 101}, progress=progress)
+    commits = work({}, memory_bytes=101, progress=progress)
     assert summary(commits) == [(8, [(1, 8, False, 8, [])])]
     assert progress.wants_recycling
 
 
 def test_an_engine_that_needs_more_memory_than_is_allowed_is_said(work):
-    (fatal,) = work({}, settings={"memory_bytes": 1 << 20})
+    (fatal,) = work({}, memory_bytes=1 << 20)
     assert fatal.kind == "ConfigError"
     assert re.fullmatch(r"memory limit: the engine alone needs \d{2,4} MB, allowed are 1 MB; give "
                         r"more with memory_limit_mb", fatal.message)  # fmt: skip

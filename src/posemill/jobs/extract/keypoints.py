@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
+from posemill.config import ExtractConfig, size_of
 from posemill.decoders.pictures import resize_frame
 from posemill.errors import DecodeError
 from posemill.estimators import ClipState, open_estimator
@@ -22,27 +22,6 @@ from posemill.runs.schema import leave_pandas_unloaded
 from posemill.runs.writer import ShardWriter
 from posemill.sources.reading import attempt
 
-
-@dataclass(frozen=True)
-class KeypointSettings(WorkerSettings):
-    """What a worker of `extract` needs to know: the engine beside all that every worker does.
-
-    Args:
-        resize_wh: Width and height that frames are brought to before the engine sees them; None:
-            as they are.
-    """
-
-    engine: str
-    engine_options: Mapping[str, Any]
-    skeleton_name: str
-    run_id: str
-    resize_wh: tuple[int, int] | None = None
-
-    def open(self, device: str) -> KeypointSink:
-        """Return the handler with an engine of its own on that device."""
-        return KeypointSink(self, device)
-
-
 # Number in the source, file and keypoints of a frame.
 _Row = tuple[int, "str | None", Keypoints]
 
@@ -50,14 +29,15 @@ _Row = tuple[int, "str | None", Keypoints]
 class KeypointSink(Sink[ClipState]):
     """An engine, and the shard that its results are collected for."""
 
-    def __init__(self, settings: KeypointSettings, device: str) -> None:
+    def __init__(self, settings: WorkerSettings, device: str) -> None:
+        config = cast(ExtractConfig, settings.config)
         self.writes_to = os.path.join(settings.folder, SHARDS_NAME)  # noqa: PTH118
         self._estimator = open_estimator(
-            settings.engine, device=device, threads=1, **settings.engine_options
+            config.engine, device=device, threads=1, **config.all_engine_options()
         )
         self.saves_states = self._estimator.info.saves_states
         self._finds_several = self._estimator.info.people == "several"
-        self._skeleton_name, self._resize_wh = settings.skeleton_name, settings.resize_wh
+        self._skeleton_name, self._resize_wh = config.skeleton, size_of(config.resize)
         if is_worker_process():
             leave_pandas_unloaded()
         self._writer = ShardWriter(settings.folder, settings.run_id)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
+from posemill.config import JobConfig
 from posemill.decoders.opening import TargetSize
 from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError
@@ -201,25 +202,28 @@ class Sink(ABC, Generic[State]):
 
 
 @dataclass(frozen=True)
-class WorkerSettings(ABC):
+class WorkerSettings:
     """What every worker of a run needs to know.
 
     Args:
+        make_sink: Returns what the frames of a worker go to, of these and its device. Called in
+            the worker.
+        config: What was asked for.
+        folder: Of the run, or its URI.
         devices: Worker i runs on `devices[i % len(devices)]`.
         memory_bytes: A worker that is larger saves what it has and makes room for a new one.
+        batch_size: How many frames are computed at once.
         sampling: Which frames of a clip are read; None for all.
         target_size: What a video's decoder brings its frames to: width and height, or the shorter
             side; None leaves them as they are.
     """
 
+    make_sink: Callable[[WorkerSettings, str], Sink[Any]]
+    config: JobConfig
     folder: str
-    decoder: str
     devices: tuple[str, ...]
-    batch_size: int
-    memory_bytes: int
-    sampling: Sampling | None = field(default=None, kw_only=True)
-    target_size: TargetSize = field(default=None, kw_only=True)
-
-    @abstractmethod
-    def open(self, device: str) -> Sink[Any]:
-        """Return what the frames of a worker go to. Called in the worker."""
+    memory_bytes: int = 0
+    batch_size: int = 1
+    sampling: Sampling | None = None
+    target_size: TargetSize = None
+    run_id: str = ""

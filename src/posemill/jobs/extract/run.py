@@ -15,15 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast
 
-from posemill.config import ExtractConfig, FramesConfig, size_of
+from posemill.config import ExtractConfig, FramesConfig
 from posemill.decoders import find_decoder
+from posemill.decoders.opening import TargetSize
 from posemill.decoders.sampling import Sampling, fewer_frames
 from posemill.errors import DeviceError, RunError
-from posemill.estimators import engine_info
 from posemill.executors import Limits, find_executor, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
-from posemill.jobs.extract.keypoints import KeypointSettings
-from posemill.jobs.extract.messages import WorkerSettings
+from posemill.jobs.extract.keypoints import KeypointSink
+from posemill.jobs.extract.messages import Sink, WorkerSettings
 from posemill.jobs.extract.opening import (
     extract_manifest,
     open_events,
@@ -102,9 +102,15 @@ class FrameJob(ABC, Generic[ConfigT]):
 
     Attributes:
         sampling: Which frames of each clip; None for all.
+        batch_size: How many frames are computed at once.
+        target_size: What decoders bring the frames of videos to; None: as they are.
+        make_sink: Of the workers, see `WorkerSettings`.
         summary_type: Of what comes of it.
     """
 
+    batch_size = 1
+    target_size: TargetSize = None
+    make_sink: Callable[[WorkerSettings, str], Sink[Any]]
     summary_type: type[Progress]
 
     def __init__(self, config: ConfigT, home: RunHome) -> None:
@@ -129,10 +135,6 @@ class FrameJob(ABC, Generic[ConfigT]):
         """Bring the run's folder to where the ledger is: before the work, and after."""
 
     @abstractmethod
-    def worker_settings(self, workers: WorkerPlan) -> WorkerSettings:
-        """Return what the workers need to know."""
-
-    @abstractmethod
     def finish(self, events: EventLog, clips: ClipList) -> None:
         """Check and complete what the workers made."""
 
@@ -140,7 +142,12 @@ class FrameJob(ABC, Generic[ConfigT]):
 class Extraction(FrameJob[ExtractConfig]):
     """Keypoints of all frames."""
 
+    make_sink = KeypointSink
     summary_type = Summary
+
+    def __init__(self, config: ExtractConfig, home: RunHome) -> None:
+        super().__init__(config, home)
+        self.batch_size = frames_per_call(config)
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return it, with what the engine says of itself."""
@@ -165,27 +172,6 @@ class Extraction(FrameJob[ExtractConfig]):
         if self.home.is_here:
             (self.home.work / SHARDS_NAME).mkdir(exist_ok=True)
         remove_uncommitted(self.home, events)
-
-    def worker_settings(self, workers: WorkerPlan) -> KeypointSettings:
-        """Return them, the engine's among them."""
-        config, options = self.config, self.config.all_engine_options()
-        runtime = workers.runtime.partition(" ")[0]  # without its version
-        for option in engine_info(config.engine).options:
-            if option.name == "runtime" and runtime in option.choices:
-                options["runtime"] = runtime  # all machines take the one that was chosen here
-        return KeypointSettings(
-            folder=self.home.address,
-            decoder=config.decoder,
-            devices=workers.devices,
-            batch_size=frames_per_call(config),
-            memory_bytes=workers.memory_bytes,
-            engine=config.engine,
-            engine_options=options,
-            skeleton_name=config.skeleton,
-            run_id=Manifest.read(config.out).run_id,
-            resize_wh=size_of(config.resize),
-            sampling=self.sampling,
-        )
 
     def finish(self, events: EventLog, clips: ClipList) -> None:
         """Tidy up and check that every shard is as it was written."""
@@ -344,8 +330,19 @@ def _work(
         files=verified_files(),  # of the engine, which was opened here for the manifest
     )
     executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
+    settings = WorkerSettings(
+        job.make_sink,
+        config,
+        job.home.address,
+        workers.devices,
+        workers.memory_bytes,
+        job.batch_size,
+        job.sampling,
+        job.target_size,
+        run_id=Manifest.read(config.out).run_id,
+    )
     with _temporary_folder(config.temp_dir):
-        coordinator.run(executor, partial(Worker, job.worker_settings(workers)), signals)
+        coordinator.run(executor, partial(Worker, settings), signals)
     return True
 
 

@@ -76,7 +76,8 @@ class Worker:
     def _open(self) -> Sink[Any]:
         if self._sink is None:
             settings = self.settings
-            self._sink = settings.open(settings.devices[self._index % len(settings.devices)])
+            device = settings.devices[self._index % len(settings.devices)]
+            self._sink = settings.make_sink(settings, device)
             used = psutil.Process().memory_info().rss
             if settings.memory_bytes and used > settings.memory_bytes:
                 raise ConfigError(
@@ -178,7 +179,7 @@ class _TaskRun:
         after = self._task.units[position + 1 : position + 1 + VIDEOS_AHEAD]
         reader = ClipReader(
             unit.clip,
-            settings.decoder,
+            settings.config.decoder,
             sampling=settings.sampling,
             target_size=settings.target_size,
             listing=self._listing,

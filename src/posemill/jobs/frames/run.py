@@ -15,7 +15,6 @@ from posemill.jobs.extract.opening import source_record
 from posemill.jobs.extract.plan import UNKNOWN_COST, check_rate
 from posemill.jobs.extract.run import FrameJob, Hooks, run_job
 from posemill.jobs.extract.status import Progress
-from posemill.jobs.extract.workers import WorkerPlan
 from posemill.jobs.frames.places import (
     PACKS_NAME,
     check_parts_differ,
@@ -24,7 +23,7 @@ from posemill.jobs.frames.places import (
     read_places,
     write_places,
 )
-from posemill.jobs.frames.sinks import KeepSettings
+from posemill.jobs.frames.sinks import open_sink
 from posemill.messages import Message
 from posemill.provenance import describe_unused
 from posemill.records import Clip, label_of_folder
@@ -65,7 +64,12 @@ class FramesSummary(Progress):
 class FramesJob(FrameJob[FramesConfig]):
     """All frames that are wanted of all clips, kept."""
 
+    make_sink = staticmethod(open_sink)
     summary_type = FramesSummary
+
+    def __init__(self, config: FramesConfig, home: RunHome) -> None:
+        super().__init__(config, home)
+        self.target_size = config.target_size
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return what was asked for."""
@@ -95,21 +99,6 @@ class FramesJob(FrameJob[FramesConfig]):
         """Take back the index if it does not say all: it is what makes the frames whole."""
         if events.ledger.costs_to_do():
             (self.config.out / INDEX_NAME).unlink(missing_ok=True)
-
-    def worker_settings(self, workers: WorkerPlan) -> KeepSettings:
-        """Return what the workers need to know."""
-        config = self.config
-        return KeepSettings(
-            folder=self.home.address,
-            decoder=config.decoder,
-            devices=workers.devices,
-            batch_size=1,
-            memory_bytes=workers.memory_bytes,
-            format="rgb" if config.pack else config.format,
-            quality=config.quality,
-            target_size=config.target_size,
-            sampling=self.sampling,
-        )
 
     def finish(self, events: EventLog, clips: ClipList) -> None:
         """Write the index."""

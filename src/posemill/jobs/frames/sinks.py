@@ -10,10 +10,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from posemill.config import FramesConfig
 from posemill.decoders.pictures import encode_picture, resize_frame
 from posemill.decoders.stream_pyav import scaled_wh
 from posemill.errors import DecodeError
@@ -27,21 +28,9 @@ from posemill.runs.frame_index import picture_name, ranges_of
 _PICTURE = re.compile(r"(\d{6,})\.(jpg|png|webp)")
 
 
-@dataclass(frozen=True)
-class KeepSettings(WorkerSettings):
-    """What a worker of `frames` needs to know beside what every worker does.
-
-    Args:
-        format: `jpg`, `png`, `webp`; `rgb` for packs.
-        quality: Of the pictures, 1 to 100.
-    """
-
-    format: str
-    quality: int
-
-    def open(self, device: str) -> FrameSink:
-        """Return what writes pictures, or packs."""
-        return PackSink(self) if self.format == "rgb" else PictureSink(self)
+def open_sink(settings: WorkerSettings, device: str) -> FrameSink:
+    """Return what writes pictures, or packs."""
+    return (PackSink if settings.config.pack else PictureSink)(settings)
 
 
 @dataclass
@@ -74,7 +63,7 @@ class Kept:
 class FrameSink(Sink[Kept]):
     """What pictures and packs have in common. All frames of a clip have the size of its first."""
 
-    def __init__(self, settings: KeepSettings) -> None:
+    def __init__(self, settings: WorkerSettings) -> None:
         self.writes_to = settings.folder
         self._folder = Path(settings.folder)
         self._size = settings.target_size
@@ -148,9 +137,10 @@ def _piece_of(lane: Lane, indices: list[int]) -> Piece:
 class PictureSink(FrameSink):
     """A folder for each clip, a picture for each frame."""
 
-    def __init__(self, settings: KeepSettings) -> None:
+    def __init__(self, settings: WorkerSettings) -> None:
         super().__init__(settings)
-        self._format, self._quality = settings.format, settings.quality
+        config = cast(FramesConfig, settings.config)
+        self._format, self._quality = config.format, config.quality
         self._clip_folder, self._has_folder = self._folder, False
         self._written: list[Path] = []
 
@@ -185,7 +175,7 @@ class PictureSink(FrameSink):
 class PackSink(FrameSink):
     """Every clip at the place in the packs that was planned for it."""
 
-    def __init__(self, settings: KeepSettings) -> None:
+    def __init__(self, settings: WorkerSettings) -> None:
         super().__init__(settings)
         self._places = read_places(self._folder)
         self._open_packs: dict[str, int] = {}
