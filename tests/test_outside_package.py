@@ -125,6 +125,11 @@ def package(install_entry_points) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _use_warm_processes(warm_children: None) -> None:
+    """Processes of these tests have loaded posemill already: their start is not the point."""
+
+
 def run(package: Path, *arguments: object) -> str:
     done = call(package, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -262,8 +262,12 @@ class WarmPython:
 
 
 if __name__ == "__main__":
-    for module in ("torch", "posemill.commands.line", "posemill.training.launch.start"):
+    loaded = "torch posemill.commands.line posemill.jobs.extract.run posemill.training.launch.start"
+    for module in loaded.split():
         import_module(module)
+    with suppress(ImportError):  # of extras: what a training draws and logs with
+        import_module("matplotlib.figure")
+        import_module("torch.utils.tensorboard")
     gc.freeze()  # pages that a copy does not touch are not copied
     program = Server(sys.argv[1]).serve()
     sys.executable = sys.argv[2]  # what the program starts is warm, too

@@ -10,7 +10,8 @@ split `all` is called `full` there, and `all` again where posemill reads it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 from posemill.errors import ContentError
 from posemill.files import reading
-from posemill.formats.parquet import expect_columns, header_of, warn_of_lost_rows
+from posemill.formats.parquet import TableWriter, expect_columns, header_of, warn_of_lost_rows
 from posemill.formats.shared.contract import (
     ANY,
     FRAME_ARRAYS,
@@ -41,7 +42,6 @@ from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
-_GROUP_FRAMES = 2048
 _RESERVED = {"all": "full"}  # names of splits that `datasets` refuses, and what is written for them
 _VALUES = {"clip_id": "string", "label": "string", "fps": "float64", "num_frames": "int64",
            "extra": "string"}  # fmt: skip
@@ -72,17 +72,17 @@ class HuggingFaceFormat(Format):
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder."""
         with new_folder(clips) as (folder, index):
-            splits: dict[str, _SplitWriter] = {}
-            try:
+            (folder / "data").mkdir()
+            with ExitStack() as files:
+                splits: dict[str, TableWriter] = {}
                 for clip in clips:
                     index.place(clip)
+                    schema = _schema(json.dumps(clips.header() | {"split": clip.split}))
                     if clip.split not in splits:
-                        header = clips.header() | {"split": clip.split}
-                        splits[clip.split] = _SplitWriter(folder, clip, header)
-                    splits[clip.split].add(clip, clips.asked)
-            finally:
-                for writer in splits.values():
-                    writer.close()
+                        file = _file_of(folder, clip.split)
+                        table = TableWriter(file, schema, use_dictionary=False)
+                        splits[clip.split] = files.enter_context(closing(table))
+                    splits[clip.split].add(_row_of(clip, schema, clips.asked), len(clip))
             _write_card(folder, clips)
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
@@ -98,48 +98,20 @@ class HuggingFaceFormat(Format):
                 yield from _read_file(file, table)
 
 
-class _SplitWriter:
-    """The Parquet file of one split; rows wait until there are enough frames for a group."""
-
-    def __init__(self, folder: Path, clip: PoseClip, header: Mapping[str, Any]) -> None:
-        if not clip.split.replace("_", "").isalnum():
-            raise ContentError(
-                "split {split!r}: Hugging Face allows letters, digits and underscores only",
-                split=clip.split,
-            )
-        (folder / "data").mkdir(exist_ok=True)
-        path = folder / "data" / f"{_written_split(clip.split)}-00000-of-00001.parquet"
-        if path.exists():
-            raise ContentError(
-                "split {split!r}: 'all' is reserved by Hugging Face and written as 'full', and "
-                "here is a split 'full' too; write one of the two ({--splits})",
-                split=clip.split,
-            )
-        self._schema = _schema(json.dumps(header))
-        self._writer = pq.ParquetWriter(
-            path,
-            self._schema,
-            compression="zstd",
-            use_dictionary=False,
-            write_page_checksum=True,
+def _file_of(folder: Path, split: str) -> Path:
+    """Return the file of a new split; ContentError if Hugging Face would not read it."""
+    if not split.replace("_", "").isalnum():
+        raise ContentError(
+            "split {split!r}: Hugging Face allows letters, digits and underscores only", split=split
         )
-        self._waiting: list[pa.RecordBatch] = []
-        self._frames = 0
-
-    def add(self, clip: PoseClip, recipe: Recipe) -> None:
-        self._waiting.append(_row_of(clip, self._schema, recipe))
-        self._frames += len(clip)
-        if self._frames >= _GROUP_FRAMES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting))
-        self._waiting, self._frames = [], 0
-
-    def close(self) -> None:
-        self._flush()
-        self._writer.close()
+    path = folder / "data" / f"{_written_split(split)}-00000-of-00001.parquet"
+    if path.exists():
+        raise ContentError(
+            "split {split!r}: 'all' is reserved by Hugging Face and written as 'full', and here is "
+            "a split 'full' too; write one of the two ({--splits})",
+            split=split,
+        )
+    return path
 
 
 def _written_split(split: str) -> str:

@@ -155,7 +155,7 @@ class _Columns:
         for clip in block.clips:
             paths += clip.image_paths or [""] * len(clip)
         self._texts["image_paths"].extend(paths)
-        self._texts["video_ids"].extend(ids, block.lengths)
+        self._texts["video_ids"].extend(np.repeat(np.array(ids, object), block.lengths).tolist())
         self._texts["clip_ids"].extend(ids)
         self._texts["splits"].extend([clip.split for clip in block.clips])
         self._texts["labels"].extend([clip.label or "" for clip in block.clips])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ from posemill.records import PoseClip, fields_of_recipe, nothing_in_metres
 from posemill.skeletons import WORLD_LAYOUT, get_skeleton, is_skeleton
 from posemill.terminal import warn_once
 
-_GROUP_ROWS = 4096
+_GROUP_FRAMES = 4096
 _BATCH_ROWS = 1024
 _BOMB_BYTES, _BOMB_RATIO = 1 << 26, 300
 _MEMORY_SHARE = 0.7  # of what is free
@@ -93,28 +94,17 @@ class ParquetFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file, a row group per few thousand frames."""
-        writer: pq.ParquetWriter | None = None
-        waiting: list[pa.RecordBatch] = []
-        with atomic_path(path) as temporary:
-            try:
-                for clip in clips:
-                    if writer is None:
-                        schema = _schema(
-                            clips.skeleton_name,
-                            json.dumps(clips.header()),
-                            keeps_world=clips.keeps_world,
-                            keeps_people=clip.others is not None,
-                        )
-                        writer = _open_writer(temporary, schema)
-                    waiting.append(_batch_of(clip, schema, clips.asked))
-                    if sum(map(len, waiting)) >= _GROUP_ROWS:
-                        writer.write_table(pa.Table.from_batches(waiting))
-                        waiting = []
-                if writer is not None and waiting:
-                    writer.write_table(pa.Table.from_batches(waiting))
-            finally:
-                if writer is not None:
-                    writer.close()
+        with atomic_path(path) as temporary, ExitStack() as files:
+            for clip in clips:
+                if clips.is_first:
+                    schema = _schema(
+                        clips.skeleton_name,
+                        json.dumps(clips.header()),
+                        keeps_world=clips.keeps_world,
+                        keeps_people=clip.others is not None,
+                    )
+                    table = files.enter_context(closing(_open_table(temporary, schema)))
+                table.add(_batch_of(clip, schema, clips.asked), len(clip))
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: rows of one split and clip id that follow each other."""
@@ -127,16 +117,42 @@ class ParquetFormat(Format):
                 yield _clip_of(pieces, header, split=name[0], clip_id=name[1])
 
 
-def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+class TableWriter:
+    """A Parquet file; rows wait until there are enough frames for a row group."""
+
+    def __init__(self, path: Path, schema: pa.Schema, **options: Any) -> None:
+        self._writer = pq.ParquetWriter(
+            path, schema, compression="zstd", write_page_checksum=True, **options
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._frames = 0
+
+    def add(self, rows: pa.RecordBatch, num_frames: int) -> None:
+        """Add rows that hold so many frames."""
+        self._waiting.append(rows)
+        self._frames += num_frames
+        if self._frames >= _GROUP_FRAMES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._waiting, self._frames = [], 0
+
+    def close(self) -> None:
+        """Write what waits, and the end of the file."""
+        self._flush()
+        self._writer.close()
+
+
+def _open_table(path: Path, schema: pa.Schema) -> TableWriter:
     floats = [name for name in ("keypoints", "scores", "world") if name in schema.names]
-    return pq.ParquetWriter(
+    return TableWriter(
         path,
         schema,
-        compression="zstd",
         compression_level=3,
         use_dictionary=[*_WORDS, "image_path", "width", "height"],
         column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
-        write_page_checksum=True,
     )
 
 

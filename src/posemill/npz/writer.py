@@ -22,8 +22,7 @@ from posemill.errors import FormatError
 
 _ALIGNMENT = 64
 _COPY_BYTES = 1 << 20
-# Characters turned into rows at a time; few where each string fills many rows.
-_CHARS, _REPEATED_CHARS = 1 << 18, 1 << 10
+_CHARS = 1 << 18  # turned into rows at a time
 
 
 class Column:
@@ -118,7 +117,6 @@ class Texts:
     def __init__(self, folder: Path) -> None:
         self.num_rows = 0
         self._width = 1
-        self._repeats: list[npt.NDArray[np.int64]] = []  # of each string, where given
         # Names of files that are not UTF-8 have lone surrogates, which numpy keeps.
         self._file = tempfile.TemporaryFile(  # noqa: SIM115
             "w+", encoding="utf-8", errors="surrogatepass", newline="", dir=folder
@@ -129,13 +127,8 @@ class Texts:
         """Strings as long as the longest so far."""
         return np.dtype(f"<U{self._width}")
 
-    def extend(self, texts: Sequence[str], repeats: npt.NDArray[np.int64] | None = None) -> None:
-        """Add strings; a NUL inside one is an error.
-
-        Args:
-            texts: The strings.
-            repeats: How many rows each one fills; 1 by default. Given always or never.
-        """
+    def extend(self, texts: Sequence[str]) -> None:
+        """Add strings; a NUL inside one is an error."""
         if not texts:
             return
         joined = "\0".join(texts)
@@ -148,24 +141,15 @@ class Texts:
             )
         self._file.write(joined + "\0")
         self._width = max(self._width, max(map(len, texts)))
-        if repeats is None:
-            self.num_rows += len(texts)
-        else:
-            self.num_rows += int(repeats.sum())
-            self._repeats.append(repeats)
+        self.num_rows += len(texts)
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the rows as fixed-width strings."""
         self._file.seek(0)
-        repeats = np.concatenate(self._repeats) if self._repeats else None
-        start, rest = 0, ""
-        while piece := self._file.read(_REPEATED_CHARS if self._repeats else _CHARS):
+        rest = ""
+        while piece := self._file.read(_CHARS):
             *texts, rest = (rest + piece).split("\0")
-            rows = np.array(texts, self.dtype)
-            if repeats is not None:
-                rows = np.repeat(rows, repeats[start : start + len(rows)])
-            start += len(texts)
-            yield rows.tobytes()
+            yield np.array(texts, self.dtype).tobytes()
 
     def close(self) -> None:
         """Remove the temporary file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 Bone = tuple[int, int]
@@ -182,19 +182,9 @@ COCO_BODY_BONES: tuple[Bone, ...] = (
 # The four sides of the trunk, for which Halpe has a spine.
 _TRUNK = ((11, 12), (5, 11), (6, 12), (5, 6))
 HALPE_BONES: tuple[Bone, ...] = (
-    (17, 18),
-    (18, 5),
-    (18, 6),
-    (18, 19),
-    (19, 11),
-    (19, 12),
-    (15, 20),
-    (15, 22),
-    (15, 24),
-    (16, 21),
-    (16, 23),
-    (16, 25),
-)
+    (17, 18), (18, 5), (18, 6), (18, 19), (19, 11), (19, 12), (15, 20), (15, 22), (15, 24),
+    (16, 21), (16, 23), (16, 25),
+)  # fmt: skip
 
 
 def _chain_bones(chains: Iterable[Sequence[int]]) -> tuple[Bone, ...]:
@@ -238,27 +228,13 @@ def mirror_of_face(num_points: int) -> tuple[int, ...]:
 
 
 def _mirror_of_face_68() -> tuple[int, ...]:
-    pairs = [
-        *((i, 16 - i) for i in range(8)),
-        *((17 + i, 26 - i) for i in range(5)),
-        (31, 35),
-        (32, 34),
-        (36, 45),
-        (37, 44),
-        (38, 43),
-        (39, 42),
-        (40, 47),
-        (41, 46),
-        (48, 54),
-        (49, 53),
-        (50, 52),
-        (59, 55),
-        (58, 56),
-        (60, 64),
-        (61, 63),
-        (67, 65),
-    ]
-    return _swapped(68, pairs)
+    # Of both halves, from the outer points to the inner ones: jaw, brows, nose, eyes, mouth.
+    right = (*range(8), *range(17, 22), 31, 32, *range(36, 42), 48, 49, 50, 59, 58, 60, 61, 67)
+    left = (
+        *range(16, 8, -1), *range(26, 21, -1), 35, 34, 45, 44, 43, 42, 47, 46,
+        54, 53, 52, 55, 56, 64, 63, 65,
+    )  # fmt: skip
+    return _swapped(68, zip(right, left, strict=True))
 
 
 def _swapped(num_points: int, pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
@@ -299,6 +275,13 @@ def _holistic(name: str, face_points: int, order: Sequence[str]) -> Skeleton:
     return Skeleton(name, parts, point_names, all_bones, tuple(mirror))
 
 
+def _body(
+    name: str, sizes: dict[str, int], names: tuple[str, ...], bones: Iterable[Bone]
+) -> Skeleton:
+    """Return a layout of points whose names say the sides."""
+    return Skeleton(name, _lay_out(sizes), names, tuple(bones), _swap_sides(names))
+
+
 def _coco_133() -> Skeleton:
     parts = _lay_out({"body": 17, "feet": 6, "face": 68, "left_hand": 21, "right_hand": 21})
     names = (
@@ -319,55 +302,34 @@ def _coco_133() -> Skeleton:
     return Skeleton("coco-133", parts, names, bones, tuple(mirror))
 
 
-def _openpose_18() -> Skeleton:
-    return Skeleton(
-        "openpose-18",
-        _lay_out({"pose": 18}),
-        OPENPOSE_NAMES,
-        OPENPOSE_BONES,
-        _swap_sides(OPENPOSE_NAMES),
-    )
-
-
-def _coco_17() -> Skeleton:
-    bones = tuple(bone for bone in COCO_BODY_BONES if max(bone) < len(COCO_BODY_NAMES))
-    return Skeleton(
-        "coco-17", _lay_out({"body": 17}), COCO_BODY_NAMES, bones, _swap_sides(COCO_BODY_NAMES)
-    )
-
-
-def _halpe_26() -> Skeleton:
-    names = (*COCO_BODY_NAMES, *HALPE_NAMES)
-    ankles_up = tuple(bone for bone in COCO_BODY_BONES if max(bone) < 17 and bone not in _TRUNK)
-    return Skeleton(
+_BODY_17_BONES = tuple(bone for bone in COCO_BODY_BONES if max(bone) < len(COCO_BODY_NAMES))
+_LIMBS = tuple(bone for bone in _BODY_17_BONES if bone not in _TRUNK)
+# Those of Holistic's parts: points of the face, and the parts in their order.
+_HOLISTIC: dict[str, tuple[int, tuple[str, ...]]] = {
+    "holistic-543": (468, ("pose", "face", "left_hand", "right_hand")),
+    "holistic-143": (68, ("face", "left_hand", "right_hand", "pose")),
+    "holistic-553": (478, ("pose", "face", "left_hand", "right_hand")),
+    "pose-33": (0, ("pose",)),
+    "hands-42": (0, ("left_hand", "right_hand")),
+    "face-468": (468, ("face",)),
+    "face-478": (478, ("face",)),
+    "face-68": (68, ("face",)),
+}
+_OTHERS: dict[str, Callable[[], Skeleton]] = {
+    "openpose-18": lambda: _body("openpose-18", {"pose": 18}, OPENPOSE_NAMES, OPENPOSE_BONES),
+    "coco-17": lambda: _body("coco-17", {"body": 17}, COCO_BODY_NAMES, _BODY_17_BONES),
+    "coco-133": _coco_133,
+    "halpe-26": lambda: _body(
         "halpe-26",
-        _lay_out({"body": 20, "feet": 6}),
-        names,
-        (*ankles_up, *HALPE_BONES),
-        _swap_sides(names),
-    )
-
-
+        {"body": 20, "feet": 6},
+        (*COCO_BODY_NAMES, *HALPE_NAMES),
+        (*_LIMBS, *HALPE_BONES),
+    ),
+}
+_NAMES = (*list(_HOLISTIC)[:3], *_OTHERS, *list(_HOLISTIC)[3:])  # as lists show them
 # name -> what builds it, when it is asked for
 BUILDERS: dict[str, Callable[[], Skeleton]] = {
-    "holistic-543": lambda: _holistic(
-        "holistic-543", 468, ("pose", "face", "left_hand", "right_hand")
-    ),
-    "holistic-143": lambda: _holistic(
-        "holistic-143", 68, ("face", "left_hand", "right_hand", "pose")
-    ),
-    "holistic-553": lambda: _holistic(
-        "holistic-553", 478, ("pose", "face", "left_hand", "right_hand")
-    ),
-    "openpose-18": _openpose_18,
-    "coco-17": _coco_17,
-    "coco-133": _coco_133,
-    "halpe-26": _halpe_26,
-    "pose-33": lambda: _holistic("pose-33", 0, ("pose",)),
-    "hands-42": lambda: _holistic("hands-42", 0, ("left_hand", "right_hand")),
-    "face-468": lambda: _holistic("face-468", 468, ("face",)),
-    "face-478": lambda: _holistic("face-478", 478, ("face",)),
-    "face-68": lambda: _holistic("face-68", 68, ("face",)),
+    name: _OTHERS.get(name) or partial(_holistic, name, *_HOLISTIC[name]) for name in _NAMES
 }
 # Of landmarks in metres (`PoseClip.world`). Not a skeleton that clips can have.
 WORLD_LAYOUT = _holistic("world-75", 0, ("pose", "left_hand", "right_hand"))

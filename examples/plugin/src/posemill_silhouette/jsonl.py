@@ -68,7 +68,6 @@ def _values_of(clip: PoseClip) -> dict[str, Any]:
 def _clip_of(path: Path, values: dict[str, Any], skeleton: Any, made: dict[str, Any]) -> PoseClip:
     points = np.array(values["points"], np.float32)  # None becomes NaN
     return make_clip(
-        path,
         points,
         np.array(values["scores"], np.float32),
         ~np.isnan(points[..., 0]),
