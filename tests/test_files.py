@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import os
 import signal
@@ -19,7 +18,6 @@ from posemill.files import (
     cache_folder,
     new_folders,
     remove_leftovers,
-    sha256_of,
 )
 
 
@@ -52,12 +50,6 @@ def test_a_block_that_wrote_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), atomic_path(tmp_path / "data.bin"):
         pass
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_checksum_is_that_of_the_whole_content(tmp_path: Path) -> None:
-    content = bytes(range(256)) * 10_000  # more than one piece
-    (tmp_path / "data").write_bytes(content)
-    assert sha256_of(tmp_path / "data") == hashlib.sha256(content).hexdigest()
 
 
 def test_the_cache_folder_is_the_users_choice_or_the_platforms(

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posemill import geometry
-from posemill.skeletons import get_skeleton
 
 NAN = np.nan
 
@@ -43,11 +42,6 @@ def test_without_shoulders_in_the_whole_clip_every_point_is_missing() -> None:
     points = body((NAN, NAN), (0.4, 0.5), (0.5, 0.9))
     assert np.isnan(geometry.normalize_by_shoulders(points, (0, 1))).all()
     assert np.isnan(geometry.center_on_shoulders(points, (0, 1))).all()
-
-
-def test_shoulders_at_one_point_give_no_scale() -> None:
-    points = body((0.4, 0.5), (0.4, 0.5), (0.5, 0.9))
-    assert np.isnan(geometry.normalize_by_shoulders(points, (0, 1))).all()
 
 
 def test_the_median_shoulder_width_becomes_one() -> None:
@@ -90,11 +84,6 @@ def test_gaps_follow_the_time_of_the_frames() -> None:
         line(0, NAN, 10), 9, frame_indices=np.array([0, 1, 10], np.int64)
     )
     np.testing.assert_allclose(closed, line(0, 1, 10))
-
-
-def test_a_negative_gap_is_the_callers_mistake() -> None:
-    with pytest.raises(ValueError, match=r"max_gap: expected 0 or more frames, got -1"):
-        geometry.interpolate_gaps(line(0), -1)
 
 
 def test_fill_draws_lines_holds_the_ends_and_writes_zero_for_what_was_never_seen() -> None:
@@ -146,13 +135,6 @@ def test_no_short_gap_is_left_and_no_found_point_changes(found, max_gap: int) ->
         rows = np.flatnonzero(~np.isnan(closed[:, column, 0]))
         gaps = np.diff(rows) - 1
         assert not ((gaps > 0) & (gaps <= max_gap)).any()
-
-
-@pytest.mark.parametrize("name", ["holistic-543", "holistic-143", "openpose-18", "coco-133"])
-def test_every_skeleton_has_shoulders(name: str) -> None:
-    skeleton = get_skeleton(name)
-    names = [skeleton.point_names[index] for index in geometry.shoulders_of(skeleton)]
-    assert names == ["left_shoulder", "right_shoulder"]
 
 
 def test_points_that_are_zero_or_nan_are_missing_where_the_file_has_no_mask() -> None:

@@ -77,11 +77,6 @@ def test_a_file_that_is_missing_or_broken_is_said(tmp_path: Path) -> None:
         resolve(Whole, tmp_path / "c.toml")
 
 
-def test_a_value_toml_cannot_hold_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"cannot write .* as TOML"):
-        Resolved.of(Whole("a", options={"x": object()})).to_toml()
-
-
 def test_a_configuration_is_shown_as_toml_group_by_group() -> None:
     made = Resolved.of(Whole("a", title="x", inner_share=0.25, options={"k": [1, "b"], "p": {}}))
     assert made.to_toml() == (
@@ -108,15 +103,6 @@ def test_a_configuration_is_shown_as_toml_group_by_group() -> None:
 )  # fmt: skip
 def test_values_are_written_as_toml_has_them(value: Any, text: str) -> None:
     assert _to_toml(value) == text
-
-
-def test_values_of_the_machine_may_have_no_reason() -> None:
-    made = resolve(Whole, flags={"source": "a"})
-    decided = made.with_machine({"limit": 2.0, "is_on": True}, {"limit": "no GPU"})
-    assert (decided.config.limit, decided.config.is_on) == (2.0, True)
-    assert (decided.sources["limit"], decided.sources["is_on"]) == ("machine: no GPU", "machine")
-    assert decided.sources["source"] == "flag"
-    assert made.with_machine({"limit": 2.0}).sources["limit"] == "machine"
 
 
 def test_only_what_was_given_and_is_no_default_is_said_to_have_no_effect() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from posemill.records import Clip, Keypoints, PoseClip
+from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
 
@@ -42,11 +40,6 @@ def test_a_wrong_shape_is_named_with_what_was_expected(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         make_clip(**{field: value})
-
-
-def test_frames_are_numbered_from_zero_unless_told() -> None:
-    assert make_clip(3).frame_indices.tolist() == [0, 1, 2]
-    assert make_clip(2, frame_indices=np.array([5, 9])).frame_indices.tolist() == [5, 9]
 
 
 def test_repr_prints_shapes_and_what_was_found() -> None:
@@ -119,15 +112,3 @@ def test_a_missing_point_stays_missing_with_score_zero_in_another_skeleton() -> 
     small_toe = get_skeleton("coco-133").point_names.index("left_small_toe")
     assert np.isnan(toes.points[:, small_toe]).all()
     assert (toes.scores[:, small_toe] == 0).all()
-
-
-def test_records_are_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        make_clip(1).label = "other"  # type: ignore[misc]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Clip("a", "a", "frames").split = "dev"  # type: ignore[misc]
-
-
-def test_keypoints_count_frames() -> None:
-    clip = make_clip(3)
-    assert len(Keypoints(clip.points, clip.scores, clip.sizes_wh)) == 3

@@ -109,11 +109,6 @@ def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, (bool, list)) else repr(value)
 
 
-def test_too_many_values_are_refused() -> None:
-    with pytest.raises(ConfigError, match="expected at most 7 values, got 8"):
-        Whole(*range(8))
-
-
 def test_text_and_paths_are_both_taken() -> None:
     assert Whole("a").source == Whole(Path("a")).source == Path("a")
     assert Whole("a", Path("b")).label == "b"

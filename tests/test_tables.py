@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from posemill.errors import TrainingError
+from posemill.errors import ContentError, TrainingError
 from posemill.sources import find_clips
-from posemill.tables import TableError, find_encoding, plain_name, read_table
+from posemill.tables import find_encoding, plain_name, read_table
 from posemill.training.data.annotations import Annotation, read_annotations
 
 COMMA = "video_id,label,split\r\na,你好,train\r\nb,再见,dev\r\n"
@@ -91,7 +91,7 @@ def test_columns_that_are_not_known_keep_their_names(tmp_path: Path) -> None:
 
 def test_a_spreadsheet_is_told_before_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xd0\xcf\x11\xe0 old Excel")
-    with pytest.raises(TableError, match="is a spreadsheet"):
+    with pytest.raises(ContentError, match="is a spreadsheet"):
         find_encoding(tmp_path / "t.csv")
 
 

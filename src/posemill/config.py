@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import ConfigError
-from posemill.messages import Message
+from posemill.messages import Message, Option
 from posemill.places import uri_of
 from posemill.settings import Settings, setting
 
@@ -20,33 +20,34 @@ def skeleton_of(value: object) -> str:
     return "auto" if value == "auto" else full_name(str(value))
 
 
-def resize_of(value: object) -> str | None:
-    """Return `WIDTHxHEIGHT` of a size: `256` is 256x256. None for None."""
+_LEAST_SIDE, _MOST_SIDE = 8, 8192
+
+
+def parse_size(
+    value: object, *, option: str = "size", least: int = 1, most: int = 1 << 20
+) -> tuple[int, int] | None:
+    """Return width and height in pixels of `1280x720`, `(1280, 720)` or `256`; None for None."""
     if value is None:
         return None
     sides = value if isinstance(value, (tuple, list)) else str(value).lower().split("x")
     sides = [str(side) for side in sides] * (2 if len(sides) == 1 else 1)
     is_size = len(sides) == 2 and all(side.isascii() and side.isdecimal() for side in sides)
-    if not is_size or not all(_LEAST_SIDE <= int(side) <= _MOST_SIDE for side in sides):
+    if not is_size or not all(least <= int(side) <= most for side in sides):
         raise ConfigError(
-            "{--resize}: expected a side (256: 256 x 256) or WIDTHxHEIGHT, each of {least} to "
-            "{most} pixels, got {value!r}",
-            least=_LEAST_SIDE,
-            most=_MOST_SIDE,
+            "{option}: expected WIDTHxHEIGHT, such as 1280x720, or one side of a square, each of "
+            "{least} to {most} pixels, got {value!r}",
+            option=Option(option),
+            least=least,
+            most=most,
             value=value,
         )
-    return "x".join(str(int(side)) for side in sides)
+    return int(sides[0]), int(sides[1])
 
 
-_LEAST_SIDE, _MOST_SIDE = 8, 8192
-
-
-def size_of(resize: str | None) -> tuple[int, int] | None:
-    """Return width and height of what `resize_of` gives; None for None."""
-    if resize is None:
-        return None
-    width, height = map(int, resize.split("x"))
-    return width, height
+def resize_of(value: object) -> str | None:
+    """Return `WIDTHxHEIGHT` of a size that pictures are brought to; None for None."""
+    size = parse_size(value, option="resize", least=_LEAST_SIDE, most=_MOST_SIDE)
+    return None if size is None else f"{size[0]}x{size[1]}"
 
 
 class ExtractConfig(Settings, command="extract"):
@@ -310,7 +311,7 @@ class FramesConfig(Settings, command="frames"):
             raise ConfigError(
                 "{--fps} and {--stride} both say which frames to keep: give one of them"
             )
-        width, height = size_of(self.resize) or (0, 0)
+        width, height = parse_size(self.resize) or (0, 0)
         if self.short_side and (not width or width != height):
             raise ConfigError(
                 "{--short-side} needs one number, the length of the shorter side: {--resize:256} "
@@ -321,7 +322,7 @@ class FramesConfig(Settings, command="frames"):
     @property
     def target_size(self) -> tuple[int, int] | int | None:
         """Width and height, the shorter side alone, or None for frames as they are."""
-        size_wh = size_of(self.resize)
+        size_wh = parse_size(self.resize)
         return size_wh[0] if size_wh and self.short_side else size_wh
 
     def devices(self) -> list[str]:

@@ -30,10 +30,6 @@ class Line(NamedTuple):
     values: dict[str, str]
 
 
-class TableError(ContentError):
-    """What is wrong with a table, without its name."""
-
-
 def plain_name(column: str) -> str:
     """Return a column's name without capitals, blanks, `_` and `-`, to compare it with another."""
     return re.sub(r"[\s_-]", "", column.lower())
@@ -46,12 +42,12 @@ def find_encoding(path: Path) -> str | None:
     if it could be that.
 
     Raises:
-        TableError: It is a spreadsheet.
+        ContentError: It is a spreadsheet.
     """
     with path.open("rb") as handle:
         head = handle.read(512)
     if head.startswith(b"PK\x03\x04") or head.startswith(b"\xd0\xcf\x11\xe0"):
-        raise TableError("is a spreadsheet; save it as CSV (UTF-8) and name that file")
+        raise ContentError("is a spreadsheet; save it as CSV (UTF-8) and name that file")
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):
             return encoding
@@ -85,21 +81,17 @@ def read_table(
         errors: What to do with other bytes, as `open` has it.
 
     Raises:
-        TableError: The first line has none of `names`, or a row does not fit it.
+        ContentError: The first line has none of `names`, or a row does not fit it.
     """
     with path.open(encoding=encoding, errors=errors, newline="") as handle:
         try:
-            yield from _read(handle, names)
+            header, rows = split_lines(handle, names=names)
+            for number, fields in rows:
+                yield Line(number, dict(zip(header, fields, strict=False)))
         except UnicodeError as error:
-            raise TableError(
+            raise ContentError(
                 "is not {encoding} text: {error}", encoding=encoding.upper(), error=error
             ) from error
-
-
-def _read(lines: Iterable[str], names: Sequence[str]) -> Iterator[Line]:
-    header, rows = split_lines(lines, names=names)
-    for number, fields in rows:
-        yield Line(number, dict(zip(header, fields, strict=False)))
 
 
 def split_lines(
@@ -107,37 +99,38 @@ def split_lines(
 ) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     """Return the columns of a table, and the number and fields of each row; see `read_table`."""
     lines = iter(lines)
-    first, skipped = next(lines, ""), 0
+    first, num_skipped = next(lines, ""), 1
     if told := re.fullmatch(r"\"?sep=(.)\"?\s*", first):  # Excel's own word for what separates
-        first, skipped = next(lines, ""), 1
+        first, num_skipped = next(lines, ""), 2
     delimiter, header = _split_header(first, names, told[1] if told else "")
     if len({plain_name(name) for name in header}) < len(header):
-        raise TableError("line {line}: a column twice in {header}", line=skipped + 1, header=header)
-    return header, _rows(_fields_of(lines, delimiter), header, skipped + 1)
+        raise ContentError(
+            "line {line}: a column twice in {header}", line=num_skipped, header=header
+        )
+    return header, _rows(_reader(lines, delimiter), len(header), num_skipped)
 
 
-def _rows(reader: Any, header: list[str], skipped: int) -> Iterator[tuple[int, list[str]]]:
+def _rows(reader: Any, num_columns: int, num_skipped: int) -> Iterator[tuple[int, list[str]]]:
     try:
         for fields in reader:
-            number = skipped + reader.line_num
+            number = num_skipped + reader.line_num
             if not any(field.strip() for field in fields):
                 continue
-            if any(field.strip() for field in fields[len(header) :]) or len(fields) < len(header):
-                raise TableError(
+            if any(field.strip() for field in fields[num_columns:]) or len(fields) < num_columns:
+                raise ContentError(
                     "line {number}: expected {num_columns} fields as in the first line, got "
                     "{num_fields}",
                     number=number,
-                    num_columns=len(header),
+                    num_columns=num_columns,
                     num_fields=len(fields),
                 )
             yield number, fields
     except csv.Error as error:
-        raise TableError(
-            "line {line}: {error}", line=skipped + reader.line_num, error=error
-        ) from error
+        number = num_skipped + reader.line_num
+        raise ContentError("line {line}: {error}", line=number, error=error) from error
 
 
-def _fields_of(lines: Iterable[str], delimiter: str) -> Any:
+def _reader(lines: Iterable[str], delimiter: str) -> Any:
     # Files with `|` never quote: a lone " in a sentence is a character.
     is_plain = delimiter == "|"
     return csv.reader(
@@ -153,7 +146,7 @@ def _split_header(first: str, names: Sequence[str], told: str) -> tuple[str, lis
     columns: list[str] = []
     for delimiter in (told,) if told else _DELIMITERS:
         try:
-            fields: list[str] = next(_fields_of([first], delimiter), [])
+            fields: list[str] = next(_reader([first], delimiter), [])
         except csv.Error:
             continue
         found = [name.strip() for name in fields]
@@ -162,7 +155,7 @@ def _split_header(first: str, names: Sequence[str], told: str) -> tuple[str, lis
         if any(plain_name(name) in known for name in found):
             return delimiter, [known.get(plain_name(name), name) for name in found]
         columns = max(columns, found, key=len)
-    raise TableError(
+    raise ContentError(
         "line 1: expected a column {names!r}, got {columns}; columns are separated by a comma, a "
         "semicolon or a tab",
         names=names[0],

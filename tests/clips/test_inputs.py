@@ -194,17 +194,6 @@ def test_nonsense_in_the_records_is_one_sentence(
         list(ClipInput(tmp_path / "run").outlines())
 
 
-def test_a_split_named_twice_is_read_once(material: ClipInput) -> None:
-    twice = ClipInput(material.path, splits=["dev", "dev"])
-    assert [clip.clip_id for clip in twice.clips()] == ["a"]
-
-
-def test_a_run_of_which_everything_failed_can_be_looked_at(tmp_path: Path) -> None:
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        writer.add_failure(Failure("lost", "train", None, 7, "lost.mp4", "gone", "it is gone"))
-    assert [each.reason for each in ClipInput(tmp_path / "run").failures()] == ["gone"]
-
-
 def test_a_split_is_found_by_its_other_names(material: ClipInput) -> None:
     for name in ("dev", "val", "Validation"):
         assert [clip.split for clip in ClipInput(material.path, splits=[name]).clips()] == ["dev"]

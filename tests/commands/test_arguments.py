@@ -7,8 +7,7 @@ import inspect
 import pytest
 
 import posemill
-from posemill.commands.arguments import Reading, parse_size
-from posemill.errors import ConfigError
+from posemill.commands.arguments import Reading
 
 
 def test_a_single_name_is_not_its_letters():
@@ -17,26 +16,6 @@ def test_a_single_name_is_not_its_letters():
     assert Reading(splits=("train", "dev")).splits == ("train", "dev")
     assert Reading(splits=(name for name in ("a", "b"))).splits == ("a", "b")
     assert Reading(splits=[]).splits == ()
-
-
-@pytest.mark.parametrize("size", ["1280x720", "1280X720", (1280, 720), ("1280", "720")])
-def test_a_size_is_width_and_height(size):
-    assert parse_size(size) == (1280, 720)
-
-
-def test_no_size_is_none_and_one_pixel_is_a_size():
-    assert parse_size(None) is None
-    assert parse_size("1x1") == (1, 1)
-
-
-@pytest.mark.parametrize(
-    "size", ["1280", "1280x", "x720", "0x720", "1280x0", "1x2x3", "-1x2", "1.5x2", "", "²x2",
-             (1280,), (1, 2, 3), (0, 2), (-1, 2), (1.5, 2)],
-)  # fmt: skip
-def test_what_is_no_size_says_what_one_looks_like(size):
-    with pytest.raises(ConfigError) as caught:
-        parse_size(size)
-    assert str(caught.value) == f"size: expected WIDTHxHEIGHT such as 1280x720, got {size!r}"
 
 
 # What happens unless something else is said; all that is not here is None.

@@ -61,14 +61,6 @@ def test_a_message_is_found_by_its_template_and_its_values_stay(
     assert render(message) == str(message)
 
 
-def test_words_of_ours_are_translated_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert translate("finished") == "已完成"
-    assert translate("left hand") == "左手"
-    assert translate("unheard") == "unheard"
-    monkeypatch.setenv("POSEMILL_LANG", "en")
-    assert translate("finished") == "finished"
-
-
 def test_without_its_catalogue_it_speaks_english(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

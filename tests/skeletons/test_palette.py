@@ -121,7 +121,3 @@ def test_body_points_that_the_face_and_the_hands_have_too_are_drawn_thin(
     pose = skeleton.part("pose")
     for points in found.values():
         assert all(pose.start <= index < pose.stop for index in points), "of the body alone"
-
-
-def test_a_skeleton_without_hands_and_face_repeats_nothing() -> None:
-    assert repeated_points("openpose-18") == {}

@@ -20,21 +20,6 @@ from posemill.skeletons.layouts import FACE_68_OF_468, HAND_BONES
 
 
 @pytest.mark.parametrize("name", SKELETON_NAMES)
-def test_parts_cover_every_point_once_and_in_order(name: str) -> None:
-    skeleton = get_skeleton(name)
-    covered = [index for part in skeleton.parts for index in range(part.start, part.stop)]
-    assert covered == list(range(skeleton.num_points))
-    assert skeleton.num_points == int(name.rpartition("-")[2])
-    assert sum(len(part) for part in skeleton.parts) == skeleton.num_points
-
-
-@pytest.mark.parametrize("name", SKELETON_NAMES)
-def test_point_names_are_unique(name: str) -> None:
-    names = get_skeleton(name).point_names
-    assert len(set(names)) == len(names)
-
-
-@pytest.mark.parametrize("name", SKELETON_NAMES)
 def test_mirroring_twice_changes_nothing_and_keeps_named_sides_apart(name: str) -> None:
     skeleton = get_skeleton(name)
     for index, other in enumerate(skeleton.mirror):
@@ -87,11 +72,6 @@ def test_the_orders_users_rely_on() -> None:
     assert [len(part) for part in get_skeleton("holistic-143").parts] == [68, 21, 21, 33]
     assert get_skeleton("openpose-18").point_names[:2] == ("nose", "neck")
     assert get_skeleton("holistic-543").point_names[15] == "left_wrist"
-
-
-def test_the_68_face_points_are_distinct_points_of_the_468() -> None:
-    assert len(set(FACE_68_OF_468)) == 68
-    assert max(FACE_68_OF_468) < 468
 
 
 def test_the_68_and_the_468_agree_on_left_and_right() -> None:

@@ -32,11 +32,6 @@ def test_each_folder_with_pictures_is_a_clip_at_any_depth(
     assert clips[0].path == str(tmp_path / "a" / "x")
 
 
-def test_clips_come_in_natural_order(tmp_path: Path, make_tree: MakeTree) -> None:
-    make_tree(tmp_path, "clip10/1.png", "clip9/1.png", "clip1/1.png")
-    assert [clip.clip_id for clip in find_clips(tmp_path)] == ["clip1", "clip9", "clip10"]
-
-
 def test_first_folders_named_like_splits_are_splits(tmp_path: Path, make_tree: MakeTree) -> None:
     make_tree(
         tmp_path, "test/a/1.png", "train/a/1.png", "train/b/c/1.png", "Val/a/1.png", "more/a/1.png"
@@ -105,12 +100,6 @@ def test_a_clip_called_like_a_split_is_a_clip(tmp_path: Path, make_tree: MakeTre
 def test_the_layout_pictures_tracks_nothing(tmp_path: Path, make_tree: MakeTree) -> None:
     make_tree(tmp_path, "a/1.png", "b/1.png")
     assert {clip.kind for clip in find_clips(tmp_path, layout="pictures")} == {"pictures"}
-
-
-def test_one_picture_is_enough(tmp_path: Path, make_tree: MakeTree) -> None:
-    make_tree(tmp_path, "me.jpg")
-    clips = find_clips(tmp_path / "me.jpg")
-    assert summary(clips) == [("all", "me.jpg", "pictures", 1)]
 
 
 def test_hidden_and_foreign_files_are_ignored_but_counted(

@@ -11,7 +11,6 @@ from posemill.records import Clip
 from posemill.sources import find_clips
 from posemill.sources.frames import (
     count_frames,
-    frame_path,
     list_frames,
     with_frame_count,
 )
@@ -30,14 +29,6 @@ def brightness(clip: Clip, **options: int) -> list[tuple[int, int | str]]:
     ]
 
 
-def test_frames_come_in_natural_order(tmp_path: Path, make_tree: MakeTree) -> None:
-    make_tree(tmp_path, "a/images10.png", "a/images2.png", "a/images1.png", "a/._x.png", "a/b.txt")
-    [clip] = find_clips(tmp_path)
-    assert list_frames(clip) == ["images1.png", "images2.png", "images10.png"]
-    assert frame_path(clip, "images2.png") == str(tmp_path / "a" / "images2.png")
-    assert brightness(clip) == [(0, 2), (1, 1), (2, 0)]
-
-
 def test_a_bad_frame_is_an_error_in_its_place_and_the_rest_comes(
     tmp_path: Path, make_tree: MakeTree
 ) -> None:
@@ -54,14 +45,6 @@ def test_a_bad_frame_is_an_error_in_its_place_and_the_rest_comes(
     assert brightness(clip, start_index=9) == []
     paths = [path for _, path, _ in read_clip(clip)]
     assert paths[1] == str(tmp_path / "a" / "1.png")
-
-
-def test_a_single_picture_is_its_own_list(tmp_path: Path, make_tree: MakeTree) -> None:
-    make_tree(tmp_path, "x.txt", "me.png")
-    [clip] = find_clips(tmp_path / "me.png")
-    assert list_frames(clip) == ["me.png"]
-    assert frame_path(clip, "me.png") == clip.path
-    assert brightness(clip) == [(0, 1)]
 
 
 def test_a_video_and_a_window_of_it_are_read(
@@ -88,23 +71,6 @@ def test_a_clip_at_a_uri_is_read_as_on_a_disk(
         assert brightness(there) == brightness(here)
     gone = Clip("x", f"file://{tmp_path}/gone", "frames")
     assert brightness(gone) == [(0, "missing")]
-
-
-def test_a_video_that_ends_before_it_is_noticed(
-    tmp_path: Path, make_video: Callable[..., Path]
-) -> None:
-    clip = Clip("a", str(make_video(tmp_path / "a.mp4")), "video", num_frames=12)
-    assert brightness(clip)[-1] == (10, "ends too early")
-
-
-def test_a_cut_video_ends_with_its_error(tmp_path: Path, make_video: Callable[..., Path]) -> None:
-    path = make_video(tmp_path / "a.avi")
-    data = path.read_bytes()
-    path.write_bytes(data[: data.rindex(b"00dc", 0, data.index(b"idx1")) - 10])
-    items = brightness(Clip("a", str(path), "video"))
-    good = [index for index, value in items if isinstance(value, int)]
-    assert 0 < len(good) < 10
-    assert items[-1] == (len(good), "truncated")
 
 
 def test_a_clip_that_cannot_be_opened_is_one_error(tmp_path: Path) -> None:

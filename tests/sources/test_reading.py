@@ -15,7 +15,6 @@ from posemill.sources.reading import (
     SLOW_STEP_SECONDS,
     ClipReader,
     End,
-    Item,
     Listing,
     Part,
     attempt,
@@ -102,12 +101,6 @@ def test_a_video_is_opened_with_the_part_of_it_that_is_wanted(monkeypatch):
     assert asked == [(("a.mp4",), options)]
 
 
-def test_a_video_is_read_from_its_beginning_to_its_end(read, steps):
-    assert read(MadeUpVideo()) == ([Item(index, None, index) for index in range(6)], None)
-    # Opening, six frames, and the end that is looked for behind them.
-    assert steps == [(index, 0.0) for index in [0, *range(7)]]
-
-
 def test_a_part_in_the_middle_may_take_longer_to_get_there(read, steps):
     items, end = read(MadeUpVideo(), start=2, stop=4)
     assert ([item.frame_index for item in items], end) == ([2, 3], None)
@@ -174,15 +167,6 @@ def read_pictures(folder, steps=None, *, num_frames=4, **part):
     clip = Clip("a", str(folder), "frames", num_frames=num_frames)
     seen = [] if steps is None else steps
     return list(ClipReader(clip, on_step=lambda *step: seen.append(step)).read(Part(**part)))
-
-
-def test_pictures_come_with_their_paths(folder, steps):
-    items = read_pictures(folder, steps)
-    assert [item[:2] for item in items] == [
-        (index, str(folder / f"{index:04d}.png")) for index in range(4)
-    ]
-    assert not np.array_equal(items[0].content, items[1].content)
-    assert steps == [(index, 0.0) for index in (0, 0, 1, 2, 3)]
 
 
 @pytest.mark.parametrize(

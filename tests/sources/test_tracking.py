@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 
-from posemill.records import Clip
 from posemill.sources import find_clips, tracking
 from posemill.sources.tracking import Tracking, decide_tracking, judge_folder, numbering_of
 
@@ -133,23 +130,6 @@ def test_a_folder_that_cannot_be_read_is_left_to_the_run(tmp_path):
     assert (found.num_tracked, found.num_folders) == (2, 1)
 
 
-def test_nothing_is_said_of_folders_where_there_are_none() -> None:
-    said = Tracking(2, num_alone=1).describe()
-    assert said == (
-        'tracked as video: 2 clips; 1 picture stands alone (mode="video" or mode="image" '
-        "overrules it)"
-    )
-
-
-def test_a_decision_stays_as_it_is() -> None:
-    found = Tracking(1)
-    assert (found.alone, found.num_alone, found.num_looked_at, found.num_folders) == (
-        frozenset(), 0, 0, 0,
-    )  # fmt: skip
-    with pytest.raises(FrozenInstanceError):
-        found.num_tracked = 2  # type: ignore[misc]
-
-
 @pytest.mark.parametrize(("difference", "verdict"), [(16, ""), (17, "neighbours are not alike")])
 def test_neighbours_are_alike_up_to_sixteen_levels_of_grey(tmp_path, difference, verdict) -> None:
     for index in range(4):
@@ -170,10 +150,3 @@ def test_five_pairs_of_a_folder_are_looked_at(tmp_path, monkeypatch) -> None:
         (tmp_path / f"{index:02}.png").touch()
     assert judge_folder(str(tmp_path)) == ""
     assert read == ["00", "01", "05", "06", "10", "11", "15", "16", "20", "21"]
-
-
-@pytest.mark.parametrize(("number", "looked_at"), [(48, 48), (49, 25), (96, 48), (97, 33)])
-def test_at_most_48_folders_of_a_pattern_are_looked_at(number: int, looked_at: int) -> None:
-    folders: Any = [tracking._Folder(Clip(str(i), "gone", "frames", "all"), ["1", "2"], "#")
-                    for i in range(number)]  # fmt: skip
-    assert tracking._judge_group(folders) == ([None] * number, looked_at)

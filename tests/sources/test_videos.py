@@ -25,12 +25,6 @@ def test_videos_that_differ_in_the_suffix_keep_it(tmp_path: Path, make_tree: Mak
     assert found == [("train", "a.avi"), ("train", "a.mp4"), ("test", "a")]
 
 
-def test_one_video_is_enough(tmp_path: Path, make_video: Callable[..., Path]) -> None:
-    clips = find_clips(make_video(tmp_path / "me.mov"))
-    assert [(clip.clip_id, clip.kind, clip.split) for clip in clips] == [("me", "video", "all")]
-    assert clips.layout == "videos"
-
-
 def test_videos_can_be_asked_for_where_pictures_are_too(
     tmp_path: Path, make_tree: MakeTree
 ) -> None:

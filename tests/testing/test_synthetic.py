@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posemill.errors import TrainingError
 from posemill.skeletons import get_skeleton
 from posemill.testing import synthetic
 from posemill.testing.synthetic import CorpusOptions, make_clips, write_corpus, write_keypoints
@@ -100,13 +99,6 @@ def test_the_usual_corpus_has_80_glosses_and_760_sentences(
     assert CorpusOptions() == CorpusOptions(80, None, 5, 0.5, 0.12, 0.04, 0.1, 0)
 
 
-def test_two_takes_of_a_gloss_differ_and_two_glosses_differ_more() -> None:
-    clean = CorpusOptions(num_signers=1, noise=0.0, missing=0.0)
-    sentences = {"one": ["A"], "two": ["A"], "three": ["B"]}
-    one, two, three = (points[5:15, 89:110].mean(0) for points, _ in make_clips(sentences, clean))
-    assert 0 < np.abs(one - two).mean() < np.abs(one - three).mean() / 2
-
-
 def test_a_sign_depends_on_its_neighbours_by_coarticulation() -> None:
     sentences = {"x": ["A", "B"]}
     plain, bent = (
@@ -141,11 +133,3 @@ def test_the_real_annotations_are_read_by_the_same_options(shared: Path, tmp_pat
     first = sets["train"]
     words = [first.class_names[i] for i in np.atleast_1d(first.targets[0])]
     assert words == found[first.clip_ids[0]].label.split()
-
-
-def test_nothing_to_make_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="num_glosses: expected 2 or more, got 1"):
-        write_corpus(tmp_path, CorpusOptions(num_glosses=1))
-    assert write_corpus(tmp_path, CorpusOptions(num_glosses=2, num_clips={"dev": 1})) == {"dev": 1}
-    with pytest.raises(TrainingError, match="split 'dev': no sentences"):
-        write_keypoints(tmp_path, "dev", {}, CorpusOptions())

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posemill.config import parse_size
 from posemill.errors import ConfigError, RunError
 from posemill.files import near_path
 from posemill.outputs import expect_folder
@@ -18,18 +19,6 @@ if TYPE_CHECKING:
     from posemill.formats.shared.contract import Recipe
 
 AnyPath = os.PathLike[str] | str
-
-
-def parse_size(size: str | tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return width and height in pixels of `(1280, 720)` or `"1280x720"`; None for None."""
-    if size is None:
-        return None
-    sides = size.lower().split("x") if isinstance(size, str) else [str(side) for side in size]
-    if len(sides) != 2 or not all(side.isdecimal() and int(side) for side in sides):
-        raise ConfigError(
-            "{--size}: expected WIDTHxHEIGHT such as 1280x720, got {size!r}", size=size
-        )
-    return int(sides[0]), int(sides[1])
 
 
 def text_of(value: object) -> str | None:

@@ -38,7 +38,7 @@ from posemill.formats.shared.people import clip_of_rows
 from posemill.messages import Message
 from posemill.records import FloatArray, PoseClip, fields_of_recipe, nothing_in_metres
 from posemill.skeletons import SKELETON_NAMES, WORLD_LAYOUT, get_skeleton
-from posemill.tables import TableError, plain_name, split_lines
+from posemill.tables import plain_name, split_lines
 
 _COLUMNS = ("clip", "split", "frame", "point", "x", "y", "z", "score", "person", "info")
 _NEEDED = ("clip", "frame", "point", "x", "y")
@@ -64,7 +64,7 @@ class CsvFormat(Format):
         first = head_of(path, 512).partition(b"\n")[0].decode("utf-8-sig", "replace")
         try:
             columns, _ = split_lines([first], names=_COLUMNS)
-        except TableError:
+        except ContentError:
             return False
         return set(_NEEDED) <= set(columns)
 
@@ -145,7 +145,7 @@ def _read_rows(path: Path) -> Iterator[_Row]:
         columns, lines = split_lines(_lines_of(handle), names=_COLUMNS)
         missing = [name for name in _NEEDED if name not in columns]
         if missing:
-            raise TableError(
+            raise ContentError(
                 "line 1: expected columns {needed}, got {columns}",
                 needed=", ".join(_NEEDED),
                 columns=columns,
@@ -171,7 +171,7 @@ def _read_rows(path: Path) -> Iterator[_Row]:
                     text(fields, "info"),
                 )
             except ValueError as error:
-                raise TableError("line {number}: {error}", number=number, error=error) from error
+                raise ContentError("line {number}: {error}", number=number, error=error) from error
             yield row
 
 
@@ -183,7 +183,7 @@ def _id_of(text: str) -> int:
 def _lines_of(handle: Any) -> Iterator[str]:
     while line := handle.readline(_MAX_LINE):
         if len(line) == _MAX_LINE:
-            raise TableError("a line has {max_line} characters or more", max_line=_MAX_LINE)
+            raise ContentError("a line has {max_line} characters or more", max_line=_MAX_LINE)
         yield line
 
 

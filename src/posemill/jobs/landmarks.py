@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posemill.config import resize_of, size_of
+from posemill.config import parse_size, resize_of
 from posemill.decoders.choice import settle_for_extraction
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.decoders.pictures import resize_frame
@@ -67,7 +67,7 @@ def estimate_landmarks(
         threads: For the engine.
         on_frame: Called after each frame.
     """
-    clip, size = clip_at(source), size_of(resize_of(resize))
+    clip, size = clip_at(source), parse_size(resize_of(resize))
     decoder = settle_for_extraction(decoder)
     if fps is not None and clip.kind != "video":
         warn_once(

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posemill.errors import RunError
+from posemill.errors import ContentError, RunError
 from posemill.files import atomic_path
 from posemill.records import IntArray
-from posemill.tables import Line, TableError, read_table
+from posemill.tables import Line, read_table
 
 INDEX_NAME = "index.csv"
 PACKED = "rgb"  # the format of a pack: bytes of red, green and blue, nothing else
@@ -142,7 +142,7 @@ def read_index(path: Path) -> list[IndexedClip]:
     try:
         lines = read_table(file, names=COLUMNS, encoding="utf-8")
         return [_clip_of(line, file.parent) for line in lines]
-    except (TableError, OSError) as error:
+    except (ContentError, OSError) as error:
         raise RunError("{file} is no index of frames: {error}", file=file, error=error) from error
 
 
@@ -155,6 +155,6 @@ def _clip_of(line: Line, folder: Path) -> IndexedClip:
         if row["format"] not in ("jpg", "png", "webp", PACKED) or not row["num_frames"]:
             raise ValueError(f"the format {row['format']!r} is not known, or there are no frames")
     except (KeyError, ValueError) as error:
-        raise TableError("line {line}: {error}", line=line.number, error=error) from error
+        raise ContentError("line {line}: {error}", line=line.number, error=error) from error
     row["path"] = folder / row["path"]
     return IndexedClip(**row, extra=extra)

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, TextIO
 
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of, without_suffix
-from posemill.errors import SourceError
+from posemill.errors import ContentError, SourceError
 from posemill.files import readable
 from posemill.messages import Message
 from posemill.places import uri_of
@@ -20,7 +20,7 @@ from posemill.places.cache import fetched
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.scan import MISSING, file_version, joined_version, picture_versions
-from posemill.tables import GBK, TableError, find_encoding, read_table
+from posemill.tables import GBK, find_encoding, read_table
 
 Kind = Literal["frames", "video", "pictures"]
 LIST_SUFFIXES = frozenset(["csv", "tsv", "jsonl"])
@@ -68,7 +68,7 @@ def read_list(path: str) -> list[tuple[int, Clip]]:
     try:
         for line, values in _read_rows(file, folder):
             rows.append(_to_row(values, folder, line, _where(path, line)))
-    except TableError as error:
+    except ContentError as error:
         raise SourceError("{path}, {error}", path=readable(path), error=error) from error
     except OSError as error:
         raise SourceError(
@@ -104,7 +104,7 @@ def _read_rows(path: str, folder: str) -> Iterator[tuple[int, dict[str, str]]]:
     rows = read_table(file, names=_OWN_COLUMNS, encoding=encoding, errors=_KEEP_BYTES)
     for number, values in rows:
         if "path" not in values:
-            raise TableError("line 1: expected a column 'path', got {names}", names=list(values))
+            raise ContentError("line 1: expected a column 'path', got {names}", names=list(values))
         yield number, values
 
 

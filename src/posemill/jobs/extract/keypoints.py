@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from posemill.config import ExtractConfig, size_of
+from posemill.config import ExtractConfig, parse_size
 from posemill.decoders.pictures import resize_frame
 from posemill.errors import DecodeError
 from posemill.estimators import ClipState, open_estimator
@@ -37,7 +37,7 @@ class KeypointSink(Sink[ClipState]):
         )
         self.saves_states = self._estimator.info.saves_states
         self._finds_several = self._estimator.info.people == "several"
-        self._skeleton_name, self._resize_wh = config.skeleton, size_of(config.resize)
+        self._skeleton_name, self._resize_wh = config.skeleton, parse_size(config.resize)
         if is_worker_process():
             leave_pandas_unloaded()
         self._writer = ShardWriter(settings.folder, settings.run_id)

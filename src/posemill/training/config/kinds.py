@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, ContentError
 from posemill.places import uri_of
-from posemill.tables import TableError, find_encoding, read_table
+from posemill.tables import find_encoding, read_table
 
 KEYPOINTS, VIDEO, TWO_STREAMS = "keypoints", "video", "two_streams"
 AUTO = "auto"  # not looked at yet
@@ -93,5 +93,5 @@ def _is_list(path: Path) -> bool:
         rows = read_table(path, names=["path"], encoding=find_encoding(path) or "utf-8")
         next(rows, None)
         return True  # without a row, too: whoever reads it says so
-    except (TableError, OSError):
+    except (ContentError, OSError):
         return False

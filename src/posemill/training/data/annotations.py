@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from posemill.errors import TrainingError
+from posemill.errors import ContentError, TrainingError
 from posemill.records import usual_split
-from posemill.tables import TableError, find_encoding, read_table
+from posemill.tables import find_encoding, read_table
 
 _ID_COLUMNS = ("video_id", "clip_id", "path", "name", "id")
 _LABEL_COLUMNS: tuple[str, ...] = ("label", "class", "gloss")
@@ -120,7 +120,7 @@ def _read_file(path: Path, group_column: str) -> tuple[dict[str, Annotation], st
                 "{path}: neither UTF-8, UTF-16 nor GBK text; save it as UTF-8", path=path
             )
         return _read_rows(path, encoding, group_column)
-    except TableError as error:
+    except ContentError as error:
         raise TrainingError("{path}, {error}", path=path, error=error) from error
 
 
