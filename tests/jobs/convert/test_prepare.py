@@ -211,18 +211,6 @@ def test_a_clip_of_infinity_is_named_also_inside_a_block(tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
-def test_a_split_without_any_point_has_no_numbers_but_is_written(tmp_path: Path) -> None:
-    clip = make_clip(1)
-    clip.points[:] = np.nan
-    clip.scores[:] = 0
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        writer.add(clip)
-    (made,) = prepare(ClipInput(tmp_path / "run"), tmp_path / "out")
-    assert made.stats["coordinates"]["x"] == {"mean": None, "std": None, "min": None, "max": None}
-    assert made.stats["missing_rate"] == 1
-    assert made.stats["clips_without_points_sample"] == ["clip_1"]
-
-
 def test_a_file_whose_splits_are_mixed_is_refused(tmp_path: Path) -> None:
     clips = [make_clip(1), make_clip(2, split="dev"), make_clip(3)]
     get_format("npz").write(clips, tmp_path / "a.npz", recipe=Recipe())

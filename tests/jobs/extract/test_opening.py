@@ -129,16 +129,6 @@ def test_failed_units_are_tried_again_only_when_asked(config, monkeypatch):
     assert asked == [Reset()]
 
 
-def test_a_run_without_its_ledger_is_refused(config):
-    begin(config)[0].close()
-    (config.out / "ledger.sqlite").unlink()
-    shard = config.out / "shards" / "a.parquet"
-    shard.write_bytes(b"rows")
-    with pytest.raises(RunError, match=r"has 1 shards and no ledger\.sqlite"):
-        begin(config)
-    assert shard.exists()
-
-
 @pytest.mark.parametrize(
     ("changes", "is_decided"),
     [({}, True), ({"layout": "frames"}, False), ({"mode": "video"}, False),
@@ -178,14 +168,6 @@ def test_a_begun_run_keeps_the_decision_of_then(config):
     assert opened.tracking == recorded
     edit(config.out, lambda content: content["source"].pop("tracking"))
     assert with_tracking(config, clips) is clips
-
-
-def test_a_decision_that_is_not_ours_is_refused(config):
-    begin(config)[0].close()
-    edit(config.out, lambda content: content["source"].update(tracking={"alone": 3}))
-    said = r"manifest\.json: 'tracking' is not what posemill writes \(.+\); put back a copy of "
-    with pytest.raises(RunError, match=said + "the file, or choose another folder"):
-        with_tracking(config, find_clips(config.source))
 
 
 def test_the_skeleton_and_the_mode_are_those_the_engine_has(config):
@@ -274,16 +256,6 @@ def test_lengths_are_counted_by_the_decoder_that_will_read(config, monkeypatch, 
     count_frames(clips)
     count_frames(clips, decoder="opencv")
     assert asked == ["pyav", "opencv"]
-
-
-def test_a_run_of_another_command_is_refused(config):
-    begin(config)[0].close()
-    edit(config.out, lambda content: content.update(kind="merge"))
-    with pytest.raises(RunError) as caught:
-        begin(config)
-    assert str(caught.value) == (
-        f"{config.out} was made by merge, not by extract; choose another folder"
-    )
 
 
 def test_other_options_are_named_and_what_may_differ_is_not(config):

@@ -18,7 +18,6 @@ from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, MissingExtraError, RunError
 from posemill.estimators.fake import FakeEstimator
 from posemill.jobs.extract.run import extract
-from posemill.jobs.extract.workers import plan_workers
 from posemill.runs.reader import open_run
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
@@ -337,17 +336,6 @@ def test_counts_are_reported_while_it_runs(make_tree, config_for):
     assert done[-1] == 40
     assert len(set(done)) > 3
     assert any(snapshot.frames_per_second for snapshot in seen)
-
-
-def test_the_plan_of_workers_says_processes_threads_and_devices(tmp_path):
-    config = ExtractConfig(tmp_path, tmp_path, workers=3, memory_limit_mb=2048)
-    assert plan_workers(config).describe() == "3 processes x 1 thread on cpu, at most 2048 MB each"
-    gpus = ExtractConfig(tmp_path, tmp_path, num_gpus=4, num_workers_per_gpu=2, memory_limit_mb=0)
-    assert (
-        plan_workers(gpus).describe() == "8 processes x 1 thread on cuda:0, cuda:1, cuda:2, cuda:3"
-    )
-    serial = ExtractConfig(tmp_path, tmp_path, executor="serial", memory_limit_mb=0)
-    assert plan_workers(serial).describe() == "1 process (serial) x 1 thread on cpu"
 
 
 @pytest.mark.parametrize(
