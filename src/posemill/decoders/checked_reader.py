@@ -37,29 +37,22 @@ class CheckedReader(PyavReader, ABC):
         super().__init__(path, threads=1, target_size=target_size, **window)
         self._library_threads, self._target_size = threads, target_size
         try:
-            if not self.path.isprintable():
-                self._refuse(
-                    Message("its name is not plain text")
-                )  # OpenCV would crash on stray bytes
+            if not self.path.isprintable():  # OpenCV would crash on stray bytes
+                self._refuse(Message("its name is not plain text"))
             if self.is_cut:
-                self._refuse(
-                    Message("it is cut off, and this decoder does not say where frames are lost")
-                )
+                why = "it is cut off, and this decoder does not say where frames are lost"
+                self._refuse(Message(why))
             if self.index().has_corrupt:
-                self._refuse(
-                    Message("packets of it are damaged, and this decoder does not say where")
-                )
+                why = "packets of it are damaged, and this decoder does not say where"
+                self._refuse(Message(why))
             if self.first_frame.bits_per_channel > 8:
-                self._refuse(
-                    Message(
-                        "it has more than 8 bits a colour channel, which this decoder rounds "
-                        "otherwise"
-                    )
+                why = (
+                    "it has more than 8 bits a colour channel, which this decoder rounds otherwise"
                 )
+                self._refuse(Message(why))
             if self._has_other_sizes():
-                self._refuse(
-                    Message("its frames change their size, and this decoder gives them one")
-                )
+                why = "its frames change their size, and this decoder gives them one"
+                self._refuse(Message(why))
             self._first, self._stop = self.window()
             self._start()
         except BaseException:

@@ -199,14 +199,11 @@ class LossWatch:
             is_even = all(abs(each - usual) < 0.1 * usual for each in self._deltas)
             is_short = usual > 0 and left > (1 + _GAP) * usual
             if is_short and (self._suspicious or (self._says_end and is_even)):
-                about = Message(
-                    "{num_frames:frame is|frames are}", num_frames=round(left / usual) - 1
-                )
-                why = (
-                    self._said
-                    if self._suspicious
-                    else Message("the file says it lasts {end:g} s", end=self._end)
-                )
+                missing = round(left / usual) - 1
+                about = Message("{num_frames:frame is|frames are}", num_frames=missing)
+                why: str = Message("the file says it lasts {end:g} s", end=self._end)
+                if self._suspicious:
+                    why = self._said
                 return Message("about {about} missing here ({why})", about=about, why=why)
         if self._suspicious and self._end is None:
             return Message("the stream ends after a fault ({said})", said=self._said)

@@ -130,16 +130,12 @@ def open_regular(path: StrPath) -> tuple[int, int]:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            kind = (
-                "a folder"
-                if stat.S_ISDIR(status.st_mode)
-                else Message("a pipe, a socket or a device")
-            )
-            raise_decode_error(path, "not a file", Message("it is {kind}", kind=kind))
+            is_folder = stat.S_ISDIR(status.st_mode)
+            detail = "it is a folder" if is_folder else "it is a pipe, a socket or a device"
+            raise_decode_error(path, "not a file", Message(detail))
         if not status.st_size:
-            raise_decode_error(
-                path, "empty file", Message("it has 0 bytes; copy it again from where it came")
-            )
+            detail = "it has 0 bytes; copy it again from where it came"
+            raise_decode_error(path, "empty file", Message(detail))
     except DecodeError:
         os.close(descriptor)
         raise
@@ -149,34 +145,23 @@ def open_regular(path: StrPath) -> tuple[int, int]:
 def raise_for_os_error(path: StrPath, error: OSError) -> NoReturn:
     """Raise the DecodeError for what the operating system said about a file."""
     said = error.strerror or str(error)
+    reason, detail = "unreadable", said
     if isinstance(error, FileNotFoundError | NotADirectoryError):
+        reason, detail = "missing", Message("no such file")
         if os.path.islink(path):  # noqa: PTH114  (bytes that are no UTF-8 stay as they are)
             target = shown(os.readlink(path))  # noqa: PTH115
-            raise_decode_error(
-                path,
-                "broken link",
-                Message("it points to {target}, which is not there", target=target),
-                cause=error,
-            )
-        raise_decode_error(path, "missing", Message("no such file"), cause=error)
-    if isinstance(error, PermissionError):
-        raise_decode_error(
-            path,
-            "no permission",
-            Message("{details}; check its mode and owner", details=said),
-            cause=error,
-        )
-    if isinstance(error, IsADirectoryError):
-        raise_decode_error(path, "not a file", Message("it is a folder"), cause=error)
-    if error.errno == errno.ELOOP:
-        raise_decode_error(
-            path, "broken link", Message("links that point at each other"), cause=error
-        )
-    if error.errno == errno.ENXIO:
-        raise_decode_error(
-            path, "not a file", Message("it is a pipe, a socket or a device"), cause=error
-        )
-    raise_decode_error(path, "unreadable", said, cause=error)
+            reason = "broken link"
+            detail = Message("it points to {target}, which is not there", target=target)
+    elif isinstance(error, PermissionError):
+        reason = "no permission"
+        detail = Message("{details}; check its mode and owner", details=said)
+    elif isinstance(error, IsADirectoryError):
+        reason, detail = "not a file", Message("it is a folder")
+    elif error.errno == errno.ELOOP:
+        reason, detail = "broken link", Message("links that point at each other")
+    elif error.errno == errno.ENXIO:
+        reason, detail = "not a file", Message("it is a pipe, a socket or a device")
+    raise_decode_error(path, reason, detail, cause=error)
 
 
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would translate line ends

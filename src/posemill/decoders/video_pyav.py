@@ -221,12 +221,8 @@ class PyavReader:
 
     def raise_no_frames(self) -> NoReturn:
         """Raise the error for a video, or a window of one, in which there is nothing."""
-        detail = (
-            Message("no frame within the window asked for")
-            if self._has_window
-            else Message("none inside")
-        )
-        raise_decode_error(self.path, "no frames", detail, frame_index=0)
+        detail = "no frame within the window asked for" if self._has_window else "none inside"
+        raise_decode_error(self.path, "no frames", Message(detail), frame_index=0)
 
     def index(self, *, keep: bool = False) -> PacketIndex:
         """Return where the frames lie.
@@ -286,22 +282,13 @@ class PyavReader:
                 number += 1
             else:
                 if self.is_cut:
-                    raise DamageError(
-                        Message("the file is cut off, or broken inside; copy it again")
-                    )
+                    why = "the file is cut off, or broken inside; copy it again"
+                    raise DamageError(Message(why))
         except DamageError as error:
             reason = "truncated" if self.is_cut else "corrupt"
-            raise_decode_error(
-                self.path,
-                reason,
-                Message(
-                    "{num_frames:frame|frames} could be read, then: {error}",
-                    num_frames=number,
-                    error=error,
-                ),
-                frame_index=number,
-                cause=error,
-            )
+            template = "{num_frames:frame|frames} could be read, then: {error}"
+            detail = Message(template, num_frames=number, error=error)
+            raise_decode_error(self.path, reason, detail, frame_index=number, cause=error)
         finally:
             if container is not None and container is not self._container:
                 container.close()
@@ -356,12 +343,8 @@ class PyavReader:
                 )
         except av.error.FFmpegError as error:
             reason = "truncated" if self.is_cut else "not a video"
-            raise_decode_error(
-                self.path,
-                reason,
-                Message("FFmpeg says: {describe}", describe=describe(error)),
-                cause=error,
-            )
+            detail = Message("FFmpeg says: {describe}", describe=describe(error))
+            raise_decode_error(self.path, reason, detail, cause=error)
         try:
             stream = self._choose_stream(container)
         except DecodeError:
@@ -388,16 +371,12 @@ class PyavReader:
                 self.path, "not a video", Message("its codec is not part of this build of FFmpeg")
             )
         if context.width * context.height > self._max_pixels:
-            size = f"{context.width} x {context.height}"
-            raise_decode_error(
-                self.path,
-                "too large",
-                Message(
-                    "{size}; allowed are {max_pixels:,} pixels",
-                    size=size,
-                    max_pixels=self._max_pixels,
-                ),
+            size, template = (
+                f"{context.width} x {context.height}",
+                "{size}; allowed are {most:,} pixels",
             )
+            detail = Message(template, size=size, most=self._max_pixels)
+            raise_decode_error(self.path, "too large", detail)
         return best
 
     def _read_num_frames(self) -> int | None:
@@ -418,12 +397,8 @@ class PyavReader:
             try:
                 frame = next(decode_frames(container, stream), None)
             except DamageError as error:
-                raise_decode_error(
-                    self.path,
-                    "corrupt",
-                    Message("no frame could be read: {error}", error=error),
-                    cause=error,
-                )
+                detail = Message("no frame could be read: {error}", error=error)
+                raise_decode_error(self.path, "corrupt", detail, cause=error)
             if frame is None:
                 raise_decode_error(self.path, "no frames", Message("none inside"), frame_index=0)
             size_wh, orientation = self._converter.look(frame)

@@ -67,7 +67,10 @@ def read_list(path: str) -> list[tuple[int, Clip]]:
     rows: list[_Row] = []
     try:
         for line, values in _read_rows(file, folder):
-            rows.append(_to_row(values, folder, line, _where(path, line)))
+            try:
+                rows.append(_to_row(values, folder, line))
+            except ContentError as error:
+                raise SourceError("{where}{why}", where=_where(path, line), why=error) from error
     except ContentError as error:
         raise SourceError("{path}, {error}", path=readable(path), error=error) from error
     except OSError as error:
@@ -96,7 +99,7 @@ def _read_rows(path: str, folder: str) -> Iterator[tuple[int, dict[str, str]]]:
     file = Path(path)
     if suffix_of(path) == "jsonl":
         with file.open(encoding="utf-8-sig", errors=_KEEP_BYTES, newline="") as handle:
-            yield from _read_json_lines(handle, path)
+            yield from _read_json_lines(handle)
         return
     encoding = find_encoding(file) or "utf-8"
     if encoding == GBK and not _is_gbk(file, folder):
@@ -119,26 +122,17 @@ def _is_gbk(file: Path, folder: str) -> bool:
     )
 
 
-def _read_json_lines(handle: TextIO, path: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _read_json_lines(handle: TextIO) -> Iterator[tuple[int, dict[str, str]]]:
     for line, text in enumerate(handle, 1):
         if not text.strip():
             continue
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise SourceError(
-                "{path}, line {line}: not JSON: {error}",
-                path=readable(path),
-                line=line,
-                error=error,
-            ) from error
+            raise ContentError("line {line}: not JSON: {error}", line=line, error=error) from error
         if not isinstance(values, dict) or not isinstance(values.get("path"), str):
-            raise SourceError(
-                "{path}, line {line}: expected an object with a text 'path', got {text!r}",
-                path=readable(path),
-                line=line,
-                text=text.strip()[:60],
-            )
+            template = "line {line}: expected an object with a text 'path', got {text!r}"
+            raise ContentError(template, line=line, text=text.strip()[:60])
         yield line, {key: _to_text(value) for key, value in values.items()}
 
 
@@ -156,60 +150,44 @@ class _Row(NamedTuple):
     line: int
 
 
-def _to_row(row: Mapping[str, str], folder: str, line: int, where: Message) -> _Row:
-    given = row["path"]
+def _to_row(row: Mapping[str, str], folder: str, line: int) -> _Row:
+    """Return the clip of a row; `ContentError` where it does not say one."""
+    given, shown = row["path"], readable(row["path"])
     if not given.strip():
-        raise SourceError("{where}'path' is empty", where=where)
+        raise ContentError("'path' is empty")
     if not _can_be_a_path(given):
-        raise SourceError(
-            "{where}'path' holds what no file name can: {given!r}",
-            where=where,
-            given=readable(given),
-        )
+        raise ContentError("'path' holds what no file name can: {given!r}", given=shown)
     path = uri_of(given) or os.path.join(folder, given)  # noqa: PTH118
     kind, num_frames, version = _look_at(path)
-    start_seconds = _to_seconds(row, "start_seconds", where)
-    end_seconds = _to_seconds(row, "end_seconds", where)
-    if end_seconds is not None and end_seconds <= (start_seconds or 0):
-        raise SourceError(
-            "{where}end_seconds {end_seconds:g} is not after start_seconds {start_seconds:g}",
-            where=where,
-            end_seconds=end_seconds,
-            start_seconds=start_seconds or 0,
-        )
-    if kind != "video" and (start_seconds or end_seconds):
-        raise SourceError(
-            "{where}start_seconds and end_seconds need a video, and {given!r} is none",
-            where=where,
-            given=readable(given),
-        )
+    start, end = _to_seconds(row, "start_seconds"), _to_seconds(row, "end_seconds")
+    if end is not None and end <= (start or 0):
+        template = "end_seconds {end:g} is not after start_seconds {start:g}"
+        raise ContentError(template, end=end, start=start or 0)
+    if kind != "video" and (start or end):
+        template = "start_seconds and end_seconds need a video, and {given!r} is none"
+        raise ContentError(template, given=shown)
     others = {key: value for key, value in row.items() if key not in _OWN_COLUMNS}
     for key, value in {**others, "label": row.get("label", "")}.items():
         if readable(value) != value:
-            raise SourceError(
-                "{where}column {key!r} is not UTF-8; save the list as UTF-8", where=where, key=key
-            )
-    window = _describe_window(start_seconds, end_seconds)
-    long_id = row.get("clip_id", "") or _safe_name(given) + window
-    short_name = without_suffix(_safe_name(given)) if kind == "video" else _safe_name(given)
+            raise ContentError("column {key!r} is not UTF-8; save the list as UTF-8", key=key)
+    window, name = _describe_window(start, end), _safe_name(given)
+    long_id = row.get("clip_id", "") or name + window
+    short_name = without_suffix(name) if kind == "video" else name
     clip_id = row.get("clip_id", "") or short_name + window
     if ".." in clip_id.split("/") or clip_id.startswith("/"):
-        raise SourceError(
-            "{where}clip_id {clip_id!r} leads out of the dataset",
-            where=where,
-            clip_id=readable(clip_id),
-        )
+        template = "clip_id {clip_id!r} leads out of the dataset"
+        raise ContentError(template, clip_id=readable(clip_id))
     split = readable(row.get("split", "").strip()) or "all"
     if "/" in split or split in (".", ".."):
-        raise SourceError("{where}split: expected a word, got {split!r}", where=where, split=split)
+        raise ContentError("split: expected a word, got {split!r}", split=split)
     clip = Clip(
         readable(clip_id),
         path,
         kind,
         split,
         num_frames=num_frames,
-        start_seconds=start_seconds or 0.0,
-        end_seconds=end_seconds,
+        start_seconds=start or 0.0,
+        end_seconds=end,
         label=row.get("label") or None,
         extra=others,
         version=version,
@@ -248,7 +226,7 @@ def _look_at(path: str) -> tuple[Kind, int | None, str]:
     return "frames", None, version
 
 
-def _to_seconds(row: Mapping[str, str], column: str, where: Message) -> float | None:
+def _to_seconds(row: Mapping[str, str], column: str) -> float | None:
     text = row.get(column, "").strip()
     if not text:
         return None
@@ -257,12 +235,8 @@ def _to_seconds(row: Mapping[str, str], column: str, where: Message) -> float | 
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise SourceError(
-            "{where}{column}: expected seconds, 0 or more, got {text!r}",
-            where=where,
-            column=column,
-            text=readable(text),
-        )
+        template = "{column}: expected seconds, 0 or more, got {text!r}"
+        raise ContentError(template, column=column, text=readable(text))
     return value
 
 

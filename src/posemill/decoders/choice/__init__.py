@@ -89,30 +89,22 @@ def choose(paths: Iterable[StrPath], access: str) -> Choice:
         readable.append(path)
         if kind not in kinds:
             kinds[kind] = _winner(kind, access)
-    if not kinds:
-        return Choice(USUAL, Message("there is no video to choose by"))
-    if unknown := [kind for kind, name in kinds.items() if name is None]:
-        return Choice(
-            USUAL,
-            Message(
-                "nothing was measured for {unknown}: posemill bench decode VIDEO",
-                unknown=unknown[0],
-            ),
-        )
     names = sorted({name for name in kinds.values() if name is not None})
-    if len(names) > 1:
-        return Choice(
-            USUAL,
-            Message(
-                "{names} are each the quickest for some of these files", names=", ".join(names)
-            ),
-        )
-    if names[0] != USUAL and (why := _first_refusal(names[0], readable)):
-        return Choice(USUAL, Message("{names} is quicker, but {why}", names=names[0], why=why))
-    return Choice(
-        names[0],
-        Message("the quickest for {kinds} by posemill bench decode", kinds=", ".join(kinds)),
-    )
+    unknown = next((kind for kind, name in kinds.items() if name is None), None)
+    if not kinds:
+        why = Message("there is no video to choose by")
+    elif unknown is not None:
+        template = "nothing was measured for {unknown}: posemill bench decode VIDEO"
+        why = Message(template, unknown=unknown)
+    elif len(names) > 1:
+        template = "{names} are each the quickest for some of these files"
+        why = Message(template, names=", ".join(names))
+    elif names[0] != USUAL and (refusal := _first_refusal(names[0], readable)):
+        why = Message("{names} is quicker, but {why}", names=names[0], why=refusal)
+    else:
+        template = "the quickest for {kinds} by posemill bench decode"
+        return Choice(names[0], Message(template, kinds=", ".join(kinds)))
+    return Choice(USUAL, why)
 
 
 def settle_for_extraction(decoder: str) -> str:
