@@ -272,6 +272,7 @@ def make_jobs(paths: list[Path], beside: str, base: Path) -> list[Job]:
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",  # threads of two shards on two cores would wait for each other
+        "OMP_WAIT_POLICY": "passive",  # and spin while they do
         "TMPDIR": str(base),
     }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile anew
@@ -371,7 +372,7 @@ def main() -> int:
             os.environ[TIMED] = "yes"
         jobs = make_jobs(options.paths, options.beside, base)
         # Read by libraries when they are loaded: as in the shards.
-        os.environ["OMP_NUM_THREADS"] = "1"
+        os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
         for module in filter(None, options.preload.split(",")):
             import_module(module)
         gc.freeze()  # pages that a shard does not touch are not copied

@@ -14,6 +14,7 @@ from warm_python import WarmPython
 
 from posemill.machine.trials import Outcome
 from posemill.training.bf16 import Bf16Trial
+from posemill.training.record.run_folder import RunFolder
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -85,7 +86,7 @@ said["again"] = posemill("train", "base.toml", "--out=fp32", "--precision=fp32")
 said["evaluate"] = posemill("evaluate", "auto")
 said["predict"] = posemill("predict", "auto", sys.argv[1])
 Path("sweep.toml").write_text('config = "base.toml"\\nout = "sweep"\\n[grid]\\nlr = [0.01]\\n')
-said["sweep"] = posemill("sweep", "sweep.toml")
+said["sweep"] = posemill("sweep", "sweep.toml", "--json")
 said["tune"] = posemill("tune", "base.toml", "--tune-seconds=1")
 
 import torch
@@ -170,6 +171,8 @@ def test_everything_works_in_fp32_where_bf16_fails_and_says_why(
     assert summaries["auto"]["scores"] == summaries["fp32"]["scores"]
     (swept,) = (tmp_path / "sweep").glob("*/run/summary.json")
     assert json.loads(swept.read_text())["precision_reason"] == sentence
+    assert RunFolder(swept.parent).checkpoints.has("best")
+    assert '"state": "done"' in said["sweep"]
 
 
 @pytest.mark.parametrize(

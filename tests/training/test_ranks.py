@@ -170,7 +170,7 @@ def test_torchrun_is_recognised_and_its_world_is_used(settings: Settings, tmp_pa
 
 
 def test_processes_that_take_too_long_are_ended() -> None:
-    config = TrainConfig(parallel="multi_process", processes=2, threads=1)
+    config = TrainConfig(parallel="multi_process", processes=1, threads=1)
     started = time.monotonic()
     with pytest.raises(TrainingError, match="several processes took more than 1 s"):
         run_ranks(_sleep, config, most_seconds=1.0)

@@ -1,16 +1,6 @@
 """The public calls of the training half; torch is imported when one of them runs.
 
-The way from `posemill train` to a step of the optimizer:
-
-1. `commands.train` reads flags and file into a `TrainConfig` and calls `train`, as Python does.
-2. `launch.start.train` builds the workload (`tasks.workload.build_workload`: data, model, loss),
-   decides precision and mode (`tuning.modes`, which measures both), makes the run's folder.
-3. `launch.rank.launch` goes on in this process, starts several, or joins those of torchrun.
-4. `launch.rank.train_rank` is one process's part, the only one of a single process: it makes the
-   `loop.trainer.Trainer`, lets it run, scores the best weights, writes summary and figures.
-5. `Trainer.run` goes through epochs, evaluations and checkpoints.
-6. `loop.stepping.Stepper.take` is one step: forward, backward (`loop.passes` exchanges
-   gradients), clip, optimizer, moving average.
+`docs/architecture.md` has the way from `posemill train` to a step of the optimizer.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -38,13 +37,7 @@ _NO_GUARD = 77  # exit code of a process that was about to train while its scrip
 def run_ranks(
     task: RankTask, config: TrainConfig, *, most_seconds: float | None = None
 ) -> dict[str, Any]:
-    """Run `task(runtime)` in `config.processes` new processes and return what the first returned.
-
-    Args:
-        task: What each does; it must be picklable.
-        config: `processes`, `threads`, `device`.
-        most_seconds: End them and raise `TrainingError` after so long; None lets them run.
-    """
+    """Return what the first of `config.processes` new processes returned for `task(runtime)`."""
     size, device_type = config.processes, choose_device(config.device).type
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="posemill-ranks-") as scratch:
@@ -52,7 +45,7 @@ def run_ranks(
         processes = [
             context.Process(
                 target=_rank_main,
-                args=(_pack(task), RankSpec(rank, size, config.threads, device_type), shared),
+                args=(_pack(task), rank, config.replace(device=device_type), shared),
                 name=f"posemill-rank-{rank}",
                 daemon=False,
             )
@@ -74,26 +67,17 @@ def run_ranks(
         return dict(pickle.loads((shared / "result.pickle").read_bytes()))
 
 
-@dataclass(frozen=True)
-class RankSpec:
-    """What a spawned process has to know before it meets the others."""
-
-    rank: int
-    size: int
-    threads: int
-    device_type: str
-
-
-def _rank_main(packed_task: bytes, spec: RankSpec, shared: Path) -> None:
+def _rank_main(packed_task: bytes, rank: int, config: TrainConfig, shared: Path) -> None:
     """What each spawned process does; errors are left in a file for the parent."""
-    rank = spec.rank
     die_with_parent()
-    if spec.threads:
-        torch.set_num_threads(spec.threads)
+    if config.threads:
+        torch.set_num_threads(config.threads)
     try:
         task = _unpack(packed_task)
         store = str(shared / "store")
-        runtime = join_processes(rank, spec.size, store_file=store, device_type=spec.device_type)
+        runtime = join_processes(
+            rank, config.processes, store_file=store, device_type=config.device
+        )
         result = task(runtime)
         runtime.close()
         if rank == 0:

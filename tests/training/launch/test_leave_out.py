@@ -60,7 +60,7 @@ def test_each_person_is_scored_by_a_model_that_never_saw_them(
 ) -> None:
     out = tmp_path / "left"
     flags = ["--data", people / "all.npz", "--labels", people / "labels.csv", "--model", "mlp",
-             "--epochs", 30, "--lr", 0.02, "--no-figures", "--no-tensorboard", "--batch-size", 8,
+             "--epochs", 12, "--lr", 0.02, "--no-figures", "--no-tensorboard", "--batch-size", 8,
              "--normalize", "none", "--workers", 0, "--leave-out", "signer",
              "--out", out]  # fmt: skip
     monkeypatch.setenv("COLUMNS", "200")

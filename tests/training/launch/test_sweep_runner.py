@@ -9,21 +9,15 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from cli_runner import CliRunner
 
-from posemill.commands.line import run_line
 from posemill.errors import ConfigError
 from posemill.machine.limits import count_cores
-from posemill.training.config.resolve import Resolved
-from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch import sweep_runner
 from posemill.training.launch.sweep import Sweep, read_sweep
 from posemill.training.launch.sweep_runner import Share, divide_machine, run_sweep
-from posemill.training.record.run_folder import RunFolder
 
 # Stands for `posemill train CONFIG [--resume]`: notes how it was called, then does as `lr` says.
 FAKE_TRAIN = """
@@ -147,27 +141,6 @@ def test_a_quota_of_a_container_is_shared_in_threads_not_in_cores(
     monkeypatch.setattr(sweep_runner, "free_memory", lambda: 1000)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     assert divide_machine(2) == [Share((0, 2, 4, 6), 2, 450), Share((1, 3, 5, 7), 1, 450)]
-
-
-@pytest.mark.usefixtures("warm_children")
-def test_two_real_trainings_run_by_the_command(
-    tmp_path: Path, settings: Callable[..., dict[str, Any]]
-) -> None:
-    fields = settings(epochs=1)
-    (tmp_path / "config.toml").write_text(
-        Resolved.of(TrainConfig(**fields)).to_toml(), encoding="utf-8"
-    )
-    path = tmp_path / "sweep.toml"
-    path.write_text(f'config = "config.toml"\nout = "{tmp_path}/out"\n[grid]\nlr = [0.0, 0.01]\n')
-    result = CliRunner().invoke(run_line, ["sweep", str(path), "--json"])
-    assert result.exit_code == 0, result.output
-    rows = json.loads(result.stdout)["trainings"]
-    assert [row["state"] for row in rows] == ["done", "done"]
-    assert rows[1]["dev_loss"] < rows[0]["dev_loss"], "the one with a learning rate has learned"
-    for job in read_sweep(path).jobs:
-        kept = RunFolder(job.run_folder)
-        assert kept.checkpoints.has("best")
-        assert (job.run_folder / "config.toml").is_file()
 
 
 def test_a_signal_reaches_what_a_job_has_started(

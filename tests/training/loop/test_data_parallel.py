@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from warm_python import WarmPython
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
@@ -13,8 +14,6 @@ from posemill.training.loop.stepping import Stepper, checkpoint_blocks
 from posemill.training.loop.timing import Clock
 from posemill.training.ranks import run_ranks
 from posemill.training.runtime import Runtime
-
-pytestmark = pytest.mark.usefixtures("warm_children")
 
 CPU = torch.device("cpu")
 CONFIG = TrainConfig(mode="multi_process", processes=2, threads=1, batch_size=8, micro_batch=2,
@@ -87,8 +86,9 @@ def all_cases(runtime: Runtime) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def two_processes() -> dict[str, Any]:
-    return run_ranks(all_cases, CONFIG)
+def two_processes(warm_python: WarmPython) -> dict[str, Any]:
+    with warm_python.used():
+        return run_ranks(all_cases, CONFIG)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -128,8 +128,7 @@ def _watch_exchange(config: TrainConfig, runtime: Runtime) -> dict[str, Any]:
         return future
 
     exchange.__annotations__.clear()  # torch compares them with its own, not as text
-    shared: Any = stepper._objective._inner
-    shared.register_comm_hook(None, exchange)
+    stepper._objective.register_comm_hook(None, exchange)
     plain = Tensor.backward
 
     def backward(self: Tensor, *args: Any, **options: Any) -> None:

@@ -15,8 +15,7 @@ import posemill
 from posemill.commands.line import run_line
 from posemill.errors import RunError
 from posemill.training.loop import reporting
-from posemill.training.loop.step_watch import Wait
-from posemill.training.loop.timing import PARTS, Evidence, read_evidence
+from posemill.training.loop.timing import PARTS, Evidence, Wait, read_evidence
 from posemill.training.record.run_folder import RunFolder
 
 Settings = Callable[..., dict[str, Any]]
@@ -37,7 +36,7 @@ def advise(run: RunFolder, *more: str, **environment: str) -> str:
 def test_all_that_was_measured_comes_back(run: RunFolder) -> None:
     evidence = Evidence(
         WELL, cores=4, ranks=2, num_evals=3, busy_share=0.9, is_gpu=True, padding_share=0.1,
-        bf16_gain=1.2, waits=(Wait("a.py", 3, ".item()", 0.25, 1),), num_videos=3, decoded_bytes=4,
+        bf16_gain=1.2, waits=(Wait("a.py", 3, ".item()", 0.25),), num_videos=3, decoded_bytes=4,
         frame_side=112, free_bytes=5,
     )  # fmt: skip
     run.write_timing(json.loads(json.dumps(dataclasses.asdict(evidence))))

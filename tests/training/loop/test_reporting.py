@@ -18,13 +18,6 @@ from posemill.training.tasks.task import Classify
 Settings = Callable[..., dict[str, Any]]
 
 
-def test_early_stopping_stops_after_evaluations_without_a_better_one(settings: Settings) -> None:
-    result = train(settings(lr=0.0, epochs=20, patience=2))
-    assert result.summary["is_stopped_early"]
-    assert result.summary["epochs"] == 3
-    assert result.summary["best_step"] == 4
-
-
 def test_a_loss_that_is_not_a_number_stops_the_training(settings: Settings) -> None:
     with pytest.raises(TrainingError, match=r"the loss became .*lower lr \(now 1e\+18\)"):
         train(settings(lr=1e18, clip_grad_norm=0, optimizer="sgd", warmup_epochs=0.0))

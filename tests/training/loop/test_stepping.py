@@ -8,7 +8,6 @@ import torch
 from small_sets import assert_same_state
 from torch import nn
 
-from posemill.errors import TrainingError
 from posemill.training.bf16 import try_bf16
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
@@ -153,15 +152,3 @@ def test_all_that_a_stepper_remembers_comes_back_bit_equal(
     assert any((average != 0).any() for average in state["average"].values())
     fresh.load_state_dict(state)
     assert_same_state(copy_state(fresh.state_dict()), state)
-
-
-def test_another_optimizer_and_a_missing_average_are_refused(settings: Settings) -> None:
-    fields = settings(model="mlp", model_options={}, ema_decay=0.9)
-    stepper, _ = take_steps(TrainConfig(**fields), 1)
-    state = stepper.state_dict()
-    other, _ = take_steps(TrainConfig(**fields | {"optimizer": "sgd"}), 0)
-    with pytest.raises(TrainingError, match=r"written by optimizer AdamW, this training has SGD"):
-        other.load_state_dict(state)
-    fresh, _ = take_steps(TrainConfig(**fields), 0)
-    with pytest.raises(TrainingError, match="has no moving average: continue with ema_decay=0"):
-        fresh.load_state_dict({**state, "average": {}})

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from posemill.errors import PosemillError, RunError, TrainingError
-from posemill.training.config.train_config import TrainConfig
 from posemill.training.record import live
 from posemill.training.record.live import is_held
-from posemill.training.record.logs import TrainingLog
 from posemill.training.record.run_folder import RunFolder
 
 
@@ -21,30 +19,6 @@ def folder(tmp_path: Path) -> RunFolder:
     made = RunFolder(tmp_path / "run")
     made.make()
     return made
-
-
-def test_the_log_has_a_line_for_each_event(
-    folder: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = TrainingLog(TrainConfig(tensorboard=False), folder, is_first=True)
-    log.start(total_steps=4)
-    values = {"loss": 1.0, "lr": 0.1, "samples_per_second": 5.0, "data_wait": 0.5}
-    log.record("train", 1, 0, values)
-    log.record("eval", 2, 0, {"loss": 0.5, "accuracy": 0.25})
-    log.close()
-    rows = folder.read_metrics()
-    assert rows[0] == {"event": "train", "step": 1, "epoch": 0, **values}
-    assert "epoch 1: loss 0.5000  accuracy 0.2500" in capsys.readouterr().err
-
-
-def test_other_processes_say_nothing(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    log = TrainingLog(TrainConfig(tensorboard=False), folder, is_first=False)
-    log.start(1)
-    log.say("hello")
-    log.advance(0)
-    log.close()
-    assert capsys.readouterr() == ("", "")
-    assert folder.read_metrics() == []
 
 
 def test_a_line_cut_by_a_kill_is_left_out_and_later_ones_are_dropped(folder: RunFolder) -> None:

@@ -179,7 +179,7 @@ def test_clips_too_short_for_their_glosses_are_counted_in_every_split(
     settings: Settings, long_sentences: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fields = settings(data=str(long_sentences / "keypoints"), labels=str(long_sentences),
-                      task="ctc", epochs=1, model="tcn_bilstm", progress=True, figures=True,
+                      task="ctc", epochs=1, model="tcn_bilstm", progress=True,
                       model_options={"width": 16, "num_lstm": 1}, normalize="auto",
                       short_clips="drop")  # fmt: skip
     result = train(fields)

@@ -27,10 +27,17 @@ from posemill.training.runs.inference import config_of, evaluate, load_model
 DEEP = "[" * 100_000
 
 
+@pytest.fixture(scope="module")
+def trained(
+    make_settings: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    return train(make_settings(epochs=1, out=str(tmp_path_factory.mktemp("one") / "run"))).out
+
+
 @pytest.fixture
-def run(settings: Callable[..., dict[str, Any]], tmp_path: Path) -> Path:
+def run(trained: Path, tmp_path: Path) -> Path:
     """A training of one epoch, and beside it a folder that is not its own."""
-    train(settings(epochs=1))
+    shutil.copytree(trained, tmp_path / "run")
     outside = tmp_path / "outside"
     shutil.copytree(CheckpointFolder(tmp_path / "run" / "checkpoints").find("best"), outside)
     return tmp_path / "run"

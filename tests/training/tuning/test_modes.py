@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-import posemill
 from posemill.errors import ConfigError, DeviceError
 from posemill.training import precision
 from posemill.training.config.resolve import resolve_config
@@ -17,8 +16,6 @@ from posemill.training.tuning import modes
 from posemill.training.tuning.modes import ModePlan, plan_mode
 
 Settings = Callable[..., dict[str, Any]]
-SOURCES = str(Path(posemill.__file__).parent.parent)
-NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
 
 
 @pytest.fixture

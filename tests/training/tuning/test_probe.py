@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-import posemill
 from posemill.training import precision
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.front import train
@@ -19,7 +17,6 @@ from posemill.training.tuning import modes
 from posemill.training.tuning.modes import bf16_gain, probe_mode, probe_precision
 
 Settings = Callable[..., dict[str, Any]]
-SOURCES = str(Path(posemill.__file__).parent.parent)
 CPU = torch.device("cpu")
 
 

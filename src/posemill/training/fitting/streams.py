@@ -65,11 +65,6 @@ class _Grouped(IterableDataset[Batch]):
     """The samples of an iterable in batches: steps of `batch_size`, in passes of `micro_batch`.
 
     One loader process reads it at most: two would read the same samples.
-
-    Args:
-        stream: Its samples.
-        config: The sizes, and the seed.
-        begins_again: Whether to begin again when they are read through.
     """
 
     def __init__(self, stream: UserStream, config: TrainConfig, *, begins_again: bool) -> None:

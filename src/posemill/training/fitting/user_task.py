@@ -32,12 +32,7 @@ class Metric:
 
 
 def read_metrics(metric: Any, metrics: Any) -> dict[str, Metric]:
-    """Return the metrics that a user gave, by name; wrong ones are a `TypeError`.
-
-    Args:
-        metric: One function, called `metric`, the higher the better; or None.
-        metrics: By name: a function, or `(function, "max" or "min")`; or None.
-    """
+    """Return the metrics that a user gave, by name; wrong ones are a `TypeError`."""
     if metric is not None and metrics:
         raise TypeError("metric and metrics say the same thing: give one of them")
     given = {"metric": metric} if metric is not None else metrics or {}

@@ -24,13 +24,7 @@ from posemill.training.tasks.workload import Callbacks, Workload
 
 
 class ReadData:
-    """Makes splits of users' data; what is wrong with it is a `TypeError` or `ValueError`.
-
-    Args:
-        collate: Makes a batch of samples, or None.
-        steps_per_epoch: Of training data without `len()`; 0 for none.
-        config: The settings.
-    """
+    """Makes splits of users' data; what is wrong with it is a `TypeError` or `ValueError`."""
 
     def __init__(self, collate: Collate | None, steps_per_epoch: int, config: TrainConfig) -> None:
         self._collate, self._steps, self._config = collate, steps_per_epoch, config

@@ -15,7 +15,7 @@ from torch import nn
 from posemill.errors import ConfigError
 from posemill.machine.processes import under_torchrun
 from posemill.outputs import expect_folder
-from posemill.training.config.resolve import Resolved, read_config
+from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.user_clips import Collate, take_sample
@@ -32,7 +32,7 @@ from posemill.training.loop.passes import evaluate_split
 from posemill.training.precision import as_float, choose_device
 from posemill.training.record.checkpoints import load_into
 from posemill.training.record.run_folder import RunFolder
-from posemill.training.runs.inference import load_model
+from posemill.training.runs.inference import config_of, load_model
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import Callbacks
 
@@ -45,14 +45,7 @@ def fit(
     options: Mapping[str, Any],
     config: TrainConfig,
 ) -> TrainResult:
-    """Train, and leave the model with the best weights.
-
-    Args:
-        model: As of `front.fit`.
-        data: `(train_set, val_set)`.
-        options: The keywords of `front.fit` that are no settings.
-        config: The settings.
-    """
+    """Train, and leave the model with the best weights."""
     names = {
         name: options[name] for name in ("optimizer", "scheduler") if isinstance(options[name], str)
     }
@@ -168,7 +161,6 @@ def predict(
 
 def _config_of(run: Path | str) -> TrainConfig:
     """Return the settings of a run for one process that takes samples in their order."""
-    config = TrainConfig(**read_config(RunFolder(run).config_path))
-    return config.replace(
+    return config_of(run).replace(
         workers=0, parallel="single", processes=1, bucket_by_length=False, resume=False
     )

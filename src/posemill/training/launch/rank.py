@@ -51,14 +51,7 @@ def joined(config: TrainConfig) -> Iterator[Runtime]:
 def launch(
     make: MakeWorkload, config: TrainConfig, folder: RunFolder, runtime: Runtime
 ) -> dict[str, Any]:
-    """Train in the mode that `config` (already planned) says, and return the summary.
-
-    Args:
-        make: Returns the workload; for several processes it must be picklable.
-        config: As `ModePlan.apply` returned it.
-        folder: Already made.
-        runtime: This process.
-    """
+    """Train in the mode that `config` (already planned) says, and return the summary."""
     task = partial(train_rank, make, config, folder)
     if config.parallel == "multi_process" and not under_torchrun():
         return run_ranks(task, config)
@@ -68,14 +61,7 @@ def launch(
 def train_rank(
     make: MakeWorkload, config: TrainConfig, folder: RunFolder, runtime: Runtime
 ) -> dict[str, Any]:
-    """Train in this process, and return the summary.
-
-    Args:
-        make: Returns the workload; called once, here.
-        config: Settings with mode, threads and precision decided (see `tuning.modes`).
-        folder: Already made.
-        runtime: This process, which has joined the others.
-    """
+    """Train in this process, and return the summary."""
     runtime, unread = runtime.using(config), live_problems()
     with freed_memory_returned(), numeric_settings(config), folder.naming_the_disk():
         workload = make()

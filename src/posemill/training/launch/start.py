@@ -85,12 +85,7 @@ def train(resolved: Resolved) -> TrainResult:
 
 
 def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
-    """Train a workload in the mode, with the precision and in the folder that settings say.
-
-    Args:
-        make_for: Returns the workload of a configuration; picklable for several processes.
-        resolved: The settings.
-    """
+    """Train a workload in the mode, with the precision and in the folder that settings say."""
     refuse_second_start()
     folder = RunFolder(resolved.config.out)
     with (

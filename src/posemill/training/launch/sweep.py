@@ -121,12 +121,7 @@ class Sweep:
 
 
 def read_sweep(path: Path, *, out: str = "") -> Sweep:
-    """Return the sweep of a TOML file; every setting is checked before anything runs.
-
-    Args:
-        path: The file; see above.
-        out: Another folder than the file's.
-    """
+    """Return the sweep of a TOML file; every setting is checked before anything runs."""
     table = load_toml(path, what="sweep")
     for name in table:
         if name not in _TABLES:

@@ -38,10 +38,6 @@ def try_one_batch(workload: Workload, config: TrainConfig) -> None:
     """Do with one batch what a step and an evaluation do; raise `ValueError` where it fails.
 
     The model, the data's order and all random generators are as before afterwards.
-
-    Args:
-        workload: Of `fit`; its model is copied.
-        config: The settings; batches are read in this process.
     """
     runtime = Runtime.of(config)
     device = runtime.device

@@ -7,7 +7,6 @@ backward pass still computes the next one.
 from __future__ import annotations
 
 import inspect
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -32,13 +31,7 @@ _OWN_BUFFERS: dict[str, Any] = {
 
 
 class Objective(nn.Module):
-    """The loss of a batch: model and loss as one module.
-
-    Args:
-        task: Calls the model and knows the loss.
-        model: Or the compiled form of it.
-        runtime: This process.
-    """
+    """The loss of a batch: model and loss as one module."""
 
     def __init__(self, task: Task, model: nn.Module, runtime: Runtime) -> None:
         super().__init__()
@@ -52,34 +45,15 @@ class Objective(nn.Module):
         return self._task.loss(as_float(output), batch)
 
 
-class SharedObjective(nn.Module):
-    """An objective whose gradients are the mean over the processes; alone it is as it was.
+def share_gradients(objective: Objective, runtime: Runtime) -> nn.Module:
+    """Return the objective with gradients that are the mean over the processes, as it is if alone.
 
     The weights of all processes become those of the first.
-
-    Args:
-        objective: On its device.
-        runtime: This process, of those that exchange them.
     """
-
-    def __init__(self, objective: Objective, runtime: Runtime) -> None:
-        super().__init__()
-        self._inner: Objective | DistributedDataParallel = objective
-        if runtime.size > 1:
-            self._inner = DistributedDataParallel(
-                _WithAllWeights(objective), gradient_as_bucket_view=True, **_OWN_BUFFERS
-            )
-
-    def forward(self, batch: Any) -> tuple[Tensor, Tensor | float]:
-        """Return `(sum of the loss over samples, number of samples)` of this process's batch."""
-        loss, count = self._inner(batch)
-        return loss, count
-
-    def without_exchange(self) -> AbstractContextManager[Any]:
-        """Return the context in which gradients are added up in this process only."""
-        if isinstance(self._inner, DistributedDataParallel):
-            return self._inner.no_sync()
-        return nullcontext()
+    if runtime.size == 1:
+        return objective
+    whole = _WithAllWeights(objective)
+    return DistributedDataParallel(whole, gradient_as_bucket_view=True, **_OWN_BUFFERS)
 
 
 class _WithAllWeights(nn.Module):
@@ -132,13 +106,7 @@ def evaluate_split(
     loader: Loader,
     runtime: Runtime,
 ) -> Evaluation:
-    """Return the scores of a split with the model's weights as they are.
-
-    Args:
-        workload: Model (on its device) and task.
-        loader: Batches of a split, this process's share.
-        runtime: This process, of those that share the work.
-    """
+    """Return the scores of a split with the model's weights as they are."""
     model, task = workload.model, workload.task
     rows: list[Row] = []
     loss_sum, count = 0.0, 0.0

@@ -18,12 +18,12 @@ from posemill.machine.limits import count_cores
 from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.clips import Clips
-from posemill.training.loop.step_watch import StepWatch
 from posemill.training.loop.timing import (
     DATA_SHARE,
     BusyMeter,
     Clock,
     Evidence,
+    StepWatch,
     read_evidence,
     shares,
 )
@@ -73,7 +73,7 @@ class Reporter:
         self._main, _ = score_that_chooses(workload)
         self._folder, self._workload = folder, workload
         self._videos: dict[str, int] | None = None
-        self.watch = StepWatch(is_on=_is_of_a_user(workload))
+        self.watch = StepWatch()
         self.padding_share: float | None = None
         self.bf16_gain: float | None = None
         self.compile_seconds = 0.0
@@ -98,7 +98,8 @@ class Reporter:
         self.note_best(state)
         self.log.note(workers_on=self._ranks_on())
         self._meter.start()
-        self.watch.start()
+        if _is_of_a_user(self._workload):
+            self.watch.start()
         self._time = time.perf_counter()
 
     def count_earlier_time(self) -> None:

@@ -22,7 +22,7 @@ from posemill.errors import TrainingError
 from posemill.training.config.run_settings import COMPILES_ON_GPU
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.lazy_dynamo import load_dynamo_late
-from posemill.training.loop.passes import Objective, SharedObjective
+from posemill.training.loop.passes import Objective, share_gradients
 from posemill.training.loop.timing import Clock
 from posemill.training.models.keypoints import KeypointModel
 from posemill.training.runtime import Runtime
@@ -32,14 +32,7 @@ _ZERO_DECAY_MAX_DIMS = 1  # biases and the scales of norms
 
 
 class Stepper:
-    """Takes optimizer steps; reads nothing back from the device unless asked to.
-
-    Args:
-        workload: Model (already on its device) and task.
-        config: The settings.
-        runtime: This process.
-        clock: Gets the time of each part.
-    """
+    """Takes optimizer steps; reads nothing back from the device unless asked to."""
 
     def __init__(
         self,
@@ -64,7 +57,8 @@ class Stepper:
         self._first_seconds: list[float] = []
         if self._is_compiled:
             runner = cast(nn.Module, torch.compile(self.model))
-        self._objective = SharedObjective(Objective(workload.task, runner, runtime), runtime)
+        # Whose call returns the sum of the loss, and the number of samples.
+        self._objective: Any = share_gradients(Objective(workload.task, runner, runtime), runtime)
         make = workload.make_optimizer or build_optimizer
         self.optimizer: Any = make(self.model, config, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=runtime.needs_scaler)
@@ -87,7 +81,8 @@ class Stepper:
             batch = batch.to(self.runtime.device, non_blocking=True)
             clock.lap("transfer")
             is_last = number == num_micro
-            with nullcontext() if is_last else self._objective.without_exchange():
+            is_exchanged = is_last or self.runtime.size == 1
+            with nullcontext() if is_exchanged else self._objective.no_sync():
                 loss_sum, count = self._objective(batch)
                 counts[0] += loss_sum.detach()
                 counts[1] += count

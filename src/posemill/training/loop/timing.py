@@ -5,19 +5,24 @@
 
 from __future__ import annotations
 
+import linecache
 import os
+import re
+import sys
+import sysconfig
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from posemill.errors import RunError
 from posemill.machine.gpus import read_gpus
 from posemill.machine.limits import count_cores
-from posemill.training.loop.step_watch import Wait
 from posemill.training.record.live import read_object
 
 if TYPE_CHECKING:  # names of parts and shares are read without it
@@ -27,6 +32,13 @@ DATA_SHARE = 0.10  # of the time: who waits for data so long can gain by changin
 TIMING_NAME = "timing.json"
 VIDEO_FACTS = ("num_videos", "decoded_bytes", "frame_side", "free_bytes")
 _SAMPLE_SECONDS = 2.0
+_WATCH_SECONDS = 0.05  # between two looks at the stack
+_LEAST_SHARE = 0.01
+_CALL = re.compile(r"\.(?:item|cpu|tolist|synchronize)\(|\bprint\(")
+_PACKAGE = Path(__file__).parents[2]
+_NOT_THEIRS = ("<", f"{_PACKAGE}/", f"{sysconfig.get_path('stdlib')}/")
+_LOADING = "/torch/utils/data/"  # what is read back there was never on the device
+_LOOP = (str(_PACKAGE / "training" / "loop" / "trainer.py"), "_run_epoch")
 PARTS = ("data", "transfer", "forward", "backward", "optimizer", "evaluation", "checkpoint")
 
 
@@ -152,6 +164,79 @@ def _core_times() -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True)
+class Wait:
+    """A line of a user's code that waits for the device or prints.
+
+    Args:
+        file: Its file.
+        line: Its number.
+        call: `.item()`, `.cpu()`, `.tolist()`, `.synchronize()` or `print()`.
+        share: Of the time of steps that was spent there, 0 to 1.
+    """
+
+    file: str
+    line: int
+    call: str
+    share: float
+
+
+class StepWatch:
+    """Finds where a user's own code makes a training wait: lines that read back, or print.
+
+    A thread looks at the stack of the thread that made it a few times a second, between `start` and
+    `stop`, while `is_in_step`. It sees only the code of users: our own loop reads nothing back
+    between two lines of its log.
+    """
+
+    def __init__(self) -> None:
+        self.is_in_step = False
+        self._thread = threading.get_ident()
+        self._is_over = threading.Event()
+        self._num_samples = 0
+        self._seen: Counter[tuple[str, int]] = Counter()
+
+    def start(self) -> None:
+        """Begin to look."""
+        threading.Thread(target=self._sample, name="posemill-watch", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._is_over.set()
+
+    def waits(self) -> list[Wait]:
+        """Return the lines found so far, those that take longest first."""
+        found = []
+        for (file, line), count in self._seen.most_common():
+            share = count / self._num_samples
+            call = _CALL.search(linecache.getline(file, line))
+            if call and share >= _LEAST_SHARE:
+                found.append(Wait(file, line, f"{call[0]})", share))
+        return found
+
+    def _sample(self) -> None:
+        while not self._is_over.wait(_WATCH_SECONDS):
+            frame = sys._current_frames().get(self._thread) if self.is_in_step else None
+            if frame is None:
+                continue
+            self._num_samples += 1
+            if place := _user_line(frame):
+                self._seen[place] += 1
+
+
+def _user_line(frame: FrameType | None) -> tuple[str, int] | None:
+    """Return file and line of the innermost frame of a user's code, inside of our loop."""
+    found = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if _LOADING in file or (file, frame.f_code.co_name) == _LOOP:
+            return None if _LOADING in file else found  # further out is who called the training
+        if not found and not file.startswith(_NOT_THEIRS) and "/site-packages/" not in file:
+            found = file, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Where the time of a training went.
 
@@ -210,7 +295,10 @@ def read_evidence(folder: Path) -> Evidence:
             {part: float(values["timing_seconds"][part]) for part in PARTS},
             is_gpu=values["is_gpu"] is True,
             compile_seconds=float(values["compile_seconds"]),
-            waits=tuple(Wait.from_json(each) for each in values["waits"]),
+            waits=tuple(
+                Wait(str(w["file"]), int(w["line"]), str(w["call"]), float(w["share"]))
+                for w in values["waits"]
+            ),
             **{name: int(values[name]) for name in ("cores", "ranks", "num_evals", *VIDEO_FACTS)},
             busy_share=_number(values["busy_share"]),
             padding_share=_number(values["padding_share"]),

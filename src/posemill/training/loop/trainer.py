@@ -76,14 +76,7 @@ class TrainState:
 
 
 class Trainer:
-    """Trains one workload in one process.
-
-    Args:
-        workload: Model, data, loss.
-        config: The settings, `workers` resolved.
-        runtime: This process.
-        folder: Where checkpoints and logs go.
-    """
+    """Trains one workload in one process."""
 
     def __init__(
         self,
@@ -168,14 +161,14 @@ class Trainer:
         for step in range(state.step_in_epoch, steps):
             # A user's own optimizer has its own.
             lr = None if is_own else self.stages.learning_rate(state.step) * self._plateau_factor
-            watch.begin_step()
+            watch.is_in_step = True
             self.stepper.take(batches, loader.num_micro_batches(step), lr)
             state.step += 1
             state.step_in_epoch += 1
             self.reporter.log.advance(state.epoch)
             if on_step is not None:
                 self._tell(on_step)
-            watch.end_step()
+            watch.is_in_step = False
             is_last = self._is_over or state.step_in_epoch == steps
             if state.step % config.log_every == 0 or is_last:
                 self.reporter.report_loss(state, *self.stepper.read_totals(), lr=self._lr)

@@ -55,12 +55,7 @@ def is_lock(folder: Path) -> bool:
 
 @contextmanager
 def hold(folder: Path, *, what: str) -> Iterator[None]:
-    """Keep others out of a folder for the block; a dead holder's lock is free.
-
-    Args:
-        folder: Already made.
-        what: What is held, for the message: `training`, `sweep`.
-    """
+    """Keep others out of a folder for the block; a dead holder's lock is free."""
     in_use = RunError(
         "{folder} is being trained by another process; look with: posemill status {folder!q}; "
         "wait for it, end it, or choose another {--out}",

@@ -25,14 +25,7 @@ _LOG_SECONDS = 10.0  # between two lines about the loss
 
 
 class TrainingLog:
-    """Shows and writes the course of a training; silent in all processes but the first.
-
-    Args:
-        config: `progress`, `tensorboard`, `epochs`.
-        folder: Where the files go.
-        is_first: False makes every call do nothing.
-        loggers: Get every line, beside TensorBoard.
-    """
+    """Shows and writes the course of a training; silent in all processes but the first."""
 
     def __init__(
         self,

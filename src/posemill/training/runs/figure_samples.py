@@ -188,16 +188,7 @@ def _cut(text: str) -> str:
 def draw_user_samples(
     draw: DrawSample, batch: Batch, output: Any, name: str, *, most: int = _NUM_SAMPLES
 ) -> Figure:
-    """Return a figure of the first samples of a batch.
-
-    Args:
-        draw: `draw(axes, sample, output)`, called with matplotlib axes, a sample as the data set
-            gives it, and what the model said about it, tensors on the CPU.
-        batch: Samples.
-        output: What the model said about them.
-        name: Title.
-        most: Samples to draw.
-    """
+    """Return a figure of the first samples of a batch."""
     count = len(batch)
     shown = min(most, count)
     rows = -(-shown // _COLUMNS)

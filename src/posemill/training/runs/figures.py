@@ -46,14 +46,7 @@ def draw_training(
     *,
     samples: Figure | None = None,
 ) -> list[Path]:
-    """Write the PNGs of a training into its `figures` folder and return their paths.
-
-    Args:
-        folder: Of the run; its log is read.
-        workload: Splits, class names and the skeleton.
-        results: Last evaluations by split; the last one (test, where there is one) is drawn.
-        samples: Of a user's own data, drawn already.
-    """
+    """Write the PNGs of a training into its `figures` folder and return their paths."""
     from posemill.training.runs.figure_samples import draw_looks, draw_samples
 
     folder.figures.mkdir(exist_ok=True)

@@ -67,13 +67,7 @@ class Prediction:
 def load_model(
     run: Path | str, *, model: nn.Module | None = None, checkpoint: str = "best"
 ) -> nn.Module:
-    """Return the trained model of a run, on the CPU, ready to predict.
-
-    Args:
-        run: Folder that `train` or `fit` wrote.
-        model: For a run of `fit`: a model of the same class and sizes, which gets the weights.
-        checkpoint: `best` or `last`.
-    """
+    """Return the trained model of a run, on the CPU, ready to predict."""
     folder = RunFolder(run)
     identity = folder.read_facts()["identity"]
     is_own = identity.get("kind") == OWN
@@ -146,16 +140,7 @@ def evaluate(
     data: str = "",
     labels: str = "",
 ) -> dict[str, Any]:
-    """Return the scores of a run on a split of its data, or of other data of the same kind.
-
-    Args:
-        run: Folder that `train` wrote.
-        split: Which clips; empty: those that the training was judged by, of other data test.
-        checkpoint: `best` or `last`.
-        device: Where to compute.
-        data: Other data than the run's own.
-        labels: Their labels.
-    """
+    """Return the scores of a run on a split of its data, or of other data of the same kind."""
     config, facts = config_of(run), RunFolder(run).read_facts()
     model = _load(run, config, checkpoint=checkpoint)
     is_other = bool(data) and data != config.data.path

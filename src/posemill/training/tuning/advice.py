@@ -11,8 +11,7 @@ from typing import Any
 from posemill.messages import Message, Option
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.loop.step_watch import Wait
-from posemill.training.loop.timing import DATA_SHARE, Evidence, read_evidence, shares
+from posemill.training.loop.timing import DATA_SHARE, Evidence, Wait, read_evidence, shares
 from posemill.training.models import input_of
 from posemill.training.record.live import expect_training
 
@@ -59,13 +58,7 @@ class Advice:
 
 
 def advise(evidence: Evidence, config: TrainConfig, *, is_asked: bool = False) -> list[Advice]:
-    """Return what to change, the largest gain first; nothing if all is well.
-
-    Args:
-        evidence: What was measured.
-        config: The settings in use, `workers` resolved.
-        is_asked: Also of a training of less than a minute.
-    """
+    """Return what to change, the largest gain first; nothing if all is well."""
     if evidence.seconds < LEAST_SECONDS and not is_asked:
         return []
     kept = [
@@ -245,13 +238,14 @@ def _on_compile(evidence: Evidence) -> Iterator[Advice]:
 def _on_wait(wait: Wait, evidence: Evidence) -> Advice:
     share = shares(evidence.timing_seconds)
     steps = 1 - share["evaluation"] - share["checkpoint"]
-    # Quick on a CPU, whose work is done when it is asked for.
-    template = "{file}:{line} calls {call} in every step, each of which a GPU would wait for"
-    if wait.share:
-        template = "{file}:{line} calls {call}, {share:.0%} of the time of steps"
-    seen = Message(template, file=wait.file, line=wait.line, call=wait.call, share=wait.share)
-    change = Message("it once in 100 steps")
-    return Advice("", change, seen, _gain(wait.share * steps) if wait.share else None)
+    seen = Message(
+        "{file}:{line} calls {call}, {share:.0%} of the time of steps",
+        file=wait.file,
+        line=wait.line,
+        call=wait.call,
+        share=wait.share,
+    )
+    return Advice("", Message("it once in 100 steps"), seen, _gain(wait.share * steps))
 
 
 def _on_idle(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:

@@ -129,10 +129,6 @@ class Arm:
             self._wait()
             return float(steps * self.batch_size) / (time.perf_counter() - started)
 
-    def time_step(self) -> float:
-        """Take a step and return its seconds."""
-        return float(self.batch_size / self.run_steps(1, warm_steps=0))
-
     def _take(self, steps: int, most_seconds: float) -> int:
         started = time.perf_counter()
         for number in range(steps):
@@ -171,7 +167,7 @@ def measure_in_turn(
     started = time.perf_counter()
     for turn in range(_MOST_TURNS):
         for name, arm in arms.items():
-            seconds[name].append(arm.time_step())
+            seconds[name].append(arm.batch_size / arm.run_steps(1, warm_steps=0))
         if turn >= _LEAST_TURNS and time.perf_counter() - started > _LEAST_SECONDS:
             break
     # The first step warms up.
@@ -204,11 +200,7 @@ def _run_rank(
 
 
 class PeakMemory:
-    """How much memory a block took more than there was before it, at its highest.
-
-    Args:
-        device: Whose memory.
-    """
+    """How much memory a block took more than there was before it, at its highest."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

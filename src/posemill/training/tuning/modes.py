@@ -130,36 +130,25 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
             threads,
             Message("torchrun started {world} processes", world=world),
         )
-    if config.parallel == "single":
-        return ModePlan("single", 1, config.threads or 1, Message("asked for"))
-    if config.parallel == "multi_thread":
-        return ModePlan("multi_thread", 1, config.threads or cores, Message("asked for"))
-    if config.parallel == "multi_process":
-        ranks = config.processes or units
-        return ModePlan(
-            "multi_process", ranks, config.threads or max(1, cores // ranks), Message("asked for")
-        )
-    if config.deterministic:
+    if config.parallel != "auto":
+        ranks = config.processes or units if config.parallel == "multi_process" else 1
+        threads = {"single": 1, "multi_thread": cores}.get(config.parallel, max(1, cores // ranks))
+        plan = ModePlan(config.parallel, ranks, threads, Message("asked for"))
+    elif config.deterministic:
         reason = Message("deterministic: a measured choice could differ between runs")
-        return ModePlan("single", 1, config.threads or 1, reason)
-    if device.type == "cuda" and config.device != "auto":
-        return ModePlan(
-            "single",
-            1,
-            config.threads or cores,
-            Message("{device} was asked for", device=config.device),
-        )
-    if device.type == "cuda":
+        plan = ModePlan("single", 1, 1, reason)
+    elif device.type == "cuda" and config.device != "auto":
+        reason = Message("{device} was asked for", device=config.device)
+        plan = ModePlan("single", 1, cores, reason)
+    elif device.type == "cuda":
         mode = "multi_process" if units > 1 else "single"
-        return ModePlan(
-            mode,
-            units,
-            config.threads or max(1, cores // units),
-            Message("{units} GPUs", units=units),
-        )
-    if cores == 1:
-        return ModePlan("single", 1, 1, Message("one core"))
-    return None
+        reason = Message("{units} GPUs", units=units)
+        plan = ModePlan(mode, units, max(1, cores // units), reason)
+    elif cores == 1:
+        plan = ModePlan("single", 1, 1, Message("one core"))
+    else:
+        return None
+    return replace(plan, threads=config.threads or plan.threads)
 
 
 def plan_precision(config: TrainConfig) -> Precision:
@@ -226,14 +215,7 @@ class Decision(NamedTuple):
 def decide(
     workload: Workload, make: MakeFor, config: TrainConfig, *, most_seconds: float | None = None
 ) -> Decision:
-    """Return mode and number format of a new training, measured where nothing else decides.
-
-    Args:
-        workload: Measured in this process; its model is copied.
-        make: Makes it again in other processes.
-        config: The settings; see `with_open_workers`.
-        most_seconds: That several processes may take to be measured.
-    """
+    """Return mode and number format of a new training, measured where nothing else decides."""
     plan, usual = plan_mode(config), plan_precision(config)
     if config.progress and (plan is None or _is_precision_open(config, usual)):
         say(
@@ -266,12 +248,6 @@ def probe_mode(
 
     The remaining time is predicted for each mode from its seconds a step and, for several
     processes, the time they took to start.
-
-    Args:
-        workload: Measured in this process; its model is copied.
-        make: Makes it again in other processes.
-        config: The settings, precision decided.
-        most_seconds: For several processes: with less than they usually take they are not tried.
     """
     cores = count_cores()
     one = config.replace(parallel="single", processes=1, threads=1, workers=0)
@@ -323,12 +299,6 @@ def probe_precision(
 
     Both take turns on the first batches. What was asked for by name stays; so does what processes
     of torchrun choose, which could measure differently.
-
-    Args:
-        workload: Its model is copied.
-        config: The settings as they were given.
-        usual: What the hardware has, by `plan_precision`.
-        threads: Of the training.
     """
     if not _is_precision_open(config, usual):
         return usual

@@ -209,12 +209,7 @@ class Search:
         known: Sequence[Mapping[str, Any]],
         measure: Callable[[list[TrainConfig]], Sequence[float]],
     ) -> None:
-        """Keep the fastest of some values if it is clearly faster.
-
-        Args:
-            known: The values.
-            measure: Returns samples a second of the best so far, and of these configurations.
-        """
+        """Keep the fastest of some values if it is clearly faster."""
         try:
             before, *speeds = measure([self.best.replace(**values) for values in known])
         except (PosemillError, RuntimeError, OSError) as error:
@@ -449,13 +444,7 @@ def _say_what(text: str) -> None:
 def as_it_would_run(
     resolved: Resolved, make: MakeFor, *, most_seconds: float | None = None
 ) -> tuple[TrainConfig, Precision]:
-    """Return the settings with all decided that a training decides by itself, and its precision.
-
-    Args:
-        resolved: The settings.
-        make: Returns the workload of a configuration.
-        most_seconds: That several processes may take to be measured.
-    """
+    """Return the settings with all decided that a training decides by itself, and its precision."""
     config = with_open_workers(resolved)
     workload = make(config)
     plan, precision = decide(workload, make, config, most_seconds=most_seconds)
