@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import posemill
-from posemill.commands import data
-from posemill.commands.arguments import ExportShape
-from posemill.commands.data import _open_shaped, count
-from posemill.errors import ConfigError
-from posemill.formats.shared.contract import Recipe
 
 
 def test_prepare_writes_the_input_of_a_model(run: Path, tmp_path: Path) -> None:
@@ -92,66 +86,3 @@ def test_a_file_without_an_ending_gets_that_of_its_format(run: Path, tmp_path: P
     assert posemill.export(run, "npz", tmp_path / "points").path == tmp_path / "points.npz"
     assert posemill.export(run, "txt", tmp_path / "texts").path == tmp_path / "texts"
     assert posemill.export(run, "npz", tmp_path / "a.data").path == tmp_path / "a.data"
-
-
-def test_counting_says_what_export_would_write_and_writes_nothing(
-    run: Path, tmp_path: Path
-) -> None:
-    before = sorted(tmp_path.rglob("*"))
-    summary, skeletons = count(run, "pkl", splits="train")
-    assert (summary.num_clips, summary.num_frames, skeletons) == (2, 10, ["holistic-143"])
-    summary, skeletons = count(run, "npz", as_files=True, skeleton=543)
-    assert (summary.num_clips, summary.num_frames, skeletons) == (3, 15, ["holistic-543"])
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("given", "recipe"),
-    [
-        ({}, Recipe()),
-        ({"skeleton": 143, "fill": "nan"}, Recipe(layout="143", fill="nan")),
-        ({"normalize": "bbox", "interpolate": 2}, Recipe(normalize="bbox", interpolate=2)),
-        ({"replace": {"a": "b"}}, Recipe(replace={"a": "b"})),
-    ],
-)
-def test_what_is_asked_for_becomes_the_recipe(
-    given: dict[str, Any], recipe: Recipe, run: Path
-) -> None:
-    source, made = _open_shaped(run, ExportShape(**given, splits="dev"))
-    assert made == recipe
-    assert [clip.clip_id for clip in source.clips()] == ["c"]
-
-
-def test_what_happens_is_shown_with_its_name(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown: list[Any] = []
-
-    def note(items: Any, description: str, total: int | None, *_: Any, progress: Any) -> Any:
-        shown.append((description, progress))
-        return items
-
-    monkeypatch.setattr(data, "track", note)
-    posemill.prepare(run, tmp_path / "data", progress=False)
-    posemill.export(run, out=tmp_path / "a.npz", progress=True)
-    posemill.import_run(tmp_path / "a.npz", tmp_path / "b")
-    posemill.merge([run], tmp_path / "c")
-    assert set(shown) == {
-        ("preparing", False), ("exporting", True), ("importing", None), ("merging", None),
-    }  # fmt: skip
-
-
-def test_a_file_of_something_else_is_not_replaced(run: Path, tmp_path: Path) -> None:
-    labels = tmp_path / "labels.csv"
-    labels.write_text("video_id,label\na,hello\n")
-    wanted = r"labels\.csv is there already, .*overwrite=True"
-    with pytest.raises(ConfigError, match=wanted):
-        posemill.export(run, out=labels)
-    with pytest.raises(ConfigError, match=wanted):
-        posemill.extract(tmp_path / "nowhere", out=labels)  # before anything is looked for
-    assert labels.read_text() == "video_id,label\na,hello\n"
-    assert not (tmp_path / "labels.run").exists()
-    labels.unlink()
-    for _ in range(2):  # what was exported before is renewed
-        posemill.export(run, out=labels)
-        assert labels.read_text().startswith("clip,split,frame,point,x,y,z,score")

@@ -112,21 +112,6 @@ def test_errors_are_one_line_and_exit_code_2(run, capsys, monkeypatch, tmp_path,
     assert message in capsys.readouterr().err
 
 
-def test_a_size_that_is_none_is_a_usage_error(run: Path, tmp_path: Path) -> None:
-    result = call("import", run, "--out", tmp_path / "x", "--size", "64by48")
-    assert isinstance(result.exception, ConfigError)
-    assert "expected WIDTHxHEIGHT such as 1280x720, got '64by48'" in str(result.exception)
-
-
-def test_an_unfinished_run_is_used_but_not_in_silence(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1)
-    writer.add(make_clip(1))
-    result = call("export", tmp_path / "run", "--to", "npz", "--out", tmp_path / "a.npz")
-    assert result.exit_code == 0, result.output
-    assert "run is not finished; what it holds so far is used" in result.stderr
-    writer.finish()
-
-
 def test_the_help_of_export_names_every_format() -> None:
     text = " ".join(call("export", "--help").output.replace("│", " ").split())
     for name in FORMATS:

@@ -36,14 +36,6 @@ def test_extract_takes_a_config_too(tree: Path, tmp_path: Path) -> None:
         posemill.extract(config, "elsewhere", workers=2)
 
 
-def test_a_clip_that_cannot_be_read_is_counted_not_raised(tree: Path, tmp_path: Path) -> None:
-    (tree / "train" / "a" / "3.png").write_bytes(b"no picture")
-    result = posemill.extract(tree, tmp_path / "run", engine="fake", executor="serial")
-    assert (result.num_frames, result.frames_failed) == (14, 1)
-    assert "14 frames, 1 failed" in repr(result)
-    assert [each.frame_index for each in result.run.failures()] == [3]
-
-
 def test_a_setting_that_is_nearly_right_is_suggested(tree: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"unknown setting 'worker'; did you mean 'workers'\?"):
         posemill.extract(tree, tmp_path / "run", worker=2)

@@ -10,7 +10,7 @@ import pytest
 
 import posemill
 from posemill.commands.look import View
-from posemill.errors import ConfigError, PosemillError
+from posemill.errors import ConfigError
 
 
 def view(**split: object) -> View:
@@ -67,18 +67,3 @@ def test_originals_that_are_gone_are_counted_and_noted(run: Path, tmp_path: Path
 def test_a_size_that_is_none_is_said(size: Any, run: Path) -> None:
     with pytest.raises(ConfigError, match="size: expected WIDTHxHEIGHT such as 1280x720, got"):
         posemill.view(run, size=size)
-
-
-def test_a_page_does_not_replace_a_file_of_something_else(run: Path, tmp_path: Path) -> None:
-    labels = tmp_path / "labels.csv"
-    labels.write_text("video_id,label\n")
-    wanted = r"labels\.csv is there already, .*overwrite=True"
-    with pytest.raises(PosemillError, match=wanted):
-        posemill.report(run, out=labels)
-    with pytest.raises(PosemillError, match=wanted):
-        posemill.compare(run, run, out=labels)
-    assert labels.read_text() == "video_id,label\n"
-    page = tmp_path / "page.html"
-    for _ in range(2):  # a page of ours is renewed
-        posemill.report(run, out=page)
-    assert page.read_text().startswith("<!doctype html>")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -68,8 +68,24 @@ def test_progress_is_shown_where_someone_watches(
 def test_items_come_unchanged_and_a_log_stays_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     log = io.StringIO()
     monkeypatch.setattr("sys.stderr", log)
-    assert list(track(range(5), "counting", 5)) == [0, 1, 2, 3, 4]
+    assert list(track(iter(range(5)), "counting", 5)) == [0, 1, 2, 3, 4]
     assert log.getvalue() == ""
+
+
+def test_a_stream_that_is_left_early_is_closed_at_once_even_if_somebody_holds_it() -> None:
+    closed = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(5)
+        finally:
+            closed.append(True)
+
+    stream = numbers()
+    shown = track(stream, "counting", 5, progress=False)
+    assert next(shown) == 0
+    shown.close()
+    assert closed == [True]
 
 
 def test_a_terminal_sees_how_far_it_is_also_where_the_total_is_unknown(
@@ -77,7 +93,7 @@ def test_a_terminal_sees_how_far_it_is_also_where_the_total_is_unknown(
 ) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    assert list(track(["aa", "bbb"], "measuring", 5, len)) == ["aa", "bbb"]
+    assert list(track(iter(["aa", "bbb"]), "measuring", 5, len)) == ["aa", "bbb"]
     with show_progress("drawing frames") as advance:
         for _ in range(7):
             advance()

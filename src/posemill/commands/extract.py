@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -223,20 +224,11 @@ def say_totals(clips: ClipList) -> None:
 
 def print_counts(summary: Summary | FramesSummary) -> None:
     """Print what came of each split, and why frames failed."""
-    print_table(
-        ["split", "clips", "clips failed", "frames in", "frames out", "frames failed"],
-        [
-            (
-                each.split,
-                each.num_clips,
-                each.clips_failed,
-                each.frames_known,
-                each.frames_out,
-                each.frames_failed,
-            )
-            for each in summary.counts
-        ],
+    fields = attrgetter(
+        "split", "num_clips", "clips_failed", "frames_known", "frames_out", "frames_failed"
     )
+    columns = ["split", "clips", "clips failed", "frames in", "frames out", "frames failed"]
+    print_table(columns, map(fields, summary.counts))
     if summary.reasons:
         print_reasons(summary.reasons)
         say(

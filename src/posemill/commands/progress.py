@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from posemill.machine.read_ahead import closing_stream
 from posemill.messages import Message, render
 from posemill.terminal import duration, printable, width_of
 
@@ -127,7 +128,7 @@ def show_progress(
 
 
 def track(
-    items: Iterable[Item],
+    items: Iterator[Item],
     description: str,
     total: int | None = None,
     size_of: Callable[[Item], int] = lambda _: 1,
@@ -143,7 +144,8 @@ def track(
         size_of: How far an item brings the bar.
         progress: As in `choose_display`.
     """
-    with show_progress(description, total, progress=progress) as advance:
+    # A stream that waited for the garbage collector could be ended inside a lock that it needs.
+    with show_progress(description, total, progress=progress) as advance, closing_stream(items):
         for item in items:
             yield item
             advance(size_of(item))

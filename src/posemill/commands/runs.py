@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -134,21 +135,9 @@ def _print_status(found: Status) -> None:
     say(found.headline())
     say(found.describe())
     _print_gpus(found)
-    print_table(
-        ["split", "clips", "done", "clips failed", "frames", "out", "frames failed"],
-        [
-            (
-                each.split,
-                each.num_clips,
-                each.clips_done,
-                each.clips_failed,
-                each.frames_known,
-                each.frames_out,
-                each.frames_failed,
-            )
-            for each in found.counts
-        ],
-    )
+    names = "split num_clips clips_done clips_failed frames_known frames_out frames_failed"
+    columns = ["split", "clips", "done", "clips failed", "frames", "out", "frames failed"]
+    print_table(columns, map(attrgetter(*names.split()), found.counts))
     if found.reasons:
         print_reasons(found.reasons)
 
@@ -283,6 +272,7 @@ def show_serve(
         str, setting("Address to listen on. Other machines then need the token.")
     ] = "127.0.0.1",
     opens: Annotated[bool, setting("Open it in the browser.", flags=("--open",))] = False,
+    allow_actions: Annotated[bool, setting("Let the page stop and continue runs.")] = False,
 ) -> None:
     """Show runs, clips and trainings in a browser, live."""
     try:
@@ -296,6 +286,7 @@ def show_serve(
         host=host,
         port=port,
         opens=opens,
+        allow_actions=allow_actions,
         say=lambda address: say("serving at {address} until Ctrl-C", address=address, err=True),
     )
 

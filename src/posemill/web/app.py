@@ -5,8 +5,10 @@ What the first page does not need is imported by the answers that do: it is ther
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
+import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -16,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.background import BackgroundTask
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from posemill import __version__
 from posemill.errors import PosemillError
-from posemill.files import open_plain
+from posemill.files import open_plain, parse_json, safe_parts
 from posemill.messages import Message
 from posemill.web.answers import (
     ASKED_ERRORS,
@@ -38,11 +41,12 @@ from posemill.web.answers import (
 from posemill.web.children import ChildProcess
 from posemill.web.clip_index import ClipTables, Question
 from posemill.web.library import ClipAddress, Entry, Library
-from posemill.web.media import find_video, read_frames
+from posemill.web.media import FILE_KINDS, find_video, read_frames, write_clip
 from posemill.web.overview import row_of
 
 if TYPE_CHECKING:
     from posemill.records import PoseClip
+    from posemill.web.actions import Actions
 
 STATIC = Path(__file__).parent / "static"
 _TYPES = {
@@ -61,8 +65,9 @@ _VIDEO_TYPES = {
 }
 _THREADS = 8  # that read at a time; what else is asked waits
 _MOST_PICTURES = 40
+_BODY_SECONDS = 10.0
 # After which the process that reads the files of strangers is given up.
-_FRAMES_SECONDS, _PLACE_SECONDS = 20.0, 60.0
+_FRAMES_SECONDS, _PLACE_SECONDS, _FILE_SECONDS = 20.0, 60.0, 300.0
 
 
 @dataclass
@@ -72,6 +77,7 @@ class Site:
     library: Library
     tables: ClipTables = field(default_factory=ClipTables)
     media: ChildProcess = field(default_factory=lambda: ChildProcess("media"))
+    actions: Actions | None = None  # where they are allowed
     # Keypoints are read in one thread: each that reads keeps some ten megabytes of Arrow's memory.
     reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reader"))
 
@@ -87,9 +93,13 @@ class Site:
         self.library.close()
 
 
-def make_app(folders: Sequence[Path]) -> Starlette:
+def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlette:
     """Return the app for the runs below some folders."""
     site = Site(Library(folders))
+    if allow_actions:
+        from posemill.web.actions import Actions
+
+        site.actions = Actions()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -106,6 +116,10 @@ def make_app(folders: Sequence[Path]) -> Starlette:
                 return handler(site, request)
 
         return answer
+
+    async def action(request: Request) -> Response:
+        with page_language(request):
+            return await _act(site, request)
 
     routes = [
         Route("/", about(_page)),
@@ -124,6 +138,8 @@ def make_app(folders: Sequence[Path]) -> Starlette:
         Route("/api/runs/{key}/compare", about(_compare)),
         Route("/api/runs/{key}/frames", about(_frames)),
         Route("/api/runs/{key}/video", about(_video)),
+        Route("/api/runs/{key}/file", about(_file)),
+        Route("/api/runs/{key}/actions", action, methods=["POST"]),
         Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg")),
     ]
     handlers: dict[Any, Any] = dict.fromkeys(READ_ERRORS, answer_fault)
@@ -158,6 +174,7 @@ def _site(site: Site, request: Request) -> Response:
         {
             "version": __version__,
             "folders": [str(folder) for folder in site.library.folders],
+            "allow_actions": site.actions is not None,
         }
     )
 
@@ -309,6 +326,48 @@ def _video(site: Site, request: Request) -> Response:
     os.close(open_plain(path))  # no link, no pipe; says what is wrong with it
     kind = _VIDEO_TYPES.get(path.suffix.lower(), "application/octet-stream")
     return FileResponse(path, media_type=kind)
+
+
+def _file(site: Site, request: Request) -> Response:
+    kind = text_of(request, "as")
+    if kind not in FILE_KINDS:
+        raise PosemillError(
+            "as: expected one of {file_kinds}, got {kind!r}",
+            file_kinds=", ".join(FILE_KINDS),
+            kind=kind[:40],
+        )
+    address = _named(site, request)
+    folder = tempfile.TemporaryDirectory(prefix="posemill_serve_")
+    target = Path(folder.name) / f"clip.{kind}"
+    try:
+        site.media.ask(write_clip, address, kind, str(target), seconds=_FILE_SECONDS)
+    except BaseException:
+        folder.cleanup()
+        raise
+    name = "_".join(safe_parts(f"{address.split}/{address.clip_id}")) + f".{kind}"
+    return FileResponse(
+        target,
+        filename=name,
+        media_type="application/octet-stream",
+        background=BackgroundTask(folder.cleanup),
+    )
+
+
+async def _act(site: Site, request: Request) -> Response:
+    """Answer the only question that changes anything; see `actions`."""
+    if site.actions is None:
+        reason = "this server only shows: start it with --allow-actions"
+        return JsonAnswer({"reason": reason}, 403)
+    if request.headers.get("content-type") != "application/json" or "origin" not in request.headers:
+        return JsonAnswer({"reason": "only the page itself may ask this"}, 403)
+    try:
+        asked = parse_json(await asyncio.wait_for(request.body(), _BODY_SECONDS))
+        action, word = str(asked["action"]), str(asked.get("confirm", ""))
+    except (ValueError, TypeError, LookupError, AttributeError, ClientDisconnect, TimeoutError):
+        return JsonAnswer({"reason": "expected an action"}, 400)
+    entry = site.run(request)
+    found = await anyio.to_thread.run_sync(site.actions.ask, entry, action, word)
+    return JsonAnswer(found)
 
 
 def _named(site: Site, request: Request) -> ClipAddress:

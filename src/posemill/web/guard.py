@@ -22,6 +22,7 @@ from posemill.web.answers import JsonAnswer
 COOKIE = "posemill_token"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SEND_SECONDS = 30.0  # a client that takes nothing for so long is left
+_MOST_BODY = 4096
 _HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
@@ -54,7 +55,7 @@ class Guard:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":  # no web sockets
             answer = self._refusal(scope) or self._app
-            await answer(scope, receive, _guarded(send))
+            await answer(scope, _bounded(receive), _guarded(send))
 
     def _refusal(self, scope: Scope) -> JsonAnswer | None:
         headers = [(name, value.decode("latin-1")) for name, value in scope["headers"]]
@@ -68,8 +69,8 @@ class Guard:
             is_link = scope["method"] == "GET" and not origins and scope["path"] == "/"
             if not is_link:  # somebody may come by a link on another page
                 return JsonAnswer({"reason": "another site may not ask"}, 403)
-        if scope["method"] not in ("GET", "HEAD"):
-            return JsonAnswer({"reason": "only GET and HEAD"}, 405)
+        if scope["method"] not in ("GET", "HEAD", "POST"):
+            return JsonAnswer({"reason": "only GET, HEAD and POST"}, 405)
         return self._check_token(scope, headers) if self._token is not None else None
 
     def _check_token(self, scope: Scope, headers: Sequence[tuple[bytes, str]]) -> JsonAnswer | None:
@@ -142,3 +143,19 @@ def _guarded(send: Send) -> Send:
         await asyncio.wait_for(send(message), _SEND_SECONDS)
 
     return guarded
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Return `receive` that takes a small body, and says of a larger one that the client left."""
+    size = 0
+
+    async def bounded() -> Message:
+        nonlocal size
+        message = await receive()
+        if message["type"] == "http.request":
+            size += len(message.get("body", b""))
+            if size > _MOST_BODY:
+                return {"type": "http.disconnect"}
+        return message
+
+    return bounded

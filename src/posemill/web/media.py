@@ -1,4 +1,4 @@
-"""Pictures and videos of clips.
+"""Pictures, movies and files of clips.
 
 These functions run in a process of its own (`children`): a decoder that crashes, hangs or grows on
 the file of a stranger takes no page down.
@@ -7,11 +7,15 @@ the file of a stranger takes no page down.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from posemill.web.library import ClipAddress, Entry
+
+MOST_FILE_FRAMES = 20_000
+FILE_KINDS = ("mp4", "pose", "npz")
 
 
 @lru_cache(maxsize=4)
@@ -48,3 +52,29 @@ def find_video(address: ClipAddress) -> str:
     """
     path: Path = _originals_of(address.entry).video_path(address.split, address.clip_id)
     return str(path)
+
+
+def write_clip(address: ClipAddress, kind: str, target: str) -> int:
+    """Write a clip as a movie or in a format of keypoints; return how many frames it has."""
+    from posemill.formats import get_format
+    from posemill.formats.shared.contract import Recipe
+    from posemill.inspection.drawing.frame_picture import draw
+    from posemill.inspection.drawing.movies import write_movie
+    from posemill.web.clip_data import play_rate, read_whole
+
+    clip = read_whole(address, MOST_FILE_FRAMES)
+    if kind != "mp4":
+        recipe = Recipe(
+            layout=clip.skeleton_name,
+            normalize=clip.normalized,
+            interpolate=clip.interpolated,
+            smooth=clip.smoothed,
+        )
+        get_format(kind).write(iter([clip]), Path(target), recipe=recipe)
+        return len(clip)
+
+    def pictures() -> Iterator[Any]:
+        for row, frame in _originals_of(address.entry).frames(clip, range(len(clip))):
+            yield draw(frame, clip, row)
+
+    return write_movie(Path(target), pictures(), kind="mp4", fps=play_rate(clip.fps))

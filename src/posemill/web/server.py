@@ -46,6 +46,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8765,
     opens: bool = False,
+    allow_actions: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Serve the runs below some folders until interrupted.
@@ -55,6 +56,7 @@ def serve(
         host: What to listen on; anything but this machine itself demands a token.
         port: 0 for any that is free.
         opens: Whether to open the page in the browser of this machine.
+        allow_actions: Whether the page may stop and continue runs.
         say: Gets the address, once.
 
     Raises:
@@ -63,7 +65,7 @@ def serve(
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError("{folder}: no such folder; name one with runs in it", folder=folder)
-    server, address = make_server(folders, host=host, port=port)
+    server, address = make_server(folders, host=host, port=port, allow_actions=allow_actions)
     say(address)
     if opens:
         threading.Timer(0.5, webbrowser.open, [address]).start()
@@ -71,12 +73,12 @@ def serve(
 
 
 def make_server(
-    folders: Sequence[Path], *, host: str, port: int
+    folders: Sequence[Path], *, host: str, port: int, allow_actions: bool = False
 ) -> tuple[tuple[uvicorn.Server, socket.socket], str]:
     """Return a server with the socket it will listen on, and the address to open."""
     token = None if host in LOOPBACK else secrets.token_urlsafe(24)
     listening = _listen(host, port)
-    guard = Guard(make_app(folders), host=host, token=token)
+    guard = Guard(make_app(folders, allow_actions=allow_actions), host=host, token=token)
     config = uvicorn.Config(
         guard,
         http=_PromptProtocol,

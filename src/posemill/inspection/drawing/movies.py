@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable
 from fractions import Fraction
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -33,61 +35,51 @@ def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float = 
     Raises:
         ValueError: No frames, or no such rate.
     """
-    rate = _rate(fps)
-    iterator = iter(frames)
-    first = next(iterator, None)
+    if not 0 < fps <= 1000:
+        raise ValueError(f"fps: expected more than 0 and at most 1000, got {fps}")
+    is_gif = kind == "gif"
+    step = math.ceil(fps / _GIF_MAX_FPS) if is_gif else 1
+    rate = Fraction(fps).limit_denominator(1001) / step
+    pictures = islice(frames, 0, None, step)
+    first = next(pictures, None)
     if first is None:
         raise ValueError("frames: expected at least one, got none")
+    width, height = _even_size(first, _GIF_MAX_WIDTH if is_gif else first.shape[1])
     # The index of an mp4 at its start: it plays while it loads.
-    options = {"movflags": "faststart"} if kind == "mp4" else {}
+    options = {} if is_gif else {"movflags": "faststart"}
     with (
         atomic_path(path) as temporary,
         av.open(str(temporary), "w", format=kind, options=options) as container,
     ):
-        write = _write_mp4 if kind == "mp4" else _write_gif
-        return write(container, _same_size(first, iterator, kind), rate)
-
-
-def _rate(fps: float) -> Fraction:
-    if not 0 < fps <= 1000:
-        raise ValueError(f"fps: expected more than 0 and at most 1000, got {fps}")
-    return Fraction(fps).limit_denominator(1001)
-
-
-def _write_mp4(container: Any, frames: Iterator[Frame], rate: Fraction) -> int:
-    stream, count = None, 0
-    for picture in frames:
-        if stream is None:
-            # crf 20: lines of two pixels stay sharp.
-            stream = container.add_stream("libx264", rate=rate, options={"crf": "20"})
-            stream.height, stream.width = picture.shape[:2]
-            stream.pix_fmt = "yuv420p"
-            stream.codec_context.thread_count = 1
-        container.mux(stream.encode(_video_frame(picture, count, rate)))
-        count += 1
-    if stream is not None:
+        stream = _add_stream(container, (width, height), rate, is_gif=is_gif)
+        graph = _palette_graph(width, height, rate) if is_gif else None
+        for count, picture in enumerate(chain([first], pictures), start=1):
+            frame = av.VideoFrame.from_ndarray(_fitted(picture, width, height), format="rgb24")
+            frame.pts, frame.time_base = count - 1, 1 / rate
+            if graph is not None:
+                graph.push(frame)
+                frame = graph.pull()
+            container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return count
 
 
-def _write_gif(container: Any, frames: Iterator[Frame], rate: Fraction) -> int:
-    step = max(1, int(np.ceil(float(rate) / _GIF_MAX_FPS)))
-    rate = rate / step
-    stream, graph, count = None, None, 0
-    for number, picture in enumerate(frames):
-        if number % step:
-            continue
-        height, width = picture.shape[:2]
-        if stream is None or graph is None:
-            stream = container.add_stream("gif", rate=rate)
-            stream.height, stream.width, stream.pix_fmt = height, width, "pal8"
-            graph = _palette_graph(width, height, rate)
-        graph.push(_video_frame(picture, count, rate))
-        count += 1
-        container.mux(stream.encode(graph.pull()))
-    if stream is not None:
-        container.mux(stream.encode())
-    return count
+def _add_stream(container: Any, size_wh: tuple[int, int], rate: Fraction, *, is_gif: bool) -> Any:
+    # crf 20: lines of two pixels stay sharp.
+    options = {} if is_gif else {"crf": "20"}
+    stream = container.add_stream("gif" if is_gif else "libx264", rate=rate, options=options)
+    stream.width, stream.height = size_wh
+    stream.pix_fmt = "pal8" if is_gif else "yuv420p"
+    stream.codec_context.thread_count = 1
+    return stream
+
+
+def _even_size(picture: Frame, most_width: int) -> tuple[int, int]:
+    """Return width and height of a movie; yuv420p halves both."""
+    height, width = picture.shape[:2]
+    if width > most_width:
+        height, width = round(height * most_width / width), most_width
+    return max(2, width - width % 2), max(2, height - height % 2)
 
 
 def _palette_graph(width: int, height: int, rate: Fraction) -> Any:
@@ -109,26 +101,7 @@ def _palette_graph(width: int, height: int, rate: Fraction) -> Any:
     return graph
 
 
-def _video_frame(picture: Frame, number: int, rate: Fraction) -> Any:
-    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
-    frame.pts, frame.time_base = number, 1 / rate
-    return frame
-
-
-def _same_size(first: Frame, rest: Iterator[Frame], kind: str) -> Iterator[Frame]:
-    height, width = first.shape[:2]
-    if kind == "gif" and width > _GIF_MAX_WIDTH:
-        height, width = round(height * _GIF_MAX_WIDTH / width), _GIF_MAX_WIDTH
-    # yuv420p halves both sides.
-    width, height = max(2, width - width % 2), max(2, height - height % 2)
-    yield _fitted(first, width, height)
-    for picture in rest:
-        yield _fitted(picture, width, height)
-
-
 def _fitted(picture: Frame, width: int, height: int) -> Frame:
-    if picture.shape[:2] == (height, width):
-        return picture
     if abs(picture.shape[0] - height) <= 1 and abs(picture.shape[1] - width) <= 1:
         return np.ascontiguousarray(picture[:height, :width])  # one row less is not worth a blur
     scale = min(width / picture.shape[1], height / picture.shape[0])

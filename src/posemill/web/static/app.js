@@ -11,7 +11,7 @@ import { showClip } from "./player.js";
 const PAGES = { "": showHome, "run": showRun, "clips": showClips, "clip": showClip };
 const main = document.getElementById("main");
 let ending = new AbortController();
-export const site = { version: "", folders: [] };
+export const site = { version: "", folders: [], allow_actions: false };
 
 /** What the address says: the page, the run's key, and the rest. */
 export function route() {

@@ -4,6 +4,8 @@ import { h, put } from "./dom.js";
 import { poll } from "./net.js";
 import { number, percent, partName, t } from "./words.js";
 import { facts, failure, section, state, table } from "./pieces.js";
+import { actionButtons } from "./actions.js";
+import { site } from "./app.js";
 import { renderExtraction } from "./extraction.js";
 import { renderSweep } from "./sweep.js";
 import { renderTraining } from "./training.js";
@@ -53,8 +55,11 @@ function title(run) {
             { class: "button primary", href: `#/clips/${run.key}`, data: { focus: "clips" } },
             t("Look at the clips"),
           ),
+          site.allow_actions ? actionButtons(run) : null,
         )
-      : null,
+      : site.allow_actions
+        ? h("p", { class: "links" }, actionButtons(run))
+        : null,
   );
 }
 
