@@ -10,14 +10,17 @@ import pytest
 import torch
 from small_sets import make_set
 
+from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import (
     Batch,
     BucketSampler,
     Draw,
-    make_loader,
+    start_worker,
 )
 from posemill.training.data.keypoint_clips import KeypointClips, Sample, collate, share_of
+from posemill.training.data.loaders import EpochLoader
 from posemill.training.data.normalize import Augment
+from posemill.training.runtime import Runtime
 
 RNG = np.random.default_rng(0)
 LENGTHS = RNG.integers(3, 30, 53)
@@ -142,9 +145,7 @@ def test_a_loader_process_computes_with_one_thread(monkeypatch: pytest.MonkeyPat
     asked: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    loader = make_loader(make_clips(), BucketSampler(LENGTHS, 8), num_workers=1)
-    assert loader.worker_init_fn is not None
-    loader.worker_init_fn(0)
+    start_worker(0)
     assert (asked, os.environ["OMP_NUM_THREADS"]) == ([1], "1")
 
 
@@ -228,11 +229,9 @@ def test_nothing_to_draw_from_is_refused() -> None:
 def test_augmentation_does_not_depend_on_workers_or_batches(num_workers: int) -> None:
     clips = make_clips(LENGTHS[:12])
     maker = dataclasses.replace(clips, augment=Augment(rotate=20, noise=0.1, time_warp=0.3), seed=5)
-    sampler = BucketSampler(clips.lengths, 4, seed=1)
-    sampler.set_position(3)
-    loader = make_loader(maker, sampler, num_workers=num_workers)
+    config = TrainConfig(batch_size=4, micro_batch=4, seed=1, workers=num_workers)
     seen = {}
-    for batch in loader:
+    for batch in EpochLoader(maker, config, Runtime(), shuffle=True).batches(3, 4):
         for row, clip in enumerate(batch.indices.tolist()):
             seen[clip] = batch.inputs[0][row, : batch.lengths[row]]
     assert sorted(seen) == list(range(12))
@@ -246,7 +245,7 @@ def test_a_loader_draws_nothing_from_the_global_generator() -> None:
     clips = make_clips()
     torch.manual_seed(0)
     state = torch.get_rng_state()
-    list(make_loader(clips, BucketSampler(clips.lengths, 8)))
+    list(EpochLoader(clips, TrainConfig(workers=0), Runtime(), shuffle=True).batches())
     assert torch.equal(torch.get_rng_state(), state)
 
 

@@ -51,7 +51,7 @@ def make_loader(*, in_thread: bool, num_workers: int = 0) -> EpochLoader:
 def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the loader of torch was given last."""
     given: dict[str, Any] = {}
-    monkeypatch.setattr(loaders, "make_loader", lambda *_, **options: given.update(options))
+    monkeypatch.setattr(loaders, "DataLoader", lambda *_, **options: given.update(options))
     return given
 
 
@@ -63,9 +63,9 @@ def test_the_settings_of_loading_are_handed_on(
                          batch_size=4, micro_batch=2, pin_memory=True)  # fmt: skip
     split = BareClips(9)
     loader = EpochLoader(split, config, Runtime(device=torch.device("cuda")), shuffle=False)
-    assert made == {
-        "num_workers": found, "pin_memory": True, "persistent_workers": False, "prefetch_factor": 5,
-    }  # fmt: skip
+    assert (made["num_workers"], made["pin_memory"]) == (found, True)
+    if found:
+        assert (made["persistent_workers"], made["prefetch_factor"]) == (False, 5)
     assert loader._ahead == (0 if found else 5)
     sampler = loader.sampler
     assert (sampler.batch_sizes, sampler.micro_batch_sizes, sampler.seed) == ((4,), (2,), 3)

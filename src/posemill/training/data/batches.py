@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Sampler
 
 from posemill.machine.processes import thread_variables
 from posemill.records import IntArray
@@ -231,33 +231,6 @@ class BucketSampler(Sampler[list[Draw]]):
 
 def _several(sizes: int | Sequence[int]) -> tuple[int, ...]:
     return (sizes,) if isinstance(sizes, int) else tuple(sizes)
-
-
-def make_loader(
-    maker: Dataset[Any],
-    sampler: BucketSampler,
-    *,
-    num_workers: int = 0,
-    pin_memory: bool = False,
-    persistent_workers: bool = True,
-    prefetch_factor: int = 2,
-) -> DataLoader[Batch]:
-    """Return a loader of ready batches; each worker computes with one thread."""
-    # torch's annotations miss that a batch sampler may yield any keys its dataset takes.
-    arguments: dict[str, Any] = {"batch_sampler": sampler, "collate_fn": _as_it_is}
-    # Its own generator: the loader would draw from the global one, and shift every draw after it.
-    arguments["generator"] = torch.Generator()
-    if num_workers:
-        arguments |= {
-            "persistent_workers": persistent_workers,
-            "prefetch_factor": prefetch_factor,
-            "worker_init_fn": start_worker,
-        }
-    return DataLoader(maker, num_workers=num_workers, pin_memory=pin_memory, **arguments)
-
-
-def _as_it_is(batch: Batch) -> Batch:
-    return batch
 
 
 def start_worker(_: int) -> None:

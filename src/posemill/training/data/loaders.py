@@ -8,11 +8,12 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader
 
 from posemill.machine.read_ahead import read_ahead
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import BucketSampler, make_loader
+from posemill.training.data.batches import Batch, BucketSampler, start_worker
 from posemill.training.data.clips import Clips, Loader
 from posemill.training.runtime import Runtime
 
@@ -50,13 +51,22 @@ class EpochLoader:
             bucket_batches=_BUCKET_BATCHES if config.bucket_by_length else 0,
         )
         workers = max(0, config.workers)
-        self._loader: DataLoader[Any] = make_loader(
+        ahead = {
+            "persistent_workers": config.persistent_workers,
+            "prefetch_factor": config.prefetch_factor,
+            "worker_init_fn": start_worker,
+        }
+        # torch's annotations miss that a batch sampler may yield any keys its dataset takes.
+        sampler: Any = self.sampler
+        self._loader: DataLoader[Any] = DataLoader(
             clips,
-            self.sampler,
+            batch_sampler=sampler,
+            collate_fn=_as_it_is,
             num_workers=workers,
             pin_memory=config.pin_memory and runtime.is_on_gpu,
-            persistent_workers=config.persistent_workers,
-            prefetch_factor=config.prefetch_factor,
+            # The global one would be drawn from, which shifts every draw after it.
+            generator=torch.Generator(),
+            **(ahead if workers else {}),
         )
         # What users' samples draw at random comes from generators that the model draws from, too.
         in_thread = config.parallel == "multi_thread" or runtime.is_on_gpu
@@ -94,6 +104,10 @@ class EpochLoader:
         finally:
             if not is_done and hasattr(source, "_shutdown_workers"):
                 source._shutdown_workers()
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
 
 
 def open_loader(clips: Clips, config: TrainConfig, runtime: Runtime, *, shuffle: bool) -> Loader:

@@ -167,7 +167,6 @@ class Tsn(VideoModel):
     """Every frame on its own; only the head sees time.
 
     Args:
-        shape: Of input and output.
         backbone: The network of a frame, of `backbones.BACKBONES`.
         width: Its channels, as a multiple of the usual ones.
         depth: Blocks of its four stages; empty for the usual ones.
@@ -178,7 +177,6 @@ class Tsn(VideoModel):
         freeze_backbone: Leave it as it is; only the head learns.
         head: `average`, `gru` or `conv`.
         head_width: Of the sequence that `gru` and `conv` make.
-        dropout: Share of numbers dropped in training before the last layer.
     """
 
     def __init__(
@@ -242,10 +240,8 @@ class Tsm(Tsn):
     """As `Tsn`, with features of neighbouring frames shifted into the residual branches.
 
     Args:
-        shape: Of input and output.
         shift_divisor: One channel of so many comes from the next frame, as many from the last.
         shift_order: `normal`, or `reversed` for weights made with Paddle.
-        options: Those of `Tsn`.
     """
 
     def __init__(

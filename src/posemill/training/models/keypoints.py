@@ -110,12 +110,6 @@ class FrameEncoder(nn.Module):
 
     Both hands have the same network, which sees the left one as a mirror shows it, and the larger
     of their two results each stands beside them: a sign of the other hand looks alike there.
-
-    Args:
-        shape: Of the model.
-        width: Of the result.
-        features: Kinds of `point_features`.
-        dropout: Share of hidden numbers dropped in training.
     """
 
     def __init__(

@@ -28,10 +28,8 @@ class Mlp(KeypointModel):
     """Dense layers over the flattened clip (classify) or over each frame (ctc).
 
     Args:
-        shape: Of input and output.
         frames: Frames a clip is brought to (classify); 1 for single frames.
         hidden: Widths of the hidden layers.
-        dropout: Share of hidden numbers dropped in training.
         features: `points`, `motion`, `fast_motion`, `presence`.
     """
 
@@ -84,12 +82,10 @@ class TcnBilstm(KeypointModel):
     """Frame encoder, convolutions K5-P2-K5-P2, BiLSTM; heads after both parts for ctc.
 
     Args:
-        shape: Of input and output.
         width: Of the frame vectors and of the recurrent net (both directions together).
         pools: 1 or 2 per convolution: by how much it shortens time.
         kernel: Frames of a convolution.
         num_lstm: Recurrent layers; 0 leaves them out (classify).
-        dropout: Share of hidden numbers dropped in training.
         features: `points`, `motion`, `fast_motion`, `presence`.
     """
 
@@ -172,12 +168,10 @@ class Transformer(KeypointModel):
     """Frame encoder, one convolution that shortens time, then attention layers (norm first).
 
     Args:
-        shape: Of input and output.
         width: Of the vectors.
         num_layers: Attention layers.
         num_heads: Heads of each.
         stride: Frames per step of the attention.
-        dropout: Share of hidden numbers dropped in training.
         features: `points`, `motion`, `fast_motion`, `presence`.
     """
 

@@ -20,10 +20,8 @@ class R2plus1d(VideoModel):
     """Four stages of (2+1)D residual blocks; from the second on each halves time and size.
 
     Args:
-        shape: Of input and output; clips of one length.
         width: Channels, as a multiple of 16, 32, 64, 128; 4 are those of the paper.
         depth: Blocks of the four stages; (2, 2, 2, 2) is R(2+1)D-18.
-        dropout: Share of numbers dropped in training before the last layer.
     """
 
     def __init__(
@@ -108,13 +106,11 @@ class SlowFast(VideoModel):
     fast one sees all, has `beta` times the channels, and looks along time in all of them.
 
     Args:
-        shape: Of input and output; clips of one length.
         alpha: How many times as many frames the fast path sees.
         beta: Its channels, as a share of the slow path's.
         width: Channels of the slow path, as a multiple of 16, 32, 64, 128; 4 are the paper's.
         depth: Blocks of the four stages; (3, 4, 6, 3) are those of SlowFast-50.
         has_bottlenecks: Blocks of three convolutions, the last four times as wide, as the paper's.
-        dropout: Share of numbers dropped in training before the last layer.
     """
 
     def __init__(

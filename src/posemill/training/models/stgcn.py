@@ -33,12 +33,10 @@ class Stgcn(KeypointModel):
     learned beside the bones, and sums over the points of a part whose weights are learned.
 
     Args:
-        shape: Of input and output.
         widths: Numbers per point after each block.
         strides: By how much each block shortens time.
         kernel: Frames of the convolution over time.
         num_sums: Weighted sums over the points of each part, at the end.
-        dropout: Share of hidden numbers dropped in training.
         features: `points`, `motion`, `fast_motion`, `presence`.
     """
 

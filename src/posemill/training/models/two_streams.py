@@ -24,7 +24,6 @@ class TwoStreams(Model):
     """Late fusion: the mean of the logits of two models, which learn together.
 
     Args:
-        shape: Of both inputs.
         keypoint_model: Of keypoints.
         keypoint_options: Its own settings.
         video_model: Of video.
