@@ -152,7 +152,7 @@ def test_an_archive_is_read_through_once_and_a_changed_byte_is_noticed(
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     load_keypoints(options)  # the very file, as far as its size and time say: not read again
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    with pytest.raises(FormatError, match=r"train_keypoints\.npz: damaged: Bad CRC-32"):
+    with pytest.raises(FormatError, match=r"train_keypoints\.npz.*Bad CRC-32"):
         load_keypoints(options)
 
 
