@@ -83,8 +83,16 @@ class TestHolistic(OurContract):
     def frames(self, photo: np.ndarray) -> list[Frame]:
         """A person, the same cut and mirrored, grey, one pixel."""
         grey = np.full((48, 64, 3), 128, np.uint8)
-        cut = np.ascontiguousarray(photo[:400, 60:])
-        return [photo, cut, np.ascontiguousarray(photo[:, ::-1]), grey, grey[:1, :1]]
+        return [photo, np.ascontiguousarray(photo[:400, :60:-1]), grey, grey[:1, :1]]
+
+
+class TestHolisticOnOnnxRuntime(TestHolistic):
+    options: ClassVar = {"runtime": "onnxruntime"}
+
+    @pytest.fixture(autouse=True)
+    def _runtime(self) -> None:
+        """Skips where it is not installed."""
+        pytest.importorskip("onnxruntime")
 
 
 class TestRefinedHolistic(TestHolistic):

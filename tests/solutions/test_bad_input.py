@@ -66,6 +66,10 @@ def test_odd_pictures_pass_through(solution: Any, photo: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
+        ("Holistic", {"model_complexity": 3}, "model_complexity: expected 0 to 2, got 3"),
+        ("Holistic", {"min_detection_confidence": 7}, "expected 0 to 1, got 7"),
+        ("Holistic", {"min_tracking_confidence": float("nan")}, "expected 0 to 1, got nan"),
+        ("Holistic", {"threads": "two"}, "threads: expected at least 1, got 'two'"),
         ("Hands", {"max_num_hands": 0}, "max_num_hands: expected a whole number of at least 1"),
         ("Hands", {"model_complexity": 2}, "model_complexity: expected 0 to 1, got 2"),
         ("Hands", {"min_detection_confidence": 1.5}, "expected 0 to 1, got 1.5"),

@@ -27,7 +27,9 @@ MAX_PIXELS = 0.01
 # The sigmoid of stock's networks is not the C library's.
 MAX_HANDEDNESS = 2e-7
 # Pictures of a file that are looked at, unless POSEMILL_ALL_FRAMES is set: all takes minutes.
-MAX_FRAMES = None if os.environ.get("POSEMILL_ALL_FRAMES") else 12
+MAX_FRAMES = {"image": 6, "video": 10, "pan": 10}  # the black frame of a pan is its ninth
+if os.environ.get("POSEMILL_ALL_FRAMES"):
+    MAX_FRAMES = {}
 
 
 def pictures_of(golden: Any, what: str) -> Iterator[tuple[np.ndarray, bool]]:
@@ -36,7 +38,7 @@ def pictures_of(golden: Any, what: str) -> Iterator[tuple[np.ndarray, bool]]:
     places = [
         place for place in PLACES if what not in ("asl_house", "wlasl_00335") or what in place
     ]
-    for name in map(str, golden["names"][:MAX_FRAMES]):
+    for name in map(str, golden["names"][: MAX_FRAMES.get(mode)]):
         file_name, _, number = name.partition("#")
         path = next(FOLDER / place / file_name for place in places
                     if (FOLDER / place / file_name).is_file())  # fmt: skip

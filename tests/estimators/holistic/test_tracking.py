@@ -18,26 +18,6 @@ def rect(*values: float) -> Rect:
     return Rect(*map(f32, values))
 
 
-@pytest.mark.parametrize(
-    ("previous", "is_kept"),
-    [
-        ((0.5, 0.5, 0.2, 0.4, 0.0), True),
-        ((0.5, 0.5, 0.2, 0.4, 0.5), False),  # turned too far
-        ((0.53, 0.5, 0.2, 0.4, 0.0), False),  # moved too far
-        ((0.5, 0.5, 0.28, 0.56, 0.0), False),  # grown too much
-    ],
-)
-def test_a_part_is_followed_while_it_stays_about_where_it_was(
-    previous: tuple[float, ...], is_kept: bool
-) -> None:
-    rule = TrackingRule(degrees=15, translation=0.1, scale=0.3, margin=-0.2)
-    found, before = rect(0.5, 0.5, 0.2, 0.4, 0.0), rect(*previous)
-    points = np.array([[0.5, 0.5, 0], [0.55, 0.6, 0]], np.float32)
-    assert (rule.choose(found, before, points, SIZE) == before) == is_kept
-    outside = np.array([[0.59, 0.5, 0]], np.float32)
-    assert rule.choose(found, rect(0.5, 0.5, 0.2, 0.4, 0.01), outside, SIZE) == found
-
-
 def is_kept(
     off: tuple[float, float] = (0, 0),
     side: tuple[float, float] = (40, 40),
