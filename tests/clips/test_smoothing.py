@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posemill.clips.smoothing import METHODS, smooth
-from posemill.records import PoseClip
+from posemill.records import OtherPeople, PersonIds, PoseClip
 
 K = 18
 
@@ -132,3 +132,26 @@ def test_short_clips_and_clips_without_anybody_stay() -> None:
 def test_a_wrong_argument_is_named(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         smooth(make_clip(np.zeros((4, 2))), **arguments)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_people_who_change_places_in_the_clip_are_smoothed_each_alone(method: str) -> None:
+    rng = np.random.default_rng(2)
+    left, right = (
+        make_clip(np.array([x, 0.5]) + rng.normal(0, 0.004, (30, 2))) for x in (0.3, 0.7)
+    )
+    is_left_first = np.arange(30) % 3 > 0
+    firsts = np.where(is_left_first[:, None, None], left.points, right.points)
+    seconds = np.where(is_left_first[:, None, None], right.points, left.points)
+    others = OtherPeople(
+        np.ones(30, np.int64),
+        seconds,
+        left.scores,
+        ids=PersonIds(np.where(is_left_first, 1, 2), np.where(is_left_first, 2, 1)),
+    )
+    both = smooth(dataclasses.replace(left, points=firsts, others=others), method)
+    assert both.others is not None
+    alone = [smooth(clip, method).points for clip in (left, right)]
+    np.testing.assert_array_equal(both.points[is_left_first], alone[0][is_left_first])
+    np.testing.assert_array_equal(both.others.points[is_left_first], alone[1][is_left_first])
+    np.testing.assert_array_equal(both.points[~is_left_first], alone[1][~is_left_first])

@@ -1,8 +1,9 @@
-"""One person out of clips that show several: the largest, followed along the clip."""
+"""Clips that show several people: one of them, followed along the clip, or each in their turn."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -48,6 +49,45 @@ def choose_person(clip: PoseClip, person: str | int) -> PoseClip:
         world = nothing_in_metres(len(clip))
         world[frames] = people.world[is_chosen]
     return dataclasses.replace(clip, points=points, scores=scores, others=None, world=world)
+
+
+def change_each_person(clip: PoseClip, change: Callable[[PoseClip], PoseClip]) -> PoseClip:
+    """Return the clip with the points and scores of each person changed.
+
+    People are told apart by their ids; in pictures that stand alone the largest of each come
+    first, then the next largest.
+
+    Args:
+        clip: Of one person or several.
+        change: Of a clip of one person, who has no points in frames without them; what it puts
+            there is left out: nobody is added to a frame.
+    """
+    ids = clip.person_ids
+    if clip.others is None or ids is None:
+        return change(clip)
+    num_frames, counts = len(clip), clip.others.counts
+    frames = np.arange(num_frames)
+    frames = np.concatenate([frames, np.repeat(frames, counts)])
+    points = np.concatenate([clip.points, clip.others.points])
+    scores = np.concatenate([clip.scores, clip.others.scores])
+    numbers = np.concatenate(ids)
+    if not numbers.any():
+        places = np.arange(len(clip.others.points)) - np.repeat(clip.others.starts[:-1], counts)
+        numbers = np.concatenate([np.ones(num_frames, np.int64), places + 2])
+    for number in np.unique(numbers[numbers > 0]):
+        rows = numbers == number
+        alone_points = np.full_like(clip.points, np.nan)
+        alone_scores = np.zeros_like(clip.scores)
+        alone_points[frames[rows]], alone_scores[frames[rows]] = points[rows], scores[rows]
+        alone = dataclasses.replace(clip, points=alone_points, scores=alone_scores, others=None)
+        changed = change(alone)
+        points[rows], scores[rows] = changed.points[frames[rows]], changed.scores[frames[rows]]
+    others = dataclasses.replace(
+        clip.others, points=points[num_frames:], scores=scores[num_frames:], ids=ids
+    )
+    return dataclasses.replace(
+        clip, points=points[:num_frames], scores=scores[:num_frames], others=others
+    )
 
 
 def _ranks_of(people: PeopleRows) -> IntArray:

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from posemill.clips.people import change_each_person
 from posemill.records import SMOOTHINGS, BoolArray, FloatArray, IntArray, PoseClip
 
 METHODS = SMOOTHINGS[1:]
@@ -26,7 +27,7 @@ def smooth(
     min_cutoff: float = 1.0,
     beta: float = 2.0,
 ) -> PoseClip:
-    """Return the clip with its points smoothed along time.
+    """Return the clip with its points smoothed along time, those of each person alone.
 
     `gaussian` and `savgol` look at frames before and after, so they do not lag. `one-euro` looks
     back only, as a live filter does: it smooths a still hand much and a fast one little.
@@ -50,14 +51,19 @@ def smooth(
     if not (math.isfinite(beta) and beta >= 0):
         raise ValueError(f"beta: expected 0 or more, got {beta!r}")
     fps = clip.fps or USUAL_FPS
-    runs = _number_runs(clip.mask, clip.frame_indices)
-    if method == "one-euro":
-        points = _one_euro(clip.points, runs, fps=fps, min_cutoff=min_cutoff, beta=beta)
-    else:
-        reach = max(1, round(window_seconds * fps / 2))
-        filter_runs = _gaussian if method == "gaussian" else _fit_parabolas
-        points = filter_runs(clip.points, runs, reach)
-    return dataclasses.replace(clip, points=points, smoothed=method)
+    reach = max(1, round(window_seconds * fps / 2))
+
+    def smooth_person(alone: PoseClip) -> PoseClip:
+        runs = _number_runs(alone.mask, alone.frame_indices)
+        if method == "one-euro":
+            points = _one_euro(alone.points, runs, fps=fps, min_cutoff=min_cutoff, beta=beta)
+        elif method == "gaussian":
+            points = _gaussian(alone.points, runs, reach)
+        else:
+            points = _fit_parabolas(alone.points, runs, reach)
+        return dataclasses.replace(alone, points=points)
+
+    return dataclasses.replace(change_each_person(clip, smooth_person), smoothed=method)
 
 
 def _number_runs(mask: BoolArray, frame_indices: IntArray) -> IntArray:

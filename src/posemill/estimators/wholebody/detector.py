@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ConfigError
 from posemill.estimators.people import drop_doubles
 from posemill.estimators.runtimes.sessions import Session
-from posemill.estimators.wholebody.networks import PictureNetwork, pixel_tables
+from posemill.estimators.wholebody.networks import OPEN_SIDE, PictureNetwork, pixel_tables
 from posemill.messages import Message
 from posemill.records import FloatArray, Frame
 from posemill.weights.onnx_files import first_convolution_channels
 
 KINDS = ("yolox", "rtmdet")
-GREY = 114  # what pictures are padded with
 _STRIDES = (8, 16, 32)
 _PERSON = 0  # among the classes of COCO, and the only one of detectors of people
 # RTMDet wants these in the order of its channels, BGR; YOLOX wants bytes as they are.
 _RTMDET_PIXELS = pixel_tables((103.53, 116.28, 123.675), (57.375, 57.12, 58.395))
-OPEN_SIDE = 640
 _FOCUS_CHANNELS = 12  # YOLOX lays four neighbouring pixels on each other first
 
 # (people, 4): left, top, right, bottom in pixels. Of the precision that rtmlib has there: the last
@@ -86,7 +83,6 @@ class Detector:
         usual = 0.7 if self._chooses and self.kind == "yolox" else 0.3
         self.min_score = usual if min_score is None else min_score
         self._most_overlap = most_overlap
-        self._canvas = np.empty((height, width, 3), np.uint8)
         self.identity = {
             **self._network.identity,
             "detector_kind": self.kind,
@@ -97,23 +93,13 @@ class Detector:
 
     def find(self, frames: Sequence[Frame]) -> list[Boxes]:
         """Return the boxes of the people in each RGB frame."""
+        decode = self._choose if self._chooses else self._read
         found: list[Boxes] = []
-        for start in range(0, len(frames), self._network.batch):
-            part = frames[start : start + self._network.batch]
-            scales = [self._put(place, frame) for place, frame in enumerate(part)]
-            outputs = self._network.run(len(part))
-            decode = self._choose if self._chooses else self._read
-            for place, scale in enumerate(scales):
-                boxes = decode([output[place] for output in outputs], scale)
-                has_area = np.isfinite(boxes).all(axis=1) & (boxes[:, 2:] > boxes[:, :2]).all(
-                    axis=1
-                )
-                found.append(boxes[has_area])
+        for scale, _, outputs in self._network.look_at(frames):
+            boxes = decode(outputs, scale)
+            has_area = np.isfinite(boxes).all(axis=1) & (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+            found.append(boxes[has_area])
         return found
-
-    def _put(self, place: int, frame: Frame) -> float:
-        """Lay a frame into the upper left corner of what the network sees; return its scale."""
-        return put_in_corner(self._network, place, frame, self._canvas)
 
     def _choose(self, outputs: list[FloatArray], scale: float) -> Boxes:
         """Return the boxes of what YOLOX says of every cell, without doubles."""
@@ -122,7 +108,7 @@ class Detector:
         sure = np.nonzero(scores > self.min_score)[0]
         rows, scores, cells = rows[sure].astype(np.float32), scores[sure], self._cells[sure]
         middles, halves = rows[:, :2], rows[:, 2:4] / 2
-        if outputs[0][-1, 0] < self._canvas.shape[1] / 2:
+        if outputs[0][-1, 0] < self._network.size_wh[0] / 2:
             # Counted from each cell; else the file has done this, as the last cell lies far right.
             middles = (middles + cells[:, :2]) * cells[:, 2:]
             halves = np.exp(rows[:, 2:4]) * cells[:, 2:] / 2
@@ -150,31 +136,6 @@ class Detector:
                 path=self._network.path,
             )
         return kind
-
-
-def put_in_corner(network: PictureNetwork, place: int, frame: Frame, canvas: Frame) -> float:
-    """Lay a frame into the upper left corner of what a network sees, grey beside it.
-
-    Args:
-        network: What sees it.
-        place: Of its next call.
-        frame: RGB.
-        canvas: Of the network's size; changed.
-
-    Returns:
-        The scale of the frame there.
-    """
-    height, width = frame.shape[:2]
-    canvas_height, canvas_width = canvas.shape[:2]
-    scale = float(min(canvas_height / height, canvas_width / width))
-    size = max(int(width * scale), 1), max(int(height * scale), 1)
-    if size == (width, height) == (canvas_width, canvas_height):
-        network.put(place, frame)
-        return scale
-    canvas[:] = GREY
-    canvas[: size[1], : size[0]] = cv2.resize(frame, size)
-    network.put(place, canvas)
-    return scale
 
 
 def _cells_of(width: int, height: int) -> FloatArray:

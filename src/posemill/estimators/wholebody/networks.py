@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from posemill.files import sha256_of
 from posemill.messages import Message
 from posemill.records import FloatArray, Frame
 
+OPEN_SIDE = 640  # of what finds people, where neither its file nor the user says
+_GREY = 114  # what pictures are padded with
 _TYPES = (np.float32, np.float16)
 
 
@@ -110,6 +112,34 @@ class PictureNetwork:
         """Lay an RGB picture of the network's size at a place of the next call."""
         for channel, plane in zip(self._order, cv2.split(picture), strict=True):
             cv2.LUT(plane, self.tables[channel], dst=self._pictures[place, channel])
+
+    def look_at(
+        self, frames: Sequence[Frame], *, is_centred: bool = False
+    ) -> Iterator[tuple[float, FloatArray, list[npt.NDArray[Any]]]]:
+        """Yield the outputs for each whole RGB frame: its scale, its upper left corner, and they.
+
+        Args:
+            frames: Of any sizes; grey lies beside them.
+            is_centred: Whether they lie in the middle, as YOLO-pose wants them, or in the corner.
+        """
+        for start in range(0, len(frames), self.batch):
+            part = frames[start : start + self.batch]
+            placed = [self._put_whole(place, frame, is_centred) for place, frame in enumerate(part)]
+            outputs = self.run(len(part))
+            for row, (scale, corner) in enumerate(placed):
+                yield scale, corner, [output[row] for output in outputs]
+
+    def _put_whole(self, place: int, frame: Frame, is_centred: bool) -> tuple[float, FloatArray]:
+        (height, width), (canvas_width, canvas_height) = frame.shape[:2], self.size_wh
+        scale = float(min(canvas_height / height, canvas_width / width))
+        to_whole = round if is_centred else int
+        size = max(to_whole(width * scale), 1), max(to_whole(height * scale), 1)
+        left = round((canvas_width - size[0]) / 2 - 0.1) if is_centred else 0
+        top = round((canvas_height - size[1]) / 2 - 0.1) if is_centred else 0
+        canvas = np.full((canvas_height, canvas_width, 3), _GREY, np.uint8)
+        canvas[top : top + size[1], left : left + size[0]] = cv2.resize(frame, size)
+        self.put(place, canvas)
+        return scale, np.array([left, top], np.float32)
 
     def run(self, count: int) -> list[npt.NDArray[Any]]:
         """Return the outputs for the pictures at the first `count` places."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import cv2
 import numpy as np
 
 from posemill.estimators.people import drop_doubles
 from posemill.estimators.runtimes.sessions import Session
-from posemill.estimators.wholebody.detector import GREY, OPEN_SIDE, put_in_corner
-from posemill.estimators.wholebody.networks import PictureNetwork, pixel_tables
+from posemill.estimators.wholebody.networks import OPEN_SIDE, PictureNetwork, pixel_tables
 from posemill.estimators.wholebody.pose import expect_known
 from posemill.messages import Message
 from posemill.records import FloatArray, Frame
@@ -73,7 +71,6 @@ class OneStageNetwork:
         self._min_score = usual_score if min_score is None else min_score
         self._most_overlap = usual_overlap if most_overlap is None else most_overlap
         width, height = self._network.size_wh
-        self._canvas = np.empty((height, width, 3), np.uint8)
         self.identity = {
             **self._network.identity,
             "pose_kind": kind,
@@ -84,38 +81,17 @@ class OneStageNetwork:
 
     def find(self, frames: Sequence[Frame]) -> list[tuple[FloatArray, FloatArray]]:
         """Return points `(people, points, 2)` as shares of the picture, and scores, of each."""
+        looks = self._network.look_at(frames, is_centred=not self._is_rtmo)
         found = []
-        for start in range(0, len(frames), self._network.batch):
-            part = frames[start : start + self._network.batch]
-            places = [self._put(place, frame) for place, frame in enumerate(part)]
-            outputs = self._network.run(len(part))
-            for row, (frame, (scale, corner)) in enumerate(zip(part, places, strict=True)):
-                points, scores = self._people_of([output[row] for output in outputs], scale)
-                points = (points - corner) / np.float32(scale) / np.array(frame.shape[1::-1])
-                scores = np.clip(np.nan_to_num(scores), 0, 1).astype(np.float32)
-                scores[~np.isfinite(points).all(axis=2) | (scores < _LEAST_SCORE)] = 0
-                points[scores == 0] = np.nan
-                is_somebody = (scores > 0).any(axis=1)
-                found.append((points[is_somebody].astype(np.float32), scores[is_somebody]))
+        for frame, (scale, corner, outputs) in zip(frames, looks, strict=True):
+            points, scores = self._people_of(outputs, scale)
+            points = (points - corner) / np.float32(scale) / np.array(frame.shape[1::-1])
+            scores = np.clip(np.nan_to_num(scores), 0, 1).astype(np.float32)
+            scores[~np.isfinite(points).all(axis=2) | (scores < _LEAST_SCORE)] = 0
+            points[scores == 0] = np.nan
+            is_somebody = (scores > 0).any(axis=1)
+            found.append((points[is_somebody].astype(np.float32), scores[is_somebody]))
         return found
-
-    def _put(self, place: int, frame: Frame) -> tuple[float, FloatArray]:
-        """Lay a frame before the network; return its scale there, and where its corner lies."""
-        if self._is_rtmo:
-            scale = put_in_corner(self._network, place, frame, self._canvas)
-            return scale, np.zeros(2, np.float32)
-        height, width = frame.shape[:2]
-        canvas_height, canvas_width = self._canvas.shape[:2]
-        scale = min(canvas_height / height, canvas_width / width)
-        size = max(round(width * scale), 1), max(round(height * scale), 1)
-        left, top = (
-            round((canvas - side) / 2 - 0.1)
-            for canvas, side in zip((canvas_width, canvas_height), size, strict=True)
-        )
-        self._canvas[:] = GREY
-        self._canvas[top : top + size[1], left : left + size[0]] = cv2.resize(frame, size)
-        self._network.put(place, self._canvas)
-        return scale, np.array([left, top], np.float32)
 
     def _people_of(self, outputs: list[FloatArray], scale: float) -> tuple[FloatArray, FloatArray]:
         """Return points `(people, points, 2)` in pixels of the input, and their scores."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 
 from posemill.blocks import ClipBlock, join_clips
 from posemill.clips.inputs import ClipInput
+from posemill.clips.people import change_each_person
 from posemill.clips.smoothing import smooth
 from posemill.errors import ConfigError
 from posemill.formats import FORMATS, get_format
@@ -202,7 +204,7 @@ def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
     except ValueError as error:
         raise _cannot_be(clip, error) from error
     if recipe.interpolate:
-        clip = _close_gaps(clip, recipe.interpolate)
+        clip = change_each_person(clip, partial(_close_gaps, max_gap=recipe.interpolate))
     if recipe.smooth != "none":
         clip = _smooth(clip, recipe.smooth)
     if recipe.normalize != "none":
@@ -249,13 +251,6 @@ def _smooth(clip: PoseClip, method: str) -> PoseClip:
             smoothed=clip.smoothed,
             method=method,
         )
-    if clip.others is not None and clip.others.counts.any():
-        raise ConfigError(
-            "clip {clip_id!r}: {--smooth:{method}} follows one person; choose "
-            "{--person:main} or a number",
-            clip_id=clip.clip_id,
-            method=method,
-        )
     return smooth(clip, method)
 
 
@@ -276,10 +271,14 @@ def _normalize(clip: PoseClip, how: str) -> PoseClip:
             clip_id=clip.clip_id,
             how=how,
         )
+    return change_each_person(clip, partial(_normalize_person, how=how))
+
+
+def _normalize_person(clip: PoseClip, how: str) -> PoseClip:
     square = to_square_units(clip.points, clip.sizes_wh)
     if how == "shoulders":
         points = normalize_by_shoulders(square, shoulders_of(clip.skeleton))
     else:
         points = normalize_by_bbox(square)
     scores = np.where(np.isnan(points[..., 0]), np.float32(0), clip.scores)
-    return dataclasses.replace(clip, points=points, scores=scores, others=None)
+    return dataclasses.replace(clip, points=points, scores=scores)
