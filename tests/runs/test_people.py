@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posemill.records import OtherPeople, PoseClip, join_people, nobody_else
+from posemill.records import OtherPeople, PersonIds, PoseClip, join_people, nobody_else
 from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
 from posemill.runs.writer import RunWriter
@@ -21,6 +21,7 @@ def clip_of(counts: list[int], clip_id: str = "a", *, seed: int = 0) -> PoseClip
         np.array(counts, np.int64),
         rng.random((sum(counts), 18, 3), np.float32),
         rng.random((sum(counts), 18), np.float32),
+        ids=PersonIds(np.arange(len(counts)), 100 + np.arange(sum(counts))),
     )
     sizes = np.full((len(counts), 2), 100, np.int32)
     return PoseClip(points, np.ones(points.shape[:2], np.float32), sizes, "openpose-18",
@@ -40,6 +41,8 @@ def same_people(one: OtherPeople | None, other: OtherPeople | None) -> None:
     assert other is not None
     for name in ("counts", "points", "scores"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    if other.ids is not None and one.ids is not None:
+        np.testing.assert_array_equal(np.concatenate(one.ids), np.concatenate(other.ids))
 
 
 def test_people_come_back_as_they_were(tmp_path: Path) -> None:
@@ -50,6 +53,7 @@ def test_people_come_back_as_they_were(tmp_path: Path) -> None:
         same_people(read.others, clip.others)
         np.testing.assert_array_equal(read.points, clip.points)
     same_people(run["c"].others, clips[2].others)
+    assert run["c"].others.ids.others.tolist() == [100, 101, 102]
 
 
 def test_clips_of_one_person_beside_clips_of_several_have_nobody_else(tmp_path: Path) -> None:

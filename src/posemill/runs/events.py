@@ -10,7 +10,8 @@ import base64
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+from functools import cache
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 
 class Piece(NamedTuple):
@@ -185,30 +186,22 @@ _KINDS: Mapping[str, type[Event]] = {
     "finished": Finished,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-# Fields that are rows, and of what kind; all others are plain values or a shard.
-_ROWS: Mapping[tuple[type, str], Any] = {
-    (Planned, "clips"): PlannedClip,
-    (Planned, "units"): PlannedUnit,
-    (Committed, "units"): UnitProgress,
-    (Committed, "clips"): PlannedClip,
-    (Reset, "clips"): ChangedClip,
-    (Shard, "pieces"): Piece,
-    (UnitProgress, "lost"): Lost,
-}
 
 
-def _types_of(kind: type) -> dict[str, set[type]]:
-    """Return what JSON may hold for each field that is neither rows nor a shard."""
-    as_text = {bytes: str}  # by base64
-    return {
-        name: {as_text.get(option, option) for option in get_args(hint) or (hint,)}
-        for name, hint in get_type_hints(kind).items()
-        if (kind, name) not in _ROWS and name != "shard"
-    }
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields of a kind, by their names."""
+    return get_type_hints(kind)
 
 
-_TYPES = {kind: _types_of(kind) for kind in {Shard, *_KINDS.values(), *_ROWS.values()}}
-_Value = TypeVar("_Value")
+def _row_kind(hint: Any) -> Any:
+    """Return what the rows of a field are; None for a field that is a plain value or a shard."""
+    return get_args(hint)[0] if get_origin(hint) is tuple else None
+
+
+def _json_types(hint: Any) -> set[type]:
+    """Return what JSON may hold for a plain value; bytes are base64."""
+    return {str if option is bytes else option for option in get_args(hint) or (hint,)}
 
 
 def to_json(event: Event) -> dict[str, Any]:
@@ -222,7 +215,8 @@ def from_json(content: Mapping[str, Any]) -> Event:
     Raises:
         ValueError, TypeError, KeyError: Something else wrote it.
     """
-    return _value(_KINDS[content["kind"]], content)
+    event: Event = _value(_KINDS[content["kind"]], content)
+    return event
 
 
 def _plain(value: object) -> dict[str, Any]:
@@ -236,15 +230,15 @@ def _plain(value: object) -> dict[str, Any]:
     return plain
 
 
-def _value(kind: type[_Value], content: Mapping[str, Any]) -> _Value:
+def _value(kind: Any, content: Mapping[str, Any]) -> Any:
     values: dict[str, Any] = {}
-    for name in kind.__annotations__:
+    for name, hint in _hints(kind).items():
         item = content[name]
-        if (kind, name) in _ROWS:
-            item = _rows(_ROWS[kind, name], item)
+        if _row_kind(hint) is not None:
+            item = _rows(_row_kind(hint), item)
         elif name == "shard":
             item = None if item is None else _value(Shard, item)
-        elif type(item) not in _TYPES[kind][name]:
+        elif type(item) not in _json_types(hint):
             raise TypeError(f"{name} is {item!r:.80}")
         values[name] = item
     return kind(**values)
@@ -266,11 +260,11 @@ def _rows(kind: Any, columns: Mapping[str, Sequence[Any]]) -> tuple[Any, ...]:
     if not columns:
         return ()
     values: list[Sequence[Any]] = []
-    for name in kind._fields:
+    for name, hint in _hints(kind).items():
         column = columns[name]
-        if (kind, name) in _ROWS:
-            column = [_rows(_ROWS[kind, name], rows) if rows else () for rows in column]
-        elif not {*map(type, column)} <= _TYPES[kind][name]:
+        if _row_kind(hint) is not None:
+            column = [_rows(_row_kind(hint), rows) if rows else () for rows in column]
+        elif not {*map(type, column)} <= _json_types(hint):
             raise TypeError(f"{name} holds something else")
         if name == "state":
             column = [None if state is None else base64.b64decode(state) for state in column]

@@ -46,8 +46,8 @@ def attempt(step: Callable[[], _T]) -> _T | DecodeError:
     except PlaceError:
         raise  # no clip is to blame, and the next one would meet it too
     except Exception as error:  # noqa: BLE001  (see the top of the module)
-        kind = type(error).__name__
-        return DecodeError("{kind}: {error}", reason=f"unexpected {kind}", kind=kind, error=error)
+        kind, text = type(error).__name__, str(error)  # the error itself may be of any size
+        return DecodeError("{kind}: {text}", reason=f"unexpected {kind}", kind=kind, text=text)
 
 
 def _with_name(failed: DecodeError, name: str, copy: str) -> DecodeError:
