@@ -23,9 +23,9 @@ def body(left: tuple[float, float], right: tuple[float, float], hand: tuple[floa
 def test_the_shoulder_midpoint_becomes_the_origin_and_the_input_stays() -> None:
     points = body((0.6, 0.5), (0.4, 0.5), (0.5, 0.9))
     before = points.copy()
-    moved = geometry.center_on_shoulders(points, (0, 1))
-    np.testing.assert_allclose(moved[0, :2].mean(0), 0, atol=1e-7)
-    np.testing.assert_allclose(moved[0, 2], (0, 0.4, 0), atol=1e-6)
+    moved = geometry.normalize_by_shoulders(points, (0, 1))
+    np.testing.assert_allclose(moved[0, :2].mean(0), 0, atol=1e-6)
+    np.testing.assert_allclose(moved[0, 2], (0, 2, 0), atol=1e-6)
     np.testing.assert_array_equal(points, before)
 
 
@@ -34,14 +34,13 @@ def test_a_frame_without_shoulders_takes_the_midpoint_of_its_neighbours() -> Non
         [body((1, 0), (-1, 0), (5, 5)), body((3, 0), (1, 0), (5, 5)), body((5, 0), (3, 0), (5, 5))]
     )
     frames[1, 0] = NAN
-    moved = geometry.center_on_shoulders(frames, (0, 1))
-    np.testing.assert_allclose(moved[:, 2, 0], (5, 3, 1))
+    moved = geometry.normalize_by_shoulders(frames, (0, 1))
+    np.testing.assert_allclose(moved[:, 2, 0], (2.5, 1.5, 0.5))
 
 
 def test_without_shoulders_in_the_whole_clip_every_point_is_missing() -> None:
     points = body((NAN, NAN), (0.4, 0.5), (0.5, 0.9))
     assert np.isnan(geometry.normalize_by_shoulders(points, (0, 1))).all()
-    assert np.isnan(geometry.center_on_shoulders(points, (0, 1))).all()
 
 
 def test_the_median_shoulder_width_becomes_one() -> None:

@@ -83,6 +83,17 @@ def test_metres_come_back_from_a_file(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(read.points, clip.points)
 
 
+def test_metres_of_everybody_come_back_from_parquet(tmp_path: Path) -> None:
+    form, clip = get_format("parquet"), clip_of(2, people=(1, 0))
+    assert clip.others is not None
+    form.write([clip], tmp_path / "a.parquet", recipe=Recipe())
+    (read,) = form.read(tmp_path / "a.parquet")
+    assert read.others is not None
+    np.testing.assert_array_equal(read.world, clip.world)
+    np.testing.assert_array_equal(read.others.world, clip.others.world)
+    np.testing.assert_array_equal(read.others.points, clip.others.points)
+
+
 @pytest.mark.parametrize("name", ["parquet", "hdf5"])
 def test_metres_that_a_file_does_not_keep_are_named(name: str, tmp_path: Path) -> None:
     form = get_format(name)

@@ -76,24 +76,13 @@ def to_square_units(points: FloatArray, sizes_wh: npt.NDArray[np.int32]) -> Floa
     return square
 
 
-def center_on_shoulders(points: FloatArray, shoulders: tuple[int, int]) -> FloatArray:
-    """Return points moved so that each frame's shoulder midpoint is the origin.
-
-    Frames without both shoulders use the midpoint of the frames around them (the nearest one at
-    the ends). In a clip that never shows both shoulders all points become missing.
-    """
-    middle = points[:, list(shoulders)].mean(axis=1, keepdims=True)  # (T, 1, 3)
-    filled = fill_missing(middle, "interpolate", unseen=np.nan)
-    moved: FloatArray = points - filled
-    return moved
-
-
 def normalize_by_shoulders(points: FloatArray, shoulders: tuple[int, int]) -> FloatArray:
-    """Return points centred on the shoulders, the clip's median shoulder width being 1.
+    """Return points around each frame's shoulder midpoint, the median shoulder width being 1.
 
     One scale for the whole clip: a scale per frame would turn every turn of the body into a zoom.
-    The width is measured in the picture plane (x and y). Missing throughout where the shoulders
-    were never both found, or are one point.
+    The width is measured in the picture plane (x and y). Frames without both shoulders use the
+    midpoint of the frames around them (the nearest one at the ends). Missing throughout where the
+    shoulders were never both found, or are one point.
     """
     left, right = shoulders
     widths = np.hypot(*(points[:, left, :2] - points[:, right, :2]).T)  # (T,)
@@ -101,7 +90,8 @@ def normalize_by_shoulders(points: FloatArray, shoulders: tuple[int, int]) -> Fl
     scale = np.float32(np.median(widths)) if len(widths) else np.float32(0)
     if not scale > 0:
         return np.full_like(points, np.nan)
-    scaled: FloatArray = center_on_shoulders(points, shoulders) / scale
+    middle = points[:, list(shoulders)].mean(axis=1, keepdims=True)  # (T, 1, 3)
+    scaled: FloatArray = (points - fill_missing(middle, "interpolate", unseen=np.nan)) / scale
     return scaled
 
 

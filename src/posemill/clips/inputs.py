@@ -102,7 +102,7 @@ class ClipInput:
     def _check_run(self, run: Run) -> None:
         # One in which everything failed has reasons to show.
         if not run.num_frames and not run.failures():
-            yet = " yet" * (not run.is_finished)
+            yet = "" if run.is_finished else " yet"
             raise RunError(
                 "{name}: the run holds no keypoints{yet}; see how far it is with: posemill status "
                 "{name!q}",
@@ -111,16 +111,19 @@ class ClipInput:
             )
         if self._splits is None:
             return
-        found, unknown = match_splits(self._splits, run.splits)
-        self._splits = tuple(found)
+        splits, unknown = match_splits(self._splits, run.splits)
+        self._splits = tuple(splits)
         if unknown:
-            raise RunError(
-                "{name} has no split {unknown}; it has {splits}{hint}",
-                name=self.name,
-                unknown=", ".join(map(repr, unknown)),
-                splits=", ".join(run.splits) or "none",
-                hint=hint(unknown[0], run.splits),
-            )
+            raise RunError(self._no_split(unknown, run.splits))
+
+    def _no_split(self, missing: Sequence[str], known: Collection[str]) -> Message:
+        return Message(
+            "{name} has no split {missing}; it has {known}{hint}",
+            name=self.name,
+            missing=", ".join(map(repr, missing)),
+            known=", ".join(known) or "none",
+            hint=hint(missing[0], known),
+        )
 
     @cached_property
     def run_beside(self) -> Run | None:
@@ -143,13 +146,17 @@ class ClipInput:
         """How many frames there are, None where only reading would tell."""
         if self.run is None:
             return None
-        chosen = self._splits or self.run.splits
-        return sum(each.frames_out for each in self.run.counts if each.split in chosen)
+        return sum(each.frames_out for each in self.run.counts if each.split in self._run_splits)
 
     @property
     def splits(self) -> tuple[str, ...] | None:
         """The splits that will be read, None where only reading would tell."""
-        return self._splits or (self.run.splits if self.run is not None else None)
+        return self._run_splits or self._splits
+
+    @property
+    def _run_splits(self) -> tuple[str, ...]:
+        """The splits of a run that will be read; none of a file."""
+        return () if self.run is None else self._splits or self.run.splits
 
     def clips(
         self, *, layout: str | None = None, has_room_for_failures: bool = False
@@ -177,7 +184,7 @@ class ClipInput:
         if self.run is None:
             yield from self.clips_so_far()
             return
-        for split in self._splits or self.run.splits:
+        for split in self._run_splits:
             for clip in self.run.middle_frames(split):
                 yield clip.with_size(self._size_wh)
 
@@ -201,7 +208,7 @@ class ClipInput:
                     clip.smoothed,
                 )
             return
-        for split in self._splits or self.run.splits:
+        for split in self._run_splits:
             yield from _outlines_of(self.run, split, self._size_wh, is_grouped=is_grouped)
 
     def pick(self, names: Iterable[ClipName]) -> Iterator[PoseClip]:
@@ -217,9 +224,7 @@ class ClipInput:
         """Return the blocks of each split of a run as it is now; nothing for a file."""
         if self.run is None:
             return {}
-        return {
-            split: list(self.run.plan_blocks(split)) for split in self._splits or self.run.splits
-        }
+        return {split: list(self.run.plan_blocks(split)) for split in self._run_splits}
 
     def read_block(self, plan: BlockPlan, *, layout: str | None = None) -> ClipBlock:
         """Return many clips of a run at once; several threads may call it.
@@ -244,48 +249,40 @@ class ClipInput:
 
     def chosen(self, items: Iterator[Item], failed: Collection[str] = ()) -> Iterator[Item]:
         """Yield the items of the chosen splits; raise if one of these has none and not `failed`."""
-        seen, there = set(failed), dict[str, None]()
+        seen, known = set(failed), dict[str, None]()
         wanted = None if self._splits is None else {usual_split(name) for name in self._splits}
         for item in items:
-            there[item.split] = None
+            known[item.split] = None
             if wanted is None or usual_split(item.split) in wanted:
                 seen.add(item.split)
                 yield item
         kind = RunError if self.run is not None else FormatError
-        if not seen and not there:
+        if not seen and not known:
             advice = ""
             if self.failures():
                 advice = Message("; what failed, and why: posemill view {name!q}", name=self.name)
-            what = Message(
-                "holds no clips{of_splits}; expected some", of_splits=_of_splits(self._splits)
+            raise kind(
+                "{name}: holds no clips{of_splits}; expected some{advice}",
+                name=self.name,
+                of_splits=_of_splits(self._splits),
+                advice=advice,
             )
-            raise kind(f"{self.name}: {what}{advice}")
         _, missing = match_splits(self.splits or (), seen)
         if missing and self.run is None:
-            raise kind(
-                Message(
-                    "{name} has no split {missing}; it has {there}{hint}",
-                    name=self.name,
-                    missing=", ".join(map(repr, missing)),
-                    there=", ".join(there),
-                    hint=hint(missing[0], there),
-                )
-            )
+            raise kind(self._no_split(missing, known))
         if missing:
             raise kind(
-                Message(
-                    "{name}: split {missing} holds no clips; expected some: leave it out "
-                    "({--splits:{seen}})",
-                    name=self.name,
-                    missing=", ".join(map(repr, missing)),
-                    seen=" ".join(sorted(seen)),
-                )
+                "{name}: split {missing} holds no clips; expected some: leave it out "
+                "({--splits:{seen}})",
+                name=self.name,
+                missing=", ".join(map(repr, missing)),
+                seen=" ".join(sorted(seen)),
             )
 
     def _all_clips(self, layout: str | None) -> Iterator[PoseClip]:
         if self.run is not None:
             part = _part_of(self.run, layout)
-            for split in self._splits or self.run.splits:
+            for split in self._run_splits:
                 for clip in self.run.clips(split, skeleton_name=part):
                     yield self._shown(clip)
         elif self._format is not None:
@@ -333,8 +330,8 @@ class ClipInput:
 
     def failures(self) -> list[Failure]:
         """Return what gave no keypoints in the chosen splits of a run; a file does not say."""
-        found = [] if self.run is None else self.run.failures()
-        return [each for each in found if self._splits is None or each.split in self._splits]
+        failures = [] if self.run is None else self.run.failures()
+        return [each for each in failures if self._splits is None or each.split in self._splits]
 
     def num_failed(self) -> dict[str, int]:
         """Return how many frames gave no keypoints, by split; empty where that is not recorded."""
