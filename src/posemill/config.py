@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -235,11 +234,10 @@ class ExtractConfig(Settings, command="extract"):
         }
 
 
-def as_in_extract(name: str, default: Any = dataclasses.MISSING) -> Any:
-    """Return a field as `ExtractConfig` has it, perhaps with another default."""
+def as_in_extract(name: str, **changes: Any) -> Any:
+    """Return a field as `ExtractConfig` has it, perhaps with another default or help."""
     field = ExtractConfig.all_fields()[name]
-    value = field.default if default is dataclasses.MISSING else default
-    return setting(**field.meta, default=value)
+    return setting(**{**field.meta, "default": field.default, **changes})
 
 
 class FramesConfig(Settings, command="frames"):
@@ -248,32 +246,21 @@ class FramesConfig(Settings, command="frames"):
     Each field is a keyword, a name in a TOML file and a flag; its help says what it is.
     """
 
-    source: Path = setting(
-        "Videos, one of them, a list of them; frames too.",
-        flags=("--dataset-path",),
-        metavar="SOURCE",
-        argument=True,
-    )
-    out: Path = setting(
-        "The folder of the frames, or a URI; the same settings with the same folder continue.",
-        flags=("--out", "--output-path"),
+    source: Path = as_in_extract("source", help="Videos, one of them, a list of them; frames too.")
+    out: Path = as_in_extract(
+        "out",
+        help="The folder of the frames, or a URI; the same settings with the same folder continue.",
         metavar="FOLDER",
     )
     layout: str = as_in_extract("layout")
     splits: tuple[str, ...] | None = as_in_extract("splits")
-    resize: str | None = setting(
-        "Size of the pictures: 256 (256 x 256) or 340x256.",
-        default=None,
-        convert=resize_of,
-        metavar="SIZE",
-        auto="as they are",
+    resize: str | None = as_in_extract(
+        "resize", help="Size of the pictures: 256 (256 x 256) or 340x256."
     )
     short_side: bool = setting(
         "--resize is the length of the shorter side; the proportions stay.", default=False
     )
-    fps: float | None = setting(
-        "Frames to keep per second of video.", default=None, above=0, auto="all"
-    )
+    fps: float | None = as_in_extract("fps", help="Frames to keep per second of video.")
     stride: int = as_in_extract("stride")
     format: str = setting(
         "Picture format. png loses nothing and takes six times the disk space.",

@@ -21,11 +21,10 @@ from posemill.files import atomic_path
 from posemill.formats.shared.contract import ClipStream, Format, Size, head_of, same_sizes
 from posemill.formats.shared.folders import (
     fields_of,
-    frame_names,
     header_in,
-    new_folder,
     read_clip_folders,
     record_of,
+    write_picture_files,
 )
 from posemill.formats.shared.json_text import (
     is_line_list,
@@ -92,6 +91,10 @@ def person_of(
 def _frames_of(clip: PoseClip) -> Iterator[list[dict[str, Any]]]:
     for people in people_in_pixels(clip):
         yield [person_of(points, clip.skeleton_name, number) for points, number in people]
+
+
+def _texts_of(clip: PoseClip) -> Iterator[str]:
+    return (json.dumps({"version": 1.3, "people": people}) for people in _frames_of(clip))
 
 
 def people_of(frame: Any) -> list[tuple[str, Person]]:
@@ -175,14 +178,7 @@ class OpenPoseFolderFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder per clip, a file per frame."""
-        with new_folder(clips) as (_, index):
-            for clip in clips:
-                folder = index.place(clip, has_picture_files=True)
-                folder.mkdir(parents=True, exist_ok=True)
-                names = frame_names(clip.image_paths, clip.frame_indices)
-                for name, people in zip(names, _frames_of(clip), strict=True):
-                    frame = {"version": 1.3, "people": people}
-                    (folder / f"{name}_keypoints.json").write_text(json.dumps(frame))
+        write_picture_files(clips, "_keypoints.json", _texts_of)
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder with `*_keypoints.json`."""

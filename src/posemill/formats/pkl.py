@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
@@ -57,17 +58,16 @@ class PklFormat(Format):
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one pickle; the lists of each split wait in temporary files."""
         waiting: dict[str, dict[str, IO[bytes]]] = {}
-        try:
+        with ExitStack() as files:
             for clip in clips:
                 if clip.split not in waiting:
-                    waiting[clip.split] = _new_lists(path.parent)
+                    waiting[clip.split] = {
+                        name: files.enter_context(tempfile.TemporaryFile(dir=path.parent))
+                        for name in _LISTS
+                    }
                 _write_frames(clip, waiting[clip.split])
             with atomic_path(path) as temporary, temporary.open("wb") as handle:
                 _join(waiting, json.dumps(clips.header()), handle)
-        finally:
-            for lists in waiting.values():
-                for file in lists.values():
-                    file.close()
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: runs of frames with one video id."""
@@ -80,20 +80,14 @@ class PklFormat(Format):
             yield from _clips_of(str(split), lists, size_wh)
 
 
-def _new_lists(folder: Path) -> dict[str, IO[bytes]]:
-    return {name: tempfile.TemporaryFile(dir=folder) for name in _LISTS}
-
-
 def _write_frames(clip: PoseClip, lists: dict[str, IO[bytes]]) -> None:
     parts = clip.skeleton.parts
-    names = [out.pickled_text(part.name) for part in parts]
     for points, present in zip(clip.points, clip.present, strict=True):
-        pieces = [out.DICT, out.MARK]
-        for part, name, is_there in zip(parts, names, present, strict=True):
-            array = out.pickled_array(points[part.start : part.stop]) if is_there else out.NONE
-            pieces += (name, array)
-        pieces.append(out.SETITEMS)
-        lists["keypoints"].write(b"".join(pieces))
+        items = {
+            part.name: out.pickled_array(points[part.start : part.stop]) if is_there else out.NONE
+            for part, is_there in zip(parts, present, strict=True)
+        }
+        lists["keypoints"].write(out.DICT + out.MARK + out.pickled_items(items) + out.SETITEMS)
     paths = clip.image_paths or ("",) * len(clip)
     lists["image_paths"].write(b"".join(map(out.pickled_text, paths)))
     lists["video_ids"].write(out.pickled_text(clip.clip_id) * len(clip))

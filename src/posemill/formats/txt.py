@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.formats.shared.contract import ClipStream, Format, Size, make_clip
-from posemill.formats.shared.folders import frame_names, header_in, new_folder, read_clip_folders
+from posemill.formats.shared.folders import header_in, read_clip_folders, write_picture_files
 from posemill.formats.shared.pixels import from_pixels, to_pixels
 from posemill.messages import Message
 from posemill.records import PoseClip
@@ -51,17 +51,7 @@ class TxtFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder per clip."""
-        with new_folder(clips, missing=_MISSING) as (_, index):
-            for clip in clips:
-                folder = index.place(clip, has_picture_files=True)
-                folder.mkdir(parents=True, exist_ok=True)
-                for name, points in zip(
-                    frame_names(clip.image_paths, clip.frame_indices), to_pixels(clip), strict=True
-                ):
-                    lines = [
-                        f"{x:.3f} {y:.3f}" if score else _MISSING for x, y, score in points.tolist()
-                    ]
-                    (folder / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="ascii")
+        write_picture_files(clips, ".txt", _texts_of, missing=_MISSING)
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder that has text files."""
@@ -75,6 +65,12 @@ class TxtFormat(Format):
 
 
 _NOTHING = np.zeros((0, _POINTS, 2))
+
+
+def _texts_of(clip: PoseClip) -> Iterator[str]:
+    for points in to_pixels(clip):
+        lines = [f"{x:.3f} {y:.3f}" if score else _MISSING for x, y, score in points.tolist()]
+        yield "\n".join(lines) + "\n"
 
 
 def _is_frame(file: Path) -> bool:

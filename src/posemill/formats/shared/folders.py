@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -115,7 +115,20 @@ def new_folder(clips: ClipStream, **facts: str) -> Iterator[tuple[Path, IndexWri
             yield folder, index
             index.finish()
     except FileExistsError as error:
-        raise ContentError(str(error)) from error
+        raise FormatError(str(error)) from error
+
+
+def write_picture_files(
+    clips: ClipStream, ending: str, texts_of: Callable[[PoseClip], Iterable[str]], **facts: str
+) -> None:
+    """Write a folder per clip with a text for each of its frames, called as its picture."""
+    with new_folder(clips, **facts) as (_, index):
+        for clip in clips:
+            folder = index.place(clip, has_picture_files=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            names = frame_names(clip.image_paths, clip.frame_indices)
+            for name, text in zip(names, texts_of(clip), strict=True):
+                (folder / f"{name}{ending}").write_text(text, encoding="ascii")
 
 
 def place_of(clip: PoseClip) -> str:
