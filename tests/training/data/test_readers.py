@@ -135,7 +135,7 @@ def test_rows_that_do_not_fit_are_refused(tmp_path: Path, text: str, message: st
 
 def test_a_broken_or_foreign_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"PK not really")
-    with pytest.raises(FormatError, match=r"expected a whole .npz"):
+    with pytest.raises(FormatError, match=r"a\.npz"):
         read_clips(tmp_path / "a.npz")
     with pytest.raises(TrainingError, match=r"expected .npz or .csv, got .pkl"):
         read_clips(tmp_path / "a.pkl")

@@ -197,6 +197,14 @@ def test_training_clips_are_augmented_and_scored_ones_are_not(video: Settings) -
     assert workload.val[Draw(0)].inputs[2].shape == (1, 0)
 
 
+def test_clips_that_are_chosen_twice_are_those_asked_for(video: Settings) -> None:
+    clips: Any = build_workload(TrainConfig(**video())).val
+    (chosen,) = clips.select([3, 1]).select([1]).clip_ids
+    assert chosen == clips.clip_ids[1]
+    frames = clips.select([3, 1]).select([1])[Draw(0)].inputs[0]
+    assert torch.equal(frames, clips[Draw(1)].inputs[0])
+
+
 def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(
     video: Settings, own: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

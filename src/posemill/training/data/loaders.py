@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from posemill.machine.read_ahead import read_ahead
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import Batch, BucketSampler, start_worker
+from posemill.training.data.batches import BucketSampler, start_worker
 from posemill.training.data.clips import Clips, Loader
 from posemill.training.runtime import Runtime
 
@@ -106,7 +106,7 @@ class EpochLoader:
                 source._shutdown_workers()
 
 
-def _as_it_is(batch: Batch) -> Batch:
+def _as_it_is(batch: Any) -> Any:
     return batch
 
 
