@@ -29,7 +29,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "complexity2": {"model_complexity": 2},
 }
 # Frames of a clip that are looked at, unless POSEMILL_ALL_FRAMES is set: all takes a minute.
-MAX_FRAMES = None if os.environ.get("POSEMILL_ALL_FRAMES") else 12
+MAX_FRAMES = None if os.environ.get("POSEMILL_ALL_FRAMES") else 24
 
 
 @pytest.fixture(scope="module")
