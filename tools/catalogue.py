@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 
 from babel.messages import Catalog
@@ -65,6 +66,12 @@ _HOLES = re.compile(r"\{[^{}|]*\}")
 _HEADER = "# Chinese words of posemill; make catalogue brings them in step with the sources."
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Return the syntax tree of a source file, read once."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def find_messages() -> dict[str, str]:
     """Return every msgid with the place it was found at, in order."""
     found = dict.fromkeys(WORDS, "words")
@@ -75,7 +82,7 @@ def find_messages() -> dict[str, str]:
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE).as_posix()
         if not any(Path(place).match(pattern) for pattern in ENGLISH):
-            for text in templates(ast.parse(path.read_text(encoding="utf-8"))):
+            for text in templates(tree_of(path)):
                 found.setdefault(text, place)
     return found
 

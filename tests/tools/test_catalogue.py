@@ -10,7 +10,7 @@ import pytest
 from babel.messages.pofile import read_po
 
 from posemill.commands.line import load_commands
-from tools.catalogue import FILE, PACKAGE, arguments, find_messages, templates
+from tools.catalogue import FILE, PACKAGE, arguments, find_messages, templates, tree_of
 
 with FILE.open("rb") as _file:
     MESSAGES = {str(each.id): str(each.string) for each in read_po(_file) if each.id}
@@ -76,7 +76,7 @@ def test_no_template_is_put_together_before_it_is_looked_up() -> None:
     """A finished sentence has no translation, and its values could not be told from its words."""
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call):
                 for argument in arguments(node):
                     is_text = isinstance(argument, ast.JoinedStr | ast.BinOp)

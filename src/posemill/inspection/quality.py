@@ -190,33 +190,17 @@ def _judge(
         return 1.0, (Message("no frames"),)
     findings: list[tuple[float, str]] = []
     for part in parts:
-        share = 1 - part.num_present / num_frames
+        share, label = 1 - part.num_present / num_frames, part_label(part.name)
         is_body, is_hand = part.name in BODY_PARTS, part.name.endswith("_hand")
         if not is_hand and part.name != "feet":
-            weight = 1.0 if is_body else 0.6
-            findings.append(
-                (
-                    weight * share,
-                    Message(
-                        "{part} missing in {share:.0%}",
-                        part=part_label(part.name),
-                        share=share,
-                    ),
-                )
-            )
-        if part.num_jumps:
-            words = Message(
-                "{num_jumps:jump|jumps} of {part}",
-                num_jumps=part.num_jumps,
-                part=part_label(part.name),
-            )
-            findings.append((0.6 * min(1.0, 20 * part.num_jumps / num_frames), words))
+            words = Message("{part} missing in {share:.0%}", part=label, share=share)
+            findings.append(((1.0 if is_body else 0.6) * share, words))
+        if jumps := part.num_jumps:
+            words = Message("{num_jumps:jump|jumps} of {part}", num_jumps=jumps, part=label)
+            findings.append((0.6 * min(1.0, 20 * jumps / num_frames), words))
         if not is_body and part.outside > 0.02:
-            words = Message(
-                "{part} {outside:.0%} outside the picture",
-                part=part_label(part.name),
-                outside=part.outside,
-            )
+            template = "{part} {outside:.0%} outside the picture"
+            words = Message(template, part=label, outside=part.outside)
             findings.append((0.4 * part.outside, words))
     shares = {name: count / num_frames for name, count in counts.items()}
     without, frozen = shares["num_no_hands"], shares["num_frozen"]
