@@ -247,7 +247,11 @@ def _open(font: _Font, size: int) -> ImageFont.FreeTypeFont | None:
 
 def _font_for(text: str, height: int) -> ImageFont.FreeTypeFont:
     """Return a font for a text, its capitals `height` pixels high."""
-    font = find_font(text) or _PILLOWS_OWN
+    return _sized(find_font(text) or _PILLOWS_OWN, height)
+
+
+@lru_cache(maxsize=64)
+def _sized(font: _Font, height: int) -> ImageFont.FreeTypeFont:
     large = _open(font, 100)
     capital = -large.getbbox("H", anchor="ls")[1] / 100 if large is not None else 0.0
     sized = _open(font, max(1, round(height / (capital if 0.4 < capital < 1.2 else 0.72))))
