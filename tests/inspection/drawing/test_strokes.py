@@ -74,3 +74,18 @@ def test_hands_lie_on_top_of_the_body() -> None:
     ends = {names[bone[0]]: (400.0, 200.0), names[bone[1]]: (400.0, 400.0)}
     picture = painted("holistic-143", left_shoulder=(200, 300), left_elbow=(600, 300), **ends)
     assert np.abs(picture[300, 400].astype(int) - COLOURS["left_hand"]).max() < 30
+
+
+def test_lines_of_a_small_face_are_thin() -> None:
+    skeleton = get_skeleton("coco-133")
+    face = skeleton.part("face")
+    bone = next(
+        bone for bone in skeleton.bones if face.start <= min(bone) and max(bone) < face.stop
+    )
+    ends = [skeleton.point_names[index] for index in bone]
+
+    def height(half: float) -> int:
+        places = dict(zip(ends, ((400 - half, 300.0), (400 + half, 300.0)), strict=True))
+        return height_at(painted("coco-133", scale=4.0, **places), 400)
+
+    assert 0 < height(10) < height(200)
