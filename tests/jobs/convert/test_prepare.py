@@ -177,6 +177,16 @@ def test_pandas_is_not_imported_for_it(run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "dev_keypoints.npz").is_file()
 
 
+def test_where_there_is_one_person_the_second_is_nobody(run: Path, tmp_path: Path) -> None:
+    prepare(ClipInput(run, person="all"), tmp_path / "two", people=2)
+    prepare(ClipInput(run), tmp_path / "one")
+    two, one = (np.load(tmp_path / name / "dev_keypoints.npz") for name in ("two", "one"))
+    assert two["keypoints"].shape == (10, 2, 143, 3)
+    np.testing.assert_array_equal(two["keypoints"][:, 0], one["keypoints"])
+    assert one["mask"].any()
+    assert not two["mask"][:, 1].any()
+
+
 def test_a_file_is_prepared_like_the_run_it_came_from(run: Path, tmp_path: Path) -> None:
     (made, _) = prepare(ClipInput(run), tmp_path / "a")
     (again,) = prepare(ClipInput(made.path), tmp_path / "b")
