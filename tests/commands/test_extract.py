@@ -331,7 +331,7 @@ def test_a_run_goes_on_only_with_the_size_it_was_begun_with(tree, tmp_path):
     with pytest.raises(RunError, match=r"resize: the run has '16x16', now it is None"):
         posemill(*command)
     assert posemill(*command, "--resize", "16x16").exit_code == 0
-    with pytest.raises(ConfigError, match=r"^resize: expected a side .*, got '16x'$"):
+    with pytest.raises(ConfigError, match=r"^resize: expected .*, got '16x'$"):
         posemill(*command, "--resize", "16x")
 
 
