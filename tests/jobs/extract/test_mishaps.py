@@ -139,20 +139,25 @@ def test_a_folder_that_cannot_be_made_is_said(make_tree, config_for, tmp_path):
         extract(config_for(make_tree(SIZES), "file/run"))
 
 
+CRASHES = {
+    3: ("ff0000", RED, "segfault", "killed by SIGSEGV, 2 times, at this frame alone"),
+    13: ("0000ff", BLUE, "explode", "MB of memory, the limit is 500 MB, 2 times, at"),
+}
+HANGS = {8: ("00ff00", GREEN, "hang", "no progress for 4 s, 2 times, at this frame alone")}
+
+
+@pytest.mark.parametrize(
+    ("mishaps", "limits"),
+    [(CRASHES, {"memory_limit_mb": 400}), (HANGS, {"timeout_seconds": 4.0})],
+)
 def test_frames_that_take_workers_down_are_found_and_nothing_else_is_lost(
-    make_tree, config_for, tmp_path, paint
+    mishaps, limits, make_tree, config_for, tmp_path, paint
 ):
     tree = make_tree(SIZES)
-    mishaps = {
-        3: ("ff0000", RED, "segfault", "killed by SIGSEGV, 2 times, at this frame alone"),
-        8: ("00ff00", GREEN, "hang", "no progress for 4 s, 2 times, at this frame alone"),
-        13: ("0000ff", BLUE, "explode", "MB of memory, the limit is 500 MB, 2 times, at"),
-    }
     for index, (_, colour, _, _) in mishaps.items():
         paint(tree / "train" / "a" / f"{index:04d}.png", colour)
     options = {"mishaps": {colour: kind for colour, _, kind, _ in mishaps.values()}}
-    config = config_for(tree, executor="processes", engine_options=options, max_tries=2,
-                        memory_limit_mb=400, timeout_seconds=4.0)  # fmt: skip
+    config = config_for(tree, executor="processes", engine_options=options, max_tries=2, **limits)
     summary = extract(config)
     failures = open_run(summary.folder).failures()
     assert [(each.clip_id, each.frame_index) for each in failures] == [("a", n) for n in mishaps]
