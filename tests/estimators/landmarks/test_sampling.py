@@ -13,7 +13,6 @@ from posemill.estimators.landmarks.sampling import (
     SampleGrid,
     _fill,
     _opencv_steps,
-    _shares,
     _sums,
     fixed_places,
 )
@@ -82,20 +81,6 @@ def test_sums_are_wrong_by_no_more_than_they_say(
     _fill(sums, first, growth)
     wrong = np.abs(sums - homography(corners, size).reshape(2, -1) * scale).max()
     assert wrong <= said == doubt
-
-
-def test_the_first_rows_are_followed_by_twice_as_many_until_all_are_there() -> None:
-    along, doublings = _shares(80)
-    np.testing.assert_array_equal(along, np.arange(80) / 80)
-    np.testing.assert_array_equal(doublings, [16 / 80, 32 / 80, 64 / 80])
-    assert _shares(16)[1].tolist() == []
-    assert _shares(8)[1].tolist() == []
-    out = np.zeros((2, 10), np.int32)
-    _fill(out, np.array([[1, 2], [3, 4]]), np.array([[10, 20, 40], [100, 200, 400]]))
-    assert out.tolist() == [
-        [1, 2, 11, 12, 21, 22, 31, 32, 41, 42],
-        [3, 4, 103, 104, 203, 204, 303, 304, 403, 404],
-    ]
 
 
 @pytest.mark.parametrize("size_wh", [(256, 256), (256, 144)])

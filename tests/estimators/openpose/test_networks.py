@@ -21,7 +21,6 @@ from posemill.machine.trials import Outcome
 from posemill.weights import pull
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.frozen_graph import export_frozen_graph, read_frozen_graph
-from posemill.weights.pull import ensure_model
 
 
 def onnx_file(
@@ -281,11 +280,6 @@ def test_without_torch_a_pth_file_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'posemill\[train\]'"):
         open_maps_network(str(tmp_path / "net.pth"), device="cpu", threads=1, pixels="auto")
-
-
-def test_the_published_file_is_where_the_catalogue_says(need_model: Callable[[str], Path]) -> None:
-    assert need_model("mobilenet_thin") == ensure_model("mobilenet_thin")
-    assert need_model("mobilenet_thin").name == "mobilenet_thin.pb"
 
 
 @pytest.mark.parametrize(

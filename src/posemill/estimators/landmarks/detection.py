@@ -116,7 +116,8 @@ class Detector:
             weights = scores[is_same]
             # Sums over the first axis go row by row, as the original adds; the best is the first.
             mean = (places[is_same] * weights[:, None, None]).sum(0) / weights.cumsum()[-1]
-            yield Detection(top, np.concatenate([mean[0], mean[1] - mean[0]]), mean[2:])
+            mean[1] -= mean[0]
+            yield Detection(top, mean[:2].reshape(4), mean[2:])
             places, scores = places[~is_same], scores[~is_same]
 
     def best(self, boxes: FloatArray, logits: FloatArray) -> Detection | None:
