@@ -52,7 +52,7 @@ def test_the_command_writes_pictures_and_says_where_they_are_listed(videos, tmp_
     assert ["train", "2", "0", "21", "21", "0"] in [
         line.split() for line in result.stdout.splitlines()
     ]
-    assert [clip.size_wh for clip in read_index(out)] == [(24, 16)] * 3
+    assert [(clip.width, clip.height) for clip in read_index(out)] == [(24, 16)] * 3
     again = posemill("frames", videos, "--out", out, *SMALL)
     assert "nothing was left to do" in again.stderr
 

@@ -63,7 +63,7 @@ def test_originals_that_are_gone_are_counted_and_noted(run: Path, tmp_path: Path
     assert drawn.num_originals_gone == 0
 
 
-@pytest.mark.parametrize("size", ["64by48", "64", (64, 0), (1, 2, 3)])
+@pytest.mark.parametrize("size", ["64by48", (64, 0), (1, 2, 3)])
 def test_a_size_that_is_none_is_said(size: Any, run: Path) -> None:
-    with pytest.raises(ConfigError, match="size: expected WIDTHxHEIGHT such as 1280x720, got"):
+    with pytest.raises(ConfigError, match=r"size: expected WIDTHxHEIGHT.*, got"):
         posemill.view(run, size=size)

@@ -24,7 +24,7 @@ def test_functions_say_keywords(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r'say which: layout="videos", layout="frames" or'):
         posemill.extract(tmp_path / "both", out=tmp_path / "run")
     with pytest.raises(ConfigError, match=r"^size: expected"):
-        posemill.view(tmp_path / "a.json", size="1")
+        posemill.view(tmp_path / "a.json", size="1x")
 
 
 @pytest.mark.parametrize(("function", "keyword", "said"), [
@@ -56,7 +56,7 @@ def test_commands_say_flags_and_a_file_its_settings(tmp_path: Path) -> None:
         assert done.returncode == 2
         return done.stderr
 
-    assert said("view", tmp_path, "--size", "1").startswith("posemill: --size: expected WIDTH")
+    assert said("view", tmp_path, "--size", "1x").startswith("posemill: --size: expected WIDTH")
     assert said("train", "--epochs", "-1", "--out", "x").startswith("posemill: --epochs: expected")
     (tmp_path / "a.toml").write_text("epochs = -1\n")
     assert "posemill: epochs: expected" in said("train", tmp_path / "a.toml", "--out", "x")
