@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -297,3 +298,16 @@ def framed(text: bytes) -> bytes:
 def test_other_bytes_are_no_sample(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a packed sample"):
         unpack(data)
+
+
+def test_a_cache_is_found_from_another_folder_and_may_be_removed(
+    slow: Slow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cache = posemill.cache_dataset(slow, key="a", folder="here")
+    assert cache[0]["i"] == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert live_uses()[cache] == 1
+    shutil.rmtree(tmp_path / "here")
+    assert live_uses()[cache] == 0

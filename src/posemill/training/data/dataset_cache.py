@@ -92,7 +92,8 @@ class CachedDataset:
         self.dataset, self.store, self.limit_gb = dataset, store, limit_gb
         self.key = key if isinstance(key, str) else json.dumps(dict(key), sort_keys=True)
         text = f"{_FORMAT}\0{len(dataset)}\0{self.key}"
-        root = Path(folder) if folder else cache_folder() / "datasets"
+        # Absolute: the program may go on in another folder.
+        root = Path(folder).absolute() if folder else cache_folder() / "datasets"
         self.folder = root / hashlib.sha256(text.encode()).hexdigest()[:32]
         self._suffix = ".h5" if store == "hdf5" else ".sample"
         _make_folder(self.folder)
@@ -172,7 +173,10 @@ class CachedDataset:
 
     def count_kept(self) -> int:
         """Return how many samples are on the disk, by whatever process."""
-        return sum(entry.name.endswith(self._suffix) for entry in os.scandir(self.folder))
+        try:
+            return sum(entry.name.endswith(self._suffix) for entry in os.scandir(self.folder))
+        except FileNotFoundError:  # the user has removed it
+            return 0
 
 
 def live_uses() -> dict[CachedDataset, int]:
