@@ -66,13 +66,15 @@ def test_a_frame_without_anyone_has_no_people(tmp_path: Path) -> None:
     assert back.mask.any(1).tolist() == [True, False]
 
 
-def test_of_several_people_the_largest_is_read(tmp_path: Path) -> None:
+def test_of_several_people_the_largest_comes_first(tmp_path: Path) -> None:
     large = person(at=100)
     large["pose_keypoints_2d"][0:2] = [1.0, 1.0]
     path = one_file(tmp_path, person(), large, person())
     (clip,) = FILE.read(path, size_wh=(200, 200))
     assert detect_format(path).name == "openpose-file"
     np.testing.assert_allclose(clip.points[0, 1], (101 / 200, 0.5, 0))
+    assert clip.others is not None
+    assert clip.others.counts.tolist() == [2]  # also those whose points are a line
 
 
 def test_body_25_and_18_with_hands_become_coco_133(tmp_path: Path) -> None:
