@@ -113,10 +113,9 @@ class Cropper:
             x, y = self._grid.locate(corners, self.size, origin=(0, 0), limits=None)
             self._whole = _WholePlaces.of(x, y, frame.shape)
         rows, columns = self._whole.rows, self._whole.columns
-        for beside in (out[: rows.start], out[rows.stop :]):
-            beside[:] = 0
-        for beside in (out[rows, : columns.start], out[rows, columns.stop :]):
-            beside[:] = 0
+        beside = out[rows, : columns.start], out[rows, columns.stop :]
+        for black in (out[: rows.start], out[rows.stop :], *beside):
+            black[:] = 0
         cv2.remap(frame, *self._whole.maps, cv2.INTER_LINEAR, dst=out[rows, columns])
 
     def _source(

@@ -95,9 +95,8 @@ class Detector:
         scores = sigmoid(np.minimum(logits[likely], _MAX_LOGIT))
         # (anchors, 2 + n, 2): centre, size and the points; then both corners and the points
         places = (boxes[likely] / self._scale).reshape(len(likely), -1, 2)
-        size = places[:, 1].copy()
+        half = places[:, 1] / _TWO
         places += self._anchors[likely][:, None]
-        half = size / _TWO
         low = places[:, 0] - half
         sides = places[:, 0] + half - low
         places[:, 0] = low
