@@ -54,7 +54,7 @@ def test_a_cache_changes_nothing_but_the_time(config: TrainConfig, tmp_path: Pat
     config = config.replace(epochs=2)
     plain = posemill.train(config)
     kept = posemill.train(config.replace(cache="mmap", out=str(tmp_path / "kept")))
-    assert list((tmp_path / "cache").rglob("*.seg"))
+    assert list((tmp_path / "cache").rglob("*.npy"))
     losses = [[row["loss"] for row in RunFolder(run.out).read_metrics()] for run in (plain, kept)]
     assert losses[0] == losses[1]
     assert read_evidence(plain.out).num_videos in (0, 8)  # looked at where data is waited for
