@@ -92,7 +92,8 @@ def test_an_index_of_pictures_is_a_source_of_clips(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("num_frames", "frames", r"line 2: 'num_frames'"),
+        ("num_frames", "frames", r"line 2: it has no column 'num_frames'"),
+        (",3,32,", ",3,,", r"line 2: invalid literal for int\(\) .*''"),
         (",3,32,", ",three,32,", r"line 2: invalid literal for int\(\) .*'three'"),
         (",jpg,", ",mp4,", r"line 2: the format 'mp4' is not known"),
         ("path,clip_id", "path;clip_id", r"line 2: expected 11 fields"),

@@ -60,14 +60,8 @@ class IndexedClip:
 
 
 COLUMNS = tuple(column.name for column in fields(IndexedClip))[:-1]
-_READERS: Mapping[str, Callable[[str], Any]] = {
-    "label": str,
-    "offset": int,
-    "num_frames": int,
-    "width": int,
-    "height": int,
-    "fps": float,
-}  # of columns that are None where they are empty, or numbers
+_OPTIONAL: Mapping[str, Callable[[str], Any]] = {"label": str, "offset": int, "fps": float}
+_NUMBERS = ("num_frames", "width", "height")
 
 
 def picture_name(position: int, format: str) -> str:
@@ -150,11 +144,17 @@ def _clip_of(line: Line, folder: Path) -> IndexedClip:
     extra = dict(line.values)
     try:
         row: dict[str, Any] = {name: extra.pop(name) for name in COLUMNS}
-        for name, reader in _READERS.items():
+        for name, reader in _OPTIONAL.items():
             row[name] = reader(row[name]) if row[name] else None
+        for name in _NUMBERS:
+            row[name] = int(row[name])
         if row["format"] not in ("jpg", "png", "webp", PACKED) or not row["num_frames"]:
             raise ValueError(f"the format {row['format']!r} is not known, or there are no frames")
-    except (KeyError, ValueError) as error:
+    except KeyError as error:
+        raise ContentError(
+            "line {line}: it has no column {error}", line=line.number, error=error
+        ) from error
+    except ValueError as error:
         raise ContentError("line {line}: {error}", line=line.number, error=error) from error
     row["path"] = folder / row["path"]
     return IndexedClip(**row, extra=extra)

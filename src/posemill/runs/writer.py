@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -269,20 +270,26 @@ def compact(home: RunHome, events: EventLog) -> int:
     stale = events.ledger.stale_shards() if events.records is None else []
     manifest = Manifest.read(home.work)
     for old, checksum in stale:
-        path, pieces, offset = shard_path(home.work, old), list[Piece](), 0
+        pieces = events.ledger.pieces_of(old)
         table = run_schema(manifest.skeleton_name).empty_table()
-        for piece in events.ledger.pieces_of(old):
-            rows = ShardRows(0, "", "", old, piece.row_offset, piece.num_rows, checksum)
-            kept = read_rows(home, BlockPlan((rows,)), manifest.skeleton_name)
-            table = join_tables([table, kept]) if pieces else kept
-            pieces.append(piece._replace(row_offset=offset))
-            offset += piece.num_rows
+        if pieces:
+            end = max(piece.row_offset + piece.num_rows for piece in pieces)
+            rows = ShardRows(0, "", "", old, 0, end, checksum)
+            whole = read_rows(home, BlockPlan((rows,)), manifest.skeleton_name)
+            table = pa.concat_tables(
+                [whole.slice(piece.row_offset, piece.num_rows) for piece in pieces]
+            )
+        ends = accumulate(piece.num_rows for piece in pieces)
+        moved = [
+            piece._replace(row_offset=end - piece.num_rows)
+            for piece, end in zip(pieces, ends, strict=True)
+        ]
         stem, _, count = old.removesuffix(".parquet").partition("-r")
         name = f"{stem}-r{int(count or 0) + 1}.parquet"
         shard = write_table(table, home.address, name, manifest.run_id)
-        shard = dataclasses.replace(shard, pieces=tuple(pieces), replaces=old)
+        shard = dataclasses.replace(shard, pieces=tuple(moved), replaces=old)
         events.record(Committed(shard, ()))
-        path.unlink(missing_ok=True)
+        shard_path(home.work, old).unlink(missing_ok=True)
     return len(stale)
 
 

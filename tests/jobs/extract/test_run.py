@@ -396,3 +396,9 @@ def test_the_result_of_a_relative_path_can_be_read_from_another_folder(
     monkeypatch.chdir("/")
     assert len(summary.run) == 1
     assert str(summary.folder) == "relative"
+
+
+def test_a_mistyped_keyword_is_refused(make_tree, config_for, tmp_path):
+    with pytest.raises(TypeError, match="on_progres"):
+        extract(config_for(make_tree({"train/a": 1})), on_progres=print)
+    assert not (tmp_path / "run").exists()

@@ -220,6 +220,8 @@ def extract(config: ExtractConfig, **hooks: Unpack[Hooks]) -> Summary:
 
 def run_job(job: FrameJob[Any], **hooks: Unpack[Hooks]) -> Progress:
     """Do a job to its last frame, or go on with it; errors as `extract`."""
+    if unknown := hooks.keys() - Hooks.__annotations__.keys():
+        raise TypeError(f"unexpected keyword arguments: {', '.join(sorted(unknown))}")
     config, home, folder = job.config, job.home, job.home.work
     check_folder(folder)
     find_decoder(config.decoder)  # before the folder: what is not installed leaves none
