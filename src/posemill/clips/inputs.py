@@ -317,6 +317,11 @@ class ClipInput:
         return known
 
     @property
+    def has_people(self) -> bool:
+        """Whether clips may come with several people."""
+        return self.person == "all" and getattr(self._format, "holds_people", True)
+
+    @property
     def has_loose_pictures(self) -> bool:
         """Whether a run says that pictures it was made of do not follow each other in time."""
         return self.run is not None and _has_loose_pictures(self.run.manifest.source)

@@ -4,8 +4,8 @@ Columns: `split`, `clip_id`, `frame_index`, `image_path`, `width`, `height`, `ke
 float32, flat), `scores` and `mask` (K), `clip_info` (JSON: label, fps, extra); of clips with
 landmarks in metres `world` (75 x 3, as in `PoseClip`, NaN where not found). Of several people
 there is a row for each of a frame, the one that stands for it first, and `person_id` says who is
-who (0: nobody knows). The schema's metadata `posemill` holds JSON with version, skeleton and
-recipe.
+who (0: nobody knows; empty where one person was looked for). The schema's metadata `posemill`
+holds JSON with version, skeleton and recipe.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ class ParquetFormat(Format):
                         clips.skeleton_name,
                         json.dumps(clips.header()),
                         keeps_world=clips.keeps_world,
-                        keeps_people=clip.others is not None,
+                        keeps_people=clips.asked.has_people or clip.others is not None,
                     )
                     table = files.enter_context(closing(_open_table(temporary, schema)))
                 table.add(_batch_of(clip, schema, clips.asked), len(clip))
@@ -161,7 +162,8 @@ def _fixed(values: npt.NDArray[Any], width: int) -> pa.Array:
 
 
 def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch:
-    people = clip.everybody()
+    keeps_people = "person_id" in schema.names
+    people = (clip if keeps_people else replace(clip, others=None)).everybody()
     frames, (rows, count) = people.frames, people.scores.shape
     words = (clip.split, clip.clip_id, info_text(clip))
     paths = [clip.image_paths[frame] for frame in frames] if clip.image_paths else [None] * rows
@@ -177,8 +179,9 @@ def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBat
     if "world" in schema.names:
         world = nothing_in_metres(rows) if people.world is None else people.world
         columns.append(_fixed(np.ascontiguousarray(world), 3 * WORLD_LAYOUT.num_points))
-    if "person_id" in schema.names:
-        columns.append(pa.array(people.ids.astype(np.int32)))
+    if keeps_people:
+        is_one = np.full(rows, clip.others is None)
+        columns.append(pa.array(people.ids.astype(np.int32), mask=is_one))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -296,7 +299,8 @@ def _clip_of(
         array: npt.NDArray[Any] = flat.to_numpy(zero_copy_only=False).reshape(rows, *row)
         return array
 
-    has_world, has_people = (name in table.schema.names for name in ("world", "person_id"))
+    has_world = "world" in table.schema.names
+    has_people = "person_id" in table.schema.names and table["person_id"].null_count < rows
     indices = column("frame_index").astype(np.int64)
     # Without people every row is a frame, whatever its number.
     is_first = np.ones(rows, bool)

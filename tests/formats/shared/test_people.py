@@ -12,6 +12,8 @@ import pytest
 import posemill
 from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError, FormatError
+from posemill.formats import get_format
+from posemill.formats.shared.contract import Recipe
 from posemill.records import OtherPeople, PersonIds, PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
@@ -82,6 +84,27 @@ def test_who_is_who_goes_into_files_and_comes_back(tmp_path: Path, to: str, name
     if to != "pyskl":
         assert {left[1], right[1]} == {4, 7}
         assert [number for _, number in seen[3]] == [4, 7]
+
+
+def test_parquet_keeps_everybody_if_only_a_later_clip_has_several(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
+        writer.add(people_clip([1, 1]))
+        writer.add(people_clip([2, 3, 1], "b"))
+    posemill.export(tmp_path / "run", "csv", tmp_path / "a.csv", person="all", progress=False)
+    assert next(ClipInput(tmp_path / "a.csv", person="all").clips()).others is None
+    out = tmp_path / "a.parquet"
+    posemill.export(tmp_path / "a.csv", "parquet", out, person="all", progress=False)
+    one, several = ClipInput(out, person="all").clips()
+    assert (len(one), one.others) == (2, None)
+    assert len(several) == 3
+    assert several.others is not None
+    assert several.others.counts.tolist() == [1, 2, 0]
+
+
+def test_parquet_without_people_has_a_row_per_frame(tmp_path: Path) -> None:
+    clips = [dataclasses.replace(people_clip([1, 1]), others=None), people_clip([2, 3, 1], "b")]
+    get_format("parquet").write(clips, tmp_path / "a.parquet", recipe=Recipe())
+    assert [len(clip) for clip in ClipInput(tmp_path / "a.parquet").clips()] == [2, 3]
 
 
 def test_people_of_pose_files_of_other_makers_are_kept_the_surest_first(tmp_path: Path) -> None:

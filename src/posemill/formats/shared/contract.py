@@ -58,6 +58,7 @@ class Recipe:
             it is not known.
         root: The folder the pictures were found in, for formats with a file per picture; empty
             where it is not known. Not recorded.
+        has_people: Any clip may show several people, though the first does not. Not recorded.
     """
 
     layout: str | None = None
@@ -68,6 +69,7 @@ class Recipe:
     replace: Mapping[str, str] = field(default_factory=dict)
     extraction: Mapping[str, Any] = field(default_factory=dict)
     root: str = ""
+    has_people: bool = False
 
     def __post_init__(self) -> None:
         if self.layout is not None:
@@ -85,7 +87,7 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
         fields = asdict(self)
-        del fields["root"]
+        del fields["root"], fields["has_people"]
         for name in ("replace", "extraction"):
             if not fields[name]:
                 del fields[name]

@@ -134,6 +134,7 @@ def dropped_points(source_name: str, target_name: str) -> str:
 
 def recorded(recipe: Recipe, source: ClipInput) -> Recipe:
     """Return the recipe as it is written into files: with how the keypoints of a run were found."""
+    recipe = dataclasses.replace(recipe, has_people=source.has_people)
     if source.run is None:
         return recipe
     return dataclasses.replace(
