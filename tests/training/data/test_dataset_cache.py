@@ -107,6 +107,17 @@ def test_a_limit_is_held_and_what_has_no_room_is_made_anew(slow: Slow, tmp_path:
     assert len(slow.made()) == 24 - cache.count_kept()
 
 
+def test_a_file_that_vanishes_while_the_limit_is_checked_is_no_full_disk(
+    slow: Slow, tmp_path: Path
+) -> None:
+    cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", limit_gb=1)
+    # Listed, but stat() fails: as a file that another process has just renamed.
+    for name in (".k.1-2.tmp", f"99{cache._suffix}"):
+        (cache.folder / name).symlink_to(tmp_path / "gone")
+    assert [cache[index]["i"] for index in (1, 2, 1, 2)] == [1, 2, 1, 2]
+    assert slow.made() == [1, 2]
+
+
 def test_a_full_disk_ends_the_keeping_and_not_the_training(
     slow: Slow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +131,9 @@ def test_a_full_disk_ends_the_keeping_and_not_the_training(
 
     monkeypatch.setattr(Path, "write_bytes", half)
     assert [cache[index]["i"] for index in (1, 2, 0)] == [1, 2, 0]
-    assert sorted(path.name for path in cache.folder.glob("*")) == [".posemill-output", "0.sample"]
+    names = {path.name for path in cache.folder.iterdir()}
+    assert names == {".posemill-output", "0.sample", "no-room"}
+    assert cache.lacks_room()
 
 
 @pytest.mark.parametrize("store", ["mmap", "hdf5"])
@@ -191,6 +204,21 @@ def test_the_line_at_the_end_says_what_is_kept(slow: Slow, tmp_path: Path) -> No
     part[0], part[1]
     (line,) = [each for each in describe_uses(before) if "maps of masks" in each]
     assert line == "cache 'maps of masks': 3 of 12 samples are kept, 2 of them new"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_end_says_that_samples_had_no_room_in_whatever_process(
+    slow: Slow, tmp_path: Path, workers: int
+) -> None:
+    options = {"key": f"room {workers}", "folder": tmp_path / "c"}
+    cache = posemill.cache_dataset(slow, **options, limit_gb=1000e-9)
+    list(
+        DataLoader(cache, num_workers=workers, multiprocessing_context="fork" if workers else None)
+    )
+    lines = [line for line in describe_uses({}) if f"room {workers}" in line]
+    assert len(lines) == 2
+    assert "limit_gb" in lines[1]
+    assert not posemill.cache_dataset(slow, **options).lacks_room()
 
 
 def test_lengths_of_the_samples_are_passed_on(slow: Slow, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import sys
 import weakref
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from posemill.training.data.cache import import_h5py
 STORES = ("mmap", "ram", "hdf5")
 _FORMAT = 2
 _GB = 1e9
+_FULL_MARK = "no-room"
 
 
 def cache_dataset(
@@ -123,8 +125,10 @@ class CachedDataset:
             self._write(index, pack(value))
         except TypeError as error:
             raise TypeError(f"cache_dataset: sample {index}: {error}") from error
+        except FileNotFoundError:
+            pass  # the user has removed the folder: the training goes on
         except OSError:
-            self._is_full = True  # the disk is full: the training goes on
+            self._stop_keeping()  # the disk is full: the training goes on
         return value
 
     def _path(self, index: int) -> Path:
@@ -145,8 +149,10 @@ class CachedDataset:
 
     def _write(self, index: int, data: bytes) -> None:
         """Keep a sample, if there is room."""
-        if self._is_full or not self._has_room(len(data)):
-            self._is_full = True
+        if self._is_full:
+            return
+        if not self._has_room(len(data)):
+            self._stop_keeping()
             return
         temporary = self.folder / f"{temporary_stem(self.folder)}.tmp"
         try:
@@ -166,17 +172,29 @@ class CachedDataset:
         # Others write, too: look again after every hundredth of the limit.
         if not self._num_bytes or self._num_new_bytes > limit / 100:
             self._num_new_bytes = 0
-            self._num_bytes = sum(entry.stat().st_size for entry in os.scandir(self.folder))
+            self._num_bytes = sum(map(_size, self._list_kept()))
         self._num_bytes += num_bytes
         self._num_new_bytes += num_bytes
         return self._num_bytes <= limit
 
+    def _stop_keeping(self) -> None:
+        self._is_full = True
+        with suppress(OSError):
+            (self.folder / _FULL_MARK).touch()  # loader processes have no other way to say it
+
+    def _list_kept(self) -> list[os.DirEntry[str]]:
+        return [entry for entry in os.scandir(self.folder) if entry.name.endswith(self._suffix)]
+
     def count_kept(self) -> int:
         """Return how many samples are on the disk, by whatever process."""
         try:
-            return sum(entry.name.endswith(self._suffix) for entry in os.scandir(self.folder))
+            return len(self._list_kept())
         except FileNotFoundError:  # the user has removed it
             return 0
+
+    def lacks_room(self) -> bool:
+        """Return whether this process or one of its loader processes had no room for a sample."""
+        return self._is_full or (self.folder / _FULL_MARK).exists()
 
 
 def live_uses() -> dict[CachedDataset, int]:
@@ -185,8 +203,12 @@ def live_uses() -> dict[CachedDataset, int]:
 
 
 def describe_uses(before: Mapping[CachedDataset, int]) -> list[str]:
-    """Return a line for each cache with samples: how many are kept, and how many since `before`."""
-    return sorted(
+    """Return lines on each cache with samples: how many are kept, how many since `before`.
+
+    Another line says that there was no room for the rest.
+    """
+    uses = live_uses()
+    lines = [
         Message(
             "cache {key!r}: {num_kept} of {num_samples} samples are kept, {num_new} of them new",
             key=cache.key,
@@ -194,9 +216,26 @@ def describe_uses(before: Mapping[CachedDataset, int]) -> list[str]:
             num_samples=len(cache),
             num_new=num_kept - before.get(cache, 0),
         )
-        for cache, num_kept in live_uses().items()
+        for cache, num_kept in uses.items()
         if num_kept
-    )
+    ]
+    lines += [
+        Message(
+            "cache {key!r}: no room for the other samples (limit_gb, or a full disk): they are "
+            "made every time",
+            key=cache.key,
+        )
+        for cache, num_kept in uses.items()
+        if num_kept < len(cache) and cache.lacks_room()
+    ]
+    return sorted(lines)
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except FileNotFoundError:  # somebody has removed it
+        return 0
 
 
 def _make_folder(folder: Path) -> None:
@@ -204,6 +243,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         mark_output(folder)
         remove_leftovers(folder / folder.name)
+        (folder / _FULL_MARK).unlink(missing_ok=True)  # there may be room now
     except OSError as error:
         raise TrainingError(
             "cannot write the cache in {folder} ({error}); free some space there, or give "
