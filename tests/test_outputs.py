@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from posemill.errors import ConfigError
@@ -121,3 +123,11 @@ def test_a_folder_without_our_marker_is_not_replaced_even_if_asked(folder, tmp_p
             Outputs("run", overwrite=True).claim_folder(path, marker="mark")
     (tmp_path / "empty").mkdir()
     Outputs("run").claim_folder(tmp_path / "empty", marker="mark")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders are of Unix")
+def test_a_pipe_stays_even_with_overwrite(tmp_path):
+    os.mkfifo(tmp_path / "x.npz")
+    with pytest.raises(ConfigError, match="not a file"):
+        Outputs(tmp_path / "run", overwrite=True).claim_file(tmp_path / "x.npz")
+    assert (tmp_path / "x.npz").is_fifo()

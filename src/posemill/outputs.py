@@ -64,10 +64,12 @@ class Outputs:
         """Raise where a file may not be written at `path`.
 
         Raises:
-            ConfigError: A folder is there, or a file that is not ours and stays.
+            ConfigError: A folder, a pipe or a device is there, or a file that is not ours.
         """
         if path.is_dir():
             raise ConfigError("{path} is a folder; expected the name of a file", path=path)
+        if path.exists() and not path.is_file():
+            raise ConfigError("{path} is not a file; name a file to write", path=path)
         if os.path.lexists(path) and not self._is_replaceable(path):
             raise ConfigError(
                 "{path} is there already, and posemill did not write it for this source; choose "

@@ -93,7 +93,7 @@ def test_a_folder_of_pictures_becomes_a_file_with_one_row_per_picture(
         ("pictures", "pictures is a folder; expected the name of a file"),
         ("pictures/00.png/x.npz", "00.png is a file, expected a folder"),
         ("/proc/x.npz", "/proc/x.npz: cannot be written: No such file or directory"),
-        ("/dev/null", "/dev/null is there already"),
+        ("/dev/null", "/dev/null is not a file"),
         (f"{'x' * 240}.npz", "File name too long"),
         (f"{'x' * 300}.npz", "File name too long"),
     ],
