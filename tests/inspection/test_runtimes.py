@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 import posemill
+from posemill.commands import progress
 from posemill.errors import ConfigError, SourceError
 from posemill.inspection.runtimes import compare_points, runtimes_of
 
 
-def test_installed_runtimes_are_measured_beside_the_default(tmp_path: Path) -> None:
+def test_installed_runtimes_are_measured_beside_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for package in ("onnx", "onnxruntime", "openvino"):
         pytest.importorskip(package)
     from benchmarks.shared.pose_networks import make_pictures, write_pose
@@ -21,9 +24,12 @@ def test_installed_runtimes_are_measured_beside_the_default(tmp_path: Path) -> N
     for index, picture in enumerate(make_pictures([(60, 90), (40, 30)])):
         cv2.imwrite(str(tmp_path / f"{index}.png"), picture)
     pose = str(write_pose(tmp_path / "pose.onnx", 17))
+    monkeypatch.setitem(progress._SECONDS, "log", 0.0)
     usual, other = posemill.bench_engine(
-        tmp_path, engine="wholebody", engine_options={"pose": pose}, rounds=1, progress=False
+        tmp_path, engine="wholebody", engine_options={"pose": pose}, rounds=1, progress=True
     )
+    total = len(runtimes_of("wholebody"))
+    assert f"{total} / {total}" in capsys.readouterr().err.splitlines()[-1]
     assert usual.is_default
     assert not other.is_default
     assert [speed.runtime.split()[0] for speed in (usual, other)] == ["onnxruntime", "openvino"]

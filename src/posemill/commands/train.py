@@ -390,7 +390,7 @@ def _show_tune(ask: Ask, *, as_json: AsJson = False) -> None:
     for line in found.lines():
         say(line)
     if out is not None:
-        say("{path}: posemill train {path!q} trains with it", path=out)
+        say("{path}: posemill train {path!q} --out runs/NAME trains with it", path=out)
 
 
 def _show_advise(ask: Ask, *, as_json: AsJson = False) -> None:

@@ -86,7 +86,7 @@ def measure_runtimes(
         options: Its other options.
         num_frames: So many are looked at.
         rounds: Passes over the frames.
-        on_step: Called after each runtime.
+        on_step: Called once for each of `runtimes_of`.
     """
     frames = read_frames(source, num_frames)
     speeds: list[RuntimeSpeed] = []
@@ -96,6 +96,7 @@ def measure_runtimes(
         default: dict[str, Any] = {}
         for name in runtimes_of(engine):
             if default and str(default["runtime"]).split()[0] == name:
+                on_step()
                 continue
             results = Path(folder) / f"{name}.npy"
             task = {

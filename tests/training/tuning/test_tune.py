@@ -137,6 +137,7 @@ def test_the_command_prints_what_it_measured(
     assert result.exit_code == 0, result.output
     assert "made up" in result.stdout
     assert "150 samples/s, 100 before (1.50x)" in result.stdout
+    assert f"posemill train {out} --out runs/" in result.stdout  # as the file names no folder
     said = CliRunner().invoke(run_line, ["tune", str(quick)], env={"POSEMILL_LANG": "zh_CN"})
     assert "之前" in said.stdout
     found = CliRunner().invoke(run_line, ["tune", str(quick), "--json"])
