@@ -85,12 +85,12 @@ def replaced(data: bytes, at: int, layout: str, value: object) -> bytes:
     [
         (lambda d: replaced(d, 0, "<f", 0.1), r"expected \.pose version 0\.2, got 0\.1"),
         (lambda d: replaced(d, 0, "<f", float("nan")), r"expected \.pose version 0\.2, got nan"),
-        (lambda d: d[:-4], "buffer is smaller"),
-        (lambda d: d[:30], "struct.error|error:"),
-        (lambda d: replaced(d, 10, "<H", 3), "its components are|error:|people in"),
+        (lambda d: d[:-4], r"cut off at byte \d+"),
+        (lambda d: d[:30], "cut off at byte 30"),
+        (lambda d: replaced(d, 10, "<H", 3), "its components are|cut off|people in"),
         (lambda d: d.replace(b"FACE_LANDMARKS", b"FOOT_LANDMARKS"), r"its components are FOOT_"),
         (lambda d: d[:-4] + struct.pack("<f", np.inf), "a confidence is infinite"),
-        (lambda d: b"", "error:"),
+        (lambda d: b"", "cut off at byte 0"),
     ],
 )
 def test_files_that_do_not_fit_are_named(tmp_path: Path, change, message: str) -> None:
@@ -144,7 +144,7 @@ def test_pose_format_does_not_see_what_stands_behind_the_body(options) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda note: note[:-3], "error:"),
+        (lambda note: note[:-3], "cut off at byte"),
         (lambda note: b"posemill" + struct.pack("<I", 2) + b"[]", "expected an object with 'clip'"),
         (lambda note: note.replace(b'"num_frames": 6', b'"num_frames": 5'), "expected 5 frames"),
         (lambda note: note.replace(b'"interpolate": 0', b'"interpolate":"0'), "not a readable"),

@@ -57,7 +57,7 @@ def test_a_folder_of_another_maker_needs_a_size(tmp_path: Path) -> None:
         ("1 2\n", "expected 18 lines 'x y', got 1 lines"),
         ("1 2 3\n" * 18, "expected 18 lines 'x y', got 18 lines"),
         ("1 x\n" * 18, "could not convert string to float"),
-        ("1 inf\n" * 18, "a found point is infinite"),
+        ("1 inf\n" * 18, r"a\.txt: a found point is infinite"),
         ("1 2\n" * 2000, "expected 18 lines 'x y', got 8000 bytes"),
     ],
 )

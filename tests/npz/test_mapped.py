@@ -86,7 +86,7 @@ def test_what_is_no_archive_is_said(tmp_path: Path, path: Path) -> None:
         open_npz(tmp_path / "none.npz")
     cut = tmp_path / "cut.npz"
     cut.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(FormatError, match="not a readable npz file"):
+    with pytest.raises(FormatError, match=r"not a readable npz file .*cut off"):
         open_npz(cut)
 
 

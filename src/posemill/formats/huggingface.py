@@ -77,12 +77,13 @@ class HuggingFaceFormat(Format):
                 splits: dict[str, TableWriter] = {}
                 for clip in clips:
                     index.place(clip)
-                    schema = _schema(json.dumps(clips.header() | {"split": clip.split}))
                     if clip.split not in splits:
+                        schema = _schema(json.dumps(clips.header() | {"split": clip.split}))
                         file = _file_of(folder, clip.split)
                         table = TableWriter(file, schema, use_dictionary=False)
                         splits[clip.split] = files.enter_context(closing(table))
-                    splits[clip.split].add(_row_of(clip, schema, clips.asked), len(clip))
+                    table = splits[clip.split]
+                    table.add(_row_of(clip, table.schema, clips.asked), len(clip))
             _write_card(folder, clips)
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:

@@ -125,6 +125,7 @@ class TableWriter:
         self._writer = pq.ParquetWriter(
             path, schema, compression="zstd", write_page_checksum=True, **options
         )
+        self.schema = schema
         self._waiting: list[pa.RecordBatch] = []
         self._frames = 0
 

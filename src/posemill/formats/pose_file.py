@@ -206,12 +206,17 @@ def _text(text: str) -> bytes:
 
 
 class _Cursor:
-    """Takes values from bytes; struct.error or ValueError where they end too early."""
+    """Takes values from bytes; ValueError where they end too early."""
 
     def __init__(self, path: Path) -> None:
         self.data, self.at = path.read_bytes(), 0
 
+    def _expect(self, num_bytes: int) -> None:
+        if self.at + num_bytes > len(self.data):
+            raise ValueError(f"cut off at byte {len(self.data)}")
+
     def take(self, layout: str) -> tuple[Any, ...]:
+        self._expect(struct.calcsize(layout))
         values = struct.unpack_from(layout, self.data, self.at)
         self.at += struct.calcsize(layout)
         return values
@@ -222,6 +227,7 @@ class _Cursor:
         return str(raw.decode("utf-8"))
 
     def floats(self, *shape: int) -> npt.NDArray[np.float32]:
+        self._expect(4 * math.prod(shape))
         array = np.frombuffer(self.data, "<f4", math.prod(shape), self.at).reshape(shape)
         self.at += array.nbytes
         return array.astype(np.float32)

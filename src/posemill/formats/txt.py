@@ -60,6 +60,9 @@ class TxtFormat(Format):
         for files, fields, _ in read_clip_folders(path, ".txt", size_wh):
             pixels = np.stack([_read_frame(file) for file in files]) if files else _NOTHING
             points = from_pixels(pixels, fields["sizes_wh"])
+            is_infinite = np.isinf(points).any(axis=(1, 2))
+            if is_infinite.any():
+                raise ValueError(f"{files[is_infinite.argmax()]}: a found point is infinite")
             mask = ~np.isnan(pixels[..., 0])
             yield make_clip(points, None, mask, skeleton_name=_SKELETON, **fields)
 

@@ -47,9 +47,14 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
         self.path = Path(path)
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._entries: dict[str, zipfile.ZipInfo] = {}
-        with reading(self.path, "npz", *_DAMAGE), zipfile.ZipFile(self.path) as archive:
+        with reading(self.path, "npz", *_DAMAGE):
             self._size = self.path.stat().st_size
-            for entry in archive.infolist():
+            try:
+                with zipfile.ZipFile(self.path) as archive:
+                    entries = archive.infolist()
+            except zipfile.BadZipFile as error:  # the directory is at the end
+                raise ValueError(f"{error}; was it cut off?") from error
+            for entry in entries:
                 self._entries[entry.filename.removesuffix(".npy")] = entry
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:

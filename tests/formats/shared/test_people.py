@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,8 @@ import posemill
 from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError, FormatError
 from posemill.formats import get_format
-from posemill.formats.shared.contract import Recipe
+from posemill.formats.shared.contract import Recipe, make_clip
+from posemill.formats.shared.people import clip_of_rows
 from posemill.records import OtherPeople, PersonIds, PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
@@ -99,6 +102,25 @@ def test_parquet_keeps_everybody_if_only_a_later_clip_has_several(tmp_path: Path
     assert len(several) == 3
     assert several.others is not None
     assert several.others.counts.tolist() == [1, 2, 0]
+
+
+def test_rows_of_one_person_are_taken_without_a_copy_more() -> None:
+    points = np.zeros((4000, 18, 3), np.float32)
+    scores, mask = np.ones((4000, 18), np.float32), np.ones((4000, 18), bool)
+    sizes_wh = np.tile(SIZE, (4000, 1))
+    fields = {"sizes_wh": sizes_wh, "skeleton_name": "openpose-18"}
+
+    def peak(make: Callable[[], PoseClip]) -> int:
+        tracemalloc.start()
+        make()
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    frames = np.arange(4000)
+    least = peak(lambda: make_clip(points, scores, mask, **fields))
+    most = peak(lambda: clip_of_rows(frames, points, scores, mask, ids=None, **fields))
+    assert most < least + points.nbytes / 2
 
 
 def test_parquet_without_people_has_a_row_per_frame(tmp_path: Path) -> None:

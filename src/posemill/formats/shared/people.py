@@ -44,6 +44,9 @@ def clip_of_rows(
         fields: The other fields of `PoseClip`.
     """
     is_first = np.diff(frames, prepend=-1) > 0
+    fields |= {"sizes_wh": sizes_wh, "skeleton_name": skeleton_name}
+    if is_first.all() and len(frames) == len(sizes_wh) and not keeps_people:
+        return make_clip(points, scores, mask, world=world, **fields)
 
     def of_frames(rows: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
         kind = np.result_type(rows, np.float32) if rows.dtype.kind in "iuf" else rows.dtype
@@ -55,8 +58,6 @@ def clip_of_rows(
         of_frames(points, np.nan),
         of_frames(scores, 0),
         of_frames(mask, False),
-        sizes_wh=sizes_wh,
-        skeleton_name=skeleton_name,
         world=None if world is None else of_frames(world, np.nan),
         **fields,
     )
