@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -148,6 +149,33 @@ def test_damaged_bytes_are_made_again(slow: Slow, tmp_path: Path, store: str) ->
     assert [cache[index]["name"] for index in (1, 2, 1, 2)] == [
         "sample 1", "sample 2", "sample 1", "sample 2"]  # fmt: skip
     assert slow.made() == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_checksum_is_compared_once_per_process(
+    slow: Slow, tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", store=store)
+    cache[1]
+    sizes: list[int] = []
+    real = zlib.crc32
+    monkeypatch.setattr(zlib, "crc32", lambda data: sizes.append(len(data)) or real(data))
+    for _ in range(3):
+        assert cache[1]["i"] == 1
+    assert len(sizes) == 1
+    assert pickle.loads(pickle.dumps(cache))[1]["i"] == 1  # another process checks for itself
+    assert len(sizes) == 2
+
+
+def test_an_hdf5_file_of_something_else_is_made_again(slow: Slow, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", store="hdf5")
+    for index, (name, content) in enumerate([("other", [1]), ("sample", [1.5]), ("sample", 3),
+                                             ("sample", "text"), ("sample/x", 1)]):  # fmt: skip
+        with h5py.File(cache.folder / f"{index}.h5", "w") as file:
+            file[name] = content
+    assert [cache[index]["i"] for index in range(5)] == list(range(5))
+    assert slow.made() == list(range(5))
 
 
 FILLER = """
