@@ -9,7 +9,7 @@ import pytest
 
 import posemill
 from posemill.commands import progress
-from posemill.errors import ConfigError, PosemillError, SourceError
+from posemill.errors import ConfigError, DecodeError, PosemillError, SourceError
 
 
 @pytest.fixture
@@ -105,6 +105,13 @@ def test_what_predict_cannot_use_is_said(
         (found,) = posemill.predict(trained, tree / "train" / "a")
     assert seen[0].filename == __file__  # where the user called
     assert found.clip_id == "a"
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"no video")
+    with pytest.warns(UserWarning, match=r"broken\.mp4"):
+        (found,) = posemill.predict(trained, [broken, tree / "train" / "b"])  # as of a folder
+    assert found.clip_id == "b"
+    with pytest.raises(DecodeError, match=r"broken\.mp4"):
+        posemill.predict(trained, [broken])
 
 
 def test_a_training_that_is_said_twice_or_wrongly_is_refused(tmp_path: Path) -> None:

@@ -248,7 +248,8 @@ def predict(
     kind = input_of(folder)
     if kind == "video":
         return list(track(ask(items), "clips", progress=progress))
-    engine = {"device": engine_device, "threads": threads}
+    is_alone = isinstance(items, list | tuple) and len(items) == 1
+    engine = {"device": engine_device, "threads": threads, "is_alone": is_alone}
     if kind == "two_streams":
         with show_progress("frames", progress=progress) as advance:
             return list(ask(_with_videos(folder, items, {**engine, "on_frame": advance})))
@@ -284,8 +285,10 @@ def _with_videos(
                 "{folder} was trained on keypoints and video: expected videos, got a PoseClip",
                 folder=folder,
             )
-        for clip_id, path in videos_at(Path(item)):
-            for clip in _estimated(folder, [path], engine):
+        videos = videos_at(Path(item))
+        is_alone = engine["is_alone"] and len(videos) == 1
+        for clip_id, path in videos:
+            for clip in _estimated(folder, [path], {**engine, "is_alone": is_alone}):
                 yield dataclasses.replace(clip, clip_id=clip_id), path
 
 

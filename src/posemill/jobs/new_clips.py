@@ -28,11 +28,12 @@ def clips_like(
     *,
     device: str = "cpu",
     threads: int = 1,
+    is_alone: bool = True,
     on_frame: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[PoseClip | None, list[DecodeError]]]:
     """Yield each clip of a source in a layout and by a recipe, with what could not be read of it.
 
-    None stands for a clip of several of which nothing could be read; the only one is an error.
+    None stands for a clip of several of which nothing could be read; the only one is a DecodeError.
 
     Keypoints are found as those of the recipe's data were: by the same engine with the same
     options, in the same mode, read by the same decoder.
@@ -44,6 +45,7 @@ def clips_like(
             for none.
         device: For the engine, where one is needed.
         threads: For the engine.
+        is_alone: Whether there are no other sources.
         on_frame: Called after each frame that was estimated.
     """
     wanted = Recipe(
@@ -63,7 +65,7 @@ def clips_like(
                 path, **found_by, device=device, threads=threads, on_frame=on_frame
             )
         except DecodeError as error:
-            if len(named) == 1:
+            if is_alone and len(named) == 1:
                 raise
             yield None, [error]
             continue
