@@ -112,6 +112,9 @@ def test_folds_are_summed_up_by_combination(folder: Path) -> None:
         ("[random]\nsamples = 1\nlr = {low = 0, high = 1, log = true}\n", "expected { low, high"),
         ("[folds]\ncount = 1\n", "folds: expected count = 2 or more"),
         ("[settings]\nepoch = 3\n", "unknown setting 'epoch'; did you mean 'epochs'"),
+        ("[grid]\nlrr = [0.1]\n", "'lrr' is no setting, .* model mlp.*did you mean 'lr'"),
+        ("[random]\nsamples = 1\nhiden = {choices = [[8]]}\n", "did you mean 'hidden'"),
+        ("[grid]\nmodel = ['mpl']\n", "unknown model 'mpl'.*did you mean 'mlp'"),
         ("this is not toml", "is not TOML"),
     ],
 )
@@ -153,7 +156,7 @@ def test_a_training_is_known_by_all_settings_that_decide_what_is_learned(folder:
 
 
 def test_more_samples_keep_the_names_of_those_that_were_drawn_before(folder: Path) -> None:
-    text = "[grid]\nlr = [0.1, 0.2]\n[random]\nsamples = {}\nwidth = {{ choices = [8, 16] }}\n"
+    text = "[grid]\nlr = [0.1, 0.2]\n[random]\nsamples = {}\nframes = {{ choices = [8, 16] }}\n"
     few = [job.name for job in read_sweep(write(folder, text.format(2))).jobs]
     many = [job.name for job in read_sweep(write(folder, text.format(9))).jobs]
     assert set(few) <= set(many)

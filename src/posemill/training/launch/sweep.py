@@ -33,6 +33,7 @@ import numpy as np
 
 from posemill.errors import ConfigError
 from posemill.outputs import expect_folder
+from posemill.plugins import hint, unknown
 from posemill.provenance import load_toml
 from posemill.settings import find_field
 from posemill.training.config.resolve import (
@@ -42,6 +43,7 @@ from posemill.training.config.resolve import (
     resolve_config,
 )
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.models import known_models, options_of
 from posemill.training.record.live import read_object
 from posemill.training.runs.status import flatten
 
@@ -145,8 +147,27 @@ def read_sweep(path: Path, *, out: str = "") -> Sweep:
     unique = {job.name: job for job in jobs}  # two random draws may be the same
     sweep = Sweep(path, folder, config, settings, tuple(unique.values()))
     for job in sweep.jobs:
-        sweep.resolve(job, cores=1)
+        _check_model(path, sweep.resolve(job, cores=1).config)
     return sweep
+
+
+def _check_model(path: Path, config: TrainConfig) -> None:
+    """Raise `ConfigError` for a model that is not known, or an option that it does not have."""
+    model = config.model
+    if model.name not in known_models():
+        raise unknown("model", model.name, known_models())
+    options = options_of(model.name) if model.options else []
+    for name in model.options:
+        if name not in options:
+            raise ConfigError(
+                "{path}: {name!r} is no setting, and no option of model {model}, which has "
+                "{options}{hint}",
+                path=path,
+                name=name,
+                model=model.name,
+                options=", ".join(options),
+                hint=hint(name, [*options, *TrainConfig.all_fields()]),
+            )
 
 
 def _all_changes(path: Path, table: Mapping[str, Any]) -> list[dict[str, Any]]:

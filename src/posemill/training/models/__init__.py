@@ -70,6 +70,11 @@ def known_models() -> list[str]:
     return plugins.names_of("model", MODELS)
 
 
+def options_of(name: str) -> list[str]:
+    """Return the names of a model's own options; torch is imported."""
+    return _options_of(_find(name))
+
+
 def time_stride_of(name: str, **options: Any) -> int:
     """Return how many frames one output step of a model stands for, without building it."""
     kind = _find(name)
