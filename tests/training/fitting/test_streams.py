@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils.data import (
 )
 
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.fitting import streams
 from posemill.training.fitting.streams import UserStream, take_apart
 from posemill.training.fitting.workload import ReadData, settings_of_loader
 from posemill.training.runtime import Runtime
@@ -145,6 +147,51 @@ def test_a_ready_loader_is_used_as_it_is_and_its_draws_follow_from_the_seed() ->
     assert read(loader, epochs=(1, 2), seed=3) == first[3:]
     endless = read(loader, steps=4)
     assert [len(batch) for batch in endless] == [4, 4, 2, 4]
+
+
+class Buffered(Counted):
+    """Draws from a buffer as it goes: what comes next depends on all draws before."""
+
+    def __iter__(self) -> Iterator[Any]:
+        items = list(super().__iter__())
+        while items:
+            yield items.pop(random.randrange(len(items)))
+
+
+class Lazy(WeightedRandomSampler):
+    """A sampler of a user that draws each sample when it is asked for it."""
+
+    def __iter__(self) -> Iterator[int]:
+        return (random.randrange(10) for _ in range(10))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", ["buffer", "sampler"])
+@pytest.mark.usefixtures("warm_children")
+def test_a_loader_that_draws_as_it_goes_goes_on_in_the_same_order(kind: str, workers: int) -> None:
+    options: dict[str, Any] = {"batch_size": 2, "num_workers": workers}
+    loader = (
+        DataLoader(Buffered(), **options)
+        if kind == "buffer"
+        else DataLoader(NUMBERS, sampler=Lazy([1.0] * 10, 10), **options)
+    )
+    random.seed(1)
+    whole = read(loader, batch_size=2, seed=3)
+    random.seed(2)
+    assert read(loader, batch_size=2, seed=3, start_step=2) == whole[2:]
+
+
+@pytest.mark.usefixtures("warm_children")
+def test_a_loader_with_processes_is_seeded_once_per_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[None] = []
+    real = streams.own_draws
+    monkeypatch.setattr(streams, "own_draws", lambda: passes.append(None) or real())
+    weights = WeightedRandomSampler([1.0] * 10, 10)
+    loader = DataLoader(NUMBERS, batch_size=2, sampler=weights, num_workers=1)
+    alone = DataLoader(NUMBERS, batch_size=2, sampler=weights)
+    batches = read(loader, steps=7, batch_size=2)
+    assert len(passes) == 2
+    assert batches[:5] == read(alone, batch_size=2), "as without processes"
 
 
 def test_ranks_take_turns_in_evaluating_a_ready_loader() -> None:

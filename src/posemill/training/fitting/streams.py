@@ -204,18 +204,35 @@ class StreamLoader:
 def _seeded(source: Any, numbers: tuple[int, int], *, begins_again: bool) -> Iterator[Any]:
     """Yield what an iterable gives; what it draws at random follows from seed, epoch and number."""
     items: Iterator[Any] = iter(())
-    is_open = True
+    is_open, is_seeded_once = True, _draws_at_start_only(source)
     for number in count():
-        with own_draws() as seed_draws, own_child_signals():
-            seed_draws(*numbers, number)
-            value = next(items, _END)
-            if value is _END and is_open:
-                items = iter(source)
+        value = next(items, _END) if is_seeded_once else _END
+        if value is _END:
+            with own_draws() as seed_draws, own_child_signals():
+                seed_draws(*numbers, number)
                 value = next(items, _END)
-                is_open = begins_again and value is not _END
+                if value is _END and is_open:
+                    items = iter(source)
+                    value = next(items, _END)
+                    is_open = begins_again and value is not _END
         if value is _END:
             return
         yield value
+
+
+def _draws_at_start_only(source: Any) -> bool:
+    """Return whether this process draws nothing after the first batch of a loader.
+
+    Its processes make the samples, with seeds drawn at the start, and a sampler of torch orders
+    them. All others are seeded for every batch: one that draws as it goes (a shuffle buffer) would
+    come in another order after `resume`.
+    """
+    return (
+        isinstance(source, DataLoader)
+        and source.num_workers > 0
+        and type(source.batch_sampler) in (BatchSampler, type(None))
+        and type(source.sampler).__module__.startswith("torch.utils.data.")
+    )
 
 
 def _as_it_is(batch: Any) -> Any:
