@@ -97,6 +97,23 @@ def test_wrong_settings_end_with_code_2_and_a_sentence(
     assert message in capsys.readouterr().err
 
 
+def test_a_taken_folder_and_missing_labels_are_said_before_torch_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posemill.training.front.train", pytest.fail)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine.txt").write_text("mine")
+    data = ["--data", str(tmp_path), "--data-kind", "keypoints"]
+    for flags, message in (
+        (["--out", str(tmp_path / "taken")], "not a training of posemill"),
+        (["--out", str(tmp_path / "run"), "--labels", str(tmp_path / "no.csv")], "no labels at"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            main(["train", *data, *flags])
+        assert stopped.value.code == 2
+        assert message in capsys.readouterr().err
+
+
 def test_train_evaluate_and_predict_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

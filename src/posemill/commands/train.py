@@ -32,6 +32,7 @@ from posemill.terminal import warn_caller
 
 if TYPE_CHECKING:
     from posemill.records import PoseClip
+    from posemill.training.config.train_config import TrainConfig
     from posemill.training.runs.inference import Prediction
 
 _NOTHING = Message("nothing to change")
@@ -69,6 +70,8 @@ def show_train(
             from posemill.training.tuning.modes import resolve_hardware
         print_config(resolve_hardware(resolved), as_json=as_json)
         return
+    if not under_torchrun():  # whose processes fail together, once they have met
+        _check_paths(resolved.config)
     try:
         result = run_training(resolved)
     except KeyboardInterrupt:
@@ -83,6 +86,18 @@ def show_train(
         _print_summary(result.out, result.summary)
     if under_torchrun():
         leave_at_once()
+
+
+def _check_paths(config: TrainConfig) -> None:
+    """Raise for a folder that is taken, or labels that are missing, before torch is loaded."""
+    from posemill.training.data.annotations import expect_labels
+    from posemill.training.record.live import expect_free
+
+    is_one_run = not config.leave_out or "=" in config.leave_out
+    if config.out and is_one_run:
+        expect_free(Path(config.out), resume=config.resume)
+    if config.labels:
+        expect_labels(Path(config.labels))
 
 
 def _say_how_to_go_on(out: Path) -> None:

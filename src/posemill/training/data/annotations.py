@@ -88,15 +88,20 @@ def read_annotations(path: Path, *, group_column: str = "") -> Annotations:
         group_column: Where it says whose a clip is, such as `signer`; empty: the first of
             `USUAL_GROUPS` that it has.
     """
-    if not path.is_dir() and not path.is_file():
-        raise TrainingError(
-            "no labels at {path}: expected a CSV file or a folder of corpus files", path=path
-        )
+    expect_labels(path)
     rows: dict[str, Annotation] = {}
     for file in _corpus_files(path) if path.is_dir() else [path]:
         found, group_column = _read_file(file, group_column)
         rows.update(found)
     return Annotations(rows, path, group_column=group_column)
+
+
+def expect_labels(path: Path) -> None:
+    """Raise `TrainingError` where there is neither a file nor a folder."""
+    if not path.is_dir() and not path.is_file():
+        raise TrainingError(
+            "no labels at {path}: expected a CSV file or a folder of corpus files", path=path
+        )
 
 
 def _corpus_files(folder: Path) -> list[Path]:

@@ -47,6 +47,39 @@ def expect_training(folder: Path) -> None:
         raise RunError("{folder} is not the folder of a training (no run.json)", folder=folder)
 
 
+def has_begun(folder: Path) -> bool:
+    """Return True where a training has begun in a folder."""
+    check_own_parts(folder, FILES, FOLDERS)
+    return (folder / "run.json").is_file()
+
+
+def expect_free(folder: Path, *, resume: bool) -> bool:
+    """Return `has_begun`; nothing is written.
+
+    Raises:
+        RunError: It holds a training that is not to be resumed, or something else.
+    """
+    if has_begun(folder):
+        if not resume:
+            raise RunError(
+                "{folder} already holds a training; add {--resume:True} to continue it, or "
+                "choose another {--out}",
+                folder=folder,
+            )
+        return True
+    if folder.exists() and not folder.is_dir():
+        raise RunError("{folder} is a file; {--out} names a folder", folder=folder)
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    # What a start that failed before its marker leaves behind; its lock came first.
+    begun = {LOCK_NAME, "config.toml", LOG_NAME, LIVE_NAME, f".{LIVE_NAME}.tmp"}
+    if names and not (names <= begun and is_lock(folder)):
+        raise RunError(
+            "{folder} holds files that are not a training of posemill; choose another {--out}",
+            folder=folder,
+        )
+    return False
+
+
 def is_lock(folder: Path) -> bool:
     """Return whether a folder has the lock that `hold` leaves: an empty file."""
     path = folder / LOCK_NAME

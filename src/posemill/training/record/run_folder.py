@@ -23,18 +23,18 @@ from typing import Any
 from posemill.errors import RunError, TrainingError
 from posemill.files import atomic_path, check_own_parts
 from posemill.machine.disk import disk_message, is_of_the_disk
-from posemill.machine.live_files import LIVE_NAME, LogFile
+from posemill.machine.live_files import LogFile
 from posemill.training.config.kinds import OWN
 from posemill.training.record.checkpoints import CheckpointFolder
 from posemill.training.record.live import (
     FILES,
     FOLDERS,
     KIND,
-    LOCK_NAME,
     LOG_NAME,
+    expect_free,
     expect_training,
+    has_begun,
     hold,
-    is_lock,
     read_metrics,
     read_object,
     write_object,
@@ -65,33 +65,14 @@ class RunFolder:
 
     def has_begun(self) -> bool:
         """Return True where a training has begun in this folder."""
-        check_own_parts(self.path, FILES, FOLDERS)
-        return (self.path / "run.json").is_file()
+        return has_begun(self.path)
 
     def check(self, *, resume: bool) -> bool:
         """Return True where there is a checkpoint to continue from; nothing is written.
 
         A folder that holds another training, or something else, is a `RunError`.
         """
-        if self.has_begun():
-            if not resume:
-                raise RunError(
-                    "{folder} already holds a training; add {--resume:True} to continue it, or "
-                    "choose another {--out}",
-                    folder=self.path,
-                )
-            return self.checkpoints.has("last")
-        if self.path.exists() and not self.path.is_dir():
-            raise RunError("{folder} is a file; {--out} names a folder", folder=self.path)
-        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
-        # What a start that failed before its marker leaves behind; its lock came first.
-        begun = {LOCK_NAME, "config.toml", LOG_NAME, LIVE_NAME, f".{LIVE_NAME}.tmp"}
-        if names and not (names <= begun and is_lock(self.path)):
-            raise RunError(
-                "{folder} holds files that are not a training of posemill; choose another {--out}",
-                folder=self.path,
-            )
-        return False
+        return expect_free(self.path, resume=resume) and self.checkpoints.has("last")
 
     def make(self) -> None:
         """Make the folder."""
