@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_runner import CliRunner
 
 import posemill
 from posemill.commands import progress
+from posemill.commands.line import run_line
 from posemill.errors import ConfigError, DecodeError, PosemillError, SourceError
 
 
@@ -110,6 +112,10 @@ def test_what_predict_cannot_use_is_said(
     with pytest.warns(UserWarning, match=r"broken\.mp4"):
         (found,) = posemill.predict(trained, [broken, tree / "train" / "b"])  # as of a folder
     assert found.clip_id == "b"
+    words = ["predict", str(trained.out), str(broken), str(tree / "train" / "b")]
+    said = CliRunner().invoke(run_line, words)
+    assert (said.exit_code, said.stdout.splitlines()[-1].split()[0]) == (1, "b"), said.output
+    assert "broken.mp4" in said.stderr
     with pytest.raises(DecodeError, match=r"broken\.mp4"):
         posemill.predict(trained, [broken])
 
