@@ -48,7 +48,7 @@ from benchmarks.shared.measuring import (
 from posemill.machine.allocator import return_freed_memory
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
-from posemill.training.data.normalize import preparation
+from posemill.training.data.normalize import Preparation
 from posemill.training.loop.stepping import build_optimizer
 from posemill.training.loop.trainer import Trainer
 from posemill.training.record.run_folder import RunFolder
@@ -66,7 +66,7 @@ class PlainClips(Dataset):  # type: ignore[type-arg]
 
     def __init__(self, folder: Path) -> None:
         self.paths = sorted(folder.glob("*.npz"))
-        self.prepare = preparation(normalize="auto", skeleton_name="holistic-143").function
+        self.prepare = Preparation(skeleton_name="holistic-143")
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import ContentError
+from posemill.errors import ContentError, FormatError
 from posemill.files import reading
 from posemill.geometry import check_scores, find_points
 from posemill.npz.mapped import MappedNpz
@@ -50,7 +50,8 @@ class NpzClips:
     """What an archive says about its clips; their frames are read when asked for.
 
     Args:
-        arrays: The archive.
+        path: The file.
+        arrays: What is in it.
         header: What a file of ours says about itself; empty for one of another maker.
         offsets: `(clips + 1,)`: where each clip begins; the last is the number of frames.
         clip_ids: One per clip.
@@ -58,7 +59,8 @@ class NpzClips:
         labels: One per clip, empty where the file has none.
     """
 
-    arrays: MappedNpz
+    path: Path
+    arrays: Mapping[str, Array]
     header: Mapping[str, Any]
     offsets: IntArray
     clip_ids: tuple[str, ...]
@@ -67,6 +69,39 @@ class NpzClips:
 
     def __len__(self) -> int:
         return len(self.clip_ids)
+
+    def clip(self, index: int) -> tuple[FloatArray, BoolArray]:
+        """Return points `(T, K, D)`, 0 where missing, and mask `(T, K)` of a clip.
+
+        Raises:
+            FormatError: A found point is no number.
+        """
+        frames = slice(self.offsets[index], self.offsets[index + 1])
+        points = np.asarray(self.arrays["keypoints"][frames], np.float32)
+        mask = self.arrays["mask"][frames] if "mask" in self.arrays else None
+        try:
+            mask = find_points(points, mask)
+        except ValueError as error:
+            raise FormatError(
+                "{path}: clip {clip_id!r}: {error}",
+                path=self.path,
+                clip_id=self.clip_ids[index],
+                error=error,
+            ) from error
+        return np.where(mask[..., None], points, np.float32(0)), mask
+
+    def column(self, name: str) -> tuple[str, ...]:
+        """Return what an array says of each clip; '' where there is none.
+
+        Args:
+            name: Of the array: one text or whole number a clip, or one a frame.
+        """
+        array = self.arrays.get(name)
+        if array is not None and array.shape == (int(self.offsets[-1]),):
+            array = array[self.offsets[:-1]]
+        if array is None or array.shape != (len(self),) or array.dtype.kind not in "Uiu":
+            return ("",) * len(self)
+        return tuple(str(value).strip() for value in array)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +148,7 @@ def _read_clips(arrays: MappedNpz, unit: str) -> NpzClips:
     if not labels:
         infos = [_read_object(text or "{}", "clip_info") for text in texts.get("clip_info", empty)]
         labels = tuple(str(info.get("label") or "") for info in infos)
-    return NpzClips(arrays, _header_of(arrays), offsets, ids, splits, labels)
+    return NpzClips(arrays.path, arrays, _header_of(arrays), offsets, ids, splits, labels)
 
 
 def read_frames(arrays: MappedNpz, rows: slice) -> NpzFrames:

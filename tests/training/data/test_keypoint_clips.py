@@ -56,6 +56,16 @@ def test_prepared_files_and_labels_make_sets(options: DataSettings) -> None:
     assert "4 clips, 3-6 frames, points=(T, 143, 3), 2 classes" in repr(train)
 
 
+def test_a_file_may_say_labels_and_splits_itself(options: DataSettings, tmp_path: Path) -> None:
+    more = {"labels": np.array(["x", "y"]), "splits": np.array(["", "val"])}
+    write_split(tmp_path / "data", "train", {"a": 4, "b": 6}, **more)
+    _, rows = read_labelled(options.replace(labels="", missing_labels="drop"))
+    # after the two clips of test
+    assert [(row.row, row.clip_id, row.split, row.label) for row in rows] == [
+        (2, "a", "train", "x"), (3, "b", "dev", "y"),
+    ]  # fmt: skip
+
+
 def test_a_split_column_decides_over_the_file(options: DataSettings, tmp_path: Path) -> None:
     rows = "a,no,train\nb,yes,train\nc,no,dev\nd,yes,dev\ne,yes,test\nf,no,test\n"
     (tmp_path / "labels.csv").write_text("video_id,label,split\n" + rows)
@@ -118,7 +128,7 @@ def test_an_empty_split_is_refused(options: DataSettings, tmp_path: Path) -> Non
 def test_a_file_without_clips_is_refused(options: DataSettings, tmp_path: Path) -> None:
     for split in ("train", "test"):
         write_split(tmp_path / "data", split, {})
-    with pytest.raises(TrainingError, match=r"keypoints.npz: no clips"):
+    with pytest.raises(TrainingError, match=r"data: no clips"):
         load_keypoints(options)
 
 

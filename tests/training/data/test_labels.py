@@ -17,57 +17,44 @@ from posemill.training.data.labels import (
     label_clips,
     pick_share,
 )
-from posemill.training.data.readers import RawClips
 
 as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
 
 def clips(*labels: str, split: str = "train") -> list[LabelledClip]:
     return [
-        LabelledClip(split, 0, index, f"{split}{index}", label)
+        LabelledClip(split, index, f"{split}{index}", label)
         for index, label in enumerate(labels)
     ]
 
 
-def raw(*ids: str, labels: tuple[str, ...] = (), splits: tuple[str, ...] = ()) -> RawClips:
-    empty = ("",) * len(ids)
-    return RawClips(
-        np.ones((len(ids), 2, 2), np.float32), None, np.arange(len(ids) + 1), ids, labels or empty,
-        splits or empty, None, "key", Path("a.csv"),
-    )  # fmt: skip
-
-
-def test_clips_have_the_labels_and_the_splits_of_their_files() -> None:
-    files = [raw("a", "b", labels=("x", "y"), splits=("", "val")), raw("c", labels=("z",))]
-    assert label_clips(["train", "test"], files, as_they_are("x")) == [
-        LabelledClip("train", 0, 0, "a", "x"),
-        LabelledClip("dev", 0, 1, "b", "y"),
-        LabelledClip("test", 1, 0, "c", "z"),
-    ]
+def labelled(rows: list[LabelledClip], *labels: str) -> list[LabelledClip]:
+    return label_clips(rows, lambda name: [""] * len(rows), as_they_are("x", *labels))
 
 
 def test_annotations_say_more_than_the_files(tmp_path: Path) -> None:
     known = tmp_path / "l.csv"
     known.write_text("video_id,label,split\na,new,\nb,new,test\n")
-    files = [raw("a", "b", "c", labels=("old",) * 3, splits=("dev", "dev", ""))]
-    found = label_clips(["train"], files, as_they_are("x", str(known)))
-    assert [(row.label, row.split) for row in found] == [
+    rows = [LabelledClip("dev", 0, "a", "old"), LabelledClip("dev", 1, "b", "old"),
+            LabelledClip("train", 2, "c", "old")]  # fmt: skip
+    assert labelled(rows) == rows
+    assert [(row.label, row.split) for row in labelled(rows, str(known))] == [
         ("new", "dev"), ("new", "test"), ("old", "train"),
     ]  # fmt: skip
 
 
 def test_clips_without_a_label_are_counted_and_named(tmp_path: Path) -> None:
-    head = r"^3 of 4 clips have no label \(b, c, d\): "
-    files = [raw("a", "b", "c", "d", labels=("x", "", "", ""))]
+    head = r"^3 of 4 clips have no label \(train1, train2, train3\): "
+    rows = clips("x", "", "", "")
     with pytest.raises(TrainingError, match=head + "x, and a labels file"):
-        label_clips(["train"], files, as_they_are("x"))
+        labelled(rows)
     (tmp_path / "l.csv").write_text("video_id,label\nz,q\n")
     with pytest.raises(TrainingError, match=head + r".*l.csv \(its first id is 'z'\)"):
-        label_clips(["train"], files, as_they_are("x", str(tmp_path / "l.csv")))
-    with pytest.raises(TrainingError, match=r"^4 of 4 clips have no label \(a, b, c …\): "):
-        label_clips(["train"], [raw("a", "b", "c", "d")], as_they_are("x"))
-    with pytest.raises(TrainingError, match=r"^a.csv: no clips$"):
-        label_clips(["train"], [raw()], as_they_are("x"))
+        labelled(rows, str(tmp_path / "l.csv"))
+    with pytest.raises(TrainingError, match=r"^4 of 4 clips have no label \(train0, .* …\): "):
+        labelled(clips("", "", "", ""))
+    with pytest.raises(TrainingError, match=r"^x: no clips$"):
+        labelled([])
 
 
 def test_sentences_are_divided_by_their_number_alone() -> None:
@@ -104,7 +91,7 @@ def test_a_share_for_dev_is_taken_where_nobody_said_how_large_and_not_from_folds
 def people() -> list[LabelledClip]:
     said = [("ann", "a"), ("ann", "b"), ("bo", "a"), ("bo", "b"), ("bo", "c")]
     return [
-        LabelledClip("dev", 0, index, f"{who}{index}", label, who)
+        LabelledClip("dev", index, f"{who}{index}", label, who)
         for index, (who, label) in enumerate(said)
     ]
 
@@ -133,7 +120,7 @@ def test_a_group_that_is_not_there_is_refused_with_those_that_are(given: str) ->
 
 def test_any_split_may_be_the_one_to_learn_from() -> None:
     rows = [
-        LabelledClip(split, 0, number, f"{split}{number}", label)
+        LabelledClip(split, number, f"{split}{number}", label)
         for split, labels in (("trainval", "abab"), ("test", "ab"), ("train", "xy"))
         for number, label in enumerate(labels)
     ]

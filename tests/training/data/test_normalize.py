@@ -13,7 +13,7 @@ from posemill.training.data.normalize import (
     groups_of,
     normalize_parts,
     normalize_whole,
-    preparation,
+    Preparation,
     resample,
     sample_at,
 )
@@ -28,7 +28,7 @@ def person(frames: int = 6) -> tuple[np.ndarray, np.ndarray]:
 
 def test_parts_do_not_depend_on_place_and_size_of_the_person() -> None:
     points, mask = person()
-    function = preparation(skeleton_name="holistic-143").function
+    function = Preparation(skeleton_name="holistic-143")
     one, _ = function(points, mask)
     other, _ = function(points * 3 + 2, mask)
     np.testing.assert_allclose(one, other, atol=1e-4)
@@ -36,7 +36,7 @@ def test_parts_do_not_depend_on_place_and_size_of_the_person() -> None:
 
 def test_each_part_sits_on_its_root_in_every_frame() -> None:
     points, mask = person()
-    result, _ = preparation(skeleton_name="holistic-143").function(points, mask)
+    result, _ = Preparation(skeleton_name="holistic-143")(points, mask)
     where = {name: i for i, name in enumerate(get_skeleton("holistic-143").point_names)}
     np.testing.assert_allclose(result[:, where["left_hand_wrist"]], 0, atol=1e-6)
     shoulders = result[:, [where["left_shoulder"], where["right_shoulder"]]]
@@ -51,7 +51,7 @@ def test_missing_points_have_no_say_and_stay_zero() -> None:
     mask[2, 68:89] = False  # the left hand of a frame
     mask[:, 3] = False  # a point of the face
     wild = np.where(mask[..., None], points, 1e6).astype(np.float32)
-    function = preparation(skeleton_name="holistic-143").function
+    function = Preparation(skeleton_name="holistic-143")
     one, kept = function(points, mask)
     other, _ = function(wild, mask)
     np.testing.assert_array_equal(one, other)
@@ -62,14 +62,14 @@ def test_missing_points_have_no_say_and_stay_zero() -> None:
 def test_a_part_that_is_never_found_is_zero() -> None:
     points, mask = person()
     mask[:, 68:89] = False
-    result, _ = preparation(skeleton_name="holistic-143").function(points, mask)
+    result, _ = Preparation(skeleton_name="holistic-143")(points, mask)
     assert np.isfinite(result).all()
     assert (result[:, 68:89] == 0).all()
 
 
 def test_an_unknown_skeleton_keeps_its_path_through_the_clip() -> None:
     points = np.zeros((5, 4, 2), np.float32) + np.arange(5, dtype=np.float32)[:, None, None]
-    result, _ = preparation().function(points, np.ones((5, 4), bool))
+    result, _ = Preparation()(points, np.ones((5, 4), bool))
     steps = np.diff(result[:, 0, 0])
     np.testing.assert_allclose(steps, steps[0], rtol=1e-5)
     assert steps[0] > 0
@@ -78,7 +78,7 @@ def test_an_unknown_skeleton_keeps_its_path_through_the_clip() -> None:
 
 def test_none_leaves_numbers_alone_and_dims_are_cut() -> None:
     points, mask = person()
-    result, _ = preparation(normalize="none", num_dims=2).function(points, mask)
+    result, _ = Preparation(normalize="none", num_dims=2)(points, mask)
     np.testing.assert_array_equal(result, points[..., :2])
 
 
@@ -86,9 +86,9 @@ def test_resampling_keeps_the_ends_and_longer_clips_are_cut_to_the_limit() -> No
     points, mask = person(9)
     short, _ = resample(points, mask, 5)
     np.testing.assert_array_equal(short, points[::2])
-    result, _ = preparation(normalize="none", max_frames=4).function(points, mask)
+    result, _ = Preparation(normalize="none", max_frames=4)(points, mask)
     assert len(result) == 4
-    result, _ = preparation(normalize="none", num_frames=20).function(points, mask)
+    result, _ = Preparation(normalize="none", num_frames=20)(points, mask)
     assert len(result) == 20
 
 
@@ -101,20 +101,15 @@ def test_between_a_found_and_a_missing_point_the_found_one_counts() -> None:
 
 
 def test_what_was_done_is_written_down_so_that_a_cache_knows_it() -> None:
-    transform = preparation(num_dims=2, num_frames=7, max_frames=9, skeleton_name="holistic-143")
-    assert transform.name == "prepare"
-    assert transform.parameters == {
-        "version": 1, "normalize": "parts", "skeleton": "holistic-143", "num_dims": 2,
-        "num_frames": 7, "max_frames": 9,
-    }  # fmt: skip
-    assert preparation().parameters == {
-        "version": 1, "normalize": "whole", "skeleton": None, "num_dims": 0, "num_frames": 0,
-        "max_frames": 0,
-    }  # fmt: skip
-    whole = preparation(normalize="whole", skeleton_name="holistic-143")
-    assert whole.parameters["normalize"] == "whole"
+    written = repr(Preparation(num_dims=2, num_frames=7, max_frames=9))
+    for changes in ({"num_dims": 3}, {"num_frames": 8}, {"max_frames": 8}, {"normalize": "none"},
+                    {"skeleton_name": "holistic-143"}):  # fmt: skip
+        given = {"num_dims": 2, "num_frames": 7, "max_frames": 9, **changes}
+        assert repr(Preparation(**given)) != written
+    assert repr(Preparation()) == repr(Preparation(normalize="whole")), "what auto comes to"
+    whole = Preparation(normalize="whole", skeleton_name="holistic-143")
     points, mask = person()
-    np.testing.assert_array_equal(whole.function(points, mask)[0], normalize_whole(points, mask)[0])
+    np.testing.assert_array_equal(whole(points, mask)[0], normalize_whole(points, mask)[0])
 
 
 def test_a_whole_clip_is_centred_on_its_mean_and_has_size_one() -> None:
@@ -189,4 +184,4 @@ def test_a_body_without_shoulders_and_a_hand_without_a_wrist_sit_on_their_mean(
 
 def test_parts_of_an_unknown_skeleton_are_refused() -> None:
     with pytest.raises(ConfigError, match='normalize="parts" needs a known skeleton'):
-        preparation(normalize="parts")
+        Preparation(normalize="parts")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError, TrainingError
-from posemill.training.data.readers import find_files, read_clips
+from posemill.training.data.readers import content_key_of, find_files, read_clips, skeleton_of
 
 POINTS = np.random.default_rng(0).random((7, 4, 2)).astype(np.float32)
 
@@ -23,10 +23,9 @@ def test_frames_with_the_same_video_id_are_a_clip(tmp_path: Path) -> None:
     clips = read_clips(path)
     assert clips.clip_ids == ("a", "b", "c")
     assert clips.offsets.tolist() == [0, 2, 6, 7]
-    assert isinstance(clips.points, np.memmap), "an array that is stored plain is mapped"
-    np.testing.assert_array_equal(clips.points, POINTS)
+    assert isinstance(clips.arrays["keypoints"], np.memmap), "an array stored plain is mapped"
+    np.testing.assert_array_equal(clips.clip(1)[0], POINTS[2:6])
     assert len(clips) == 3
-    assert clips.mask is None
     assert clips.path == path
     assert clips.labels == clips.splits == ("", "", "")
 
@@ -34,7 +33,7 @@ def test_frames_with_the_same_video_id_are_a_clip(tmp_path: Path) -> None:
 def test_a_mask_in_the_file_is_read_with_it(tmp_path: Path) -> None:
     mask = np.random.default_rng(1).random((7, 4)) > 0.5
     clips = read_clips(save(tmp_path / "a.npz", keypoints=POINTS, lengths=[7], mask=mask))
-    np.testing.assert_array_equal(clips.mask, mask)
+    np.testing.assert_array_equal(clips.clip(0)[1], mask)
 
 
 @pytest.mark.parametrize(
@@ -59,15 +58,17 @@ def test_an_array_may_say_whose_each_clip_is(
 
 
 def test_other_content_has_another_key(tmp_path: Path) -> None:
+    def key_of(path: Path) -> str:
+        return content_key_of(read_clips(path), tmp_path)
+
     keys = [
-        read_clips(save(tmp_path / f"{name}.npz", keypoints=points, lengths=[7])).content_key
+        key_of(save(tmp_path / f"{name}.npz", keypoints=points, lengths=[7]))
         for name, points in (("a", POINTS), ("b", POINTS), ("c", POINTS + 1))
     ]
     assert keys[0] == keys[1] != keys[2]
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text(f"{name},1,2\n")
-    one, other = (read_clips(tmp_path / f"{name}.csv").content_key for name in "ab")
-    assert one != other
+    assert key_of(tmp_path / "a.csv") != key_of(tmp_path / "b.csv")
 
 
 def test_lengths_and_labels_cut_and_name_the_clips(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_lengths_and_labels_cut_and_name_the_clips(tmp_path: Path) -> None:
     clips = read_clips(path)
     assert clips.clip_ids == ("s_train_0000", "s_train_0001")
     assert clips.labels == ("run", "sit")
-    assert clips.skeleton_name is None
+    assert skeleton_of(clips) is None
 
 
 def test_every_frame_can_be_a_sample_of_its_own(tmp_path: Path) -> None:
@@ -92,24 +93,22 @@ def test_a_csv_row_is_a_label_and_points(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("0,1,2,3,4\n1,5,6,7,8\n")
     clips = read_clips(tmp_path / "a.csv")
     assert clips.labels == ("0", "1")
-    np.testing.assert_array_equal(clips.points[1], [[5, 6], [7, 8]])
+    np.testing.assert_array_equal(clips.clip(1)[0], [[[5, 6], [7, 8]]])
     over_time = read_clips(tmp_path / "a.csv", csv_frames=2)
-    assert over_time.points.shape == (4, 1, 2)
+    assert over_time.clip(1)[0].shape == (2, 1, 2)
     assert over_time.offsets.tolist() == [0, 2, 4]
     assert over_time.offsets.dtype == np.int64
-    assert over_time.mask is not None
-    assert over_time.mask.shape == (4, 1)
-    assert over_time.mask.all()
+    assert over_time.clip(1)[1].tolist() == [[True], [True]]
     assert over_time.clip_ids == ("row0", "row1")
     assert over_time.splits == ("", "")
-    assert over_time.skeleton_name is None
+    assert skeleton_of(over_time) is None
     assert over_time.path == tmp_path / "a.csv"
-    assert read_clips(tmp_path / "a.csv", csv_dims=4).points.shape == (2, 1, 4)
+    assert read_clips(tmp_path / "a.csv", csv_dims=4).clip(0)[0].shape == (1, 1, 4)
 
 
 def test_a_row_may_be_one_number_and_has_room_for_all_its_frames(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,7\n")
-    assert read_clips(tmp_path / "a.csv", csv_dims=1).points.tolist() == [[[7.0]]]
+    assert read_clips(tmp_path / "a.csv", csv_dims=1).clip(0)[0].tolist() == [[[7.0]]]
     (tmp_path / "a.csv").write_text("a,1,2\n")
     with pytest.raises(TrainingError, match=r"multiple of 4 numbers \(2 frames of 2 numbers"):
         read_clips(tmp_path / "a.csv", csv_frames=2)
@@ -177,10 +176,10 @@ def test_a_skeleton_that_is_named_but_not_installed_is_said(tmp_path: Path) -> N
     meta = np.array(json.dumps({"skeleton": "cat-9"}))
     np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]), meta=meta)
     with pytest.raises(TrainingError, match=r"says its skeleton is 'cat-9', which is not known"):
-        read_clips(path)
+        skeleton_of(read_clips(path))
     meta = np.array(json.dumps({"skeleton": "openpose-18"}))
     np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]), meta=meta)
-    assert read_clips(path).skeleton_name == "openpose-18", "what it says, not what it looks like"
+    assert skeleton_of(read_clips(path)) == "openpose-18", "not what it looks like"
 
 
 def test_a_skeleton_that_is_not_named_is_guessed_aloud(
@@ -188,7 +187,7 @@ def test_a_skeleton_that_is_not_named_is_guessed_aloud(
 ) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]))
-    assert read_clips(path).skeleton_name == "holistic-143"
+    assert skeleton_of(read_clips(path)) == "holistic-143"
     assert "does not name its skeleton; by its number of points it is read as" in caplog.text
     np.savez(path, keypoints=np.ones((2, 15, 2), "f4"), lengths=np.array([2]))
-    assert read_clips(path).skeleton_name is None
+    assert skeleton_of(read_clips(path)) is None

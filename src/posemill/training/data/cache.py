@@ -11,9 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +25,7 @@ from posemill.records import BoolArray, FloatArray, IntArray
 _FORMAT = 3
 _READY = "ready.json"
 
-SampleFunction = Callable[[FloatArray, BoolArray], tuple[FloatArray, BoolArray]]
 Samples = Iterable[tuple[FloatArray, BoolArray]]
-
-
-@dataclass(frozen=True)
-class Transform:
-    """A per-sample function, with the name and the parameters that tell its result apart.
-
-    Args:
-        name: What it is called.
-        function: `(points (T, K, D), mask (T, K))` -> the same two, T and D as it likes.
-        parameters: Everything the result depends on beside the input; JSON values.
-    """
-
-    name: str
-    function: SampleFunction
-    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Store:
@@ -76,37 +59,30 @@ class Store:
 
 
 def precompute(
-    samples: Samples,
-    transform: Transform,
-    *,
-    content_key: str,
-    kind: str = "mmap",
-    folder: Path | None = None,
+    samples: Samples, *, key: str, kind: str = "mmap", folder: Path | None = None
 ) -> Store:
-    """Return the transformed samples, computed once per content, transform and kind.
+    """Return samples that are computed once per key and kind.
 
     Args:
-        samples: Points `(T, K, D)` and mask `(T, K)` of each sample; not touched on a cache hit.
-        transform: What to do to each.
-        content_key: Digest of what `samples` yields, in that order.
+        samples: Points `(T, K, D)` and mask `(T, K)` of each, as they are computed; not touched
+            on a cache hit.
+        key: Names all that decides what `samples` yields, in that order.
         kind: `mmap`, `ram` (kept on the disk as mmap, read into memory), `hdf5`, or
             `none`: in memory, nothing kept on the disk.
         folder: Where caches are kept; `training` below posemill's cache folder by default.
     """
-    transformed = (transform.function(points, mask) for points, mask in samples)
     if kind == "none":
-        points, masks = zip(*transformed, strict=True)
+        points, masks = zip(*samples, strict=True)
         offsets = np.cumsum([0, *map(len, masks)], dtype=np.int64)
         return Store(offsets, (np.concatenate(points), np.concatenate(masks)))
     on_disk = "hdf5" if kind == "hdf5" else "mmap"
-    step = json.dumps([transform.name, dict(transform.parameters)], sort_keys=True)
-    text = f"{_FORMAT}\0{on_disk}\0{content_key}\0{step}"
     root = folder or cache_folder() / "training"
+    text = f"{_FORMAT}\0{on_disk}\0{key}"
     place = root / hashlib.sha256(text.encode()).hexdigest()[:32]
     if not (place / _READY).is_file():
         try:
             with _whole_folder(place) as working:
-                _write(transformed, working, is_hdf5=on_disk == "hdf5")
+                _write(samples, working, is_hdf5=on_disk == "hdf5")
         except OSError as error:
             raise TrainingError(
                 "cannot write the cache below {root} ({error}); free some space there, or "

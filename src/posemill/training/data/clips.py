@@ -6,6 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -15,7 +16,6 @@ from torch.utils.data import Dataset
 
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.training.data.batches import Batch, Draw
-from posemill.training.data.labels import NO_GROUPS, Groups
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -109,6 +109,7 @@ class Clips(Dataset[Batch], ABC):
         class_names: Name of each class; for ctc glosses after `<blank>` and `<unk>`.
         keys: Split and id of each clip, where they have one.
         groups: Whose each clip is; empty where nothing says it.
+        group_column: The column that says so.
         is_share: Whether these clips were set aside out of the training clips.
         num_too_short: Clips with fewer output steps than their glosses need (ctc); of the training
             clips those that were left out.
@@ -124,7 +125,8 @@ class Clips(Dataset[Batch], ABC):
     targets: Sequence[Target] = ()
     class_names: tuple[str, ...] = ()
     keys: Sequence[ClipKey] = ()
-    groups: Groups = NO_GROUPS
+    groups: Sequence[str] = ()
+    group_column: str = ""
     is_share: bool = False
     num_too_short: int = 0
     batch_factors: tuple[int, ...] = (1,)
@@ -194,19 +196,27 @@ class SplitClips(Clips):
     task: str = "classify"
     is_share: bool = False
     num_too_short: int = 0
-    groups: Groups = NO_GROUPS
+    groups: tuple[str, ...] = ()
+    group_column: str = ""
     batch_factors: tuple[int, ...] = (1,)
+
+    has_lengths = True  # False where only opening the clips would tell
+
+    @cached_property
+    def steps_needed(self) -> IntArray:
+        """`(N,)`: output steps CTC needs: one per gloss and a blank between two equal ones."""
+        glosses = [np.asarray(target) for target in self.targets]
+        return np.asarray([len(own) + int((own[1:] == own[:-1]).sum()) for own in glosses])
 
     def select(self, indices: Sequence[int] | IntArray) -> Self:
         """Return these clips only."""
         chosen = np.asarray(indices, np.int64)
-        return dataclasses.replace(
-            self,
-            targets=tuple(self.targets[i] for i in chosen),
-            keys=tuple(self.keys[i] for i in chosen),
-            groups=self.groups.select(chosen),
-            **self._selected(chosen),
-        )
+        facts: dict[str, tuple[Any, ...]] = {
+            name: tuple(getattr(self, name)[i] for i in chosen)
+            for name in ("targets", "keys", "groups")
+            if getattr(self, name)
+        }
+        return dataclasses.replace(self, **facts, **self._selected(chosen))
 
     @abstractmethod
     def _selected(self, chosen: IntArray) -> dict[str, Any]:

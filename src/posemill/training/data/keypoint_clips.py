@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ import torch
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.messages import Message
-from posemill.npz.mapped import open_npz
+from posemill.npz.clips import NpzClips
 from posemill.records import BoolArray, FloatArray, IntArray, usual_split
 from posemill.skeletons import full_name, get_skeleton
 from posemill.terminal import counted
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.batches import Batch, Draw, pad_targets
-from posemill.training.data.cache import Store, precompute, verify_once
+from posemill.training.data.cache import Store, precompute
 from posemill.training.data.clips import (
     TIME_ONLY,
     ClipKey,
@@ -36,8 +35,8 @@ from posemill.training.data.labels import (
     divide_into_splits,
     label_clips,
 )
-from posemill.training.data.normalize import preparation
-from posemill.training.data.readers import RawClips, read_all
+from posemill.training.data.normalize import Preparation
+from posemill.training.data.readers import content_key_of, read_all, skeleton_of
 
 SampleAugment = Callable[[FloatArray, BoolArray, np.random.Generator], tuple[FloatArray, BoolArray]]
 _WHOLE = 4  # frames that stand for a whole clip in Multigrid: a quarter of it is one
@@ -60,7 +59,7 @@ class KeypointClips(SplitClips):
         store: The packed samples.
         rows: `(N,)`: which samples of the store these are.
         skeleton_name: One of ours or None.
-        source: Where the clips were read, to look at them; None: they cannot be looked at.
+        sources: The clips of all files, to look at them; empty: they cannot be looked at.
         time_stride: Frames per output step of the model (ctc).
         augment: Function of points, mask and a random generator, or None.
         seed: With epoch and clip it decides the augmentation.
@@ -70,7 +69,7 @@ class KeypointClips(SplitClips):
     store: Store
     rows: IntArray
     skeleton_name: str | None = None
-    source: DataSettings | None = None
+    sources: tuple[NpzClips, ...] = ()
     time_stride: int = 1
     augment: SampleAugment | None = None
     seed: int = 0
@@ -146,14 +145,12 @@ class KeypointClips(SplitClips):
 
     def picture(self, index: int) -> Picture | None:
         """Return a clip as its file has it, before normalisation."""
-        if self.source is None:
-            return None
-        row, data = int(self.rows[index]), self.source  # clips of all files, one after the other
-        for raw in _read_once(data.path, data.unit, data.csv_dims, data.csv_frames):
-            if row < len(raw):
-                return Picture(self.keys[index][1], points=raw.clip(row))
-            row -= len(raw)
-        raise IndexError(f"clip {index}: {data.path} has fewer clips than when it was read")
+        row = int(self.rows[index])
+        for clips in self.sources:
+            if row < len(clips):
+                return Picture(self.keys[index][1], points=clips.clip(row))
+            row -= len(clips)
+        return None
 
     def features(self, indices: IntArray) -> FloatArray:
         """Return mean, spread and first place of each point over eight frames of a clip."""
@@ -187,9 +184,8 @@ class KeypointClips(SplitClips):
         """Return `(N,)`: whether a clip's glosses fit into a share of its frames; classes do."""
         if self.task != "ctc":
             return np.ones(len(self), bool)
-        needed = [frames_needed(np.asarray(target)) for target in self.targets]
         steps = share_of(self._whole_lengths, time_share) // self.time_stride
-        fits: BoolArray = steps >= np.asarray(needed)
+        fits: BoolArray = steps >= self.steps_needed
         return fits
 
     def in_shapes(self, shapes: tuple[Shape, ...]) -> KeypointClips:
@@ -250,65 +246,59 @@ def load_keypoints(
     clips, rows = read_labelled(options)
     division = divide_into_splits(rows, options, class_names=class_names, splits=splits)
     store, skeleton = _pack_files(clips, options)
-    first_row = np.cumsum([0, *(len(raw) for raw in clips)])
-    sets = {}
-    for split, members in division.members.items():
-        made = KeypointClips(
-            store=store,
-            rows=np.asarray([first_row[row.file] + row.index for row in members], np.int64),
-            skeleton_name=skeleton,
-            source=options,
-            time_stride=time_stride,
-            **division.facts(split, options.task),
-        )
-        sets[split] = check_lengths(made, split, options, time_stride)
-    return sets
+    make = partial(
+        KeypointClips,
+        store=store,
+        skeleton_name=skeleton,
+        sources=tuple(clips),
+        time_stride=time_stride,
+    )
+    return division.make_sets(make, options, time_stride)
 
 
-def read_labelled(options: DataSettings) -> tuple[list[RawClips], list[LabelledClip]]:
+def read_labelled(options: DataSettings) -> tuple[list[NpzClips], list[LabelledClip]]:
     """Return the files' clips as they are, and each clip with its label, split and group."""
-    splits, clips = _read_files(options)
-    return clips, label_clips(splits, clips, options)
+    clips, rows = _read_files(options)
+
+    def column_of(name: str) -> list[str]:
+        return [value for raw in clips for value in raw.column(name)]
+
+    return clips, label_clips(rows, column_of, options)
 
 
 def read_unlabelled(options: DataSettings) -> tuple[Store, list[ClipKey], str | None]:
     """Return all clips packed, split and id of each, and the name of their skeleton."""
-    splits, clips = _read_files(options)
+    clips, rows = _read_files(options)
     store, skeleton = _pack_files(clips, options)
-    keys = [
-        (usual_split(own or split), clip_id)
-        for split, raw in zip(splits, clips, strict=True)
-        for own, clip_id in zip(raw.splits, raw.clip_ids, strict=True)
-    ]
-    return store, keys, skeleton
+    return store, [(row.split, row.clip_id) for row in rows], skeleton
 
 
-@lru_cache(maxsize=1)  # figures ask for clip after clip
-def _read_once(path: str, unit: str, csv_dims: int, csv_frames: int) -> tuple[RawClips, ...]:
-    return tuple(read_all(path, unit=unit, csv_dims=csv_dims, csv_frames=csv_frames).values())
-
-
-def _read_files(options: DataSettings) -> tuple[list[str], list[RawClips]]:
-    """Return the names of the files' splits, and their clips as they are."""
+def _read_files(options: DataSettings) -> tuple[list[NpzClips], list[LabelledClip]]:
+    """Return the files' clips as they are, and what their files say of each."""
     by_split = read_all(
         options.path, unit=options.unit, csv_dims=options.csv_dims, csv_frames=options.csv_frames
     )
     clips = list(by_split.values())
     _check_same_points(clips)
-    return list(by_split), clips
+    facts = [
+        (usual_split(own or split), clip_id, label)
+        for split, raw in by_split.items()
+        for own, clip_id, label in zip(raw.splits, raw.clip_ids, raw.labels, strict=True)
+    ]
+    return clips, [LabelledClip(split, row, *rest) for row, (split, *rest) in enumerate(facts)]
 
 
-def _check_same_points(clips: Sequence[RawClips]) -> None:
+def _check_same_points(clips: Sequence[NpzClips]) -> None:
     first = clips[0]
     for raw in clips:
-        if raw.points.shape[1:] != first.points.shape[1:]:
+        if _frame_shape(raw) != _frame_shape(first):
             raise TrainingError(
                 "{path} has {shape} numbers a frame, {first_path} {first_shape}; prepare all "
                 "splits with the same layout",
                 path=raw.path,
-                shape=raw.points.shape[1:],
+                shape=_frame_shape(raw),
                 first_path=first.path,
-                first_shape=first.points.shape[1:],
+                first_shape=_frame_shape(first),
             )
         empty = np.flatnonzero(np.diff(raw.offsets) == 0)
         if len(empty):
@@ -319,29 +309,33 @@ def _check_same_points(clips: Sequence[RawClips]) -> None:
             )
 
 
-def _skeleton_of(raw: RawClips, chosen: str) -> str | None:
-    if chosen == "none":
-        return None
-    if chosen == "auto":
-        return raw.skeleton_name
+def _frame_shape(clips: NpzClips) -> tuple[int, ...]:
+    return clips.arrays["keypoints"].shape[1:]
+
+
+def _choose_skeleton(clips: Sequence[NpzClips], chosen: str) -> str | None:
+    """Return the skeleton of all files: what the first one says, or what was chosen."""
+    names = [skeleton_of(raw) for raw in clips]  # one that is unknown is an error in any case
+    if chosen in ("auto", "none"):
+        return names[0] if chosen == "auto" else None
     chosen = full_name(chosen)
-    expected = get_skeleton(chosen).num_points
-    if expected != raw.points.shape[1]:
+    expected, num_points = get_skeleton(chosen).num_points, _frame_shape(clips[0])[0]
+    if expected != num_points:
         raise ConfigError(
             "skeleton {chosen} has {expected} points, {path} has {num_points}; use "
             "{--skeleton:auto} or {--skeleton:none}",
             chosen=chosen,
             expected=expected,
-            path=raw.path,
-            num_points=raw.points.shape[1],
+            path=clips[0].path,
+            num_points=num_points,
         )
     return chosen
 
 
-def _pack_files(clips: Sequence[RawClips], options: DataSettings) -> tuple[Store, str | None]:
+def _pack_files(clips: Sequence[NpzClips], options: DataSettings) -> tuple[Store, str | None]:
     """Return the clips of all files in one store, and the name of their skeleton."""
-    skeleton = _skeleton_of(clips[0], options.skeleton)
-    transform = preparation(
+    skeleton = _choose_skeleton(clips, options.skeleton)
+    prepare = Preparation(
         normalize=options.normalize,
         skeleton_name=skeleton,
         # The depth of a picture's points is a guess that differs from recording to recording.
@@ -350,57 +344,10 @@ def _pack_files(clips: Sequence[RawClips], options: DataSettings) -> tuple[Store
         max_frames=options.max_frames,
     )
     folder = Path(options.cache_folder) if options.cache_folder else None
-    keys = []
-    for raw in clips:
-        if raw.path.suffix.lower() == ".npz":
-            # Its key is made of the checksums it carries: they must be those of the bytes in it.
-            verify_once(raw.path, open_npz(raw.path).verify, folder=folder)
-        keys.append(f"{raw.content_key}-{hashlib.sha256(raw.offsets.tobytes()).hexdigest()[:16]}")
     store = precompute(
-        (raw.clip(index) for raw in clips for index in range(len(raw))),
-        transform,
-        content_key=" ".join(keys),
+        (prepare(*raw.clip(index)) for raw in clips for index in range(len(raw))),
+        key=" ".join([*(content_key_of(raw, folder) for raw in clips), repr(prepare)]),
         kind=options.cache,
         folder=folder,
     )
     return store, skeleton
-
-
-def frames_needed(target: IntArray) -> int:
-    """Return the output steps CTC needs: one per gloss and a blank between two equal ones."""
-    return len(target) + int((target[1:] == target[:-1]).sum())
-
-
-def check_lengths(made: Any, split: str, options: DataSettings, time_stride: int) -> Any:
-    """Return a set without training clips whose glosses do not fit their frames, or refuse it.
-
-    Args:
-        made: A set of any kind.
-        split: Its name; of others than the training split such clips are counted.
-        options: What is done with them.
-        time_stride: Frames per output step of the model.
-    """
-    if options.task != "ctc":
-        return made
-    steps = made.lengths // time_stride
-    needed = np.asarray([frames_needed(np.asarray(target)) for target in made.targets])
-    short = np.flatnonzero(steps < needed)
-    if not len(short) or split != options.training_split:
-        return dataclasses.replace(made, num_too_short=len(short))
-    if options.short_clips == "drop" and len(short) < len(made):
-        kept = made.select(np.flatnonzero(steps >= needed))
-        return dataclasses.replace(kept, num_too_short=len(short))
-    first = int(short[0])
-    raise TrainingError(
-        "{num_short} of {num_clips} {split} clips are shorter than their glosses: "
-        "{clip_id!r} has {num_frames} frames, {num_steps} steps of {time_stride}, "
-        "and needs {num_needed}; set {--short-clips:drop}, or a smaller stride",
-        num_short=len(short),
-        num_clips=len(made),
-        split=split,
-        clip_id=made.keys[first][1],
-        num_frames=made.lengths[first],
-        num_steps=steps[first],
-        time_stride=time_stride,
-        num_needed=needed[first],
-    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,15 @@ from posemill.messages import Message
 from posemill.records import IntArray, sort_splits, usual_split
 from posemill.terminal import warn_once
 from posemill.training.config.data_settings import DataSettings
-from posemill.training.data.annotations import USUAL_GROUPS, Annotations, read_annotations
+from posemill.training.data.annotations import (
+    USUAL_GROUPS,
+    Annotation,
+    Annotations,
+    read_annotations,
+)
+from posemill.training.data.clips import SplitClips
+
+AnyClips = TypeVar("AnyClips", bound=SplitClips)
 
 
 def assign_folds(labels: Sequence[str], folds: int, seed: int) -> IntArray:
@@ -79,83 +87,74 @@ _SPECIAL = ("<blank>", "<unk>")
 
 @dataclass(frozen=True)
 class LabelledClip:
-    """A clip of a file with its label, before it has a target."""
+    """A clip with its label, before it has a target.
+
+    Args:
+        split: Its usual name.
+        row: Which clip of the data it is.
+        clip_id: Unique within the split.
+        label: Empty where nothing says it yet.
+        group: Whose it is; empty where nothing says it.
+    """
 
     split: str
-    file: int
-    index: int
+    row: int
     clip_id: str
     label: str
     group: str = ""
     group_column: str = ""
 
 
-class Groups(NamedTuple):
-    """Whose each clip of a set is, and the column that says so; empty where none does."""
-
-    column: str = ""
-    values: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, rows: Sequence[LabelledClip]) -> Groups:
-        """Return the groups of some clips."""
-        column = rows[0].group_column if rows else ""
-        return cls(column, tuple(row.group for row in rows)) if column else cls()
-
-    def select(self, indices: Sequence[int] | IntArray) -> Groups:
-        """Return those of some clips only."""
-        return self._replace(values=tuple(self.values[i] for i in indices) if self.values else ())
-
-
-NO_GROUPS = Groups()
-
-
 def label_clips(
-    splits: Sequence[str], clips: Sequence[Any], options: DataSettings
+    rows: Sequence[LabelledClip],
+    column_of: Callable[[str], Sequence[str]],
+    options: DataSettings,
 ) -> list[LabelledClip]:
-    """Return every clip of every file with label, split and group.
+    """Return every clip with label, split and group.
 
     Args:
-        splits: Of each file.
-        clips: Of each file: `clip_ids`, `labels` and `splits` of its clips, '' where nothing is
-            said, and `column(name)`, what a further column says of each.
+        rows: What the data says of each clip.
+        column_of: Returns what a further column of the data says of each clip, '' for nothing.
         options: Where labels are, and which column must say whose a clip is; a usual name of one
             where none is named.
     """
-    group_column, annotations = options.group_column, None
+    column, annotations = options.group_column, None
     if options.labels:
-        annotations = read_annotations(Path(options.labels), group_column=group_column)
-    rows, missing = [], []
-    is_asked, group_column = bool(group_column), group_column or _find_groups(clips, annotations)
-    ids = (clip_id for raw in clips for clip_id in raw.clip_ids)
-    known_by_id = {} if annotations is None else annotations.match(ids)
-    for file, (split, raw) in enumerate(zip(splits, clips, strict=True)):
-        groups = raw.column(group_column) if group_column else ("",) * len(raw.clip_ids)
-        for index, clip_id in enumerate(raw.clip_ids):
-            label, own, group = raw.labels[index], raw.splits[index], groups[index]
-            if known := known_by_id.get(clip_id):
-                label, own, group = known.label, known.split or own, known.group or group
-            if not label:
-                missing.append(clip_id)
-                continue
-            split_of = usual_split(own or split)
-            rows.append(LabelledClip(split_of, file, index, clip_id, label, group, group_column))
+        annotations = read_annotations(Path(options.labels), group_column=column)
+        column = column or annotations.group_column
+    column = column or next((name for name in USUAL_GROUPS if any(column_of(name))), "")
+    groups = column_of(column) if column else [""] * len(rows)
+    notes = {} if annotations is None else annotations.match(row.clip_id for row in rows)
+    labelled = []
+    for row, group in zip(rows, groups, strict=True):
+        note = notes.get(row.clip_id) or Annotation(row.label)
+        labelled.append(
+            dataclasses.replace(
+                row,
+                label=note.label,
+                split=note.split or row.split,
+                group=note.group or group,
+                group_column=column,
+            )
+        )
+    missing = [row.clip_id for row in labelled if not row.label]
+    labelled = [row for row in labelled if row.label]
     if missing:
-        _report_missing(missing, len(rows), annotations, options)
-    if not rows:
-        raise TrainingError("{path}: no clips", path=clips[0].path)
-    if is_asked and not all(row.group for row in rows):
-        without = [row.clip_id for row in rows if not row.group]
+        _report_missing(missing, len(labelled), annotations, options)
+    if not labelled:
+        raise TrainingError("{path}: no clips", path=options.path)
+    without = [row.clip_id for row in labelled if not row.group]
+    if options.group_column and without:
         raise TrainingError(
             "{--leave-out} or {--folds-by}: {num_without} of {num_clips} clips have no "
             "{group_column!r} ({some}): expected a column of that name in the "
             "labels or the list, or an array of that name in the npz",
             num_without=len(without),
-            num_clips=len(rows),
-            group_column=group_column,
+            num_clips=len(labelled),
+            group_column=column,
             some=_first_three(without),
         )
-    return rows
+    return labelled
 
 
 def _report_missing(
@@ -185,13 +184,6 @@ def _first_three(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
 
 
-def _find_groups(clips: Sequence[Any], annotations: Annotations | None) -> str:
-    """Return the column that says whose a clip is, where it has a usual name; else nothing."""
-    if annotations is not None and annotations.group_column:
-        return annotations.group_column
-    return next((name for name in USUAL_GROUPS if any(clips[0].column(name))), "")
-
-
 class Division(NamedTuple):
     """The clips of each split, the classes, and whether dev is a share of the training clips."""
 
@@ -199,17 +191,63 @@ class Division(NamedTuple):
     class_names: tuple[str, ...]
     is_share: bool
 
-    def facts(self, split: str, task: str) -> dict[str, Any]:
-        """Return what `SplitClips` holds of the clips of a split."""
-        members = self.members[split]
-        return {
-            "targets": targets_of(members, self.class_names, task),
-            "keys": tuple((split, row.clip_id) for row in members),
-            "class_names": self.class_names,
-            "task": task,
-            "is_share": self.is_share and split == "dev",
-            "groups": Groups.of(members),
-        }
+    def make_sets(
+        self, make: Callable[..., AnyClips], options: DataSettings, time_stride: int
+    ) -> dict[str, AnyClips]:
+        """Return the sets by split, checked for clips too short for their glosses.
+
+        Args:
+            make: Called with the `rows` `(N,)` of a split's clips, and what `SplitClips` holds of
+                them.
+            options: What is done with clips too short.
+            time_stride: Frames per output step of the model (ctc).
+        """
+        sets = {}
+        for split, members in self.members.items():
+            clips = make(
+                rows=np.asarray([row.row for row in members], np.int64),
+                targets=targets_of(members, self.class_names, options.task),
+                keys=tuple((split, row.clip_id) for row in members),
+                class_names=self.class_names,
+                task=options.task,
+                is_share=self.is_share and split == "dev",
+                groups=tuple(row.group for row in members),
+                group_column=members[0].group_column,
+            )
+            sets[split] = _check_lengths(clips, split, options, time_stride)
+        return sets
+
+
+def _check_lengths(
+    clips: AnyClips, split: str, options: DataSettings, time_stride: int
+) -> AnyClips:
+    """Return a set without training clips whose glosses do not fit their frames, or refuse it.
+
+    In other splits than the training split such clips are counted.
+    """
+    if options.task != "ctc" or not clips.has_lengths:
+        return clips
+    steps, needed = clips.lengths // time_stride, clips.steps_needed
+    short = np.flatnonzero(steps < needed)
+    if not len(short) or split != options.training_split:
+        return dataclasses.replace(clips, num_too_short=len(short))
+    if options.short_clips == "drop" and len(short) < len(clips):
+        kept = clips.select(np.flatnonzero(steps >= needed))
+        return dataclasses.replace(kept, num_too_short=len(short))
+    first = int(short[0])
+    raise TrainingError(
+        "{num_short} of {num_clips} {split} clips are shorter than their glosses: "
+        "{clip_id!r} has {num_frames} frames, {num_steps} steps of {time_stride}, "
+        "and needs {num_needed}; set {--short-clips:drop}, or a smaller stride",
+        num_short=len(short),
+        num_clips=len(clips),
+        split=split,
+        clip_id=clips.keys[first][1],
+        num_frames=clips.lengths[first],
+        num_steps=steps[first],
+        time_stride=time_stride,
+        num_needed=needed[first],
+    )
 
 
 def divide_into_splits(

@@ -22,7 +22,6 @@ import numpy.typing as npt
 from posemill.errors import ConfigError
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
-from posemill.training.data.cache import Transform
 
 _SMALLEST = 1e-6
 
@@ -65,15 +64,9 @@ def groups_of(skeleton_name: str) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def preparation(
-    *,
-    normalize: str = "auto",
-    skeleton_name: str | None = None,
-    num_dims: int = 0,
-    num_frames: int = 0,
-    max_frames: int = 0,
-) -> Transform:
-    """Return what is done to every clip once, before training.
+@dataclass
+class Preparation:
+    """What is done to every clip once, before training; its `repr` is the key of a cache.
 
     Args:
         normalize: `parts` (see above), `whole` (one centre and size per clip), `none`, or `auto`:
@@ -83,32 +76,32 @@ def preparation(
         num_frames: Resample to so many frames; 0: as it is.
         max_frames: Resample longer clips to so many frames; 0: no limit.
     """
-    if normalize == "auto":
-        normalize = "parts" if skeleton_name else "whole"
-    if normalize == "parts" and skeleton_name is None:
-        raise ConfigError(
-            "{--normalize:parts} needs a known skeleton; use {--normalize:whole} or "
-            "{--normalize:none}"
-        )
-    groups = groups_of(skeleton_name) if normalize == "parts" and skeleton_name else ()
 
-    def prepare(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:
-        points = points[..., :num_dims] if num_dims else points
-        if num_frames or (max_frames and len(points) > max_frames):
-            points, mask = resample(points, mask, num_frames or max_frames)
-        if groups:
-            return normalize_parts(points, mask, groups)
-        return (normalize_whole if normalize == "whole" else _leave)(points, mask)
+    normalize: str = "auto"
+    skeleton_name: str | None = None
+    num_dims: int = 0
+    num_frames: int = 0
+    max_frames: int = 0
 
-    parameters: dict[str, Any] = {
-        "version": 1,
-        "normalize": normalize,
-        "skeleton": skeleton_name,
-        "num_dims": num_dims,
-        "num_frames": num_frames,
-        "max_frames": max_frames,
-    }
-    return Transform("prepare", prepare, parameters)
+    def __post_init__(self) -> None:
+        if self.normalize == "auto":
+            self.normalize = "parts" if self.skeleton_name else "whole"
+        if self.normalize == "parts" and self.skeleton_name is None:
+            raise ConfigError(
+                "{--normalize:parts} needs a known skeleton; use {--normalize:whole} or "
+                "{--normalize:none}"
+            )
+
+    def __call__(self, points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:
+        """Return points `(T, K, D)` and mask `(T, K)` of a prepared clip."""
+        points = points[..., : self.num_dims] if self.num_dims else points
+        if self.num_frames or (self.max_frames and len(points) > self.max_frames):
+            points, mask = resample(points, mask, self.num_frames or self.max_frames)
+        if self.normalize == "parts" and self.skeleton_name:
+            return normalize_parts(points, mask, groups_of(self.skeleton_name))
+        if self.normalize == "whole":
+            return normalize_whole(points, mask)
+        return np.where(mask[..., None], points, np.float32(0)), mask
 
 
 def resample(points: FloatArray, mask: BoolArray, num_frames: int) -> tuple[FloatArray, BoolArray]:
@@ -133,10 +126,6 @@ def sample_at(
     found = total > 0
     mixed = mixed / np.where(found, total, 1)[..., None]
     return np.where(found[..., None], mixed, 0).astype(np.float32), found
-
-
-def _leave(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:
-    return np.where(mask[..., None], points, np.float32(0)), mask
 
 
 def normalize_whole(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:

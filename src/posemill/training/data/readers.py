@@ -3,87 +3,24 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+import hashlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from posemill.errors import FormatError, TrainingError
+from posemill.errors import TrainingError
 from posemill.files import near_path, sha256_of
-from posemill.geometry import find_points
-from posemill.npz.clips import content_key, read_npz_clips
-from posemill.npz.mapped import open_npz
+from posemill.npz.clips import NpzClips, content_key, read_npz_clips
+from posemill.npz.mapped import MappedNpz, open_npz
 from posemill.places import uri_of
 from posemill.places.cache import fetched
-from posemill.records import SPLIT_NAMES, BoolArray, FloatArray, IntArray
+from posemill.records import SPLIT_NAMES
 from posemill.skeletons import guess_skeleton, is_skeleton
+from posemill.training.data.cache import verify_once
 
 _SPLITS = (*SPLIT_NAMES, "all")
-
-
-@dataclass(frozen=True, eq=False)
-class RawClips:
-    """The clips of one file, frames one after the other, nothing changed yet.
-
-    Args:
-        points: `(frames, keypoints, dims)`, any type of numbers, perhaps on the disk.
-        mask: `(frames, keypoints)`, or None where the file has none: see `find_points`.
-        offsets: `(clips + 1,)`: where each clip begins; the last is the number of frames.
-        clip_ids: One per clip.
-        labels: One per clip, empty where the file has none.
-        splits: One per clip, empty where the file does not say.
-        skeleton_name: As far as the file says or the number of points tells; None otherwise.
-        content_key: Hexadecimal digest of the content.
-        path: The file, for messages.
-    """
-
-    points: npt.NDArray[Any]
-    mask: npt.NDArray[Any] | None
-    offsets: IntArray
-    clip_ids: tuple[str, ...]
-    labels: tuple[str, ...]
-    splits: tuple[str, ...]
-    skeleton_name: str | None
-    content_key: str
-    path: Path
-
-    def __len__(self) -> int:
-        return len(self.clip_ids)
-
-    def clip(self, index: int) -> tuple[FloatArray, BoolArray]:
-        """Return points `(T, K, D)`, 0 where missing, and mask `(T, K)` of a clip.
-
-        Raises:
-            FormatError: A found point is no number.
-        """
-        frames = slice(self.offsets[index], self.offsets[index + 1])
-        points = np.asarray(self.points[frames], np.float32)
-        try:
-            mask = find_points(points, None if self.mask is None else self.mask[frames])
-        except ValueError as error:
-            raise FormatError(
-                "{path}: clip {clip_id!r}: {error}",
-                path=self.path,
-                clip_id=self.clip_ids[index],
-                error=error,
-            ) from error
-        return np.where(mask[..., None], points, np.float32(0)), mask
-
-    def column(self, name: str) -> tuple[str, ...]:
-        """Return what an array of the npz says of each clip; '' where there is none.
-
-        Args:
-            name: Of the array: one text or whole number a clip, or one a frame.
-        """
-        array = open_npz(self.path).get(name) if self.path.suffix.lower() == ".npz" else None
-        if array is not None and array.shape == (int(self.offsets[-1]),):
-            array = array[self.offsets[:-1]]
-        if array is None or array.shape != (len(self),) or array.dtype.kind not in "Uiu":
-            return ("",) * len(self)
-        return tuple(str(value).strip() for value in array)
 
 
 @lru_cache(maxsize=8)
@@ -146,14 +83,14 @@ def find_files(data: str) -> dict[str, Path]:
     return found
 
 
-def read_all(data: str, **options: Any) -> dict[str, RawClips]:
+def read_all(data: str, **options: Any) -> dict[str, NpzClips]:
     """Return the clips of the file of each split; see `find_files` and `read_clips`."""
     return {split: read_clips(path, **options) for split, path in find_files(data).items()}
 
 
 def read_clips(
     path: Path, *, unit: str = "clip", csv_dims: int = 2, csv_frames: int = 1
-) -> RawClips:
+) -> NpzClips:
     """Return the clips of one file.
 
     Args:
@@ -165,37 +102,39 @@ def read_clips(
     if path.suffix == ".csv":
         return _read_csv(path, csv_dims, csv_frames)
     if path.suffix.lower() == ".npz":
-        return _read_npz(path, unit)
+        return read_npz_clips(open_npz(path), unit=unit)
     raise TrainingError(
         "{path}: expected .npz or .csv, got {suffix}", path=path, suffix=path.suffix or "no ending"
     )
 
 
-def _read_npz(path: Path, unit: str) -> RawClips:
-    arrays = open_npz(path)
-    clips = read_npz_clips(arrays, unit=unit)
-    points, skeleton = arrays["keypoints"], clips.header.get("skeleton")
-    if skeleton is not None and not is_skeleton(skeleton):
+def skeleton_of(clips: NpzClips) -> str | None:
+    """Return the skeleton that a file names or its number of points tells; None of a CSV."""
+    if not isinstance(clips.arrays, MappedNpz):
+        return None
+    name = clips.header.get("skeleton")
+    if name is not None and not is_skeleton(name):
         raise TrainingError(
             "{path} says its skeleton is {skeleton!r}, which is not known here; install "
             "the package of the engine that brings it",
-            path=path,
-            skeleton=str(skeleton)[:80],
+            path=clips.path,
+            skeleton=str(name)[:80],
         )
-    return RawClips(
-        points,
-        arrays.get("mask"),
-        clips.offsets,
-        clips.clip_ids,
-        clips.labels,
-        clips.splits,
-        skeleton or guess_skeleton(points.shape[1], path),
-        content_key(arrays),
-        path,
-    )
+    return name or guess_skeleton(clips.arrays["keypoints"].shape[1], clips.path)
 
 
-def _read_csv(path: Path, dims: int, frames: int) -> RawClips:
+def content_key_of(clips: NpzClips, folder: Path | None = None) -> str:
+    """Return a digest of the clips of a file; `folder` notes which files were read through."""
+    if isinstance(clips.arrays, MappedNpz):
+        # Its key is made of the checksums it carries: they must be those of the bytes in it.
+        verify_once(clips.path, clips.arrays.verify, folder=folder)
+        key = content_key(clips.arrays)
+    else:
+        key = sha256_of(clips.path)
+    return f"{key}-{hashlib.sha256(clips.offsets.tobytes()).hexdigest()[:16]}"
+
+
+def _read_csv(path: Path, dims: int, frames: int) -> NpzClips:
     """Rows of a label and then `frames * points * dims` numbers, with or without a header."""
     with path.open(encoding="utf-8-sig", newline="") as handle:
         rows = [row for row in csv.reader(handle) if row]
@@ -223,16 +162,14 @@ def _read_csv(path: Path, dims: int, frames: int) -> RawClips:
             )
     numbers = np.asarray([row[1:] for row in rows], np.float32)
     points = numbers.reshape(len(rows) * frames, -1, dims)
-    return RawClips(
-        points,
-        np.ones(points.shape[:2], bool),
-        np.arange(len(rows) + 1, dtype=np.int64) * frames,
-        tuple(f"row{index}" for index in range(len(rows))),
-        tuple(row[0] for row in rows),
-        ("",) * len(rows),
-        None,
-        sha256_of(path),
+    return NpzClips(
         path,
+        {"keypoints": points, "mask": np.ones(points.shape[:2], bool)},
+        header={},
+        offsets=np.arange(len(rows) + 1, dtype=np.int64) * frames,
+        clip_ids=tuple(f"row{index}" for index in range(len(rows))),
+        splits=("",) * len(rows),
+        labels=tuple(row[0] for row in rows),
     )
 
 

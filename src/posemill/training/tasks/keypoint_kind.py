@@ -24,7 +24,7 @@ from posemill.training.data.keypoint_clips import (
     read_labelled,
 )
 from posemill.training.data.labels import LabelledClip
-from posemill.training.data.normalize import Augment, preparation
+from posemill.training.data.normalize import Augment, Preparation
 from posemill.training.data.readers import find_files, read_all
 from posemill.training.models import time_stride_of
 from posemill.training.tasks.kinds import Kind, NewClip
@@ -91,13 +91,13 @@ class KeypointKind(Kind):
         clips: Iterable[PoseClip] | Path | str,
     ) -> Iterator[NewClip]:
         """Yield each clip, prepared as the model's own were."""
-        prepare = preparation(
+        prepare = Preparation(
             normalize=config.normalize,
             skeleton_name=identity["skeleton_name"],
             num_dims=0 if config.num_dims == 0 else identity["num_dims"],
             num_frames=config.num_frames,
             max_frames=config.max_frames,
-        ).function
+        )
         if isinstance(clips, (str, Path)):
             options = {name: getattr(config, name) for name in ("unit", "csv_dims", "csv_frames")}
             files = read_all(str(clips), **options).values()

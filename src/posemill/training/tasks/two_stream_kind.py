@@ -37,7 +37,8 @@ class TwoStreamClips(Clips):
         # Of video; of keypoints where all videos have as many.
         self.lengths = pixels.lengths if np.ptp(pixels.lengths) else keypoints.lengths
         self.targets, self.class_names, self.keys = pixels.targets, pixels.class_names, pixels.keys
-        self.groups, self.is_share = pixels.groups, pixels.is_share
+        self.groups, self.group_column = pixels.groups, pixels.group_column
+        self.is_share = pixels.is_share
 
     @property
     def shape(self) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ from posemill.records import BoolArray, FloatArray
 from posemill.terminal import warn_caller
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.batches import Batch, Draw, pad_targets
-from posemill.training.data.cache import Store, Transform, precompute
+from posemill.training.data.cache import Store, precompute
 from posemill.training.data.clips import Picture
 from posemill.training.data.labels import LabelledClip
 from posemill.training.loggers import say
@@ -326,8 +326,7 @@ def compute_features(
     backbone.to(runtime.device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
     return precompute(
         _run(clips, backbone, num_views, runtime),
-        Transform("features", lambda features, mask: (features, mask), parameters),
-        content_key=content_key(clips.clips),
+        key=f"{content_key(clips.clips)} {json.dumps(parameters, sort_keys=True)}",
         kind=cache,
         folder=folder,
     )

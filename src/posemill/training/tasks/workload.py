@@ -261,15 +261,14 @@ _LEAST_SHARE = 0.1  # of near ones: a few may be chance
 
 def describe_shared_groups(sets: Mapping[str, Clips]) -> Iterator[str]:
     """Yield a sentence for each split that has groups of the training clips."""
-    train = sets["train"].groups
+    column = sets["train"].group_column
+    known = {group for group in sets["train"].groups if group}
     for split, clips in sets.items():
-        known = {value for value in train.values if value}
-        others = [value for value in clips.groups.values if value]
+        others = [group for group in clips.groups if group]
         both, num_values = set(others) & known, len(known | set(others))
         if split == "train" or not both or num_values < 2:  # of one alone nothing is left out
             continue
-        inside = sum(value in both for value in others)
-        column = train.column
+        inside = sum(group in both for group in others)
         yield Message(
             "{num_inside} of {num_clips} {split} clips are of a {column} that training "
             "clips are of ({num_shared} of {num_values} values): scores of {split} say "
@@ -305,7 +304,7 @@ def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
         if not len(scored):
             continue
         nearest = distance_shares(train, scored).min(1)
-        column = sets["train"].groups.column or "COLUMN"
+        column = sets["train"].group_column or "COLUMN"
         same, near = int((nearest < _SAME).sum()), int((nearest < _NEAR).sum())
         if same:
             yield Message(

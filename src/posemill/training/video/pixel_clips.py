@@ -15,7 +15,7 @@ import torch
 from posemill.decoders.choice import USUAL
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, TrainingError
-from posemill.records import FloatArray, IntArray
+from posemill.records import FloatArray, IntArray, usual_split
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.batches import Batch, Draw, pad_targets
 from posemill.training.data.clips import (
@@ -28,7 +28,6 @@ from posemill.training.data.clips import (
     SplitClips,
     Target,
 )
-from posemill.training.data.keypoint_clips import check_lengths
 from posemill.training.data.labels import (
     LabelledClip,
     divide_into_splits,
@@ -74,6 +73,11 @@ class PixelClips(SplitClips):
         if count is None and self.sampling.kind != "fps" and all(known):
             return np.asarray([len(self.sampling.indices(each)) for each in known if each])
         return np.full(len(self), count or 1, np.int64)
+
+    @property
+    def has_lengths(self) -> bool:  # type: ignore[override]
+        """Whether the frames of each clip are known."""
+        return self.sampling.num_frames is not None or self.lengths.max() > 1
 
     @property
     def shape(self) -> Mapping[str, Any]:
@@ -182,24 +186,18 @@ def grid_of(reader: VideoClips, least_size: int = 1) -> Grid | None:
     )
 
 
-class _Table:
-    """The clips of an index, as labels are given to them."""
-
-    def __init__(self, index: Index, path: str) -> None:
-        self.path, self._clips = path, index.clips
-        self.clip_ids = tuple(clip.clip_id for clip in index.clips)
-        self.labels = tuple(clip.label for clip in index.clips)
-        self.splits = tuple(clip.split for clip in index.clips)
-
-    def column(self, name: str) -> tuple[str, ...]:
-        """Return what a further column of the list says of each clip; '' where there is none."""
-        return tuple(clip.extra.get(name, "").strip() for clip in self._clips)
-
-
 def read_labelled(options: DataSettings) -> tuple[Index, list[LabelledClip]]:
     """Return the clips that are there, and each with its label, split and group."""
     index = read_index(options.path)
-    return index, label_clips(["all"], [_Table(index, options.path)], options)
+    rows = [
+        LabelledClip(usual_split(place.split), row, place.clip_id, place.label)
+        for row, place in enumerate(index.clips)
+    ]
+
+    def column_of(name: str) -> list[str]:
+        return [place.extra.get(name, "").strip() for place in index.clips]
+
+    return index, label_clips(rows, column_of, options)
 
 
 def load_videos(
@@ -224,27 +222,22 @@ def load_videos(
         _check_missing(index, {row.label for row in rows}, options.path)
         _check_two_labels(index, rows, options.path)
     division = divide_into_splits(rows, options, class_names=class_names, splits=splits)
-    sets = {}
-    for split, members in division.members.items():
-        made = PixelClips(
-            places=tuple(
-                dataclasses.replace(index.clips[row.index], label=row.label) for row in members
-            ),
-            sampling=sampling,
-            **division.facts(split, options.task),
+    labels = {row.row: row.label for row in rows}
+
+    def make(rows: IntArray, **facts: Any) -> PixelClips:
+        places = tuple(
+            dataclasses.replace(index.clips[row], label=labels[row]) for row in rows.tolist()
         )
-        is_known = sampling.num_frames is not None or made.lengths.max() > 1
-        if options.task == "ctc" and is_known:
-            made = check_lengths(made, split, options, time_stride)
-        sets[split] = made
-    return sets, index
+        return PixelClips(places=places, sampling=sampling, **facts)
+
+    return division.make_sets(make, options, time_stride), index
 
 
 def _check_two_labels(index: Index, rows: Sequence[LabelledClip], data: str) -> None:
     """Refuse a list that has one clip under two labels: no model can learn both."""
     known: dict[Any, str] = {}
     for row in rows:
-        clip = index.clips[row.index]
+        clip = index.clips[row.row]
         place = (clip.path, clip.offset, clip.start_seconds, clip.end_seconds)
         if known.setdefault(place, row.label) != row.label:
             raise TrainingError(
