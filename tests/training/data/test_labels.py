@@ -23,8 +23,7 @@ as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
 def clips(*labels: str, split: str = "train") -> list[LabelledClip]:
     return [
-        LabelledClip(split, index, f"{split}{index}", label)
-        for index, label in enumerate(labels)
+        LabelledClip(split, index, f"{split}{index}", label) for index, label in enumerate(labels)
     ]
 
 

@@ -10,10 +10,10 @@ from posemill.skeletons import get_skeleton
 from posemill.training.data import normalize
 from posemill.training.data.normalize import (
     Group,
+    Preparation,
     groups_of,
     normalize_parts,
     normalize_whole,
-    Preparation,
     resample,
     sample_at,
 )
