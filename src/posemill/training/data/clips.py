@@ -211,7 +211,7 @@ class SplitClips(Clips):
     def select(self, indices: Sequence[int] | IntArray) -> Self:
         """Return these clips only."""
         chosen = np.asarray(indices, np.int64)
-        facts: dict[str, tuple[Any, ...]] = {
+        facts: dict[str, Any] = {
             name: tuple(getattr(self, name)[i] for i in chosen)
             for name in ("targets", "keys", "groups")
             if getattr(self, name)
