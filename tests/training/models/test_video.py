@@ -93,7 +93,7 @@ def test_deep_networks_shift_in_every_second_block() -> None:
     def shifted(depth: list[int]) -> list[int]:
         with torch.device("meta"):
             model = build("tsm", backbone="resnet18", depth=depth)
-        stages = model.backbone.stages()
+        stages = model.backbone.stages
         return [sum(block.shift is not None for block in stage) for stage in stages]
 
     assert shifted([3, 4, 6, 3]) == [3, 4, 6, 3]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posemill import plugins
@@ -48,7 +48,7 @@ class ResidualBlock(FrameBlock):
                 nn.BatchNorm2d(self.num_outputs),
             )
 
-    def forward(self, features: torch.Tensor, times: ClipTimes) -> torch.Tensor:
+    def forward(self, features: Tensor, times: ClipTimes) -> Tensor:
         """Return `(B T, C', H', W')` of `(B T, C, H, W)`."""
         branch = self.shift(features, times) if self.shift else features
         around = self.downsample(features) if self.downsample else features
@@ -73,30 +73,25 @@ class ResidualNetwork(Backbone):
         num_inputs = widths[0]
         self.conv1 = nn.Conv2d(3, num_inputs, stem_kernel, 2, stem_kernel // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(num_inputs)
+        self.stages = [[] for _ in widths]
         for number, (width, depth) in enumerate(zip(widths, depths, strict=True)):
-            blocks = nn.ModuleList()
             for place in range(depth):
                 stride = 2 if number and not place else 1
                 block = ResidualBlock(num_inputs, width, stride, is_bottleneck=has_bottlenecks)
-                blocks.append(block)
+                self.stages[number].append(block)
                 num_inputs = block.num_outputs
-            self.add_module(f"layer{number + 1}", blocks)
+            self.add_module(f"layer{number + 1}", nn.ModuleList(self.stages[number]))
         self.num_features = num_inputs
         for part in self.modules():
             if isinstance(part, nn.Conv2d):
                 nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
 
-    def stages(self) -> list[list[FrameBlock]]:
-        """Return the residual blocks, stage by stage."""
-        layers = [self.get_submodule(f"layer{number}") for number in range(1, 5)]
-        return [[b for b in layer.children() if isinstance(b, FrameBlock)] for layer in layers]
-
-    def forward(self, frames: torch.Tensor, times: ClipTimes) -> torch.Tensor:
+    def forward(self, frames: Tensor, times: ClipTimes) -> Tensor:
         """Return `(B T, num_features)` of frames `(B T, 3, H, W)`."""
         # The largest of the positive parts is the positive part of the largest: the same numbers
         # from a quarter of the work.
         features = F.relu(F.max_pool2d(self.bn1(self.conv1(frames)), 3, 2, 1))
-        for stage in self.stages():
+        for stage in self.stages:
             for block in stage:
                 features = block(features, times)
         return self.pool(features)
@@ -123,13 +118,15 @@ class LiteNetwork(Backbone):
         self.conv_stem = _SameConv(3, _STEM, 3, stride=2)
         self.bn0 = _norm(_STEM)
         self.blocks = nn.ModuleList()
+        self.stages = [[] for _ in _STAGES]
         channels = _STEM
-        for depth, kernel, stride, ratio, width in _STAGES:
+        for number, (depth, kernel, stride, ratio, width) in enumerate(_STAGES):
             for place in range(depth):
                 first = stride if not place else 1
-                self.blocks.append(
-                    InvertedBlock(channels, width, kernel=kernel, stride=first, ratio=ratio)
-                )
+                block = InvertedBlock(channels, width, kernel=kernel, stride=first, ratio=ratio)
+                self.blocks.append(block)
+                if block.has_way_around:  # others have no branch
+                    self.stages[number].append(block)
                 channels = width
         self.conv_head = nn.Conv2d(channels, _NUM_FEATURES, 1, bias=False)
         self.bn1 = _norm(_NUM_FEATURES)
@@ -140,19 +137,10 @@ class LiteNetwork(Backbone):
         ):
             self.register_buffer(name, torch.tensor(values).reshape(3, 1, 1), persistent=False)
 
-    scale: torch.Tensor
-    offset: torch.Tensor
+    scale: Tensor
+    offset: Tensor
 
-    def stages(self) -> list[list[FrameBlock]]:
-        """Return the blocks with a way around them, stage by stage; others have no branch."""
-        found: list[list[FrameBlock]] = []
-        blocks = list(self.blocks)
-        for depth, *_ in _STAGES:
-            stage, blocks = blocks[:depth], blocks[depth:]
-            found.append([b for b in stage if isinstance(b, InvertedBlock) and b.has_way_around])
-        return found
-
-    def forward(self, frames: torch.Tensor, times: ClipTimes) -> torch.Tensor:
+    def forward(self, frames: Tensor, times: ClipTimes) -> Tensor:
         """Return `(B T, 1280)` of frames `(B T, 3, H, W)`."""
         features = F.relu6(self.bn0(self.conv_stem(frames * self.scale + self.offset)))
         for block in self.blocks:
@@ -178,14 +166,14 @@ class InvertedBlock(FrameBlock):
         self.project_conv = nn.Conv2d(inside, width, 1, bias=False)
         self.bn2 = _norm(width)
 
-    def forward(self, features: torch.Tensor, times: ClipTimes) -> torch.Tensor:
+    def forward(self, features: Tensor, times: ClipTimes) -> Tensor:
         """Return `(B T, C', H', W')` of `(B T, C, H, W)`."""
         branch = self.shift(features, times) if self.shift else features
         if self.expand_conv is not None and self.bn0 is not None:
             branch = F.relu6(self.bn0(self.expand_conv(branch)))
         branch = F.relu6(self.bn1(self.depthwise_conv(branch)))
         branch = self.bn2(self.project_conv(branch))
-        result: torch.Tensor = branch + features if self.has_way_around else branch
+        result: Tensor = branch + features if self.has_way_around else branch
         return result
 
 
@@ -197,7 +185,7 @@ class _SameConv(nn.Conv2d):
     ) -> None:
         super().__init__(num_inputs, width, kernel, stride, groups=groups, bias=False)
 
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
+    def forward(self, features: Tensor) -> Tensor:
         pads: list[int] = []
         for size, kernel, stride in zip(
             features.shape[:-3:-1], self.kernel_size, self.stride, strict=True
@@ -304,7 +292,7 @@ def load_pretrained(backbone: Backbone, name: str, weights: str) -> None:
     backbone.load_state_dict({key: given[key] for key in wanted if key in given}, strict=False)
 
 
-def _read(path: Path) -> Mapping[str, torch.Tensor]:
+def _read(path: Path) -> Mapping[str, Tensor]:
     """Return the state dict in a file; nothing in it is run."""
     try:
         with warnings.catch_warnings():  # of how old its pickle is
@@ -325,7 +313,7 @@ def _read(path: Path) -> Mapping[str, torch.Tensor]:
         if isinstance(found, dict) and isinstance(found.get(inner), dict):
             found = found[inner]
     if not isinstance(found, dict) or not all(
-        isinstance(value, torch.Tensor) for value in found.values()
+        isinstance(value, Tensor) for value in found.values()
     ):
         raise WeightsError(
             "weights: {path} holds no state dict, but {kind}", path=path, kind=type(found).__name__

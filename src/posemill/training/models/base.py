@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
@@ -20,12 +20,30 @@ class CtcOutput:
         conv_logits: The same of an auxiliary head before the recurrent part, or None.
     """
 
-    logits: torch.Tensor
-    lengths: torch.Tensor
-    conv_logits: torch.Tensor | None = None
+    logits: Tensor
+    lengths: Tensor
+    conv_logits: Tensor | None = None
 
 
-ModelOutput = torch.Tensor | CtcOutput
+ModelOutput = Tensor | CtcOutput
+
+
+class ClipHead(nn.Linear):
+    """The last layer of models that have a vector for each step of time.
+
+    It gives logits of the clip, from mean and maximum over its steps, or for ctc of each step.
+    """
+
+    def __init__(self, shape: Any, width: int, dropout: float) -> None:
+        is_ctc = shape.task == "ctc"
+        super().__init__(width if is_ctc else 2 * width, shape.num_classes)
+        self.is_ctc, self.dropout = is_ctc, nn.Dropout(dropout)
+
+    def forward(self, steps: Tensor, lengths: Tensor) -> ModelOutput:  # type: ignore[override]
+        """Return the answer for `steps (B, T, width)`, of which `lengths (B,)` are the clip's."""
+        if self.is_ctc:
+            return CtcOutput(super().forward(self.dropout(steps)), lengths)
+        return super().forward(self.dropout(pool_time(steps, lengths)))
 
 
 class Model(nn.Module):
@@ -45,17 +63,17 @@ class Model(nn.Module):
         """Copy the weights that parts of the model begin with, where the options name some."""
 
 
-def steps_mask(lengths: torch.Tensor, steps: int) -> torch.Tensor:
+def steps_mask(lengths: Tensor, steps: int) -> Tensor:
     """Return `(B, steps)`: True inside each clip."""
     return torch.arange(steps, device=lengths.device)[None] < lengths[:, None]
 
 
-def shorten(lengths: torch.Tensor, stride: int) -> torch.Tensor:
+def shorten(lengths: Tensor, stride: int) -> Tensor:
     """Return the steps left of so many; a last incomplete one counts."""
     return torch.div(lengths + stride - 1, stride, rounding_mode="floor")
 
 
-def pool_time(features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+def pool_time(features: Tensor, lengths: Tensor) -> Tensor:
     """Return `(B, 2 C)`: mean and maximum over the steps of each clip of `(B, T, C)`."""
     inside = steps_mask(lengths, features.shape[1])[..., None]
     mean = (features * inside).sum(1) / lengths[:, None].to(features.dtype)
@@ -63,9 +81,7 @@ def pool_time(features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     return torch.cat([mean, most], -1)
 
 
-def run_recurrent(
-    network: nn.Module, features: torch.Tensor, lengths: torch.Tensor
-) -> torch.Tensor:
+def run_recurrent(network: nn.Module, features: Tensor, lengths: Tensor) -> Tensor:
     """Return `(B, T, C')` of `(B, T, C)`: what a recurrent net says inside of each clip."""
     packed = pack_padded_sequence(features, lengths.cpu(), batch_first=True, enforce_sorted=False)
     steps, _ = pad_packed_sequence(

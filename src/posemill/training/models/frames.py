@@ -15,9 +15,9 @@ from posemill.plugins import not_among
 from posemill.training.extra import naming_the_extra
 from posemill.training.models.backbones import IMAGENET, PUBLISHED, build_backbone, load_pretrained
 from posemill.training.models.base import (
+    ClipHead,
     CtcOutput,
     ModelOutput,
-    pool_time,
     run_recurrent,
     steps_mask,
 )
@@ -32,80 +32,59 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Head(nn.Module):
-    """Base of the heads: a sequence of the same length, then dropout and a linear layer."""
-
-    pools = True  # mean and maximum over time, before the last layer
+class AverageHead(nn.Module):
+    """The mean of what every frame says."""
 
     def __init__(self, shape: VideoShape, num_features: int, width: int, dropout: float) -> None:
         super().__init__()
         self.is_ctc = shape.task == "ctc"
         self.dropout = nn.Dropout(dropout)
-        size = self._build(num_features, width, dropout)
-        twice = self.pools and not self.is_ctc
-        self.fc = nn.Linear(size * (1 + twice), shape.num_classes)
+        self.fc = nn.Linear(num_features, shape.num_classes)
 
-    def _build(self, num_features: int, width: int, dropout: float) -> int:
-        """Make the parts of this head; return how wide its sequence is."""
-        return num_features
-
-    def sequence(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return `(B, T, C')` of `(B, T, C)`."""
-        return features
-
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
+    def forward(self, features: Tensor, lengths: Tensor) -> ModelOutput:
         """Return the answer for features `(B, T, C)`."""
-        steps = self.sequence(features, lengths)
-        if self.is_ctc:
-            return CtcOutput(self.fc(self.dropout(steps)), lengths)
-        logits: torch.Tensor = self.fc(self.dropout(pool_time(steps, lengths)))
-        return logits
-
-
-class AverageHead(Head):
-    """The mean of what every frame says."""
-
-    pools = False
-
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
-        """Return the answer for features `(B, T, C)`."""
-        logits: torch.Tensor = self.fc(self.dropout(features))
+        logits: Tensor = self.fc(self.dropout(features))
         if self.is_ctc:
             return CtcOutput(logits, lengths)
         inside = steps_mask(lengths, logits.shape[1])[..., None]
         return (logits * inside).sum(1) / lengths[:, None].to(logits.dtype)
 
 
-class GruHead(Head):
+class GruHead(nn.Module):
     """A recurrent net in both directions."""
 
-    def _build(self, num_features: int, width: int, dropout: float) -> int:
-        self.norm = nn.LayerNorm(num_features)
+    def __init__(self, shape: VideoShape, num_features: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.norm, self.dropout = nn.LayerNorm(num_features), nn.Dropout(dropout)
         self.gru = nn.GRU(num_features, width // 2, batch_first=True, bidirectional=True)
-        return width // 2 * 2
+        self.fc = ClipHead(shape, width // 2 * 2, dropout)
 
-    def sequence(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return `(B, T, width)`."""
-        return run_recurrent(self.gru, self.dropout(self.norm(features)), lengths)
+    def forward(self, features: Tensor, lengths: Tensor) -> ModelOutput:
+        """Return the answer for features `(B, T, C)`."""
+        steps = run_recurrent(self.gru, self.dropout(self.norm(features)), lengths)
+        output: ModelOutput = self.fc(steps, lengths)
+        return output
 
 
-class ConvHead(Head):
+class ConvHead(nn.Module):
     """Two convolutions over time, each with a way around it."""
 
-    def _build(self, num_features: int, width: int, dropout: float) -> int:
+    def __init__(self, shape: VideoShape, num_features: int, width: int, dropout: float) -> None:
+        super().__init__()
         self.narrow = nn.Sequential(nn.Linear(num_features, width), nn.LayerNorm(width))
         self.blocks = nn.ModuleList(TimeConv(width, 3, 1, dropout) for _ in range(2))
-        return width
+        self.fc = ClipHead(shape, width, dropout)
 
-    def sequence(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return `(B, T, width)`."""
-        steps: torch.Tensor = self.narrow(features)
+    def forward(self, features: Tensor, lengths: Tensor) -> ModelOutput:
+        """Return the answer for features `(B, T, C)`."""
+        steps: Tensor = self.narrow(features)
         for block in self.blocks:
             steps = block(steps, lengths)
-        return steps
+        output: ModelOutput = self.fc(steps, lengths)
+        return output
 
 
-HEADS: dict[str, type[Head]] = {"average": AverageHead, "gru": GruHead, "conv": ConvHead}
+HEADS = {"average": AverageHead, "gru": GruHead, "conv": ConvHead}
 
 
 SHIFT_ORDERS = ("normal", "reversed")
@@ -218,7 +197,7 @@ class Tsn(VideoModel):
             self.backbone.eval()
         return self
 
-    def forward_frames(self, frames: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
+    def forward_frames(self, frames: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`, or a `CtcOutput` with a step per frame."""
         features = frames
         if frames.ndim == 5:
@@ -231,7 +210,7 @@ class Tsn(VideoModel):
     @property
     def frozen_backbone(self) -> Backbone | None:
         """The backbone where it is frozen with learned weights, and no shift joins frames."""
-        is_shifted = any(block.shift for stage in self.backbone.stages() for block in stage)
+        is_shifted = any(block.shift for stage in self.backbone.stages for block in stage)
         is_fixed = self.freeze_backbone and self.weights != "none" and not is_shifted
         return self.backbone if is_fixed else None
 
@@ -256,7 +235,7 @@ class Tsm(Tsn):
         if shift_order not in SHIFT_ORDERS:
             raise not_among("shift_order", shift_order, SHIFT_ORDERS)
         shift = partial(_shift_inside, divisor=shift_divisor, order=shift_order)
-        stages = self.backbone.stages()
+        stages = self.backbone.stages
         # As the paper has it: the deepest networks become harder to train with all of them.
         every = 2 if max(map(len, stages)) >= 23 else 1
         for stage in stages:
@@ -264,9 +243,7 @@ class Tsm(Tsn):
                 block.shift = shift
 
 
-def _shift_inside(
-    features: torch.Tensor, times: ClipTimes, *, divisor: int, order: str
-) -> torch.Tensor:
+def _shift_inside(features: Tensor, times: ClipTimes, *, divisor: int, order: str) -> Tensor:
     """Return shifted features, into which nothing comes that is padded."""
     if times.inside is not None:
         features = features * times.inside[:, None, None, None]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -57,17 +57,15 @@ class KeypointModel(Model):
         self.shape = shape
         self.activation_checkpointing = False
 
-    def run(self, block: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> torch.Tensor:
+    def run(self, block: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
         """Return `block(*inputs)`, where asked computed again in the backward pass."""
         if self.activation_checkpointing and self.training:
-            result: torch.Tensor = checkpoint(block, *inputs, use_reentrant=False)
+            result: Tensor = checkpoint(block, *inputs, use_reentrant=False)
             return result
         return block(*inputs)
 
 
-def point_features(
-    points: torch.Tensor, mask: torch.Tensor, kinds: tuple[str, ...]
-) -> torch.Tensor:
+def point_features(points: Tensor, mask: Tensor, kinds: tuple[str, ...]) -> Tensor:
     """Return `(B, T, K, F)`: the chosen kinds side by side; 0 where a point is missing.
 
     Kinds are `points`, `motion` (against the frame before), `fast_motion` (against two frames
@@ -94,7 +92,7 @@ def features_per_point(kinds: Iterable[str], num_dims: int) -> int:
     return sum(sizes[name] for name in set(kinds))
 
 
-def _motion(points: torch.Tensor, mask: torch.Tensor, frames: int) -> torch.Tensor:
+def _motion(points: Tensor, mask: Tensor, frames: int) -> Tensor:
     moved = points[:, frames:] - points[:, :-frames]
     moved = moved * (mask[:, frames:] & mask[:, :-frames])[..., None]
     return F.pad(moved, (0, 0, 0, 0, min(frames, points.shape[1]), 0))[:, : points.shape[1]]
@@ -130,7 +128,7 @@ class FrameEncoder(nn.Module):
         joined = hidden * (len(widths) + bool(self.hands))
         self.join = nn.Sequential(nn.Linear(joined, width), nn.LayerNorm(width))
 
-    def _mirror_left(self, points: torch.Tensor) -> torch.Tensor:
+    def _mirror_left(self, points: Tensor) -> Tensor:
         if not self.hands:
             return points
         start, stop = self.ranges[self.hands[0]]
@@ -138,7 +136,7 @@ class FrameEncoder(nn.Module):
         sign[start:stop, 0] = -1.0
         return points * sign
 
-    def forward(self, points: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, points: Tensor, mask: Tensor) -> Tensor:
         """Return `(B, T, width)` of points `(B, T, K, D)` and mask `(B, T, K)`."""
         per_point = point_features(self._mirror_left(points), mask, self.features)
         encoded = []
@@ -147,5 +145,5 @@ class FrameEncoder(nn.Module):
         if self.hands:
             left, right = self.hands
             encoded.append(torch.maximum(encoded[left], encoded[right]))
-        joined: torch.Tensor = self.join(torch.cat(encoded, -1))
+        joined: Tensor = self.join(torch.cat(encoded, -1))
         return joined

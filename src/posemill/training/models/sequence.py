@@ -9,11 +9,18 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
-from posemill.training.models.base import CtcOutput, pool_time, run_recurrent, shorten, steps_mask
+from posemill.training.models.base import (
+    ClipHead,
+    CtcOutput,
+    ModelOutput,
+    run_recurrent,
+    shorten,
+    steps_mask,
+)
 from posemill.training.models.keypoints import (
     FrameEncoder,
     KeypointModel,
@@ -52,9 +59,7 @@ class Mlp(KeypointModel):
             layers += dense_layer(before, after, dropout)
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], shape.num_classes))
 
-    def forward(
-        self, points: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor
-    ) -> torch.Tensor | CtcOutput:
+    def forward(self, points: Tensor, mask: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`, or a `CtcOutput` with a step per frame."""
         features = point_features(points, mask, self.features).flatten(2)  # (B, T, K F)
         if self.shape.task == "ctc":
@@ -62,11 +67,11 @@ class Mlp(KeypointModel):
         return self.run(self.layers, resample_steps(features, lengths, self.frames).flatten(1))
 
 
-def resample_steps(features: torch.Tensor, lengths: torch.Tensor, steps: int) -> torch.Tensor:
+def resample_steps(features: Tensor, lengths: Tensor, steps: int) -> Tensor:
     """Return `(B, steps, C)`: each clip of `(B, T, C)` at evenly spaced times."""
     if steps == 1:
         inside = steps_mask(lengths, features.shape[1])[..., None]
-        mean: torch.Tensor = (features * inside).sum(1, keepdim=True) / lengths[:, None, None]
+        mean: Tensor = (features * inside).sum(1, keepdim=True) / lengths[:, None, None]
         return mean
     times = torch.linspace(0, 1, steps, device=features.device)[None] * (lengths[:, None] - 1)
     before = times.floor().long()
@@ -110,19 +115,15 @@ class TcnBilstm(KeypointModel):
             self.lstm = nn.LSTM(
                 width, width // 2, num_lstm, batch_first=True, bidirectional=True, dropout=between
             )
-        self.dropout = nn.Dropout(dropout)
-        is_ctc = shape.task == "ctc"
-        self.head = nn.Linear(width if is_ctc else 2 * width, shape.num_classes)
-        self.conv_head = nn.Linear(width, shape.num_classes) if is_ctc else None
+        self.head = ClipHead(shape, width, dropout)
+        self.conv_head = ClipHead(shape, width, dropout) if self.head.is_ctc else None
 
     @classmethod
     def stride_of(cls, **options: Any) -> int:
         """Return the product of the pools."""
         return math.prod(options.get("pools", (2, 2)))
 
-    def forward(
-        self, points: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor
-    ) -> torch.Tensor | CtcOutput:
+    def forward(self, points: Tensor, mask: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`, or a `CtcOutput` of both heads."""
         features = self.run(self.encoder, points, mask)  # (B, T, width)
         for block, pool in zip(self.blocks, self.pools, strict=True):
@@ -132,12 +133,10 @@ class TcnBilstm(KeypointModel):
         if self.lstm is not None:
             # The way around it keeps what the convolutions know about each step.
             sequence = features + run_recurrent(self.lstm, features, lengths)
-        if self.conv_head is not None:
-            return CtcOutput(
-                self.head(self.dropout(sequence)), lengths, self.conv_head(self.dropout(features))
-            )
-        logits: torch.Tensor = self.head(self.dropout(pool_time(sequence, lengths)))
-        return logits
+        output: ModelOutput = self.head(sequence, lengths)
+        if self.conv_head is not None and isinstance(output, CtcOutput):
+            output.conv_logits = self.conv_head(features, lengths).logits
+        return output
 
 
 class TimeConv(nn.Module):
@@ -150,7 +149,7 @@ class TimeConv(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Return `(B, T', C)` of `(B, T, C)`; steps past a clip's end are 0."""
         inside = steps_mask(lengths, features.shape[1])[..., None]
         features = features * inside  # what is padded must not leak into the last frames
@@ -209,18 +208,14 @@ class Transformer(KeypointModel):
             for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
-        is_ctc = shape.task == "ctc"
-        self.head = nn.Linear(width if is_ctc else 2 * width, shape.num_classes)
+        self.head = ClipHead(shape, width, dropout)
 
     @classmethod
     def stride_of(cls, **options: Any) -> int:
         """Return `stride`."""
         return int(options.get("stride", 2))
 
-    def forward(
-        self, points: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor
-    ) -> torch.Tensor | CtcOutput:
+    def forward(self, points: Tensor, mask: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`, or a `CtcOutput`."""
         features = self.run(self.encoder, points, mask)
         features = self.run(self.shorten, features, lengths)
@@ -229,14 +224,11 @@ class Transformer(KeypointModel):
         outside = ~steps_mask(lengths, features.shape[1])
         for block in self.blocks:
             features = self.run(partial(block, src_key_padding_mask=outside), features)
-        features = self.norm(features)
-        if self.shape.task == "ctc":
-            return CtcOutput(self.head(self.dropout(features)), lengths)
-        logits: torch.Tensor = self.head(self.dropout(pool_time(features, lengths)))
-        return logits
+        output: ModelOutput = self.head(self.norm(features), lengths)
+        return output
 
 
-def positions(steps: int, width: int) -> torch.Tensor:
+def positions(steps: int, width: int) -> Tensor:
     """Return `(steps, width)`: sines and cosines of the position at falling frequencies."""
     time = torch.arange(steps, dtype=torch.float32)[:, None]
     rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))

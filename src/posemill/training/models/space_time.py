@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posemill.training.models.backbones import stage_sizes
@@ -14,6 +14,7 @@ from posemill.training.models.base import ModelOutput
 from posemill.training.models.video import VideoModel, VideoShape
 
 _WIDTHS, _DEPTHS = (16, 32, 64, 128), (1, 1, 1, 1)
+Sizes = tuple[int, int, int]  # along time, height and width
 
 
 class R2plus1d(VideoModel):
@@ -37,63 +38,72 @@ class R2plus1d(VideoModel):
         widths, depths = stage_sizes(_WIDTHS, _DEPTHS, width, depth)
         between = max(8, round(45 * widths[0] / 64))  # 45 between 3 and 64 in the paper's stem
         self.stem = nn.Sequential(
-            nn.Conv3d(3, between, (1, 7, 7), (1, 2, 2), (0, 3, 3), bias=False),
-            nn.BatchNorm3d(between),
+            *_conv(3, between, (1, 7, 7), (1, 2, 2)),
             nn.ReLU(),
-            nn.Conv3d(between, widths[0], (3, 1, 1), padding=(1, 0, 0), bias=False),
-            nn.BatchNorm3d(widths[0]),
+            *_conv(between, widths[0], (3, 1, 1)),
             nn.ReLU(),
         )
         self.blocks = nn.ModuleList()
         channels = widths[0]
         for stage, (size, count) in enumerate(zip(widths, depths, strict=True)):
             for place in range(count):
-                self.blocks.append(SplitBlock(channels, size, 2 if stage and not place else 1))
+                self.blocks.append(_split_block(channels, size, 2 if stage and not place else 1))
                 channels = size
         self.dropout = nn.Dropout(dropout)
         self.fc = nn.Linear(channels, shape.num_classes)
 
-    def forward_frames(self, frames: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
+    def forward_frames(self, frames: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`."""
         features = self.stem(frames.transpose(1, 2))  # (B, C, T, H, W)
         for block in self.blocks:
             features = block(features)
-        logits: torch.Tensor = self.fc(self.dropout(features.mean((2, 3, 4))))
+        logits: Tensor = self.fc(self.dropout(features.mean((2, 3, 4))))
         return logits
 
 
-class SplitBlock(nn.Module):
-    """Two (2+1)D convolutions with a way around them; `stride` shortens time as it does space."""
+class Residual(nn.Module):
+    """A branch with a way around it, which has a convolution where its ends are of other sizes."""
 
-    def __init__(self, num_inputs: int, width: int, stride: int) -> None:
+    def __init__(
+        self, branch: nn.Sequential, num_inputs: int, num_outputs: int, stride: Sizes
+    ) -> None:
         super().__init__()
-        # As many weights as the first 3 x 3 x 3 convolution would have
-        between = (27 * num_inputs * width) // (9 * num_inputs + 3 * width)
-        self.conv1 = _split_conv(num_inputs, between, width, stride=stride)
-        self.bn1 = nn.BatchNorm3d(width)
-        self.conv2 = _split_conv(width, between, width, stride=1)
-        self.bn2 = nn.BatchNorm3d(width)
-        self.downsample = None
-        if stride != 1 or num_inputs != width:
-            self.downsample = nn.Sequential(
-                nn.Conv3d(num_inputs, width, 1, stride, bias=False), nn.BatchNorm3d(width)
-            )
+        self.branch, self.downsample = branch, None
+        if stride != (1, 1, 1) or num_inputs != num_outputs:
+            self.downsample = nn.Sequential(*_conv(num_inputs, num_outputs, (1, 1, 1), stride))
 
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
+    def forward(self, features: Tensor) -> Tensor:
         """Return `(B, C', T', H', W')` of `(B, C, T, H, W)`."""
         around = self.downsample(features) if self.downsample else features
-        branch = F.relu(self.bn1(self.conv1(features)))
-        return F.relu(self.bn2(self.conv2(branch)) + around)
+        return F.relu(self.branch(features) + around)
 
 
-def _split_conv(num_inputs: int, between: int, width: int, *, stride: int) -> nn.Sequential:
-    """Return a convolution across the frame, 1 x 3 x 3, and one along time, 3 x 1 x 1."""
-    return nn.Sequential(
-        nn.Conv3d(num_inputs, between, (1, 3, 3), (1, stride, stride), (0, 1, 1), bias=False),
-        nn.BatchNorm3d(between),
+def _conv(
+    num_inputs: int, width: int, kernel: Sizes, stride: Sizes = (1, 1, 1)
+) -> tuple[nn.Module, nn.Module]:
+    """Return a convolution over (time, height, width), padded by half of its kernel, and a norm."""
+    pads = (kernel[0] // 2, kernel[1] // 2, kernel[2] // 2)
+    conv = nn.Conv3d(num_inputs, width, kernel, stride, pads, bias=False)
+    return conv, nn.BatchNorm3d(width)
+
+
+def _split_block(num_inputs: int, width: int, stride: int) -> Residual:
+    """Return two (2+1)D convolutions: each across the frame, 1 x 3 x 3, then along time, 3 x 1 x 1.
+
+    `stride` shortens time as it does space.
+    """
+    # As many weights as the first 3 x 3 x 3 convolution would have
+    between = (27 * num_inputs * width) // (9 * num_inputs + 3 * width)
+    branch = nn.Sequential(
+        *_conv(num_inputs, between, (1, 3, 3), (1, stride, stride)),
         nn.ReLU(),
-        nn.Conv3d(between, width, (3, 1, 1), (stride, 1, 1), (1, 0, 0), bias=False),
+        *_conv(between, width, (3, 1, 1), (stride, 1, 1)),
+        nn.ReLU(),
+        *_conv(width, between, (1, 3, 3)),
+        nn.ReLU(),
+        *_conv(between, width, (3, 1, 1)),
     )
+    return Residual(branch, num_inputs, width, (stride, stride, stride))
 
 
 _FUSION_KERNEL, _FUSION_RATIO = 7, 2
@@ -146,7 +156,7 @@ class SlowFast(VideoModel):
         self.dropout = nn.Dropout(dropout)
         self.fc = nn.Linear(slow_in + fast_in, shape.num_classes)
 
-    def forward_frames(self, frames: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
+    def forward_frames(self, frames: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`."""
         clips = frames.transpose(1, 2)  # (B, 3, T, H, W)
         slow, fast = self.slow_stem(clips[:, :, :: self.alpha]), self.fast_stem(clips)
@@ -155,7 +165,7 @@ class SlowFast(VideoModel):
         ):
             slow, fast = slow_stage(fusion(slow, fast)), fast_stage(fast)
         joined = torch.cat([slow.mean((2, 3, 4)), fast.mean((2, 3, 4))], 1)
-        logits: torch.Tensor = self.fc(self.dropout(joined))
+        logits: Tensor = self.fc(self.dropout(joined))
         return logits
 
 
@@ -164,85 +174,48 @@ class Fusion(nn.Module):
 
     def __init__(self, channels: int, alpha: int) -> None:
         super().__init__()
-        kernel, ratio = _FUSION_KERNEL, _FUSION_RATIO
-        self.conv = nn.Conv3d(
-            channels,
-            channels * ratio,
-            (kernel, 1, 1),
-            (alpha, 1, 1),
-            (kernel // 2, 0, 0),
-            bias=False,
-        )
-        self.norm = nn.BatchNorm3d(channels * ratio)
+        kernel, stride = (_FUSION_KERNEL, 1, 1), (alpha, 1, 1)
+        self.conv, self.norm = _conv(channels, channels * _FUSION_RATIO, kernel, stride)
 
-    def forward(self, slow: torch.Tensor, fast: torch.Tensor) -> torch.Tensor:
+    def forward(self, slow: Tensor, fast: Tensor) -> Tensor:
         """Return `(B, C + 2 C', T, H, W)` of `(B, C, T, H, W)` and `(B, C', alpha T, H, W)`."""
         return torch.cat([slow, F.relu(self.norm(self.conv(fast)))], 1)
 
 
-class PathBlock(nn.Module):
-    """A residual block of one path; its first convolution looks along time.
-
-    `is_wide` adds a third convolution, four times as wide. Time stays as long as it is.
-    """
-
-    def __init__(
-        self, num_inputs: int, width: int, *, time_kernel: int, stride: int, is_wide: bool
-    ) -> None:
-        super().__init__()
-        outputs = width * (4 if is_wide else 1)
-        layers = [
-            *_conv(
-                num_inputs,
-                width,
-                (time_kernel, 1, 1) if is_wide else (time_kernel, 3, 3),
-                1 if is_wide else stride,
-            ),
-            nn.ReLU(),
-            *_conv(width, width, (1, 3, 3), stride if is_wide else 1),
-        ]
-        if is_wide:
-            layers += [nn.ReLU(), *_conv(width, outputs, (1, 1, 1), 1)]
-        self.branch = nn.Sequential(*layers)
-        self.downsample = None
-        if stride != 1 or num_inputs != outputs:
-            self.downsample = nn.Sequential(*_conv(num_inputs, outputs, (1, 1, 1), stride))
-
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Return `(B, C', T, H', W')` of `(B, C, T, H, W)`."""
-        around = self.downsample(features) if self.downsample else features
-        return F.relu(self.branch(features) + around)
+def _stem(width: int, time_kernel: int) -> nn.Sequential:
+    return nn.Sequential(
+        *_conv(3, width, (time_kernel, 7, 7), (1, 2, 2)),
+        nn.ReLU(),
+        nn.MaxPool3d((1, 3, 3), (1, 2, 2), (0, 1, 1)),
+    )
 
 
 def _stage(
     num_inputs: int, width: int, *, time_kernel: int, stride: int, depth: int, is_wide: bool
 ) -> nn.Sequential:
+    """Return the residual blocks of one path in one stage; the first makes frames smaller.
+
+    The first convolution of a block looks along time, which stays as long as it is. `is_wide` adds
+    a third convolution, four times as wide.
+    """
+    outputs = width * (4 if is_wide else 1)
     blocks = []
     for place in range(depth):
-        blocks.append(
-            PathBlock(
-                num_inputs,
-                width,
-                time_kernel=time_kernel,
-                stride=1 if place else stride,
-                is_wide=is_wide,
+        across = (1, stride, stride) if not place else (1, 1, 1)
+        if is_wide:
+            branch = nn.Sequential(
+                *_conv(num_inputs, width, (time_kernel, 1, 1)),
+                nn.ReLU(),
+                *_conv(width, width, (1, 3, 3), across),
+                nn.ReLU(),
+                *_conv(width, outputs, (1, 1, 1)),
             )
-        )
-        num_inputs = width * (4 if is_wide else 1)
+        else:
+            branch = nn.Sequential(
+                *_conv(num_inputs, width, (time_kernel, 3, 3), across),
+                nn.ReLU(),
+                *_conv(width, width, (1, 3, 3)),
+            )
+        blocks.append(Residual(branch, num_inputs, outputs, across))
+        num_inputs = outputs
     return nn.Sequential(*blocks)
-
-
-def _conv(
-    num_inputs: int, width: int, kernel: tuple[int, int, int], stride: int
-) -> list[nn.Module]:
-    pads = (kernel[0] // 2, kernel[1] // 2, kernel[2] // 2)
-    conv = nn.Conv3d(num_inputs, width, kernel, (1, stride, stride), pads, bias=False)
-    return [conv, nn.BatchNorm3d(width)]
-
-
-def _stem(width: int, time_kernel: int) -> nn.Sequential:
-    return nn.Sequential(
-        *_conv(3, width, (time_kernel, 7, 7), 2),
-        nn.ReLU(),
-        nn.MaxPool3d((1, 3, 3), (1, 2, 2), (0, 1, 1)),
-    )

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
 from posemill.skeletons import get_skeleton
 from posemill.training.data.normalize import groups_of
-from posemill.training.models.base import CtcOutput, pool_time, shorten, steps_mask
+from posemill.training.models.base import ClipHead, ModelOutput, shorten, steps_mask
 from posemill.training.models.keypoints import (
     KeypointModel,
     ModelShape,
@@ -72,27 +72,22 @@ class Stgcn(KeypointModel):
         width = before * self.sums.num_sums
         self.join = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, JOINED), nn.GELU())
         self.dropout = nn.Dropout(dropout)
-        outputs = JOINED if shape.task == "ctc" else 2 * JOINED
-        self.head = nn.Linear(outputs, shape.num_classes)
+        self.head = ClipHead(shape, JOINED, dropout=0.0)
 
     @classmethod
     def stride_of(cls, **options: Any) -> int:
         """Return the product of the strides."""
         return math.prod(options.get("strides", (2, 2, 1)))
 
-    def forward(
-        self, points: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor
-    ) -> torch.Tensor | CtcOutput:
+    def forward(self, points: Tensor, mask: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`, or a `CtcOutput`."""
         features = self.identify(point_features(points, mask, self.features))  # (B, T, K, F)
         for number, block in enumerate(self.blocks):
             features = self.run(block, features, lengths)
             lengths = shorten(lengths, self.strides[number])
         sequence = self.dropout(self.join(self.sums(features)))  # (B, T', JOINED)
-        if self.shape.task == "ctc":
-            return CtcOutput(self.head(sequence), lengths)
-        logits: torch.Tensor = self.head(pool_time(sequence, lengths))
-        return logits
+        output: ModelOutput = self.head(sequence, lengths)
+        return output
 
 
 class PointIdentity(nn.Module):
@@ -106,17 +101,17 @@ class PointIdentity(nn.Module):
         self.vectors = nn.Parameter(0.5 * torch.randn(num_points, width))
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
+    def forward(self, features: Tensor) -> Tensor:
         """Return `(B, T, K, width)` of `(B, T, K, before)`."""
         moved = self.project(features * self.gain + self.offset) + self.vectors
-        result: torch.Tensor = F.gelu(self.norm(moved))
+        result: Tensor = F.gelu(self.norm(moved))
         return result
 
 
 class PartSums(nn.Module):
     """Sums over the points of each part with learned weights; they begin near the mean."""
 
-    inside: torch.Tensor
+    inside: Tensor
 
     def __init__(self, shape: ModelShape, num_sums: int) -> None:
         super().__init__()
@@ -129,7 +124,7 @@ class PartSums(nn.Module):
         self.register_buffer("inside", inside, persistent=False)
         self.weights = nn.Parameter(inside / sizes + inside * torch.randn_like(inside) / sizes**0.5)
 
-    def forward(self, features: torch.Tensor) -> torch.Tensor:
+    def forward(self, features: Tensor) -> Tensor:
         """Return `(B, T, sums * C)` of `(B, T, K, C)`."""
         weights = self.weights * self.inside
         return F.linear(features.transpose(2, 3), weights).flatten(2)
@@ -142,7 +137,7 @@ class GraphBlock(nn.Module):
         self,
         before: int,
         width: int,
-        graphs: torch.Tensor,
+        graphs: Tensor,
         *,
         time: tuple[int, int],
         dropout: float,
@@ -161,7 +156,7 @@ class GraphBlock(nn.Module):
         self.around = nn.Linear(before, width) if before != width else nn.Identity()
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Return `(B, T', K, width)` of `(B, T, K, before)`; steps past a clip's end are 0."""
         inside = steps_mask(lengths, features.shape[1])[..., None, None]
         features = features * inside  # what is padded must not leak into the last frames
@@ -179,7 +174,7 @@ class GraphBlock(nn.Module):
         return F.gelu(result) * inside
 
 
-def partitions(num_points: int, skeleton_name: str | None) -> torch.Tensor:
+def partitions(num_points: int, skeleton_name: str | None) -> Tensor:
     """Return `(3, K, K)`: bones to points as far from the root, nearer to it, farther from it.
 
     A row is divided by its sum. All is zero where no bones are known.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from posemill.training.models import build_model
 from posemill.training.models.base import Model
@@ -65,9 +65,7 @@ class TwoStreams(Model):
         """Copy the weights that the model of video begins with."""
         self.video.load_pretrained()
 
-    def forward(
-        self, keypoints: tuple[torch.Tensor, ...], video: tuple[torch.Tensor, ...]
-    ) -> torch.Tensor:
+    def forward(self, keypoints: tuple[Tensor, ...], video: tuple[Tensor, ...]) -> Tensor:
         """Return logits `(B, C)`.
 
         Args:
@@ -75,5 +73,5 @@ class TwoStreams(Model):
             video: Frames, lengths and view; see `VideoModel`.
         """
         share = self.keypoint_share
-        joined: torch.Tensor = share * self.keypoints(*keypoints) + (1 - share) * self.video(*video)
+        joined: Tensor = share * self.keypoints(*keypoints) + (1 - share) * self.video(*video)
         return joined

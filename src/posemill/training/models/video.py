@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
@@ -41,10 +41,10 @@ class ClipTimes(NamedTuple):
     """
 
     num_frames: int
-    inside: torch.Tensor | None = None
+    inside: Tensor | None = None
 
 
-Shift = Callable[[torch.Tensor, ClipTimes], torch.Tensor]
+Shift = Callable[[Tensor, ClipTimes], Tensor]
 
 
 class FrameBlock(nn.Module):
@@ -53,10 +53,11 @@ class FrameBlock(nn.Module):
     shift: Shift | None = None  # mixes neighbouring frames, at the beginning of the branch
 
 
-class Backbone(nn.Module, ABC):
+class Backbone(nn.Module):
     """Base of the networks of frames: `forward(frames (B T, 3, H, W), times) -> (B T, C)`."""
 
     num_features: int  # C
+    stages: list[list[FrameBlock]]  # the residual blocks that a shift fits into
     cells = 1
 
     def keep_cells(self, cells: int) -> None:
@@ -64,15 +65,11 @@ class Backbone(nn.Module, ABC):
         self.num_features = self.num_features // self.cells**2 * cells**2
         self.cells = cells
 
-    def pool(self, features: torch.Tensor) -> torch.Tensor:
+    def pool(self, features: Tensor) -> Tensor:
         """Return `(B T, num_features)` of `(B T, C, H, W)`."""
         if self.cells == 1:
             return features.mean((2, 3))
         return F.adaptive_avg_pool2d(features, self.cells).flatten(1)
-
-    @abstractmethod
-    def stages(self) -> list[list[FrameBlock]]:
-        """Return the residual blocks that a shift fits into, stage by stage."""
 
 
 class VideoModel(Model, ABC):
@@ -93,9 +90,7 @@ class VideoModel(Model, ABC):
         # In a list, so that it is no part of the model: it has nothing to train, save or average.
         self._transform = [ClipTransform()]
 
-    def forward(
-        self, frames: torch.Tensor, lengths: torch.Tensor, view: torch.Tensor | None = None
-    ) -> ModelOutput:
+    def forward(self, frames: Tensor, lengths: Tensor, view: Tensor | None = None) -> ModelOutput:
         """Return what the model says of clips; in evaluations the mean over `eval_scales`."""
         if not frames.is_floating_point():
             transform = self._transform[0].to(frames.device)
@@ -109,13 +104,13 @@ class VideoModel(Model, ABC):
         ]
         return torch.stack(said).mean(0).clamp_min(1e-12).log()
 
-    def _logits(self, frames: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def _logits(self, frames: Tensor, lengths: Tensor) -> Tensor:
         logits = self.forward_frames(frames, lengths)
-        assert isinstance(logits, torch.Tensor)  # `eval_scales` are refused for ctc
+        assert isinstance(logits, Tensor)  # `eval_scales` are refused for ctc
         return logits
 
     @abstractmethod
-    def forward_frames(self, frames: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
+    def forward_frames(self, frames: Tensor, lengths: Tensor) -> ModelOutput:
         """Return what the model says of `frames` `(B, T, 3, H, W)`, normalised floats."""
 
     @property
@@ -123,7 +118,7 @@ class VideoModel(Model, ABC):
         """What says of each frame always the same, whatever the frames beside it; None if none."""
         return None
 
-    def clip_times(self, frames: torch.Tensor, lengths: torch.Tensor) -> ClipTimes:
+    def clip_times(self, frames: Tensor, lengths: Tensor) -> ClipTimes:
         """Return the times of `frames` `(B, T, ...)` in a flat batch."""
         num_frames = frames.shape[1]
         if self.shape.num_frames:  # all alike: nothing is padded, and no mask to multiply by
@@ -147,7 +142,7 @@ class VideoModel(Model, ABC):
             )
 
 
-def _resized(frames: torch.Tensor, scale: float) -> torch.Tensor:
+def _resized(frames: Tensor, scale: float) -> Tensor:
     """Return `(B, T, 3, H, W)` with sides of so many times their length."""
     size = [round(side * scale) for side in frames.shape[-2:]]
     resized = F.interpolate(
