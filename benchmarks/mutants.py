@@ -1,14 +1,16 @@
 """How many small faults the tests notice: a random sample of mutants of `src/posemill`.
 
-    python benchmarks/mutants.py [--number 100] [--seed 1] [--folder NAME …] [--workers 2] [--json]
+    python -m benchmarks.mutants [--number 100] [--seed 1] [--folder NAME …] [--workers 2] [--json]
 
 A mutant is the package with one thing changed: an operator, a comparison, a constant, a boolean, a
 condition, a call that is left out, or what a function returns. Docstrings, annotations, texts for
 people (what is raised, logged, shown as help) and f-strings are left alone. For each mutant the
 tests run in a copy of the tree, without the material beside it (`../shared`): first the mirrored
 file, `tests/<folder>/test_<module>.py`, then those that import the module, then the rest of the
-mirrored folder; all stop at the first failure. A failure counts if the same test passes without
-the mutant; a test that hangs fails by its time limit.
+mirrored folder, at last all others that run the line; all stop at the first failure. A failure
+counts if the same test passes without the mutant; a test that hangs fails by its time limit. Which
+tests run which lines is recorded by one run of the whole suite, when it is first asked for;
+`--lines FOLDER` keeps the recording for further samples of the same tree.
 
 Prints noticed / valid by folder, and the diff of every survivor. Some survivors are equivalent (a
 log line, only slower): they are for the reader to judge, none is hidden.
@@ -28,14 +30,16 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import cache
-from itertools import islice, zip_longest
+from functools import cache, partial
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
+
+from benchmarks.shared.covered_lines import Recording
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path("src/posemill")
@@ -225,8 +229,17 @@ def _test_texts(tree: Path) -> dict[str, str]:
 class Trial:
     """Runs tests on mutants, in copies of a tree that stays as it is."""
 
-    def __init__(self, tree: Path, python: Path, num_copies: int, limit_seconds: float) -> None:
+    def __init__(
+        self,
+        tree: Path,
+        python: Path,
+        *,
+        num_copies: int,
+        limit_seconds: float,
+        files_that_run: Callable[[str, int], list[str]],
+    ) -> None:
         self._tree = tree
+        self._files_that_run = files_that_run
         self._python = python
         self._limit_seconds = limit_seconds
         self._passes: dict[tuple[str, ...], bool] = {}
@@ -251,7 +264,7 @@ class Trial:
 
     def _noticed_by(self, copy: Path, mutant: Mutant) -> str:
         """Return the test that fails with the mutant and passes without, or nothing."""
-        for stage in tests_of(self._tree, mutant.path):
+        for stage in self._stages(mutant):
             broken: list[str] = []
             while (failed := self._failed(copy, stage, broken)) is not None:
                 if self._passes_without(tuple(failed)):
@@ -260,6 +273,15 @@ class Trial:
                     break
                 broken += failed
         return ""
+
+    def _stages(self, mutant: Mutant) -> Iterator[list[str]]:
+        """Yield the tests that may notice a mutant, the likeliest first."""
+        stages = tests_of(self._tree, mutant.path)
+        yield from stages
+        with self._lock:
+            names = self._files_that_run(mutant.path, mutant.line)
+        if others := [name for name in names if name not in chain(*stages)]:
+            yield others
 
     def _failed(self, copy: Path, stage: list[str], without: list[str]) -> list[str] | None:
         """Return the first test that fails, the whole stage if it hangs, None if all pass."""
@@ -348,6 +370,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--limit-seconds", type=float, default=600, help="for a stage of tests")
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
+    parser.add_argument(
+        "--lines", type=Path, help="folder of the recording, kept for the next time"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     verdicts = []
@@ -355,7 +380,15 @@ def main() -> None:
         # A copy, so that the tree may change meanwhile.
         tree = shutil.copytree(ROOT, Path(scratch) / "tree", ignore=NOT_COPIED)
         sample = draw(tree, options.number, options.seed, options.folder)
-        trial = Trial(tree, options.python, options.workers, options.limit_seconds)
+        folder = (options.lines or Path(scratch) / "lines").absolute()
+        recording = cache(partial(Recording, tree, folder, options.python))
+        trial = Trial(
+            tree,
+            options.python,
+            num_copies=options.workers,
+            limit_seconds=options.limit_seconds,
+            files_that_run=lambda path, line: recording().files_that_run(path, line),
+        )
         with ThreadPoolExecutor(options.workers) as pool:
             for verdict in pool.map(trial.run, sample):
                 verdicts.append(verdict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -10,17 +11,15 @@ from typing import Any
 
 import pytest
 
+from benchmarks.shared import covered_lines
+
 ROOT = Path(__file__).parents[2]
 PATH = "src/posemill/geometry.py"
 
 
 @pytest.fixture(scope="module")
 def mutants() -> Any:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        return import_module("mutants")
-    finally:
-        sys.path.pop(0)
+    return import_module("benchmarks.mutants")
 
 
 def changed(mutants: Any, source: str) -> set[str]:
@@ -86,31 +85,67 @@ def test_a_sample_is_the_same_for_the_same_seed(mutants: Any) -> None:
     assert len({each.kind for each in one}) == 7  # as many of each kind
 
 
-def test_a_fault_is_noticed_by_the_test_that_fails_and_only_by_it(
-    mutants: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A tree of one module and one test, which fails with one of two mutants."""
+SUMS = """
+def double(x):
+    unused = 1
+    return x * 2
+
+
+def four():
+    return 2 + 2
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of one module and its test, one test of which fails, and another test elsewhere."""
     # No plugins of pytest but the one that is needed: its processes start sooner.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p pytest_timeout")
     tree = tmp_path / "tree"
-    (tree / "src" / "posemill").mkdir(parents=True)
-    (tree / "tests").mkdir()
-    (tree / "src" / "posemill" / "__init__.py").touch()
-    source = "def double(x):\n    unused = 1\n    return x * 2\n"
-    (tree / "src" / "posemill" / "sums.py").write_text(source)
-    (tree / "tests" / "test_sums.py").write_text(
-        "from posemill.sums import double\n\n\n"
+    for name, text in {
+        "src/posemill/__init__.py": "",
+        "src/posemill/sums.py": SUMS,
+        "tests/test_sums.py": "from posemill.sums import double\n\n\n"
         "def test_broken():\n    assert double(1) == 5\n\n\n"
-        "def test_double():\n    assert double(3) == 6\n"
+        "def test_double():\n    assert double(3) == 6\n",
+        "tests/far/test_four.py": "import posemill\n\n\n"
+        "def test_four():\n    from posemill import sums as numbers\n\n"
+        "    assert numbers.four() == 4\n",
+    }.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    return tree
+
+
+def test_a_fault_is_noticed_by_the_test_that_fails_and_only_by_it(mutants: Any, tree: Path) -> None:
+    trial = mutants.Trial(
+        tree,
+        Path(sys.executable),
+        num_copies=1,
+        limit_seconds=120.0,
+        files_that_run=lambda path, line: ["tests/far/test_four.py"] if line == 8 else [],
     )
-    trial = mutants.Trial(tree, Path(sys.executable), 1, 120.0)
     verdicts = {
         each.text: trial.run(each)
-        for each in mutants.find_mutants("src/posemill/sums.py", source)
-        if each.kind == "operator" or each.line == 2
+        for each in mutants.find_mutants("src/posemill/sums.py", SUMS)
+        if each.kind == "operator" or each.line == 3
     }
     assert verdicts["(x / 2)"].noticed_by == "tests/test_sums.py::test_double"
     assert verdicts["(x / 2)"].diff == "-     return x * 2\n+     return (x / 2)"
-    survivor = next(each for each in verdicts.values() if each.mutant.line == 2)
+    assert verdicts["(2 - 2)"].noticed_by == "tests/far/test_four.py::test_four"
+    survivor = next(each for each in verdicts.values() if each.mutant.line == 3)
     assert survivor.noticed_by == ""
+
+
+def test_a_recording_says_which_test_files_run_a_line(tree: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "tools", tree / "tools")
+    (tree / "benchmarks" / "shared").mkdir(parents=True)
+    shutil.copy(ROOT / "benchmarks/shared/covered_lines.py", tree / "benchmarks/shared")
+    recording = covered_lines.Recording(tree, tmp_path / "lines")
+    path = "src/posemill/sums.py"
+    assert recording.files_that_run(path, 4) == ["tests/test_sums.py"]
+    assert recording.files_that_run(path, 8) == ["tests/far/test_four.py"]
+    assert recording.files_that_run(path, 5) == ["tests/far/test_four.py", "tests/test_sums.py"]
+    again = covered_lines.Recording(tree, tmp_path / "lines")  # read, not made again
+    assert again.files_that_run(path, 8) == ["tests/far/test_four.py"]
