@@ -29,7 +29,8 @@ from posemill.decoders import open_video
 from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import Sampling
 from posemill.jobs.frames.run import write_frames
-from posemill.training.video.index import ClipPlace, read_index
+from posemill.records import Clip
+from posemill.training.video.index import read_index
 from posemill.training.video.reading import ClipReader, FrameSize
 from posemill.weights.pull import ensure_media
 
@@ -117,7 +118,7 @@ def compare_reading(scratch: Path, source: Path, rounds: int) -> dict[str, Measu
     return found
 
 
-def read_clips(places: list[ClipPlace], size: FrameSize) -> list[np.ndarray]:
+def read_clips(places: list[Clip], size: FrameSize) -> list[np.ndarray]:
     """Return the 8 frames of every clip."""
     reader = ClipReader(size, decoder="pyav", max_open=1)
     found = [reader.read(place, SEGMENTS, None)[0] for place in places]

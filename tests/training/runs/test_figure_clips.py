@@ -19,6 +19,7 @@ from posemill.training.runs import figure_samples
 from posemill.training.runs.figure_samples import chances_lost, draw_looks, draw_samples
 from posemill.training.tasks.task import Classify, Ctc, Row
 from posemill.training.tasks.workload import Workload
+from posemill.training.video.index import key_of
 from posemill.training.video.pixel_clips import PixelClips
 from posemill.training.video.video_clips import VideoClips
 
@@ -50,7 +51,7 @@ def split(tmp_path: Path) -> PixelClips:
         places=tuple(reader.clips),
         sampling=reader.sampling,
         targets=tuple(reader.targets),
-        keys=tuple(place.key for place in reader.clips),
+        keys=tuple(key_of(place) for place in reader.clips),
         class_names=("a", "b"),
     )
     return clips.opened(reader)

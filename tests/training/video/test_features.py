@@ -13,6 +13,7 @@ from test_training import write_clip
 
 from posemill import predict
 from posemill.errors import ConfigError
+from posemill.records import Clip
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.front import train
@@ -20,7 +21,6 @@ from posemill.training.models import build_model
 from posemill.training.runs.inference import evaluate
 from posemill.training.tasks.video_kind import content_key
 from posemill.training.tasks.workload import build_workload
-from posemill.training.video.index import ClipPlace
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_what_cannot_be_computed_once_is_refused(
 def test_a_picture_that_changed_in_its_folder_is_another_clip(tmp_path: Path) -> None:
     (tmp_path / "clip").mkdir()
     (tmp_path / "clip" / "0.png").write_bytes(b"one")
-    places = [ClipPlace("clip", str(tmp_path / "clip"), "frames")]
+    places = [Clip("clip", str(tmp_path / "clip"), "frames")]
     before = content_key(places)
     assert content_key(places) == before
     (tmp_path / "clip" / "0.png").write_bytes(b"other")

@@ -8,7 +8,7 @@ import pytest
 
 from posemill.errors import SourceError
 from posemill.records import Clip
-from posemill.training.video.index import ClipPlace, read_index
+from posemill.training.video.index import StoredClip, read_index
 
 
 def touch(path: Path) -> Path:
@@ -33,25 +33,21 @@ def test_a_list_names_videos_and_folders_relative_to_itself(tmp_path: Path) -> N
     )
     clips, missing = read_index(path)
     assert missing == []
-    assert clips == [
-        ClipPlace(
-            "a/one.v2@0.5-2", str(tmp_path / "a" / "one.v2.mp4"), "video", "train", "wave",
-            start_seconds=0.5, end_seconds=2.0, extra={"recorded_at": "monday"},
-        ),
-        ClipPlace(
-            "b.dir", str(tmp_path / "b.dir"), "frames", "all", "stop", 1,
-            extra={"recorded_at": "friday"},
-        ),
-    ]  # fmt: skip
+    video, folder = clips
+    assert (video.clip_id, video.path) == ("a/one.v2@0.5-2", str(tmp_path / "a" / "one.v2.mp4"))
+    assert (video.kind, video.split, video.label) == ("video", "train", "wave")
+    assert (video.start_seconds, video.end_seconds) == (0.5, 2.0)
+    assert (folder.clip_id, folder.path) == ("b.dir", str(tmp_path / "b.dir"))
+    assert (folder.kind, folder.split, folder.num_frames) == ("frames", "all", 1)
+    assert [clip.extra["recorded_at"] for clip in clips] == ["monday", "friday"]
 
 
 def test_the_index_of_packed_frames_says_all_that_reading_needs(packed: Path) -> None:
     clips, _ = read_index(packed)
     assert len(clips) == 9
-    one = clips[7]
-    assert one == ClipPlace(
-        "clip7", str(packed / "packs" / "000000.rgb"), "packed", "dev", "right_swipe", 12, 25.0,
-        (48, 32), 7 * 12 * 32 * 48 * 3, extra={"day": "day1"},
+    assert clips[7] == StoredClip(
+        "clip7", str(packed / "packs" / "000000.rgb"), "frames", "dev", 12, label="right_swipe",
+        size_wh=(48, 32), fps=25.0, offset=7 * 12 * 32 * 48 * 3, extra={"day": "day1"},
     )  # fmt: skip
 
 
@@ -150,8 +146,7 @@ def test_clips_of_the_library_are_taken(tmp_path: Path) -> None:
     there = Clip("a", str(touch(tmp_path / "a.mp4")), "video", "dev", label="x", end_seconds=2.0)
     gone = Clip("b", str(tmp_path / "b"), "frames")
     clips, missing = read_index([there, gone])
-    assert clips == [ClipPlace("a", there.path, "video", "dev", "x", end_seconds=2.0)]
-    assert missing == [ClipPlace("b", gone.path, "frames")]
+    assert (clips, missing) == ([there], [gone])
     with pytest.raises(TypeError, match=r"expected a path or posemill.Clip objects, got str"):
         read_index(["a.mp4"])  # type: ignore[list-item]
 
@@ -165,7 +160,7 @@ def test_lists_of_json_lines_and_equal_stems_are_read_as_extraction_reads_them(
     path = write(tmp_path / "list.jsonl", *rows)
     clips, _ = read_index(path)
     assert [(clip.clip_id, clip.label) for clip in clips] == [
-        ("a.mp4", ""),
+        ("a.mp4", None),
         ("a.avi", "x"),
-        ("b", ""),
+        ("b", None),
     ]

@@ -16,6 +16,7 @@ from numbered_clips import frames_of
 
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
+from posemill.records import Clip
 from posemill.testing.decoders import number_of, write_video
 from posemill.training.video.index import read_index
 from posemill.training.video.reading import ClipReader, FrameSize
@@ -155,11 +156,11 @@ def test_a_pack_that_is_too_short_or_empty_or_gone_says_so(packed: Path) -> None
 
 def test_a_folder_without_pictures_has_no_frames(pictures: Path) -> None:
     clips, _ = read_index(pictures)
-    bare = replace(clips[0], suffix="", num_frames=None)
+    bare = Clip("clip0", clips[0].path, "frames")
     assert len(reader().read(bare, ALL, None)[0]) == 12, "names are looked up"
     for path in Path(bare.path).iterdir():
         path.unlink()
-    with pytest.raises(DecodeError, match="no frames: a folder without pictures"):
+    with pytest.raises(DecodeError, match="no frames: the folder holds no pictures"):
         reader().read(bare, ALL, None)
     with pytest.raises(DecodeError, match=r"000000.png': missing"):
         reader().read(clips[0], ALL, None)
@@ -174,11 +175,11 @@ def test_frames_of_different_sizes_in_a_clip_need_a_size(pictures: Path) -> None
     assert reader(FrameSize((16, 16))).read(clips[0], ALL, None)[0].shape == (12, 16, 16, 3)
 
 
-def test_large_jpegs_are_decoded_small_and_look_the_same(tmp_path: Path, pictures: Path) -> None:
+def test_large_jpegs_are_decoded_small_and_look_the_same(tmp_path: Path) -> None:
     y, x = np.mgrid[0:240, 0:320]
     scene = np.stack([x // 2, y, (x + y) // 3], -1).astype(np.uint8)
     cv2.imwrite(str(tmp_path / "000000.jpg"), scene[..., ::-1])
-    clip = replace(read_index(pictures)[0][0], path=str(tmp_path), suffix="jpg", num_frames=1)
+    clip = Clip("scene", str(tmp_path), "frames")
     frames, _ = reader(FrameSize((60, 60))).read(clip, ALL, None)
     whole = cv2.resize(scene, (80, 60), interpolation=cv2.INTER_AREA)[:, 10:70]
     assert np.abs(frames[0].astype(int) - whole).max() <= 6

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 import posemill
 from posemill.errors import DecodeError, SourceError, TrainingError
 from posemill.testing.decoders import number_of
-from posemill.training.video.index import ClipPlace, Index
+from posemill.training.video.index import Index
 from posemill.training.video.problems import describe_problems, live_problems
 
 QUIET: dict[str, Any] = {
@@ -340,7 +340,7 @@ def test_a_cache_keeps_what_is_not_drawn(videos: Path, tmp_path: Path) -> None:
 
 
 def test_one_unreadable_clip_among_many_costs_little() -> None:
-    places = [ClipPlace(f"{n}", f"{n}.mp4", "video", label="ab"[n % 2]) for n in range(20_000)]
+    places = [posemill.Clip(f"{n}", f"{n}.mp4", "video", label="ab"[n % 2]) for n in range(20_000)]
     clips = posemill.VideoClips(Index(places, []), is_training=False)
     started = time.process_time()
     item = clips.replacement(4, make=lambda index, _: {"index": index})

@@ -21,6 +21,7 @@ from posemill.training.data.labels import LabelledClip
 from posemill.training.tasks.keypoint_kind import KeypointKind
 from posemill.training.tasks.kinds import Kind, NewClip
 from posemill.training.tasks.video_kind import VideoKind
+from posemill.training.video.index import key_of
 from posemill.training.video.pixel_clips import PixelClips
 
 
@@ -119,11 +120,11 @@ class TwoStreamKind(Kind):
         points_path, videos_path = paths_of_streams(config.data.path)
         store, keys, skeleton = read_unlabelled(self._of_keypoints(config).data)
         sets = self._video.load(self._of_video(config), class_names=class_names, splits=splits)
-        rows = match_clips([place.key for place in self._video.index.clips], keys)
+        rows = match_clips([key_of(place) for place in self._video.index.clips], keys)
         seen = [place for clips in sets.values() for place in clips.places]
-        joint = {rows[place.key] for place in seen if place.key in rows}
+        joint = {rows[key_of(place)] for place in seen if key_of(place) in rows}
         self._alone = {
-            points_path: [place.clip_id for place in seen if place.key not in rows],
+            points_path: [place.clip_id for place in seen if key_of(place) not in rows],
             videos_path: []
             if splits
             else [clip_id for row, (_, clip_id) in enumerate(keys) if row not in joint],
@@ -140,11 +141,11 @@ class TwoStreamKind(Kind):
             )
         joined = {}
         for split, clips in sets.items():
-            kept = [index for index, place in enumerate(clips.places) if place.key in rows]
+            kept = [index for index, place in enumerate(clips.places) if key_of(place) in rows]
             if not kept:
                 continue
             video = clips.select(kept)
-            chosen = np.asarray([rows[place.key] for place in video.places], np.int64)
+            chosen = np.asarray([rows[key_of(place)] for place in video.places], np.int64)
             keypoints = KeypointClips(
                 store=store,
                 rows=chosen,

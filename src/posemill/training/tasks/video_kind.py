@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from posemill.decoders.opening import PICTURE_SUFFIXES, suffix_of
 from posemill.decoders.sampling import Sampling
-from posemill.errors import ConfigError, DecodeError, SourceError
+from posemill.errors import ConfigError, DecodeError
+from posemill.machine.read_ahead import read_ahead
 from posemill.messages import Message
-from posemill.records import BoolArray, FloatArray
+from posemill.records import BoolArray, Clip, FloatArray
 from posemill.terminal import warn_caller
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.batches import Batch, Draw, pad_targets
@@ -33,7 +33,7 @@ from posemill.training.models.video import Backbone, ClipTimes
 from posemill.training.precision import choose_device, choose_precision
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.kinds import Kind, NewClip
-from posemill.training.video.index import ClipPlace, Index, read_index
+from posemill.training.video.index import Index, place_of, read_index
 from posemill.training.video.pixel_clips import (
     PixelClips,
     load_videos,
@@ -73,14 +73,8 @@ class VideoKind(Kind):
             splits=splits,
             time_stride=stride,
         )
-        if self.index.missing and config.video.on_error == "raise":
-            clip = self.index.missing[0]
-            raise SourceError(
-                "{path} is not there: clip {clip_id!r} of {data}",
-                path=clip.path,
-                clip_id=clip.clip_id,
-                data=config.data.path,
-            )
+        if config.video.on_error == "raise":
+            self.index.expect_all(config.data.path)
         return sets
 
     def open(self, config: TrainConfig, clips: PixelClips, *, is_training: bool) -> PixelClips:
@@ -203,7 +197,7 @@ class VideoKind(Kind):
 
 def open_videos(
     config: TrainConfig,
-    places: Sequence[ClipPlace],
+    places: Sequence[Clip],
     *,
     is_training: bool,
     augment: ClipAugment | None = None,
@@ -243,10 +237,10 @@ def make_augment(config: TrainConfig) -> ClipAugment:
     )
 
 
-def _clips_at(path: Path) -> list[ClipPlace]:
+def _clips_at(path: Path) -> list[Clip]:
     """Return the clips of a path; a folder that holds pictures itself is one."""
     if path.is_dir() and any(suffix_of(each.name) in PICTURE_SUFFIXES for each in path.iterdir()):
-        return [ClipPlace(path.name, str(path), "frames")]
+        return [Clip(path.name, str(path), "frames")]
     return read_index(path).clips
 
 
@@ -341,7 +335,7 @@ def digest_of(backbone: Backbone) -> str:
     return digest.hexdigest()
 
 
-def content_key(places: Sequence[ClipPlace]) -> str:
+def content_key(places: Sequence[Clip]) -> str:
     """Return a digest of which clips these are, by the size and time of their files."""
     rows = []
     for place in places:
@@ -349,7 +343,7 @@ def content_key(places: Sequence[ClipPlace]) -> str:
         # The time of a folder is not that of the pictures in it.
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        rows.append([place.path, facts, place.offset, place.start_seconds, place.end_seconds])
+        rows.append([facts, *place_of(place)])
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
@@ -357,8 +351,6 @@ def _run(
     clips: VideoClips, backbone: Backbone, num_views: int, runtime: Runtime
 ) -> Iterator[tuple[FloatArray, BoolArray]]:
     """Yield features `(T, 1, C)` and mask `(T, 1)` of all views of a clip, clip after clip."""
-    rows = [(clip, view) for clip in range(len(clips)) for view in range(num_views)]
-    groups = [rows[at : at + _CLIPS_AT_ONCE] for at in range(0, len(rows), _CLIPS_AT_ONCE)]
     say(
         Message(
             "computing what the backbone says of {num_clips:clip|clips}, "
@@ -368,17 +360,13 @@ def _run(
         )
     )
     transform = ClipTransform().to(next(backbone.parameters()).device)
-    with ThreadPoolExecutor(1) as reader:  # decodes the next clips while the network looks at these
-        coming = reader.submit(_read, clips, groups[0])
-        for number in range(len(groups)):
-            items = coming.result()
-            if number + 1 < len(groups):
-                coming = reader.submit(_read, clips, groups[number + 1])
-            yield from _look_at(items, clips, backbone, transform=transform, runtime=runtime)
-
-
-def _read(clips: VideoClips, rows: Sequence[tuple[int, int]]) -> list[Item | None]:
-    return [clips.at_epoch(clip, view) for clip, view in rows]
+    rows = [(clip, view) for clip in range(len(clips)) for view in range(num_views)]
+    groups = (
+        [clips.at_epoch(clip, view) for clip, view in rows[start : start + _CLIPS_AT_ONCE]]
+        for start in range(0, len(rows), _CLIPS_AT_ONCE)
+    )
+    for items in read_ahead(groups, depth=1):  # decoded while the network looks at those before
+        yield from _look_at(items, clips, backbone, transform=transform, runtime=runtime)
 
 
 @torch.inference_mode()

@@ -8,6 +8,7 @@ trainings and loader processes share it.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from posemill.errors import TrainingError
 from posemill.files import atomic_path, cache_folder, mark_output
-from posemill.training.video.index import ClipPlace
+from posemill.records import Clip
 
 _FORMAT = 2
 _MOST_BYTES = 1 << 28  # of one clip; longer ones are decoded each time
@@ -31,9 +32,9 @@ class FrameCache:
         way: All that decides how a frame of a file comes out: size, decoder.
     """
 
-    def __init__(self, folder: Path | str | None, way: str) -> None:
-        self.root = Path(folder) if folder else cache_folder() / "frames"
-        self.folder = self.root / hashlib.sha256(f"{_FORMAT}\0{way}".encode()).hexdigest()[:32]
+    def __init__(self, folder: str | os.PathLike[str] | None, way: str) -> None:
+        root = Path(folder) if folder else cache_folder() / "frames"
+        self.folder = root / hashlib.sha256(f"{_FORMAT}\0{way}".encode()).hexdigest()[:32]
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             mark_output(self.folder)
@@ -46,10 +47,10 @@ class FrameCache:
             ) from error
         self._is_full = False
 
-    def find(self, place: ClipPlace) -> npt.NDArray[np.uint8] | None:
+    def find(self, clip: Clip) -> npt.NDArray[np.uint8] | None:
         """Return all frames of a clip `(frames, height, width, 3)`, mapped; None if not there."""
         try:
-            frames: npt.NDArray[np.uint8] = np.load(self._path(place), mmap_mode="r")
+            frames: npt.NDArray[np.uint8] = np.load(self._path(clip), mmap_mode="r")
         except (OSError, ValueError, EOFError):  # not there, or damaged
             return None
         return frames
@@ -61,21 +62,21 @@ class FrameCache:
         self._is_full = num_bytes > free_bytes(self.folder)
         return not self._is_full
 
-    def add(self, place: ClipPlace, frames: npt.NDArray[np.uint8]) -> None:
+    def add(self, clip: Clip, frames: npt.NDArray[np.uint8]) -> None:
         """Keep all frames of a clip; where the disk refuses, it is decoded again next time."""
         try:
-            with atomic_path(self._path(place)) as temporary, temporary.open("wb") as file:
+            with atomic_path(self._path(clip)) as temporary, temporary.open("wb") as file:
                 np.save(file, frames)
         except OSError:
             self._is_full = True
 
-    def _path(self, place: ClipPlace) -> Path:
+    def _path(self, clip: Clip) -> Path:
         """Return where a clip of a file as it is now belongs."""
-        path = Path(place.path)
+        path = Path(clip.path)
         facts = path.stat()
         text = (
             f"{path.absolute()}\0{facts.st_size}\0{facts.st_mtime_ns}\0"
-            f"{place.start_seconds}\0{place.end_seconds}"
+            f"{clip.start_seconds}\0{clip.end_seconds}"
         )
         digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
         return self.folder / f"{digest[:32]}.npy"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from posemill.decoders.opening import VIDEO_SUFFIXES, suffix_of
+from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError, SourceError
 from posemill.records import Clip, label_of_folder, usual_split
 from posemill.runs import frame_index
@@ -19,49 +20,49 @@ from posemill.sources.lists import read_list
 _LEDGER_NAME = "ledger.sqlite"
 
 
-@dataclass(frozen=True, slots=True)
-class ClipPlace:
-    """A clip, and where its frames are.
+@dataclass(frozen=True)
+class StoredClip(Clip):
+    """A clip whose frames `posemill frames` wrote.
 
     Args:
-        path: A video, a folder of pictures, or a pack.
-        kind: `video`, `frames` (pictures) or `packed`.
-        split: `all` where there are none.
-        label: Empty where it has none.
-        num_frames, fps: Where they are known without opening it.
-        size_wh: Width and height of its frames; always known of a pack.
+        size_wh: Width and height of its frames.
+        fps: Of its frames, where that is known.
+        suffix: Of its pictures, `000000.jpg` and so on; empty in a pack.
         offset: Where it begins in its pack, in bytes.
-        suffix: Of its pictures, `000000.jpg` and so on; empty where their names are to be looked
-            up.
-        start_seconds, end_seconds: The part of a video.
-        extra: Further columns of a list.
     """
 
-    clip_id: str
-    path: str
-    kind: str
-    split: str = "all"
-    label: str = ""
-    num_frames: int | None = None
+    size_wh: tuple[int, int] = (0, 0)
     fps: float | None = None
-    size_wh: tuple[int, int] | None = None
-    offset: int = 0
     suffix: str = ""
-    start_seconds: float = 0.0
-    end_seconds: float | None = None
-    extra: Mapping[str, str] = field(default_factory=dict)
+    offset: int = 0
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """Split and id: ids are unique within a split only."""
-        return usual_split(self.split), self.clip_id
+
+def key_of(clip: Clip) -> tuple[str, str]:
+    """Return split and id: ids are unique within a split only."""
+    return usual_split(clip.split), clip.clip_id
+
+
+def place_of(clip: Clip) -> tuple[str, int, float, float | None]:
+    """Return where a clip lies: its path, and the part of it."""
+    offset = clip.offset if isinstance(clip, StoredClip) else 0
+    return clip.path, offset, clip.start_seconds, clip.end_seconds
 
 
 class Index(NamedTuple):
     """The clips that are there, and those that are not."""
 
-    clips: list[ClipPlace]
-    missing: list[ClipPlace]
+    clips: list[Clip]
+    missing: list[Clip]
+
+    def expect_all(self, where: object) -> None:
+        """Raise `SourceError` if a clip is missing; `where` is what names them."""
+        for clip in self.missing:
+            raise SourceError(
+                "{path} is not there: clip {clip_id!r} of {index}",
+                path=clip.path,
+                clip_id=clip.clip_id,
+                index=where,
+            )
 
 
 def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
@@ -80,88 +81,78 @@ def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
     if isinstance(index, Index):
         return index
     if not isinstance(index, (str, os.PathLike)):
-        return _of_clips(index)
+        return _look_for(list(index), "index")
     path = Path(index)
     if (path / frame_index.INDEX_NAME).is_file():
         path = path / frame_index.INDEX_NAME
     elif (path / _LEDGER_NAME).is_file():  # `posemill frames` has begun, and not ended
-        return _of_frames(path)
+        return _look_for(_read_frames_index(path), str(path))
     if path.is_dir() or suffix_of(path.name) in VIDEO_SUFFIXES:
-        clips = find_clips(path).clips
-        labels = (clip.label or label_of_folder(clip.clip_id) for clip in clips)
-        named = map(lambda clip, label: dataclasses.replace(clip, label=label), clips, labels)
-        return _of_clips(named, str(path))
+        clips = [
+            dataclasses.replace(clip, label=clip.label or label_of_folder(clip.clip_id))
+            for clip in find_clips(path).clips
+        ]
+        return _look_for(clips, str(path))
     if not path.exists():
         raise SourceError(
             "{path} is not there: expected a list of clips, a video or a folder", path=path
         )
     with path.open("rb") as handle:
         is_of_frames = b"frame_indices" in handle.readline(1 << 16)
-    if is_of_frames:
-        return _of_frames(path)
-    return _of_clips((clip for _, clip in read_list(str(path))), str(path))
+    clips = _read_frames_index(path) if is_of_frames else [clip for _, clip in read_list(str(path))]
+    return _look_for(clips, str(path))
 
 
-def _of_frames(path: Path) -> Index:
+def _read_frames_index(path: Path) -> list[Clip]:
     """Return the clips of what `posemill frames` wrote."""
     try:
         rows = frame_index.read_index(path)
     except RunError as error:
         raise SourceError(error.sentence) from error
-    places = [
-        ClipPlace(
+    return [
+        StoredClip(
             row.clip_id,
             str(row.path),
-            "packed" if row.is_packed else "frames",
+            "frames",
             row.split or "all",
-            row.label or "",
             row.num_frames,
-            row.fps,
-            (row.width, row.height),
-            row.offset or 0,
-            "" if row.is_packed else row.format,
+            label=row.label,
             extra=row.extra,
+            size_wh=(row.width, row.height),
+            fps=row.fps,
+            suffix="" if row.is_packed else row.format,
+            offset=row.offset or 0,
         )
         for row in rows
     ]
-    return _look_for(places, str(path))
 
 
-def _of_clips(clips: Iterable[Clip], where: str = "index") -> Index:
-    places = []
-    for clip in clips:
-        if not isinstance(clip, Clip):
-            raise TypeError(
-                f"index: expected a path or posemill.Clip objects, got {type(clip).__name__}"
-            )
-        place = ClipPlace(
-            clip.clip_id,
-            clip.path,
-            "video" if clip.kind == "video" else "frames",
-            clip.split,
-            clip.label or "",
-            clip.num_frames,
-            start_seconds=clip.start_seconds,
-            end_seconds=clip.end_seconds,
-            extra=clip.extra,
-        )
-        places.append(place)
-    return _look_for(places, where)
-
-
-def _look_for(places: list[ClipPlace], where: str) -> Index:
+def _look_for(clips: list[Clip], where: str) -> Index:
     """Return the clips divided by whether their files are there; none of them is an error."""
-    exists = {path: Path(path).exists() for path in {place.path for place in places}}
+    if others := [clip for clip in clips if not isinstance(clip, Clip)]:
+        kind = type(others[0]).__name__
+        raise TypeError(f"index: expected a path or posemill.Clip objects, got {kind}")
+    exists = {path: Path(path).exists() for path in {clip.path for clip in clips}}
     index = Index([], [])
-    for place in places:
-        (index.clips if exists[place.path] else index.missing).append(place)
+    for clip in clips:
+        (index.clips if exists[clip.path] else index.missing).append(clip)
     if index.clips:
         return index
-    if not places:
+    if not clips:
         raise SourceError("{where}: expected clips, got none", where=where)
     raise SourceError(
         "{where}: none of its {num_missing} clips is there; the first should be {path}",
         where=where,
-        num_missing=len(places),
-        path=places[0].path,
+        num_missing=len(clips),
+        path=clips[0].path,
     )
+
+
+def lengths_of(clips: Sequence[Clip], sampling: Sampling) -> list[int] | None:
+    """Return how many frames are taken of each clip; None where only opening them would tell."""
+    if sampling.num_frames is not None:
+        return [sampling.num_frames] * len(clips)
+    counts = [clip.num_frames for clip in clips]
+    if sampling.kind == "fps" or not all(counts):
+        return None
+    return [len(sampling.indices(count)) for count in counts if count]

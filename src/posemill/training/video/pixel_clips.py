@@ -15,7 +15,7 @@ import torch
 from posemill.decoders.choice import USUAL
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, TrainingError
-from posemill.records import FloatArray, IntArray, usual_split
+from posemill.records import Clip, FloatArray, IntArray, usual_split
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.batches import Batch, Draw, pad_targets
 from posemill.training.data.clips import (
@@ -33,7 +33,7 @@ from posemill.training.data.labels import (
     divide_into_splits,
     label_clips,
 )
-from posemill.training.video.index import ClipPlace, Index, read_index
+from posemill.training.video.index import Index, lengths_of, place_of, read_index
 from posemill.training.video.reading import ClipReader, FrameSize
 from posemill.training.video.video_clips import Item, VideoClips
 
@@ -54,7 +54,7 @@ class PixelClips(SplitClips):
         least_size: The smallest side the network takes; Multigrid does not go below.
     """
 
-    places: tuple[ClipPlace, ...]
+    places: tuple[Clip, ...]
     sampling: Sampling
     readers: tuple[VideoClips, ...] = ()
     rows: IntArray | None = None
@@ -66,18 +66,18 @@ class PixelClips(SplitClips):
         return len(self.places)
 
     @cached_property
+    def _known_lengths(self) -> list[int] | None:
+        return lengths_of(self.places, self.sampling)
+
+    @cached_property
     def lengths(self) -> IntArray:  # type: ignore[override]
         """`(N,)`: frames that are taken of each clip; all 1 where only opening them would tell."""
-        count = self.sampling.num_frames
-        known = [place.num_frames for place in self.places]
-        if count is None and self.sampling.kind != "fps" and all(known):
-            return np.asarray([len(self.sampling.indices(each)) for each in known if each])
-        return np.full(len(self), count or 1, np.int64)
+        return np.asarray(self._known_lengths or [1] * len(self), np.int64)
 
     @property
     def has_lengths(self) -> bool:  # type: ignore[override]
         """Whether the frames of each clip are known."""
-        return self.sampling.num_frames is not None or self.lengths.max() > 1
+        return self._known_lengths is not None
 
     @property
     def shape(self) -> Mapping[str, Any]:
@@ -109,7 +109,7 @@ class PixelClips(SplitClips):
 
     @cached_property
     def _target_of_label(self) -> dict[str, Target]:
-        return dict(zip((place.label for place in self.places), self.targets, strict=True))
+        return dict(zip((place.label or "" for place in self.places), self.targets, strict=True))
 
     def __getitems__(self, draws: Sequence[Draw]) -> Batch:
         """Return the batch of these draws.
@@ -190,7 +190,7 @@ def read_labelled(options: DataSettings) -> tuple[Index, list[LabelledClip]]:
     """Return the clips that are there, and each with its label, split and group."""
     index = read_index(options.path)
     rows = [
-        LabelledClip(usual_split(place.split), row, place.clip_id, place.label)
+        LabelledClip(usual_split(place.split), row, place.clip_id, place.label or "")
         for row, place in enumerate(index.clips)
     ]
 
@@ -238,7 +238,7 @@ def _check_two_labels(index: Index, rows: Sequence[LabelledClip], data: str) -> 
     known: dict[Any, str] = {}
     for row in rows:
         clip = index.clips[row.row]
-        place = (clip.path, clip.offset, clip.start_seconds, clip.end_seconds)
+        place = place_of(clip)
         if known.setdefault(place, row.label) != row.label:
             raise TrainingError(
                 "{path} stands under two labels in {data}, {other_label!r} and {label!r}: no "

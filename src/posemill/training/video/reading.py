@@ -8,27 +8,23 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from posemill.decoders import VideoReader, open_video
-from posemill.decoders.opening import (
-    PICTURE_SUFFIXES,
-    TargetSize,
-    natural_sort,
-    raise_decode_error,
-    raise_for_os_error,
-    suffix_of,
-)
+from posemill.decoders.opening import TargetSize, raise_decode_error, raise_for_os_error
 from posemill.decoders.pictures import keep_freed_memory, read_picture, resize_frame
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
 from posemill.messages import Message
-from posemill.records import Frame, IntArray
+from posemill.records import Clip, Frame, IntArray
+from posemill.runs.frame_index import picture_name
+from posemill.sources.frames import frame_path, list_frames
 from posemill.training.video.frame_cache import FrameCache
-from posemill.training.video.index import ClipPlace
+from posemill.training.video.index import StoredClip
 
 Frames = npt.NDArray[np.uint8]  # (frames, height, width, 3), RGB
 RESIZES = ("crop", "stretch")
@@ -93,7 +89,8 @@ class ClipReader:
         decoder: Of videos.
         max_open: Files that stay open.
         refused_to: The decoder of files that the other refuses; None leaves them unread.
-        cache: Keeps decoded videos; None decodes each time.
+        is_cached: Keep decoded videos on the disk; else they are decoded each time.
+        cache_folder: Where; below posemill's cache folder by default.
     """
 
     def __init__(
@@ -103,12 +100,16 @@ class ClipReader:
         decoder: str,
         max_open: int,
         refused_to: str | None = None,
-        cache: FrameCache | None = None,
+        is_cached: bool = False,
+        cache_folder: str | os.PathLike[str] | None = None,
     ) -> None:
         if max_open < 1:
             raise ValueError(f"max_open: expected 1 or more, got {max_open}")
         self.size, self.decoder, self.max_open = size, decoder, max_open
-        self.refused_to, self.cache = refused_to, cache
+        self.refused_to, self._cache_folder = refused_to, cache_folder
+        # All that decides how a frame of a file comes out
+        way = f"{size} {decoder} {refused_to}"
+        self.cache = FrameCache(cache_folder, way) if is_cached else None
         self._forget()
         _LIVE.add(self)
 
@@ -126,7 +127,7 @@ class ClipReader:
         _LIVE.add(self)
 
     def read(
-        self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
+        self, clip: Clip, sampling: Sampling, rng: np.random.Generator | None
     ) -> tuple[Frames, IntArray]:
         """Return `(frames, height, width, 3)` uint8 RGB of a clip, and which of its frames.
 
@@ -134,11 +135,11 @@ class ClipReader:
             DecodeError: The clip cannot be read.
         """
         with self._lock:
-            if place.kind == "packed":
-                return self._read_packed(place, sampling, rng)
-            if place.kind == "frames":
-                return self._read_pictures(place, sampling, rng)
-            return self._read_video(place, sampling, rng)
+            if clip.kind == "video":
+                return self._read_video(clip, sampling, rng)
+            if isinstance(clip, StoredClip) and not clip.suffix:
+                return self._read_packed(clip, sampling, rng)
+            return self._read_pictures(clip, sampling, rng)
 
     @property
     def num_open(self) -> int:
@@ -162,44 +163,44 @@ class ClipReader:
         return found
 
     def _read_packed(
-        self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
+        self, clip: StoredClip, sampling: Sampling, rng: np.random.Generator | None
     ) -> tuple[Frames, IntArray]:
-        num_frames, (width, height) = place.num_frames or 0, place.size_wh or (0, 0)
-        pack: Frames = self._kept(place.path, lambda: _map_pack(place.path))
-        end = place.offset + num_frames * height * width * 3
+        num_frames, (width, height) = clip.num_frames or 0, clip.size_wh
+        pack: Frames = self._kept(clip.path, lambda: _map_pack(clip.path))
+        end = clip.offset + num_frames * height * width * 3
         if end > len(pack):
             raise_decode_error(
-                place.path,
+                clip.path,
                 "truncated",
                 Message(
                     "clip {clip_id!r} should end at byte {end:,} of {num_bytes:,}; write the "
                     "frames again",
-                    clip_id=place.clip_id,
+                    clip_id=clip.clip_id,
                     end=end,
                     num_bytes=len(pack),
                 ),
             )
-        indices = sampling.indices(num_frames, rng=rng, fps=place.fps)
-        stored = pack[place.offset : end].reshape(num_frames, height, width, 3)
+        indices = sampling.indices(num_frames, rng=rng, fps=clip.fps)
+        stored = pack[clip.offset : end].reshape(num_frames, height, width, 3)
         scaled = self.size.scaled_wh((width, height))
         if scaled == (width, height):
             return np.ascontiguousarray(self.size.cut(stored)[indices]), indices
         return np.stack([self.size.apply(stored[number]) for number in indices]), indices
 
     def _read_pictures(
-        self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
+        self, clip: Clip, sampling: Sampling, rng: np.random.Generator | None
     ) -> tuple[Frames, IntArray]:
-        names = None
-        if not (place.suffix and place.num_frames):
-            names = self._kept(place.path, lambda: _list_pictures(place.path))
-        num_frames = len(names) if names is not None else place.num_frames or 0
-        indices = sampling.indices(num_frames, rng=rng, fps=place.fps)
+        if isinstance(clip, StoredClip):
+            name_of: Callable[[int], str] = partial(picture_name, format=clip.suffix)
+            count, fps = clip.num_frames or 0, clip.fps
+        else:
+            names: list[str] = self._kept(clip.path, lambda: list_frames(clip))
+            name_of, count, fps = names.__getitem__, len(names), clip.listed_fps
+        indices = sampling.indices(count, rng=rng, fps=fps)
         keep_freed_memory()
-        pictures = []
-        for number in indices.tolist():
-            name = names[number] if names is not None else f"{number:06d}.{place.suffix}"
-            pictures.append(self._read_picture(os.path.join(place.path, name)))  # noqa: PTH118
-        return _stack(pictures, place.path), indices
+        paths = [frame_path(clip, name_of(number)) for number in indices.tolist()]
+        pictures = [self._read_picture(path) for path in paths]
+        return _stack(pictures, clip.path), indices
 
     def _read_picture(self, path: str) -> Frame:
         if self.size.size_wh is None:
@@ -207,25 +208,25 @@ class ClipReader:
         return self.size.apply(read_picture(path, least_side=max(self.size.size_wh)))
 
     def _read_video(
-        self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
+        self, clip: Clip, sampling: Sampling, rng: np.random.Generator | None
     ) -> tuple[Frames, IntArray]:
-        whole = self._whole_video(place) if self.cache is not None else None
+        whole = self._whole_video(clip) if self.cache is not None else None
         if whole is None:
-            video = self._open_video(place)
+            video = self._open_video(clip)
             indices = video.sample(sampling, rng)
             return video.frames_at(indices), indices
         if sampling.kind == "fps":  # by the frames' own times
-            indices = self._open_video(place).sample(sampling, rng)
+            indices = self._open_video(clip).sample(sampling, rng)
         else:
             indices = sampling.indices(len(whole), rng=rng)
         return whole[indices], indices
 
-    def _whole_video(self, place: ClipPlace) -> Frames | None:
+    def _whole_video(self, clip: Clip) -> Frames | None:
         """Return all frames out of the cache, decoded now if need be; None if it cannot be kept."""
         cache = self.cache
-        if cache is None or (found := cache.find(place)) is not None:
+        if cache is None or (found := cache.find(clip)) is not None:
             return found
-        video = self._open_video(place)
+        video = self._open_video(clip)
         width, height = self.size.size_wh or (1 << 12, 1 << 12)
         if not cache.has_room(video.num_frames * width * height * 3):
             return None
@@ -233,14 +234,14 @@ class ClipReader:
             frames = video.frames_at(np.arange(video.num_frames))
         except DecodeError:
             return None  # some of its frames may be good
-        cache.add(place, frames)
+        cache.add(clip, frames)
         return frames
 
-    def count_bytes(self, place: ClipPlace) -> int | None:
+    def count_bytes(self, clip: Clip) -> int | None:
         """Return what all frames of a video take in the size; None where it cannot be opened."""
         try:
             with self._lock:
-                video = self._open_video(place)
+                video = self._open_video(clip)
                 frame = video.frames_at(np.arange(1))[0]
         except DecodeError:
             return None
@@ -248,56 +249,53 @@ class ClipReader:
 
     def in_size(self, size: FrameSize) -> ClipReader:
         """Return a reader that differs in the size only."""
-        made = ClipReader(
-            size, decoder=self.decoder, max_open=self.max_open, refused_to=self.refused_to
+        return ClipReader(
+            size,
+            decoder=self.decoder,
+            max_open=self.max_open,
+            refused_to=self.refused_to,
+            is_cached=self.cache is not None,
+            cache_folder=self._cache_folder,
         )
-        if self.cache is not None:
-            made.cache = FrameCache(self.cache.root, made.way)
-        return made
-
-    @property
-    def way(self) -> str:
-        """All that decides how a frame of a file comes out."""
-        return f"{self.size} {self.decoder} {self.refused_to}"
 
     def sample_video(
-        self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
+        self, clip: Clip, sampling: Sampling, rng: np.random.Generator | None
     ) -> IntArray:
         """Return the frames of a video that `read` would read, without decoding it."""
         with self._lock:
-            return self._open_video(place).sample(sampling, rng)
+            return self._open_video(clip).sample(sampling, rng)
 
-    def _open_video(self, place: ClipPlace) -> _OpenVideo:
-        key = place.path, place.start_seconds, place.end_seconds
-        video: _OpenVideo = self._kept(key, lambda: self._new_video(place))
+    def _open_video(self, clip: Clip) -> _OpenVideo:
+        key = clip.path, clip.start_seconds, clip.end_seconds
+        video: _OpenVideo = self._kept(key, lambda: self._new_video(clip))
         return video
 
-    def _new_video(self, place: ClipPlace) -> _OpenVideo:
+    def _new_video(self, clip: Clip) -> _OpenVideo:
         try:
-            return _OpenVideo(place, self.decoder, self.size)
+            return _OpenVideo(clip, self.decoder, self.size)
         except DecodeError as error:
             if error.reason != "unsupported" or self.refused_to is None:
                 raise
-            return _OpenVideo(place, self.refused_to, self.size)
+            return _OpenVideo(clip, self.refused_to, self.size)
 
 
 class _OpenVideo:
     """A video with its number of frames, which some containers do not say."""
 
-    def __init__(self, place: ClipPlace, decoder: str, size: FrameSize) -> None:
-        self.path, self.size = place.path, size
+    def __init__(self, clip: Clip, decoder: str, size: FrameSize) -> None:
+        self.path, self.size = clip.path, size
         self.reader: VideoReader = open_video(
-            place.path,
+            clip.path,
             decoder=decoder,
             threads=1,
-            start_seconds=place.start_seconds,
-            end_seconds=place.end_seconds,
+            start_seconds=clip.start_seconds,
+            end_seconds=clip.end_seconds,
             target_size=size.target_size,
         )
         self.num_frames = self.reader.num_frames or self.reader.count_frames()
         if not self.num_frames:
             self.reader.close()
-            raise_decode_error(place.path, "no frames", Message("none inside"), frame_index=0)
+            raise_decode_error(clip.path, "no frames", Message("none inside"), frame_index=0)
 
     def sample(self, sampling: Sampling, rng: np.random.Generator | None) -> IntArray:
         """Return the numbers of the frames to read; by their own times for a rate."""
@@ -343,20 +341,6 @@ def _map_pack(path: str) -> Frames:
         raise_decode_error(
             path, "empty file", Message("it has 0 bytes; write it again"), cause=error
         )
-
-
-def _list_pictures(path: str) -> list[str]:
-    try:
-        names = natural_sort(
-            name
-            for name in os.listdir(path)  # noqa: PTH208
-            if suffix_of(name) in PICTURE_SUFFIXES and not name.startswith(".")
-        )
-    except OSError as error:
-        raise_for_os_error(path, error)
-    if not names:
-        raise_decode_error(path, "no frames", Message("a folder without pictures"), frame_index=0)
-    return names
 
 
 def _close(opened: Any) -> None:

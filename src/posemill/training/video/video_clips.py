@@ -9,7 +9,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from posemill.messages import Message
 from posemill.records import Clip, match_splits, usual_split
 from posemill.training.extra import naming_the_extra
 from posemill.training.video.frame_cache import FrameCache
-from posemill.training.video.index import ClipPlace, Index, read_index
+from posemill.training.video.index import Index, lengths_of, read_index
 from posemill.training.video.problems import ClipProblem, Problems
 from posemill.training.video.reading import ClipReader, FrameSize
 from posemill.training.video.transform import ClipAugment, plain_view
@@ -110,11 +109,9 @@ class VideoClips(Dataset[Item | None]):
             decoder=self._settle(decoder, found.clips),
             max_open=max_open,
             refused_to=USUAL if decoder == AUTO else None,
+            is_cached=cache,
+            cache_folder=cache_folder,
         )
-        if cache:
-            self._reader.cache = FrameCache(
-                None if cache_folder is None else Path(cache_folder), self._reader.way
-            )
         self.classes = _find_classes(found.clips, classes)
         self.clips = _of_split(found.clips, split)
         self.is_training = split is not None and usual_split(split) == "train"
@@ -124,25 +121,20 @@ class VideoClips(Dataset[Item | None]):
         self._mirrored = augment.mirrored_classes(self.classes) if augment else None
         self.on_error, self.seed, self.split = on_error, seed, split
         numbers = {name: number for number, name in enumerate(self.classes)}
-        self._targets = [numbers.get(clip.label, -1) for clip in self.clips]
+        self._targets = [numbers.get(clip.label or "", -1) for clip in self.clips]
         self._by_target: dict[int, list[int]] = {}
         for place, target in enumerate(self._targets):
             self._by_target.setdefault(target, []).append(place)
-        labels = {clip.clip_id: clip.label for clip in self.clips}
+        labels = {clip.clip_id: clip.label or "" for clip in self.clips}
         self._problems = Problems(_RULES[on_error], labels)
         self._strides: tuple[int, int] | None = None
+        if on_error == "raise":
+            found.expect_all(index)
         for clip in found.missing:
-            if on_error == "raise":
-                raise SourceError(
-                    "{path} is not there: clip {clip_id!r} of {index}",
-                    path=clip.path,
-                    clip_id=clip.clip_id,
-                    index=index,
-                )
             reason = Message("{path!r}: missing: no such file", path=clip.path)
             self._problems.add(clip.clip_id, reason, "left out")
 
-    def _settle(self, decoder: str, clips: Sequence[ClipPlace]) -> str:
+    def _settle(self, decoder: str, clips: Sequence[Clip]) -> str:
         """Return what `auto` comes to, by a look at some of the videos; it is logged."""
         if decoder != AUTO:
             return decoder
@@ -173,7 +165,7 @@ class VideoClips(Dataset[Item | None]):
     @property
     def labels(self) -> list[str]:
         """The label of every clip; empty where it has none."""
-        return [clip.label for clip in self.clips]
+        return [clip.label or "" for clip in self.clips]
 
     @property
     def targets(self) -> list[int]:
@@ -219,12 +211,7 @@ class VideoClips(Dataset[Item | None]):
     @property
     def lengths(self) -> list[int] | None:
         """Frames of every item; None where only opening the clips would tell."""
-        if self.sampling.num_frames is not None:
-            return [self.sampling.num_frames] * len(self)
-        counts = [clip.num_frames for clip in self.clips]
-        if self.sampling.kind == "fps" or not all(counts):
-            return None
-        return [len(self.sampling.indices(count)) for count in counts if count]
+        return lengths_of(self.clips, self.sampling)
 
     def problems(self) -> list[ClipProblem]:
         """Return the clips that could not be read so far, in all processes: id, why, how often."""
@@ -353,9 +340,9 @@ def _some(videos: list[Any]) -> list[Any]:
     return videos[:: max(1, len(videos) // _LOOKED_AT)][:_LOOKED_AT]
 
 
-def _find_classes(clips: Sequence[ClipPlace], wanted: Sequence[str] | None) -> list[str]:
+def _find_classes(clips: Sequence[Clip], wanted: Sequence[str] | None) -> list[str]:
     """Return the labels in the order of their numbers."""
-    counts = Counter(clip.label for clip in clips)
+    counts = Counter(clip.label or "" for clip in clips)
     bare = counts.pop("", 0)
     if counts and bare:
         first = next(clip.clip_id for clip in clips if not clip.label)
@@ -376,7 +363,7 @@ def _find_classes(clips: Sequence[ClipPlace], wanted: Sequence[str] | None) -> l
     return names
 
 
-def _of_split(clips: list[ClipPlace], split: str | None) -> list[ClipPlace]:
+def _of_split(clips: list[Clip], split: str | None) -> list[Clip]:
     if split is None:
         return clips
     there = {clip.split for clip in clips}
