@@ -1,17 +1,30 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from small_sets import make_set
 
 from posemill.skeletons import get_skeleton
-from posemill.training.config.data_settings import USUAL_AUGMENTATION
+from posemill.training.config.data_settings import USUAL_AUGMENTATION, AugmentationSettings
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.keypoint_clips import Sample
 from posemill.training.data.normalize import Augment, mirror, warp_time
+from posemill.training.tasks.keypoint_kind import KeypointKind
 
 POINTS = np.random.default_rng(0).normal(size=(20, 143, 3)).astype(np.float32)
 MASK = np.random.default_rng(1).random((20, 143)) > 0.2
 POINTS[~MASK] = 0
-ALL = Augment(10, 0.2, 0.1, 0.05, 0.2, 0.1, 0.1, 0.1, 0.5, skeleton_name="holistic-143")
+
+
+def make(skeleton_name: str | None = None, **amounts: float) -> Augment:
+    return Augment(AugmentationSettings(**amounts), skeleton_name)
+
+
+ALL = Augment(
+    AugmentationSettings(10, 0.2, 0.1, 0.05, 0.2, 0.1, 0.1, 0.1, 0.5), skeleton_name="holistic-143"
+)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -37,7 +50,7 @@ def test_a_seed_gives_the_same_clip_in_every_version(
 ) -> None:
     """So that a training that goes on with a newer version sees what it would have seen."""
     whole = np.random.default_rng(0).normal(size=(20, 143, 3)).astype(np.float32)
-    augment = Augment(**options, skeleton_name="holistic-143")
+    augment = make(**options, skeleton_name="holistic-143")
     points, mask = augment(whole, np.ones_like(MASK), rng())
     flat = points.ravel().astype(np.float64)
     found = (len(points), mask.sum(), flat.sum(), flat @ np.cos(np.arange(flat.size)))
@@ -54,7 +67,7 @@ def test_the_given_clip_is_not_modified_and_missing_points_stay_zero() -> None:
 
 
 def test_rotation_keeps_distances_and_depth() -> None:
-    points, _ = Augment(rotate=45)(POINTS, np.ones_like(MASK), rng())
+    points, _ = make(rotate=45)(POINTS, np.ones_like(MASK), rng())
     assert not np.allclose(points, POINTS)
     np.testing.assert_allclose(
         np.linalg.norm(points, axis=-1), np.linalg.norm(POINTS, axis=-1), rtol=1e-4
@@ -65,10 +78,10 @@ def test_rotation_keeps_distances_and_depth() -> None:
 def test_scale_and_shift_stay_within_their_limits() -> None:
     full = np.ones_like(MASK)
     for seed in range(20):
-        larger, _ = Augment(scale=0.2)(POINTS, full, rng(seed))
+        larger, _ = make(scale=0.2)(POINTS, full, rng(seed))
         ratio = np.median(larger[POINTS != 0] / POINTS[POINTS != 0])
         assert 0.8 * 0.9 - 1e-3 <= ratio <= 1.2 * 1.1 + 1e-3
-        moved, _ = Augment(shift=0.3)(POINTS, full, rng(seed))
+        moved, _ = make(shift=0.3)(POINTS, full, rng(seed))
         shift = (moved - POINTS).reshape(-1, 3)
         np.testing.assert_allclose(shift - shift[:1], 0, atol=1e-5)
         assert np.abs(shift).max() <= 0.3
@@ -87,13 +100,13 @@ def test_a_mirrored_clip_has_left_and_right_swapped() -> None:
 
 
 def test_joint_dropout_takes_a_point_from_the_whole_clip() -> None:
-    _, mask = Augment(joint_dropout=0.3)(POINTS, np.ones_like(MASK), rng())
+    _, mask = make(joint_dropout=0.3)(POINTS, np.ones_like(MASK), rng())
     assert set(mask.sum(0).tolist()) == {0, len(mask)}
     assert 0.15 < 1 - mask.mean() < 0.45
 
 
 def test_part_dropout_takes_whole_parts_for_a_while_but_never_the_body() -> None:
-    augment = Augment(part_dropout=0.5, skeleton_name="holistic-143")
+    augment = make(part_dropout=0.5, skeleton_name="holistic-143")
     dropped = {part.name: 0 for part in get_skeleton("holistic-143").parts}
     for seed in range(40):
         _, mask = augment(POINTS, np.ones_like(MASK), rng(seed))
@@ -103,7 +116,7 @@ def test_part_dropout_takes_whole_parts_for_a_while_but_never_the_body() -> None
             assert missing[:, 0].sum() in (0, *range(10, 21))
             dropped[part.name] += bool(missing.any())
     assert dropped["pose"] == 0
-    whole = Augment(part_dropout=0.99, skeleton_name="openpose-18")
+    whole = make(part_dropout=0.9, skeleton_name="openpose-18")
     for seed in range(5):
         assert whole(POINTS[:, :18], MASK[:, :18], rng(seed))[1].tolist() == MASK[:, :18].tolist()
     assert all(8 < dropped[name] < 32 for name in ("face", "left_hand", "right_hand"))
@@ -149,17 +162,17 @@ def test_a_cropped_clip_is_a_piece_of_the_whole_one() -> None:
 
 def test_mirrors_are_never_and_always_where_the_chance_says_so() -> None:
     for seed in range(5):
-        flipped, _ = Augment(mirror=1.0)(POINTS, MASK, rng(seed))
+        flipped, _ = make(mirror=1.0)(POINTS, MASK, rng(seed))
         np.testing.assert_array_equal(flipped[..., 0], -POINTS[..., 0])
         np.testing.assert_array_equal(flipped[..., 1:], POINTS[..., 1:])
 
 
 def test_flat_points_and_single_numbers_can_be_changed() -> None:
     for dims in (1, 2):
-        points, _ = Augment(rotate=10, scale=0.1, shift=0.1)(POINTS[..., :dims], MASK, rng())
+        points, _ = make(rotate=10, scale=0.1, shift=0.1)(POINTS[..., :dims], MASK, rng())
         assert points.shape == (20, 143, dims)
     flat = POINTS[..., :2]
-    turned, _ = Augment(rotate=90)(flat, np.ones_like(MASK), rng())
+    turned, _ = make(rotate=90)(flat, np.ones_like(MASK), rng())
     assert not np.allclose(turned, flat)
     np.testing.assert_allclose(
         np.linalg.norm(turned, axis=-1), np.linalg.norm(flat, axis=-1), rtol=1e-4
@@ -168,9 +181,14 @@ def test_flat_points_and_single_numbers_can_be_changed() -> None:
 
 def test_the_settings_of_a_training_say_how_clips_are_augmented() -> None:
     off = dict.fromkeys((f"augment_{name}" for name in USUAL_AUGMENTATION), 0.0)
-    assert Augment.of(TrainConfig(**off), None) is None
-    found = Augment.of(TrainConfig(**off, augment_mirror=0.5), "openpose-18")
-    assert found == Augment(mirror=0.5, skeleton_name="openpose-18")
-    amounts = {name: value for name, value in vars(ALL).items() if name != "skeleton_name"}
-    fields = {f"augment_{name}": amount for name, amount in amounts.items()}
-    assert Augment.of(TrainConfig(**fields), "holistic-143") == ALL
+    clips = make_set([Sample(POINTS, MASK, 0)], "a", skeleton_name="holistic-143")
+
+    def augment_of(is_training: bool = True, **changes: float) -> Any:
+        config = TrainConfig(**off | changes)
+        return KeypointKind().open(config, clips, is_training=is_training).augment
+
+    assert augment_of() is None
+    assert augment_of(is_training=False, augment_mirror=0.5) is None
+    found = augment_of(augment_mirror=0.5)
+    assert (found.skeleton_name, found.amounts.mirror) == ("holistic-143", 0.5)
+    assert not any(getattr(found.amounts, name) for name in USUAL_AUGMENTATION)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from small_sets import make_set
 
+from posemill.training.config.data_settings import AugmentationSettings
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import (
     Batch,
@@ -228,7 +229,8 @@ def test_nothing_to_draw_from_is_refused() -> None:
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_augmentation_does_not_depend_on_workers_or_batches(num_workers: int) -> None:
     clips = make_clips(LENGTHS[:12])
-    maker = dataclasses.replace(clips, augment=Augment(rotate=20, noise=0.1, time_warp=0.3), seed=5)
+    amounts = AugmentationSettings(rotate=20, noise=0.1, time_warp=0.3)
+    maker = dataclasses.replace(clips, augment=Augment(amounts), seed=5)
     config = TrainConfig(batch_size=4, micro_batch=4, seed=1, workers=num_workers)
     seen = {}
     for batch in EpochLoader(maker, config, Runtime(), shuffle=True).batches(3, 4):

@@ -348,7 +348,8 @@ def framed(text: bytes) -> bytes:
     "data",
     [
         b"", b"\xff" * 40, pack(np.zeros(9))[:-1], framed(b"{}"), framed(b'{"list":[' * 9000),
-        framed(b'{"array": ["|O", [1]]}'), framed(b'{"tensor": ["nn", [1]]}'),
+        framed(b'{"array": ["|O", [1], 0]}'), framed(b'{"tensor": ["nn", [1], 0]}'),
+        framed(b'{"array": ["<f4", [99], 0]}'),
     ],
 )  # fmt: skip
 def test_other_bytes_are_no_sample(data: bytes) -> None:

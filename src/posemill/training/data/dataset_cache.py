@@ -3,14 +3,13 @@
 A sample is a file of its own, renamed into its place when it is whole: nobody waits for anybody,
 and a kill loses the sample under way. It is kept as bytes, without pickle: reading a stranger's
 file runs nothing. A checksum and the length of the description come first, then the description
-(JSON), then the numbers of every array, each at a multiple of 64.
+(JSON), then the numbers of every array.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import mmap
 import os
 import sys
@@ -18,6 +17,7 @@ import weakref
 import zlib
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from posemill.messages import Message
 from posemill.training.data.cache import import_h5py
 
 STORES = ("mmap", "ram", "hdf5")
-_FORMAT = 2
+_FORMAT = 3
 _GB = 1e9
 _FULL_MARK = "no-room"
 
@@ -59,53 +59,49 @@ def cache_dataset(
             has read), or `hdf5` (slower to read than both).
         limit_gb: Most gigabytes (1e9 bytes) on the disk; what has no room is made every time.
     """
-    return CachedDataset(dataset, key=key, folder=folder, store=store, limit_gb=limit_gb)
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise TypeError(f"cache_dataset: expected len() and [index], got {type(dataset).__name__}")
+    if not key:
+        raise ValueError("cache_dataset: key: expected what names the data and the step")
+    if getattr(dataset, "is_random", False) or getattr(dataset, "may_drop", False):
+        raise ValueError(
+            "cache_dataset: this data set draws its samples at random, or leaves some out: one "
+            "draw would be kept for good; give is_training=False and on_error='replace'"
+        )
+    if store not in STORES:
+        raise ValueError(f"cache_dataset: store: expected mmap, ram or hdf5, got {store!r}")
+    if limit_gb is not None and not limit_gb > 0:
+        raise ValueError(f"cache_dataset: limit_gb: expected more than 0, got {limit_gb!r}")
+    if store == "hdf5":
+        import_h5py()
+    key = key if isinstance(key, str) else json.dumps(dict(key), sort_keys=True)
+    text = f"{_FORMAT}\0{len(dataset)}\0{key}"
+    # Absolute: the program may go on in another folder.
+    root = Path(folder).absolute() if folder else cache_folder() / "datasets"
+    place = root / hashlib.sha256(text.encode()).hexdigest()[:32]
+    _make_folder(place)
+    return CachedDataset(dataset, key, place, store, limit_gb)
 
 
+@dataclass(eq=False)
 class CachedDataset:
     """What `cache_dataset` returns: `len()` and `[index]` as the data set itself has them."""
 
-    def __init__(
-        self,
-        dataset: Any,
-        *,
-        key: str | Mapping[str, Any],
-        folder: Path | str | None,
-        store: str,
-        limit_gb: float | None,
-    ) -> None:
-        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-            raise TypeError(
-                f"cache_dataset: expected len() and [index], got {type(dataset).__name__}"
-            )
-        if not key:
-            raise ValueError("cache_dataset: key: expected what names the data and the step")
-        if getattr(dataset, "is_random", False) or getattr(dataset, "may_drop", False):
-            raise ValueError(
-                "cache_dataset: this data set draws its samples at random, or leaves some out: one "
-                "draw would be kept for good; give is_training=False and on_error='replace'"
-            )
-        if store not in STORES:
-            raise ValueError(f"cache_dataset: store: expected mmap, ram or hdf5, got {store!r}")
-        if limit_gb is not None and not limit_gb > 0:
-            raise ValueError(f"cache_dataset: limit_gb: expected more than 0, got {limit_gb!r}")
-        if store == "hdf5":
-            import_h5py()
-        self.dataset, self.store, self.limit_gb = dataset, store, limit_gb
-        self.key = key if isinstance(key, str) else json.dumps(dict(key), sort_keys=True)
-        text = f"{_FORMAT}\0{len(dataset)}\0{self.key}"
-        # Absolute: the program may go on in another folder.
-        root = Path(folder).absolute() if folder else cache_folder() / "datasets"
-        self.folder = root / hashlib.sha256(text.encode()).hexdigest()[:32]
-        self._suffix = ".h5" if store == "hdf5" else ".sample"
-        _make_folder(self.folder)
+    dataset: Any
+    key: str
+    folder: Path
+    store: str
+    limit_gb: float | None
+
+    def __post_init__(self) -> None:
+        self._suffix = ".h5" if self.store == "hdf5" else ".sample"
         self._in_memory: dict[int, bytes] = {}
         self._checked: set[int] = set()  # samples whose checksum this process has compared
         self._num_bytes = self._num_new_bytes = 0
         self._is_full = False
         for name in ("lengths", "collate_fn"):  # what `fit` sorts by, and how it makes batches
-            if hasattr(dataset, name):
-                setattr(self, name, getattr(dataset, name))
+            if hasattr(self.dataset, name):
+                setattr(self, name, getattr(self.dataset, name))
         _LIVE.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -268,7 +264,6 @@ def _make_folder(folder: Path) -> None:
 _LIVE: weakref.WeakSet[CachedDataset] = weakref.WeakSet()
 
 
-_ALIGN = 64
 _KINDS = "biufcSUmM"  # numpy's numbers, texts and times; no objects
 _KEPT = "arrays, tensors, numbers, texts, None, and tuples, lists and dicts of them"
 
@@ -280,14 +275,10 @@ def pack(value: Any) -> bytes:
         value: Arrays, tensors, numbers, texts, None, and tuples, lists and dicts of them, nested
             as one likes. Anything else is a `TypeError` that says where it is.
     """
-    blocks: list[bytes] = []
+    blocks = bytearray()
     text = json.dumps(_describe(value, "", blocks)).encode()
-    data = bytearray(4) + len(text).to_bytes(8, "little") + text
-    for block in blocks:
-        data += bytes(-len(data) % _ALIGN)
-        data += block
-    data[:4] = zlib.crc32(memoryview(data)[4:]).to_bytes(4, "little")
-    return bytes(data)
+    body = len(text).to_bytes(8, "little") + text + blocks
+    return zlib.crc32(body).to_bytes(4, "little") + body
 
 
 def unpack(data: bytes | mmap.mmap, *, is_checked: bool = False) -> Any:
@@ -301,18 +292,17 @@ def unpack(data: bytes | mmap.mmap, *, is_checked: bool = False) -> Any:
         ValueError: These are not the bytes of a sample, or they are damaged.
     """
     view = memoryview(data)
-    size = int.from_bytes(view[4:12], "little")
+    end = 12 + int.from_bytes(view[4:12], "little")
     try:
         if not is_checked and zlib.crc32(view[4:]) != int.from_bytes(view[:4], "little"):
             raise ValueError("its checksum differs")
-        tree = json.loads(bytes(view[12 : 12 + size]))
-        return _Reader(view, 12 + size).build(tree)
+        return _build(json.loads(bytes(view[12:end])), view[end:])
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a packed sample: {error}") from error
 
 
-def _describe(value: Any, where: str, blocks: list[bytes]) -> Any:
-    """Return what JSON can hold of a value; the numbers of its arrays go to `blocks`."""
+def _describe(value: Any, where: str, blocks: bytearray) -> Any:
+    """Return what JSON can hold of a value; the numbers of its arrays go to the end of `blocks`."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -325,54 +315,36 @@ def _describe(value: Any, where: str, blocks: list[bytes]) -> Any:
         return {
             "dict": [[key, _describe(v, f"{where}[{key!r}]", blocks)] for key, v in value.items()]
         }
-    torch = sys.modules.get("torch")
+    torch, start = sys.modules.get("torch"), len(blocks)
     if torch is not None and isinstance(value, torch.Tensor):
-        plain = value.detach().cpu().contiguous()
-        blocks.append(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
-        return {"tensor": [str(value.dtype).removeprefix("torch."), list(value.shape)]}
+        blocks += value.detach().cpu().reshape(-1).view(torch.uint8).numpy().data
+        return {"tensor": [str(value.dtype).removeprefix("torch."), list(value.shape), start]}
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in _KINDS:
-        blocks.append(np.ascontiguousarray(value).tobytes())
+        blocks += value.tobytes()
         name = "array" if isinstance(value, np.ndarray) else "number"
-        return {name: [value.dtype.str, list(value.shape)]}
+        return {name: [value.dtype.str, list(value.shape), start]}
     named = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
     raise TypeError(f"{where or 'the sample'} is a {named}, which cannot be kept: {_KEPT} can")
 
 
-class _Reader:
-    """Builds a value; arrays come in the order in which they were described."""
+def _build(node: Any, blocks: memoryview) -> Any:
+    """Return the value that `_describe` described."""
+    if not isinstance(node, dict):
+        return node
+    ((kind, content),) = node.items()
+    if kind in ("tuple", "list"):
+        parts = [_build(part, blocks) for part in content]
+        return tuple(parts) if kind == "tuple" else parts
+    if kind == "dict":
+        return {key: _build(part, blocks) for key, part in content}
+    name, shape, start = content
+    if kind == "tensor":
+        import torch
 
-    def __init__(self, view: memoryview, start: int) -> None:
-        self._view, self._at = view, start
-
-    def build(self, node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-        ((kind, content),) = node.items()
-        if kind in ("tuple", "list"):
-            parts = [self.build(part) for part in content]
-            return tuple(parts) if kind == "tuple" else parts
-        if kind == "dict":
-            return {key: self.build(part) for key, part in content}
-        name, shape = content
-        if kind == "tensor":
-            import torch
-
-            dtype = getattr(torch, name)
-            if not math.prod(shape):
-                return torch.empty(shape, dtype=dtype)
-            raw = self._take(np.dtype(np.uint8), (math.prod(shape) * dtype.itemsize,))
-            return torch.from_numpy(raw).view(dtype).reshape(shape)
-        array = self._take(np.dtype(name), tuple(shape))
-        return array if kind == "array" else array[()]
-
-    def _take(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        if dtype.kind not in _KINDS:
-            raise ValueError(f"an array of {dtype}")
-        start = self._at + -self._at % _ALIGN
-        count = math.prod(shape)
-        self._at = start + count * dtype.itemsize
-        if self._at > len(self._view):
-            raise ValueError("it ends too early")
-        array: np.ndarray[Any, Any] = np.empty(shape, dtype)
-        array.reshape(-1).view(np.uint8)[:] = self._view[start : self._at]
-        return array
+        value: Any = torch.empty(shape, dtype=getattr(torch, name))
+        flat = value.reshape(-1).view(torch.uint8).numpy()
+    else:
+        value = np.empty(shape, name)
+        flat = value.reshape(-1).view(np.uint8)
+    flat[:] = blocks[start : start + len(flat)]
+    return value[()] if kind == "number" else value

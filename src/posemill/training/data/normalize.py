@@ -10,11 +10,9 @@ same generator gives the same result.
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +20,7 @@ import numpy.typing as npt
 from posemill.errors import ConfigError
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
+from posemill.training.config.data_settings import AugmentationSettings
 
 _SMALLEST = 1e-6
 
@@ -175,65 +174,42 @@ class Augment:
     """Changes a clip: call it with points `(T, K, D)`, mask `(T, K)` and a random generator.
 
     Args:
-        rotate: Largest turn in the picture plane, degrees.
-        scale: Largest change of size, as a share; x and y each a little differently.
-        shift: Largest shift, in units of the normalised points.
-        noise: Spread of the noise on each number, same units.
-        time_warp: Largest change of speed, as a share, overall and along the clip.
-        crop: Largest share of a clip cut off, at its ends together.
-        joint_dropout: Chance that a point is dropped from a clip.
-        part_dropout: Chance, for each part of a known skeleton but the body, that it is missing
-            for a while, as hands are that the estimator did not find.
-        mirror: Chance of a mirrored clip.
+        amounts: How much, none of them left open; `part_dropout` spares the body, `scale` is of x
+            and y each a little different.
         skeleton_name: Whose left and right are swapped; None: mirrored without a swap.
     """
 
-    rotate: float = 0.0
-    scale: float = 0.0
-    shift: float = 0.0
-    noise: float = 0.0
-    time_warp: float = 0.0
-    crop: float = 0.0
-    joint_dropout: float = 0.0
-    part_dropout: float = 0.0
-    mirror: float = 0.0
+    amounts: AugmentationSettings
     skeleton_name: str | None = None
-
-    @classmethod
-    def of(cls, config: Any, skeleton_name: str | None) -> Augment | None:
-        """Return what the `augment_…` fields of a training's config ask for; None for nothing."""
-        amounts = {
-            field.name: float(getattr(config, f"augment_{field.name}"))
-            for field in dataclasses.fields(cls)
-            if field.name != "skeleton_name"
-        }
-        return cls(**amounts, skeleton_name=skeleton_name) if any(amounts.values()) else None
 
     def __call__(
         self, points: FloatArray, mask: BoolArray, rng: Rng
     ) -> tuple[FloatArray, BoolArray]:
         """Return the changed clip; the given arrays are not modified."""
-        if (self.time_warp or self.crop) and len(points) > 2:
-            points, mask = warp_time(points, mask, rng, speed=self.time_warp, crop=self.crop)
-        if self.mirror and rng.random() < self.mirror:
+        by = self.amounts
+        if (by.time_warp or by.crop) and len(points) > 2:
+            speed, crop = by.time_warp or 0.0, by.crop or 0.0
+            points, mask = warp_time(points, mask, rng, speed=speed, crop=crop)
+        if by.mirror and rng.random() < by.mirror:
             points, mask = mirror(points, mask, self.skeleton_name)
-        if self.joint_dropout:
-            kept = rng.random(points.shape[1]) >= self.joint_dropout
+        if by.joint_dropout:
+            kept = rng.random(points.shape[1]) >= by.joint_dropout
             mask = mask & kept
-        if self.part_dropout and self.skeleton_name:
-            mask = drop_parts(mask, rng, self.part_dropout, self.skeleton_name)
-        if self.rotate or self.scale or self.shift:
+        if by.part_dropout and self.skeleton_name:
+            mask = drop_parts(mask, rng, by.part_dropout, self.skeleton_name)
+        if by.rotate or by.scale or by.shift:
             points = self._move(points, rng)
-        if self.noise:
-            points = points + self.noise * rng.standard_normal(points.shape, np.float32)
+        if by.noise:
+            points = points + by.noise * rng.standard_normal(points.shape, np.float32)
         return np.where(mask[..., None], points, np.float32(0)), mask
 
     def _move(self, points: FloatArray, rng: Rng) -> FloatArray:
         """Turn, resize and shift x and y; z is resized with them."""
-        angle = np.deg2rad(rng.uniform(-self.rotate, self.rotate))
-        size = 1 + rng.uniform(-self.scale, self.scale)
-        stretch = 1 + rng.uniform(-self.scale, self.scale, 2) / 2
-        shift = np.float32(self.shift) * (2 * rng.random(points.shape[-1], np.float32) - 1)
+        rotate, scale = self.amounts.rotate or 0.0, self.amounts.scale or 0.0
+        angle = np.deg2rad(rng.uniform(-rotate, rotate))
+        size = 1 + rng.uniform(-scale, scale)
+        stretch = 1 + rng.uniform(-scale, scale, 2) / 2
+        shift = np.float32(self.amounts.shift) * (2 * rng.random(points.shape[-1], np.float32) - 1)
         matrix = np.eye(points.shape[-1]) * size
         cos, sin = np.cos(angle), np.sin(angle)
         if points.shape[-1] >= 2:

@@ -61,7 +61,8 @@ class KeypointKind(Kind):
         """Return clips that give batches; those of the training are augmented."""
         if not is_training:
             return clips
-        augment = Augment.of(config.replace(**open_augmentation(config)), clips.skeleton_name)
+        amounts = config.replace(**open_augmentation(config)).augmentation
+        augment = Augment(amounts, clips.skeleton_name) if any(amounts.to_dict().values()) else None
         return dataclasses.replace(clips, augment=augment, seed=config.seed)
 
     def recipe(self, config: TrainConfig) -> Mapping[str, Any]:
