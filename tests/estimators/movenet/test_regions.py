@@ -1,0 +1,140 @@
+"""Where MediaPipe's network looks for a body that MoveNet found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.estimators.holistic import HolisticEstimator
+from posemill.estimators.landmarks.rects import Rect
+from posemill.estimators.movenet import regions
+from posemill.records import FloatArray, Frame, Keypoints, OtherPeople
+
+WIDTH, HEIGHT = 200, 100
+NOSE, LEFT_SHOULDER, RIGHT_SHOULDER, LEFT_HIP, RIGHT_HIP, ANKLE = 0, 5, 6, 11, 12, 15
+
+
+def person(**places: tuple[float, float]) -> FloatArray:
+    """17 points, normalised; `p5=(80, 20)` puts point 5 at a pixel."""
+    points = np.full((17, 3), np.nan, np.float32)
+    for name, (x, y) in places.items():
+        points[int(name[1:])] = x / WIDTH, y / HEIGHT, 0
+    return points
+
+
+class People:
+    """In place of MoveNet: finds the same people in every frame, one row of people a frame."""
+
+    def __init__(self, rows: list[list[FloatArray]]) -> None:
+        self.rows = rows
+
+    def __call__(self, **options: object) -> People:
+        self.options = options
+        return self
+
+    def estimate(self, frames: Sequence[Frame]) -> Keypoints:
+        nobody = np.full((17, 3), np.nan, np.float32)
+        first = np.stack([row[0] if row else nobody for row in self.rows])
+        others = [each for row in self.rows for each in row[1:]]
+        counts = np.array([max(0, len(row) - 1) for row in self.rows], np.int64)
+        points = np.stack(others) if others else np.zeros((0, 17, 3), np.float32)
+        sizes = np.array([frame.shape[1::-1] for frame in frames], np.int32)
+        return Keypoints(
+            first,
+            np.ones(first.shape[:2], np.float32),
+            sizes,
+            OtherPeople(counts, points, np.ones(points.shape[:2], np.float32)),
+        )
+
+    def identity(self) -> dict[str, str]:
+        return {"weights": "abc"}
+
+
+def find(monkeypatch: pytest.MonkeyPatch, *rows: list[FloatArray]) -> list[list[Rect]]:
+    monkeypatch.setattr(regions, "MoveNetEstimator", People(list(rows)))
+    frame = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    return list(regions.MoveNetRegions(device="cpu", threads=1).find([frame] * len(rows)))
+
+
+UPRIGHT = {"p5": (90, 40), "p6": (110, 40), "p11": (95, 60), "p12": (105, 60), "p15": (100, 100)}
+
+
+def test_the_region_is_a_square_around_the_hips_that_holds_the_farthest_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ((region,),) = find(monkeypatch, [person(**UPRIGHT)])
+    assert (region.center_x, region.center_y) == pytest.approx((0.5, 0.6))
+    # The ankle is 40 pixels away from the hips: 2 x 1.25 x 40 pixels.
+    assert (region.width * WIDTH, region.height * HEIGHT) == pytest.approx((100, 100))
+    assert region.rotation == pytest.approx(0, abs=1e-6)
+
+
+def test_the_region_lies_along_the_trunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    lying = person(p5=(60, 45), p6=(60, 55), p11=(100, 45), p12=(100, 55))
+    ((region,),) = find(monkeypatch, [lying])
+    assert abs(region.rotation) == pytest.approx(np.pi / 2, abs=1e-5)
+
+
+def test_hips_that_are_not_seen_are_guessed_by_head_and_shoulders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bust = person(p0=(100, 20), p5=(90, 40), p6=(110, 40))
+    ((region,),) = find(monkeypatch, [bust])
+    # From the middle of the shoulders twice as far down as the head is up.
+    assert (region.center_x * WIDTH, region.center_y * HEIGHT) == pytest.approx((100, 80))
+    assert region.rotation == pytest.approx(0, abs=1e-6)
+
+
+def test_the_head_stands_for_shoulders_and_hips_alone_are_upright(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_head = person(p0=(100, 20), p11=(95, 60), p12=(105, 60))
+    legs = person(p11=(95, 60), p12=(105, 60), p15=(100, 90))
+    (first, second) = find(monkeypatch, [with_head], [legs])
+    assert [region.rotation for region in (*first, *second)] == pytest.approx([0, 0], abs=1e-6)
+    assert first[0].height * HEIGHT == pytest.approx(2 * 1.25 * 40)
+    assert second[0].height * HEIGHT == pytest.approx(2 * 1.25 * 30)
+
+
+def test_somebody_without_trunk_has_no_region_and_each_frame_its_own_people(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    head = person(p0=(100, 20))
+    hip = person(p11=(95, 60))  # one point has no reach
+    shoulders = person(p5=(90, 40), p6=(110, 40))
+    shifted = person(**{name: (x + 50, y) for name, (x, y) in UPRIGHT.items()})
+    rows = [[person(**UPRIGHT), head, shifted], [], [hip, shoulders], [shifted]]
+    found = find(monkeypatch, *rows)
+    assert [len(each) for each in found] == [2, 0, 0, 1]
+    assert [region.center_x for region in found[0]] == pytest.approx([0.5, 0.75])
+    assert found[3][0].center_x == pytest.approx(0.75)
+
+
+def test_no_frames_ask_nobody_and_the_network_is_part_of_the_identity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    people = People([])
+    monkeypatch.setattr(regions, "MoveNetEstimator", people)
+    finder = regions.MoveNetRegions(device="cpu", threads=2)
+    assert people.options == {"device": "cpu", "threads": 2, "network": "lightning"}
+    assert list(finder.find([])) == []
+    assert finder.identity() == {"movenet weights": "abc"}
+
+
+def test_two_people_are_found_by_movenet_and_have_all_landmarks(
+    photo: Frame, need_model: Callable[[str], Path], model_files: dict[str, Path]
+) -> None:
+    for name in ("nanodet", "nanodet-weights", "movenet-lightning", "movenet-lightning-weights"):
+        need_model(name)
+    with closing(HolisticEstimator(people=3, people_from="movenet", parts="pose")) as engine:
+        found = engine.estimate([np.ascontiguousarray(np.concatenate([photo, photo], axis=1))])
+        assert found.others is not None
+        assert found.others.counts.tolist() == [1]
+        noses = sorted([found.points[0, 0, 0], found.others.points[0, 0, 0]])
+        # The two halves are the same picture.
+        assert noses[1] - noses[0] == pytest.approx(0.5, abs=0.01)
+        assert "movenet" in " ".join(engine.identity())
