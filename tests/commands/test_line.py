@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING
@@ -50,10 +51,20 @@ def show_words(*, two_words: Annotated[int, setting("A number.")] = 0) -> None:
     say("{number}", number=two_words)
 
 
+def need(
+    *,
+    much: Annotated[float, setting("How much.")],
+    loud: Annotated[bool, setting("Whether it is heard.")] = False,
+) -> None:
+    """Show what was needed."""
+    say("{much} {loud}", much=much, loud=loud)
+
+
 GROUPS = {"group": "Several."}
 COMMANDS = (
     Command("show", None, show, aliases={"--parts": "--splits", "--only": "--splits only="}),
     Command("fail", None, fail),
+    Command("need", None, need),
     Command("group show", None, show_words),
 )
 
@@ -352,3 +363,51 @@ def test_a_value_that_is_no_number_is_shown(arguments, expected, got, monkeypatc
 )
 def test_the_words_of_the_requirement_are_in_the_help(command, flag):
     assert flag in CliRunner().invoke(run_line, [command, "--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["shwo", "x"], "No such command 'shwo'; did you mean 'show'?"),
+        (["group", "shwo"], "No such command 'shwo'; did you mean 'show'?"),
+        (["--verson"], "No such option: --verson"),
+        (["group", "--version"], "No such option: --version"),
+        (["show"], "Missing argument 'SOURCE'."),
+        (["show", "x", "y"], "Got unexpected extra arguments (y)"),
+        (["show", "x", "--num-workers"], "Option '--num-workers' requires an argument."),
+        (
+            ["show", "x", "--num_workers", "--splits", "a"],
+            "Option '--num-workers' requires an argument.",
+        ),
+        (
+            ["show", "x", "--num-workers", "two"],
+            "--num-workers: expected a whole number, got 'two'",
+        ),
+        (["need"], "Missing option '--much'."),
+        (["need", "--much", "1.5x"], "--much: expected a number, got '1.5x'"),
+        (["need", "--much", "1", "--loud=yes"], "Option '--loud' does not take a value."),
+    ],
+)
+def test_a_line_that_cannot_be_read_says_the_usage_and_why(
+    app: Any, arguments: list[str], expected: str
+) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    usage, reason = result.stderr.splitlines()
+    assert usage.startswith("Usage: posemill")
+    assert reason == f"posemill: {expected}"
+    assert not result.stdout
+
+
+def test_a_number_below_zero_is_a_value_and_a_switch_has_two_spellings(app: Any) -> None:
+    assert CliRunner().invoke(app, ["need", "--much", "-2.5"]).stdout == "-2.5 False\n"
+    assert CliRunner().invoke(app, ["need", "--much", "1", "--loud"]).stdout == "1.0 True\n"
+    line = ["need", "--much", "1", "--loud", "--no-loud"]
+    assert CliRunner().invoke(app, line).stdout == "1.0 False\n"
+
+
+def test_who_reads_our_output_may_leave() -> None:
+    command = f"{sys.executable} -m posemill train --help | true"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], stderr=-1, check=False)
+    assert done.stderr == b""
+    assert done.returncode == 1
