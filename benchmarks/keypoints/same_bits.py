@@ -20,7 +20,7 @@ import numpy as np
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.estimators.holistic import HolisticEstimator
-from posemill.estimators.runtimes import open_network, version_of
+from posemill.estimators.runtimes import describe_runtime, open_network
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.networks import NETWORKS
 from posemill.weights.pull import ensure_media
@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--frames", type=int, default=12)
     options = parser.parse_args()
-    print("litert", version_of("litert"))
+    print(describe_runtime("litert"))
     photo = read_picture(ensure_media("astronaut"))
     for name, spec in NETWORKS.items():
         if spec.start is not None or get_pinned(spec.model, "model").on_demand:

@@ -152,7 +152,8 @@ def test_parts_lie_where_the_skeleton_has_them(install: Callable[..., None]) -> 
         scores = set(found.scores[0, part.start : part.stop].tolist())
         assert scores == ({0.25} if part.name == "pose" else {1.0})
     assert engine.identity() == {
-        "engine": "mediapipe", "mediapipe": "0.10.21", "min_detection_confidence": "0.5",
+        "engine": "mediapipe", "device": "cpu", "runtime": "mediapipe 0.10.21",
+        "min_detection_confidence": "0.5",
         "min_tracking_confidence": "0.5", "smooth_landmarks": "False", "model_complexity": "1",
         "refine_face_landmarks": "True",
     }  # fmt: skip

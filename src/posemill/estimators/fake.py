@@ -18,6 +18,7 @@ import numpy as np
 
 from posemill.errors import ConfigError
 from posemill.estimators import ClipState, EngineInfo, EngineOption
+from posemill.estimators.identity import build_identity
 from posemill.records import Frame, Keypoints
 from posemill.skeletons import get_skeleton
 
@@ -161,7 +162,7 @@ class FakeEstimator:
 
     def identity(self) -> dict[str, str]:
         """Return the engine's name and version."""
-        return {"engine": "fake", "version": "1"}
+        return build_identity("fake", {"version": 1})
 
     def close(self) -> None:
         """Nothing is held."""

@@ -18,6 +18,7 @@ from posemill.estimators import ClipState, EngineInfo
 from posemill.estimators.face import FaceEstimator, keypoints_of_faces
 from posemill.estimators.hands import HandsEstimator, keypoints_of_hands
 from posemill.estimators.holistic.engine import HolisticEstimator
+from posemill.estimators.identity import build_identity
 from posemill.estimators.landmarks.crop_network import Part
 from posemill.estimators.landmarks.hand import Hand
 from posemill.estimators.pose import PoseEstimator
@@ -132,8 +133,7 @@ class StockEstimator(ABC):
 
     def identity(self) -> dict[str, str]:
         """Return what decides the result: options, and the version, which brings its models."""
-        options = {name: str(value) for name, value in self._options.items()}
-        return {"engine": self.name, "mediapipe": self.version, **options}
+        return build_identity(self.name, self._options, runtime=f"mediapipe {self.version}")
 
     def close(self) -> None:
         """Free the graphs."""

@@ -171,11 +171,8 @@ def main(text: str) -> None:
         engine.estimate(frames)
         taken.append((time.process_time() - started) / len(frames))
     np.save(task["points"], points)
-    identity = engine.identity()
-    runtime = identity["runtime"]
-    version = identity.get(runtime, "")
     found = {
-        "runtime": f"{runtime} {version}".strip(),
+        "runtime": engine.identity()["runtime"],
         "milliseconds": 1000 * float(np.median(taken)),
         "memory_mb": psutil.Process().memory_info().rss / 2**20,
     }

@@ -101,6 +101,11 @@ class Manifest:
         """
         return extraction_of(dataclasses.asdict(self))
 
+    @property
+    def runtime(self) -> str:
+        """What runs the engine's networks, without its version; empty where nobody said."""
+        return self.engine.get("runtime", "").partition(" ")[0]
+
     def differences(self, other: Manifest) -> list[str]:
         """Return one line per setting that decides the result and is not the same in `other`."""
         return [

@@ -97,8 +97,8 @@ def test_the_quickest_runtime_that_works_here_runs_the_published_network_on_a_cp
         open_maps_network("mobilenet_thin", device="cpu", threads=1, pixels="auto", runtime=runtime)
         for runtime in ("auto", "onnxruntime")
     )
-    assert usual.identity["runtime"].startswith(f"{expected} ")
-    assert asked.identity["runtime"].startswith("onnxruntime ")
+    assert usual.runtime.startswith(f"{expected} ")
+    assert asked.runtime.startswith("onnxruntime ")
     np.testing.assert_allclose(asked.run(pictures), usual.run(pictures), atol=1e-4)
 
 
@@ -146,7 +146,7 @@ def test_maps_of_a_users_file_are_put_in_our_order(
     maps = network.run(picture)
     assert maps.shape == (1, 57, 3, 2)
     assert network.pixels == "raw"
-    assert network.identity["network"] == "net.onnx"
+    assert network.name == "net.onnx"
 
 
 def test_two_outputs_become_heat_maps_and_affinities() -> None:

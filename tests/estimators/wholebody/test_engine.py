@@ -284,11 +284,11 @@ def test_the_files_are_named_in_the_identity_by_their_content(tmp_path: Path, po
     detector = write_detector(tmp_path / "detector.onnx")
     identity = open_estimator("wholebody", pose=pose, detector=str(detector)).identity()
     assert identity["pose"] == "pose.onnx"
-    assert identity["pose_sha256"] == hashlib.sha256(Path(pose).read_bytes()).hexdigest()
-    assert identity["detector_sha256"] == hashlib.sha256(detector.read_bytes()).hexdigest()
+    assert identity["sha256 pose"] == hashlib.sha256(Path(pose).read_bytes()).hexdigest()
+    assert identity["sha256 detector"] == hashlib.sha256(detector.read_bytes()).hexdigest()
     assert identity["min_score"] == "0.7"
     assert identity["pose_size"] == "48x64"
-    assert open_estimator("wholebody", pose=pose).identity()["detector"] == "none"
+    assert open_estimator("wholebody", pose=pose).identity()["detector"] == "None"
 
 
 def test_a_missing_or_broken_file_is_named_before_anything_runs(tmp_path: Path, pose: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from posemill.errors import ConfigError, RunError, StoppedError
+from posemill.estimators import identity
 from posemill.jobs.extract import opening
 from posemill.jobs.extract.opening import (
     count_frames,
@@ -215,12 +216,12 @@ def test_a_machine_without_a_gpu_may_drive_those_of_a_ray_cluster(config, monkey
         opened.append((device, options))
         return opening_engine("fake")
 
-    opening_engine = opening.open_estimator
+    opening_engine = identity.open_estimator
     info = dataclasses.replace(
-        opening.engine_info("holistic"), devices=("cpu", "cuda"), modes=("image", "video")
+        identity.engine_info("holistic"), devices=("cpu", "cuda"), modes=("image", "video")
     )
-    monkeypatch.setattr(opening, "open_estimator", open_engine)
-    monkeypatch.setattr(opening, "engine_info", lambda *_: info)
+    monkeypatch.setattr(identity, "open_estimator", open_engine)
+    monkeypatch.setattr(identity, "engine_info", lambda *_: info)
     monkeypatch.setattr(opening, "list_gpus", list)
     gpus = config.replace(executor="ray", workers=None, num_gpus=2)
     assert opening.engine_identity(gpus)["device"] == "cuda"

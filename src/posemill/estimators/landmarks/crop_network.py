@@ -11,6 +11,7 @@ import numpy as np
 
 from posemill.errors import ConfigError
 from posemill.estimators import EngineInfo, EngineOption, checked_frames
+from posemill.estimators.identity import build_identity
 from posemill.estimators.landmarks.attention import AttentionNetwork
 from posemill.estimators.landmarks.crops import Cropper
 from posemill.estimators.landmarks.rects import Rect
@@ -20,9 +21,9 @@ from posemill.estimators.runtimes import (
     RUNTIMES,
     Network,
     choose_runtime,
+    describe_runtime,
     open_network,
     tell_that_litert_is_missing,
-    version_of,
 )
 from posemill.records import FloatArray, Frame
 from posemill.weights.catalogue import get_pinned
@@ -174,18 +175,14 @@ class LandmarkEngine(ABC, Generic[FrameOnItsWay]):
 
     def identity(self) -> dict[str, str]:
         """Return what decides the result: options, versions, hashes of the model files."""
-        options = {name: str(value) for name, value in self.options.items() if name != "runtime"}
-        return {
-            "engine": self.name,
-            **options,
-            "device": self.device.split(":")[0],
-            "runtime": self.runtime,
-            self.runtime: version_of(self.runtime),
-            # of the graphs for ONNX Runtime
-            **({"converter": str(CONVERTER_VERSION)} if self.runtime == "onnxruntime" else {}),
-            "opencv": cv2.__version__,
-            **{f"sha256 {name}": get_pinned(name, "model").sha256 for name in self._models},
-        }
+        return build_identity(
+            self.name,
+            {**self.options, "opencv": cv2.__version__},
+            device=self.device,
+            runtime=describe_runtime(self.runtime),
+            hashes={name: get_pinned(name, "model").sha256 for name in self._models},
+            converter=CONVERTER_VERSION if self.runtime == "onnxruntime" else None,
+        )
 
     def close(self) -> None:
         """Free the networks."""

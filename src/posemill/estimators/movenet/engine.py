@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 
 from posemill.estimators import EngineInfo, EngineOption
+from posemill.estimators.identity import build_identity
 from posemill.estimators.movenet.detection import Persons, detect
-from posemill.estimators.movenet.networks import MapsNetwork
+from posemill.estimators.movenet.networks import CONVERTER_VERSION, MapsNetwork
 from posemill.estimators.movenet.poses import NUM_POINTS, drop_same_people, find_points
 from posemill.estimators.movenet.squares import Square, cut_square
 from posemill.estimators.people import PictureEngine, gather_people
+from posemill.estimators.runtimes import describe_runtime
 from posemill.estimators.runtimes.onnx_network import check_device_is_there
 from posemill.estimators.runtimes.openvino_network import import_openvino
 from posemill.estimators.runtimes.sessions import (
     SESSION_OPTION,
     choose_session_runtime,
-    describe_runtime,
 )
 from posemill.records import FloatArray, Frame, Keypoints
 
@@ -129,16 +130,14 @@ class MoveNetEstimator(PictureEngine):
 
     def identity(self) -> dict[str, str]:
         """Return what decides the result."""
-        return {
-            "engine": self.name,
-            "network": self.options["network"],
-            "sha256": self._network.sha256,
-            "detector_sha256": self._detector.sha256,
-            "runtime": describe_runtime(self._runtime),
-            "min_box": str(self.options["min_box"]),
-            "min_point": str(self.options["min_point"]),
-            "min_person": str(self.options["min_person"]),
-        }
+        return build_identity(
+            self.name,
+            self.options,
+            device=self.device,
+            runtime=describe_runtime(self._runtime),
+            hashes={"network": self._network.sha256, "detector": self._detector.sha256},
+            converter=CONVERTER_VERSION,
+        )
 
     def close(self) -> None:
         """Free the networks."""

@@ -100,6 +100,7 @@ class TorchMaps:
     """The body network on PyTorch; see `networks.MapsNetwork`."""
 
     size_hw: tuple[int, int] | None = None
+    converter: int | None = None
 
     def __init__(self, path: Path, *, device: str, threads: int, pixels: str) -> None:
         self._torch = torch = _import_torch()
@@ -119,11 +120,8 @@ class TorchMaps:
         self._device = device.replace("tensorrt", "cuda")
         self._network = network.eval().to(self._device)
         self.pixels = pixels
-        self.identity = {
-            "network": path.name,
-            "sha256": sha256_of(path),
-            "runtime": f"torch {torch.__version__}",
-        }
+        self.name, self.sha256 = path.name, sha256_of(path)
+        self.runtime = f"torch {torch.__version__}"
 
     def run(self, pictures: FloatArray) -> FloatArray:
         """Return the maps; see `MapsNetwork`."""

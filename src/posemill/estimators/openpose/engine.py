@@ -9,6 +9,7 @@ import numpy as np
 
 from posemill.errors import ConfigError
 from posemill.estimators import EngineInfo, EngineOption
+from posemill.estimators.identity import build_identity
 from posemill.estimators.openpose.decoding import (
     MIRRORED_MAPS,
     MIRRORED_SIGNS,
@@ -167,14 +168,16 @@ class OpenPoseEstimator(PictureEngine):
 
     def identity(self) -> dict[str, str]:
         """Return what decides the result."""
-        return {
-            "engine": self.name,
-            **self._network.identity,
-            "pixels": self._network.pixels,
-            "height": str(self._height),
-            "second_scale": str(self._second_scale).lower(),
-            "min_peak": str(self._thresholds.peak),
-        }
+        network = self._network
+        settled = {"network": network.name, "pixels": network.pixels, "height": self._height}
+        return build_identity(
+            self.name,
+            {**self.options, **settled},
+            device=self.device,
+            runtime=network.runtime,
+            hashes={"network": network.sha256},
+            converter=network.converter,
+        )
 
     def close(self) -> None:
         """Free the network."""

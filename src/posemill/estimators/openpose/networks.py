@@ -11,11 +11,11 @@ import numpy as np
 
 from posemill.errors import ConfigError, WeightsError
 from posemill.estimators.openpose.decoding import NUM_MAPS
+from posemill.estimators.runtimes import describe_runtime
 from posemill.estimators.runtimes.sessions import (
     NetworkRunError,
     Session,
     choose_session_runtime,
-    describe_runtime,
     open_session,
 )
 from posemill.estimators.trial import MAPS_NETWORK, try_library
@@ -36,13 +36,17 @@ PIXELS = {"raw": (1.0, 0.0), "centred": (1 / 256, -0.5)}
 class MapsNetwork(Protocol):
     """One network, loaded.
 
-    `pixels` is a key of `PIXELS`; `identity` says which file it is and what runs it; `size_hw` is
-    the one size of pictures that it takes, None if it takes any.
+    `pixels` is a key of `PIXELS`; `name` and `sha256` say which file it is, `runtime` what runs it,
+    `converter` the version of ours that made it, if one did; `size_hw` is the one size of pictures
+    that it takes, None if it takes any.
     """
 
     size_hw: tuple[int, int] | None
     pixels: str
-    identity: dict[str, str]
+    name: str
+    sha256: str
+    runtime: str
+    converter: int | None
 
     def run(self, pictures: FloatArray) -> FloatArray:
         """Return `(batch, 57, height / 8, width / 8)` for `(batch, 3, height, width)` in BGR."""
@@ -116,6 +120,7 @@ class _OpenCvNetwork:
     """The published graph on OpenCV's dnn, which is in the base install. One picture at a time."""
 
     size_hw: tuple[int, int] | None = None
+    converter: int | None = None
 
     def __init__(self, pixels: str) -> None:
         path = ensure_model(DEFAULT)
@@ -130,11 +135,8 @@ class _OpenCvNetwork:
                 error=error.err,
             ) from error
         self.pixels = pixels
-        self.identity = {
-            "network": DEFAULT,
-            "sha256": get_pinned(DEFAULT, "model").sha256,
-            "runtime": f"opencv {cv2.__version__}",
-        }
+        self.name, self.sha256 = DEFAULT, get_pinned(DEFAULT, "model").sha256
+        self.runtime = f"opencv {cv2.__version__}"
 
     def run(self, pictures: FloatArray) -> FloatArray:
         """Return the maps; see `MapsNetwork`."""
@@ -162,11 +164,9 @@ class _SessionMaps:
         self._input, self._name = inputs[0], name
         self._is_last = inputs[0].shape[3] == 3 and inputs[0].shape[1] != 3
         self.pixels = pixels
-        self.identity = {
-            "network": Path(name).name,
-            "sha256": sha256,
-            "runtime": describe_runtime(runtime),
-        }
+        self.name, self.sha256 = Path(name).name, sha256
+        self.runtime = describe_runtime(runtime)
+        self.converter = CONVERTER_VERSION if name == DEFAULT else None
         sides = inputs[0].shape[1:3] if self._is_last else inputs[0].shape[2:]
         height, width = (side or 0 for side in sides)
         if bool(height) != bool(width):

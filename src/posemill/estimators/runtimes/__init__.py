@@ -92,6 +92,7 @@ def open_network(name: str, *, runtime: str, device: str, threads: int) -> Netwo
     return cast(Network, factory(name, device=device, threads=threads))
 
 
-def version_of(runtime: str) -> str:
-    """Return the installed version of a runtime of `RUNTIMES`."""
-    return str(import_module(PACKAGES[runtime]).__version__).partition("-")[0]
+def describe_runtime(runtime: str) -> str:
+    """Return a runtime of `PACKAGES` and its installed version, for identities."""
+    version = str(import_module(PACKAGES[runtime]).__version__).partition("-")[0]
+    return f"{runtime} {version}"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from posemill.errors import ConfigError, PosemillError, WeightsError
 from posemill.estimators import EngineOption
-from posemill.estimators.runtimes import PACKAGES, version_of
+from posemill.estimators.runtimes import PACKAGES
 
 MAX_VALUES = 1 << 26  # of an output, for each picture
 TFLITE = ".tflite"
@@ -118,11 +118,6 @@ def choose_session_runtime(runtime: str, device: str, path: str = "") -> str:
             path=path,
         )
     return runtime
-
-
-def describe_runtime(runtime: str) -> str:
-    """Return a runtime and its version, for identities."""
-    return f"{runtime} {version_of(runtime)}"
 
 
 def too_large(name: str, output: str, num_values: int) -> WeightsError:

@@ -83,12 +83,13 @@ class Detector:
         usual = 0.7 if self._chooses and self.kind == "yolox" else 0.3
         self.min_score = usual if min_score is None else min_score
         self._most_overlap = most_overlap
-        self.identity = {
-            **self._network.identity,
+        self.sha256 = self._network.sha256
+        self.settled = {
+            "detector": self._network.path.name,
             "detector_kind": self.kind,
             "detector_size": f"{width}x{height}",
-            "min_score": str(self.min_score),
-            "most_overlap": str(most_overlap),
+            "min_score": self.min_score,
+            "most_overlap": most_overlap,
         }
 
     def find(self, frames: Sequence[Frame]) -> list[Boxes]:

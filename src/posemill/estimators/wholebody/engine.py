@@ -12,12 +12,13 @@ import numpy as np
 
 from posemill.errors import ConfigError
 from posemill.estimators import EngineInfo, EngineOption
+from posemill.estimators.identity import build_identity
 from posemill.estimators.people import PictureEngine, gather_people
+from posemill.estimators.runtimes import describe_runtime
 from posemill.estimators.runtimes.sessions import (
     SESSION_OPTION,
     Session,
     choose_session_runtime,
-    describe_runtime,
 )
 from posemill.estimators.wholebody.detector import KINDS, Detector
 from posemill.estimators.wholebody.networks import open_file
@@ -194,14 +195,18 @@ class WholeBodyEstimator(PictureEngine):
 
     def identity(self) -> dict[str, str]:
         """Return what decides the result."""
-        detector = {"detector": "none"} if self._detector is None else self._detector.identity
-        return {
-            "engine": self.name,
-            **self._pose.identity,
-            **detector,
-            "batch": str(self._batch),
-            "runtime": describe_runtime(self._runtime),
-        }
+        settled = {**self._pose.settled, "batch": self._batch}
+        hashes = {"pose": self._pose.sha256}
+        if self._detector is not None:
+            settled |= self._detector.settled
+            hashes["detector"] = self._detector.sha256
+        return build_identity(
+            self.name,
+            {**self.options, **settled},
+            device=self.device,
+            runtime=describe_runtime(self._runtime),
+            hashes=hashes,
+        )
 
     def close(self) -> None:
         """Free the networks."""

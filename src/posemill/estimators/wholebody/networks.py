@@ -92,9 +92,9 @@ class PictureNetwork:
             self.output_shapes = [each.shape for each in self.run(1)]
 
     @property
-    def identity(self) -> dict[str, str]:
+    def sha256(self) -> str:
         """Which file it is."""
-        return {self.option: self.path.name, f"{self.option}_sha256": sha256_of(self.path)}
+        return sha256_of(self.path)
 
     def refuse(self, expected: str) -> ConfigError:
         """Return the error for a file with other outputs than expected."""

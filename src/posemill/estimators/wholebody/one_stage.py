@@ -71,12 +71,13 @@ class OneStageNetwork:
         self._min_score = usual_score if min_score is None else min_score
         self._most_overlap = usual_overlap if most_overlap is None else most_overlap
         width, height = self._network.size_wh
-        self.identity = {
-            **self._network.identity,
+        self.sha256 = self._network.sha256
+        self.settled = {
+            "pose": self._network.path.name,
             "pose_kind": kind,
             "pose_size": f"{width}x{height}",
-            "min_score": str(self._min_score),
-            "most_overlap": str(self._most_overlap),
+            "min_score": self._min_score,
+            "most_overlap": self._most_overlap,
         }
 
     def find(self, frames: Sequence[Frame]) -> list[tuple[FloatArray, FloatArray]]:

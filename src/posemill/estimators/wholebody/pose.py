@@ -57,11 +57,8 @@ class PoseNetwork:
         self.num_points: int = self._network.output_shapes[self._outputs[0]][1]
         expect_known(path, self.num_points)
         width, height = self._network.size_wh
-        self.identity = {
-            **self._network.identity,
-            "pose_size": f"{width}x{height}",
-            "pose_colours": colours,
-        }
+        self.sha256 = self._network.sha256
+        self.settled = {"pose": self._network.path.name, "pose_size": f"{width}x{height}"}
 
     def find(
         self, frames: Sequence[Frame], boxes: Sequence[Boxes]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,8 +12,8 @@ from posemill.config import ExtractConfig
 from posemill.decoders.choice import settle_for_extraction
 from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError, StoppedError
-from posemill.estimators import engine_info, open_estimator
-from posemill.estimators.runtimes import choose_runtime
+from posemill.estimators import engine_info
+from posemill.estimators.identity import identity_on
 from posemill.estimators.runtimes.devices import list_gpus
 from posemill.files import readable, sync_folder
 from posemill.jobs.extract.signals import StopSignals
@@ -248,21 +247,10 @@ def count_frames(
 
 
 def engine_identity(config: ExtractConfig) -> dict[str, str]:
-    """Return what decides the keypoints, as the engine says it: options, device, hashes, versions.
-
-    The engine is opened to ask it. The GPUs of a Ray cluster need not be here: on a machine
-    without any it is opened on the CPU, with the runtime that GPUs have.
-    """
-    device, options = config.devices()[0], config.all_engine_options()
+    """Return what decides the keypoints; the GPUs of a Ray cluster need not be here."""
     is_elsewhere = config.executor == "ray" and config.num_gpus > 0 and not list_gpus()
-    if is_elsewhere:
-        info = engine_info(config.engine, options)
-        info.check_device(config.engine, device)
-        if any(option.name == "runtime" for option in info.options):
-            options["runtime"] = choose_runtime(str(options.get("runtime", "auto")), device)
-    opened_on = "cpu" if is_elsewhere else device
-    with closing(open_estimator(config.engine, device=opened_on, threads=1, **options)) as engine:
-        return {**engine.identity(), "device": device.partition(":")[0]}  # others round otherwise
+    options, device = config.all_engine_options(), config.devices()[0]
+    return identity_on(device, config.engine, options, is_here=not is_elsewhere)
 
 
 def extract_manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
@@ -322,11 +310,10 @@ def compare(home: RunHome, manifest: Manifest) -> None:
     asked = {**manifest.options, **{name: old.options.get(name) for name in _FREE_OPTIONS}}
     differences = old.differences(dataclasses.replace(manifest, source=source, options=asked))
     if differences:
-        runtime, hint = str(old.engine.get("runtime", "")), ""
-        if runtime and runtime != manifest.engine.get("runtime"):
+        hint = ""
+        if old.runtime and old.runtime != manifest.runtime:
             # Where none was asked for, the engine chose: what is installed decides.
-            name = runtime.partition(" ")[0]  # without its version
-            hint = Message(" (with {--engine-option:runtime={runtime}})", runtime=name)
+            hint = Message(" (with {--engine-option:runtime={runtime}})", runtime=old.runtime)
         raise RunError(
             "{folder} was begun with other options, so it cannot go on with these:\n  "
             "{differences}\nuse the same options{hint}, or another folder",

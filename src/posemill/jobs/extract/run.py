@@ -234,7 +234,7 @@ def run_job(job: FrameJob[Any], **hooks: Unpack[Hooks]) -> Progress:
         stack.enter_context(_place_errors(folder))
         signals = stack.enter_context(StopSignals().caught())
         manifest = job.manifest(clips)  # before the folder: an engine that is refused leaves none
-        workers = dataclasses.replace(workers, runtime=manifest.engine.get("runtime", ""))
+        workers = dataclasses.replace(workers, runtime=manifest.runtime)
         folder.mkdir(parents=True, exist_ok=True)
         records = stack.enter_context(home.owned(lambda: signals.received))
         events, clips = open_events(
