@@ -32,8 +32,8 @@ def events(tmp_path):
         yield events
 
 
-def whole(clip_no, split, num_rows, *lost, is_done=True):
-    return UnitProgress(None, clip_no, split, num_rows, None, is_done, num_rows, lost)
+def whole(clip_no, split, num_rows, *lost):
+    return UnitProgress(None, clip_no, split, num_rows, None, True, num_rows, lost)
 
 
 def lost(frame_index, num_frames, reason="corrupt"):
@@ -58,9 +58,8 @@ def test_counts_are_kept_by_split_in_the_order_of_the_source(events, tmp_path):
 def test_lost_frames_make_their_clip_longer_and_a_lost_clip_is_counted(events, tmp_path):
     clips = PlannedClip("dev", "a", 2), PlannedClip("dev", "b", None)
     shard = Shard("x.parquet", 2, 10, (Piece(1, 0, 0, 2),))
-    events.record(Committed(shard, (whole(1, "dev", 2),), clips))
-    failed = whole(1, "dev", 0, lost(1, 1), lost(0, 3), is_done=False)
-    events.record(Committed(None, (failed, whole(2, "dev", 0, lost(None, 0, "missing")))))
+    first, missing = whole(1, "dev", 2, lost(1, 1), lost(0, 3)), lost(None, 0, "missing")
+    events.record(Committed(shard, (first, whole(2, "dev", 0, missing)), clips))
     with read_ledger(tmp_path) as database:
         assert database.counts() == [SplitCounts("dev", 2, 2, 6, 2, 4, 1)]
         assert [failure.frame_index for failure in database.failures()] == [0, 1, None]

@@ -194,16 +194,6 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _row_kind(hint: Any) -> Any:
-    """Return what the rows of a field are; None for a field that is a plain value or a shard."""
-    return get_args(hint)[0] if get_origin(hint) is tuple else None
-
-
-def _json_types(hint: Any) -> set[type]:
-    """Return what JSON may hold for a plain value; bytes are base64."""
-    return {str if option is bytes else option for option in get_args(hint) or (hint,)}
-
-
 def to_json(event: Event) -> dict[str, Any]:
     """Return an event as plain values with names."""
     return {"kind": _NAMES[type(event)], **_plain(event)}
@@ -219,54 +209,41 @@ def from_json(content: Mapping[str, Any]) -> Event:
     return event
 
 
-def _plain(value: object) -> dict[str, Any]:
-    plain = {}
-    for name, item in vars(value).items():
-        if isinstance(item, Shard):
-            item = _plain(item)
-        elif isinstance(item, tuple):
-            item = _columns(item)
-        plain[name] = item
-    return plain
+def _plain(value: Any) -> Any:
+    """Return a field for JSON: rows as columns by their names, bytes as base64."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if not isinstance(value, tuple):
+        return {name: _plain(item) for name, item in vars(value).items()}
+    names = value[0]._fields if value else ()
+    columns = zip(*value, strict=True)
+    return {name: [*map(_plain, column)] for name, column in zip(names, columns, strict=True)}
 
 
 def _value(kind: Any, content: Mapping[str, Any]) -> Any:
-    values: dict[str, Any] = {}
-    for name, hint in _hints(kind).items():
-        item = content[name]
-        if _row_kind(hint) is not None:
-            item = _rows(_row_kind(hint), item)
-        elif name == "shard":
-            item = None if item is None else _value(Shard, item)
-        elif type(item) not in _json_types(hint):
-            raise TypeError(f"{name} is {item!r:.80}")
-        values[name] = item
-    return kind(**values)
-
-
-def _columns(rows: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return rows as columns by their names; nothing for no rows."""
-    if not rows:
-        return {}
-    columns = dict(zip(rows[0]._fields, map(list, zip(*rows, strict=True)), strict=True))
-    if isinstance(rows[0], UnitProgress):
-        states, lost = columns["state"], columns["lost"]
-        columns["state"] = [state and base64.b64encode(state).decode() for state in states]
-        columns["lost"] = [_columns(frames) for frames in lost]
-    return columns
+    """Return an event, or a shard, from its fields."""
+    hints = _hints(kind).items()
+    return kind(**{name: _items(name, hint, [content[name]])[0] for name, hint in hints})
 
 
 def _rows(kind: Any, columns: Mapping[str, Sequence[Any]]) -> tuple[Any, ...]:
     if not columns:
         return ()
-    values: list[Sequence[Any]] = []
-    for name, hint in _hints(kind).items():
-        column = columns[name]
-        if _row_kind(hint) is not None:
-            column = [_rows(_row_kind(hint), rows) if rows else () for rows in column]
-        elif not {*map(type, column)} <= _json_types(hint):
-            raise TypeError(f"{name} holds something else")
-        if name == "state":
-            column = [None if state is None else base64.b64decode(state) for state in column]
-        values.append(column)
+    values = [_items(name, hint, columns[name]) for name, hint in _hints(kind).items()]
     return tuple(itertools.starmap(kind, zip(*values, strict=True)))
+
+
+def _items(name: str, hint: Any, items: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a column that `_plain` made; raise where one is of another type."""
+    kinds = get_args(hint) or (hint,)
+    if get_origin(hint) is tuple:
+        return [_rows(kinds[0], rows) for rows in items]
+    if Shard in kinds:
+        return [None if item is None else _value(Shard, item) for item in items]
+    if not {*map(type, items)} <= {str if kind is bytes else kind for kind in kinds}:
+        raise TypeError(f"{name} holds something else than {hint}: {items!r:.80}")
+    if bytes in kinds:
+        return [None if item is None else base64.b64decode(item) for item in items]
+    return items

@@ -193,12 +193,7 @@ class Ledger(LedgerReader):
         )
         for unit in event.units:
             self._count_progress(unit)
-        ended = {
-            unit.clip_no: unit
-            for unit in event.units
-            if unit.is_done or (unit.lost and unit.unit_no is None)
-        }
-        for unit in ended.values():
+        for unit in {unit.clip_no: unit for unit in event.units if unit.is_done}.values():
             self._measure_clip(unit)
 
     def _add_shard(self, shard: Shard) -> None:
@@ -238,7 +233,7 @@ class Ledger(LedgerReader):
         if is_left:
             return
         has_failed = not rows and lost is not None
-        self._count(unit.split, clips_done=unit.is_done, clips_failed=has_failed)
+        self._count(unit.split, clips_done=1, clips_failed=has_failed)
         num_frames = rows + (lost or 0)
         if known is None or num_frames > known:  # a video that did not say, or said too little
             self._writer.execute(

@@ -152,10 +152,10 @@ class RunWriter:
         self._events = EventLog(self.folder)
         self._events.record(Planned(manifest.run_id))
         self._writer = ShardWriter(self.folder, manifest.run_id)
-        self._waiting: list[PoseClip] = []
-        self._clip_nos: dict[tuple[str, str], int] = {}
-        self._failures: list[Failure] = []
         self._num_shards = 0
+        # Of each clip, by split and id: its frames, and what gave none.
+        self._lengths: dict[tuple[str, str], int] = {}
+        self._lost: dict[tuple[str, str], list[Lost]] = {}
 
     def replace_manifest(self, manifest: Manifest) -> None:
         """Say something else about the run; it stays the same one."""
@@ -169,68 +169,42 @@ class RunWriter:
                 f"{self._manifest.skeleton_name}; convert it with as_skeleton"
             )
         name = readable(clip.split), readable(clip.clip_id)
-        if name in self._clip_nos:
+        if name in self._lengths:
             raise ValueError(f"clip {clip.clip_id!r} of split {clip.split!r} was added before")
-        clip_no = len(self._clip_nos) + 1
         if len(clip):  # first: what cannot be written is not counted
-            self._writer.add(clip_no, clip)
-        self._clip_nos[name] = clip_no
-        self._waiting.append(clip)
+            self._writer.add(len(self._lengths) + 1, clip)
+        self._lengths[name] = len(clip)
         if self._writer.num_rows >= self._rows_per_shard:
-            self._commit()
+            self._write_shard()
 
     def add_failure(self, failure: Failure) -> None:
         """Add what gave no keypoints: of a clip of this run, added before or after, or of another.
 
         A clip of which there is nothing but failures comes behind all others.
         """
-        self._failures.append(failure)
+        name = readable(failure.split), readable(failure.clip_id)
+        frames = (failure.frame_index, failure.num_frames, failure.path)
+        lost = Lost(*frames, failure.reason, failure.message)
+        self._lost.setdefault(name, []).append(lost)
 
-    def _commit(self) -> None:
-        shard = None
-        if self._writer.num_rows:
-            shard = self._writer.write(f"{shard_stem(0, self._num_shards)}.parquet")
-            self._num_shards += 1
-        first = len(self._clip_nos) - len(self._waiting) + 1
-        clips = tuple(PlannedClip(clip.split, clip.clip_id, len(clip)) for clip in self._waiting)
-        whole = tuple(
-            UnitProgress(None, clip_no, clip.split, len(clip), None, True, len(clip))
-            for clip_no, clip in enumerate(self._waiting, start=first)
-        )
-        self._events.record(Committed(shard, whole, clips))
-        self._waiting = []
-
-    def _failed(self) -> Committed:
-        """Return the event that records all failures."""
-        clips: list[PlannedClip] = []
-        lost: dict[tuple[str, str], list[Lost]] = {}
-        num_known = len(self._clip_nos)
-        for failure in self._failures:
-            name = readable(failure.split), readable(failure.clip_id)
-            if name not in self._clip_nos:
-                self._clip_nos[name] = len(self._clip_nos) + 1
-                clips.append(PlannedClip(failure.split, failure.clip_id, None))
-            frames = (failure.frame_index, failure.num_frames, failure.path)
-            lost.setdefault(name, []).append(Lost(*frames, failure.reason, failure.message))
-        units = tuple(
-            UnitProgress(
-                None,
-                self._clip_nos[name],
-                split=name[0],
-                next_frame=0,
-                state=None,
-                is_done=self._clip_nos[name] > num_known,  # others were counted with their rows
-                num_rows=0,
-                lost=tuple(failures),
-            )
-            for name, failures in lost.items()
-        )
-        return Committed(None, units, tuple(clips))
+    def _write_shard(self) -> None:
+        shard = self._writer.write(f"{shard_stem(0, self._num_shards)}.parquet")
+        self._events.record(Committed(shard, ()))
+        self._num_shards += 1
 
     def finish(self) -> None:
-        """Write what is left and mark the run as finished."""
-        self._commit()
-        self._events.record(self._failed(), Finished(now_text()))
+        """Write what is left and mark the run as finished: from here on its clips are there."""
+        if self._writer.num_rows:
+            self._write_shard()
+        clips, units = [], []
+        names = dict.fromkeys([*self._lengths, *self._lost])
+        for clip_no, (split, clip_id) in enumerate(names, start=1):
+            length = self._lengths.get((split, clip_id))
+            lost = tuple(self._lost.get((split, clip_id), ()))
+            clips.append(PlannedClip(split, clip_id, length))
+            rows = length or 0
+            units.append(UnitProgress(None, clip_no, split, rows, None, True, rows, lost))
+        self._events.record(Committed(None, tuple(units), tuple(clips)), Finished(now_text()))
         self._events.close()
 
     def __enter__(self) -> RunWriter:
@@ -273,12 +247,11 @@ def compact(home: RunHome, events: EventLog) -> int:
         pieces = events.ledger.pieces_of(old)
         table = run_schema(manifest.skeleton_name).empty_table()
         if pieces:
-            end = max(piece.row_offset + piece.num_rows for piece in pieces)
-            rows = ShardRows(0, "", "", old, 0, end, checksum)
-            whole = read_rows(home, BlockPlan((rows,)), manifest.skeleton_name)
-            table = pa.concat_tables(
-                [whole.slice(piece.row_offset, piece.num_rows) for piece in pieces]
+            rows = (
+                ShardRows(number, "", "", old, piece.row_offset, piece.num_rows, checksum)
+                for number, piece in enumerate(pieces)
             )
+            table = read_rows(home, BlockPlan(tuple(rows)), manifest.skeleton_name)
         ends = accumulate(piece.num_rows for piece in pieces)
         moved = [
             piece._replace(row_offset=end - piece.num_rows)
