@@ -69,7 +69,7 @@ def test_the_end_of_a_machine_is_from_outside_and_its_slots_come_again(functions
         seen.append(event)
         if isinstance(event, Output) and event.value == "began":
             for process in psutil.process_iter(["cmdline"]):
-                if "ray::_Slot" in " ".join(process.info["cmdline"] or ()):
+                if "ray::_RemoteSlot" in " ".join(process.info["cmdline"] or ()):
                     hosts.add(process.pid)
                     process.send_signal(signal.SIGKILL)
         if isinstance(event, Died):

@@ -143,7 +143,6 @@ class Limits:
         memory_bytes: Resident memory of one worker process; 0 for no limit.
         log_folder: Where worker processes write what they print; None for the parent's stderr.
         environment: Variables set in worker processes.
-        log_name: Of a worker's file in `log_folder`; by default it has the worker's number.
         address: Of a cluster; empty: this machine alone. This and what follows is for `ray`.
         gpus_per_worker: GPUs that a worker asks for, or a fraction of one.
         is_elastic: Whether there are more workers when machines join.
@@ -155,7 +154,6 @@ class Limits:
     memory_bytes: int = 0
     log_folder: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    log_name: str = ""
     address: str = ""
     gpus_per_worker: float = 0.0
     is_elastic: bool = False
@@ -182,6 +180,42 @@ class Executor(Protocol):
 
     def places(self) -> list[tuple[Any, tuple[int, ...]]]:
         """Return the task and the place of every busy worker."""
+
+
+class SupervisingExecutor:
+    """Hands tasks to the workers that wait for one; what starts and hears them is in subclasses."""
+
+    def __init__(self, num_workers: int, limits: Limits) -> None:
+        # With `task`, `place`, `is_idle`, `give` and `ask_to_stop`.
+        self._workers: dict[int, Any] = {}
+        self._num_workers = num_workers
+        self._limits = limits
+        self._waiting: Any = None
+        self._is_stopping = False
+
+    def _hand_out(self, next_task: Callable[[], Any | None]) -> bool:
+        """Give tasks to idle workers; return whether there is anything to wait for."""
+        idle = iter([worker for worker in self._workers.values() if worker.is_idle])
+        while True:
+            if self._waiting is None:
+                self._waiting = next_task()
+            if self._waiting is None:
+                return any(worker.task is not None for worker in self._workers.values())
+            if (worker := next(idle, None)) is None:
+                return True
+            worker.give(self._waiting)
+            self._waiting = None
+
+    def ask_to_stop(self) -> None:
+        """Ask tasks under way to save what they have and end."""
+        self._is_stopping = True
+        for worker in self._workers.values():
+            worker.ask_to_stop()
+
+    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
+        """Return the task and the place of every busy worker, as far as is known."""
+        workers = self._workers.values()
+        return [(worker.task, worker.place) for worker in workers if worker.task is not None]
 
 
 # name -> "module:class"; other packages: entry points of the group `posemill.executors`.

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from collections.abc import Callable, Iterator, MutableSequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -32,6 +32,7 @@ from posemill.executors import (
     MakeFunction,
     Output,
     Progress,
+    SupervisingExecutor,
     Tick,
 )
 from posemill.files import open_plain
@@ -106,13 +107,12 @@ class _Worker:
         self.progress = Progress(slots)
         self.pipe: Connection
         self.pipe, far_end = _CONTEXT.Pipe()
-        log_name = limits.log_name or f"worker-{index}.log"
         self.process = _CONTEXT.Process(
             target=work,
             args=(far_end, slots, make_function),
             kwargs={
                 "worker_index": index,
-                "log_path": limits.log_folder and limits.log_folder / log_name,
+                "log_path": limits.log_folder and limits.log_folder / f"worker-{index}.log",
             },
             name=f"{WORKER_NAME}-{index}",
             daemon=True,
@@ -240,48 +240,14 @@ def _without_script(make_function: MakeFunction) -> Iterator[None]:
             script["__file__"] = path
 
 
-class SupervisingExecutor:
-    """Hands tasks to the workers that wait for one; what starts and hears them is in subclasses."""
-
-    _workers: Mapping[int, Any]  # with `task`, `place`, `is_idle`, `give` and `ask_to_stop`
-
-    def __init__(self, num_workers: int, limits: Limits) -> None:
-        self._num_workers = num_workers
-        self._limits = limits
-        self._waiting: Any = None
-        self._is_stopping = False
-
-    def _hand_out(self, next_task: Callable[[], Any | None]) -> bool:
-        """Give tasks to idle workers; return whether there is anything to wait for."""
-        idle = iter([worker for worker in self._workers.values() if worker.is_idle])
-        while True:
-            if self._waiting is None:
-                self._waiting = next_task()
-            if self._waiting is None:
-                return any(worker.task is not None for worker in self._workers.values())
-            if (worker := next(idle, None)) is None:
-                return True
-            worker.give(self._waiting)
-            self._waiting = None
-
-    def ask_to_stop(self) -> None:
-        """Ask tasks under way to save what they have and end."""
-        self._is_stopping = True
-        for worker in self._workers.values():
-            worker.ask_to_stop()
-
-    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
-        """Return the task and the place of every busy worker, as far as is known."""
-        workers = self._workers.values()
-        return [(worker.task, worker.place) for worker in workers if worker.task is not None]
-
-
 class ProcessExecutor(SupervisingExecutor):
-    """Runs the function in `num_workers` spawned processes."""
+    """Runs the function in `num_workers` spawned processes, numbered from `first_index` on."""
 
-    def __init__(self, num_workers: int, limits: Limits) -> None:
+    _workers: dict[int, _Worker]
+
+    def __init__(self, num_workers: int, limits: Limits, *, first_index: int = 0) -> None:
         super().__init__(num_workers, limits)
-        self._workers: dict[int, _Worker] = {}
+        self._indices = range(first_index, first_index + num_workers)
         self._has_given = False
         self._next_check = 0.0
         self._checked_at = math.inf
@@ -308,7 +274,7 @@ class ProcessExecutor(SupervisingExecutor):
             self._close()
 
     def _start_missing(self, make_function: MakeFunction) -> None:
-        for index in range(self._num_workers if self._waiting is not None else 0):
+        for index in self._indices if self._waiting is not None else ():
             if index not in self._workers:
                 self._workers[index] = worker = _Worker(index, make_function, self._limits)
                 if self._is_stopping:

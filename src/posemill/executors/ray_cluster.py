@@ -13,7 +13,6 @@ from __future__ import annotations
 import queue
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -29,10 +28,10 @@ from posemill.executors import (
     Limits,
     MakeFunction,
     Output,
-    TaskFunction,
+    SupervisingExecutor,
     Tick,
 )
-from posemill.executors.processes import ProcessExecutor, SupervisingExecutor
+from posemill.executors.processes import ProcessExecutor
 from posemill.executors.ray_connection import (
     connected,
     count_room,
@@ -40,6 +39,7 @@ from posemill.executors.ray_connection import (
     first_line,
     ray,
 )
+from posemill.executors.threads import NOWHERE, Slot, SlotEvents
 from posemill.files import atomic_path, cache_folder
 from posemill.messages import Message
 from posemill.terminal import warn_once
@@ -50,34 +50,18 @@ _NEWS_PER_SECOND = 100  # from slots that have nothing to say, all together
 _SILENT_SECONDS = 60.0  # a slot that says nothing at all is given up; Ray notices most ends before
 _LOOK_SECONDS = 10.0  # between looks at what the cluster has
 _PATIENCE_SECONDS = 30.0  # before it is said that the cluster has no room
-_NOWHERE = (-1, -1, 0, 0)  # what a worker says that has not begun
 
 
-@dataclass(frozen=True)
-class _AtIndex:
-    """Makes the function of one slot in a process that calls itself worker 0."""
-
-    make_function: MakeFunction
-    index: int
-
-    def __call__(self, _: int) -> TaskFunction:
-        return self.make_function(self.index)
-
-
-class _Slot:
+class _RemoteSlot:
     """The inside of an actor: one supervised process, and what happened until it is asked for."""
 
     def __init__(self, index: int, make_function: MakeFunction, limits: Limits) -> None:
         if limits.log_folder is not None and not limits.log_folder.is_dir():
             limits = replace(limits, log_folder=None)  # another machine: Ray keeps what it prints
-        self._limits = limits
-        self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._events: queue.SimpleQueue[Event | RunError] = queue.SimpleQueue()
-        self._executor = ProcessExecutor(1, replace(limits, log_name=f"worker-{index}.log"))
-        self._function = _AtIndex(make_function, index)
-        self._is_busy = False
-        # The process ends with the thread that starts it, so one thread does all.
-        threading.Thread(target=self._run, daemon=True).start()
+        self._must_see = limits.must_see
+        self._events: SlotEvents = queue.SimpleQueue()
+        executor = ProcessExecutor(1, limits, first_index=index)
+        self._slot = Slot(executor, make_function, self._events, index)
 
     def about(self, files: Mapping[str, bytes]) -> dict[str, Any]:
         """Return who this is, after keeping the files that the machine has not in its cache."""
@@ -87,59 +71,39 @@ class _Slot:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with atomic_path(path) as temporary:
                     temporary.write_bytes(content)
-        seen = self._limits.must_see
         return {
             "host": socket.gethostname(),
             "posemill": __version__,
             "python": ".".join(map(str, sys.version_info[:2])),
-            "sees_run": seen is None or seen.exists(),
+            "sees_run": self._must_see is None or self._must_see.exists(),
         }
 
     def give(self, task: Any) -> None:
         """Begin a task."""
-        self._tasks.put(task)
+        self._slot.give(task)
 
     def ask_to_stop(self) -> None:
         """Ask the task under way to save what it has."""
-        self._executor.ask_to_stop()
+        self._slot.ask_to_stop()
 
-    def news(self, seconds: float) -> tuple[tuple[int, ...] | None, list[Event | RunError]]:
+    def news(self, seconds: float) -> tuple[tuple[int, ...], list[Event | RunError]]:
         """Return where it is and what happened, as soon as something does or after a time."""
         events: list[Event | RunError] = []
         with suppress(queue.Empty):
-            event = self._events.get(timeout=seconds)
+            _, event = self._events.get(timeout=seconds)
             while True:
-                events.append(event)
-                event = self._events.get_nowait()
-        places = self._executor.places()
-        return (places[0][1] if places else None), events
+                events.append(self._to_send(event))
+                _, event = self._events.get_nowait()
+        return self._slot.place, events
 
-    def _run(self) -> None:
-        try:
-            for event in self._executor.run(self._function, self._next_task):
-                if isinstance(event, Tick):
-                    continue
-                if isinstance(event, Finished) or (isinstance(event, Died) and event.task):
-                    self._is_busy = False
-                # The task itself stays where it came from.
-                self._events.put(replace(event, task=event.task is not None))
-        except Exception as error:  # noqa: BLE001 whatever it is, it is raised by who reads the events
-            self._events.put(
-                RunError(
-                    "{host}: {kind}: {error}",
-                    host=socket.gethostname(),
-                    kind=type(error).__name__,
-                    error=error,
-                )
-            )
-
-    def _next_task(self) -> Any | None:
-        """Return the next task; waits for it where there is nothing else to wait for."""
-        if self._is_busy:
-            return None
-        task = self._tasks.get()
-        self._is_busy = True
-        return task
+    @staticmethod
+    def _to_send(event: Any) -> Event | RunError:
+        """Return an event without its task, which stays where it came from."""
+        if not isinstance(event, Exception):
+            sent: Event = replace(event, task=event.task is not None)
+            return sent
+        host, kind = socket.gethostname(), type(event).__name__
+        return RunError("{host}: {kind}: {error}", host=host, kind=kind, error=event)
 
 
 @dataclass
@@ -150,7 +114,7 @@ class _Actor:
     handle: Any
     answer: Any  # what it was asked last
     task: Any = None
-    place: tuple[int, ...] = _NOWHERE
+    place: tuple[int, ...] = NOWHERE
     host: str = ""  # empty until it answered
     silent_seconds: float = 0.0  # while somebody listened: who reads the events may be busy
 
@@ -161,7 +125,7 @@ class _Actor:
 
     def give(self, task: Any) -> None:
         """Send a task to a slot that waits for one."""
-        self.task, self.place = task, _NOWHERE
+        self.task, self.place = task, NOWHERE
         self.handle.give.remote(task)
 
     def ask_to_stop(self) -> None:
@@ -172,9 +136,10 @@ class _Actor:
 class RayExecutor(SupervisingExecutor):
     """Runs the function in `num_workers` actors, each a worker; `Limits` say on which cluster."""
 
+    _workers: dict[int, _Actor]
+
     def __init__(self, num_workers: int, limits: Limits) -> None:
         super().__init__(num_workers, limits)
-        self._workers: dict[int, _Actor] = {}
         self._files: Any = None
         self._next_look = 0.0
         self._patient_until = 0.0
@@ -186,7 +151,7 @@ class RayExecutor(SupervisingExecutor):
         with connected(self._limits.address, self._num_workers):
             files = {name: path.read_bytes() for name, path in self._limits.files.items()}
             self._files = ray.put(files)
-            kind = ray.remote(_Slot).options(
+            kind = ray.remote(_RemoteSlot).options(
                 num_cpus=1,
                 num_gpus=self._limits.gpus_per_worker,
                 max_restarts=0,
@@ -250,7 +215,7 @@ class RayExecutor(SupervisingExecutor):
             actor.host = answer["host"]
         else:
             place, events = answer
-            actor.place = place or actor.place
+            actor.place = actor.place if place == NOWHERE else place
             for event in events:
                 if isinstance(event, RunError):
                     raise event
@@ -268,7 +233,7 @@ class RayExecutor(SupervisingExecutor):
         if not isinstance(event, Died):
             return Finished(task)
         reason = Message("{host}: {reason}", host=actor.host, reason=event.reason)
-        return replace(event, task=task, worker_index=actor.index, reason=reason)
+        return replace(event, task=task, reason=reason)
 
     def _remove(self, actor: _Actor, reason: str) -> Died:
         """Return the end of a slot, whose machine, or whose actor, is gone."""

@@ -6,31 +6,34 @@ does.
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from posemill.executors import (
     NUM_SLOTS,
+    Died,
     Event,
+    Executor,
     Finished,
     Limits,
     MakeFunction,
     Output,
     Progress,
-    TaskFunction,
+    SupervisingExecutor,
     Tick,
 )
 
 _TICK_SECONDS = 0.2
-# Messages of tasks, and the ended tasks themselves: a thread puts its messages before its end.
-_Queue = queue.SimpleQueue[tuple[Any, Any] | Future[bool]]
+NOWHERE = (-1, -1, 0, 0)  # what a worker says that has not begun
+SlotEvents = queue.SimpleQueue[tuple["Slot", Event | Exception]]
 
 
 class SerialExecutor:
     """The plainest executor: for debuggers, and for machines that allow nothing else."""
 
-    def __init__(self, num_workers: int, limits: Limits) -> None:
+    def __init__(self, num_workers: int, limits: Limits, *, index: int = 0) -> None:
+        self._index = index  # of the worker
         self._progress = Progress([0] * NUM_SLOTS)
         self._task: Any = None
 
@@ -38,7 +41,7 @@ class SerialExecutor:
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
     ) -> Iterator[Event]:
         """Yield what happens, see `Executor.run`."""
-        function = make_function(0)
+        function = make_function(self._index)
         while (task := next_task()) is not None:
             self._task = task
             for value in function(task, self._progress):
@@ -47,7 +50,7 @@ class SerialExecutor:
             yield Finished(task)
             if self._progress.wants_recycling:
                 self._progress = Progress([0] * NUM_SLOTS)
-                function = make_function(0)
+                function = make_function(self._index)
 
     def ask_to_stop(self) -> None:
         """Ask the task under way to save what it has and end."""
@@ -58,74 +61,100 @@ class SerialExecutor:
         return [] if self._task is None else [(self._task, self._progress.place)]
 
 
-class ThreadExecutor:
+class Slot:
+    """A worker that is given tasks one at a time: an executor of one, run by a thread of its own.
+
+    Args:
+        executor: Of one worker.
+        make_function: Makes its function.
+        events: Takes the slot and every event but ticks, or what it ended by.
+        index: Of the worker.
+    """
+
+    def __init__(
+        self, executor: Executor, make_function: MakeFunction, events: SlotEvents, index: int
+    ) -> None:
+        self._executor, self._make_function, self._events = executor, make_function, events
+        self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._is_busy = False
+        self.task: Any = None
+        # A process ends with the thread that starts it, so one thread does all.
+        name = f"posemill-worker-{index}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a task."""
+        return self.task is None
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Where it is, as far as it said."""
+        return next((place for _, place in self._executor.places()), NOWHERE)
+
+    def give(self, task: Any) -> None:
+        """Begin a task."""
+        self.task = task
+        self._tasks.put(task)
+
+    def ask_to_stop(self) -> None:
+        """Ask the task under way to save what it has."""
+        self._executor.ask_to_stop()
+
+    def close(self) -> None:
+        """Wait until it has ended; it takes no task any more."""
+        self._tasks.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            for event in self._executor.run(self._make_function, self._next_task):
+                if isinstance(event, Finished) or (isinstance(event, Died) and event.task):
+                    self._is_busy = False
+                if not isinstance(event, Tick):
+                    self._events.put((self, event))
+        except Exception as error:  # noqa: BLE001 whatever it is, it is raised by who reads the events
+            self._events.put((self, error))
+
+    def _next_task(self) -> Any | None:
+        """Return the next task; waits for it where there is nothing else to wait for."""
+        if self._is_busy:
+            return None
+        task = self._tasks.get()
+        self._is_busy = True
+        return task
+
+
+class ThreadExecutor(SupervisingExecutor):
     """Runs the function in `num_workers` threads, each with a function of its own."""
 
-    def __init__(self, num_workers: int, limits: Limits) -> None:
-        self._num_workers = num_workers
-        self._busy: dict[Future[bool], tuple[int, Any, Progress]] = {}
-        self._is_stopping = False
+    _workers: dict[int, Slot]
 
     def run(
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
     ) -> Iterator[Event]:
         """Yield what happens, see `Executor.run`."""
-        events: _Queue = queue.SimpleQueue()
-        functions: dict[int, TaskFunction] = {}
-        idle = list(reversed(range(self._num_workers)))
-        with ThreadPoolExecutor(self._num_workers, "posemill-worker") as pool:
-            try:
-                while True:
-                    while idle and (task := next_task()) is not None:
-                        worker, progress = idle.pop(), self._new_progress()
-                        if worker not in functions:
-                            functions[worker] = make_function(worker)
-                        future = pool.submit(_run_one, functions[worker], task, progress, events)
-                        self._busy[future] = (worker, task, progress)
-                        # An end must wake the reader, also the end by an exception.
-                        future.add_done_callback(events.put)
-                    if not self._busy:
-                        return
-                    yield from self._wait(events, functions, idle)
-            finally:
-                self.ask_to_stop()
-
-    def _wait(
-        self, events: _Queue, functions: dict[int, TaskFunction], idle: list[int]
-    ) -> Iterator[Event]:
+        events: SlotEvents = queue.SimpleQueue()
+        for index in range(self._num_workers):
+            executor = SerialExecutor(1, self._limits, index=index)
+            if self._is_stopping:
+                executor.ask_to_stop()
+            self._workers[index] = Slot(executor, make_function, events, index)
         try:
-            message = events.get(timeout=_TICK_SECONDS)
-        except queue.Empty:
-            yield Tick()
-            return
-        if isinstance(message, tuple):
-            yield Output(*message)
-            return
-        worker, task, _ = self._busy.pop(message)
-        idle.append(worker)
-        if message.result():
-            del functions[worker]
-        yield Finished(task)
-
-    def _new_progress(self) -> Progress:
-        progress = Progress([0] * NUM_SLOTS)
-        if self._is_stopping:
-            progress.ask_to_stop()
-        return progress
-
-    def ask_to_stop(self) -> None:
-        """Ask tasks under way to save what they have and end."""
-        self._is_stopping = True
-        for _, _, progress in list(self._busy.values()):
-            progress.ask_to_stop()
-
-    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
-        """Return the task and the place of every busy thread."""
-        return [(task, progress.place) for _, task, progress in self._busy.values()]
-
-
-def _run_one(function: TaskFunction, task: Any, progress: Progress, events: _Queue) -> bool:
-    for value in function(task, progress):
-        if value is not None:
-            events.put((task, value))
-    return progress.wants_recycling
+            while self._hand_out(next_task):
+                try:
+                    slot, event = events.get(timeout=_TICK_SECONDS)
+                except queue.Empty:
+                    yield Tick()
+                    continue
+                if isinstance(event, Exception):
+                    raise event
+                if isinstance(event, Finished):
+                    slot.task = None
+                yield event
+        finally:
+            self.ask_to_stop()
+            for slot in self._workers.values():
+                slot.close()
+            self._workers.clear()

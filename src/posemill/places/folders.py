@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -74,19 +74,15 @@ class FolderPlace(Place):
 
     def get(self, key: str) -> bytes | None:
         """Return the content of a file; None if there is none."""
-        with _in_words(self.root / key):
-            try:
-                return (self.root / key).read_bytes()
-            except FileNotFoundError:
-                return None
+        with _in_words(self.root / key), suppress(FileNotFoundError):
+            return (self.root / key).read_bytes()
+        return None
 
     def look(self, key: str) -> Entry | None:
         """Return size and version of a file; None if there is none."""
-        with _in_words(self.root / key):
-            try:
-                return _entry(key, (self.root / key).stat())
-            except FileNotFoundError:
-                return None
+        with _in_words(self.root / key), suppress(FileNotFoundError):
+            return _entry(key, (self.root / key).stat())
+        return None
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
         """Yield the files below a prefix, folder by folder in the order of keys."""

@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import socket
-import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -38,11 +37,13 @@ from posemill.runs.manifest import (
     MANIFEST_NAME,
     ORIGIN_NAME,
     SHARDS_NAME,
+    Manifest,
     copies_folder,
     foreign_place,
     is_copy,
     not_a_run,
 )
+from posemill.runs.queries import read_ledger
 from posemill.runs.records import PREFIX, SNAPSHOTS, RecordLog
 from posemill.terminal import warn_once
 
@@ -211,10 +212,11 @@ class RunHome:
         with atomic_path(path) as temporary:  # last: a copy that has it is whole
             temporary.write_bytes(manifest)
 
-    def publish(self, name: str) -> None:
-        """Put a file of the folder here where the run is."""
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Write a manifest into the folder here, and where the run is."""
+        manifest.write(self.work)
         if not self.is_here:
-            self.place.put(name, (self.work / name).read_bytes())
+            self.place.put(MANIFEST_NAME, (self.work / MANIFEST_NAME).read_bytes())
 
     def shard(self, path: Path) -> Path:
         """Return where a shard can be read: as it is, or fetched, with those that come after it."""
@@ -222,13 +224,9 @@ class RunHome:
             return path
         if isinstance(self.place, FolderPlace):
             return self.place.root / SHARDS_NAME / path.name
-        with closing(sqlite3.connect(self.work / LEDGER_NAME, timeout=60)) as database:
-            rows = database.execute(
-                "SELECT name FROM shards WHERE shard_no >= "
-                "(SELECT shard_no FROM shards WHERE name = ?) ORDER BY shard_no LIMIT ?",
-                (path.name, _AHEAD),
-            ).fetchall()
-        missing = [name for (name,) in rows if not (path.parent / name).exists()]
+        with read_ledger(self.work) as ledger:
+            names = ledger.shards_from(path.name, _AHEAD)
+        missing = [name for name in names if not (path.parent / name).exists()]
         path.parent.mkdir(exist_ok=True)
 
         def fetch(name: str) -> None:

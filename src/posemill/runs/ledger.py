@@ -98,8 +98,8 @@ class Ledger(LedgerReader):
             Planned: self._plan,
             Started: self._start,
             Committed: self._commit,
-            Crashed: self._crash,
-            GaveUp: self._give_up,
+            Crashed: self._note_crash,
+            GaveUp: self._note_crash,
             Reset: self._reset,
             Finished: self._finish,
         }
@@ -241,18 +241,13 @@ class Ledger(LedgerReader):
             )
             self._count(unit.split, frames_known=num_frames - (known or 0))
 
-    def _crash(self, event: Crashed) -> None:
+    def _note_crash(self, event: Crashed | GaveUp) -> None:
+        is_given_up = isinstance(event, GaveUp)
         self._writer.execute(
-            "INSERT INTO crashes VALUES (:unit_no, :frame_index, :phase, 1, 0, :message) "
-            "ON CONFLICT DO UPDATE SET tries = tries + 1, message = excluded.message",
-            vars(event),
-        )
-
-    def _give_up(self, event: GaveUp) -> None:
-        self._writer.execute(
-            "INSERT INTO crashes VALUES (:unit_no, :frame_index, :phase, 0, 1, :message) "
-            "ON CONFLICT DO UPDATE SET is_given_up = 1, message = excluded.message",
-            vars(event),
+            "INSERT INTO crashes VALUES (:unit_no, :frame_index, :phase, :tries, :is_given_up, "
+            ":message) ON CONFLICT DO UPDATE SET tries = tries + excluded.tries, "
+            "is_given_up = is_given_up OR excluded.is_given_up, message = excluded.message",
+            {**vars(event), "tries": not is_given_up, "is_given_up": is_given_up},
         )
 
     def _reset(self, event: Reset) -> None:

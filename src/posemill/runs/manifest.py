@@ -236,13 +236,13 @@ def copies_folder() -> Path:
     return (cache_folder() / "runs").absolute()
 
 
-def _has_lock_or_log(folder: Path) -> bool:
-    """Return whether a killed start left its lock, or the log of one in the background."""
-    lock, logs = folder / LOCK_NAME, folder / LOGS_NAME
-    if lock.exists():
-        text = lock.read_bytes()
-        return not text or text.startswith(b'{"pid"')
-    return not logs.is_dir() or {path.name for path in logs.iterdir()} <= {"detached.log"}
+def _is_leftover(path: Path) -> bool:
+    """Return whether a start that was killed before its manifest left a file or folder."""
+    if path.name == LOCK_NAME:
+        return path.read_bytes()[:6] in (b"", b'{"pid"')
+    if path.name == LOGS_NAME:  # of one in the background
+        return {log.name for log in path.iterdir()} <= {"detached.log"}
+    return path.name.startswith(f".{MANIFEST_NAME}.")
 
 
 def check_folder(folder: Path) -> bool:
@@ -255,20 +255,12 @@ def check_folder(folder: Path) -> bool:
             folder=folder,
         )
     check_parts(folder)
-    names = sorted(path.name for path in folder.iterdir())
-    if MANIFEST_NAME in names:
+    if (folder / MANIFEST_NAME).exists():
         Manifest.read(folder)
         return True
-    if is_copy(folder):  # ours, whatever lies in it; what is elsewhere is looked at there
-        return False
-    # What a start that was killed before its manifest leaves behind.
-    foreign = [
-        name
-        for name in names
-        if name not in (LOCK_NAME, LOGS_NAME) and not name.startswith(f".{MANIFEST_NAME}.")
-    ]
-    if names and not foreign and not _has_lock_or_log(folder):
-        foreign = names
-    if foreign:
-        raise foreign_place(folder, foreign[0])
+    # A copy is ours, whatever lies in it; what is elsewhere is looked at there.
+    paths = [] if is_copy(folder) else sorted(folder.iterdir())
+    for path in paths:
+        if not _is_leftover(path):
+            raise foreign_place(folder, path.name)
     return False

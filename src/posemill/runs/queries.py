@@ -237,6 +237,15 @@ class LedgerReader:
         """Return the bytes of every shard that counts, by its name."""
         return dict(self._database.execute("SELECT name, num_bytes FROM shards").fetchall())
 
+    def shards_from(self, name: str, most: int) -> list[str]:
+        """Return the names of a shard and of those that come after it."""
+        rows = self._database.execute(
+            "SELECT name FROM shards WHERE shard_no >= "
+            "(SELECT shard_no FROM shards WHERE name = ?) ORDER BY shard_no LIMIT ?",
+            (name, most),
+        )
+        return [shard for (shard,) in rows]
+
     def stale_shards(self) -> list[tuple[str, str]]:
         """Return name and checksum of shards that hold rows of no piece."""
         return self._database.execute(

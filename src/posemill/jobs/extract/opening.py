@@ -75,8 +75,7 @@ def open_events(
     if is_new:  # the manifest first: it is what makes the folder ours
         clips = job.decide(clips)
         manifest = _with_tracking_of(clips, manifest)
-        manifest.write(folder)
-        home.publish(MANIFEST_NAME)
+        home.write_manifest(manifest)
     else:
         compare(home, manifest)
         check_ledger_is_there(folder)
@@ -350,8 +349,7 @@ def _check_source(
         events.record(Reset(tuple(anew)))
     if not is_same:
         changed = dataclasses.replace(old, source=manifest.source)
-        _with_tracking_of(clips, changed).write(folder)
-        home.publish(MANIFEST_NAME)
+        home.write_manifest(_with_tracking_of(clips, changed))
 
 
 def _describe_changes(home: RunHome, changes: SourceChanges) -> Message:
