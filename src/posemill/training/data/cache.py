@@ -1,8 +1,7 @@
-"""Samples packed one after the other: memory-mapped files (default), RAM, or HDF5.
+"""Samples packed one after the other: mapped npz files (default), RAM, or HDF5.
 
-A cache is named by the content of its source and the parameters of what was done to it, so it is
-never stale. It is written in a folder of its own and renamed when whole: other processes see all
-of it or nothing. Handles are opened in the process that reads, so workers may fork or spawn.
+A cache is named by all that decides what is in it, so it is never stale. It is written under
+another name and renamed when whole: other processes see all of it or nothing.
 """
 
 from __future__ import annotations
@@ -10,52 +9,56 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from posemill.errors import MissingExtraError, TrainingError
-from posemill.files import cache_folder, remove_leftovers, sync_folder, temporary_stem
+from posemill.files import atomic_path, cache_folder, remove_leftovers
+from posemill.npz.mapped import open_npz
+from posemill.npz.writer import ArchiveWriter, Column
 from posemill.records import BoolArray, FloatArray, IntArray
 
-_FORMAT = 3
-_READY = "ready.json"
+_FORMAT = 4
 
 Samples = Iterable[tuple[FloatArray, BoolArray]]
 
 
 class Store:
-    """Packed samples: `points` (frames, K, D), `mask` (frames, K) and `offsets` (N + 1,).
+    """Packed samples.
 
     Args:
-        offsets: Where each sample begins; the last is the number of frames.
-        arrays: Points and mask in memory; None: of the folder.
-        folder: Of the files, opened in each process that reads: handles do not travel.
+        arrays: `points` (frames, K, D), `mask` (frames, K), and `offsets` (N + 1,): where each
+            sample begins; the last is the number of frames.
     """
 
-    def __init__(
-        self,
-        offsets: IntArray,
-        arrays: tuple[FloatArray, BoolArray] | None = None,
-        folder: Path | None = None,
-    ) -> None:
-        self.offsets, self._folder = offsets, folder
-        self._open: tuple[int, Any] = (0, arrays)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": (0, None)} if self._folder else self.__dict__
+    def __init__(self, arrays: Mapping[str, Any] | _Hdf5Arrays) -> None:
+        self._arrays = arrays
+        self.offsets: IntArray = np.array(arrays["offsets"])
 
     def read(self, index: int) -> tuple[FloatArray, BoolArray]:
         """Return points `(T, K, D)` and mask `(T, K)` of one sample; do not modify."""
-        if self._folder is not None and self._open[0] != os.getpid():
-            self._open = os.getpid(), _open_arrays(self._folder)[1:]
-        points, mask = self._open[1]
-        start, stop = int(self.offsets[index]), int(self.offsets[index + 1])
-        return points[start:stop], mask[start:stop]
+        frames = slice(self.offsets[index], self.offsets[index + 1])
+        return self._arrays["points"][frames], self._arrays["mask"][frames]
+
+
+class _Hdf5Arrays:
+    """The arrays of a file, which is opened in each process that reads: handles do not travel."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._open: tuple[int, Any] = (0, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_path": self._path, "_open": (0, None)}
+
+    def __getitem__(self, name: str) -> Any:
+        if self._open[0] != os.getpid():
+            self._open = os.getpid(), import_h5py().File(self._path, "r")
+        return self._open[1][name]
 
 
 def precompute(
@@ -74,15 +77,17 @@ def precompute(
     if kind == "none":
         points, masks = zip(*samples, strict=True)
         offsets = np.cumsum([0, *map(len, masks)], dtype=np.int64)
-        return Store(offsets, (np.concatenate(points), np.concatenate(masks)))
-    on_disk = "hdf5" if kind == "hdf5" else "mmap"
+        arrays = {"points": np.concatenate(points), "mask": np.concatenate(masks)}
+        return Store({"offsets": offsets, **arrays})
     root = folder or cache_folder() / "training"
-    text = f"{_FORMAT}\0{on_disk}\0{key}"
-    place = root / hashlib.sha256(text.encode()).hexdigest()[:32]
-    if not (place / _READY).is_file():
+    name = hashlib.sha256(f"{_FORMAT}\0{key}".encode()).hexdigest()[:32]
+    path = root / (f"{name}.h5" if kind == "hdf5" else f"{name}.npz")
+    if not path.is_file():
         try:
-            with _whole_folder(place) as working:
-                _write(samples, working, is_hdf5=on_disk == "hdf5")
+            root.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(path)
+            with atomic_path(path) as temporary:
+                (_write_hdf5 if kind == "hdf5" else _write)(samples, temporary)
         except OSError as error:
             raise TrainingError(
                 "cannot write the cache below {root} ({error}); free some space there, or "
@@ -90,10 +95,38 @@ def precompute(
                 root=root,
                 error=error,
             ) from error
-    offsets, *arrays = _open_arrays(place)
+    if kind == "hdf5":
+        return Store(_Hdf5Arrays(path))
+    mapped = open_npz(path)
     if kind == "ram":
-        return Store(offsets[:], (np.array(arrays[0]), np.array(arrays[1])))
-    return Store(offsets[:], folder=place)
+        return Store({name: np.array(array) for name, array in mapped.items()})
+    return Store(mapped)
+
+
+def _write(samples: Samples, path: Path) -> None:
+    """Write an npz, sample by sample."""
+    lengths = [0]
+    columns: list[Column] = []
+    with ArchiveWriter(path) as archive:
+        for points, mask in samples:
+            if not columns:
+                columns.append(archive.column("points", np.float32, points.shape[1:]))
+                columns.append(archive.column("mask", bool, mask.shape[1:]))
+            for column, rows in zip(columns, (points, mask), strict=True):
+                column.append(rows)
+            lengths.append(len(points))
+        archive.finish({"offsets": np.cumsum(lengths, dtype=np.int64)})
+
+
+def _write_hdf5(samples: Samples, path: Path) -> None:
+    packed = path.with_suffix(".npz.tmp")
+    try:
+        _write(samples, packed)
+        with import_h5py().File(path, "w") as file:
+            for name, array in open_npz(packed).items():
+                file[name] = array
+    finally:
+        packed.unlink(missing_ok=True)
 
 
 def verify_once(path: Path, verify: Callable[[], None], *, folder: Path | None = None) -> None:
@@ -108,62 +141,6 @@ def verify_once(path: Path, verify: Callable[[], None], *, folder: Path | None =
     with suppress(OSError):  # a disk that is full or read-only costs the reading again, no more
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(note)
-
-
-@contextmanager
-def _whole_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder that becomes `target` at the end; if another was faster, theirs stays."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(target)
-    working = target.with_name(f"{temporary_stem(target)}.tmp")
-    working.mkdir()
-    try:
-        yield working
-        try:
-            working.rename(target)
-            sync_folder(target.parent)
-        except OSError:
-            if not (target / _READY).is_file():
-                raise
-    finally:
-        shutil.rmtree(working, ignore_errors=True)
-
-
-def _write(samples: Samples, folder: Path, *, is_hdf5: bool) -> None:
-    """Append raw numbers to two files; their shape is in a third, which is written last."""
-    lengths, shape = [0], (0, 0)
-    with (folder / "points").open("wb") as points_file, (folder / "mask").open("wb") as mask_file:
-        for points, mask in samples:
-            shape = (points.shape[1], points.shape[2])
-            lengths.append(len(points))
-            points_file.write(np.ascontiguousarray(points, np.float32).tobytes())
-            mask_file.write(np.ascontiguousarray(mask, bool).tobytes())
-        for handle in (points_file, mask_file):
-            handle.flush()
-            os.fsync(handle.fileno())
-    np.save(folder / "offsets.npy", np.cumsum(lengths, dtype=np.int64))
-    (folder / _READY).write_text(json.dumps(shape))
-    if is_hdf5:
-        arrays = dict(zip(("offsets", "points", "mask"), _open_arrays(folder), strict=True))
-        with import_h5py().File(folder / "samples.h5", "w") as file:
-            for name, array in arrays.items():
-                file[name] = array
-        for name in ("offsets.npy", "points", "mask"):
-            (folder / name).unlink()
-
-
-def _open_arrays(folder: Path) -> list[Any]:
-    """Return offsets, points and mask of what `_write` wrote."""
-    if (folder / "samples.h5").is_file():
-        file = import_h5py().File(folder / "samples.h5", "r")
-        return [file[name] for name in ("offsets", "points", "mask")]
-    offsets = np.load(folder / "offsets.npy")
-    num_points, num_dims = json.loads((folder / _READY).read_text())
-    points, mask = (
-        np.memmap(folder / name, dtype, "r", shape=(int(offsets[-1]), num_points, *more))
-        for name, dtype, more in (("points", np.float32, [num_dims]), ("mask", bool, []))
-    )
-    return [offsets, points, mask]
 
 
 def import_h5py() -> Any:
