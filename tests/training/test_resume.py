@@ -19,7 +19,7 @@ from small_sets import assert_same_state
 from torch import Tensor, nn
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.fitting.workload import FitOptions, make_user_workload
+from posemill.training.fitting.workload import make_user_workload
 from posemill.training.launch.rank import train_rank
 from posemill.training.loop.stepping import Stepper
 from posemill.training.ranks import run_ranks
@@ -116,8 +116,8 @@ def make_net() -> nn.Module:
 def make_workload(case: str, config: TrainConfig) -> Any:
     if case != "fit":
         return build_workload(config)
-    options = FitOptions(nn.functional.cross_entropy)
-    return make_user_workload(make_net(), (Noisy(), Noisy()), options, config)
+    loss = nn.functional.cross_entropy
+    return make_user_workload(make_net(), (Noisy(), Noisy()), config, loss=loss)
 
 
 def killed_at(step: int) -> Callable[..., None]:

@@ -145,7 +145,7 @@ class Strange(StepLR):
         (lambda m: torch.optim.LBFGS(m.parameters()), None, "LBFGS calls the loss several times"),
         (lambda m: SGD([{"params": m.parameters(), "why": object()}], 0.1), None,
          r"the settings of SGD cannot be .* checkpoint \(it has a value of type object\)"),
-        (None, Strange, r"the state of Strange cannot be .* checkpoint: it .* of type object"),
+        (None, Strange, r"the state of Strange cannot be .* checkpoint \(it .* of type object\)"),
     ],
 )  # fmt: skip
 def test_wrong_optimizers_and_schedulers_are_named(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -18,8 +19,11 @@ from torch.utils.data import (
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.fitting import streams
-from posemill.training.fitting.streams import UserStream, take_apart
-from posemill.training.fitting.workload import ReadData, settings_of_loader
+from posemill.training.fitting.workload import (
+    make_user_workload,
+    read_split,
+    settings_of_loader,
+)
 from posemill.training.runtime import Runtime
 
 NUMBERS = TensorDataset(torch.arange(10.0), torch.arange(10.0))
@@ -58,11 +62,18 @@ def read(
 ) -> list[list[float]]:
     """Return the inputs of every batch."""
     config = TrainConfig(**{"batch_size": 4, "micro_batch": 4, **QUIET, **settings})
-    split = ReadData(None, steps, config).split("train_set" if train else "val_set", samples)
+    name = "train_set" if train else "val_set"
+    split = read_split(name, samples, config, steps_per_epoch=steps)
     assert split.stream is not None
-    loader = split.stream.open(config, runtime or Runtime(), is_training=train)  # fmt: skip
+    loader = split.stream(config, runtime or Runtime(), is_training=train)
     found = loader.batches(*epochs, start_step=start_step)
     return [batch.inputs[0].tolist() if batch.weights[0] else [] for batch in found]
+
+
+def notes_of(samples: Any, **settings: Any) -> tuple[str, ...]:
+    """Return what `fit` says of such data."""
+    config, data = TrainConfig(**settings), (samples, None)
+    return make_user_workload(nn.Linear(1, 1), data, config, loss=nn.MSELoss()).notes
 
 
 def test_an_iterable_is_cut_into_steps_epoch_by_epoch() -> None:
@@ -76,10 +87,10 @@ def test_an_iterable_is_cut_into_steps_epoch_by_epoch() -> None:
 
 
 def test_that_one_process_reads_an_iterable_is_said() -> None:
-    data = ReadData(None, 0, TrainConfig(workers=3))
-    data.split("train_set", Counted())
-    assert data.notes == ["workers=3: one loader process reads train_set, as two would read the "
-                          "same samples of an iterable"]  # fmt: skip
+    assert notes_of(Counted(), workers=3) == (
+        "workers=3: one loader process reads train_set, as two would read the same samples of an "
+        "iterable",
+    )
 
 
 def test_steps_per_epoch_begin_again_where_the_data_ends() -> None:
@@ -106,7 +117,7 @@ def test_an_evaluation_needs_no_length() -> None:
 )
 def test_a_plain_loader_is_taken_apart(loader: Any, is_shuffled: bool) -> None:
     config = TrainConfig(**QUIET)
-    split = ReadData(None, 0, config).split("train_set", loader)
+    split = read_split("train_set", loader, config)
     assert split.stream is None
     assert (len(split), split.is_shuffled) == (10, is_shuffled)
     assert settings_of_loader(loader, {"workers"}) == {"batch_size": 3, "micro_batch": 3}
@@ -128,7 +139,7 @@ def test_a_plain_loader_is_taken_apart(loader: Any, is_shuffled: bool) -> None:
     ],
 )  # fmt: skip
 def test_a_loader_that_does_more_is_left_whole(loader: Any) -> None:
-    assert take_apart(loader) is None
+    assert streams.is_shuffled(loader) is None
     assert settings_of_loader(loader, ()) == {}
 
 
@@ -203,34 +214,36 @@ def test_ranks_take_turns_in_evaluating_a_ready_loader() -> None:
 def test_a_larger_batch_accumulates_batches_of_a_ready_loader() -> None:
     loader = DataLoader(NUMBERS, batch_size=2, drop_last=True)
     config = TrainConfig(batch_size=4, **QUIET)
-    data = ReadData(None, 0, config)
-    split = data.split("train_set", loader)
+    split = read_split("train_set", loader, config)
     assert split.stream is not None
-    opened = split.stream.open(config, Runtime(), is_training=True)
+    opened = split.stream(config, Runtime(), is_training=True)
     assert opened.num_steps == 3
     assert [opened.num_micro_batches(step) for step in range(3)] == [2, 2, 1]
-    assert data.notes == [
+    assert notes_of(loader) == (
         "the DataLoader of train_set is used as it is: its sampler draws the order, and one "
-        "process trains (0 loader processes of its own)"
-    ]
+        "process trains (0 loader processes of its own)",
+    )
+    assert notes_of(DataLoader(NUMBERS)) == ()
 
 
 def test_wrong_data_is_named() -> None:
-    data, steps = ReadData(None, 0, TrainConfig()), ReadData(None, 5, TrainConfig())
+    def split(name: str, samples: Any, **options: Any) -> None:
+        read_split(name, samples, TrainConfig(), **options)
+
     with pytest.raises(TypeError, match=r"train_set: expected len\(\) and \[index\], got int"):
-        data.split("train_set", 3)
+        split("train_set", 3)
     with pytest.raises(ValueError, match="val_set: expected samples, got none"):
-        data.split("val_set", [])
+        split("val_set", [])
     with pytest.raises(ValueError, match=r"a Numbers without len\(\) does not say .* steps_per_ep"):
-        data.split("train_set", Numbers())
+        split("train_set", Numbers())
     with pytest.raises(ValueError, match=r"a DataLoader without len\(\) does not say"):
-        data.split("train_set", DataLoader(Numbers()))
+        split("train_set", DataLoader(Numbers()))
     with pytest.raises(TypeError, match="a list_iterator can be read through once only"):
-        data.split("train_set", iter([1]))
+        split("train_set", iter([1]))
     with pytest.raises(ValueError, match=r"steps_per_epoch is for data without len\(\): .* its 10"):
-        steps.split("train_set", NUMBERS)
+        split("train_set", NUMBERS, steps_per_epoch=5)
     with pytest.raises(TypeError, match="collate_fn: the DataLoader of train_set has its own"):
-        ReadData(list, 0, TrainConfig()).split("train_set", DataLoader(NUMBERS))
+        split("train_set", DataLoader(NUMBERS), collate=list)
     with pytest.raises(ValueError, match=r"train_set: len\(\) says 8, but it gave 4 samples"):
         read(Counted(4, 8))
     with pytest.raises(ValueError, match=r"train_set: len\(\) says 3, but .* in 2 batches"):
@@ -238,7 +251,5 @@ def test_wrong_data_is_named() -> None:
     texts = DataLoader(["a", "b"], batch_size=None, sampler=[0, 1])
     with pytest.raises(ValueError, match="cannot tell how many samples a batch of the DataLoader"):
         read(texts)
-    empty = UserStream(Numbers(0), "train_set", None, 3)
-    loader = empty.open(TrainConfig(**QUIET), Runtime(), is_training=True)  # fmt: skip
     with pytest.raises(ValueError, match="but it gave 0"):
-        next(loader.batches())
+        read(Numbers(0), steps=3)

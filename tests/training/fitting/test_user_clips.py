@@ -19,7 +19,7 @@ from posemill.training.fitting.user_clips import (
     make_user_batch,
     take_sample,
 )
-from posemill.training.fitting.workload import ReadData
+from posemill.training.fitting.workload import read_split
 from posemill.training.runtime import Runtime
 from posemill.training.tuning.modes import ModePlan
 
@@ -108,7 +108,7 @@ class DrawnStream(Drawn, IterableDataset[Any]):
 def test_what_samples_draw_follows_from_the_seed_in_every_process(samples: Any) -> None:
     def draws(*, start_step: int = 0, **settings: Any) -> list[list[float]]:
         config = TrainConfig(batch_size=4, micro_batch=4, mode="multi_thread", **settings)
-        split = ReadData(None, 0, config).split("train_set", samples)
+        split = read_split("train_set", samples, config)
         loader = open_loader(split, config, Runtime(), shuffle=True)
         state = torch.get_rng_state()
         batches = list(loader.batches(0, 2, start_step=start_step))
@@ -128,5 +128,5 @@ def test_a_thread_makes_no_batches_of_samples_that_may_draw() -> None:
     plan = ModePlan("multi_thread", 1, 2, "")
     config = TrainConfig()
     assert plan.apply(config).workers == 0
-    split = ReadData(None, 0, config).split("train_set", Drawn())
+    split = read_split("train_set", Drawn(), config)
     assert plan.apply(config, is_threadsafe=split.is_threadsafe).workers == 1

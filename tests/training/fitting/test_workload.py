@@ -9,7 +9,7 @@ from torch import nn
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
-from posemill.training.fitting.workload import FitOptions, make_user_workload
+from posemill.training.fitting.workload import make_user_workload
 
 
 class Samples(list[tuple[torch.Tensor, torch.Tensor]]):
@@ -22,8 +22,7 @@ PAIRS = Samples((torch.tensor([x]), torch.tensor(x + 1)) for x in (1.0, 3.0))
 
 
 def make(model: Any, data: Any, **options: Any) -> Any:
-    return make_user_workload(model, data, FitOptions(**{"loss": nn.MSELoss()} | options),
-                              TrainConfig())  # fmt: skip
+    return make_user_workload(model, data, TrainConfig(), **{"loss": nn.MSELoss()} | options)
 
 
 def test_a_workload_holds_a_copy_of_the_model_and_the_lengths_of_the_samples() -> None:

@@ -9,7 +9,7 @@ from warm_python import WarmPython
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
-from posemill.training.fitting.workload import FitOptions, make_user_workload
+from posemill.training.fitting.workload import make_user_workload
 from posemill.training.loop.stepping import Stepper, checkpoint_blocks
 from posemill.training.loop.timing import Clock
 from posemill.training.ranks import run_ranks
@@ -53,7 +53,7 @@ def take_epoch(changes: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
     is_twice = changes.pop("is_twice", False)
     config = CONFIG.replace(**changes)
     torch.manual_seed(runtime.rank)  # the weights of the first process count
-    workload = make_user_workload(Net(), (samples(), None), FitOptions(nn.MSELoss()), config)
+    workload = make_user_workload(Net(), (samples(), None), config, loss=nn.MSELoss())
     if is_twice:
         checkpoint_blocks(workload.model)
     stepper = Stepper(workload, config, runtime=runtime, clock=Clock(CPU))
@@ -117,7 +117,7 @@ def test_gradients_are_exchanged_once_a_step_and_while_the_backward_pass_runs(
 
 def _watch_exchange(config: TrainConfig, runtime: Runtime) -> dict[str, Any]:
     """Count the exchanges of each step, and see whether one began before `backward` returned."""
-    workload = make_user_workload(Net(), (samples(), None), FitOptions(nn.MSELoss()), config)
+    workload = make_user_workload(Net(), (samples(), None), config, loss=nn.MSELoss())
     stepper = Stepper(workload, config, runtime=runtime, clock=Clock(CPU))
     events: list[str] = []
 

@@ -14,7 +14,7 @@ import posemill
 from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
-from posemill.training.fitting.workload import ReadData
+from posemill.training.fitting.workload import read_split
 from posemill.training.loop.stepping import Stepper
 from posemill.training.multigrid.schedule import Multigrid
 from posemill.training.multigrid.stages import Stages, clips_of_pass
@@ -73,7 +73,7 @@ class Net(nn.Module):
 
 def test_frames_and_size_change_by_phase_and_by_step(packed: Path) -> None:
     config = TrainConfig(**QUIET)
-    split = ReadData(None, 0, config).split("train_set", clips_of(packed))
+    split = read_split("train_set", clips_of(packed), config)
     stages = list(Stages(split, config))
     first = stages[0].clips
     assert first.batch_factors == (16, 8, 8)
@@ -146,7 +146,7 @@ def test_a_batch_that_does_not_divide_into_groups_is_refused(packed: Path, tmp_p
 
 def test_the_clips_of_a_pass_are_those_of_accumulation_and_processes(packed: Path) -> None:
     config = TrainConfig(**QUIET | {"batch_size": 6, "micro_batch": 4})
-    split = ReadData(None, 0, config).split("train_set", clips_of(packed))
+    split = read_split("train_set", clips_of(packed), config)
     stage = next(iter(Stages(split, config)))
     assert clips_of_pass(stage, config, 1) == 24, "48 clips in two passes"
     assert clips_of_pass(stage, config, 4) == 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -90,13 +90,6 @@ class Loader(Protocol):
         """Yield the batches of the epochs `start` to `stop` (exclusive), from a step on."""
 
 
-class Stream(Protocol):
-    """Samples that come in an order of their own."""
-
-    def open(self, config: Any, runtime: Any, *, is_training: bool) -> Loader:
-        """Return the loader of one process."""
-
-
 class Clips(Dataset[Batch], ABC):
     """Base of the clips of a split; one class for each kind of data.
 
@@ -114,7 +107,8 @@ class Clips(Dataset[Batch], ABC):
         num_too_short: Clips with fewer output steps than their glosses need (ctc); of the training
             clips those that were left out.
         batch_factors: Clips of a step for one of `batch_size`, of the steps of an epoch in turn.
-        stream: Where the samples come in an order of their own; no draws are asked for then.
+        stream: Where the samples come in an order of their own, what returns the loader of one
+            process: `stream(config, runtime, is_training=…)`; no draws are asked for then.
         is_shuffled: False where training takes the samples in their order.
         is_threadsafe: Whether a thread may make batches beside the training.
         gives_frames: Whether a model is given the pixels of frames.
@@ -130,7 +124,7 @@ class Clips(Dataset[Batch], ABC):
     is_share: bool = False
     num_too_short: int = 0
     batch_factors: tuple[int, ...] = (1,)
-    stream: Stream | None = None
+    stream: Callable[..., Loader] | None = None
     is_shuffled: bool = True
     is_threadsafe: bool = True
     gives_frames: bool = False

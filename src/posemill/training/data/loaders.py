@@ -113,7 +113,7 @@ def _as_it_is(batch: Any) -> Any:
 def open_loader(clips: Clips, config: TrainConfig, runtime: Runtime, *, shuffle: bool) -> Loader:
     """Return the loader of a split: of its stream, where it comes in an order of its own."""
     if clips.stream is not None:
-        return clips.stream.open(config, runtime, is_training=shuffle)
+        return clips.stream(config, runtime, is_training=shuffle)
     return EpochLoader(clips, config, runtime, shuffle=shuffle)
 
 

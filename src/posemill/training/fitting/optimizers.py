@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -83,8 +84,12 @@ class UserOptimizers:
         self.param_groups[:] = [group for one in self.optimizers for group in one.param_groups]
 
 
-class OptimizerMaker:
-    """Builds a user's optimizers for a copy of the model; travels to other processes.
+def make_optimizer_maker(
+    model: nn.Module, optimizer: Any, scheduler: Any, scheduler_by: str
+) -> Callable[[nn.Module, TrainConfig, torch.device], UserOptimizers] | None:
+    """Return what builds a user's optimizers for a copy of the model; it travels to processes.
+
+    None where the settings name them. What is wrong with them is a `TypeError` or `ValueError`.
 
     Args:
         model: The user's own.
@@ -93,47 +98,6 @@ class OptimizerMaker:
         scheduler: A scheduler or several, `function(optimizer)` that returns them (called with all
             optimizers where there are several), or None.
         scheduler_by: `epoch` or `step`.
-    """
-
-    def __init__(self, model: nn.Module, optimizer: Any, scheduler: Any, scheduler_by: str) -> None:
-        self._model, self._optimizer, self._scheduler = model, optimizer, scheduler
-        self._scheduler_by = scheduler_by
-
-    def __call__(
-        self, model: nn.Module, config: TrainConfig, device: torch.device
-    ) -> UserOptimizers:
-        """Return the optimizers of this model."""
-        if self._optimizer is None:
-            found: Any = build_optimizer(model, config, device)
-            schedulers = self._scheduler
-        elif callable(self._optimizer):
-            found, schedulers = self._optimizer(model), self._scheduler
-        else:
-            # Copies whose parameters are those of the model that is trained.
-            pairs = zip(self._model.parameters(), model.parameters(), strict=True)
-            links = {id(old): new for old, new in pairs}
-            given = (self._optimizer, None if callable(self._scheduler) else self._scheduler)
-            found, schedulers = copy.deepcopy(given, links)
-            for one in _as_list(schedulers, LRScheduler, "scheduler"):
-                # A copy would warn in its first step that it does not know the optimizer's.
-                one._step_count = max(2, getattr(one, "_step_count", 2))
-            schedulers = self._scheduler if callable(self._scheduler) else schedulers
-        optimizers = _as_list(found, Optimizer, "optimizer")
-        if callable(schedulers):
-            schedulers = schedulers(optimizers[0] if len(optimizers) == 1 else optimizers)
-        moved = _as_list(schedulers, LRScheduler, "scheduler")
-        for one in optimizers:
-            _check_optimizer(one, model)
-        _check_schedulers(moved, optimizers)
-        return UserOptimizers(optimizers, moved, self._scheduler_by)
-
-
-def make_optimizer_maker(
-    model: nn.Module, optimizer: Any, scheduler: Any, scheduler_by: str
-) -> Callable[[nn.Module, TrainConfig, torch.device], UserOptimizers] | None:
-    """Return what builds a user's optimizers, None where the settings name them.
-
-    What is wrong with them is a `TypeError` or `ValueError` here.
     """
     if scheduler_by not in SCHEDULER_TIMES:
         raise ValueError(f"scheduler_by: expected epoch or step, got {scheduler_by!r}")
@@ -145,7 +109,46 @@ def make_optimizer_maker(
             "scheduler: a scheduler that is made already belongs to an optimizer that is: give "
             "that one too, or a function that builds the scheduler of an optimizer"
         )
-    return OptimizerMaker(model, optimizer, scheduler, scheduler_by)
+    return partial(_build, own=(model, optimizer, scheduler), scheduler_by=scheduler_by)
+
+
+def _build(
+    model: nn.Module,
+    config: TrainConfig,
+    device: torch.device,
+    *,
+    own: tuple[nn.Module, Any, Any],
+    scheduler_by: str,
+) -> UserOptimizers:
+    """Return the optimizers and schedulers of `own`, for a copy of its model."""
+    own_model, optimizer, scheduler = own
+    if optimizer is None:
+        optimizer = build_optimizer(model, config, device)
+    elif callable(optimizer):
+        optimizer = optimizer(model)
+    else:
+        # Copies whose parameters are those of the model that is trained.
+        pairs = zip(own_model.parameters(), model.parameters(), strict=True)
+        links = {id(old): new for old, new in pairs}
+        optimizer = copy.deepcopy(optimizer, links)
+        if not callable(scheduler):
+            scheduler = copy.deepcopy(scheduler, links)
+            for one in _as_list(scheduler, LRScheduler, "scheduler"):
+                # A copy would warn in its first step that it does not know the optimizer's.
+                one._step_count = max(2, getattr(one, "_step_count", 2))
+    optimizers = _as_list(optimizer, Optimizer, "optimizer")
+    if callable(scheduler):
+        scheduler = scheduler(optimizers[0] if len(optimizers) == 1 else optimizers)
+    schedulers = _as_list(scheduler, LRScheduler, "scheduler")
+    for one in optimizers:
+        _check_optimizer(one, model)
+    for one in schedulers:
+        if not any(one.optimizer is moved for moved in optimizers):
+            raise ValueError(
+                f"scheduler: {type(one).__name__} moves another optimizer than the one given"
+            )
+        _check_saved(one.state_dict(), f"scheduler: the state of {type(one).__name__}")
+    return UserOptimizers(optimizers, schedulers, scheduler_by)
 
 
 def _as_list(value: Any, kind: type, name: str) -> list[Any]:
@@ -169,25 +172,14 @@ def _check_optimizer(one: Optimizer, model: nn.Module) -> None:
         )
     if isinstance(one, LBFGS):
         raise ValueError("optimizer: LBFGS calls the loss several times a step, fit() once")
+    groups = [{**group, "params": []} for group in one.param_groups]
+    _check_saved(groups, f"optimizer: the settings of {type(one).__name__}")
+
+
+def _check_saved(state: Any, what: str) -> None:
     try:
-        copy_state([{**group, "params": []} for group in one.param_groups])
+        copy_state(state)
     except TypeError as error:
         raise ValueError(
-            f"optimizer: the settings of {type(one).__name__} cannot be written into a checkpoint "
-            f"({error}); give plain numbers"
+            f"{what} cannot be written into a checkpoint ({error}); give plain numbers"
         ) from error
-
-
-def _check_schedulers(schedulers: Sequence[Any], optimizers: Sequence[Optimizer]) -> None:
-    for one in schedulers:
-        if not any(one.optimizer is other for other in optimizers):
-            raise ValueError(
-                f"scheduler: {type(one).__name__} moves another optimizer than the one given"
-            )
-        try:
-            copy_state(one.state_dict())
-        except TypeError as error:
-            raise ValueError(
-                f"scheduler: the state of {type(one).__name__} cannot be written into a "
-                f"checkpoint: {error}"
-            ) from error

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
 from itertools import count, islice
 from typing import Any
 
@@ -27,38 +26,26 @@ from posemill.training.runtime import Runtime, own_draws
 _END = object()
 
 
-@dataclass
-class LoaderParts:
-    """What a ready loader says, where its order can be drawn by us as well."""
+def is_shuffled(loader: DataLoader[Any]) -> bool | None:
+    """Return whether a ready loader shuffles; None where it does more than that.
 
-    dataset: Any
-    collate: Collate
-    is_shuffled: bool
-    settings: Mapping[str, int]
-
-
-def take_apart(loader: DataLoader[Any]) -> LoaderParts | None:
-    """Return the parts of a loader that only shuffles or does not, None where it does more.
-
-    Then every mode takes the same steps, and a training that goes on is bit-equal: the order of
-    other loaders is their own.
+    The order of the others can be drawn by us: every mode takes the same steps then, and a training
+    that goes on is bit-equal.
     """
-    sampler, batches = loader.sampler, loader.batch_sampler
-    if isinstance(loader.dataset, IterableDataset) or type(batches) is not BatchSampler:
+    sampler = loader.sampler
+    if (
+        isinstance(loader.dataset, IterableDataset)
+        or type(loader.batch_sampler) is not BatchSampler
+    ):
         return None
     if loader.drop_last or loader.worker_init_fn or loader.generator is not None:
         return None
     if isinstance(sampler, RandomSampler):
-        is_plain = not sampler.replacement and sampler.num_samples == len(sampler.data_source)
-        is_shuffled = True
-    else:
-        is_plain = type(sampler) in (SequentialSampler, DistributedSampler)
-        is_shuffled = bool(getattr(sampler, "shuffle", False))
-    if not is_plain:
-        return None
-    size = batches.batch_size
-    settings = {"batch_size": size, "micro_batch": size, "workers": loader.num_workers}
-    return LoaderParts(loader.dataset, loader.collate_fn, is_shuffled, settings)
+        is_whole = not sampler.replacement and sampler.num_samples == len(sampler.data_source)
+        return True if is_whole else None
+    if type(sampler) in (SequentialSampler, DistributedSampler):
+        return bool(getattr(sampler, "shuffle", False))
+    return None
 
 
 class _Grouped(IterableDataset[Batch]):
@@ -67,8 +54,10 @@ class _Grouped(IterableDataset[Batch]):
     One loader process reads it at most: two would read the same samples.
     """
 
-    def __init__(self, stream: UserStream, config: TrainConfig, *, begins_again: bool) -> None:
-        self._source, self._collate = stream.source, stream.collate or default_collate
+    def __init__(
+        self, source: Any, collate: Collate | None, config: TrainConfig, *, begins_again: bool
+    ) -> None:
+        self._source, self._collate = source, collate or default_collate
         self._size, self._micro = config.batch_size, config.micro_batch
         self._seed, self.epoch, self._begins_again = config.seed, 0, begins_again
 
@@ -83,60 +72,56 @@ class _Grouped(IterableDataset[Batch]):
             at += len(samples)
 
 
-@dataclass(frozen=True)
-class UserStream:
-    """Data in an order of its own, which one process trains on.
+class StreamLoader:
+    """The batches of data in an order of their own, epoch by epoch; as `EpochLoader`.
+
+    One process trains on them. What the data draw at random, their order too, follows from seed and
+    epoch, so that a training that goes on has the same samples.
 
     Args:
         source: An iterable of samples (`set_epoch(epoch)` is called before each epoch, where it has
             it), or a ready loader, each of whose batches is passed at once.
+        config: Batch sizes, seed and loader processes.
+        runtime: This process.
+        is_training: False where all of it is read once, by several processes in turn.
         name: `train_set` or `val_set`, for messages.
         collate: Makes a batch of samples.
         steps_per_epoch: Begin again when it is read through, until there were so many steps.
         batches_per_step: Batches of a loader that are accumulated for one step.
     """
 
-    source: Any
-    name: str
-    collate: Collate | None = None
-    steps_per_epoch: int = 0
-    batches_per_step: int = 1
-
-    def open(self, config: TrainConfig, runtime: Runtime, *, is_training: bool) -> StreamLoader:
-        """Return the loader of one process."""
-        return StreamLoader(self, config, runtime, is_training=is_training)
-
-
-class StreamLoader:
-    """The batches of a stream, epoch by epoch; as `EpochLoader`.
-
-    What the data draw at random, their order too, follows from seed and epoch, so that a training
-    that goes on has the same samples.
-    """
-
     def __init__(
-        self, stream: UserStream, config: TrainConfig, runtime: Runtime, *, is_training: bool
+        self,
+        source: Any,
+        config: TrainConfig,
+        runtime: Runtime,
+        *,
+        is_training: bool,
+        name: str,
+        collate: Collate | None = None,
+        steps_per_epoch: int = 0,
+        batches_per_step: int = 1,
     ) -> None:
-        self._stream, self._runtime, self._seed = stream, runtime, config.seed
+        self._source, self._name, self._runtime, self._seed = source, name, runtime, config.seed
         self._is_training = is_training
-        self._begins_again = is_training and stream.steps_per_epoch > 0
+        self._begins_again = is_training and steps_per_epoch > 0
         # Samples of a step and of a pass; of a loader that is ready, batches.
-        self._step_items, self._pass_items = stream.batches_per_step, 1
-        self._loader = stream.source
-        if not isinstance(stream.source, DataLoader):
+        self._step_items, self._pass_items = batches_per_step, 1
+        self._loader = source
+        if not isinstance(source, DataLoader):
             self._step_items, self._pass_items = config.batch_size, config.micro_batch
             workers = min(1, max(0, config.workers))
             self._loader = DataLoader(
-                _Grouped(stream, config, begins_again=self._begins_again),
+                _Grouped(source, collate, config, begins_again=self._begins_again),
                 batch_size=None,
                 collate_fn=_as_it_is,
                 num_workers=workers,
                 pin_memory=config.pin_memory and runtime.is_on_gpu,
                 worker_init_fn=start_worker if workers else None,
             )
-        self._num_items = stream.steps_per_epoch * self._step_items
+        self._num_items = steps_per_epoch * self._step_items
         if is_training and not self._num_items:
-            self._num_items = known_length(stream.source, stream.name)
+            self._num_items = known_length(source, name)
 
     @property
     def num_steps(self) -> int:
@@ -160,7 +145,7 @@ class StreamLoader:
         In evaluations several processes take turns.
         """
         for epoch in range(start, stop):
-            sampler: Any = getattr(self._stream.source, "sampler", self._stream.source)
+            sampler: Any = getattr(self._source, "sampler", self._source)
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
             first = start_step if epoch == start else 0
@@ -186,7 +171,7 @@ class StreamLoader:
                 return
         if self._is_training:
             raise ValueError(
-                f"{self._stream.name}: len() says {self._num_items}, but it gave {at} samples in "
+                f"{self._name}: len() says {self._num_items}, but it gave {at} samples in "
                 f"{num_batches} batches; correct its len(), or give steps_per_epoch"
             )
 
@@ -194,7 +179,7 @@ class StreamLoader:
         num_samples = count_samples(values)
         if num_samples is None:
             raise ValueError(
-                f"{self._stream.name}: cannot tell how many samples a batch of the DataLoader has: "
+                f"{self._name}: cannot tell how many samples a batch of the DataLoader has: "
                 f"there is no tensor in a {type(values).__name__}; give its dataset and collate_fn "
                 "to fit() instead"
             )
@@ -239,10 +224,10 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def known_length(source: Iterable[Any], name: str) -> int:
+def known_length(source: Any, name: str) -> int:
     """Return `len()`; a stream without one is a `ValueError` that says what to give."""
     try:
-        count = len(source)  # type: ignore[arg-type]
+        count = len(source)
     except TypeError as error:
         raise ValueError(
             f"{name}: a {type(source).__name__} without len() does not say how long an epoch is; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.utils.data import default_collate
 
 from posemill.records import IntArray
 from posemill.training.data.batches import Batch, Draw
-from posemill.training.data.clips import Clips, Grid, Shape, Stream
+from posemill.training.data.clips import Clips, Grid, Loader, Shape
 from posemill.training.runtime import own_draws
 from posemill.training.video.pixel_clips import grid_of
 from posemill.training.video.video_clips import VideoClips
@@ -45,55 +46,41 @@ class UserClips(Clips):
     """A user's data set; see `Clips`.
 
     Args:
-        samples: `[index]` gives a sample; several data sets of the same samples, one for each shape
-            of a batch.
+        samples: `[index]` gives a sample.
         lengths: `(N,)` of each sample.
         collate: Makes a batch of a list of samples; by default the data set's own `collate_fn`,
             or torch's.
         seed: With epoch and index it decides what a sample draws at random, in whatever process.
         is_shuffled: False where training takes the samples in their order.
         stream: Where they come in an order of their own; `samples` are not used then.
-        rows: `(N,)`: which samples these are; all where None.
-        batch_factors: See `Clips`.
     """
 
     def __init__(
         self,
-        *samples: Any,
+        samples: Any,
+        *,
         lengths: IntArray | None = None,
         collate: Collate | None = None,
         seed: int = 0,
         is_shuffled: bool = True,
-        stream: Stream | None = None,
-        rows: IntArray | None = None,
-        batch_factors: tuple[int, ...] = (1,),
+        stream: Callable[..., Loader] | None = None,
     ) -> None:
-        self.samples, self.seed, self._rows = samples, seed, rows
-        self.lengths = np.ones(len(samples[0]), np.int64) if lengths is None else lengths
-        own = getattr(samples[0], "collate_fn", None)
-        self._given_collate = collate
-        self.collate: Collate = collate or own or default_collate
-        self.is_shuffled, self.stream, self.batch_factors = is_shuffled, stream, batch_factors
+        self._by_turn = [
+            samples
+        ]  # the same samples, in the shape of each batch of an epoch in turn
+        self._rows = np.arange(len(samples))
+        self.lengths = np.ones(len(samples), np.int64) if lengths is None else lengths
+        self._collate, self._seed = collate, seed
+        self.is_shuffled, self.stream = is_shuffled, stream
         # What samples draw at random comes from generators that the model draws from, too.
-        self.is_threadsafe = hasattr(samples[0], "at_epoch")
-        self.video = samples[0] if isinstance(samples[0], VideoClips) else None
+        self.is_threadsafe = hasattr(samples, "at_epoch")
+        self.video = samples if isinstance(samples, VideoClips) else None
 
     def select(self, indices: Sequence[int] | IntArray) -> UserClips:
         """Return these samples only."""
-        chosen = np.asarray(indices, np.int64)
-        rows = chosen if self._rows is None else self._rows[chosen]
-        return self._changed(*self.samples, lengths=self.lengths[chosen], rows=rows)
-
-    def _changed(self, *samples: Any, **changes: Any) -> UserClips:
-        kept = {
-            "lengths": self.lengths,
-            "collate": self._given_collate,
-            "seed": self.seed,
-            "is_shuffled": self.is_shuffled,
-            "rows": self._rows,
-            "batch_factors": self.batch_factors,
-        }
-        return UserClips(*samples, **kept | changes)
+        chosen, selected = np.asarray(indices, np.int64), copy.copy(self)
+        selected.lengths, selected._rows = self.lengths[chosen], self._rows[chosen]
+        return selected
 
     def __getitems__(self, draws: Sequence[Draw]) -> Batch:
         """Return the batch of these draws.
@@ -102,30 +89,25 @@ class UserClips(Clips):
         a training goes on. One that may drop samples returns None for them; a batch of nothing
         else has a replacement that does not count.
         """
-        samples = self.samples[draws[0].turn]
+        samples = self._by_turn[draws[0].turn]
+        collate: Collate = self._collate or getattr(samples, "collate_fn", None) or default_collate
+        counts = bool(draws[0].weight)
         with own_draws() as seed_draws:
             items = [self._sample(samples, draw, seed_draws) for draw in draws]
-            return self._collated(samples, items, draws)
-
-    def _collated(self, samples: Any, items: list[Any], draws: Sequence[Draw]) -> Batch:
-        counts = bool(draws[0].weight)
-        if getattr(samples, "may_drop", False):
-            pairs = [pair for pair in zip(draws, items, strict=True) if pair[1] is not None]
-            counts = counts and bool(pairs)
-            if not pairs:
-                replacement = samples.replacement(self._row(draws[0]), draws[0].epoch)
-                pairs = [(draws[0], replacement)]
-            draws, items = [draw for draw, _ in pairs], [item for _, item in pairs]
-        return make_user_batch(self.collate(items), [draw.clip for draw in draws], counts=counts)
-
-    def _row(self, draw: Draw) -> int:
-        return draw.clip if self._rows is None else int(self._rows[draw.clip])
+            if getattr(samples, "may_drop", False):
+                pairs = [pair for pair in zip(draws, items, strict=True) if pair[1] is not None]
+                if not pairs:
+                    counts, draw = False, draws[0]
+                    pairs = [(draw, samples.replacement(int(self._rows[draw.clip]), draw.epoch))]
+                draws, items = [draw for draw, _ in pairs], [item for _, item in pairs]
+            return make_user_batch(collate(items), [draw.clip for draw in draws], counts=counts)
 
     def _sample(self, samples: Any, draw: Draw, seed_draws: Callable[[int, int, int], None]) -> Any:
+        row = int(self._rows[draw.clip])
         if hasattr(samples, "at_epoch"):
-            return samples.at_epoch(self._row(draw), draw.epoch)
-        seed_draws(self.seed, draw.epoch, draw.clip)
-        return samples[self._row(draw)]
+            return samples.at_epoch(row, draw.epoch)
+        seed_draws(self._seed, draw.epoch, draw.clip)
+        return samples[row]
 
     @property
     def grid(self) -> Grid | None:
@@ -135,12 +117,12 @@ class UserClips(Clips):
     def in_shapes(self, shapes: tuple[Shape, ...]) -> UserClips:
         """Return clips of video in other shapes."""
         assert self.video is not None  # only these have a grid
-        frames = shapes[0].num_frames
-        return self._changed(
-            *(self.video.reshaped(frames, shape.size) for shape in shapes),
-            lengths=np.full(len(self), frames, np.int64),
-            batch_factors=tuple(shape.batch for shape in shapes),
-        )
+        frames, reshaped = shapes[0].num_frames, copy.copy(self)
+        reshaped._by_turn = [self.video.reshaped(frames, shape.size) for shape in shapes]
+        reshaped.video = reshaped._by_turn[0]
+        reshaped.lengths = np.full(len(self), frames, np.int64)
+        reshaped.batch_factors = tuple(shape.batch for shape in shapes)
+        return reshaped
 
 
 def count_samples(values: Any) -> int | None:

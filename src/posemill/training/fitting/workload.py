@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,94 +17,71 @@ from posemill.terminal import counted
 from posemill.training.config.kinds import OWN
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.fitting.optimizers import make_optimizer_maker
-from posemill.training.fitting.streams import UserStream, known_length, take_apart
+from posemill.training.fitting.streams import StreamLoader, is_shuffled, known_length
 from posemill.training.fitting.user_clips import Collate, UserClips
 from posemill.training.fitting.user_task import Forward, UserFunction, UserTask, read_metrics
-from posemill.training.tasks.workload import Callbacks, Workload
+from posemill.training.tasks.workload import Workload
 
 
-class ReadData:
-    """Makes splits of users' data; what is wrong with it is a `TypeError` or `ValueError`."""
+def read_split(
+    name: str,
+    samples: Any,
+    config: TrainConfig,
+    *,
+    collate: Collate | None = None,
+    steps_per_epoch: int = 0,
+) -> UserClips:
+    """Return the split of `train_set` or `val_set`.
 
-    def __init__(self, collate: Collate | None, steps_per_epoch: int, config: TrainConfig) -> None:
-        self._collate, self._steps, self._config = collate, steps_per_epoch, config
-        self.notes: list[str] = []
-
-    def split(self, name: str, samples: Any) -> UserClips:
-        """Return the split of `train_set` or `val_set`."""
-        if isinstance(samples, DataLoader):
-            return self._of_loader(name, samples)
-        has_items = hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
-        if isinstance(samples, IterableDataset) or (hasattr(samples, "__iter__") and not has_items):
-            return self._of_iterable(name, samples)
-        if not has_items:
-            raise TypeError(f"{name}: expected len() and [index], got {type(samples).__name__}")
-        if self._steps:
+    What is wrong with it is a `TypeError` or `ValueError`.
+    """
+    has_items = hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
+    is_iterable = isinstance(samples, IterableDataset) or not has_items
+    stream = partial(
+        StreamLoader, samples, name=name, collate=collate, steps_per_epoch=steps_per_epoch
+    )
+    if isinstance(samples, DataLoader):
+        if collate is not None:
+            raise TypeError(f"collate_fn: the DataLoader of {name} has its own; give one of them")
+        shuffles = None if steps_per_epoch else is_shuffled(samples)
+        if shuffles is not None:
+            known_length(samples.dataset, name)
+            return UserClips(
+                samples.dataset,
+                collate=samples.collate_fn,
+                seed=config.seed,
+                is_shuffled=shuffles,
+            )
+        if "batch_size" in config.given and samples.batch_size:
+            per_step = max(1, round(config.batch_size / samples.batch_size))
+            stream = partial(stream, batches_per_step=per_step)
+    elif not is_iterable:
+        if steps_per_epoch:
             raise ValueError(
                 f"steps_per_epoch is for data without len(): an epoch of {name} is its "
                 f"{counted(len(samples), 'samples')}; use max_steps to end earlier"
             )
-        count = known_length(samples, name)
-        return UserClips(
-            samples,
-            lengths=_lengths_of(samples, count),
-            collate=self._collate,
-            seed=self._config.seed,
+        lengths = _lengths_of(samples, known_length(samples, name))
+        return UserClips(samples, lengths=lengths, collate=collate, seed=config.seed)
+    elif not hasattr(samples, "__iter__"):
+        raise TypeError(f"{name}: expected len() and [index], got {type(samples).__name__}")
+    elif iter(samples) is samples:
+        raise TypeError(
+            f"{name}: a {type(samples).__name__} can be read through once only; give an "
+            "IterableDataset, whose iter() begins again"
         )
-
-    def _of_iterable(self, name: str, samples: Any) -> UserClips:
-        if iter(samples) is samples:
-            raise TypeError(
-                f"{name}: a {type(samples).__name__} can be read through once only; give an "
-                "IterableDataset, whose iter() begins again"
-            )
-        if self._config.workers > 1:
-            self.notes.append(
-                Message(
-                    "{--workers:{workers}}: one loader process reads {name}, as two would read "
-                    "the same samples of an iterable",
-                    workers=self._config.workers,
-                    name=name,
-                )
-            )
-        return self._of_stream(UserStream(samples, name, self._collate, self._steps))
-
-    def _of_loader(self, name: str, loader: DataLoader[Any]) -> UserClips:
-        if self._collate is not None:
-            raise TypeError(f"collate_fn: the DataLoader of {name} has its own; give one of them")
-        parts = None if self._steps else take_apart(loader)
-        if parts is not None:
-            known_length(parts.dataset, name)
-            return UserClips(
-                parts.dataset,
-                collate=parts.collate,
-                seed=self._config.seed,
-                is_shuffled=parts.is_shuffled,
-            )
-        if name == "train_set":
-            self.notes.append(
-                Message(
-                    "the DataLoader of train_set is used as it is: its sampler draws the order, "
-                    "and one process trains ({num_workers} loader processes of its own)",
-                    num_workers=loader.num_workers,
-                )
-            )
-        each = 1
-        if "batch_size" in self._config.given and loader.batch_size:
-            each = max(1, round(self._config.batch_size / loader.batch_size))
-        return self._of_stream(UserStream(loader, name, None, self._steps, each))
-
-    def _of_stream(self, stream: UserStream) -> UserClips:
-        if stream.name == "train_set" and not self._steps:
-            known_length(stream.source, stream.name)
-        return UserClips([], stream=stream)
+    if name == "train_set" and not steps_per_epoch:
+        known_length(samples, name)
+    return UserClips([], stream=stream)
 
 
-def settings_of_loader(train_set: Any, given: Container[str]) -> dict[str, int]:
+def settings_of_loader(train_set: Any, given: Container[str]) -> dict[str, Any]:
     """Return what a ready loader says of settings that were not given: its batch, its processes."""
-    parts = take_apart(train_set) if isinstance(train_set, DataLoader) else None
-    found = parts.settings if parts else {}
-    return {name: value for name, value in found.items() if name not in given}
+    if not isinstance(train_set, DataLoader) or is_shuffled(train_set) is None:
+        return {}
+    size = train_set.batch_size
+    settings = {"batch_size": size, "micro_batch": size, "workers": train_set.num_workers}
+    return {name: value for name, value in settings.items() if name not in given}
 
 
 def _lengths_of(samples: Any, count: int) -> IntArray | None:
@@ -115,66 +92,75 @@ def _lengths_of(samples: Any, count: int) -> IntArray | None:
     return np.asarray(lengths, np.int64)
 
 
-@dataclass(frozen=True)
-class FitOptions:
-    """What `fit` is given beside model, data and settings; see there."""
-
-    loss: UserFunction
-    metric: Any = None
-    metrics: Any = None
-    choose_by: str = ""
-    collate_fn: Collate | None = None
-    forward: Forward | None = None
-    optimizer: Any = None
-    scheduler: Any = None
-    scheduler_by: str = "epoch"
-    steps_per_epoch: int = 0
-    callbacks: Callbacks = field(default_factory=Callbacks)
-    loggers: tuple[Any, ...] = ()
-    draw_sample: Callable[[Any, Any, Any], None] | None = None
-    class_names: tuple[str, ...] = ()
+def _notes_of(train_set: Any, config: TrainConfig) -> Iterator[Message]:
+    """Yield what a user should know of training samples that come in an order of their own."""
+    if isinstance(train_set, DataLoader):
+        yield Message(
+            "the DataLoader of train_set is used as it is: its sampler draws the order, and one "
+            "process trains ({num_workers} loader processes of its own)",
+            num_workers=train_set.num_workers,
+        )
+    elif config.workers > 1:
+        yield Message(
+            "{--workers:{workers}}: one loader process reads train_set, as two would read the "
+            "same samples of an iterable",
+            workers=config.workers,
+        )
 
 
 def make_user_workload(
-    model: nn.Module, data: tuple[Any, Any], options: FitOptions, config: TrainConfig
+    model: nn.Module,
+    data: tuple[Any, Any],
+    config: TrainConfig,
+    *,
+    loss: UserFunction,
+    metric: Any = None,
+    metrics: Any = None,
+    choose_by: str = "",
+    collate_fn: Collate | None = None,
+    forward: Forward | None = None,
+    optimizer: Any = None,
+    scheduler: Any = None,
+    scheduler_by: str = "epoch",
+    steps_per_epoch: int = 0,
+    **facts: Any,
 ) -> Workload:
-    """Return the workload of a user's model and their `(train_set, val_set)`; see `fit`."""
-    train_set, val_set = data
+    """Return the workload of a user's model and their `(train_set, val_set)`; see `fit`.
+
+    `facts` are further fields of `Workload`.
+    """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    if not callable(options.loss):
-        raise TypeError(f"loss: expected a function, got {type(options.loss).__name__}")
+    if not callable(loss):
+        raise TypeError(f"loss: expected a function, got {type(loss).__name__}")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError("model: expected weights to train, got none that requires a gradient")
-    metrics = read_metrics(options.metric, options.metrics)
-    main = options.choose_by or next(iter(metrics), "loss")
-    if main not in (*metrics, "loss"):
+    named = read_metrics(metric, metrics)
+    main = choose_by or next(iter(named), "loss")
+    if main not in (*named, "loss"):
         raise ValueError(
-            f"choose_by: expected one of {', '.join([*metrics, 'loss'])}, got {options.choose_by!r}"
+            f"choose_by: expected one of {', '.join([*named, 'loss'])}, got {choose_by!r}"
         )
-    if metrics and val_set is None:
-        raise ValueError(f"metrics are of the val_set: give one, or leave {', '.join(metrics)} out")
-    how = ReadData(options.collate_fn, options.steps_per_epoch, config)
-    train = how.split("train_set", train_set)
+    train_set, val_set = data
+    if named and val_set is None:
+        raise ValueError(f"metrics are of the val_set: give one, or leave {', '.join(named)} out")
+    train = read_split(
+        "train_set", train_set, config, collate=collate_fn, steps_per_epoch=steps_per_epoch
+    )
     val = None
     if val_set is not None:
-        val = ReadData(options.collate_fn, 0, config).split("val_set", val_set)
+        val = read_split("val_set", val_set, config, collate=collate_fn)
     return Workload(
         # A copy: the tensors of a model that was sent to several processes are in memory that
         # they share, and each would move the weights of all.
         model=copy.deepcopy(model),
         train=train,
         val=val,
-        task=UserTask(options.loss, metrics, main, model=model, forward=options.forward),
+        task=UserTask(loss, named, main, model=model, forward=forward),
         identity={"kind": OWN, "class": _class_name(model)},
-        class_names=tuple(options.class_names),
-        notes=tuple(how.notes),
-        make_optimizer=make_optimizer_maker(
-            model, options.optimizer, options.scheduler, options.scheduler_by
-        ),
-        callbacks=options.callbacks,
-        loggers=options.loggers,
-        draw_sample=options.draw_sample,
+        notes=tuple(_notes_of(train_set, config)) if train.stream else (),
+        make_optimizer=make_optimizer_maker(model, optimizer, scheduler, scheduler_by),
+        **facts,
     )
 
 

@@ -21,9 +21,8 @@ from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.user_clips import Collate, take_sample
 from posemill.training.fitting.user_task import UserTask, no_loss
 from posemill.training.fitting.workload import (
-    FitOptions,
-    ReadData,
     make_user_workload,
+    read_split,
     settings_of_loader,
 )
 from posemill.training.launch.start import TrainResult, run_training
@@ -66,7 +65,7 @@ def fit(
         "callbacks": Callbacks(**options["callbacks"]),
         "loggers": make_loggers(options["loggers"]),
     }
-    make = partial(make_user_workload, model, data, FitOptions(**own))
+    make = partial(make_user_workload, model, data, **own)
     if config.resume and not config.out:
         raise ConfigError(
             "{--resume:True} continues the run in {--out}, which is empty: give its folder, for "
@@ -127,8 +126,7 @@ def evaluate(
     """
     chosen, config = choose_device(device), _config_of(run)
     loaded = load_model(run, model=model, checkpoint=checkpoint)
-    fit_options = FitOptions(loss or no_loss, **options)
-    workload = make_user_workload(loaded, (data, data), fit_options, config)
+    workload = make_user_workload(loaded, (data, data), config, loss=loss or no_loss, **options)
     workload.model.to(chosen)
     assert workload.val is not None
     runtime = Runtime(device=chosen)
@@ -152,7 +150,7 @@ def predict(
     chosen, config = choose_device(device), _config_of(run)
     loaded = load_model(run, model=model).to(chosen)
     task = UserTask(no_loss, model=loaded, forward=forward)
-    split = ReadData(collate_fn, 0, config).split("data", data)
+    split = read_split("data", data, config, collate=collate_fn)
     for batch in open_loader(split, config, Runtime(device=chosen), shuffle=False).batches():
         output = as_float(task.call(loaded, batch.to(chosen)))
         for row in range(len(batch)):
