@@ -3,14 +3,19 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from small_sets import BareClips
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.multigrid.stages import learning_rate
+from posemill.training.multigrid.stages import Stages
 
 
-def course(**fields: object) -> list[float]:
-    config = TrainConfig(lr=1.0, **fields)  # type: ignore[arg-type]
-    return [learning_rate(config, step, total_steps=40, epoch_steps=10) for step in range(40)]
+def course(total_steps: int = 40, epoch_steps: int = 10, **fields: object) -> list[float]:
+    """Return the learning rate of each step of a training with one clip a step."""
+    epochs = -(-total_steps // epoch_steps)
+    settings = {"lr": 1.0, "batch_size": 1, "epochs": epochs, "max_steps": total_steps, **fields}
+    stages = Stages(BareClips(epoch_steps), TrainConfig(**settings))
+    assert stages.total_steps == total_steps
+    return [stages.learning_rate(step) for step in range(total_steps)]
 
 
 @pytest.mark.parametrize("scheduler", ["constant", "linear", "cosine", "step"])
@@ -37,29 +42,24 @@ def test_steps_multiply_by_gamma_at_their_epochs() -> None:
     [(0, 0.04), (3, 0.04 + 0.96 * 0.5), (6, 1.0), (13, 0.1 + 0.9 * 0.5), (20, 0.1)],
 )
 def test_one_cycle_is_two_half_cosines(step: int, rate: float) -> None:
-    config = TrainConfig(lr=2.0, scheduler="one-cycle", warmup_epochs=0, final_lr=0.1)
-    found = learning_rate(config, step, total_steps=21, epoch_steps=10)
-    assert found == pytest.approx(2.0 * rate)
+    rates = course(21, lr=2.0, scheduler="one-cycle", warmup_epochs=0, final_lr=0.1)
+    assert rates[step] == pytest.approx(2.0 * rate)
 
 
-@pytest.mark.parametrize(("step", "rate"), [(0, 1.0), (1, 0.775), (2, 0.55), (4, 0.1), (9, 0.1)])
-def test_linear_goes_down_evenly_and_stays_at_its_end(step: int, rate: float) -> None:
-    config = TrainConfig(lr=3.0, scheduler="linear", warmup_epochs=0, final_lr=0.1)
-    assert learning_rate(config, step, total_steps=5, epoch_steps=5) == pytest.approx(3.0 * rate)
+def test_linear_goes_down_evenly_to_its_end() -> None:
+    rates = course(5, 5, lr=3.0, scheduler="linear", warmup_epochs=0, final_lr=0.1)
+    assert rates == pytest.approx([3.0 * share for share in (1.0, 0.775, 0.55, 0.325, 0.1)])
 
 
 def test_the_warm_up_climbs_to_where_the_course_begins() -> None:
-    config = TrainConfig(lr=1.0, scheduler="one-cycle", warmup_epochs=0.5)
-    rates = [learning_rate(config, step, total_steps=40, epoch_steps=4) for step in range(3)]
+    rates = course(40, 4, scheduler="one-cycle", warmup_epochs=0.5)[:3]
     assert rates == pytest.approx([0.04 / 3, 0.08 / 3, 0.04])
 
 
 def test_a_drop_inside_of_the_warm_up_counts_from_its_start() -> None:
-    config = TrainConfig(lr=1.0, scheduler="step", warmup_epochs=2, step_epochs=[1], step_gamma=0.5)
-    rates = [learning_rate(config, step, total_steps=6, epoch_steps=1) for step in range(3)]
+    rates = course(6, 1, scheduler="step", warmup_epochs=2, step_epochs=[1], step_gamma=0.5)[:3]
     assert rates == pytest.approx([0.5 / 3, 1 / 3, 0.5])
 
 
 def test_warm_up_longer_than_the_training_still_has_a_last_step() -> None:
-    config = TrainConfig(lr=1.0, warmup_epochs=100)
-    assert learning_rate(config, 3, total_steps=4, epoch_steps=2) == pytest.approx(1.0)
+    assert course(4, 2, warmup_epochs=100)[3] == pytest.approx(1.0)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from posemill.training.data.batches import Draw
 from posemill.training.data.keypoint_clips import KeypointClips, Sample
 from posemill.training.front import train
 from posemill.training.multigrid.schedule import Multigrid
-from posemill.training.multigrid.stages import Stages, learning_rate
+from posemill.training.multigrid.stages import Stages
 from posemill.training.record.run_folder import RunFolder
 
 Settings = Callable[..., dict[str, Any]]
@@ -40,9 +41,11 @@ def test_without_multigrid_there_is_one_stage_and_the_usual_learning_rate() -> N
     stages = Stages(make_clips(), config)
     assert [(s.start_epoch, s.stop_epoch, s.epoch_steps) for s in stages] == [(0, 40, 16)]
     assert stages.total_steps == 640
-    assert [stages.learning_rate(step) for step in (0, 7, 300)] == [
-        learning_rate(config, step, total_steps=640, epoch_steps=16) for step in (0, 7, 300)
-    ]
+    # A warm-up of one epoch, then a cosine.
+    falling = (1 + math.cos(math.pi * (300 - 16) / (639 - 16))) / 2
+    assert [stages.learning_rate(step) for step in (0, 7, 300)] == pytest.approx(
+        [0.002 / 17, 0.002 * 8 / 17, 0.002 * falling]
+    )
     assert not Stages(make_clips(), config).describe()
 
 

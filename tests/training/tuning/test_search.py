@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from small_sets import BareClips
 from torch import nn
 
@@ -183,20 +182,7 @@ def test_what_does_not_fit_into_memory_is_not_tried(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tune, "count_cores", lambda: 1)
     monkeypatch.setattr(tune, "free_memory", lambda: 100_000_000)
     monkeypatch.setattr(Search, "_share_waited", lambda _: 0.5)
-
-    class Grown:
-        """A pass of 32 clips takes 64 MB."""
-
-        grown = 64_000_000
-
-        def __init__(self, _: torch.device) -> None: ...
-
-        def __enter__(self) -> Grown:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(tune, "PeakMemory", Grown)
+    monkeypatch.setattr(tune, "grown_memory", lambda *_: 64_000_000)  # of a pass of 32 clips
     arm = SimpleNamespace(run_steps=lambda _: 1.0)
     monkeypatch.setattr(tune, "opened", lambda *_: nullcontext([arm]))
     found = run(lambda config: float(config.micro_batch), monkeypatch, keeps_maths=True)

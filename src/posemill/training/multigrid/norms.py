@@ -8,13 +8,14 @@ batch norm, and `restore_norms` leaves the model as it was built.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from posemill.training.runtime import Runtime
 
@@ -22,17 +23,17 @@ NORM_CLIPS = 8
 _STATE = "norm."  # before the names of the groups' statistics in a checkpoint
 
 
-class _Grouped:
+class _Grouped(_BatchNorm):
     """What a batch norm becomes: statistics of parts of a batch, or of several processes."""
 
     num_groups: int
     peers: Any  # the processes that share statistics; None: each has its own
+    group_means: Tensor  # (groups, C)
+    group_vars: Tensor
 
-    def forward(self: Any, batch: Tensor) -> Tensor:
+    def forward(self, batch: Tensor) -> Tensor:
         if not self.training:
-            return nn.functional.batch_norm(
-                batch, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
-            )
+            return super().forward(batch)
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
         if self.peers is not None:
@@ -55,29 +56,16 @@ class _Grouped:
         return parts[0] if groups == 1 else torch.cat(parts)
 
 
-class _GroupedNorm1d(_Grouped, nn.BatchNorm1d):
-    pass
-
-
-class _GroupedNorm2d(_Grouped, nn.BatchNorm2d):
-    pass
-
-
-class _GroupedNorm3d(_Grouped, nn.BatchNorm3d):
-    pass
-
-
 _GROUPED: dict[type[Any], type[Any]] = {
-    nn.BatchNorm1d: _GroupedNorm1d,
-    nn.BatchNorm2d: _GroupedNorm2d,
-    nn.BatchNorm3d: _GroupedNorm3d,
+    plain: type(f"Grouped{plain.__name__}", (_Grouped, plain), {})
+    for plain in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 }
 _PLAIN = {grouped: plain for plain, grouped in _GROUPED.items()}
 
 
 def has_norms(model: nn.Module) -> bool:
     """Return whether a model has batch norm with running statistics."""
-    return any(True for _ in _norms(model))
+    return any(True for _ in _norms(model, _GROUPED))
 
 
 def count_groups(num_clips: int) -> int:
@@ -99,7 +87,7 @@ def group_norms(model: nn.Module, num_clips: int, runtime: Runtime) -> None:
     peers = _neighbours(runtime, -(-NORM_CLIPS // num_clips)) if num_clips < NORM_CLIPS else None
     if groups == 1 and peers is None:
         return
-    for _, layer in _norms(model):
+    for _, layer in _norms(model, _GROUPED):
         layer.__class__ = _GROUPED[type(layer)]
         layer.num_groups, layer.peers = groups, peers
         for name, plain in (("means", layer.running_mean), ("vars", layer.running_var)):
@@ -124,28 +112,25 @@ def _neighbours(runtime: Runtime, wanted: int) -> Any:
 @torch.no_grad()
 def aggregate_norms(model: nn.Module) -> None:
     """Put the statistics of all groups into those that evaluation uses and checkpoints hold."""
-    for _, layer in _norms(model):
-        if type(layer) in _PLAIN:
-            means, variances = layer.group_means, layer.group_vars
-            layer.running_mean.copy_(means.mean(0))
-            layer.running_var.copy_(variances.mean(0) + means.var(0, unbiased=False))
+    for _, layer in _norms(model, _PLAIN):
+        means, variances = layer.group_means, layer.group_vars
+        layer.running_mean.copy_(means.mean(0))
+        layer.running_var.copy_(variances.mean(0) + means.var(0, unbiased=False))
 
 
 def restore_norms(model: nn.Module) -> None:
     """Make all batch norms plain again, with the statistics of all groups."""
     aggregate_norms(model)
-    for _, layer in _norms(model):
-        if type(layer) in _PLAIN:
-            layer.__class__ = _PLAIN[type(layer)]
-            del layer.num_groups, layer.peers, layer.group_means, layer.group_vars
+    for _, layer in _norms(model, _PLAIN):
+        layer.__class__ = _PLAIN[type(layer)]
+        del layer.num_groups, layer.peers, layer.group_means, layer.group_vars
 
 
 def read_norm_state(model: nn.Module) -> dict[str, Tensor]:
     """Return the statistics of the groups by name, for a checkpoint."""
     return {
         f"{_STATE}{name}.{part}": getattr(layer, part)
-        for name, layer in _norms(model)
-        if type(layer) in _PLAIN
+        for name, layer in _norms(model, _PLAIN)
         for part in ("group_means", "group_vars")
     }
 
@@ -158,10 +143,9 @@ def set_norm_state(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             buffer.copy_(tensors[name])
 
 
-def _norms(model: nn.Module) -> Iterator[tuple[str, Any]]:
+def _norms(model: nn.Module, kinds: Container[type]) -> Iterator[tuple[str, Any]]:
     for name, layer in model.named_modules():
-        is_norm = type(layer) in _GROUPED or type(layer) in _PLAIN
-        if is_norm and layer.track_running_stats:
+        if type(layer) in kinds and layer.track_running_stats:
             yield name, layer
 
 

@@ -6,9 +6,9 @@ The learning rate is a function of the step: nothing to save, nothing to get out
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -91,24 +91,23 @@ class Stages:
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of optimizer step `step` (from 0)."""
+        config, total_steps = self._config, self.total_steps
         epoch_steps: float = self._stages[0].epoch_steps
         if self.schedule is not None:
             # It is the constant one with fewer iterations: an epoch of that has so many.
-            epoch_steps = self.total_steps / self._config.epochs
-        return learning_rate(
-            self._config,
-            step,
-            total_steps=self.total_steps,
-            epoch_steps=epoch_steps,
-            grid_at=partial(self._grid_at, self.schedule) if self.schedule else None,
-        )
-
-    def _grid_at(self, schedule: Multigrid, step: int) -> tuple[float, int]:
-        """The factor of the learning rate at a step, and how often it has fallen."""
-        number = max(i for i, first in enumerate(self._first_steps[:-1]) if first <= step)
-        stage = self._stages[number]
-        epoch = stage.start_epoch + (step - self._first_steps[number]) / stage.epoch_steps
-        return schedule.lr_factor(epoch), schedule.lr_step(epoch)
+            epoch_steps = total_steps / config.epochs
+        warmup = min(round(config.optimisation.warmup_epochs * epoch_steps), total_steps - 1)
+        at = max(step, warmup)
+        # From 0 at the end of the warm-up to 1 at the last step.
+        done = min(1.0, (at - warmup) / max(1, total_steps - 1 - warmup))
+        factor, falls = 1.0, sum(at / epoch_steps >= epoch for epoch in config.step_epochs)
+        if self.schedule is not None:
+            number = min(bisect_right(self._first_steps, at), len(self._stages)) - 1
+            stage = self._stages[number]
+            epoch = stage.start_epoch + (at - self._first_steps[number]) / stage.epoch_steps
+            factor, falls = self.schedule.lr_factor(epoch), self.schedule.lr_step(epoch)
+        rate: float = config.lr * _after_warmup(config, done, falls) * factor
+        return rate if step >= warmup else rate * (step + 1) / (warmup + 1)
 
     def check_norms(self, model: nn.Module, processes: int) -> None:
         """Refuse a batch that cannot be normalised in groups of one size."""
@@ -237,30 +236,8 @@ _CLIMB = 0.3
 _CLIMB_FROM = 1 / 25
 
 
-def learning_rate(
-    config: TrainConfig,
-    step: int,
-    *,
-    total_steps: int,
-    epoch_steps: float,
-    grid_at: Callable[[int], tuple[float, int]] | None = None,
-) -> float:
-    """Return the learning rate of optimizer step `step` (from 0).
-
-    `grid_at`, of a Multigrid training, returns the factor of the learning rate at a step, and how
-    often scheduler `step` has lowered it.
-    """
-    warmup = min(round(config.optimisation.warmup_epochs * epoch_steps), total_steps - 1)
-    at = max(step, warmup)
-    # From 0 at the end of the warm-up to 1 at the last step.
-    done = min(1.0, (at - warmup) / max(1, total_steps - 1 - warmup))
-    factor, falls = grid_at(at) if grid_at else (1.0, None)
-    rate: float = config.lr * _after_warmup(config, done, at / epoch_steps, falls) * factor
-    return rate if step >= warmup else rate * (step + 1) / (warmup + 1)
-
-
-def _after_warmup(config: TrainConfig, done: float, epoch: float, falls: int | None) -> float:
-    """Return the share of `lr` at `done` (0 to 1) of the way, `epoch` epochs from the start."""
+def _after_warmup(config: TrainConfig, done: float, falls: int) -> float:
+    """Return the share of `lr` at `done` (0 to 1) of the way, which has fallen so often."""
     low = config.optimisation.final_lr
     if config.scheduler in ("constant", "plateau"):  # `Trainer` lowers it by the scores
         return 1.0
@@ -269,8 +246,7 @@ def _after_warmup(config: TrainConfig, done: float, epoch: float, falls: int | N
     if config.scheduler == "cosine":
         return _cosine(1.0, low, done)
     if config.scheduler == "step":
-        passed = sum(epoch >= at for at in config.step_epochs) if falls is None else falls
-        return float(config.step_gamma**passed)
+        return float(config.step_gamma**falls)
     if done < _CLIMB:
         return _cosine(_CLIMB_FROM, 1.0, done / _CLIMB)
     return _cosine(1.0, low, (done - _CLIMB) / (1 - _CLIMB))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import statistics
 import threading
 import time
@@ -96,48 +97,47 @@ class Arm:
 
     def run(self, seconds: float) -> float:
         """Train for about so long; return samples a second, without what was loaded before."""
-        config = self._config
-        with numeric_settings(config), random_states_kept():
-            waiting = config.workers * config.prefetch_factor  # batches, from the pause before
+        waiting = self._config.workers * self._config.prefetch_factor  # from the pause before
+        with numeric_settings(self._config), random_states_kept():
             if not self._step:
-                self._take(1, 0.0)  # which compiles, and asks for memory
-            self._take(-(-waiting // self._loader.num_micro_batches(0)), seconds)
-            self._wait()
-            started = time.perf_counter()
-            steps = self._take(_LEAST_STEPS, 0.0)
-            while time.perf_counter() - started < seconds:
-                steps += self._take(1, 0.0)
-            self._wait()
-            return float(steps * self.batch_size) / (time.perf_counter() - started)
+                self._take(1)  # which compiles, and asks for memory
+            self._take(-(-waiting // self._loader.num_micro_batches(0)), most_seconds=seconds)
+            return self._time(_LEAST_STEPS, seconds)
+
+    def run_steps(self, steps: int = 0, *, warm_steps: int = 0) -> float:
+        """Take so many steps, by default on each clip once, after some that warm up.
+
+        Return samples a second.
+        """
+        with numeric_settings(self._config), random_states_kept():
+            self._take(warm_steps)
+            return self._time(steps or self._loader.num_steps)
 
     @property
     def share_waited(self) -> float:
         """Share of the time so far in which it waited for data, 0 to 1."""
         return shares(self._clock.read())["data"]
 
-    def run_once(self) -> float:
-        """Train on each of the clips once; return samples a second."""
-        return self.run_steps(self._loader.num_steps, warm_steps=0)
-
-    def run_steps(self, steps: int, *, warm_steps: int = 1) -> float:
-        """Take so many steps after some that warm up; return samples a second."""
-        with numeric_settings(self._config), random_states_kept():
-            self._take(warm_steps, 0.0)
-            self._wait()
-            started = time.perf_counter()
-            self._take(steps, 0.0)
-            self._wait()
-            return float(steps * self.batch_size) / (time.perf_counter() - started)
-
-    def _take(self, steps: int, most_seconds: float) -> int:
+    def _time(self, steps: int, least_seconds: float = 0.0) -> float:
+        """Take so many steps, or more until so long has passed; return samples a second."""
+        before = self._step
+        self._wait()
         started = time.perf_counter()
-        for number in range(steps):
-            if most_seconds and time.perf_counter() - started > most_seconds:
-                return number
+        self._take(steps)
+        while time.perf_counter() - started < least_seconds:
+            self._take(1)
+        self._wait()
+        seconds = time.perf_counter() - started
+        return float((self._step - before) * self.batch_size) / seconds
+
+    def _take(self, steps: int, *, most_seconds: float = math.inf) -> None:
+        end = time.perf_counter() + most_seconds
+        for _ in range(steps):
+            if time.perf_counter() > end:
+                return
             count = self._loader.num_micro_batches(self._step % self._num_steps)
             self._stepper.take(self._batches, count, self._config.lr)
             self._step += 1
-        return steps
 
     def _wait(self) -> None:
         if self._device.type == "cuda":
@@ -167,7 +167,7 @@ def measure_in_turn(
     started = time.perf_counter()
     for turn in range(_MOST_TURNS):
         for name, arm in arms.items():
-            seconds[name].append(arm.batch_size / arm.run_steps(1, warm_steps=0))
+            seconds[name].append(arm.batch_size / arm.run_steps(1))
         if turn >= _LEAST_TURNS and time.perf_counter() - started > _LEAST_SECONDS:
             break
     # The first step warms up.
@@ -199,34 +199,25 @@ def _run_rank(
         arm.close()
 
 
-class PeakMemory:
-    """How much memory a block took more than there was before it, at its highest."""
+def grown_memory(work: Callable[[], object], device: torch.device) -> int:
+    """Return how many bytes a call took more than there were before it, at its highest."""
+    if device.type == "cuda":
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        work()
+        return max(0, torch.cuda.max_memory_allocated(device) - before)
+    process, is_over = psutil.Process(), threading.Event()
+    sizes: list[int] = [process.memory_info().rss]
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self.grown = 0
+    def look() -> None:
+        while not is_over.wait(0.002):
+            sizes.append(process.memory_info().rss)
 
-    def __enter__(self) -> PeakMemory:
-        self._before = self._now()
-        if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)
-        self._is_over, self._peak = threading.Event(), self._before
-        self._thread = threading.Thread(target=self._look, name="posemill-memory", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-        if self._device.type == "cuda":
-            self._peak = torch.cuda.max_memory_allocated(self._device)
-        self.grown = max(0, self._peak - self._before)
-
-    def _look(self) -> None:
-        while not self._is_over.wait(0.002):
-            self._peak = max(self._peak, self._now())
-
-    def _now(self) -> int:
-        if self._device.type == "cuda":
-            return torch.cuda.memory_allocated(self._device)
-        return int(psutil.Process().memory_info().rss)
+    thread = threading.Thread(target=look, name="posemill-memory", daemon=True)
+    thread.start()
+    try:
+        work()
+    finally:
+        is_over.set()
+        thread.join()
+    return max(sizes) - sizes[0]

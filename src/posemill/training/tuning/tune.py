@@ -25,7 +25,7 @@ from posemill.training.precision import Precision, choose_device, choose_precisi
 from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning.arms import (
     MakeFor,
-    PeakMemory,
+    grown_memory,
     in_one_process,
     opened,
     run_processes,
@@ -299,7 +299,7 @@ class Search:
     def _fill(self, config: TrainConfig) -> float:
         """Return samples a second while the cache is filled with the clips that are measured."""
         with opened(self.make, [in_one_process(config)]) as (arm,):
-            return arm.run_once()
+            return arm.run_steps()
 
     def _threads(self) -> None:
         cores = count_cores()
@@ -369,9 +369,9 @@ class Search:
         """Return whether a pass of so many clips fits, by how much one of today's size takes."""
         micro = min(self.best.micro_batch, self.best.batch_size)
         config = in_one_process(self.best).replace(workers=0, batch_size=micro)
-        with opened(self.make, [config]) as (arm,), PeakMemory(self._device) as memory:
-            arm.run_steps(1)
-        needed, free = memory.grown * num_clips / micro, free_memory()
+        with opened(self.make, [config]) as (arm,):
+            grown = grown_memory(partial(arm.run_steps, 2), self._device)
+        needed, free = grown * num_clips / micro, free_memory()
         if not self._is_on_cpu:
             free = torch.cuda.mem_get_info(self._device)[0]
         if needed > free * _MEMORY_SHARE:
