@@ -28,7 +28,6 @@ BASE = TrainConfig(
 def _four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune, "count_cores", lambda: 4)
     monkeypatch.setattr(tune, "run_processes", lambda _, config, **__: 1.0)
-    monkeypatch.setattr(tune, "can_divide", lambda _: True)
     monkeypatch.setattr(Search, "_fits", lambda *_: True)
     monkeypatch.setattr(Search, "_share_waited", lambda _: 0.5)
 

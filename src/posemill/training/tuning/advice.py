@@ -62,9 +62,8 @@ def advise(evidence: Evidence, config: TrainConfig, *, is_asked: bool = False) -
     if evidence.seconds < LEAST_SECONDS and not is_asked:
         return []
     kept = [
-        *_on_data(evidence, config),
+        *_on_loaders(evidence, config),
         *_on_decoding(evidence, config),
-        *_on_workers(evidence, config),
         *_on_parts(evidence, config),
         *_on_padding(evidence, config),
         *_on_precision(evidence),
@@ -87,16 +86,27 @@ def _set(setting: str, value: object, evidence: Message, gain: float | None) -> 
     return Advice(setting, Message("{option}", option=Option(setting, value)), evidence, gain)
 
 
-def _on_data(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
+def _on_loaders(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
+    """What loads the data: too slowly, or with more processes than there are cores."""
     share = shares(evidence.timing_seconds)["data"]
-    if share < DATA_SHARE:
-        return
-    own_cores = _own_cores(evidence)
+    own_cores = evidence.cores // max(1, evidence.ranks)
     workers, spare, gain = config.workers, own_cores - 1, _gain(share)
+    loaders = Message("no loader process")
+    if workers:
+        loaders = Message("{workers:loader process|loader processes}", workers=workers)
+    if share < DATA_SHARE:
+        if workers > max(1, own_cores):
+            seen = Message(
+                "{loaders} share {num_cores:core|cores} with the training",
+                loaders=loaders,
+                num_cores=max(1, own_cores),
+            )
+            yield _set("workers", max(1, spare), seen, None)
+        return
     seen = Message(
         "{share:.0%} of the time waits for data with {loaders} on {num_cores:core|cores}",
         share=share,
-        loaders=_loaders(workers),
+        loaders=loaders,
         num_cores=own_cores,
     )
     if config.cache == "hdf5":
@@ -121,47 +131,18 @@ def _on_decoding(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
         share=share,
         num_videos=evidence.num_videos,
     )
-    sizes = {"needed": evidence.decoded_bytes / 1e9, "free": evidence.free_bytes / 1e9}
     data = shlex.quote(config.data.path or "VIDEOS")
     command = f"posemill frames {data} --out frames --resize {evidence.frame_side} --short-side"
-    if evidence.decoded_bytes > evidence.free_bytes:
-        change = Message(
-            "{command} (JPEG; decoded they would take {needed:.1f} GB, and {free:.1f} GB are free)",
-            command=command,
-            **sizes,
+    needed, free = evidence.decoded_bytes / 1e9, evidence.free_bytes / 1e9
+    setting = "cache"
+    template = "{--cache:mmap} ({needed:.1f} GB of {free:.1f} GB free), or once: {command} --pack"
+    if needed > free:
+        setting = "data"
+        template = (
+            "{command} (JPEG; decoded they would take {needed:.1f} GB, and {free:.1f} GB are free)"
         )
-        yield Advice("data", change, seen, _gain(share))
-        return
-    change = Message(
-        "{--cache:mmap} ({needed:.1f} GB of {free:.1f} GB free), or once: {command}",
-        command=f"{command} --pack",
-        **sizes,
-    )
-    yield Advice("cache", change, seen, _gain(share))
-
-
-def _own_cores(evidence: Evidence) -> int:
-    return evidence.cores // max(1, evidence.ranks)
-
-
-def _loaders(workers: int) -> Message:
-    if not workers:
-        return Message("no loader process")
-    return Message("{workers:loader process|loader processes}", workers=workers)
-
-
-def _on_workers(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
-    own_cores = max(1, _own_cores(evidence))
-    if config.workers <= own_cores:
-        return
-    if shares(evidence.timing_seconds)["data"] >= DATA_SHARE:
-        return  # said with what it waits for
-    seen = Message(
-        "{loaders} share {num_cores:core|cores} with the training",
-        loaders=_loaders(config.workers),
-        num_cores=own_cores,
-    )
-    yield _set("workers", max(1, own_cores - 1), seen, None)
+    change = Message(template, command=command, needed=needed, free=free)
+    yield Advice(setting, change, seen, _gain(share))
 
 
 def _on_parts(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:

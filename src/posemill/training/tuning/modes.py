@@ -261,7 +261,7 @@ def probe_mode(
     total = Stages(workload.train, config).total_steps
     predicted = {mode: total * value for mode, value in seconds.items()}
     quickest = min(predicted.values())
-    if not can_divide(workload):
+    if workload.train.stream is not None:
         note = Message("its order is its own, so that several processes cannot share it")
     elif most_seconds is not None and most_seconds < PROCESS_SECONDS:
         note = Message("no time to try several processes")
@@ -331,16 +331,11 @@ def _list_times(seconds: Mapping[str, float]) -> str:
 
 def check_divisible(workload: Workload, plan: ModePlan) -> None:
     """Raise `ConfigError` where several processes are to share what they cannot."""
-    if plan.processes > 1 and not can_divide(workload):
+    if plan.processes > 1 and workload.train.stream is not None:
         raise ConfigError(
             "train_set comes in an order of its own, which several processes cannot share: give "
             "fit() a data set with len() and [index], or use {--parallel:multi_thread}"
         )
-
-
-def can_divide(workload: Workload) -> bool:
-    """Return whether several processes can share the training samples."""
-    return workload.train.stream is None
 
 
 def bf16_gain(workload: Workload, config: TrainConfig, device: torch.device) -> float | None:

@@ -32,7 +32,6 @@ from posemill.training.tuning.arms import (
 )
 from posemill.training.tuning.modes import (
     PROCESS_SECONDS,
-    can_divide,
     decide,
     processor_made_ready,
     with_open_workers,
@@ -389,7 +388,8 @@ class Search:
         cores = count_cores()
         values = {"parallel": "multi_process", "processes": cores, "threads": 1, "workers": 0}
         is_possible = self._is_on_cpu and cores > 1 and not self._has_processes
-        if not is_possible or self.fixed & set(values) or not can_divide(self.make(self.best)):
+        has_order = self.make(self.best).train.stream is not None  # which they cannot share
+        if not is_possible or self.fixed & set(values) or has_order:
             return
         if self.seconds_left < PROCESS_SECONDS - 5:
             self._skip(_NO_TIME, values)
