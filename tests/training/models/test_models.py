@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
-from posemill.training.models import KEYPOINT_MODELS, build_model, time_stride_of
+from posemill.training.models import MODELS_OF, build_model, time_stride_of
 from posemill.training.models.base import CtcOutput
 from posemill.training.models.keypoints import ModelShape
 from posemill.training.models.sequence import Mlp, positions, resample_steps
@@ -33,7 +33,7 @@ def run(model: torch.nn.Module, *inputs: torch.Tensor) -> tuple[torch.Tensor, to
 
 @pytest.mark.parametrize("task", ["classify", "ctc"])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=["holistic-143", "unknown"])
-@pytest.mark.parametrize("name", KEYPOINT_MODELS)
+@pytest.mark.parametrize("name", MODELS_OF["keypoints"])
 def test_padding_and_missing_points_have_no_influence(
     name: str, layout: tuple[str | None, int, int], task: str
 ) -> None:
@@ -60,7 +60,7 @@ def test_padding_and_missing_points_have_no_influence(
 
 
 @pytest.mark.parametrize("task", ["classify", "ctc"])
-@pytest.mark.parametrize("name", KEYPOINT_MODELS)
+@pytest.mark.parametrize("name", MODELS_OF["keypoints"])
 def test_every_weight_gets_a_gradient(name: str, task: str) -> None:
     model = build_model(
         name, num_points=143, num_dims=3, num_classes=5, task=task, skeleton_name="holistic-143"

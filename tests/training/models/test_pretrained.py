@@ -86,10 +86,10 @@ def save_text(path: Path) -> None:
     ("save", "message"),
     [
         (lambda path: torch.save(build(backbone="resnet18").backbone.state_dict(), path),
-         r"w.pth does not fit backbone thin: it lacks \d+ weights .* 'conv1.weight'; "),
+         r"w.pth does not fit backbone thin: \d+ weights are .* the first 'conv1.weight'; "),
         (lambda path: torch.save(
             {**build(backbone="thin").backbone.state_dict(), "more": torch.ones(1)}, path),
-         "has 1 too many, the first 'more'"),
+         "1 weight is missing, of another shape or too many, the first 'more'"),
         (lambda path: torch.save([1, 2], path), "w.pth holds no state dict, but list"),
         (save_text, r"w.pth is no file of tensors alone: .* that torch.save wrote\Z"),
         (lambda path: torch.save(Harmful(), path), "w.pth is no file of tensors alone"),

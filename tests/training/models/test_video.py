@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from posemill.errors import ConfigError
 from posemill.training.loop.stepping import checkpoint_blocks, put_channels_last
-from posemill.training.models import VIDEO_MODELS, build_model, input_of
+from posemill.training.models import MODELS_OF, build_model, input_of
 from posemill.training.models.base import CtcOutput
 
 
@@ -23,7 +23,7 @@ def build(name: str, task: str = "classify", num_frames: int = 8, **options: Any
     return build_model(name, num_classes=5, task=task, num_frames=num_frames, **options)
 
 
-@pytest.mark.parametrize("name", VIDEO_MODELS)
+@pytest.mark.parametrize("name", MODELS_OF["video"])
 def test_every_weight_gets_a_gradient(name: str) -> None:
     model = build(name)
     output = model(*make_clips())
@@ -100,7 +100,7 @@ def test_deep_networks_shift_in_every_second_block() -> None:
     assert shifted([3, 4, 23, 3]) == [2, 2, 12, 2]
 
 
-@pytest.mark.parametrize("name", VIDEO_MODELS)
+@pytest.mark.parametrize("name", MODELS_OF["video"])
 def test_checkpointed_blocks_give_the_same_gradients_and_statistics(name: str) -> None:
     found = []
     for wanted in (False, True):
@@ -114,7 +114,7 @@ def test_checkpointed_blocks_give_the_same_gradients_and_statistics(name: str) -
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("name", VIDEO_MODELS)
+@pytest.mark.parametrize("name", MODELS_OF["video"])
 def test_channels_last_gives_the_same_answers(name: str) -> None:
     model = build(name, dropout=0.0).eval()
     before = model(*make_clips())

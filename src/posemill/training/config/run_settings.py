@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from posemill.errors import ConfigError
 from posemill.plugins import not_among
 from posemill.settings import Settings, setting
 
@@ -124,6 +125,23 @@ class ModelSettings(Settings):
         old=("decoder",),
     )
     beam_width: int = setting("Prefixes kept by the beam decoder.", default=10, least=1)
+
+
+class MultigridOptions(Settings, command="train"):
+    """What `multigrid_options` holds; see `posemill.Multigrid`."""
+
+    epoch_factor: float = setting("Epochs for one of the constant schedule.", default=1.5, above=0)
+    # By 4 at most, as trainings of a few minutes were tried elsewhere.
+    most_lr_factor: float = setting("The learning rate grows up to so much.", default=4.0, least=1)
+    short_cycle: bool = setting("Change the size of frames from step to step.", default=True)
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> MultigridOptions:
+        """Return the options by name; a wrong one is a `ConfigError`."""
+        try:
+            return cls(**options)
+        except ConfigError as error:
+            raise ConfigError("{--multigrid-options}: {error}", error=error) from error
 
 
 class OptimisationSettings(Settings):

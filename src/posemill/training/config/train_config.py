@@ -22,19 +22,12 @@ from posemill.training.config.kinds import absolute_data, join_streams
 from posemill.training.config.run_settings import (
     BatchWords,
     ModelSettings,
+    MultigridOptions,
     OptimisationSettings,
     OutputSettings,
     SpeedSettings,
     preset_values,
 )
-
-# Name in `multigrid_options` -> (argument of `Multigrid`, its value in a training). The learning
-# rate is multiplied by 4 at most, as trainings of a few minutes were tried elsewhere.
-_MULTIGRID: Mapping[str, tuple[str, float | bool]] = {
-    "epoch_factor": ("epoch_factor", 1.5),
-    "most_lr_factor": ("most_lr_factor", 4.0),
-    "short_cycle": ("has_short_cycle", True),
-}
 
 
 class TrainConfig(Settings, command="train", words=BatchWords):
@@ -108,7 +101,7 @@ class TrainConfig(Settings, command="train", words=BatchWords):
                 "{--out}: a training is written to a disk of this machine, not {uri}; give a path",
                 uri=uri,
             )
-        multigrid_arguments(self.optimisation.multigrid_options)
+        MultigridOptions.read(self.optimisation.multigrid_options)
         self._check_scales()
         if self.optimisation.scheduler == "step" and not self.optimisation.step_epochs:
             raise ConfigError("{--scheduler:step} needs {--step-epochs}, for example [20, 35]")
@@ -123,24 +116,6 @@ class TrainConfig(Settings, command="train", words=BatchWords):
             raise ConfigError(
                 "{--eval-scales} averages one answer of a clip, and {--task:ctc} has many"
             )
-
-
-def multigrid_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `Multigrid` that options ask for; a wrong one is a `ConfigError`."""
-    found: dict[str, Any] = dict(_MULTIGRID.values())
-    for name, value in options.items():
-        argument, usual = _MULTIGRID.get(name, ("", None))
-        is_switch = isinstance(value, bool)
-        is_number = isinstance(value, int | float)
-        if not argument or is_switch != isinstance(usual, bool) or not is_number:
-            raise ConfigError(
-                "{--multigrid-options}: expected epoch_factor and most_lr_factor (numbers) "
-                "and short_cycle (true or false), got {name} = {value!r}",
-                name=name,
-                value=value,
-            )
-        found[argument] = value
-    return found
 
 
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:

@@ -1,12 +1,13 @@
 """The models by name. Each takes keypoints or frames of video; each is one file to read.
 
-A new model is one file and one row in `MODELS`; another package's is an entry point of the group
+A new model is one file and one row in `MODELS_OF`; another package's is an entry point of the group
 `posemill.models`.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +17,23 @@ from posemill.errors import ConfigError
 if TYPE_CHECKING:  # torch, which the names of the models do not need
     from posemill.training.models.base import Model
 
-KEYPOINT_MODELS = {
-    "mlp": "posemill.training.models.sequence:Mlp",
-    "tcn_bilstm": "posemill.training.models.sequence:TcnBilstm",
-    "stgcn": "posemill.training.models.stgcn:Stgcn",
-    "transformer": "posemill.training.models.sequence:Transformer",
+# By the kind of data that they take.
+MODELS_OF: Mapping[str, Mapping[str, str]] = {
+    "keypoints": {
+        "mlp": "posemill.training.models.sequence:Mlp",
+        "tcn_bilstm": "posemill.training.models.sequence:TcnBilstm",
+        "stgcn": "posemill.training.models.stgcn:Stgcn",
+        "transformer": "posemill.training.models.sequence:Transformer",
+    },
+    "video": {
+        "tsn": "posemill.training.models.frames:Tsn",
+        "tsm": "posemill.training.models.frames:Tsm",
+        "slowfast": "posemill.training.models.space_time:SlowFast",
+        "r2plus1d": "posemill.training.models.space_time:R2plus1d",
+    },
+    "two_streams": {"two_streams": "posemill.training.models.two_streams:TwoStreams"},
 }
-VIDEO_MODELS = {
-    "tsn": "posemill.training.models.frames:Tsn",
-    "tsm": "posemill.training.models.frames:Tsm",
-    "slowfast": "posemill.training.models.space_time:SlowFast",
-    "r2plus1d": "posemill.training.models.space_time:R2plus1d",
-}
-BOTH_MODELS = {"two_streams": "posemill.training.models.two_streams:TwoStreams"}
-MODELS = {**KEYPOINT_MODELS, **VIDEO_MODELS, **BOTH_MODELS}
+MODELS = {name: place for table in MODELS_OF.values() for name, place in table.items()}
 
 
 def build_model(name: str, **settings: Any) -> Any:
@@ -49,17 +53,9 @@ def build_model(name: str, **settings: Any) -> Any:
     return kind(kind.shape_class(**sizes), **options)
 
 
-_TABLES = {"keypoints": KEYPOINT_MODELS, "video": VIDEO_MODELS, "two_streams": BOTH_MODELS}
-
-
-def models_of(takes: str) -> list[str]:
-    """Return the names of our models that take this kind of data."""
-    return list(_TABLES.get(takes, ()))
-
-
 def input_of(name: str) -> str:
     """Return the kind of data that a model takes; torch is imported for others' models."""
-    for takes, table in _TABLES.items():
+    for takes, table in MODELS_OF.items():
         if name in table:
             return takes
     return _find(name).takes

@@ -271,23 +271,21 @@ def load_pretrained(backbone: Backbone, name: str, weights: str) -> None:
         path = ensure_model(PUBLISHED[name])
     given = {_our_key(key): value for key, value in _read(path).items()}
     wanted = backbone.state_dict()
-    missing = [
+    wrong = [
         key
-        for key, value in wanted.items()
-        if not key.endswith("num_batches_tracked")
-        and (key not in given or given[key].shape != value.shape)
+        for key in {**wanted, **given}
+        if not key.startswith(_LAST_LAYERS) and not key.endswith("num_batches_tracked")
+        if key not in wanted or key not in given or wanted[key].shape != given[key].shape
     ]
-    extra = [key for key in given if key not in wanted and not key.startswith(_LAST_LAYERS)]
-    if missing or extra:
+    if wrong:
         raise WeightsError(
-            "weights: {path} does not fit backbone {name}: it lacks {num_missing} weights and has "
-            "{num_extra} too many, the first {first!r}; give weights of the same backbone, width "
-            "and depth",
+            "weights: {path} does not fit backbone {name}: {num_wrong:weight is|weights are} "
+            "missing, of another shape or too many, the first {first!r}; give weights of the same "
+            "backbone, width and depth",
             path=path,
             name=name,
-            num_missing=len(missing),
-            num_extra=len(extra),
-            first=(missing or extra)[0],
+            num_wrong=len(wrong),
+            first=wrong[0],
         )
     backbone.load_state_dict({key: given[key] for key in wanted if key in given}, strict=False)
 

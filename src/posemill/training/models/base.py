@@ -73,12 +73,17 @@ def shorten(lengths: Tensor, stride: int) -> Tensor:
     return torch.div(lengths + stride - 1, stride, rounding_mode="floor")
 
 
+def mean_time(features: Tensor, lengths: Tensor) -> Tensor:
+    """Return `(B, C)`: the mean over the steps of each clip of `(B, T, C)`."""
+    inside = steps_mask(lengths, features.shape[1])[..., None]
+    return (features * inside).sum(1) / lengths[:, None].to(features.dtype)
+
+
 def pool_time(features: Tensor, lengths: Tensor) -> Tensor:
     """Return `(B, 2 C)`: mean and maximum over the steps of each clip of `(B, T, C)`."""
-    inside = steps_mask(lengths, features.shape[1])[..., None]
-    mean = (features * inside).sum(1) / lengths[:, None].to(features.dtype)
-    most = features.masked_fill(~inside, torch.finfo(features.dtype).min).amax(1)
-    return torch.cat([mean, most], -1)
+    outside = ~steps_mask(lengths, features.shape[1])[..., None]
+    most = features.masked_fill(outside, torch.finfo(features.dtype).min).amax(1)
+    return torch.cat([mean_time(features, lengths), most], -1)
 
 
 def run_recurrent(network: nn.Module, features: Tensor, lengths: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from posemill.training.models.base import (
     ClipHead,
     CtcOutput,
     ModelOutput,
+    mean_time,
     run_recurrent,
     steps_mask,
 )
@@ -46,8 +47,7 @@ class AverageHead(nn.Module):
         logits: Tensor = self.fc(self.dropout(features))
         if self.is_ctc:
             return CtcOutput(logits, lengths)
-        inside = steps_mask(lengths, logits.shape[1])[..., None]
-        return (logits * inside).sum(1) / lengths[:, None].to(logits.dtype)
+        return mean_time(logits, lengths)
 
 
 class GruHead(nn.Module):
@@ -201,9 +201,11 @@ class Tsn(VideoModel):
         """Return logits `(B, C)`, or a `CtcOutput` with a step per frame."""
         features = frames
         if frames.ndim == 5:
-            times = self.clip_times(frames, lengths)
-            features = self.backbone(frames.flatten(0, 1), times)  # (B T, C)
-            features = features.unflatten(0, (-1, times.num_frames))
+            num_frames, inside = frames.shape[1], None
+            if not self.shape.num_frames:  # else all are alike, and there is no mask to multiply by
+                inside = steps_mask(lengths, num_frames).flatten()
+            features = self.backbone(frames.flatten(0, 1), ClipTimes(num_frames, inside))
+            features = features.unflatten(0, (-1, num_frames))  # (B, T, C)
         output: ModelOutput = self.head(features, lengths)
         return output
 

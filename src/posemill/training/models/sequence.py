@@ -17,6 +17,7 @@ from posemill.training.models.base import (
     ClipHead,
     CtcOutput,
     ModelOutput,
+    mean_time,
     run_recurrent,
     shorten,
     steps_mask,
@@ -70,9 +71,7 @@ class Mlp(KeypointModel):
 def resample_steps(features: Tensor, lengths: Tensor, steps: int) -> Tensor:
     """Return `(B, steps, C)`: each clip of `(B, T, C)` at evenly spaced times."""
     if steps == 1:
-        inside = steps_mask(lengths, features.shape[1])[..., None]
-        mean: Tensor = (features * inside).sum(1, keepdim=True) / lengths[:, None, None]
-        return mean
+        return mean_time(features, lengths)[:, None]
     times = torch.linspace(0, 1, steps, device=features.device)[None] * (lengths[:, None] - 1)
     before = times.floor().long()
     after = torch.minimum(before + 1, (lengths - 1)[:, None])

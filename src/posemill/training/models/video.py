@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
-from posemill.training.models.base import Model, ModelOutput, steps_mask
+from posemill.training.models.base import Model, ModelOutput
 from posemill.training.video.transform import ClipTransform
 
 
@@ -117,13 +117,6 @@ class VideoModel(Model, ABC):
     def frozen_backbone(self) -> Backbone | None:
         """What says of each frame always the same, whatever the frames beside it; None if none."""
         return None
-
-    def clip_times(self, frames: Tensor, lengths: Tensor) -> ClipTimes:
-        """Return the times of `frames` `(B, T, ...)` in a flat batch."""
-        num_frames = frames.shape[1]
-        if self.shape.num_frames:  # all alike: nothing is padded, and no mask to multiply by
-            return ClipTimes(num_frames)
-        return ClipTimes(num_frames, steps_mask(lengths, num_frames).flatten())
 
     def _needs_whole_clips(self, name: str) -> None:
         """Refuse what a network with 3D kernels cannot do."""

@@ -16,7 +16,8 @@ from torch import nn
 
 from posemill.errors import ConfigError
 from posemill.messages import Message, join
-from posemill.training.config.train_config import TrainConfig, multigrid_arguments
+from posemill.training.config.run_settings import MultigridOptions
+from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.clips import Clips
 from posemill.training.data.loaders import open_loader
 from posemill.training.multigrid.norms import NORM_CLIPS, count_groups, has_norms
@@ -190,9 +191,7 @@ def _make_schedule(clips: Clips, config: TrainConfig) -> Multigrid:
             "keypoints, or video with a fixed number of frames and one size (sampling "
             "segments:8, size 112); leave it out"
         )
-    options = multigrid_arguments(config.multigrid_options)
-    options["has_short_cycle"] &= grid.has_short_cycle
-    options["lr_power"] = 1.0 if config.optimizer == "sgd" else 0.5
+    options = MultigridOptions.read(config.multigrid_options)
     try:
         made = Multigrid(
             config.epochs,
@@ -200,7 +199,10 @@ def _make_schedule(clips: Clips, config: TrainConfig) -> Multigrid:
             grid.size,
             lr_steps=tuple(config.step_epochs) if config.scheduler == "step" else None,
             grid=grid.cycle,
-            **options,
+            has_short_cycle=options.short_cycle and grid.has_short_cycle,
+            epoch_factor=options.epoch_factor,
+            most_lr_factor=options.most_lr_factor,
+            lr_power=1.0 if config.optimizer == "sgd" else 0.5,
         )
     except ValueError as error:
         raise ConfigError("{--multigrid:True}: {error}", error=error) from error

@@ -21,7 +21,7 @@ from posemill.training.config.resolve import with_data_kind
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.clips import Clips
 from posemill.training.data.readers import refuse_missing
-from posemill.training.models import input_of, models_of
+from posemill.training.models import MODELS_OF, input_of
 from posemill.training.models.base import Model
 from posemill.training.tasks.kinds import Kind, find_kind, kind_of_identity
 from posemill.training.tasks.task import Task, make_task
@@ -163,7 +163,7 @@ def _check_model(config: TrainConfig, kind: str) -> None:
             takes=input_of(config.model.name),
             path=config.data.path,
             kind=kind,
-            models=", ".join(models_of(kind)) or Message("a model of its own"),
+            models=", ".join(MODELS_OF.get(kind, ())) or Message("a model of its own"),
         )
 
 
