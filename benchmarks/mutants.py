@@ -240,6 +240,8 @@ class Trial:
     ) -> None:
         self._tree = tree
         self._files_that_run = files_that_run
+        durations = tree / "tests" / "durations.json"
+        self._seconds = json.loads(durations.read_text()) if durations.exists() else {}
         self._python = python
         self._limit_seconds = limit_seconds
         self._passes: dict[tuple[str, ...], bool] = {}
@@ -280,8 +282,9 @@ class Trial:
         yield from stages
         with self._lock:
             names = self._files_that_run(mutant.path, mutant.line)
-        if others := [name for name in names if name not in chain(*stages)]:
-            yield others
+        others = [name for name in names if name not in chain(*stages)]
+        if others:
+            yield sorted(others, key=lambda name: self._seconds.get(name, 0.0))
 
     def _failed(self, copy: Path, stage: list[str], without: list[str]) -> list[str] | None:
         """Return the first test that fails, the whole stage if it hangs, None if all pass."""

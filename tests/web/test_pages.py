@@ -107,8 +107,15 @@ def test_the_worst_clip_comes_first_unless_asked_otherwise(
     path = f"/api/runs/{entry_of('good and bad').key}/clips"
     clips = client.get(path).json()["clips"]
     assert [clip["clip_id"] for clip in clips] == ["nobody", "fine"]
-    clips = client.get(path, params={"sort": "order"}).json()["clips"]
-    assert [clip["clip_id"] for clip in clips] == ["fine", "nobody"]
+
+    def ids(**question: str) -> list[str]:
+        clips = client.get(path, params=question).json()["clips"]
+        return [clip["clip_id"] for clip in clips]
+
+    assert ids(sort="order") == ["fine", "nobody"]
+    assert ids(sort="missing") == ["nobody", "fine"]  # by the part that is missing most
+    assert ids(sort="missing", part="face") == ["nobody", "fine"]
+    assert ids(part="face", missing="0.5") == ["nobody"]
 
 
 def test_missing_parts_jumps_and_labels_choose_clips(

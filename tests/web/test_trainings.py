@@ -11,7 +11,10 @@ import pytest
 from made_up_trainings import write_training
 from starlette.testclient import TestClient
 
+from posemill.errors import RunError
+from posemill.web.actions import act
 from posemill.web.app import make_app
+from posemill.web.library import Library
 from posemill.web.trainings import read_curves
 
 pytest.importorskip("torch", reason="the extra 'train' is not installed")
@@ -135,3 +138,16 @@ def test_a_training_writes_what_it_said_of_each_clip(tmp_path: Path) -> None:
     right = sum(row["label"] == row["predicted"] for row in rows)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["scores"]["dev"]["accuracy"] == pytest.approx(right / 10)
+
+
+def test_a_training_is_continued_from_the_page_or_says_why_not(trained: Path) -> None:
+    library = Library([trained])
+    library.look()
+    entries = {entry.name: entry for entry in library.entries()}
+    assert act(entries["one"], "stop") == "nobody works on it"
+    with pytest.raises(RunError, match=r"it did not start: posemill: .*label"):
+        act(entries["one"], "resume")
+    own = json.dumps({"kind": "posemill-training", "identity": {"kind": "own"}})
+    (trained / "two" / "run.json").write_text(own)
+    with pytest.raises(RunError, match="by a script of your own"):
+        act(entries["two"], "resume")
