@@ -144,7 +144,9 @@ def ended_worker(monkeypatch, code, *, oom_kills=0):
     """A worker whose process ended with a code, and how many were killed for memory meanwhile."""
     worker = _Worker.__new__(_Worker)
     process = SimpleNamespace(exitcode=code, kill=lambda: None)
-    vars(worker).update(process=process, reason="", _num_oom_kills=5)
+    progress = SimpleNamespace(place=(1, 2, 3, 4))
+    vars(worker).update(process=process, reason="", _num_oom_kills=5, task="x", index=7)
+    worker.progress = progress
     monkeypatch.setattr(module, "count_oom_kills", lambda: 5 + oom_kills)
     return worker
 
@@ -167,9 +169,11 @@ def test_a_death_has_its_reason_and_whose_doing_it_was(
     code, oom_kills, reason, is_from_outside, monkeypatch
 ):
     worker = ended_worker(monkeypatch, code, oom_kills=oom_kills)
-    assert (worker.exit_reason(), worker.is_ended_from_outside()) == (reason, is_from_outside)
+    died = worker.died(has_given=False)
+    assert died == Died("x", (1, 2, 3, 4), reason, 7, is_from_outside)
     worker.kill("too large")
-    assert (worker.exit_reason(), worker.is_ended_from_outside()) == ("too large", False)
+    died = worker.died(has_given=False)
+    assert (died.reason, died.is_from_outside) == ("too large", False)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are set on Linux")

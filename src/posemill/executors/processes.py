@@ -53,6 +53,7 @@ _START_SECONDS = 300.0  # imports from a cold network disk
 _END_SECONDS = 5.0
 READY, MESSAGE, FINISHED = "ready", "message", "finished"  # what a worker says, with a value
 _CONTEXT = multiprocessing.get_context("spawn")
+_SIGKILL, _SIGILL = getattr(signal, "SIGKILL", 9), getattr(signal, "SIGILL", 4)
 _OUTSIDE_SIGNALS = frozenset(
     getattr(signal, name)
     for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
@@ -183,35 +184,27 @@ class _Worker:
         self.reason = reason
         self.process.kill()
 
-    def exit_reason(self) -> str:
-        """Return why it is dead; waits for the end of the process, which has begun."""
+    def died(self, *, has_given: bool) -> Died:
+        """Return its death; waits for the end of the process, which has begun.
+
+        Args:
+            has_given: Whether any worker of the executor gave anything.
+        """
         deadline = time.monotonic() + _END_SECONDS
         # Not `join`: it goes by a pipe too, and waits for ever for a worker that closed them all.
         while (code := self.process.exitcode) is None and time.monotonic() < deadline:
             time.sleep(0.005)
         if code is None and not self.reason:
             self.kill(Message("closed its pipe and did not end"))
-        if self.reason or code is None:
-            return self.reason
-        reason = describe_exit(code)
-        if self._was_memory_short():
-            return Message("{reason} (the system was out of memory)", reason=reason)
-        return reason
-
-    def is_illegal_instruction(self) -> bool:
-        """Return whether the processor refused an instruction."""
-        return self.process.exitcode == -getattr(signal, "SIGILL", 4)
-
-    def is_ended_from_outside(self) -> bool:
-        """Return whether a signal of somebody else ended it, not its own doing or ours."""
-        code = self.process.exitcode
-        is_signal = code is not None and -code in _OUTSIDE_SIGNALS
-        return is_signal and not self.reason and not self._was_memory_short()
-
-    def _was_memory_short(self) -> bool:
-        """Return whether the kernel killed for memory since this worker began, it perhaps."""
-        is_kill = self.process.exitcode == -getattr(signal, "SIGKILL", 9)
-        return is_kill and count_oom_kills() > self._num_oom_kills
+        reason, is_from_outside = self.reason, False
+        if not self.reason and code is not None:
+            reason, is_from_outside = describe_exit(code), -code in _OUTSIDE_SIGNALS
+            if code == -_SIGKILL and count_oom_kills() > self._num_oom_kills:  # it, perhaps
+                reason = Message("{reason} (the system was out of memory)", reason=reason)
+                is_from_outside = False
+        is_refused = not has_given and code == -_SIGILL
+        place = self.progress.place
+        return Died(self.task, place, reason, self.index, is_from_outside, is_refused)
 
     def close(self) -> None:
         """End the process, if it has not, and free what it held."""
@@ -298,13 +291,10 @@ class ProcessExecutor(SupervisingExecutor):
 
     def _remove_dead(self, worker: _Worker) -> Iterator[Event]:
         del self._workers[worker.index]
-        reason, place, task = worker.exit_reason(), worker.progress.place, worker.task
-        was_expected = task is None and worker.is_ready
-        is_from_outside = worker.is_ended_from_outside()
-        is_refused = not self._has_given and worker.is_illegal_instruction()
+        died = worker.died(has_given=self._has_given)
         worker.close()
-        if not was_expected:
-            yield Died(task, place, reason, worker.index, is_from_outside, is_refused)
+        if worker.task is not None or not worker.is_ready:  # others leave by themselves
+            yield died
 
     def _check(self) -> None:
         # Who reads the events may have been busy, as with a commit to a store that is slow. What
