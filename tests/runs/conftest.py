@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -21,7 +22,7 @@ def recommit() -> Callable[[Path], None]:
             for path in (folder / "shards").iterdir():
                 database.execute(
                     "UPDATE shards SET checksum = ? WHERE name = ?",
-                    (checksum_of(path.read_bytes()), path.name),
+                    (checksum_of(io.BytesIO(path.read_bytes())), path.name),
                 )
 
     return write

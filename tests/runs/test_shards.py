@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 
@@ -87,7 +89,7 @@ SHARD = "part-000-0000000.parquet"
 
 
 def plan(run, *spans):
-    checksum = checksum_of((run / "shards" / SHARD).read_bytes())
+    checksum = checksum_of(io.BytesIO((run / "shards" / SHARD).read_bytes()))
     return BlockPlan(tuple(ShardRows(1, "all", "c1", SHARD, *span, checksum) for span in spans))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -191,34 +191,30 @@ def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) 
     return table.slice(rows.offset - int(stops[first]) + sizes[first], rows.num_rows)
 
 
-def checksum_of(content: bytes | memoryview) -> str:
+def checksum_of(shard: BinaryIO) -> str:
     """Return what tells a shard from all others: the digest of its footer.
 
     A footer holds the run's id, the shard's name, where every column lies and what range its values
     have. The pages have checksums of their own.
     """
-    size = int.from_bytes(content[-8:-4], "little")
-    return hashlib.sha256(content[-8 - size : -8]).hexdigest()[:32]
-
-
-def _checksum_at(path: Path) -> str:
-    with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(0, end - 8))
-        size = int.from_bytes(file.read(4), "little")
-        file.seek(max(0, end - 8 - size))
-        return checksum_of(file.read())
+    end = shard.seek(0, os.SEEK_END)
+    shard.seek(max(0, end - 8))
+    size = int.from_bytes(shard.read(4), "little")
+    shard.seek(max(0, end - 8 - size))
+    return hashlib.sha256(shard.read(size)).hexdigest()[:32]
 
 
 def _open(path: Path, skeleton_name: str, checksum: str) -> pq.ParquetFile:
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         shard_skeleton = check_schema(file.schema_arrow, str(path))
+        with path.open("rb") as content:
+            is_same = checksum_of(content) == checksum
     except FileNotFoundError as error:
         raise RunError("{path} is missing, but the ledger counts on it", path=path) from error
     except (OSError, ValueError, pa.ArrowException) as error:  # or names that are no text
         raise _damaged(path, error) from error
-    if shard_skeleton != skeleton_name or _checksum_at(path) != checksum:
+    if shard_skeleton != skeleton_name or not is_same:
         raise RunError(
             "{path} is not the shard that was committed: its checksum is another "
             "one; put back a copy of the file, or extract anew into another folder",

@@ -62,15 +62,15 @@ def write_table(table: pa.Table, place: Path | str, name: str, run_id: str) -> S
         )
     )
     if uri_of(place) is not None:
-        open_place(place).put(f"{SHARDS_NAME}/{name}", bytes(content))
+        open_place(place).put(f"{SHARDS_NAME}/{name}", content.getvalue())
     else:
         path = Path(place) / SHARDS_NAME / name
         with atomic_path(path) as temporary, temporary.open("wb") as handle:
-            handle.write(content)
-    return Shard(name, len(table), len(content), (), checksum_of(content))
+            handle.write(content.getbuffer())
+    return Shard(name, len(table), len(content.getbuffer()), (), checksum_of(content))
 
 
-def _shard_of(table: pa.Table) -> memoryview:
+def _shard_of(table: pa.Table) -> io.BytesIO:
     """Return the content of a shard."""
     buffer = io.BytesIO()
     stored = as_stored(table)
@@ -87,7 +87,7 @@ def _shard_of(table: pa.Table) -> memoryview:
         use_dictionary=[name for name in stored.column_names if name not in floats],
         column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
     )
-    return buffer.getbuffer()
+    return buffer
 
 
 def found_counts(clip: PoseClip) -> str:
