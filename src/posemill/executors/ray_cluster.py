@@ -39,7 +39,7 @@ from posemill.executors.ray_connection import (
     first_line,
     ray,
 )
-from posemill.executors.threads import NOWHERE, Slot, SlotEvents
+from posemill.executors.threads import NOWHERE, Slot
 from posemill.files import atomic_path, cache_folder
 from posemill.messages import Message
 from posemill.terminal import warn_once
@@ -52,16 +52,15 @@ _LOOK_SECONDS = 10.0  # between looks at what the cluster has
 _PATIENCE_SECONDS = 30.0  # before it is said that the cluster has no room
 
 
-class _RemoteSlot:
+class _RemoteSlot(Slot):
     """The inside of an actor: one supervised process, and what happened until it is asked for."""
 
     def __init__(self, index: int, make_function: MakeFunction, limits: Limits) -> None:
         if limits.log_folder is not None and not limits.log_folder.is_dir():
             limits = replace(limits, log_folder=None)  # another machine: Ray keeps what it prints
         self._must_see = limits.must_see
-        self._events: SlotEvents = queue.SimpleQueue()
         executor = ProcessExecutor(1, limits, first_index=index)
-        self._slot = Slot(executor, make_function, self._events, index)
+        super().__init__(executor, make_function, queue.SimpleQueue(), index)
 
     def about(self, files: Mapping[str, bytes]) -> dict[str, Any]:
         """Return who this is, after keeping the files that the machine has not in its cache."""
@@ -78,14 +77,6 @@ class _RemoteSlot:
             "sees_run": self._must_see is None or self._must_see.exists(),
         }
 
-    def give(self, task: Any) -> None:
-        """Begin a task."""
-        self._slot.give(task)
-
-    def ask_to_stop(self) -> None:
-        """Ask the task under way to save what it has."""
-        self._slot.ask_to_stop()
-
     def news(self, seconds: float) -> tuple[tuple[int, ...], list[Event | RunError]]:
         """Return where it is and what happened, as soon as something does or after a time."""
         events: list[Event | RunError] = []
@@ -94,7 +85,7 @@ class _RemoteSlot:
             while True:
                 events.append(self._to_send(event))
                 _, event = self._events.get_nowait()
-        return self._slot.place, events
+        return self.place, events
 
     @staticmethod
     def _to_send(event: Any) -> Event | RunError:
