@@ -119,7 +119,7 @@ def test_what_is_left_open_is_decided_by_the_task_and_the_data(
 ) -> None:
     def augment_of(**changes: Any) -> Any:
         batches: Any = build_workload(TrainConfig(**settings(**changes))).train
-        return batches.augment
+        return batches.augment and batches.augment.amounts
 
     assert augment_of() is None, "numbers as they are are not turned"
     usual = augment_of(normalize="whole")
