@@ -48,7 +48,7 @@ demo: .venv/.base
 	$(BIN)/posemill demo --out demo
 
 # What most shards of the tests load: loaded once, and copied with the process.
-PRELOAD := torch,torch.utils.tensorboard,matplotlib.figure,pandas,av,cv2,pyarrow.parquet,posemill.training.launch.start,posemill.commands.line
+PRELOAD := torch,torch.utils.tensorboard,matplotlib.figure,pandas,av,cv2,pyarrow.parquet,posemill.jobs.extract.run,posemill.training.launch.start,posemill.commands.line
 
 # The linters run beside the tests. Not pytest-xdist: where one of its workers ends, the others wait
 # for ever.

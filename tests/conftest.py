@@ -23,7 +23,8 @@ from posemill.weights.pull import ensure_media, ensure_model
 
 sys.path.append(str(Path(__file__).parent))  # for made_up_people, s3_fixtures
 from s3_fixtures import s3_bucket, s3_server  # noqa: F401
-from warm_python import WarmPython
+
+from tools.warm_python import WarmPython, start_warm
 
 os.environ["POSEMILL_LANG"] = "en"  # whatever the machine speaks
 # A deadline per example fails on a busy machine, where nothing is wrong with the code.
@@ -34,6 +35,7 @@ settings.load_profile("posemill")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+SHARD_PYTHON = os.environ.pop("POSEMILL_TEST_PYTHON", "")  # of tools/shards.py
 SHARED = Path(__file__).parent.parent.parent / "shared"
 
 
@@ -135,9 +137,11 @@ def start_process() -> Iterator[Callable[..., psutil.Popen]]:
 @pytest.fixture(scope="session")
 def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
     """A Python that has loaded torch, for processes of tests that use `warm_children`."""
-    python = WarmPython(tmp_path_factory.mktemp("warm"), os.environ)
-    yield python
-    python.close()
+    if SHARD_PYTHON:
+        yield WarmPython(SHARD_PYTHON, dict(os.environ))
+        return
+    with start_warm(tmp_path_factory.mktemp("warm"), os.environ) as python:
+        yield python
 
 
 @pytest.fixture

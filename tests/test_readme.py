@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from warm_python import WarmPython
+
+from tools.warm_python import WarmPython
 
 if sys.version_info >= (3, 11):
     import tomllib

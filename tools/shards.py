@@ -33,15 +33,18 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from tools.warm_python import copy_warm
+
 TESTS, DURATIONS = Path("tests"), Path("tests/durations.json")  # in the current folder
 NOTES = "POSEMILL_TEST_NOTES"  # variables of the environment
+WARM = "POSEMILL_TEST_PYTHON"  # a Python that has loaded what this process has
 TIMED = "POSEMILL_TEST_SECONDS"  # to count the seconds of children, too: 0.5 ms, twice a test
 SLOTS = 4  # on two cores: some tests wait, and meanwhile others run
 SHARD_SECONDS = 75.0  # of CPU: each shard collects its tests and starts what they share, 5 seconds
@@ -165,15 +168,28 @@ def start(job: Job) -> int:
         tempfile.tempdir = None  # chosen anew, by the environment
         if not job.is_shard:
             os.execvp(job.arguments[0], job.arguments)
-        code = pytest.main(job.arguments)
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does
-        atexit._run_exitfuncs()
+        with warm_python(job):
+            code = pytest.main(job.arguments)
+            threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does
+            atexit._run_exitfuncs()
     except BaseException:  # noqa: BLE001  a copy must not go on with the work of the original
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+@contextmanager
+def warm_python(job: Job) -> Iterator[None]:
+    """Name a Python for processes of tests in the environment, if posemill has been loaded."""
+    if "posemill" not in sys.modules:
+        yield
+        return
+    folder = Path(tempfile.mkdtemp(prefix="warm-", dir=job.folder))
+    with copy_warm(folder) as python:
+        os.environ[WARM] = python.executable
+        yield
 
 
 class Runner:

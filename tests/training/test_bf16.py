@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warm_python import WarmPython
 
 from posemill.machine.trials import Outcome
 from posemill.training.bf16 import Bf16Trial
 from posemill.training.record.run_folder import RunFolder
+from tools.warm_python import WarmPython, start_warm
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -117,9 +117,8 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
     path = os.pathsep.join([str(folder), str(TESTS), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     environment.pop("ONEDNN_MAX_CPU_ISA", None)  # of the tests beside: see conftest.py
-    python = WarmPython(folder, environment)
-    yield python
-    python.close()
+    with start_warm(folder, environment) as python:
+        yield python
 
 
 @pytest.fixture

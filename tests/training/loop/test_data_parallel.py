@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from warm_python import WarmPython
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
@@ -14,6 +13,7 @@ from posemill.training.loop.stepping import Stepper, checkpoint_blocks
 from posemill.training.loop.timing import Clock
 from posemill.training.ranks import run_ranks
 from posemill.training.runtime import Runtime
+from tools.warm_python import WarmPython
 
 CPU = torch.device("cpu")
 CONFIG = TrainConfig(mode="multi_process", processes=2, threads=1, batch_size=8, micro_batch=2,

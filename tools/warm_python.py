@@ -4,6 +4,9 @@
 to copy itself, and the copy runs the program: with the arguments, environment, folder and open
 files that were given. Signals go there, the exit code or signal comes back; a copy is killed with
 the process that asked for it.
+
+The process is started by `start_warm`, or it is a copy of the process of a shard, made before its
+tests (`copy_warm`), which then has nothing to load.
 """
 
 from __future__ import annotations
@@ -82,13 +85,9 @@ class Request:
 class Server:
     """Copies this process for each request, until standard input ends."""
 
-    def __init__(self, address: str) -> None:
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(address)
-        self._listener.listen(16)
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
         self._clients: dict[int, tuple[socket.socket, int]] = {}  # by the pidfd of their copies
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
 
     def serve(self) -> Request:
         """Return a request in each copy; does not return in this process."""
@@ -216,49 +215,93 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
+def serve(listener: socket.socket, executable: str) -> None:
+    """Run the programs of clients, each in a copy of this process; does not return."""
+    program = Server(listener).serve()
+    # Ours are ignored by a run in the background, or end it in its own way.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    use(executable)  # what the program starts is warm, too
+    leave(code_of(program))
+
+
+def use(executable: str) -> None:
+    """Let processes that this one starts be run by an executable."""
+    sys.executable = executable
+    multiprocessing.spawn.set_executable(executable)
+
+
+def write_client(folder: Path) -> tuple[str, str]:
+    """Write the executable into a folder of its own; return it and the address that it asks."""
+    executable, address = folder / "python", str(folder / "s")
+    executable.write_text(CLIENT.format(python=sys.executable, address=address))
+    executable.chmod(0o755)
+    return str(executable), address
+
+
+def listen(address: str) -> socket.socket:
+    """Return what clients connect to."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen(16)
+    return listener
+
+
+@dataclass
 class WarmPython:
-    """A Python that has loaded torch and posemill.
+    """A Python that has loaded torch and posemill."""
 
-    Args:
-        folder: Of its own, for the executable.
-        environment: What Python and torch read when they start is as it is here.
-    """
-
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        self.environment = dict(environment)
-        self.executable = str(folder / "python")
-        address = str(folder / "s")
-        Path(self.executable).write_text(CLIENT.format(python=sys.executable, address=address))
-        Path(self.executable).chmod(0o755)
-        self._server = subprocess.Popen(
-            [sys.executable, "-P", __file__, address, self.executable], env=self.environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert self._server.stdout is not None
-        assert self._server.stdout.readline() == "ready\n"
+    executable: str
+    environment: dict[str, str]  # what Python and torch have read when they started
 
     @contextmanager
     def used(self) -> Iterator[None]:
         """Let processes that are started inside the block by posemill be warm ones."""
         cold = sys.executable
-        self._use(self.executable)
+        use(self.executable)
         try:
             yield
         finally:
-            self._use(cold)
+            use(cold)
 
-    @staticmethod
-    def _use(executable: str) -> None:
-        sys.executable = executable
-        multiprocessing.spawn.set_executable(executable)
 
-    def close(self) -> None:
-        """End the process."""
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        self._server.stdin.close()
-        self._server.wait()
-        self._server.stdout.close()
+@contextmanager
+def start_warm(folder: Path, environment: Mapping[str, str]) -> Iterator[WarmPython]:
+    """Load torch and posemill in a process with a folder and an environment of its own."""
+    executable, address = write_client(folder)
+    server = subprocess.Popen(
+        [sys.executable, "-P", __file__, address, executable], env=dict(environment),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        yield WarmPython(executable, dict(environment))
+
+
+@contextmanager
+def copy_warm(folder: Path) -> Iterator[WarmPython]:
+    """Copy this process, which has loaded torch and posemill and has no threads."""
+    executable, address = write_client(folder)
+    listener = listen(address)
+    its_end, our_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(its_end, 0)
+        for number in (our_end, its_end):
+            os.close(number)
+        sys.path[:] = [entry for entry in sys.path if entry != str(Path.cwd())]  # of `python -m`
+        try:
+            serve(listener, executable)
+        finally:
+            os._exit(1)
+    os.close(its_end)
+    listener.close()
+    try:
+        yield WarmPython(executable, dict(os.environ))
+    finally:
+        os.close(our_end)
+        os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":
@@ -269,8 +312,7 @@ if __name__ == "__main__":
         import_module("matplotlib.figure")
         import_module("torch.utils.tensorboard")
     gc.freeze()  # pages that a copy does not touch are not copied
-    program = Server(sys.argv[1]).serve()
-    sys.executable = sys.argv[2]  # what the program starts is warm, too
-    multiprocessing.spawn.set_executable(sys.executable)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    leave(code_of(program))
+    warm_listener = listen(sys.argv[1])
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    serve(warm_listener, sys.argv[2])
