@@ -1,4 +1,4 @@
-"""Run the tests in shards of even duration, four at a time, each in a process of its own.
+"""Run the tests in shards, the longest first, four at a time, each in a process of its own.
 
     python -m tools.shards [--preload MODULES] [--record] [--slowest N] [--beside COMMAND] [PATH …]
 
@@ -47,7 +47,8 @@ NOTES = "POSEMILL_TEST_NOTES"  # variables of the environment
 WARM = "POSEMILL_TEST_PYTHON"  # a Python that has loaded what this process has
 TIMED = "POSEMILL_TEST_SECONDS"  # to count the seconds of children, too: 0.5 ms, twice a test
 SLOTS = 4  # on two cores: some tests wait, and meanwhile others run
-SHARD_SECONDS = 75.0  # of CPU: each shard collects its tests and starts what they share, 5 seconds
+SHARDS_LEFT = 6.0  # of the size of the next shard
+LEAST_SECONDS = 20.0  # of CPU: each shard collects its tests and starts what they share, 3 seconds
 NEW_FILE_SECONDS = 2.0  # of a file without a recorded duration
 SILENT_SECONDS = 900.0  # above the time limit of a test: ends what hangs outside of tests
 MEMORY_FOLDER, MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30
@@ -264,15 +265,18 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def split_files(files: list[str], seconds: Mapping[str, float], number: int) -> list[list[str]]:
-    """Return at most `number` lists of neighbouring files, of even duration, none empty."""
+def split_files(files: list[str], seconds: Mapping[str, float]) -> list[list[str]]:
+    """Return lists of neighbouring files, each a part of what is left: the last ones are short."""
     weights = [seconds.get(file, NEW_FILE_SECONDS) for file in files]
-    share, so_far = sum(weights) / number, 0.0
-    shards: list[list[str]] = [[] for _ in range(number)]
+    shards: list[list[str]] = []
+    left, taken, share = sum(weights), 0.0, 0.0
     for file, weight in zip(files, weights, strict=True):
-        shards[min(number - 1, int((so_far + weight / 2) / share))].append(file)
-        so_far += weight
-    return [shard for shard in shards if shard]
+        if not shards or taken + weight / 2 > share:
+            shards.append([])
+            taken, share = 0.0, max(LEAST_SECONDS, left / SHARDS_LEFT)
+        shards[-1].append(file)
+        taken, left = taken + weight, left - weight
+    return shards
 
 
 def make_jobs(paths: list[Path], beside: str, base: Path) -> list[Job]:
@@ -283,8 +287,6 @@ def make_jobs(paths: list[Path], beside: str, base: Path) -> list[Job]:
         for file in ([path] if path.is_file() else path.rglob("test_*.py"))
     })  # fmt: skip
     seconds = read_durations()
-    total = sum(seconds.get(file, NEW_FILE_SECONDS) for file in files)
-    number = max(1, round(total / SHARD_SECONDS))
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",  # threads of two shards on two cores would wait for each other
@@ -295,7 +297,7 @@ def make_jobs(paths: list[Path], beside: str, base: Path) -> list[Job]:
     jobs = []
     if beside:
         jobs = [Job(beside, shlex.split(beside), base / "beside", environment, is_shard=False)]
-    shards = split_files(files, seconds, number)
+    shards = split_files(files, seconds)
     # The longest first: what is left at the end is short, and all slots end at about the same time.
     shards.sort(key=lambda shard: -sum(seconds.get(file, NEW_FILE_SECONDS) for file in shard))
     for index, shard in enumerate(shards, 1):
@@ -337,7 +339,7 @@ def record_durations(jobs: list[Job]) -> None:
 
 def run_all(jobs: list[Job]) -> bool:
     """Run the jobs; print a line for each, what failed in full, and the counts."""
-    runner = Runner(jobs)
+    runner, began_at = Runner(jobs), time.monotonic()
     try:
         for job in runner.ended():
             tests = f"{in_words(job.counts)} in " if job.is_shard else ""
@@ -352,7 +354,7 @@ def run_all(jobs: list[Job]) -> bool:
         for death in job.deaths:
             say(f"the process died: {death}")
     cpu = sum(job.cpu_seconds for job in jobs)
-    say(f"{cpu // 60:.0f}:{cpu % 60:02.0f} minutes of CPU")
+    say(f"{in_minutes(time.monotonic() - began_at)} minutes, {in_minutes(cpu)} minutes of CPU")
     say(in_words(sum((job.counts for job in jobs), Counter())))
     return not any(job.has_failed for job in jobs)
 
@@ -360,6 +362,11 @@ def run_all(jobs: list[Job]) -> bool:
 def in_words(counts: Counter[str]) -> str:
     """Return the counts as pytest writes them."""
     return ", ".join(f"{counts[name]} {name}" for name in ("passed", "failed", "skipped"))
+
+
+def in_minutes(seconds: float) -> str:
+    """Return minutes and seconds, as in 5:07."""
+    return "{}:{:02}".format(*divmod(round(seconds), 60))
 
 
 def say(text: str) -> None:
