@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import logging
 import os
 import signal
 import sys
@@ -14,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from posemill.decoders.pictures import read_picture
@@ -35,8 +38,22 @@ settings.load_profile("posemill")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# pytest adds its handlers to each logger that does not propagate, six times a test: torch has 43.
+for logger in logging.getLogger("torch").manager.loggerDict.values():
+    if isinstance(logger, logging.Logger) and logger.name.startswith("torch"):
+        logger.propagate = True
+
 SHARD_PYTHON = os.environ.pop("POSEMILL_TEST_PYTHON", "")  # of tools/shards.py
 SHARED = Path(__file__).parent.parent.parent / "shared"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
+    """Write the stacks and end the process, by a thread of C: one of Python takes 0.5 ms a test."""
+    output = item.config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(settings.timeout, exit=True, file=output)
+    item.cancel_timeout = faulthandler.cancel_dump_traceback_later
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,8 @@ def _prepare_torch() -> Iterator[None]:
     torch.set_num_threads(1)
     load_dynamo_late()  # for tests that use torch's optimizers without a training
     with pytest.MonkeyPatch.context() as patch:
+        # Ours are no DTensor, and to see that `assert_close` loads the compiler: 2 s a shard.
+        patch.setattr("torch.testing._comparison._HAS_DTENSOR", False)
         if try_bf16().needs_amx_off:
             patch.setenv(ISA_VARIABLE, WITHOUT_AMX)
             try_bf16.cache_clear()

@@ -41,7 +41,7 @@ def _leak() -> None:
 def _explode() -> None:
     while True:
         _leak()
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 def _fail() -> None:

@@ -11,6 +11,7 @@ import platform
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -177,13 +178,17 @@ def _mode_of_all(source: Mapping[str, Any]) -> str:
 
 def current_versions() -> dict[str, str]:
     """Return the versions of posemill, Python and the packages that touch the numbers."""
-    versions = {"posemill": __version__, "python": platform.python_version()}
-    for name in _PACKAGES.split():
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions
+    installed = {name: _installed_version(name) for name in _PACKAGES.split()}
+    return {"posemill": __version__, "python": platform.python_version(), **installed}
+
+
+@cache
+def _installed_version(name: str) -> str:
+    """Return the version of a package: asked once, since the answer is read from its files."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def check_parts(folder: Path) -> None:
