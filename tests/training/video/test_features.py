@@ -19,8 +19,8 @@ from posemill.training.data.batches import Draw
 from posemill.training.front import train
 from posemill.training.models import build_model
 from posemill.training.runs.inference import evaluate
-from posemill.training.tasks.video_kind import content_key
 from posemill.training.tasks.workload import build_workload
+from posemill.training.video.index import fingerprint
 
 
 @pytest.fixture
@@ -126,8 +126,8 @@ def test_what_cannot_be_computed_once_is_refused(
 def test_a_picture_that_changed_in_its_folder_is_another_clip(tmp_path: Path) -> None:
     (tmp_path / "clip").mkdir()
     (tmp_path / "clip" / "0.png").write_bytes(b"one")
-    places = [Clip("clip", str(tmp_path / "clip"), "frames")]
-    before = content_key(places)
-    assert content_key(places) == before
+    clip = Clip("clip", str(tmp_path / "clip"), "frames")
+    before = fingerprint(clip)
+    assert fingerprint(clip) == before
     (tmp_path / "clip" / "0.png").write_bytes(b"other")
-    assert content_key(places) != before
+    assert fingerprint(clip) != before

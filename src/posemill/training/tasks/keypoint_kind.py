@@ -26,8 +26,7 @@ from posemill.training.data.keypoint_clips import (
 from posemill.training.data.labels import LabelledClip
 from posemill.training.data.normalize import Augment, Preparation
 from posemill.training.data.readers import find_files, read_all
-from posemill.training.models import time_stride_of
-from posemill.training.tasks.kinds import Kind, NewClip
+from posemill.training.tasks.kinds import Kind, NewClip, frames_per_step
 
 _Points = tuple[str, FloatArray, BoolArray]  # id, points, mask of a clip
 
@@ -49,8 +48,7 @@ class KeypointKind(Kind):
         splits: Sequence[str] | None = None,
     ) -> Mapping[str, KeypointClips]:
         """Return the clips by split; see `load_keypoints`."""
-        model = config.model
-        stride = time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
+        stride = frames_per_step(config)
         return load_keypoints(
             config.data, class_names=class_names, splits=splits, time_stride=stride
         )

@@ -17,7 +17,7 @@ from posemill.errors import ConfigError
 from posemill.training.config.kinds import KINDS
 from posemill.training.data.batches import Batch
 from posemill.training.data.clips import Clips, Picture
-from posemill.training.models import build_model
+from posemill.training.models import build_model, time_stride_of
 
 if TYPE_CHECKING:
     from posemill.training.config.train_config import TrainConfig
@@ -101,6 +101,12 @@ class Kind(ABC):
         raise ConfigError(
             "{run} was trained on {kind}, which predict cannot read", run=config.out, kind=self.name
         )
+
+
+def frames_per_step(config: TrainConfig) -> int:
+    """Return the frames per output step of the model (ctc); 1 where there is one for a clip."""
+    model = config.model
+    return time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
 
 
 def find_kind(name: str) -> Kind:

@@ -20,23 +20,22 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import ConfigError, DecodeError
 from posemill.machine.read_ahead import read_ahead
 from posemill.messages import Message
-from posemill.records import BoolArray, Clip, FloatArray
+from posemill.records import BoolArray, Clip, FloatArray, IntArray
 from posemill.terminal import warn_caller
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.batches import Batch, Draw, pad_targets
 from posemill.training.data.cache import Store, precompute
 from posemill.training.data.clips import Picture
-from posemill.training.data.labels import LabelledClip
+from posemill.training.data.labels import LabelledClip, divide_into_splits
 from posemill.training.loggers import say
-from posemill.training.models import time_stride_of
 from posemill.training.models.video import Backbone, ClipTimes
 from posemill.training.precision import choose_device, choose_precision
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.kinds import Kind, NewClip
-from posemill.training.video.index import Index, place_of, read_index
+from posemill.training.tasks.kinds import Kind, NewClip, frames_per_step
+from posemill.training.video.index import Index, fingerprint, read_index
 from posemill.training.video.pixel_clips import (
     PixelClips,
-    load_videos,
+    check_labels,
     make_batch,
     read_labelled,
 )
@@ -64,18 +63,23 @@ class VideoKind(Kind):
         splits: Sequence[str] | None = None,
     ) -> Mapping[str, PixelClips]:
         """Return the clips by split; with `video_on_error = "raise"` all clips must be there."""
-        model = config.model
-        stride = time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
-        sets, self.index = load_videos(
-            config.data,
-            Sampling.parse(config.video.sampling),
-            class_names=class_names,
-            splits=splits,
-            time_stride=stride,
-        )
+        index, rows = read_labelled(config.data)
+        if config.task == "classify" and class_names is None:
+            check_labels(index, rows, config.data.path)
+        division = divide_into_splits(rows, config.data, class_names=class_names, splits=splits)
         if config.video.on_error == "raise":
-            self.index.expect_all(config.data.path)
-        return sets
+            index.expect_all(config.data.path)
+        self.index, labels = index, {row.row: row.label for row in rows}
+
+        def make(rows: IntArray, **facts: Any) -> PixelClips:
+            places = tuple(
+                dataclasses.replace(index.clips[row], label=labels[row]) for row in rows.tolist()
+            )
+            return PixelClips(
+                places=places, sampling=Sampling.parse(config.video.sampling), **facts
+            )
+
+        return division.make_sets(make, config.data, frames_per_step(config))
 
     def open(self, config: TrainConfig, clips: PixelClips, *, is_training: bool) -> PixelClips:
         """Return clips that give batches; those of the training are drawn from and augmented."""
@@ -320,7 +324,7 @@ def compute_features(
     backbone.to(runtime.device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
     return precompute(
         _run(clips, backbone, num_views, runtime),
-        key=f"{content_key(clips.clips)} {json.dumps(parameters, sort_keys=True)}",
+        key=json.dumps([list(map(fingerprint, clips.clips)), parameters], sort_keys=True),
         kind=cache,
         folder=folder,
     )
@@ -333,18 +337,6 @@ def digest_of(backbone: Backbone) -> str:
         digest.update(f"{name}{tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def content_key(places: Sequence[Clip]) -> str:
-    """Return a digest of which clips these are, by the size and time of their files."""
-    rows = []
-    for place in places:
-        path = Path(place.path)
-        # The time of a folder is not that of the pictures in it.
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
-        facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        rows.append([facts, *place_of(place)])
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def _run(

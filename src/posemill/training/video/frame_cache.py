@@ -18,8 +18,9 @@ import numpy.typing as npt
 from posemill.errors import TrainingError
 from posemill.files import atomic_path, cache_folder, mark_output
 from posemill.records import Clip
+from posemill.training.video.index import fingerprint
 
-_FORMAT = 2
+_FORMAT = 3
 _MOST_BYTES = 1 << 28  # of one clip; longer ones are decoded each time
 _KEPT_FREE = 5 * 10**9  # bytes of the disk, or a tenth of it where that is less
 
@@ -72,14 +73,7 @@ class FrameCache:
 
     def _path(self, clip: Clip) -> Path:
         """Return where a clip of a file as it is now belongs."""
-        path = Path(clip.path)
-        facts = path.stat()
-        text = (
-            f"{path.absolute()}\0{facts.st_size}\0{facts.st_mtime_ns}\0"
-            f"{clip.start_seconds}\0{clip.end_seconds}"
-        )
-        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-        return self.folder / f"{digest[:32]}.npy"
+        return self.folder / f"{fingerprint(clip)}.npy"
 
 
 def free_bytes(folder: Path) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -46,6 +48,16 @@ def place_of(clip: Clip) -> tuple[str, int, float, float | None]:
     """Return where a clip lies: its path, and the part of it."""
     offset = clip.offset if isinstance(clip, StoredClip) else 0
     return clip.path, offset, clip.start_seconds, clip.end_seconds
+
+
+def fingerprint(clip: Clip) -> str:
+    """Return a digest of where a clip lies, and of the size and time of its files as they are."""
+    path = Path(clip.path)
+    # The time of a folder is not that of the pictures in it.
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    text = json.dumps([str(path.absolute()), facts, *place_of(clip)[1:]])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Index(NamedTuple):

@@ -1,4 +1,4 @@
-"""Clips of pixels: `load_videos` gives those of each split; nothing is decoded to know them."""
+"""Clips of pixels; nothing is decoded to know them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,7 @@ from posemill.training.data.clips import (
     SplitClips,
     Target,
 )
-from posemill.training.data.labels import (
-    LabelledClip,
-    divide_into_splits,
-    label_clips,
-)
+from posemill.training.data.labels import LabelledClip, label_clips
 from posemill.training.video.index import Index, lengths_of, place_of, read_index
 from posemill.training.video.reading import ClipReader, FrameSize
 from posemill.training.video.video_clips import Item, VideoClips
@@ -200,41 +196,19 @@ def read_labelled(options: DataSettings) -> tuple[Index, list[LabelledClip]]:
     return index, label_clips(rows, column_of, options)
 
 
-def load_videos(
-    options: DataSettings,
-    sampling: Sampling,
-    *,
-    class_names: Sequence[str] | None = None,
-    splits: Sequence[str] | None = None,
-    time_stride: int = 1,
-) -> tuple[dict[str, PixelClips], Index]:
-    """Return the sets by split, and the index they are of.
-
-    Args:
-        options: Where the clips are and how they are divided.
-        sampling: Which frames of a clip are taken.
-        class_names: Those of a trained model; from the train split where None.
-        splits: Only these; all where None.
-        time_stride: Frames per output step of the model (ctc), to find clips too short.
-    """
-    index, rows = read_labelled(options)
-    if options.task == "classify" and class_names is None:
-        _check_missing(index, {row.label for row in rows}, options.path)
-        _check_two_labels(index, rows, options.path)
-    division = divide_into_splits(rows, options, class_names=class_names, splits=splits)
-    labels = {row.row: row.label for row in rows}
-
-    def make(rows: IntArray, **facts: Any) -> PixelClips:
-        places = tuple(
-            dataclasses.replace(index.clips[row], label=labels[row]) for row in rows.tolist()
+def check_labels(index: Index, rows: Sequence[LabelledClip], data: str) -> None:
+    """Refuse a list with a label of which no clip is there, or with one clip under two labels."""
+    labels = {row.label for row in rows}
+    lost = [clip for clip in index.missing if clip.label and clip.label not in labels]
+    if lost:
+        raise TrainingError(
+            "label {label!r} of {data} has no clip: none of its {num_files} files is "
+            "there, the first should be {path}",
+            label=lost[0].label,
+            data=data,
+            num_files=sum(clip.label == lost[0].label for clip in lost),
+            path=lost[0].path,
         )
-        return PixelClips(places=places, sampling=sampling, **facts)
-
-    return division.make_sets(make, options, time_stride), index
-
-
-def _check_two_labels(index: Index, rows: Sequence[LabelledClip], data: str) -> None:
-    """Refuse a list that has one clip under two labels: no model can learn both."""
     known: dict[Any, str] = {}
     for row in rows:
         clip = index.clips[row.row]
@@ -248,17 +222,3 @@ def _check_two_labels(index: Index, rows: Sequence[LabelledClip], data: str) -> 
                 other_label=known[place],
                 label=row.label,
             )
-
-
-def _check_missing(index: Index, labels: set[str], data: str) -> None:
-    """Refuse a list with a label of which no clip is there."""
-    lost = [clip for clip in index.missing if clip.label and clip.label not in labels]
-    if lost:
-        raise TrainingError(
-            "label {label!r} of {data} has no clip: none of its {num_files} files is "
-            "there, the first should be {path}",
-            label=lost[0].label,
-            data=data,
-            num_files=sum(clip.label == lost[0].label for clip in lost),
-            path=lost[0].path,
-        )
