@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def make_set(
     points = np.concatenate([sample.points for sample in samples]).astype(np.float32)
     mask = np.concatenate([sample.mask for sample in samples]).astype(bool)
     return KeypointClips(
-        store=Store({"offsets": offsets, "points": points, "mask": mask}),
+        store=Store(partial(dict, offsets=offsets, points=points, mask=mask)),
         rows=np.arange(len(samples)),
         targets=tuple(sample.target for sample in samples),
         keys=tuple(("train", f"sample{index}") for index in range(len(samples))),

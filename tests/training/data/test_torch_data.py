@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -53,20 +51,6 @@ def test_items_are_the_clips(path: Path) -> None:
         assert item["frame_index"].tolist() == list(range(len(clip)))
         assert (item["clip_id"], item["split"], item["label"]) == (
             clip.clip_id, clip.split, clip.label)  # fmt: skip
-
-
-def test_files_are_opened_once_in_a_process_and_anew_in_another(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = KeypointDataset(path)
-    first = data._open()
-    assert data._open() is first
-    copy = pickle.loads(pickle.dumps(data))
-    assert (copy._source, copy._owner) == (None, 0)
-    assert copy[1]["clip_id"] == "clip_2"
-    assert data._source is first, "the pickled one keeps its own"
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    assert data._open() is not first, "as after a fork"
 
 
 def test_a_split_and_a_transform_can_be_chosen(path: Path) -> None:

@@ -91,7 +91,10 @@ def read_annotations(path: Path, *, group_column: str = "") -> Annotations:
     expect_labels(path)
     rows: dict[str, Annotation] = {}
     for file in _corpus_files(path) if path.is_dir() else [path]:
-        found, group_column = _read_file(file, group_column)
+        try:
+            found, group_column = _read_rows(file, group_column)
+        except ContentError as error:
+            raise TrainingError("{path}, {error}", path=file, error=error) from error
         rows.update(found)
     return Annotations(rows, path, group_column=group_column)
 
@@ -117,24 +120,18 @@ def _corpus_files(folder: Path) -> list[Path]:
     )
 
 
-def _read_file(path: Path, group_column: str) -> tuple[dict[str, Annotation], str]:
-    try:
-        encoding = find_encoding(path)
-        if encoding is None:
-            raise TrainingError(
-                "{path}: neither UTF-8, UTF-16 nor GBK text; save it as UTF-8", path=path
-            )
-        return _read_rows(path, encoding, group_column)
-    except ContentError as error:
-        raise TrainingError("{path}, {error}", path=path, error=error) from error
-
-
-def _read_rows(path: Path, encoding: str, group_column: str) -> tuple[dict[str, Annotation], str]:
+def _read_rows(path: Path, group_column: str) -> tuple[dict[str, Annotation], str]:
+    encoding = find_encoding(path)
+    if encoding is None:
+        raise TrainingError(
+            "{path}: neither UTF-8, UTF-16 nor GBK text; save it as UTF-8", path=path
+        )
     names = dict.fromkeys((*_ID_COLUMNS, *_LABEL_COLUMNS, *_GLOSS_COLUMNS, "split"))
     is_asked = bool(group_column)
     names |= dict.fromkeys([group_column] if group_column else USUAL_GROUPS)
     is_corpus = path.name.endswith(".corpus.csv")
-    split = _split_in_name(path) if is_corpus else ""
+    parts = path.name.split(".")  # `PHOENIX-2014-T.train.corpus.csv` says train
+    split = usual_split(parts[-3]) if is_corpus and len(parts) >= 4 else ""
     id_column = label_column = ""
     rows: dict[str, Annotation] = {}
     for number, row in read_table(path, names=list(names), encoding=encoding):
@@ -175,12 +172,6 @@ def _read_rows(path: Path, encoding: str, group_column: str) -> tuple[dict[str, 
             "{path}: expected a header such as video_id,label,split and rows below it", path=path
         )
     return rows, group_column
-
-
-def _split_in_name(path: Path) -> str:
-    """`PHOENIX-2014-T.train.corpus.csv` says train."""
-    parts = path.name.split(".")
-    return usual_split(parts[-3]) if len(parts) >= 4 else ""
 
 
 def _pick(path: Path, columns: Iterable[str], wanted: tuple[str, ...]) -> str:

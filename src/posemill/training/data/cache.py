@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from posemill.errors import MissingExtraError, TrainingError
 from posemill.files import atomic_path, cache_folder, remove_leftovers
+from posemill.machine.per_process import PerProcess
 from posemill.npz.mapped import open_npz
 from posemill.npz.writer import ArchiveWriter, Column
 from posemill.records import BoolArray, FloatArray, IntArray
@@ -31,34 +32,18 @@ class Store:
     """Packed samples.
 
     Args:
-        arrays: `points` (frames, K, D), `mask` (frames, K), and `offsets` (N + 1,): where each
-            sample begins; the last is the number of frames.
+        open_arrays: Opens, in each process that reads, `points` (frames, K, D), `mask` (frames, K),
+            and `offsets` (N + 1,): where each sample begins; the last is the number of frames.
     """
 
-    def __init__(self, arrays: Mapping[str, Any] | _Hdf5Arrays) -> None:
-        self._arrays = arrays
-        self.offsets: IntArray = np.array(arrays["offsets"])
+    def __init__(self, open_arrays: Callable[[], Mapping[str, Any]]) -> None:
+        self._arrays = PerProcess(open_arrays)
+        self.offsets: IntArray = np.array(self._arrays.get()["offsets"])
 
     def read(self, index: int) -> tuple[FloatArray, BoolArray]:
         """Return points `(T, K, D)` and mask `(T, K)` of one sample; do not modify."""
-        frames = slice(self.offsets[index], self.offsets[index + 1])
-        return self._arrays["points"][frames], self._arrays["mask"][frames]
-
-
-class _Hdf5Arrays:
-    """The arrays of a file, which is opened in each process that reads: handles do not travel."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._open: tuple[int, Any] = (0, None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_path": self._path, "_open": (0, None)}
-
-    def __getitem__(self, name: str) -> Any:
-        if self._open[0] != os.getpid():
-            self._open = os.getpid(), import_h5py().File(self._path, "r")
-        return self._open[1][name]
+        arrays, frames = self._arrays.get(), slice(self.offsets[index], self.offsets[index + 1])
+        return arrays["points"][frames], arrays["mask"][frames]
 
 
 def precompute(
@@ -77,8 +62,8 @@ def precompute(
     if kind == "none":
         points, masks = zip(*samples, strict=True)
         offsets = np.cumsum([0, *map(len, masks)], dtype=np.int64)
-        arrays = {"points": np.concatenate(points), "mask": np.concatenate(masks)}
-        return Store({"offsets": offsets, **arrays})
+        packed, mask = np.concatenate(points), np.concatenate(masks)
+        return Store(partial(dict, offsets=offsets, points=packed, mask=mask))
     root = folder or cache_folder() / "training"
     name = hashlib.sha256(f"{_FORMAT}\0{key}".encode()).hexdigest()[:32]
     path = root / (f"{name}.h5" if kind == "hdf5" else f"{name}.npz")
@@ -95,12 +80,10 @@ def precompute(
                 root=root,
                 error=error,
             ) from error
-    if kind == "hdf5":
-        return Store(_Hdf5Arrays(path))
-    mapped = open_npz(path)
     if kind == "ram":
-        return Store({name: np.array(array) for name, array in mapped.items()})
-    return Store(mapped)
+        in_memory = {name: np.array(array) for name, array in open_npz(path).items()}
+        return Store(partial(dict, in_memory))
+    return Store(partial(import_h5py().File if kind == "hdf5" else open_npz, path))
 
 
 def _write(samples: Samples, path: Path) -> None:

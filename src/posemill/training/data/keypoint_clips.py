@@ -17,7 +17,6 @@ from posemill.messages import Message
 from posemill.npz.clips import NpzClips
 from posemill.records import BoolArray, FloatArray, IntArray, usual_split
 from posemill.skeletons import full_name, get_skeleton
-from posemill.terminal import counted
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.batches import Batch, Draw, pad_targets
 from posemill.training.data.cache import Store, precompute
@@ -51,7 +50,7 @@ class Sample:
     target: Target
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class KeypointClips(SplitClips):
     """The clips of one split, normalised, in a packed store.
 
@@ -77,15 +76,6 @@ class KeypointClips(SplitClips):
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def __repr__(self) -> str:
-        lengths = self.lengths
-        frames = f"{lengths.min()}-{lengths.max()} frames" if len(self) else "no clips"
-        clips = counted(len(self), "clips")
-        return (
-            f"KeypointClips({self.task}, {clips}, {frames}, points=(T, {self.num_points}, "
-            f"{self.num_dims}), {len(self.class_names)} classes, {self.skeleton_name})"
-        )
 
     @property
     def _whole_lengths(self) -> IntArray:

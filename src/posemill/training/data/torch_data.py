@@ -1,19 +1,19 @@
 """Clips as a PyTorch dataset, straight from a prepared npz or a run; nothing is loaded at once.
 
-For training with posemill's own trainer use `posemill.training.data.datasets`: it adds labels as
-numbers, normalisation and caches. This is for your own loop.
+For your own loop; `posemill train` adds labels as numbers, normalisation and caches.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from posemill.errors import TrainingError
+from posemill.machine.per_process import PerProcess
 from posemill.npz.clips import read_frames, read_npz_clips, split_by_name
 from posemill.npz.mapped import MappedNpz, open_npz
 from posemill.records import match_splits
@@ -53,10 +53,8 @@ class KeypointDataset(Dataset[Item]):
         self.path = Path(path)
         self.transform = transform
         self._is_run = (self.path / MANIFEST_NAME).is_file()
-        self._source: Any = None
-        self._owner = 0
-        source = self._open()
-        every = _run_index(source) if self._is_run else _npz_index(source)
+        self._source = PerProcess[Any](partial(_open, self.path, is_run=self._is_run))
+        every = (_run_index if self._is_run else _npz_index)(self._source.get())
         wanted = None if split is None else match_splits([split], {entry[0] for entry in every})[0]
         self._index = [entry for entry in every if wanted is None or entry[0] in wanted]
         if not self._index:
@@ -87,11 +85,11 @@ class KeypointDataset(Dataset[Item]):
     def __getitem__(self, index: int) -> Item:
         split, clip_id, start, stop, label = self._index[index]
         if self._is_run:
-            clip = self._open().clip(clip_id, split)
+            clip = self._source.get().clip(clip_id, split)
             points, mask, label = clip.points, clip.mask, clip.label or ""
             scores, frame_index = clip.scores, clip.frame_indices
         else:
-            frames = read_frames(self._open(), slice(start, stop))
+            frames = read_frames(self._source.get(), slice(start, stop))
             points, mask = frames.points, frames.mask
             scores, frame_index = frames.scores, frames.frame_index
         item = {
@@ -105,20 +103,13 @@ class KeypointDataset(Dataset[Item]):
         }
         return self.transform(item) if self.transform else item
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_source": None, "_owner": 0}
 
-    def _open(self) -> Any:
-        # A handle of another process must not be used after a fork: its position is shared.
-        if self._source is None or self._owner != os.getpid():
-            if self._is_run:
-                from posemill.runs.reader import open_run
+def _open(path: Path, *, is_run: bool) -> Any:
+    if not is_run:
+        return open_npz(path)
+    from posemill.runs.reader import open_run
 
-                self._source = open_run(self.path)
-            else:
-                self._source = open_npz(self.path)
-            self._owner = os.getpid()
-        return self._source
+    return open_run(path)
 
 
 def _run_index(run: Any) -> list[tuple[str, str, int, int, str]]:

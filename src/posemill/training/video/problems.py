@@ -50,15 +50,11 @@ class Problems:
         )
         line = json.dumps([clip_id, to_json(message)]).encode() + b"\n"
         # One write to the end of a file: lines of several processes stay whole.
-        with suppress(OSError):  # a counter is not worth a training; the log has it
-            self._write("problems", line, os.O_APPEND)
-
-    def _write(self, name: str, data: bytes, flag: int = 0) -> None:
-        place = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | flag)
-        try:
-            os.write(place, data)
-        finally:
-            os.close(place)
+        with (
+            suppress(OSError),  # a counter is not worth a training; the log has it
+            (self._folder / "problems").open("ab", buffering=0) as file,
+        ):
+            file.write(line)
 
     def found(self) -> list[ClipProblem]:
         """Return the clips that could not be read so far, in all processes."""
@@ -72,33 +68,23 @@ class Problems:
             counts[clip_id] = (from_json(message), counts.get(clip_id, ("", 0))[1] + 1)
         return [ClipProblem(name, *rest) for name, rest in counts.items()]
 
-    def lost_labels(self) -> list[str]:
-        """Return the labels of which no clip can be read."""
-        unread = {problem.clip_id for problem in self.found()}
-        known = {label for clip_id, label in self.labels.items() if clip_id not in unread}
-        return sorted({self.labels[one] for one in unread if one in self.labels} - known - {""})
-
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch for every process."""
-        # No moment without its eight bytes: others read it meanwhile.
-        self._write("epoch", epoch.to_bytes(8, "little"))
+        # Behind the last one: there is no moment without eight bytes, and others read meanwhile.
+        with (self._folder / "epoch").open("ab", buffering=0) as file:
+            file.write(epoch.to_bytes(8, "little"))
 
     def read_epoch(self) -> int | None:
         """Return the epoch that was last set in any process; None if none was."""
         try:
-            return int.from_bytes((self._folder / "epoch").read_bytes(), "little")
+            return int.from_bytes((self._folder / "epoch").read_bytes()[-8:], "little")
         except OSError:
             return None
-
-    @property
-    def num_times(self) -> int:
-        """How often a clip could not be read."""
-        return sum(problem.times for problem in self.found())
 
 
 def live_problems() -> dict[Problems, int]:
     """Return how often each data set of this process met a clip that could not be read."""
-    return {problems: problems.num_times for problems in list(_LIVE)}
+    return {each: sum(problem.times for problem in each.found()) for each in list(_LIVE)}
 
 
 def describe_problems(before: Mapping[Problems, int]) -> list[str]:
@@ -122,12 +108,14 @@ def describe_problems(before: Mapping[Problems, int]) -> list[str]:
                 more=more,
             )
         )
+        unread = {problem.clip_id for problem in found}
+        read = {label for clip_id, label in problems.labels.items() if clip_id not in unread}
         lines += [
             Message(
                 "no clip of label {label!r} could be read: nothing was learned, or scored, of it",
                 label=label,
             )
-            for label in problems.lost_labels()
+            for label in sorted({*problems.labels.values()} - read - {""})
         ]
     return lines
 
