@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from pathlib import Path
 
@@ -129,7 +128,7 @@ def test_any_split_may_be_the_one_to_learn_from() -> None:
     assert {split: len(clips) for split, clips in found.members.items() if split != "train"} == {
         "trainval": 2, "dev": 2, "test": 2,
     }  # fmt: skip
-    bare = [dataclasses.replace(row, split="all") for row in rows[:4]]
+    bare = [row._replace(split="all") for row in rows[:4]]
     assert {row.split for row in divide(bare, DataSettings("x", train_split="trainval", folds=2))
             } == {"trainval", "test"}  # fmt: skip
 

@@ -14,7 +14,6 @@ from posemill.training.data.normalize import (
     groups_of,
     normalize_parts,
     normalize_whole,
-    resample,
     sample_at,
 )
 
@@ -84,7 +83,7 @@ def test_none_leaves_numbers_alone_and_dims_are_cut() -> None:
 
 def test_resampling_keeps_the_ends_and_longer_clips_are_cut_to_the_limit() -> None:
     points, mask = person(9)
-    short, _ = resample(points, mask, 5)
+    short, _ = Preparation(normalize="none", num_frames=5)(points, mask)
     np.testing.assert_array_equal(short, points[::2])
     result, _ = Preparation(normalize="none", max_frames=4)(points, mask)
     assert len(result) == 4

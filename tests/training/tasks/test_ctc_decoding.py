@@ -47,14 +47,6 @@ def test_greedy_joins_repeats_unless_a_blank_is_between() -> None:
     assert decode_beam(scores, 3) == [1, 1, 2, 3]
 
 
-def test_another_class_may_be_the_blank() -> None:
-    path = [1, 0, 2, 0, 0]  # the blank 2 keeps two 0 apart
-    scores = np.full((len(path), 3), -9.0)
-    scores[range(len(path)), path] = 0
-    assert decode_greedy(scores, blank=2) == decode_beam(scores, blank=2) == [1, 0, 0]
-    assert decode_greedy(scores, blank=1) == [0, 2, 0]
-
-
 def test_only_the_likeliest_labels_and_prefixes_are_tried() -> None:
     wide, narrow, few = (
         [decode_beam(random_scores(6, 12, seed), width, top_labels=top) for seed in range(20)]

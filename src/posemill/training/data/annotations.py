@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from posemill.errors import ContentError, TrainingError
 from posemill.records import usual_split
@@ -19,8 +19,7 @@ _ENDINGS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Annotation:
+class Annotation(NamedTuple):
     """What is known about one clip: its label (or glosses with spaces), split, group or ''."""
 
     label: str

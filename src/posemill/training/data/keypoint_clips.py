@@ -265,9 +265,7 @@ def read_unlabelled(options: DataSettings) -> tuple[Store, list[ClipKey], str | 
 
 def _read_files(options: DataSettings) -> tuple[list[NpzClips], list[LabelledClip]]:
     """Return the files' clips as they are, and what their files say of each."""
-    by_split = read_all(
-        options.path, unit=options.unit, csv_dims=options.csv_dims, csv_frames=options.csv_frames
-    )
+    by_split = read_all(options)
     clips = list(by_split.values())
     _check_same_points(clips)
     facts = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -85,8 +84,7 @@ UNKNOWN = 1
 _SPECIAL = ("<blank>", "<unk>")
 
 
-@dataclass(frozen=True)
-class LabelledClip:
+class LabelledClip(NamedTuple):
     """A clip with its label, before it has a target.
 
     Args:
@@ -126,15 +124,11 @@ def label_clips(
     groups = column_of(column) if column else [""] * len(rows)
     notes = {} if annotations is None else annotations.match(row.clip_id for row in rows)
     labelled = []
-    for row, group in zip(rows, groups, strict=True):
-        note = notes.get(row.clip_id) or Annotation(row.label)
+    for row, own_group in zip(rows, groups, strict=True):
+        label, split, group = notes.get(row.clip_id) or Annotation(row.label)
         labelled.append(
-            dataclasses.replace(
-                row,
-                label=note.label,
-                split=note.split or row.split,
-                group=note.group or group,
-                group_column=column,
+            LabelledClip(
+                split or row.split, row.row, row.clip_id, label, group or own_group, column
             )
         )
     missing = [row.clip_id for row in labelled if not row.label]
@@ -286,7 +280,7 @@ def divide_into_splits(
 def divide(rows: list[LabelledClip], options: DataSettings) -> list[LabelledClip]:
     """Return the clips cut into folds, or with a dev share; those of no split are for training."""
     train_split, seed = options.training_split, options.split_seed
-    rows = [dataclasses.replace(r, split=train_split) if r.split == "all" else r for r in rows]
+    rows = [row._replace(split=train_split) if row.split == "all" else row for row in rows]
     if options.leave_out:
         rows = leave_out(rows, options)
     if options.folds:
@@ -296,15 +290,14 @@ def divide(rows: list[LabelledClip], options: DataSettings) -> list[LabelledClip
         else:
             fold = assign_folds(keys, options.folds, seed)
         rows = [
-            dataclasses.replace(row, split="test" if of == options.fold else train_split)
+            row._replace(split="test" if of == options.fold else train_split)
             for row, of in zip(rows, fold, strict=True)
         ]
     if options.dev_share and not any(row.split == "dev" for row in rows):
         train = [index for index, row in enumerate(rows) if row.split == train_split]
         keys = [rows[index].label if options.task == "classify" else "" for index in train]
         for chosen in pick_share(keys, options.dev_share, seed):
-            where = train[chosen]
-            rows[where] = dataclasses.replace(rows[where], split="dev")
+            rows[train[chosen]] = rows[train[chosen]]._replace(split="dev")
     return rows
 
 
@@ -339,7 +332,7 @@ def leave_out(rows: Sequence[LabelledClip], options: DataSettings) -> list[Label
             )
         )
     train = options.training_split
-    return [dataclasses.replace(row, split="test" if row.group == value else train) for row in kept]
+    return [row._replace(split="test" if row.group == value else train) for row in kept]
 
 
 def name_classes(rows: Sequence[LabelledClip], split: str, task: str) -> tuple[str, ...]:

@@ -95,7 +95,8 @@ class Preparation:
         """Return points `(T, K, D)` and mask `(T, K)` of a prepared clip."""
         points = points[..., : self.num_dims] if self.num_dims else points
         if self.num_frames or (self.max_frames and len(points) > self.max_frames):
-            points, mask = resample(points, mask, self.num_frames or self.max_frames)
+            times = np.linspace(0, len(points) - 1, self.num_frames or self.max_frames)
+            points, mask = sample_at(points, mask, times)
         if self.normalize == "parts" and self.skeleton_name:
             return normalize_parts(points, mask, groups_of(self.skeleton_name))
         if self.normalize == "whole":
@@ -103,18 +104,14 @@ class Preparation:
         return np.where(mask[..., None], points, np.float32(0)), mask
 
 
-def resample(points: FloatArray, mask: BoolArray, num_frames: int) -> tuple[FloatArray, BoolArray]:
-    """Return the clip at evenly spaced times; a point between a found and a missing is the found.
-
-    Points are `(frames, keypoints, dims)` here and below, masks `(frames, keypoints)`.
-    """
-    return sample_at(points, mask, np.linspace(0, len(points) - 1, num_frames))
-
-
 def sample_at(
     points: FloatArray, mask: BoolArray, times: npt.NDArray[np.float64]
 ) -> tuple[FloatArray, BoolArray]:
-    """Return the clip at these times, in frames, by straight lines between found points."""
+    """Return the clip at these times, in frames, by straight lines between found points.
+
+    A point between a found and a missing one is the found. Points are `(frames, keypoints, dims)`
+    here and below, masks `(frames, keypoints)`.
+    """
     before = np.clip(np.floor(times).astype(np.int64), 0, len(points) - 1)
     after = np.minimum(before + 1, len(points) - 1)
     share = np.clip(times - before, 0, 1).astype(np.float32)[:, None]

@@ -6,7 +6,6 @@ import csv
 import hashlib
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from posemill.places import uri_of
 from posemill.places.cache import fetched
 from posemill.records import SPLIT_NAMES
 from posemill.skeletons import guess_skeleton, is_skeleton
+from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.cache import verify_once
 
 _SPLITS = (*SPLIT_NAMES, "all")
@@ -83,9 +83,14 @@ def find_files(data: str) -> dict[str, Path]:
     return found
 
 
-def read_all(data: str, **options: Any) -> dict[str, NpzClips]:
+def read_all(options: DataSettings) -> dict[str, NpzClips]:
     """Return the clips of the file of each split; see `find_files` and `read_clips`."""
-    return {split: read_clips(path, **options) for split, path in find_files(data).items()}
+    return {
+        split: read_clips(
+            path, unit=options.unit, csv_dims=options.csv_dims, csv_frames=options.csv_frames
+        )
+        for split, path in find_files(options.path).items()
+    }
 
 
 def read_clips(

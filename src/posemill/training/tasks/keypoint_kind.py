@@ -98,8 +98,7 @@ class KeypointKind(Kind):
             max_frames=config.max_frames,
         )
         if isinstance(clips, (str, Path)):
-            options = {name: getattr(config, name) for name in ("unit", "csv_dims", "csv_frames")}
-            files = read_all(str(clips), **options).values()
+            files = read_all(config.data.replace(data=str(clips))).values()
             found = (
                 (clip_id, *raw.clip(row))
                 for raw in files

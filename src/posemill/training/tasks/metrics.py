@@ -10,35 +10,31 @@ import numpy.typing as npt
 
 from posemill.records import IntArray
 
-BLANK = 0
+BLANK = 0  # the class that means no label
 _NEVER = -math.inf
 
 LogProbs = npt.NDArray[np.floating]
 
 
-def decode_greedy(log_probs: LogProbs, blank: int = BLANK) -> list[int]:
+def decode_greedy(log_probs: LogProbs) -> list[int]:
     """Return the labels of the likeliest path: repeats joined, blanks left out.
 
     Args:
         log_probs: `(steps, classes)` of one clip, no padding.
-        blank: The class that means no label.
     """
     path = np.asarray(log_probs).argmax(-1)
     if not len(path):
         return []
     is_new = np.concatenate([[True], path[1:] != path[:-1]])
-    return [int(label) for label in path[is_new & (path != blank)]]
+    return [int(label) for label in path[is_new & (path != BLANK)]]
 
 
-def decode_beam(
-    log_probs: LogProbs, beam_width: int = 10, *, blank: int = BLANK, top_labels: int = 20
-) -> list[int]:
+def decode_beam(log_probs: LogProbs, beam_width: int = 10, *, top_labels: int = 20) -> list[int]:
     """Return the likeliest label sequence found by prefix beam search.
 
     Args:
         log_probs: `(steps, classes)` of one clip, no padding.
         beam_width: Prefixes kept after each step.
-        blank: The class that means no label.
         top_labels: Labels tried at each step, the likeliest; the blank is always tried.
     """
     steps = np.asarray(log_probs, np.float64)
@@ -49,12 +45,12 @@ def decode_beam(
         ahead: dict[tuple[int, ...], tuple[float, float]] = {}
         for prefix, (in_blank, in_label) in beam.items():
             both = _add(in_blank, in_label)
-            _put(ahead, prefix, both + float(scores[blank]), _NEVER)
+            _put(ahead, prefix, both + float(scores[BLANK]), _NEVER)
             if prefix:
                 # The same label again, without a blank between, is still the same one.
                 _put(ahead, prefix, _NEVER, in_label + float(scores[prefix[-1]]))
             for label in labels:
-                if label == blank:
+                if label == BLANK:
                     continue
                 before = in_blank if prefix and prefix[-1] == label else both
                 _put(ahead, (*prefix, int(label)), _NEVER, before + float(scores[label]))

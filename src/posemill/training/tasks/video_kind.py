@@ -370,20 +370,16 @@ def _look_at(
     transform: ClipTransform,
     runtime: Runtime,
 ) -> list[tuple[FloatArray, BoolArray]]:
-    there = [item for item in items if item is not None]
-    found: Iterator[FloatArray] = iter(())
-    if there:
-        batch = clips.collate_fn(there)
+    # A clip that cannot be read is one frame of zeros, which no network says of a picture.
+    rows = [np.zeros((1, 1, backbone.num_features), np.float32) for _ in items]
+    readable = {place: item for place, item in enumerate(items) if item is not None}
+    if readable:
+        batch = clips.collate_fn(list(readable.values()))
         frames = batch["frames"].to(transform.mean.device)
         view = batch["view"].to(frames.device) if clips.augment else None
         with runtime.autocast():
             features = backbone(transform(frames, view).flatten(0, 1), ClipTimes(frames.shape[1]))
         features = features.float().cpu().reshape(*frames.shape[:2], 1, -1)
-        found = (
-            each[:length].numpy()
-            for each, length in zip(features, batch["length"].tolist(), strict=True)
-        )
-    # A clip that cannot be read is one frame of zeros, which no network says of a picture.
-    nothing = np.zeros((1, 1, backbone.num_features), np.float32)
-    rows = [nothing if item is None else next(found) for item in items]
+        for place, clip, length in zip(readable, features, batch["length"].tolist(), strict=True):
+            rows[place] = clip[:length].numpy()
     return [(row, np.ones(row.shape[:2], bool)) for row in rows]

@@ -83,11 +83,6 @@ class ClipAugment:
             view[ERASED] = erased
         return view
 
-    @staticmethod
-    def is_mirrored(view: FloatArray) -> bool:
-        """Return whether a view is mirrored."""
-        return bool(view[MIRROR])
-
     def mirrored_classes(self, classes: Sequence[str]) -> list[int]:
         """Return the number that each class has when mirrored.
 

@@ -25,7 +25,7 @@ from posemill.training.video.frame_cache import FrameCache
 from posemill.training.video.index import Index, lengths_of, read_index
 from posemill.training.video.problems import ClipProblem, Problems
 from posemill.training.video.reading import ClipReader, FrameSize
-from posemill.training.video.transform import ClipAugment, plain_view
+from posemill.training.video.transform import MIRROR, ClipAugment, plain_view
 
 with naming_the_extra():
     import torch
@@ -308,7 +308,7 @@ class VideoClips(Dataset[Item | None]):
         target, view = self._targets[index], plain_view()
         if self.augment is not None and rng is not None:
             view = self.augment.draw(rng)
-            if self._mirrored is not None and self.augment.is_mirrored(view):
+            if self._mirrored is not None and view[MIRROR]:
                 target = self._mirrored[target]
         return {
             "target": target,
