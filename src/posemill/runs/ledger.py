@@ -258,69 +258,59 @@ class Ledger(LedgerReader):
         The length of a clip stays: a file that ends too early still does.
         """
         rows = self._writer.execute(
-            "SELECT failure_no, failures.unit_no, failures.clip_no, frame_index, is_chain OR "
-            "is_video OR frame_index IS NULL OR failures.num_frames != 1, split "
-            "FROM failures JOIN units USING (unit_no) JOIN clips ON clips.clip_no = "
-            "failures.clip_no ORDER BY failure_no"
+            "SELECT failure_no, unit_no, clip_no, frame_index, is_chain OR is_video OR "
+            "frame_index IS NULL OR num_frames != 1 "
+            "FROM failures JOIN units USING (unit_no, clip_no) ORDER BY failure_no"
         ).fetchall()
-        clip_nos = {clip.clip_no for clip in event.clips} | {row[2] for row in rows}
-        if clip_nos:
+        if rows or event.clips:
             self._set_meta("finished_at", None)
-        for clip_no in sorted(clip_nos):
-            self._unfinish_clip(clip_no)
         restarted = {row[1] for row in rows if row[4]}
         for clip in event.clips:
             restarted |= self._replace_clip(clip)
         for unit_no in sorted(restarted):
             self._restart_unit(unit_no)
-        for failure_no, unit_no, clip_no, frame, _, split in rows:
+        for failure_no, unit_no, clip_no, frame, _ in rows:
             if unit_no in restarted:
                 continue
             self._writer.execute("DELETE FROM failures WHERE failure_no = ?", (failure_no,))
             self._writer.execute(
                 "DELETE FROM crashes WHERE unit_no = ? AND frame_index = ?", (unit_no, frame)
             )
-            self._count(split, frames_failed=-1)
             self._add_units([PlannedUnit(clip_no, frame, frame + 1, False, False, 1)])
-
-    def _unfinish_clip(self, clip_no: int) -> None:
-        split, is_left, has_rows, has_lost = self._writer.execute(
-            "SELECT split, EXISTS (SELECT 1 FROM units WHERE clip_no = :n AND is_done = 0), "
-            "EXISTS (SELECT 1 FROM pieces WHERE clip_no = :n), "
-            "EXISTS (SELECT 1 FROM failures WHERE clip_no = :n) FROM clips WHERE clip_no = :n",
-            {"n": clip_no},
-        ).fetchone()
-        if not is_left:
-            has_failed = has_lost and not has_rows
-            self._count(split, clips_done=-1, clips_failed=-int(has_failed))
+        self._recount()
 
     def _replace_clip(self, clip: ChangedClip) -> set[int]:
         """Take a clip as it is now for the one the run is about; return its units."""
-        split, known = self._writer.execute(
-            "SELECT split, num_frames FROM clips WHERE clip_no = ?", (clip.clip_no,)
-        ).fetchone()
-        self._writer.execute(
+        cursor = self._writer.execute(
             "UPDATE clips SET num_frames = ?, content = ? WHERE clip_no = ?",
             (clip.num_frames, clip.content, clip.clip_no),
         )
-        self._count(split, frames_known=(clip.num_frames or 0) - (known or 0))
+        if not cursor.rowcount:  # a stranger's record
+            raise sqlite3.IntegrityError(f"there is no clip {clip.clip_no}")
         units = self._writer.execute("SELECT unit_no FROM units WHERE clip_no = ?", (clip.clip_no,))
         return {unit_no for (unit_no,) in units}
 
     def _restart_unit(self, unit_no: int) -> None:
-        split, rows, failed = self._writer.execute(
-            "SELECT split, (SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE unit_no = :n), "
-            "(SELECT coalesce(sum(num_frames), 0) FROM failures WHERE unit_no = :n) "
-            "FROM units JOIN clips USING (clip_no) WHERE unit_no = :n",
-            {"n": unit_no},
-        ).fetchone()
-        self._count(split, frames_out=-rows, frames_failed=-failed)
         for table in ("pieces", "failures", "crashes"):
             self._writer.execute(f"DELETE FROM {table} WHERE unit_no = ?", (unit_no,))
         self._writer.execute(
             "UPDATE units SET next_frame = start_frame, state = NULL, is_done = 0 "
             "WHERE unit_no = ?",
             (unit_no,),
+        )
+
+    def _recount(self) -> None:
+        """Count what every split has anew, from the tables."""
+        self._write_counts()
+        self._writer.execute(
+            "WITH counted AS (SELECT split, coalesce(num_frames, 0) AS known, clip_no IN (SELECT "
+            "clip_no FROM units) AND clip_no NOT IN (SELECT clip_no FROM units WHERE is_done = 0) "
+            "AS is_done, (SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE clip_no = "
+            "clips.clip_no) AS made, (SELECT sum(num_frames) FROM failures WHERE clip_no = "
+            "clips.clip_no) AS lost FROM clips) UPDATE splits SET (clips_done, frames_known, "
+            "frames_out, frames_failed, clips_failed) = (SELECT sum(is_done), sum(known), "
+            "sum(made), coalesce(sum(lost), 0), sum(is_done AND NOT made AND lost IS NOT NULL) "
+            "FROM counted WHERE counted.split = splits.split)"
         )
 
     def copy_to(self, path: Path) -> None:
