@@ -140,6 +140,7 @@ def test_train_evaluate_and_predict_from_the_command_line(
     text = run("train", config, "--no-figures", "--eval-every", 10)
     assert "test" in text
     assert "samples/s" in text
+    assert 97 <= sum(map(int, re.findall(r" (\d+)%", text))) <= 103, text  # where the time went
     scores = json.loads(run("evaluate", tmp_path / "run", "--split", "test", "--json"))
     assert scores["accuracy"] == 1.0
     assert "accuracy" in run("evaluate", tmp_path / "run")

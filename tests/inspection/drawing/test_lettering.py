@@ -13,6 +13,7 @@ from posemill.errors import ConfigError
 from posemill.inspection.drawing import lettering
 from posemill.inspection.drawing.lettering import (
     BACKGROUND,
+    add_legend,
     drawable_text,
     find_font,
     lacks_font,
@@ -139,3 +140,33 @@ def test_fontconfig_is_asked_and_without_an_answer_the_usual_places_are_looked_a
     else:
         program.write_text(f"#!/bin/sh\n{script}\n")
     assert system_fonts() == ((str(there), 0),)
+
+
+def test_a_legend_is_laid_out_in_rows_that_fit_and_has_all_parts_once() -> None:
+    parts = [("pose", True), ("face", False), ("left hand", True), ("right hand", False)]
+    heights = []
+    for width in (260, 400, 900):
+        picture = np.full((10, width, 3), 7, np.uint8)
+        whole = add_legend(picture, parts, "clip 1", height=10)
+        assert (whole[:10] == 7).all()
+        footer = whole[10:]
+        is_written = (footer != footer[-1, -1]).any(axis=(0, 2))
+        # A margin on both sides, where there is room for the widest entry.
+        assert not is_written[:9].any()
+        assert not is_written[width - 9 :].any()
+        heights.append(len(footer))
+    assert heights == sorted(heights, reverse=True)
+    assert (heights[0] - heights[-1]) % 21 == 0  # whole rows
+    assert heights[0] > heights[-1]
+
+
+def test_a_remark_stands_at_the_right_where_there_is_room() -> None:
+    def right_end(remark: str, width: int) -> bool:
+        legend = add_legend(
+            np.zeros((4, width, 3), np.uint8), [], "clip", remark=remark, height=10
+        )[4:]
+        return bool((legend[:, width - 40 :] != legend[-1, -1]).any())
+
+    assert right_end("frame 3", 300)
+    assert not right_end("", 300)
+    assert not right_end("frame 3 of a very long clip", 200)

@@ -121,6 +121,14 @@ def test_settings_left_open_are_those_of_video(bars: Path, clips_folder: Path) -
     assert (keypoints.model.name, keypoints.micro_batch) == ("tcn_bilstm", 32)
 
 
+def test_an_evaluation_looks_at_the_sizes_of_the_training(video: Settings) -> None:
+    result = train(video(epochs=1, eval_scales=[0.5, 1.0]))
+    scores = evaluate(result, split="dev")
+    assert scores["loss"] == pytest.approx(result.scores["dev"]["loss"], rel=1e-6)
+    model = load_model(result)
+    assert model.eval_scales == ()  # of a model by itself nobody has asked for several
+
+
 def test_a_list_is_trained_on_scored_and_predicted(video: Settings, bars: Path) -> None:
     fields = video(epochs=8, lr=0.01, batch_size=4)
     result = train(fields)
