@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,13 +37,11 @@ def resolve_config(
         memory_bytes: Likewise.
     """
     given = TrainConfig.flatten(flags or {})
-    known = {**(read_config(file) if file else {}), **given}
-    kind = _look_for_kind(known.get("data_kind", AUTO), known.get("data", ""))
-    if kind != known.get("data_kind", AUTO):
-        resolved = provenance.resolve(TrainConfig, file, {**given, "data_kind": kind})
-        resolved = Resolved(resolved.config, {**resolved.sources, "data_kind": _LOOKED_AT})
-    else:
+    resolved = provenance.resolve(TrainConfig, file, given)
+    if (known := with_data_kind(resolved.config)) is not resolved.config:
+        given["data_kind"] = known.data.kind  # whose values the preset then has
         resolved = provenance.resolve(TrainConfig, file, given)
+        resolved = Resolved(resolved.config, {**resolved.sources, "data_kind": _LOOKED_AT})
     if resolved.config.workers < 0:
         available = cores or count_cores()
         preset, config = resolved.config.preset, resolved.config
@@ -60,10 +57,9 @@ def resolve_config(
 
 def with_data_kind(config: TrainConfig) -> TrainConfig:
     """Return a configuration that knows what its data are: the path is looked at if need be."""
-    kind = _look_for_kind(config.data.kind, config.data.path)
-    if kind == config.data.kind:
+    if config.data.kind != AUTO or not config.data.path:
         return config
-    return TrainConfig(**{**config.asked, "data_kind": kind})
+    return TrainConfig(**{**config.asked, "data_kind": kind_of(config.data.path)})
 
 
 def resolve_made(config: TrainConfig) -> Resolved:
@@ -73,11 +69,6 @@ def resolve_made(config: TrainConfig) -> Resolved:
     if known is config:
         return resolved
     return Resolved(known, {**resolved.sources, "data_kind": _LOOKED_AT})
-
-
-def _look_for_kind(kind: Any, path: Any) -> Any:
-    is_open = kind == AUTO and isinstance(path, str | os.PathLike) and os.fspath(path)
-    return kind_of(os.fspath(path)) if is_open else kind
 
 
 def _within_memory(resolved: Resolved, memory_bytes: int) -> Resolved:
