@@ -39,12 +39,13 @@ from benchmarks.shared.measuring import Measured, make_parser, report, run_alone
 from posemill.config import ExtractConfig
 from posemill.executors import Died, Event, Finished, MakeFunction, Output
 from posemill.jobs.extract import run as extract_run
-from posemill.jobs.extract.messages import Task, Unit
+from posemill.jobs.extract.job import Task
 from posemill.places import Place, open_place
 from posemill.records import Clip
 from posemill.runs.events import Committed, Piece, Shard, UnitProgress
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import LEDGER_NAME
+from posemill.runs.queries import Unit
 from posemill.runs.reader import open_run
 from posemill.runs.records import PREFIX
 from posemill.sources.clip_list import ClipList, Collector

@@ -98,7 +98,8 @@ def test_speed_is_measured_between_the_first_and_the_last_look(
     clock, asked = SimpleNamespace(now=0.0), []
     summary = SimpleNamespace(num_frames=24)
 
-    def extract(config, *, clips, on_progress):
+    def run_job(job, *, clips, on_progress):
+        config = job.config
         asked.append((config.workers, config.retry_failed, config.out, len(clips)))
         for when, done in seen:
             clock.now = when
@@ -108,7 +109,7 @@ def test_speed_is_measured_between_the_first_and_the_last_look(
         return summary
 
     monkeypatch.setattr(module.time, "monotonic", lambda: clock.now)
-    monkeypatch.setattr(module, "extract", extract)
+    monkeypatch.setattr(module, "run_job", run_job)
     config = config_for(tmp_path, executor="threads", retry_failed=True)
     found = module._measure(config, folders(3, 3), tmp_path / "scratch", workers=3)
     assert found == (summary, speed)

@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from posemill.errors import RunError
-from posemill.jobs.extract.coordinator import unit_of
-from posemill.jobs.extract.messages import DECODING, ESTIMATING, STARTING
+from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, part_of
 from posemill.jobs.extract.opening import changes_of, planned_clips, with_lengths
 from posemill.records import Clip
 from posemill.runs.events import (
@@ -53,7 +52,7 @@ def events(tmp_path):
 
 
 def load(events, *unit_nos):
-    return [unit_of(unit, CLIPS[unit.clip_no - 1]) for unit in events.ledger.units(unit_nos)]
+    return events.ledger.units(unit_nos, CLIPS)
 
 
 def lost(frame_index, num_frames=1):
@@ -174,17 +173,18 @@ def test_a_frame_is_left_out_unless_nothing_after_it_can_be_read(
     events.record(Crashed(unit_no, 2, DECODING, "not given up"))
     events.record(GaveUp(unit_no, 5, phase, "three times"))
     (unit,) = load(events, unit_no)
+    part = part_of(unit)
     if is_given_up:
-        assert (unit.skip, unit.give_up) == ({}, (5, "three times"))
+        assert (part.skip, part.give_up) == ({}, (5, "three times"))
     else:
-        assert (unit.skip, unit.give_up) == ({5: "three times"}, None)
+        assert (part.skip, part.give_up) == ({5: "three times"}, None)
 
 
 def test_the_first_frame_that_cannot_be_passed_counts(events):
     for frame in (9, 4, 6):
         events.record(GaveUp(3, frame, DECODING, f"at {frame}"))
     (unit,) = load(events, 3)
-    assert unit.give_up == (4, "at 4")
+    assert part_of(unit).give_up == (4, "at 4")
 
 
 def test_a_failed_picture_becomes_a_unit_of_its_own(events):
@@ -204,7 +204,7 @@ def test_a_failed_frame_of_a_chain_makes_the_whole_unit_start_anew(events):
     events.record(Reset())
     assert counts(events)["train"] == (0, 10, 0, 0, 0)
     (unit,) = load(events, 1)
-    assert (unit.next_frame, unit.state, unit.skip) == (0, None, {})
+    assert (unit.next_frame, unit.state, unit.given_up) == (0, None, ())
 
 
 def test_a_failed_video_keeps_its_length_and_a_replaced_one_gets_another(events):

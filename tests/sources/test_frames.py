@@ -12,7 +12,6 @@ from posemill.sources import find_clips
 from posemill.sources.frames import (
     count_frames,
     list_frames,
-    with_frame_count,
 )
 from posemill.sources.reading import read_clip
 
@@ -109,4 +108,3 @@ def test_frames_are_counted_without_decoding(
     assert count_frames(Clip("x", mp4, "video")) == count_frames(Clip("x", avi, "video")) == 7
     assert count_frames(Clip("x", mp4, "video", start_seconds=0.5)) == 2
     assert count_frames(Clip("x", str(tmp_path / "gone.mp4"), "video")) is None
-    assert with_frame_count(Clip("x", mp4, "video")).num_frames == 7

@@ -189,8 +189,8 @@ def _run(config: ExtractConfig, *, as_json: bool) -> int:
 
 
 def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> None:
-    from posemill.jobs.extract.opening import settled
     from posemill.jobs.extract.plan import describe_mode, unused_settings
+    from posemill.jobs.extract.run import settled
 
     say_totals(clips)
     if config.fps is not None:
@@ -279,34 +279,28 @@ def rate_text(frames_per_second: float | None) -> Message:
 
 
 def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
-    from posemill.decoders.sampling import fewer_frames
-    from posemill.jobs.extract.opening import count_frames, is_begun, settled, with_tracking
-    from posemill.jobs.extract.plan import check_rate, describe_mode
+    from posemill.jobs.extract.opening import compare
+    from posemill.jobs.extract.plan import describe_mode
+    from posemill.jobs.extract.run import Extraction
     from posemill.jobs.extract.workers import missing_gpus, plan_workers
     from posemill.places import uri_of
-    from posemill.runs.home import RunHome
-    from posemill.sources import find_clips
+    from posemill.runs.manifest import check_folder
 
     config, _ = split_out(config)
-    out = uri_of(config.out) or config.out
-    home = RunHome.at(config.out, config.storage)
-    config = config.replace(out=home.work)
-    clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    continues = is_begun(home, config, clips)
-    check_rate(config.fps, clips)
-    clips = with_tracking(settled(config), clips)
-    sampling = fewer_frames(config.fps, config.stride)
+    out, job = uri_of(config.out) or config.out, Extraction(config)
+    clips = job.find_clips()
+    if continues := check_folder(job.home.work):
+        compare(job.home, job.manifest(clips))
+    clips = job.decide(clips)
     with ProgressView() as view:
-        decoder = settled(config).decoder
-        found = count_frames(clips, view.count, decoder=decoder, sampling=sampling)
-        clips = dataclasses.replace(clips, clips=found)
+        clips = dataclasses.replace(clips, clips=job.count_frames(clips, view.count))
     _print_plan(config, clips, plan_workers(config))
     sentence = "" if config.ray_address else missing_gpus(config)
     if sentence:
         say("note: {text}", text=sentence, err=True)
     if as_json:
         splits = {name: dataclasses.asdict(totals) for name, totals in clips.totals.items()}
-        mode = describe_mode(config, settled(config).mode, clips)
+        mode = describe_mode(config, job.config.mode, clips)
         print_json({"out": str(out), "continues": continues, "mode": mode, "splits": splits})
         return
     say(

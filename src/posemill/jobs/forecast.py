@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from posemill.config import FramesConfig, JobConfig
-from posemill.decoders.choice import settle_for_extraction
-from posemill.decoders.sampling import fewer_frames
-from posemill.jobs.extract.opening import count_frames
+from posemill.jobs.extract.job import FrameJob
 from posemill.jobs.extract.plan import check_rate
-from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.run import Extraction, run_job
 from posemill.jobs.extract.status import Progress
-from posemill.jobs.frames.run import with_decoder, write_frames
+from posemill.jobs.frames.run import FramesJob
 from posemill.machine.limits import count_cores
 from posemill.messages import Message
 from posemill.records import Clip
-from posemill.sources import ClipList, find_clips
+from posemill.sources import ClipList
 
 _FIRST_FRAMES = 24
 _USUAL_FPS = 25.0
@@ -84,17 +82,13 @@ def forecast(
     on_count: Callable[[int, int], None] | None = None,
 ) -> Forecast:
     """Return what a job on a source would take; measures about `sample_seconds` per step."""
-    clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    if isinstance(config, FramesConfig):
-        config, _ = with_decoder(config, config.out, clips)
-    else:
-        config = config.replace(decoder=settle_for_extraction(config.decoder))
-    check_rate(config.fps, clips)
-    sampling = fewer_frames(config.fps, config.stride)
-    counted = count_frames(clips, on_count, decoder=config.decoder, sampling=sampling)
     cores, speeds = count_cores(), {}
     with tempfile.TemporaryDirectory(prefix="posemill-plan-") as name:
         scratch = Path(name)
+        job = _job_of(config, scratch)
+        clips = job.settle(job.find_clips())
+        check_rate(config.fps, clips)
+        config, counted = job.config, job.count_frames(clips, on_count)
         # A small one first: it warms the caches and says how large the sample may be.
         sample = sample_clips(clips, counted, _FIRST_FRAMES)
         _, speed = _measure(config, sample, scratch / "first", workers=1)
@@ -138,6 +132,13 @@ def sample_clips(clips: ClipList, counted: Sequence[Clip], budget: int) -> ClipL
     return dataclasses.replace(clips, clips=tuple(chosen), fingerprint="sample")
 
 
+def _job_of(config: JobConfig, folder: Path) -> FrameJob[Any]:
+    """Return the job on a folder of this machine, wherever it would go to."""
+    if isinstance(config, FramesConfig):
+        return FramesJob(config.replace(out=folder))
+    return Extraction(config.replace(out=folder, storage="local"))
+
+
 def _measure(
     config: JobConfig, sample: ClipList, folder: Path, *, workers: int
 ) -> tuple[Progress, float]:
@@ -149,13 +150,9 @@ def _measure(
             seen.append((time.monotonic(), snapshot.frames_done))
 
     number = None if config.num_gpus or config.executor == "serial" else workers
-    config = config.replace(out=folder, workers=number, retry_failed=False)
+    job = _job_of(config.replace(workers=number, retry_failed=False), folder)
     started = time.monotonic()
-    summary: Progress
-    if isinstance(config, FramesConfig):
-        summary = write_frames(config, clips=sample, on_progress=watch)
-    else:
-        summary = extract(config, clips=sample, on_progress=watch)
+    summary = run_job(job, clips=sample, on_progress=watch)
     (first_at, first), (last_at, last) = (seen[0], seen[-1]) if seen else ((started, 0),) * 2
     if last_at - first_at > 1.0:
         return summary, (last - first) / (last_at - first_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +26,7 @@ from posemill.outputs import Outputs
 from posemill.places import uri_of
 from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, join_world, nobody_else
 from posemill.skeletons import get_skeleton
-from posemill.sources.frames import with_frame_count
+from posemill.sources.frames import count_frames
 from posemill.sources.reading import read_clip
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
 from posemill.terminal import warn_once
@@ -78,7 +79,8 @@ def estimate_landmarks(
         )
         fps = None
     sampling = fewer_frames(fps, stride)
-    clip = with_frame_count(clip, decoder, sampling)  # a video that ends before it is noticed
+    length = count_frames(clip, decoder, sampling)  # a video that ends before it is noticed
+    clip = dataclasses.replace(clip, num_frames=length)
     info = engine_info(engine, engine_options)
     chosen = choose_mode(source, engine)[0] if mode is None or mode == "auto" else mode
     info.check_mode(engine, chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from posemill.errors import RunError
 from posemill.messages import Message
+from posemill.records import Clip
 from posemill.runs.events import Piece
 from posemill.runs.manifest import LEDGER_NAME, check_ledger_is_there
 
@@ -39,11 +41,17 @@ class Failure:
     message: str
 
 
-class UnitState(NamedTuple):
-    """A unit as it stands.
+@dataclass(frozen=True)
+class Unit:
+    """A run of frames of one clip that one worker does in order, as it stands.
 
     Args:
-        num_frames: Of its clip, as far as it is known.
+        start_frame: Its first frame.
+        stop_frame: Where it ends (exclusive), None for the end of the clip.
+        next_frame: Where to go on.
+        state: The tracker's state before `next_frame`, None for a fresh one.
+        is_chain: Whether frames depend on those before (video mode).
+        clip: With its length as far as it is known by now.
         given_up: Frame, phase and message of what is not to be tried again.
     """
 
@@ -54,8 +62,8 @@ class UnitState(NamedTuple):
     next_frame: int
     state: bytes | None
     is_chain: bool
-    num_frames: int | None
-    given_up: tuple[tuple[int, int, str], ...]
+    clip: Clip
+    given_up: tuple[tuple[int, int, str], ...] = ()
 
 
 class ClipRecord(NamedTuple):
@@ -203,8 +211,8 @@ class LedgerReader:
             "WHERE is_done = 0 ORDER BY clip_no, start_frame"
         ).fetchall()
 
-    def units(self, unit_nos: Sequence[int]) -> list[UnitState]:
-        """Return those of the units that are not done, as they stand."""
+    def units(self, unit_nos: Sequence[int], clips: Sequence[Clip]) -> list[Unit]:
+        """Return those of the units that are not done, as they stand, of the clips of a source."""
         units = []
         for unit_no in unit_nos:
             given_up = self._database.execute(
@@ -212,12 +220,24 @@ class LedgerReader:
                 (unit_no,),
             ).fetchall()
             rows = self._database.execute(
-                "SELECT unit_no, clip_no, start_frame, stop_frame, next_frame, state, is_chain, "
+                "SELECT clip_no, start_frame, stop_frame, next_frame, state, is_chain, "
                 "num_frames FROM units JOIN clips USING (clip_no) "
                 "WHERE unit_no = ? AND is_done = 0",
                 (unit_no,),
             )
-            units += [UnitState(*(*row, tuple(given_up))) for row in rows]
+            for clip_no, start, stop, next_frame, state, is_chain, num_frames in rows:
+                if not all(isinstance(number, int) for number in (start, next_frame, stop or 0)):
+                    raise RunError(
+                        "the ledger is damaged: unit {unit_no} goes on at {next_frame!r}; put back "
+                        "a copy of it",
+                        unit_no=unit_no,
+                        next_frame=next_frame,
+                    )
+                clip, frames = clips[clip_no - 1], (start, stop, next_frame)
+                if clip.num_frames != num_frames:
+                    clip = dataclasses.replace(clip, num_frames=num_frames)
+                unit = Unit(unit_no, clip_no, *frames, state, bool(is_chain), clip, tuple(given_up))
+                units.append(unit)
         return units
 
     def crashes(self) -> Counter[tuple[int, int, int]]:

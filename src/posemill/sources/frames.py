@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -113,11 +112,6 @@ def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = 
             return video.count_frames() if known is None else known
     except DecodeError:
         return None
-
-
-def with_frame_count(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = None) -> Clip:
-    """Return the clip with `num_frames` filled in where that is possible."""
-    return dataclasses.replace(clip, num_frames=count_frames(clip, decoder, sampling))
 
 
 def _raise_for_folder(path: str) -> None:

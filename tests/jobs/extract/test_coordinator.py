@@ -8,21 +8,16 @@ import pytest
 
 from posemill.config import ExtractConfig
 from posemill.errors import DeviceError, PosemillError, RunError
-from posemill.executors import Died, Output
-from posemill.jobs.extract.coordinator import Coordinator, unit_of
-from posemill.jobs.extract.messages import (
-    DECODING,
-    ESTIMATING,
-    STARTING,
-    Fatal,
-)
+from posemill.executors import Died, Finished, Output
+from posemill.jobs.extract.coordinator import Coordinator
+from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, Broken, Fatal, part_of
 from posemill.jobs.extract.opening import planned_clips
 from posemill.jobs.extract.plan import plan_units
+from posemill.jobs.extract.run import Extraction
 from posemill.jobs.extract.signals import StopSignals
 from posemill.machine.live_files import LogFile
 from posemill.records import Clip
 from posemill.runs.events import Committed, Planned, UnitProgress
-from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.queries import read_ledger
 
@@ -49,20 +44,20 @@ class ScriptedExecutor:
 
 @pytest.fixture
 def play(tmp_path):
-    """Run a script over clips; return the ledger's view of the first unit afterwards."""
+    """Run a script over clips; return what is read of the first unit afterwards."""
 
     def run(clips, script, on_progress=None):
-        config = ExtractConfig(Path("source"), tmp_path, task_frames=512)
+        config = ExtractConfig(Path("source"), tmp_path, engine="fake", task_frames=512)
         events, log = EventLog(tmp_path), LogFile(tmp_path / "log")
         try:
             units = tuple(plan_units(clips, config))
             events.record(Planned("run", planned_clips(clips, clips), units))
             coordinator = Coordinator(
-                RunHome.at(tmp_path), events, clips, config=config, log=log, on_progress=on_progress
+                Extraction(config), events, clips, log=log, on_progress=on_progress
             )
             coordinator.plan(1)
             coordinator.run(ScriptedExecutor(script), None, StopSignals())
-            return unit_of(events.ledger.units([1])[0], clips[0])
+            return part_of(events.ledger.units([1], clips)[0])
         finally:
             events.close()
             log.close()
@@ -111,10 +106,10 @@ def dying_alone(frame, phase, **more):
 @pytest.mark.parametrize("phase", [DECODING, ESTIMATING])
 def test_a_frame_is_given_up_when_its_worker_died_three_times_of_it_alone(play, phase):
     script = dying_alone(7, phase)
-    unit = play(FRAMES, script)
-    assert unit.skip == {7: "killed by SIGSEGV, 3 times, at this frame alone"}
-    assert unit.give_up is None
-    assert all(not task.units[0].skip for task in script.tasks[:4])
+    part = play(FRAMES, script)
+    assert part.skip == {7: "killed by SIGSEGV, 3 times, at this frame alone"}
+    assert part.give_up is None
+    assert all(not task.units[0].given_up for task in script.tasks[:4])
     assert [task.piece_frames for task in script.tasks] == [512, 7, 1, 1, 512]
     assert [task.leave_after for task in script.tasks] == [None, 7, 7, 7, None]
     assert [task.is_careful for task in script.tasks] == [False, True, True, True, False]
@@ -122,15 +117,15 @@ def test_a_frame_is_given_up_when_its_worker_died_three_times_of_it_alone(play, 
 
 
 def test_a_video_that_its_decoder_dies_of_is_given_up_from_there(play):
-    unit = play(VIDEO, dying_alone(7, DECODING))
-    assert unit.give_up == (7, "killed by SIGSEGV, 3 times, at this frame alone")
-    assert unit.skip == {}
+    part = play(VIDEO, dying_alone(7, DECODING))
+    assert part.give_up == (7, "killed by SIGSEGV, 3 times, at this frame alone")
+    assert part.skip == {}
 
 
 def test_a_frame_that_was_never_tried_alone_is_not_given_up(play):
-    unit = play(FRAMES, dying([(0, 7, ESTIMATING, 0)] * 5))
-    assert unit.skip == {}
-    assert unit.give_up is None
+    part = play(FRAMES, dying([(0, 7, ESTIMATING, 0)] * 5))
+    assert part.skip == {}
+    assert part.give_up is None
 
 
 def test_the_other_units_of_a_dead_worker_s_task_go_on_as_they_were(play):
@@ -165,8 +160,8 @@ def test_each_worker_that_died_is_news_once(play):
 
 def test_kills_from_outside_blame_no_frame_and_change_nothing(play):
     script = killed_from_outside(20)
-    unit = play(VIDEO, script)
-    assert (unit.skip, unit.give_up) == ({}, None)
+    part = play(VIDEO, script)
+    assert (part.skip, part.give_up) == ({}, None)
     assert {(task.piece_frames, task.is_careful) for task in script.tasks} == {(512, False)}
 
 
@@ -197,16 +192,16 @@ def test_illegal_instructions_before_any_frame_are_the_machine_s_and_no_frame_s(
 
 
 def test_crashes_at_ever_other_frames_end_too(play):
-    unit = play(FRAMES, dying([(0, number, ESTIMATING, 0) for number in range(10)]))
-    assert unit.give_up is not None
-    assert unit.give_up[0] == 0
-    assert "workers died 10 times, at different frames" in unit.give_up[1]
+    part = play(FRAMES, dying([(0, number, ESTIMATING, 0) for number in range(10)]))
+    assert part.give_up is not None
+    assert part.give_up[0] == 0
+    assert "workers died 10 times, at different frames" in part.give_up[1]
 
 
 def test_crashes_outside_of_frames_blame_none(play):
-    unit = play(FRAMES, dying([(-1, -1, STARTING, 0)] * 5))
-    assert unit.skip == {}
-    assert unit.give_up is None
+    part = play(FRAMES, dying([(-1, -1, STARTING, 0)] * 5))
+    assert part.skip == {}
+    assert part.give_up is None
 
 
 def test_workers_that_never_start_end_the_run(play):
@@ -235,8 +230,8 @@ def test_a_machine_that_takes_all_its_workers_with_it_does_not_end_the_run(play)
         return [Died(task, (0, 7, ESTIMATING, 0), "node died", index, is_from_outside=True)]
 
     script.tasks = []
-    unit = play(FRAMES, script)
-    assert (unit.skip, unit.give_up, len(script.tasks)) == ({}, None, 65)
+    part = play(FRAMES, script)
+    assert (part.skip, part.give_up, len(script.tasks)) == ({}, None, 65)
 
 
 def test_deaths_while_the_engine_is_loaded_blame_no_unit_and_end_the_run(play, tmp_path):
@@ -244,3 +239,17 @@ def test_deaths_while_the_engine_is_loaded_blame_no_unit_and_end_the_run(play, t
         play(FRAMES, dying([(-1, -1, STARTING, 0)] * 50))
     with read_ledger(tmp_path) as database:
         assert database.execute("SELECT count(*) FROM crashes").fetchone() == (0,)
+
+
+def test_the_frames_of_a_worker_with_a_broken_engine_go_to_another_one(play, tmp_path):
+    tasks = []
+
+    def script(task):
+        tasks.append(task)
+        broken = Broken(0, (0, 7, ESTIMATING, 0), "CUDA error")
+        return None if len(tasks) > 1 else [Output(task, broken), Finished(task)]
+
+    play(FRAMES, script)
+    assert [unit.unit_no for unit in tasks[1].units] == [1]
+    assert tasks[1].leave_after == 7
+    assert "its engine failed also where it had not: CUDA error" in (tmp_path / "log").read_text()

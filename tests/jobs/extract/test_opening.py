@@ -11,18 +11,13 @@ import pytest
 
 from posemill.errors import ConfigError, RunError, StoppedError
 from posemill.estimators import identity
+from posemill.jobs.extract import job as job_module
 from posemill.jobs.extract import opening
-from posemill.jobs.extract.opening import (
-    count_frames,
-    is_begun,
-    open_events,
-    settled,
-    with_tracking,
-)
-from posemill.jobs.extract.run import Extraction, extract
+from posemill.jobs.extract import run as run_module
+from posemill.jobs.extract.opening import compare, open_events
+from posemill.jobs.extract.run import Extraction, extract, settled
 from posemill.jobs.extract.signals import StopSignals
 from posemill.runs.events import Committed, Lost, Reset, UnitProgress
-from posemill.runs.home import RunHome
 from posemill.runs.manifest import Manifest
 from posemill.sources import ClipList, find_clips
 from posemill.sources.tracking import Tracking
@@ -34,11 +29,13 @@ def begin(config, clips=None, *, received=0, on_count=None):
     signals.received = received
     found = find_clips(config.source, layout=config.layout) if clips is None else clips
     config.out.mkdir(exist_ok=True)
-    home = RunHome.at(config.out)
-    job = Extraction(settled(config), home)
-    return open_events(
-        home, job, found, manifest=job.manifest(found), signals=signals, on_count=on_count
-    )
+    job = Extraction(config)
+    return open_events(job, found, manifest=job.manifest(found), signals=signals, on_count=on_count)
+
+
+def with_tracking(config, clips):
+    """The clips with what is decided about folders of pictures."""
+    return Extraction(config).decide(clips)
 
 
 @pytest.fixture
@@ -168,7 +165,7 @@ def test_a_begun_run_keeps_the_decision_of_then(config):
     ledger.close()
     assert opened.tracking == recorded
     edit(config.out, lambda content: content["source"].pop("tracking"))
-    assert with_tracking(config, clips) is clips
+    assert with_tracking(config, clips) == clips
 
 
 def test_the_skeleton_and_the_mode_are_those_the_engine_has(config):
@@ -184,8 +181,8 @@ def test_the_skeleton_and_the_mode_are_those_the_engine_has(config):
 
 @pytest.mark.parametrize("only", ["image", "video"])
 def test_an_engine_of_one_mode_has_no_other(config, monkeypatch, only):
-    info = dataclasses.replace(opening.engine_info("fake"), modes=(only,))
-    monkeypatch.setattr(opening, "engine_info", lambda *_: info)
+    info = dataclasses.replace(run_module.engine_info("fake"), modes=(only,))
+    monkeypatch.setattr(run_module, "engine_info", lambda *_: info)
     assert settled(config).mode == only
     other = {"image": "video", "video": "image"}[only]
     with pytest.raises(ConfigError, match=only):
@@ -193,20 +190,19 @@ def test_an_engine_of_one_mode_has_no_other(config, monkeypatch, only):
 
 
 def test_a_skeleton_the_engine_does_not_give_is_refused(config, monkeypatch):
-    info = dataclasses.replace(opening.engine_info("fake"), skeletons=("coco-133",))
-    monkeypatch.setattr(opening, "engine_info", lambda *_: info)
+    info = dataclasses.replace(run_module.engine_info("fake"), skeletons=("coco-133",))
+    monkeypatch.setattr(run_module, "engine_info", lambda *_: info)
     assert settled(config).skeleton == "coco-133"
     with pytest.raises(ConfigError, match="engine 'fake' gives coco-133, not 'openpose-18'"):
         settled(config.replace(skeleton="openpose-18"))
 
 
-def test_a_run_is_begun_once_its_manifest_is_there(config):
-    clips, home = find_clips(config.source), RunHome.at(config.out, "local")
-    assert is_begun(home, config, clips) is False
+def test_a_run_goes_on_only_with_the_options_it_was_begun_with(config):
     begin(config)[0].close()
-    assert is_begun(home, config, clips) is True
+    clips, other = find_clips(config.source), Extraction(config.replace(mode="image"))
+    compare(other.home, Extraction(config).manifest(clips))
     with pytest.raises(RunError, match="was begun with other options"):
-        is_begun(home, config.replace(mode="image"), clips)
+        compare(other.home, other.manifest(clips))
 
 
 def test_a_machine_without_a_gpu_may_drive_those_of_a_ray_cluster(config, monkeypatch):
@@ -222,40 +218,39 @@ def test_a_machine_without_a_gpu_may_drive_those_of_a_ray_cluster(config, monkey
     )
     monkeypatch.setattr(identity, "open_estimator", open_engine)
     monkeypatch.setattr(identity, "engine_info", lambda *_: info)
-    monkeypatch.setattr(opening, "list_gpus", list)
+    monkeypatch.setattr(run_module, "list_gpus", list)
     gpus = config.replace(executor="ray", workers=None, num_gpus=2)
-    assert opening.engine_identity(gpus)["device"] == "cuda"
+    assert run_module.engine_identity(gpus)["device"] == "cuda"
     assert opened == [("cpu", {"runtime": "onnxruntime"})]
-    monkeypatch.setattr(opening, "list_gpus", lambda: ["one"])
-    assert opening.engine_identity(gpus)["device"] == "cuda"
+    monkeypatch.setattr(run_module, "list_gpus", lambda: ["one"])
+    assert run_module.engine_identity(gpus)["device"] == "cuda"
     assert opened[1:] == [("cuda:0", {})]
 
 
-def test_only_videos_of_unknown_length_are_counted(tmp_path, write_video, make_tree):
+def test_only_videos_of_unknown_length_are_counted(config, tmp_path, write_video):
     for name, length in {"a": 2, "b": 3, "c": 4}.items():
         write_video(tmp_path / "v" / f"{name}.mp4", length)
     found = find_clips(tmp_path / "v")
     known = dataclasses.replace(found[1], num_frames=9)
     clips = dataclasses.replace(found, clips=(found[0], known, found[2]))
-    seen = []
-    counted = count_frames(clips, lambda *counts: seen.append(counts))
+    seen, job = [], Extraction(config)
+    counted = job.count_frames(clips, lambda *counts: seen.append(counts))
     assert [clip.num_frames for clip in counted] == [2, 9, 4]
     assert seen == [(1, 2), (2, 2)]
     # Stopped behind the first.
-    stopped = count_frames(clips, is_stopping=iter([0, 15]).__next__)
+    stopped = job.count_frames(clips, is_stopping=iter([0, 15]).__next__)
     assert [clip.num_frames for clip in stopped] == [2, 9, None]
-    assert [clip.num_frames for clip in count_frames(clips)] == [2, 9, 4]
 
 
-def test_lengths_are_counted_by_the_decoder_that_will_read(config, monkeypatch, tmp_path):
+def test_lengths_are_counted_by_the_decoder_that_will_read(config, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        opening, "with_frame_count", lambda clip, decoder, _: asked.append(decoder) or clip
+        job_module, "count_frames", lambda clip, decoder, sampling: asked.append(decoder)
     )
     clips = ClipList((dataclasses.replace(find_clips(config.source)[0], num_frames=None),),
                      "videos", "x", "y")  # fmt: skip
-    count_frames(clips)
-    count_frames(clips, decoder="opencv")
+    for decoder in ("pyav", "opencv"):
+        Extraction(config.replace(decoder=decoder)).count_frames(clips)
     assert asked == ["pyav", "opencv"]
 
 

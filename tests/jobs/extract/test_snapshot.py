@@ -81,12 +81,12 @@ def test_only_the_last_minute_counts(see):
 
 def test_the_file_of_a_run_says_its_speed(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 1234.5)
-    write_live(tmp_path, Progress(COUNTS, {"dev": 4}, 2.5, 30.0, 8.0, 3).to_json())
+    write_live(tmp_path, Progress(COUNTS, {"dev": 4}, 2.5, 8.0, 3).to_json())
     assert [path.name for path in tmp_path.iterdir()] == ["live.json"] == [LIVE_NAME]
     live = read_live(tmp_path)
     assert {name: live[name] for name in ("frames_per_second", "seconds_left", "num_workers")} == {
         "frames_per_second": 2.5,
-        "seconds_left": 30.0,
+        "seconds_left": 25.6,
         "num_workers": 3,
     }
     assert (live["seconds"], live["written_at"]) == (8.0, 1234.5)

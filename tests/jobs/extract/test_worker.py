@@ -16,23 +16,15 @@ import pytest
 from posemill.config import ExtractConfig
 from posemill.executors import NUM_SLOTS, Progress
 from posemill.jobs.extract import worker
-from posemill.jobs.extract.keypoints import KeypointSink
-from posemill.jobs.extract.messages import (
-    ESTIMATING,
-    STARTING,
-    WRITING,
-    Broken,
-    Fatal,
-    Task,
-    Unit,
-    WorkerSettings,
-)
+from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, WRITING, Broken, Fatal, Task
+from posemill.jobs.extract.run import Extraction
 from posemill.jobs.extract.worker import Worker
+from posemill.jobs.extract.workers import WorkerPlan
 from posemill.records import Clip
+from posemill.runs.queries import Unit
 from posemill.sources.reading import SLOW_STEP_SECONDS
 
 CONFIG = ExtractConfig(Path("source"), Path("run"), engine="fake", skeleton="holistic-543")
-SETTINGS = WorkerSettings(KeypointSink, CONFIG, "run", ("cuda:0", "cuda:1"), run_id="id")
 
 
 @pytest.fixture
@@ -52,8 +44,9 @@ def opened(monkeypatch):
 
 def test_workers_take_the_devices_in_turn_with_one_thread_each(opened, monkeypatch):
     monkeypatch.setattr(ExtractConfig, "all_engine_options", lambda _: {"x": 1})
+    job, plan = Extraction(CONFIG), WorkerPlan(4, "processes", ("cuda:0", "cuda:1"), 0)
     said = [
-        next(iter(Worker(SETTINGS, index)(Task("t", (), 8), Progress([0] * NUM_SLOTS))))
+        next(iter(Worker(job, plan, "id", index)(Task("t", (), 8), Progress([0] * NUM_SLOTS))))
         for index in range(4)
     ]
     assert [options["device"] for _, options in opened] == ["cuda:0", "cuda:1"] * 2
@@ -70,14 +63,12 @@ def work(make_tree, tmp_path):
     assert cv2.imwrite(str(tree / "train" / "a" / "0005.png"), red)
 
     def run(*units, mishaps=None, memory_bytes=0, on_event=None, progress=None, **task):
-        config = CONFIG.replace(engine_options={"mishaps": mishaps} if mishaps else {})
-        usual = dataclasses.replace(
-            SETTINGS, config=config, folder=str(tmp_path / "run"), devices=("cpu",), batch_size=4,
-            memory_bytes=memory_bytes,
-        )  # fmt: skip
+        options = {"mishaps": mishaps} if mishaps else {}
+        config = CONFIG.replace(out=tmp_path / "run", engine_options=options, batch_size=4)
+        plan = WorkerPlan(1, "processes", ("cpu",), memory_bytes)
         made = [unit(tree, number, **each) for number, each in enumerate(units, 1)]
         progress = progress or Progress([0] * NUM_SLOTS)
-        function = Worker(usual, 0)
+        function = Worker(Extraction(config), plan, "id", 0)
         found = []
         for event in function(Task("t", tuple(made), **{"piece_frames": 100, **task}), progress):
             if event is not None:
@@ -92,7 +83,7 @@ def work(make_tree, tmp_path):
 def unit(tree, number, *, name="a", stop=12, start=0, is_chain=False, length=None, **more):
     clip = Clip(name, str(tree / "train" / name), "frames", "train", length)
     more = {"next_frame": start, "state": None, **more}
-    return Unit(number, number + 10, clip, start, stop, is_chain=is_chain, **more)
+    return Unit(number, number + 10, start, stop, is_chain=is_chain, clip=clip, **more)
 
 
 def summary(commits):
@@ -146,9 +137,9 @@ def test_tracked_frames_and_those_that_stand_alone_are_not_mixed(work):
 @pytest.mark.parametrize(
     ("changes", "rows", "lost"),
     [
-        ({"skip": {3: "boom"}}, 11, [(3, "boom")]),
-        ({"give_up": (10, "dead")}, 10, [(10, "dead"), (11, "dead")]),
-        ({"skip": {11: "boom"}, "give_up": (11, "dead")}, 11, [(11, "boom")]),
+        ({"given_up": ((3, ESTIMATING, "boom"),)}, 11, [(3, "boom")]),
+        ({"given_up": ((10, -1, "dead"),)}, 10, [(10, "dead"), (11, "dead")]),
+        ({"given_up": ((11, DECODING, "boom"), (11, -1, "dead"))}, 11, [(11, "boom")]),
     ],
 )
 def test_frames_that_took_workers_down_are_left_out_with_the_reason(work, changes, rows, lost):
@@ -309,7 +300,8 @@ def test_a_disk_that_cannot_be_written_ends_the_work(work, tmp_path):
 
 def test_a_unit_without_any_frame_left_is_done_without_a_shard(work):
     assert summary(work({"start": 3, "stop": 3})) == [(None, [(1, 3, True, 0, [])])]
-    assert summary(work({"skip": {0: "x", 1: "x", 2: "x"}, "name": "b", "stop": 3})) == [
+    given_up = tuple((frame, ESTIMATING, "x") for frame in range(3))
+    assert summary(work({"given_up": given_up, "name": "b", "stop": 3})) == [
         (None, [(1, 3, True, 0, [0, 1, 2])])
     ]
 

@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import posemill.errors
-from posemill.config import JobConfig
 from posemill.errors import PosemillError, RunError, StoppedError
 from posemill.executors import Died, Executor, Finished, Output
-from posemill.jobs.extract.messages import (
+from posemill.jobs.extract.job import (
     DECODING,
     ESTIMATING,
     PHASES,
     STARTING,
     Broken,
     Fatal,
+    FrameJob,
     Task,
-    Unit,
 )
 from posemill.jobs.extract.plan import group_units
 from posemill.jobs.extract.signals import StopSignals
@@ -33,9 +32,8 @@ from posemill.machine.live_files import LogFile, Speedometer, write_live
 from posemill.messages import Message
 from posemill.records import Clip
 from posemill.runs.events import Committed, Crashed, GaveUp, Started
-from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
-from posemill.runs.queries import UnitState
+from posemill.runs.queries import Unit
 from posemill.runs.writer import shard_stem
 
 _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
@@ -43,23 +41,24 @@ _LIVE_SECONDS = 1.0
 _SHOW_SECONDS = 0.25
 _LOG_SECONDS = (10.0, 60.0)  # till the first line of progress in the log, and between two
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
-# Of one worker, without a commit of any in between: a machine that goes away takes many at once.
-_MOST_FAILED_STARTS = 10
-_MOST_REFUSED = 3  # whatever others do
-_MOST_OUTSIDE_KILLS = 30
+# Deaths of one worker that end a run, by what they were of. All but the last count from the last
+# commit of any worker on: a machine that goes away takes many at once.
+_FAILED_START, _OUTSIDE_KILL, _REFUSED = "failed start", "outside kill", "refused instruction"
+_MOST_DEATHS = {_FAILED_START: 10, _OUTSIDE_KILL: 30, _REFUSED: 3}
 _PIECE_SHRINKS_BY = 8
 
 
-@dataclass(frozen=True)
-class _Retry:
-    """Units to do, some of them again.
+@dataclass
+class _Work:
+    """What a task does, as far as it is left.
 
     Args:
+        units: By their numbers, in the order of the task.
         tries: How often their workers died without any progress.
         suspect: The frame that the only unit's worker died at.
     """
 
-    units: tuple[Unit, ...]
+    units: dict[int, Unit]
     tries: int = 0
     suspect: int | None = None
 
@@ -70,40 +69,33 @@ class Coordinator:
     How far the units under way are is known here; what is durable of it may be a moment behind.
 
     Args:
-        home: Of the run.
+        job: Whose config says tries and task size.
         events: Of the run, planned.
         clips: Of the source, as numbered in the ledger.
-        config: Tries and task size.
         on_progress: Called a few times per second.
     """
 
     def __init__(
         self,
-        home: RunHome,
+        job: FrameJob[Any],
         events: EventLog,
         clips: Sequence[Clip],
         *,
-        config: JobConfig,
         log: LogFile,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self._home = home
+        self._home, self._config = job.home, job.config
         self._events = events
         self._clips = clips
-        self._config = config
         self._log = log
         self._on_progress = on_progress
         self._start_no = events.ledger.num_starts()
         events.record(Started())
         self._num_tasks = 0
-        self._again: deque[_Retry] = deque()
-        self._tries: dict[str, int] = {}
-        self._left: dict[str, dict[int, Unit]] = {}  # of the tasks under way, by number
+        self._again: deque[_Work] = deque()
+        self._under_way: dict[str, _Work] = {}  # by the names of the tasks
         self._crashes = events.ledger.crashes()
-        self._failed_starts: Counter[int] = Counter()  # by worker, as are the next
-        self._outside_kills: Counter[int] = Counter()
-        self._broken: dict[str, Broken] = {}  # of tasks that end with it
-        self._refused: Counter[int] = Counter()
+        self._deaths: Counter[tuple[str, int]] = Counter()  # by what of, and worker
         self._started_at = time.monotonic()
         self._speed = Speedometer()
         self._shown_at = self._live_at = 0.0
@@ -160,76 +152,69 @@ class Coordinator:
         if self._is_stopping:
             return None
         while self._again or self._groups:
-            retry = self._again.popleft() if self._again else self._load(self._groups.pop())
-            if retry.units:
+            work = self._again.popleft() if self._again else self._load(self._groups.pop())
+            if work.units:
                 self._num_tasks += 1
                 name = shard_stem(self._start_no, self._num_tasks)
-                if retry.tries:
-                    self._tries[name] = retry.tries
-                self._left[name] = {unit.unit_no: unit for unit in retry.units}
-                return self._make_task(name, retry.units, retry)
+                self._under_way[name] = work
+                return self._make_task(name, work)
         return None
 
-    def _load(self, unit_nos: Sequence[int]) -> _Retry:
-        units = self._events.ledger.units(unit_nos)
-        return _Retry(tuple(unit_of(unit, self._clips[unit.clip_no - 1]) for unit in units))
+    def _load(self, unit_nos: Sequence[int]) -> _Work:
+        units = self._events.ledger.units(unit_nos, self._clips)
+        return _Work({unit.unit_no: unit for unit in units})
 
-    def _make_task(self, name: str, units: tuple[Unit, ...], retry: _Retry) -> Task:
-        piece_frames = max(1, self._config.task_frames // _PIECE_SHRINKS_BY**retry.tries)
-        if retry.suspect is None:
-            return Task(name, units, piece_frames, is_careful=retry.tries > 0)
+    def _make_task(self, name: str, work: _Work) -> Task:
+        units = tuple(work.units.values())
+        piece_frames = max(1, self._config.task_frames // _PIECE_SHRINKS_BY**work.tries)
+        if work.suspect is None:
+            return Task(name, units, piece_frames, is_careful=work.tries > 0)
         # A commit right before the frame that is suspected, then the frame by itself.
-        before = max(1, retry.suspect - units[0].next_frame)
-        return Task(name, units, min(before, piece_frames), True, leave_after=retry.suspect)
+        before = max(1, work.suspect - units[0].next_frame)
+        return Task(name, units, min(before, piece_frames), True, leave_after=work.suspect)
 
     def _receive(self, task: Task, value: Any) -> None:
-        if not isinstance(value, Broken):
-            self._failed_starts.clear()
-            self._outside_kills.clear()
+        if isinstance(value, Broken):
+            reason = Message(
+                "its engine failed also where it had not: {reason}", reason=value.message
+            )
+            self._retry_or_give_up(Died(task, value.place, reason, value.worker_index))
+            return
+        for key in [key for key in self._deaths if key[0] != _REFUSED]:
+            del self._deaths[key]
         if isinstance(value, Fatal):
             self._log.write(f"stopping: {value.message}")
             self._events.flush()
             # An engine of another package may raise a class of its own.
             raise getattr(posemill.errors, value.kind, PosemillError)(value.message)
-        if isinstance(value, Broken):
-            self._broken[task.name] = value
         if isinstance(value, Committed):
             self._events.append(value)
-            self._tries.pop(task.name, None)
-            self._move_on(self._left[task.name], value)
+            self._move_on(self._under_way[task.name], value)
 
-    def _move_on(self, left: dict[int, Unit], commit: Committed) -> None:
+    def _move_on(self, work: _Work, commit: Committed) -> None:
+        work.tries = 0
         for progress in commit.units:
             for lost in progress.lost:
                 self._log.write(f"failed: {lost.message}")
             assert progress.unit_no is not None  # what workers do was planned
-            unit = left.pop(progress.unit_no)
-            if not progress.is_done:
-                left[unit.unit_no] = dataclasses.replace(
-                    unit, next_frame=progress.next_frame, state=progress.state
+            if progress.is_done:
+                del work.units[progress.unit_no]
+            else:
+                work.units[progress.unit_no] = dataclasses.replace(
+                    work.units[progress.unit_no],
+                    next_frame=progress.next_frame,
+                    state=progress.state,
                 )
-
-    def _units_left(self, task: Task) -> dict[int, Unit]:
-        """Return what a task that ended did not do, in its order."""
-        left = self._left.pop(task.name)
-        return {unit.unit_no: left[unit.unit_no] for unit in task.units if unit.unit_no in left}
 
     def _finish(self, task: Task) -> None:
         """Go on with what a task left: its worker was asked to stop, or made room for a new one."""
-        if (broken := self._broken.pop(task.name, None)) is not None:
-            reason = Message(
-                "its engine failed also where it had not: {reason}", reason=broken.message
-            )
-            self._retry_or_give_up(Died(task, broken.place, reason, broken.worker_index))
-            return
-        self._tries.pop(task.name, None)
-        left = self._units_left(task)
-        if left and not self._is_stopping:
+        work = self._under_way.pop(task.name, None)  # None: its engine was broken
+        if work is not None and work.units and not self._is_stopping:
             why = "goes on in a new worker, the old one had grown"
             if task.leave_after is not None:
                 why = f"frame {task.leave_after} went well by itself, the rest goes on"
             self._log.write(f"{task.name}: {why}")
-            self._again.append(_Retry(tuple(left.values())))
+            self._again.append(_Work(work.units))
 
     def _retry_or_give_up(self, died: Died) -> None:
         """Try a dead worker's task again, and give up a frame only for deaths that it causes."""
@@ -247,15 +232,14 @@ class Coordinator:
         # machine refuses an instruction before any worker gave anything.
         is_starting = task is None or phase == STARTING or died.is_refused_instruction
         if died.is_from_outside:
-            self._count_outside_kill(died)
+            self._count_death(died, _OUTSIDE_KILL)
         elif is_starting:
-            self._count_failed_start(died)
-        if task is None:
+            self._count_death(died, _REFUSED if died.is_refused_instruction else _FAILED_START)
+        work = None if task is None else self._under_way.pop(task.name, None)
+        if task is None or work is None:
             return
         is_blamed = not died.is_from_outside and not is_starting
-        tries = self._tries.pop(task.name, 0) + is_blamed
-        left = self._units_left(task)
-        suspect = None
+        left, tries, suspect = work.units, work.tries + is_blamed, None
         if phase in (DECODING, ESTIMATING) and 0 <= position < len(task.units):
             suspect = left.get(task.units[position].unit_no)
         if suspect is not None and (message := self._reason_to_give_up(died, suspect)):
@@ -271,17 +255,17 @@ class Coordinator:
             left[unit.unit_no] = self._give_up(unit, unit.next_frame, -1, message)
             tries, suspect = 0, None
         if suspect is None or died.is_from_outside:
-            self._again.append(_Retry(tuple(left.values()), tries))
+            self._again.append(_Work(left, tries))
             return
         # The unit under suspicion gets a worker of its own, the others are as innocent as before.
         del left[suspect.unit_no]
-        self._again.append(_Retry((suspect,), tries, frame))
-        self._again.append(_Retry(tuple(left.values())))
+        self._again.append(_Work({suspect.unit_no: suspect}, tries, frame))
+        self._again.append(_Work(left))
 
     def _give_up(self, unit: Unit, frame: int, phase: int, message: str) -> Unit:
         """Record that a frame is not to be tried again; return its unit without it."""
         self._events.append(GaveUp(unit.unit_no, frame, phase, message))
-        return unit.giving_up(frame, phase, message)
+        return dataclasses.replace(unit, given_up=(*unit.given_up, (frame, phase, message)))
 
     def _reason_to_give_up(self, died: Died, unit: Unit) -> str:
         """Count a death that only its frame can have caused; return why to give up, if that is due.
@@ -303,30 +287,12 @@ class Coordinator:
         self._log.write(f"{task.units[0].clip.path}: frame {frame}: {message}")
         return message
 
-    def _count_failed_start(self, died: Died) -> None:
-        counts, most = self._failed_starts, _MOST_FAILED_STARTS
-        advice = Message("if the machine has too little memory for the engine, use fewer workers")
-        if died.is_refused_instruction:
-            counts, most = self._refused, _MOST_REFUSED
-            advice = Message(
-                "the machine refuses an instruction that its processor names, as some virtual "
-                "machines do: posemill doctor there says which library it is; choose another one, "
-                "as by {--engine-option:runtime=onnxruntime} or {--decoder:opencv}"
-            )
-        counts[died.worker_index] += 1
-        if counts[died.worker_index] >= most:
-            raise RunError(
-                "workers die before they can start ({reason}); no frame is to blame and none was "
-                "given up: {advice}; see posemill logs {name!q} --worker {worker_index}",
-                reason=died.reason,
-                advice=advice,
-                name=self._home.name,
-                worker_index=died.worker_index,
-            )
-
-    def _count_outside_kill(self, died: Died) -> None:
-        self._outside_kills[died.worker_index] += 1
-        if (number := self._outside_kills[died.worker_index]) >= _MOST_OUTSIDE_KILLS:
+    def _count_death(self, died: Died, kind: str) -> None:
+        """Raise where a worker died too often of what no frame is to blame for."""
+        self._deaths[kind, died.worker_index] += 1
+        if (number := self._deaths[kind, died.worker_index]) < _MOST_DEATHS[kind]:
+            return
+        if kind == _OUTSIDE_KILL:
             raise RunError(
                 "workers were {reason} from outside {number} times without any progress in "
                 "between; no frame is to blame and none was given up: find out who ends them (a "
@@ -334,6 +300,21 @@ class Coordinator:
                 reason=died.reason,
                 number=number,
             )
+        advice = Message("if the machine has too little memory for the engine, use fewer workers")
+        if kind == _REFUSED:
+            advice = Message(
+                "the machine refuses an instruction that its processor names, as some virtual "
+                "machines do: posemill doctor there says which library it is; choose another one, "
+                "as by {--engine-option:runtime=onnxruntime} or {--decoder:opencv}"
+            )
+        raise RunError(
+            "workers die before they can start ({reason}); no frame is to blame and none was "
+            "given up: {advice}; see posemill logs {name!q} --worker {worker_index}",
+            reason=died.reason,
+            advice=advice,
+            name=self._home.name,
+            worker_index=died.worker_index,
+        )
 
     def _report(self, executor: Executor, *, is_last: bool = False) -> None:
         now = time.monotonic()
@@ -357,44 +338,26 @@ class Coordinator:
         in_flight = self._events.frames_after(number)
         places = executor.places()
         for task, (position, _, _, num_frames) in places:
-            split = task.units[max(0, min(position, len(task.units) - 1))].clip.split
-            in_flight[split] += num_frames
+            in_flight[_clip_at(task, position).split] += num_frames
         snapshot = Progress(tuple(counts), dict(in_flight))
-        speed = self._speed.see(snapshot.frames_done)
         news, self._news = tuple(self._news), []
         return dataclasses.replace(
             snapshot,
-            frames_per_second=speed,
-            seconds_left=_seconds_left(snapshot, speed),
+            frames_per_second=self._speed.see(snapshot.frames_done),
             seconds=time.monotonic() - self._started_at,
             num_workers=len(places),
             news=news,
         )
 
 
-def unit_of(state: UnitState, clip: Clip) -> Unit:
-    """Return a unit for a worker, from what the ledger knows of it."""
-    if clip.num_frames != state.num_frames:
-        clip = dataclasses.replace(clip, num_frames=state.num_frames)
-    unit = Unit(
-        state.unit_no,
-        state.clip_no,
-        clip,
-        start_frame=state.start_frame,
-        stop_frame=state.stop_frame,
-        next_frame=state.next_frame,
-        state=state.state,
-        is_chain=bool(state.is_chain),
-    )
-    for place in state.given_up:
-        unit = unit.giving_up(*place)
-    return unit
+def _clip_at(task: Task, position: int) -> Clip:
+    return task.units[max(0, min(position, len(task.units) - 1))].clip
 
 
 def _doing(task: Task, place: Sequence[int]) -> dict[str, Any]:
     """Return what a worker is at, in words and numbers, for who looks at the run."""
     position, frame, phase, num_frames = place
-    clip = task.units[max(0, min(position, len(task.units) - 1))].clip
+    clip = _clip_at(task, position)
     return {
         "task": task.name,
         "split": clip.split,
@@ -403,8 +366,3 @@ def _doing(task: Task, place: Sequence[int]) -> dict[str, Any]:
         "phase": PHASES[phase] if 0 <= phase < len(PHASES) else "",
         "num_frames": num_frames,
     }
-
-
-def _seconds_left(snapshot: Progress, speed: float | None) -> float | None:
-    left = snapshot.frames_known - snapshot.frames_done
-    return None if speed is None or left < 0 else left / speed

@@ -14,10 +14,11 @@ from posemill.errors import DecodeError
 from posemill.estimators import ClipState, open_estimator
 from posemill.estimators.people import TrackedState, with_ids
 from posemill.executors import is_worker_process
-from posemill.jobs.extract.messages import Lane, Sink, Unit, WorkerSettings
+from posemill.jobs.extract.job import Lane, Sink
 from posemill.records import Frame, Keypoints, PoseClip, join_people, join_world
 from posemill.runs.events import Shard
 from posemill.runs.manifest import SHARDS_NAME
+from posemill.runs.queries import Unit
 from posemill.runs.schema import leave_pandas_unloaded
 from posemill.runs.writer import ShardWriter
 from posemill.sources.reading import attempt
@@ -27,11 +28,19 @@ _Row = tuple[int, "str | None", Keypoints]
 
 
 class KeypointSink(Sink[ClipState]):
-    """An engine, and the shard that its results are collected for."""
+    """An engine, and the shard that its results are collected for.
 
-    def __init__(self, settings: WorkerSettings, device: str) -> None:
-        config = cast(ExtractConfig, settings.config)
-        self.writes_to = os.path.join(settings.folder, SHARDS_NAME)  # noqa: PTH118
+    Args:
+        config: Of the extraction.
+        address: Of the run: its folder, or its URI.
+        device: Of the engine.
+        run_id: Of the run's manifest.
+    """
+
+    has_worked = False
+
+    def __init__(self, config: ExtractConfig, address: str, *, device: str, run_id: str) -> None:
+        self.writes_to = os.path.join(address, SHARDS_NAME)  # noqa: PTH118
         self._estimator = open_estimator(
             config.engine, device=device, threads=1, **config.all_engine_options()
         )
@@ -40,7 +49,7 @@ class KeypointSink(Sink[ClipState]):
         self._skeleton_name, self._resize_wh = config.skeleton, parse_size(config.resize)
         if is_worker_process():
             leave_pandas_unloaded()
-        self._writer = ShardWriter(settings.folder, settings.run_id)
+        self._writer = ShardWriter(address, run_id)
         self._rows: dict[Lane, list[_Row]] = {}  # since the last commit
         self._good_frame: Frame | None = None  # the last one that gave keypoints
         self._is_tracking = False
@@ -62,11 +71,6 @@ class KeypointSink(Sink[ClipState]):
         fresh = self._estimator.new_state()
         return TrackedState(fresh, state.tracker) if isinstance(state, TrackedState) else fresh
 
-    @property
-    def has_worked(self) -> bool:
-        """Whether any frame gave keypoints so far."""
-        return self._good_frame is not None
-
     def is_broken(self) -> bool:
         """Return whether the engine fails at the last frame that it was well with, or at grey."""
         frame = self._good_frame
@@ -75,7 +79,7 @@ class KeypointSink(Sink[ClipState]):
         states = [self._estimator.new_state()] if self._is_tracking else None
         if isinstance(attempt(lambda: self._estimator.estimate([frame], states)), DecodeError):
             return True
-        self._good_frame = frame
+        self._good_frame, self.has_worked = frame, True
         return False
 
     def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Keypoints]:
@@ -84,7 +88,7 @@ class KeypointSink(Sink[ClipState]):
             frames = [resize_frame(frame, self._resize_wh) for frame in frames]
         self._is_tracking = states is not None
         found = self._estimate(frames, states)
-        self._good_frame = frames[-1]
+        self._good_frame, self.has_worked = frames[-1], True
         return [_row_of(found, row) for row in range(len(frames))]
 
     def _estimate(self, frames: list[Frame], states: list[ClipState] | None) -> Keypoints:

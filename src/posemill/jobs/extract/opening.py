@@ -6,16 +6,11 @@ import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from posemill.config import ExtractConfig
-from posemill.decoders.choice import settle_for_extraction
-from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError, StoppedError
-from posemill.estimators import engine_info
-from posemill.estimators.identity import identity_on
-from posemill.estimators.runtimes.devices import list_gpus
 from posemill.files import readable, sync_folder
+from posemill.jobs.extract.job import FrameJob
 from posemill.jobs.extract.signals import StopSignals
 from posemill.messages import Message, join
 from posemill.places import uri_of
@@ -33,12 +28,8 @@ from posemill.runs.manifest import (
 from posemill.runs.records import RecordLog
 from posemill.sources import ClipList
 from posemill.sources.clip_list import digest_of
-from posemill.sources.frames import count_frames as count_clip
-from posemill.sources.frames import with_frame_count
-from posemill.sources.tracking import Tracking, decide_tracking
-
-if TYPE_CHECKING:
-    from posemill.jobs.extract.run import FrameJob
+from posemill.sources.frames import count_frames
+from posemill.sources.tracking import Tracking
 
 
 class SourceChanges(NamedTuple):
@@ -56,7 +47,6 @@ class SourceChanges(NamedTuple):
 
 
 def open_events(
-    home: RunHome,
     job: FrameJob[Any],
     clips: ClipList,
     *,
@@ -70,33 +60,28 @@ def open_events(
     Raises:
         RunError: The run was begun with other options or another source.
     """
-    folder = home.work
+    home, folder = job.home, job.home.work
     is_new = not check_folder(folder)
-    if is_new:  # the manifest first: it is what makes the folder ours
-        clips = job.decide(clips)
-        manifest = _with_tracking_of(clips, manifest)
-        home.write_manifest(manifest)
-    else:
+    if not is_new:
         compare(home, manifest)
         check_ledger_is_there(folder)
-        clips = _with_recorded_tracking(folder, clips)
+    clips = job.decide(clips)
+    if clips.tracking is not None:
+        source = {**manifest.source, "tracking": clips.tracking.to_record()}
+        manifest = dataclasses.replace(manifest, source=source)
+    if is_new:  # the manifest first: it is what makes the folder ours
+        home.write_manifest(manifest)
     sync_folder(folder.parent)
     events = EventLog(folder, records)
     try:
         run_id = Manifest.read(folder).run_id
         if events.ledger.planned_run() != run_id:
-            counted = count_frames(
-                clips,
-                on_count,
-                lambda: signals.received,
-                decoder=job.config.decoder,
-                sampling=job.sampling,
-            )
+            counted = job.count_frames(clips, on_count, lambda: signals.received)
             if signals.received:
                 raise StoppedError(signals.received, home.name)
             units = tuple(job.plan(counted, clips.tracking))
             events.record(Planned(run_id, planned_clips(clips, counted), units))
-        _check_source(home, events, clips, job=job, manifest=manifest)
+        _check_source(job, events, clips, manifest)
         job.prepare(events)
     except BaseException:
         events.close()
@@ -147,39 +132,11 @@ def with_lengths(ledger: Ledger, clips: Sequence[Clip]) -> tuple[Clip, ...]:
     )
 
 
-def with_tracking(config: ExtractConfig, clips: ClipList) -> ClipList:
-    """Return the clips with the decision which folders are video; for a begun run, that of then.
-
-    There is nothing to decide where the user said it, by the mode or the layout, or where all are
-    videos or the frames of a corpus.
-    """
-    if check_folder(config.out):
-        return _with_recorded_tracking(config.out, clips)
-    is_said = config.mode != "auto" or config.layout not in ("auto", "list")
-    is_elsewhere = any(uri_of(clip.path) for clip in clips)  # pictures are read by workers alone
-    if (
-        is_said
-        or is_elsewhere
-        or clips.layout == "phoenix"
-        or all(clip.kind == "video" for clip in clips)
-    ):
-        return clips
-    return dataclasses.replace(clips, tracking=decide_tracking(clips))
-
-
-def _with_tracking_of(clips: ClipList, manifest: Manifest) -> Manifest:
-    if clips.tracking is None:
-        return manifest
-    source = {**manifest.source, "tracking": clips.tracking.to_record()}
-    return dataclasses.replace(manifest, source=source)
-
-
-def _with_recorded_tracking(folder: Path, clips: ClipList) -> ClipList:
+def recorded_tracking(folder: Path) -> Tracking | None:
+    """Return what was decided about the folders of pictures when the run was begun."""
     record = Manifest.read(folder).source.get("tracking")
-    if record is None:
-        return clips
     try:
-        return dataclasses.replace(clips, tracking=Tracking.from_record(record))
+        return None if record is None else Tracking.from_record(record)
     except (TypeError, ValueError, KeyError) as error:
         raise RunError(
             "{path}: 'tracking' is not what posemill writes ({error}); put back a copy of "
@@ -187,84 +144,6 @@ def _with_recorded_tracking(folder: Path, clips: ClipList) -> ClipList:
             path=folder / MANIFEST_NAME,
             error=error,
         ) from error
-
-
-def settled(config: ExtractConfig) -> ExtractConfig:
-    """Return the config with the skeleton and the mode the engine will have, and the decoder.
-
-    Raises:
-        ConfigError: The engine does not give that skeleton, or has no such mode.
-    """
-    info = engine_info(config.engine, config.all_engine_options())
-    info.check_mode(config.engine, config.mode)
-    wanted = None if config.skeleton == "auto" else config.skeleton
-    has_both = {"image", "video"} <= {*info.modes}
-    return config.replace(
-        skeleton=info.skeleton_to_store(config.engine, wanted),
-        mode=config.mode if has_both else info.modes[0],
-        decoder=settle_for_extraction(config.decoder),
-    )
-
-
-def is_begun(home: RunHome, config: ExtractConfig, clips: ClipList) -> bool:
-    """Return whether there is a run to go on with; raise if it was begun with other options."""
-    config = settled(config)
-    if not check_folder(home.work):
-        return False
-    compare(home, extract_manifest(config, clips))
-    return True
-
-
-def count_frames(
-    clips: ClipList,
-    on_count: Callable[[int, int], None] | None = None,
-    is_stopping: Callable[[], int] = lambda: 0,
-    *,
-    decoder: str = "pyav",
-    sampling: Sampling | None = None,
-) -> tuple[Clip, ...]:
-    """Return the clips with the lengths of videos filled in; looks into each file.
-
-    Args:
-        clips: Of any kind.
-        on_count: Called for each video: how many are done, of how many.
-        is_stopping: Asked before each; when true the rest is left as it is.
-        decoder: What will read the videos.
-        sampling: Which frames of each are wanted; None for all.
-    """
-    num_videos = sum(clip.num_frames is None or sampling is not None for clip in clips)
-    counted, done = list(clips.clips), 0
-    for index, clip in enumerate(counted):
-        if clip.num_frames is not None and sampling is None:
-            continue
-        if not is_stopping():
-            counted[index] = with_frame_count(clip, decoder, sampling)
-            done += 1
-            if on_count is not None:
-                on_count(done, num_videos)
-    return tuple(counted)
-
-
-def engine_identity(config: ExtractConfig) -> dict[str, str]:
-    """Return what decides the keypoints; the GPUs of a Ray cluster need not be here."""
-    is_elsewhere = config.executor == "ray" and config.num_gpus > 0 and not list_gpus()
-    options, device = config.all_engine_options(), config.devices()[0]
-    return identity_on(device, config.engine, options, is_here=not is_elsewhere)
-
-
-def extract_manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
-    """Return what decides the keypoints; opens the engine to ask it."""
-    return Manifest(
-        config.skeleton,
-        kind="extract",
-        options={
-            **config.deciding_options(),
-            "engine": config.engine,
-            "engine_options": config.all_engine_options(),
-        },
-        engine=engine_identity(config),
-        source=source_record(config.source, clips),
-    )
 
 
 def source_record(path: Path, clips: ClipList) -> dict[str, Any]:
@@ -323,11 +202,11 @@ def compare(home: RunHome, manifest: Manifest) -> None:
 
 
 def _check_source(
-    home: RunHome, events: EventLog, clips: ClipList, *, job: FrameJob[Any], manifest: Manifest
+    job: FrameJob[Any], events: EventLog, clips: ClipList, manifest: Manifest
 ) -> None:
     """Raise where the source is not as it was; make what failed to be done again, if asked for."""
-    folder = home.work
-    old, is_retry = Manifest.read(folder), job.config.retry_failed
+    home, is_retry = job.home, job.config.retry_failed
+    old = Manifest.read(home.work)
     is_same = old.source["fingerprint"] == clips.fingerprint
     if is_same and not is_retry:
         return
@@ -344,12 +223,11 @@ def _check_source(
         anew = []
         for clip_no in sorted({*changes.changed, *unknown}):
             clip = clips[clip_no - 1]
-            length = count_clip(clip, job.config.decoder, job.sampling)
+            length = count_frames(clip, job.config.decoder, job.sampling)
             anew.append(ChangedClip(clip_no, length, digest_of(clip)))
         events.record(Reset(tuple(anew)))
     if not is_same:
-        changed = dataclasses.replace(old, source=manifest.source)
-        home.write_manifest(_with_tracking_of(clips, changed))
+        home.write_manifest(dataclasses.replace(old, source=manifest.source))
 
 
 def _describe_changes(home: RunHome, changes: SourceChanges) -> Message:

@@ -7,29 +7,29 @@ import errno
 import os
 import sqlite3
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from posemill.config import ExtractConfig, FramesConfig
+from posemill.config import ExtractConfig
 from posemill.decoders import find_decoder
-from posemill.decoders.opening import TargetSize
-from posemill.decoders.sampling import Sampling, fewer_frames
+from posemill.decoders.choice import settle_for_extraction
 from posemill.errors import DeviceError, RunError
+from posemill.estimators import engine_info
+from posemill.estimators.identity import identity_on
+from posemill.estimators.runtimes.devices import list_gpus
 from posemill.executors import Limits, find_executor, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
+from posemill.jobs.extract.job import FrameJob
 from posemill.jobs.extract.keypoints import KeypointSink
-from posemill.jobs.extract.messages import Sink, WorkerSettings
 from posemill.jobs.extract.opening import (
-    extract_manifest,
     open_events,
-    settled,
+    recorded_tracking,
+    source_record,
     with_lengths,
-    with_tracking,
 )
 from posemill.jobs.extract.plan import check_rate, plan_units
 from posemill.jobs.extract.signals import StopSignals
@@ -43,20 +43,17 @@ from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.records import Clip
 from posemill.runs.events import Finished, PlannedUnit
-from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import LEDGER_NAME, LOGS_NAME, SHARDS_NAME, Manifest, check_folder
 from posemill.runs.reader import Run, open_run
 from posemill.runs.writer import compact, remove_uncommitted
 from posemill.skeletons import get_skeleton
-from posemill.sources import ClipList, find_clips
-from posemill.sources.tracking import Tracking
+from posemill.sources import ClipList
+from posemill.sources.tracking import Tracking, decide_tracking
 from posemill.weights.pull import verified_files
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-ConfigT = TypeVar("ConfigT", ExtractConfig, FramesConfig)
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,79 +90,57 @@ class Summary(Progress):
         return {**super().to_json(), "found": self.found()}
 
 
-class FrameJob(ABC, Generic[ConfigT]):
-    """What is done with all frames of a source, by workers that may die; `run_job` does it.
-
-    Args:
-        config: What, with how many workers; `out` becomes the folder that this machine works in.
-        home: Of the run.
-
-    Attributes:
-        sampling: Which frames of each clip; None for all.
-        batch_size: How many frames are computed at once.
-        target_size: What decoders bring the frames of videos to; None: as they are.
-        make_sink: Of the workers, see `WorkerSettings`.
-        summary_type: Of what comes of it.
-    """
-
-    batch_size = 1
-    target_size: TargetSize = None
-    make_sink: Callable[[WorkerSettings, str], Sink[Any]]
-    summary_type: type[Progress]
-
-    def __init__(self, config: ConfigT, home: RunHome) -> None:
-        self.asked, self.home = config.out, home
-        self.config: ConfigT = config.replace(out=home.work)
-        self.sampling: Sampling | None = fewer_frames(config.fps, config.stride)
-
-    @abstractmethod
-    def manifest(self, clips: ClipList) -> Manifest:
-        """Return what was asked for: a begun run goes on only with the same."""
-
-    def decide(self, clips: ClipList) -> ClipList:
-        """Return the clips of a new run with what has to be decided about them by looking."""
-        return clips
-
-    @abstractmethod
-    def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
-        """Return the units of work of all clips."""
-
-    @abstractmethod
-    def prepare(self, events: EventLog) -> None:
-        """Bring the run's folder to where the ledger is: before the work, and after."""
-
-    @abstractmethod
-    def finish(self, events: EventLog, clips: ClipList) -> None:
-        """Check and complete what the workers made."""
-
-
 class Extraction(FrameJob[ExtractConfig]):
     """Keypoints of all frames."""
 
-    make_sink = KeypointSink
     summary_type = Summary
 
-    def __init__(self, config: ExtractConfig, home: RunHome) -> None:
-        super().__init__(config, home)
+    def __init__(self, config: ExtractConfig) -> None:
+        super().__init__(settled(config), config.storage)
         self.batch_size = frames_per_call(config)
 
     def manifest(self, clips: ClipList) -> Manifest:
-        """Return it, with what the engine says of itself."""
+        """Return what decides the keypoints; opens the engine to ask it."""
+        config = self.config
         try:
-            return extract_manifest(self.config, clips)
+            engine = engine_identity(config)
         except DeviceError as error:
-            if sentence := missing_gpus(self.config):
+            if sentence := missing_gpus(config):
                 raise DeviceError(sentence) from error
             raise
+        asked = {"engine": config.engine, "engine_options": config.all_engine_options()}
+        return Manifest(
+            config.skeleton,
+            kind="extract",
+            options={**config.deciding_options(), **asked},
+            engine=engine,
+            source=source_record(config.source, clips),
+        )
 
     def decide(self, clips: ClipList) -> ClipList:
-        """Return the clips with the decision which folders are video."""
-        check_rate(self.config.fps, clips)
-        return with_tracking(self.config, clips)
+        """Return the clips with the decision which folders are video; of a begun run, that of then.
+
+        There is nothing to decide where the user said it, by the mode or the layout, or where all
+        are videos or the frames of a corpus.
+        """
+        config = self.config
+        check_rate(config.fps, clips)
+        if check_folder(config.out):
+            return dataclasses.replace(clips, tracking=recorded_tracking(config.out))
+        is_said = config.mode != "auto" or config.layout not in ("auto", "list")
+        is_elsewhere = any(uri_of(clip.path) for clip in clips)  # read by workers alone
+        is_clear = clips.layout == "phoenix" or all(clip.kind == "video" for clip in clips)
+        if is_said or is_elsewhere or is_clear:
+            return clips
+        return dataclasses.replace(clips, tracking=decide_tracking(clips))
 
     def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
         """Return chains of tracked frames, and ranges of those that stand alone."""
         return plan_units(clips, self.config, tracking=tracking)
+
+    def open_sink(self, device: str, run_id: str) -> KeypointSink:
+        """Return what finds keypoints and writes them."""
+        return KeypointSink(self.config, self.home.address, device=device, run_id=run_id)
 
     def prepare(self, events: EventLog) -> None:
         """Remove the shards that no record names."""
@@ -187,6 +162,30 @@ class Extraction(FrameJob[ExtractConfig]):
                     num_bytes=num_bytes,
                     num_found=sizes.get(name, 0),
                 )
+
+
+def settled(config: ExtractConfig) -> ExtractConfig:
+    """Return the config with the skeleton and the mode the engine will have, and the decoder.
+
+    Raises:
+        ConfigError: The engine does not give that skeleton, or has no such mode.
+    """
+    info = engine_info(config.engine, config.all_engine_options())
+    info.check_mode(config.engine, config.mode)
+    wanted = None if config.skeleton == "auto" else config.skeleton
+    has_both = {"image", "video"} <= {*info.modes}
+    return config.replace(
+        skeleton=info.skeleton_to_store(config.engine, wanted),
+        mode=config.mode if has_both else info.modes[0],
+        decoder=settle_for_extraction(config.decoder),
+    )
+
+
+def engine_identity(config: ExtractConfig) -> dict[str, str]:
+    """Return what decides the keypoints; the GPUs of a Ray cluster need not be here."""
+    is_elsewhere = config.executor == "ray" and config.num_gpus > 0 and not list_gpus()
+    options, device = config.all_engine_options(), config.devices()[0]
+    return identity_on(device, config.engine, options, is_here=not is_elsewhere)
 
 
 class Hooks(TypedDict, total=False):
@@ -214,21 +213,19 @@ def extract(config: ExtractConfig, **hooks: Unpack[Hooks]) -> Summary:
             the disk is full. What was committed is safe.
         StoppedError: A signal asked for it; the same call continues.
     """
-    job = Extraction(settled(config), RunHome.at(config.out, config.storage))
-    return cast(Summary, run_job(job, **hooks))
+    return cast(Summary, run_job(Extraction(config), **hooks))
 
 
 def run_job(job: FrameJob[Any], **hooks: Unpack[Hooks]) -> Progress:
     """Do a job to its last frame, or go on with it; errors as `extract`."""
     if unknown := hooks.keys() - Hooks.__annotations__.keys():
         raise TypeError(f"unexpected keyword arguments: {', '.join(sorted(unknown))}")
-    config, home, folder = job.config, job.home, job.home.work
+    home, folder, clips = job.home, job.home.work, hooks.get("clips")
     check_folder(folder)
+    clips = job.settle(job.find_clips() if clips is None else clips)
+    config = job.config
     find_decoder(config.decoder)  # before the folder: what is not installed leaves none
     find_executor(config.executor)
-    clips = hooks.get("clips")
-    if clips is None:
-        clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     workers = plan_workers(config)
     with ExitStack() as stack:
         stack.enter_context(_place_errors(folder))
@@ -238,7 +235,6 @@ def run_job(job: FrameJob[Any], **hooks: Unpack[Hooks]) -> Progress:
         folder.mkdir(parents=True, exist_ok=True)
         records = stack.enter_context(home.owned(lambda: signals.received))
         events, clips = open_events(
-            home,
             job,
             clips,
             manifest=manifest,
@@ -257,9 +253,8 @@ def run_job(job: FrameJob[Any], **hooks: Unpack[Hooks]) -> Progress:
             log.write(clips.tracking.describe())
         started, before = time.monotonic(), Progress(tuple(ledger.counts())).frames_done
         finished_at = ledger.finished_at()
-        coordinator = Coordinator(
-            home, events, clips, config=config, log=log, on_progress=hooks.get("on_progress")
-        )
+        on_progress = hooks.get("on_progress")
+        coordinator = Coordinator(job, events, clips, log=log, on_progress=on_progress)
         if _work(coordinator, job, workers, signals=signals):
             finished_at = None
         seconds = time.monotonic() - started
@@ -332,19 +327,9 @@ def _work(
         files=verified_files(),  # of the engine, which was opened here for the manifest
     )
     executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
-    settings = WorkerSettings(
-        job.make_sink,
-        config,
-        job.home.address,
-        workers.devices,
-        workers.memory_bytes,
-        job.batch_size,
-        job.sampling,
-        job.target_size,
-        run_id=Manifest.read(config.out).run_id,
-    )
+    run_id = Manifest.read(config.out).run_id
     with _temporary_folder(config.temp_dir):
-        coordinator.run(executor, partial(Worker, settings), signals)
+        coordinator.run(executor, partial(Worker, job, workers, run_id), signals)
     return True
 
 

@@ -34,7 +34,6 @@ class Progress:
         in_flight: Frames done and not yet committed, per split.
         frames_per_second: Of the last minute, at the end of the whole call; None before there is
             anything to measure.
-        seconds_left: By that speed; None where it cannot be said.
         seconds: Since this start of the run.
         num_workers: Busy ones.
         news: What happened since the last report and is worth a line: workers that died.
@@ -49,7 +48,6 @@ class Progress:
     counts: tuple[SplitCounts, ...]
     in_flight: Mapping[str, int] = field(default_factory=dict)
     frames_per_second: float | None = None
-    seconds_left: float | None = None
     seconds: float = 0.0
     num_workers: int = 0
     news: tuple[str, ...] = ()
@@ -94,6 +92,12 @@ class Progress:
     def frames_done(self) -> int:
         """Frames that are out, failed, or in flight."""
         return sum(self.done_by_split.values())
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By the speed; None where it cannot be said."""
+        left, rate = self.frames_known - self.frames_done, self.frames_per_second
+        return None if not rate or left <= 0 else left / rate
 
     @property
     def frames_failed(self) -> int:
@@ -263,7 +267,6 @@ def read_status(folder: Path) -> Status:
             for count in counts
         },
         live.get("frames_per_second"),
-        live.get("seconds_left"),
         live.get("seconds", 0.0),
         live.get("num_workers", 0),
         reasons=tuple(reasons),

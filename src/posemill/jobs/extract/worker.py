@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
 
 from posemill.errors import ConfigError, DecodeError, PosemillError
 from posemill.executors import Progress
-from posemill.jobs.extract.messages import (
+from posemill.jobs.extract.job import (
     DECODING,
     ESTIMATING,
     STARTING,
     WRITING,
     Broken,
     Fatal,
+    FrameJob,
     Lane,
     Sink,
     Task,
-    Unit,
     UnitState,
-    WorkerSettings,
+    Waiting,
+    part_of,
 )
+from posemill.jobs.extract.workers import WorkerPlan
 from posemill.machine.disk import disk_message
-from posemill.records import Frame
 from posemill.runs.events import Committed, Lost, UnitProgress
+from posemill.runs.queries import Unit
 from posemill.sources.reading import (
     SLOW_STEP_SECONDS,
     VIDEOS_AHEAD,
@@ -35,7 +37,6 @@ from posemill.sources.reading import (
     End,
     Item,
     Listing,
-    Part,
     attempt,
 )
 
@@ -48,11 +49,14 @@ class Worker:
     Made in the process that it works in, and bound to the device of its number.
     """
 
-    def __init__(self, settings: WorkerSettings, worker_index: int) -> None:
-        self.settings = settings
-        self._index = worker_index
+    def __init__(
+        self, job: FrameJob[Any], workers: WorkerPlan, run_id: str, worker_index: int
+    ) -> None:
+        self.job, self.memory_bytes = job, workers.memory_bytes
+        self._device = workers.devices[worker_index % len(workers.devices)]
+        self._run_id, self._index = run_id, worker_index
         self._sink: Sink[Any] | None = None
-        self._listing = Listing()
+        self.listing = Listing()
 
     def __call__(
         self, task: Task, progress: Progress
@@ -65,7 +69,7 @@ class Worker:
             # To tell a frame that breaks the engine from an engine that never works.
             if task.is_careful and not sink.has_worked and sink.is_broken():
                 raise _BrokenError("it fails at a grey picture", (-1, -1, STARTING, 0))
-            yield from _TaskRun(self.settings, sink, task, progress, listing=self._listing).run()
+            yield from _TaskRun(self, sink, task, progress).run()
         except PosemillError as error:
             yield Fatal(type(error).__name__, error.sentence)
         except _BrokenError as error:
@@ -75,16 +79,14 @@ class Worker:
 
     def _open(self) -> Sink[Any]:
         if self._sink is None:
-            settings = self.settings
-            device = settings.devices[self._index % len(settings.devices)]
-            self._sink = settings.make_sink(settings, device)
+            self._sink = self.job.open_sink(self._device, self._run_id)
             used = psutil.Process().memory_info().rss
-            if settings.memory_bytes and used > settings.memory_bytes:
+            if self.memory_bytes and used > self.memory_bytes:
                 raise ConfigError(
                     "memory limit: the engine alone needs {used_mb} MB, allowed are {allowed_mb} "
                     "MB; give more with {--memory-limit-mb}",
                     used_mb=used >> 20,
-                    allowed_mb=settings.memory_bytes >> 20,
+                    allowed_mb=self.memory_bytes >> 20,
                 )
         return self._sink
 
@@ -97,28 +99,16 @@ class _BrokenError(Exception):
         self.place = place
 
 
-_Waiting = tuple[Lane, tuple[int, "str | None", Frame]]
-
-
 class _TaskRun:
     """One task, from its first frame to its last commit."""
 
-    def __init__(
-        self,
-        settings: WorkerSettings,
-        sink: Sink[Any],
-        task: Task,
-        progress: Progress,
-        *,
-        listing: Listing,
-    ) -> None:
-        self._settings, self._sink = settings, sink
+    def __init__(self, worker: Worker, sink: Sink[Any], task: Task, progress: Progress) -> None:
+        self._worker, self._sink = worker, sink
         self._task, self._progress = task, progress
         # Of states that cannot be copied one is at risk at a time.
         is_careful = task.is_careful or not sink.saves_states
-        self._batch_size = 1 if is_careful else settings.batch_size
+        self._batch_size = 1 if is_careful else worker.job.batch_size
         self._finished: list[UnitProgress] = []
-        self._listing = listing
         self._num_rows = self._num_frames = self._num_shards = 0
         self._process = psutil.Process()
 
@@ -175,27 +165,25 @@ class _TaskRun:
     def _open_lane(self, position: int, unit: Unit) -> Lane:
         if unit.state is not None:  # a library may die of it
             self._at((position, unit.next_frame, ESTIMATING))
-        settings = self._settings
+        job = self._worker.job
         after = self._task.units[position + 1 : position + 1 + VIDEOS_AHEAD]
         reader = ClipReader(
             unit.clip,
-            settings.config.decoder,
-            sampling=settings.sampling,
-            target_size=settings.target_size,
-            listing=self._listing,
+            job.config.decoder,
+            sampling=job.sampling,
+            target_size=job.target_size,
+            listing=self._worker.listing,
             next_clips=[later.clip for later in after],
             on_step=lambda index, seconds: self._at((position, index, DECODING), seconds),
         )
-        start = unit.next_frame
-        if unit.state is not None and not self._sink.saves_states:
-            start = unit.start_frame  # all again, to come to where it was
         state = attempt(lambda: self._sink.begin(unit))
         if isinstance(state, DecodeError):
             end = End(state, unit.clip.num_frames, is_open=False)
-            items: Generator[Item | End, None, None] = (item for item in (end,))
-            return Lane(unit, position, unit.next_frame, None, reader, items)
-        items = reader.read(Part(start, unit.stop_frame, unit.skip, unit.give_up))
-        return Lane(unit, position, start, state, reader, items)
+            return Lane(unit, position, unit.next_frame, None, reader, (item for item in (end,)))
+        start = unit.next_frame
+        if unit.state is not None and not self._sink.saves_states:
+            start = unit.start_frame  # all again, to come to where it was
+        return Lane(unit, position, start, state, reader, reader.read(part_of(unit, start)))
 
     def _at(self, place: tuple[int, int, int], seconds: float = 0.0) -> None:
         self._progress.at(*place, self._num_frames, seconds=seconds)
@@ -270,7 +258,7 @@ class _TaskRun:
         lane.next_frame = index + num_frames
 
     def _lose_failing(
-        self, waiting: list[_Waiting], saved: list[UnitState], failed: DecodeError
+        self, waiting: list[tuple[Lane, Waiting]], saved: list[UnitState], failed: DecodeError
     ) -> None:
         """Find the frame of a batch that failed: by itself, each in its turn."""
         if len(waiting) == 1:
@@ -290,7 +278,7 @@ class _TaskRun:
     def _should_leave(self) -> bool:
         if self._progress.is_stopping:
             return True
-        limit = self._settings.memory_bytes
+        limit = self._worker.memory_bytes
         if not limit or self._process.memory_info().rss <= limit:  # 20 microseconds
             return False
         self._progress.recycle()

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from posemill.config import FramesConfig
 from posemill.decoders.choice import AUTO, USUAL, Choice, choose
+from posemill.jobs.extract.job import FrameJob
 from posemill.jobs.extract.opening import source_record
 from posemill.jobs.extract.plan import UNKNOWN_COST, check_rate
-from posemill.jobs.extract.run import FrameJob, Hooks, run_job
+from posemill.jobs.extract.run import Hooks, run_job
 from posemill.jobs.extract.status import Progress
 from posemill.jobs.frames.places import (
     PACKS_NAME,
@@ -23,7 +24,7 @@ from posemill.jobs.frames.places import (
     read_places,
     write_places,
 )
-from posemill.jobs.frames.sinks import open_sink
+from posemill.jobs.frames.sinks import FrameSink, PackSink, PictureSink
 from posemill.messages import Message
 from posemill.provenance import describe_unused
 from posemill.records import Clip, label_of_folder
@@ -36,11 +37,10 @@ from posemill.runs.frame_index import (
     ranges_of,
     write_index,
 )
-from posemill.runs.home import RunHome
 from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest, check_folder
-from posemill.sources import ClipList, find_clips
+from posemill.sources import ClipList
 from posemill.sources.tracking import Tracking
 
 if TYPE_CHECKING:
@@ -64,12 +64,27 @@ class FramesSummary(Progress):
 class FramesJob(FrameJob[FramesConfig]):
     """All frames that are wanted of all clips, kept."""
 
-    make_sink = staticmethod(open_sink)
     summary_type = FramesSummary
 
-    def __init__(self, config: FramesConfig, home: RunHome) -> None:
-        super().__init__(config, home)
+    def __init__(self, config: FramesConfig) -> None:
+        super().__init__(config)
         self.target_size = config.target_size
+
+    def settle(self, clips: ClipList) -> ClipList:
+        """Choose the decoder where that is `auto`.
+
+        A begun run goes on with the one it was begun with, whatever was measured since.
+        """
+        if self.config.decoder != AUTO:
+            return clips
+        if check_folder(self.home.work):
+            name = str(Manifest.read(self.home.work).options.get("decoder") or USUAL)
+            choice = Choice(name, Message("as the run was begun"))
+        else:
+            choice = choose([clip.path for clip in clips if clip.kind == "video"], "all")
+        self.config = self.config.replace(decoder=choice.decoder)
+        note = Message("decoder {decoder}: {reason}", decoder=choice.decoder, reason=choice.why)
+        return dataclasses.replace(clips, problems=(*clips.problems, note))
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return what was asked for."""
@@ -94,6 +109,10 @@ class FramesJob(FrameJob[FramesConfig]):
         for clip_no, clip in enumerate(clips, start=1):
             cost = UNKNOWN_COST if clip.num_frames is None else clip.num_frames
             yield PlannedUnit(clip_no, 0, None, True, clip.kind == "video", cost)
+
+    def open_sink(self, device: str, run_id: str) -> FrameSink:
+        """Return what writes pictures, or packs."""
+        return (PackSink if self.config.pack else PictureSink)(self.config)
 
     def prepare(self, events: EventLog) -> None:
         """Take back the index if it does not say all: it is what makes the frames whole."""
@@ -146,28 +165,6 @@ def unused_settings(config: FramesConfig, clips: Iterable[Clip]) -> list[str]:
     return describe_unused(config, reasons)
 
 
-def with_decoder(
-    config: FramesConfig, folder: Path, clips: ClipList | None
-) -> tuple[FramesConfig, ClipList | None]:
-    """Return the config with the decoder that `auto` comes to, and the clips with a note of it.
-
-    A begun run goes on with the one it was begun with, whatever was measured since.
-    """
-    if config.decoder != AUTO:
-        return config, clips
-    clips = clips or find_clips(config.source, layout=config.layout, splits=config.splits)
-    if check_folder(folder):
-        name = str(Manifest.read(folder).options.get("decoder") or USUAL)
-        choice = Choice(name, Message("as the run was begun"))
-    else:
-        choice = choose([clip.path for clip in clips if clip.kind == "video"], "all")
-    note = Message("decoder {decoder}: {reason}", decoder=choice.decoder, reason=choice.why)
-    noted = dataclasses.replace(clips, problems=(*clips.problems, note))
-    return config.replace(decoder=choice.decoder), noted
-
-
 def write_frames(config: FramesConfig, **hooks: Unpack[Hooks]) -> FramesSummary:
     """Keep the frames of all clips of a source; continue if it was begun. Errors as `extract`."""
-    home = RunHome.at(config.out, "local")
-    config, hooks["clips"] = with_decoder(config, home.work, hooks.get("clips"))
-    return cast(FramesSummary, run_job(FramesJob(config, home), **hooks))
+    return cast(FramesSummary, run_job(FramesJob(config), **hooks))

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -19,18 +19,14 @@ from posemill.decoders.pictures import encode_picture, resize_frame
 from posemill.decoders.stream_pyav import scaled_wh
 from posemill.errors import DecodeError
 from posemill.files import sync_files
-from posemill.jobs.extract.messages import Lane, Sink, Unit, WorkerSettings
+from posemill.jobs.extract.job import Lane, Sink
 from posemill.jobs.frames.places import PACKS_NAME, clip_parts, read_places
 from posemill.records import Frame
 from posemill.runs.events import Piece, Shard
 from posemill.runs.frame_index import picture_name, ranges_of
+from posemill.runs.queries import Unit
 
 _PICTURE = re.compile(r"(\d{6,})\.(jpg|png|webp)")
-
-
-def open_sink(settings: WorkerSettings, device: str) -> FrameSink:
-    """Return what writes pictures, or packs."""
-    return (PackSink if settings.config.pack else PictureSink)(settings)
 
 
 @dataclass
@@ -63,10 +59,9 @@ class Kept:
 class FrameSink(Sink[Kept]):
     """What pictures and packs have in common. All frames of a clip have the size of its first."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
-        self.writes_to = settings.folder
-        self._folder = Path(settings.folder)
-        self._size = settings.target_size
+    def __init__(self, config: FramesConfig) -> None:
+        self.writes_to, self._folder = str(config.out), config.out
+        self._size = config.target_size
         self._put: dict[Lane, list[int]] = {}  # frames since the last commit
         self._num_bytes = 0
 
@@ -137,9 +132,8 @@ def _piece_of(lane: Lane, indices: list[int]) -> Piece:
 class PictureSink(FrameSink):
     """A folder for each clip, a picture for each frame."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
-        super().__init__(settings)
-        config = cast(FramesConfig, settings.config)
+    def __init__(self, config: FramesConfig) -> None:
+        super().__init__(config)
         self._format, self._quality = config.format, config.quality
         self._clip_folder, self._has_folder = self._folder, False
         self._written: list[Path] = []
@@ -175,8 +169,8 @@ class PictureSink(FrameSink):
 class PackSink(FrameSink):
     """Every clip at the place in the packs that was planned for it."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
-        super().__init__(settings)
+    def __init__(self, config: FramesConfig) -> None:
+        super().__init__(config)
         self._places = read_places(self._folder)
         self._open_packs: dict[str, int] = {}
 

@@ -1,0 +1,268 @@
+"""A job on all frames of a source: what is asked for, what becomes of the frames, and what goes
+between the coordinator and its workers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from posemill.config import ExtractConfig, FramesConfig
+from posemill.decoders.opening import TargetSize
+from posemill.decoders.sampling import fewer_frames
+from posemill.jobs.extract.status import Progress
+from posemill.records import Clip, Frame
+from posemill.runs.events import Lost, PlannedUnit, Shard
+from posemill.runs.home import RunHome
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import Manifest
+from posemill.runs.queries import Unit
+from posemill.sources import ClipList, find_clips
+from posemill.sources.frames import count_frames
+from posemill.sources.reading import ClipReader, End, Item, Part
+from posemill.sources.tracking import Tracking
+
+# The third number of a worker's place: what it is doing with the frame.
+STARTING, DECODING, ESTIMATING, WRITING = range(4)
+PHASES = ("starting", "reading", "finding keypoints", "writing")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Units for one worker, one after the other.
+
+    Args:
+        name: Shards are called after it; no two tasks ever have the same.
+        piece_frames: A commit is due after as many rows.
+        is_careful: After a crash: one frame at a time, so that the place is exact.
+        leave_after: The frame a crash was at, of the only unit: a commit before it, so that it
+            is tried by itself, and one after it, with which the task ends.
+    """
+
+    name: str
+    units: tuple[Unit, ...]
+    piece_frames: int
+    is_careful: bool = False
+    leave_after: int | None = None
+
+
+def part_of(unit: Unit, start: int | None = None) -> Part:
+    """Return what is read of a unit, from where it goes on or from `start`."""
+    skip: dict[int, str] = {}
+    give_up: tuple[int, str] | None = None
+    for frame, phase, message in unit.given_up:
+        # With phase -1 nothing is tried from there on. Nor is it with a video whose decoder died:
+        # it cannot be read past that frame.
+        if phase < 0 or (unit.clip.kind == "video" and phase == DECODING):
+            give_up = min(give_up or (frame, message), (frame, message))
+        else:
+            skip[frame] = message
+    return Part(unit.next_frame if start is None else start, unit.stop_frame, skip, give_up)
+
+
+@dataclass(frozen=True)
+class Fatal:
+    """Why no worker can go on: the name of a class of `posemill.errors`, and the message."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An engine that fails at frames that are in order, as after a CUDA error.
+
+    The worker leaves. What it did since its last commit is done again by a new one.
+
+    Args:
+        place: As in `Died`: the frame at which it was noticed, or that the engine never worked.
+    """
+
+    worker_index: int
+    place: tuple[int, int, int, int]
+    message: str
+
+
+class UnitState(Protocol):
+    """What a sink knows of the frames of a unit before the next."""
+
+    def copy(self) -> UnitState:
+        """Return a state that later frames of this one do not change."""
+
+    def to_bytes(self) -> bytes:
+        """Return it as plain bytes, to go on with in another process."""
+
+
+State = TypeVar("State", bound=UnitState)
+Waiting = tuple[int, str | None, Frame]  # number and file of a frame, and its pixels
+
+
+@dataclass(eq=False)
+class Lane:
+    """A unit under way.
+
+    Args:
+        position: Of the unit within its task.
+        next_frame: The first one that was not taken yet. Those before the unit's own are committed,
+            and read again only for the state's sake.
+        state: Of the sink; None where each frame stands alone.
+        reader: Of its clip: the rate of its frames, and their numbers in the source.
+        items: What it reads.
+        num_rows: Frames that were put since the last commit.
+        lost: What gave nothing since then.
+        waiting: Frames that were read and not yet computed.
+    """
+
+    unit: Unit
+    position: int
+    next_frame: int
+    state: Any
+    reader: ClipReader
+    items: Generator[Item | End, None, None]
+    num_rows: int = 0
+    lost: list[Lost] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+
+
+class Sink(ABC, Generic[State]):
+    """What becomes of the frames that a worker reads: keypoints, pictures, packs.
+
+    A unit begins, its frames are computed and put, and a commit makes durable what was put.
+
+    Args:
+        writes_to: For the message about a disk that refuses.
+        saves_states: Whether a unit goes on by the bytes of its state; if not, it is read again
+            from its start.
+        has_worked: Whether `compute` gave a result so far.
+    """
+
+    writes_to: str
+    saves_states = True
+    has_worked = True
+
+    @abstractmethod
+    def begin(self, unit: Unit) -> State | None:
+        """Return what is known of the frames of a unit before the next; None if nothing has to."""
+
+    @abstractmethod
+    def compute(self, frames: list[Frame], states: list[State] | None) -> Sequence[Any]:
+        """Return a result for each frame. Whatever it raises is the reason why a frame is lost."""
+
+    @abstractmethod
+    def put(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
+        """Take a result for the next commit. Who writes here raises `OSError`: it ends the run."""
+
+    @abstractmethod
+    def commit(self, name: str) -> Shard | None:
+        """Make all that was put durable under that name; None if there is nothing."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Drop what was put since the last commit: its task ended before the next."""
+
+    def state_after_failure(self, state: State) -> State:
+        """Return the state to go on with behind a frame that `compute` failed at."""
+        return state
+
+    def is_broken(self) -> bool:
+        """Return whether `compute` would fail at a frame that is in order; asked after it failed.
+
+        Where it is, `has_worked` says whether it ever was not.
+        """
+        return False
+
+
+ConfigT = TypeVar("ConfigT", ExtractConfig, FramesConfig)
+
+
+class FrameJob(ABC, Generic[ConfigT]):
+    """What is done with all frames of a source, by workers that may die; `run_job` does it.
+
+    Every worker has a copy of it.
+
+    Args:
+        config: What, with how many workers; `out` becomes the folder that this machine works in.
+        storage: Of the run's folder, see `RunHome.at`.
+
+    Attributes:
+        asked: `out` as it was given.
+        home: Of the run.
+        sampling: Which frames of each clip; None for all.
+        batch_size: How many frames are computed at once.
+        target_size: What decoders bring the frames of videos to: width and height, or the shorter
+            side; None: as they are.
+        summary_type: Of what comes of it.
+    """
+
+    batch_size = 1
+    target_size: TargetSize = None
+    summary_type: type[Progress]
+
+    def __init__(self, config: ConfigT, storage: str = "local") -> None:
+        self.asked, self.home = config.out, RunHome.at(config.out, storage)
+        self.config: ConfigT = config.replace(out=self.home.work)
+        self.sampling = fewer_frames(config.fps, config.stride)
+
+    def find_clips(self) -> ClipList:
+        """Return the clips of the source."""
+        config = self.config
+        return find_clips(config.source, layout=config.layout, splits=config.splits)
+
+    def settle(self, clips: ClipList) -> ClipList:
+        """Settle what the config left to the clips; return them, with a note of it."""
+        return clips
+
+    def count_frames(
+        self,
+        clips: ClipList,
+        on_count: Callable[[int, int], None] | None = None,
+        is_stopping: Callable[[], int] = lambda: 0,
+    ) -> tuple[Clip, ...]:
+        """Return the clips with the numbers of frames that are wanted; looks into each video.
+
+        Args:
+            clips: Of any kind.
+            on_count: Called for each that has to be looked at: how many are done, of how many.
+            is_stopping: Asked before each; when true the rest is left as it is.
+        """
+        counted, sampling = list(clips.clips), self.sampling
+        to_count = [
+            index
+            for index, clip in enumerate(counted)
+            if clip.num_frames is None or sampling is not None
+        ]
+        for done, index in enumerate(to_count, start=1):
+            if is_stopping():
+                break
+            length = count_frames(counted[index], self.config.decoder, sampling)
+            counted[index] = dataclasses.replace(counted[index], num_frames=length)
+            if on_count is not None:
+                on_count(done, len(to_count))
+        return tuple(counted)
+
+    @abstractmethod
+    def manifest(self, clips: ClipList) -> Manifest:
+        """Return what was asked for: a begun run goes on only with the same."""
+
+    @abstractmethod
+    def decide(self, clips: ClipList) -> ClipList:
+        """Return the clips with what is decided about them by looking; of a begun run, then."""
+
+    @abstractmethod
+    def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
+        """Return the units of work of all clips."""
+
+    @abstractmethod
+    def open_sink(self, device: str, run_id: str) -> Sink[Any]:
+        """Return what the frames of a worker go to. Called in the worker."""
+
+    @abstractmethod
+    def prepare(self, events: EventLog) -> None:
+        """Bring the run's folder to where the ledger is: before the work, and after."""
+
+    @abstractmethod
+    def finish(self, events: EventLog, clips: ClipList) -> None:
+        """Check and complete what the workers made."""
