@@ -160,12 +160,12 @@ def test_a_duration_has_hours_minutes_and_seconds(seconds: float, text: str) -> 
     [
         (Progress(()), "0/0 frames, 0 failed"),
         (
-            Progress((TRAIN,), {"train": 7}, 41.24, 723.0),
-            "50/100 frames (50.0%), 41.2 frames/s, 0:12:03 left, 3 frames and 1 clip failed",
+            Progress((TRAIN,), {"train": 7}, 0.0692, 723.0),
+            "50/100 frames (50.0%), 0.1 frames/s, 0:12:03 left, 3 frames and 1 clip failed",
         ),
         (
             Progress((TRAIN, DEV), {}, 2.0),
-            "50/120 frames (41.7%), 2.0 frames/s, 3 frames and 1 clip failed; "
+            "50/120 frames (41.7%), 2.0 frames/s, 0:00:35 left, 3 frames and 1 clip failed; "
             "train 43/100, dev 7/20",
         ),
     ],
@@ -215,7 +215,7 @@ def test_on_a_terminal_there_is_a_bar_for_each_split_and_the_speed_behind_the_la
         ("counting frames", 3, 3, "", False),
         ("train", 43, 100, "3 frames and 1 clip failed", True),
         ("dev", 9, 20, "", True),
-        ("a?b", 0, 1, "2.0 frames/s", True),
+        ("a?b", 0, 1, "2.0 frames/s, 0:00:34 left", True),
     ]
     assert not view._bars.live.is_started
     assert sys.stderr.getvalue().count("posemill: worker 1 died") == 2  # type: ignore[attr-defined]

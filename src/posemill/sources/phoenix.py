@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from posemill.errors import SourceError
 from posemill.files import readable
@@ -127,14 +126,23 @@ def _read_corpus(path: Path) -> dict[str, dict[str, str]] | None:
     rows: dict[str, dict[str, str]] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
-            for line, row in _parse(handle, path):
+            # Quotation marks are plain characters here: in German text they need not be in pairs.
+            reader = csv.DictReader(handle, delimiter="|", quoting=csv.QUOTE_NONE)
+            if not {*_COLUMNS} <= {*(header := reader.fieldnames or ())}:
+                raise SourceError(
+                    "{path}, line 1: expected columns {columns}, got {header}",
+                    path=path,
+                    columns="|".join(_COLUMNS),
+                    header=list(header),
+                )
+            for row in reader:
+                where = {"path": path, "line": reader.line_num}
+                if None in row or None in row.values():  # too many, too few
+                    template = "{path}, line {line}: expected {number} fields between '|'"
+                    raise SourceError(template, number=len(header), **where)
                 if row["name"] in rows:
-                    raise SourceError(
-                        "{path}, line {line}: {name!r} for the second time",
-                        path=path,
-                        line=line,
-                        name=row["name"],
-                    )
+                    template = "{path}, line {line}: {name!r} for the second time"
+                    raise SourceError(template, name=row["name"], **where)
                 rows[row["name"]] = row
     except UnicodeDecodeError as error:
         raise SourceError(
@@ -144,28 +152,3 @@ def _read_corpus(path: Path) -> dict[str, dict[str, str]] | None:
             start=error.start,
         ) from error
     return rows
-
-
-def _parse(handle: TextIO, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    # Quotation marks are plain characters here: in German text they need not come in pairs.
-    reader = csv.reader(handle, delimiter="|", quoting=csv.QUOTE_NONE)
-    header = next(reader, [])
-    missing = [column for column in _COLUMNS if column not in header]
-    if missing:
-        raise SourceError(
-            "{path}, line 1: expected columns {columns}, got {header}",
-            path=path,
-            columns="|".join(_COLUMNS),
-            header=header,
-        )
-    for fields in reader:
-        if fields and len(fields) != len(header):
-            raise SourceError(
-                "{path}, line {line}: expected {num_expected} fields between '|', got {num_fields}",
-                path=path,
-                line=reader.line_num,
-                num_expected=len(header),
-                num_fields=len(fields),
-            )
-        if fields:
-            yield reader.line_num, dict(zip(header, fields, strict=True))
