@@ -10,13 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from posemill.errors import RunError
 from posemill.messages import Message
-from posemill.records import Clip
 from posemill.runs.events import Piece
 from posemill.runs.manifest import LEDGER_NAME, check_ledger_is_there
+
+if TYPE_CHECKING:  # numpy: `status` would take longer
+    from posemill.records import Clip
 
 _MOST_REASONS = 50  # one by one: an engine may have another one for every frame
 
