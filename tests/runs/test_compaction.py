@@ -28,7 +28,8 @@ def give_up(events, clip_no=None):
     events.ledger._writer.execute(f"DELETE FROM pieces{where}")
 
 
-def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path):
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path, is_gone):
     with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
         for number, name in enumerate("abc"):
             writer.add(make_clip(name, number))
@@ -46,12 +47,14 @@ def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path):
         assert list(events.ledger.shard_sizes()) == ["part-000-0000000-r2.parquet"]
         (piece,) = events.ledger.pieces_of("part-000-0000000-r2.parquet")
         assert piece[:4] == Piece(3, 0, 0, 4)[:4]
-        # One that somebody else removed already does not stop the others.
+        # One of which nothing counts any more goes, also where somebody else removed its file.
         give_up(events)
-        (tmp_path / "run" / "shards" / "part-000-0000000-r2.parquet").unlink()
+        if is_gone:
+            (tmp_path / "run" / "shards" / "part-000-0000000-r2.parquet").unlink()
         assert [compact(home, events) for _ in range(2)] == [1, 0]
-    (shard,) = (tmp_path / "run" / "shards").iterdir()
-    assert pq.read_table(shard).num_rows == 0
+        assert events.ledger.shard_sizes() == {}
+    assert list((tmp_path / "run" / "shards").iterdir()) == []
+    assert list(open_run(home.work).clips()) == []
 
 
 def test_damaged_rows_are_not_written_anew(tmp_path):

@@ -37,7 +37,8 @@ class Shard:
     Args:
         checksum: By which a reader knows that it is this one: `shards.checksum_of`. Empty where the
             name is that of no file.
-        replaces: The name of an older shard, of whose rows those that still count are in this one.
+        replaces: The name of an older shard, of whose rows those that still count are in this one;
+            where none does, this one has no name and is no file.
     """
 
     name: str

@@ -200,6 +200,8 @@ class Ledger(LedgerReader):
         old_no = "(SELECT shard_no FROM shards WHERE name = ?)"
         for table in ("pieces", "shards") if shard.replaces else ():
             self._writer.execute(f"DELETE FROM {table} WHERE shard_no = {old_no}", [shard.replaces])
+        if not shard.name:
+            return
         cursor = self._writer.execute(
             "INSERT INTO shards (name, num_rows, num_bytes, checksum) VALUES (?, ?, ?, ?)",
             (shard.name, shard.num_rows, shard.num_bytes, shard.checksum),

@@ -37,7 +37,7 @@ from posemill.runs.manifest import (
     shard_path,
 )
 from posemill.runs.queries import Failure
-from posemill.runs.schema import join_tables, run_schema, table_of
+from posemill.runs.schema import join_tables, table_of
 from posemill.runs.shards import BlockPlan, ShardRows, checksum_of, read_rows
 
 _RUN_KEY, _NAME_KEY = b"posemill.run", b"posemill.shard"  # what makes its checksum its own
@@ -244,22 +244,21 @@ def compact(home: RunHome, events: EventLog) -> int:
     stale = events.ledger.stale_shards() if events.records is None else []
     manifest = Manifest.read(home.work)
     for old, checksum in stale:
-        pieces = events.ledger.pieces_of(old)
-        table = run_schema(manifest.skeleton_name).empty_table()
-        if pieces:
+        shard = Shard("", 0, 0, ())
+        if pieces := events.ledger.pieces_of(old):
             rows = (
                 ShardRows(number, "", "", old, piece.row_offset, piece.num_rows, checksum)
                 for number, piece in enumerate(pieces)
             )
             table = read_rows(home, BlockPlan(tuple(rows)), manifest.skeleton_name)
+            stem, _, count = old.removesuffix(".parquet").partition("-r")
+            name = f"{stem}-r{int(count or 0) + 1}.parquet"
+            shard = write_table(table, home.address, name, manifest.run_id)
         ends = accumulate(piece.num_rows for piece in pieces)
         moved = [
             piece._replace(row_offset=end - piece.num_rows)
             for piece, end in zip(pieces, ends, strict=True)
         ]
-        stem, _, count = old.removesuffix(".parquet").partition("-r")
-        name = f"{stem}-r{int(count or 0) + 1}.parquet"
-        shard = write_table(table, home.address, name, manifest.run_id)
         shard = dataclasses.replace(shard, pieces=tuple(moved), replaces=old)
         events.record(Committed(shard, ()))
         shard_path(home.work, old).unlink(missing_ok=True)
