@@ -5,8 +5,10 @@ depthwise convolution of one pixel with two roundings; those of LiteRT 2 have fu
 two operators of their own, both kernels round twice.
 
 Kernels compute 16 channels of a pixel at once, also where there is only one. So convolutions of one
-channel, which make masks, get several pixels as channels. Every sum keeps its order and gets only
-products with zero in between: results are equal to the bit.
+channel, which make masks, get the pixels of a square as channels. Every sum keeps its order and
+gets only products with zero in between: results are equal to the bit. Changes of the order, as a
+convolution before an enlargement, are quicker, but a detection that differs by 6e-7 moves points of
+a hand by up to 3 px.
 """
 
 from __future__ import annotations
@@ -17,16 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 # Part of the cached file's name: raise it when the result changes.
-VERSION = 1
+VERSION = 2
 _TRANSPOSED = b"Convolution2DTransposeBias"
-_PIXELS_AT_ONCE = 16
+_SQUARE_SIDE = 4
 # By the name of their options in TFLite's schema.
 _OPERATORS = {
     "Add": "ADD",
     "Conv2D": "CONV_2D",
     "DepthToSpace": "DEPTH_TO_SPACE",
     "Mul": "MUL",
-    "Reshape": "RESHAPE",
 }
 
 
@@ -98,8 +99,6 @@ class _Graph:
             buffer.data = np.frombuffer(values.tobytes(), np.uint8)
             tensor.buffer = len(self._model.buffers)
             self._model.buffers.append(buffer)
-            if values.dtype == np.int32:
-                tensor.type = self.schema.TensorType.INT32
         self._tensors.append(tensor)
         return len(self._tensors) - 1
 
@@ -144,7 +143,7 @@ def _spread_transposed(graph: _Graph, operator: Any) -> list[Any] | None:
 
 
 def _widen_convolution(graph: _Graph, operator: Any) -> list[Any] | None:
-    """Return a convolution to one channel as one to a channel for each of some pixels of a row."""
+    """Return a convolution to one channel as one to a channel for each pixel of a square."""
     schema = graph.schema
     if graph.kind(operator)[0] != schema.BuiltinOperator.CONV_2D:
         return None
@@ -154,32 +153,31 @@ def _widen_convolution(graph: _Graph, operator: Any) -> list[Any] | None:
     batch, height, width, channels = graph.shape(output)
     is_plain = (options.strideW, options.strideH, options.padding) == (1, 1, schema.Padding.SAME)
     _, rows, columns, depth = graph.shape(weights)
-    if channels != 1 or columns == 1 or not is_plain or width % _PIXELS_AT_ONCE:
+    side = _SQUARE_SIDE
+    if channels != 1 or columns == 1 or not is_plain or height % side or width % side:
         return None
     kernel = graph.values(weights)[0]  # (rows, columns, depth)
-    wide = np.zeros((_PIXELS_AT_ONCE, rows, columns + _PIXELS_AT_ONCE - 1, depth), np.float32)
-    for pixel in range(_PIXELS_AT_ONCE):
-        wide[pixel, :, pixel : pixel + columns] = kernel
-    offsets = graph.values(bias).repeat(_PIXELS_AT_ONCE)
-    grouped = graph.add_tensor([batch, height, width // _PIXELS_AT_ONCE, _PIXELS_AT_ONCE])
+    wide = np.zeros((side, side, rows + side - 1, columns + side - 1, depth), np.float32)
+    for row, column in np.ndindex(side, side):
+        wide[row, column, row : row + rows, column : column + columns] = kernel
+    wide = wide.reshape(side * side, *wide.shape[2:])
+    offsets = graph.values(bias).repeat(len(wide))
+    squares = graph.add_tensor([batch, height // side, width // side, len(wide)])
     inputs = [
         pixels,
         graph.add_tensor(list(wide.shape), wide),
-        graph.add_tensor([_PIXELS_AT_ONCE], offsets),
+        graph.add_tensor([len(wide)], offsets),
     ]
-    shape = np.array([batch, height, width, 1], np.int32)
     return [
         graph.operator(
             "Conv2D",
             inputs,
-            grouped,
-            strideW=_PIXELS_AT_ONCE,
-            strideH=1,
+            squares,
+            strideW=side,
+            strideH=side,
             fusedActivationFunction=options.fusedActivationFunction,
         ),
-        graph.operator(
-            "Reshape", [grouped, graph.add_tensor([4], shape)], output, newShape=shape.tolist()
-        ),
+        graph.operator("DepthToSpace", [squares], output, blockSize=side),
     ]
 
 
