@@ -26,6 +26,7 @@ _CELL = f32(4)
 _WINDOW = 16
 _MARGIN = f32(1.5)
 _HALF_WINDOW = f32(_WINDOW / 2)
+_STEPS = np.arange(_WINDOW, dtype=np.float32)[None]
 # fmt: off
 _LIPS = (
     61, 146, 91, 181, 84, 17, 314, 405, 321, 375, 291, 185, 40, 39, 37, 0, 267, 269, 270, 409,
@@ -130,21 +131,20 @@ def windows_around(points: FloatArray) -> FloatArray:
         points: `(468, 2)` in cells of the map.
     """
     start, end = points[_ENDS]
-    turns = [-atan2(y, x) for x, y in end - start]
-    cos, sin = np.array(list(map(cos_sin, turns))).T
+    turns = np.array([cos_sin(-atan2(y, x)) for x, y in end - start]).T  # (2, 3)
     x, y = points[_SPANNED].T
-    point_cos, point_sin = cos[_WHOSE], sin[_WHOSE]
-    level = np.stack([point_cos * x - point_sin * y, point_sin * x + point_cos * y])
+    point_cos, point_sin = turns[:, _WHOSE]
+    level = np.array([point_cos * x - point_sin * y, point_sin * x + point_cos * y])
     low = np.minimum.reduceat(level, _BEGINS, axis=1)  # (2, 3)
     high = np.maximum.reduceat(level, _BEGINS, axis=1)
     middle_x, middle_y = (low + high) / f32(2)
-    # Turned back: the cosine is the same.
-    sin = -sin
-    center = np.stack([cos * middle_x - sin * middle_y, sin * middle_x + cos * middle_y])
     scale_x, scale_y = _MARGIN * (high - low) / f32(_WINDOW)
-    along, across = np.stack([cos, sin]) * scale_x, np.stack([-sin, cos]) * scale_y
+    # Turned back: the sine is another, the cosine the same.
+    cos, sin = turns
+    center = np.array([cos * middle_x + sin * middle_y, cos * middle_y - sin * middle_x])
+    along, across = np.array([cos, -sin]) * scale_x, turns[::-1] * scale_y
     shift = (along * -_HALF_WINDOW + across * -_HALF_WINDOW) + center
-    return np.stack([along, across, shift], -1).transpose(1, 0, 2)
+    return np.array([along, across, shift]).transpose(2, 1, 0)
 
 
 def sample(features: FloatArray, windows: FloatArray) -> FloatArray:
@@ -157,35 +157,33 @@ def sample(features: FloatArray, windows: FloatArray) -> FloatArray:
         windows: Their matrices, `(n, 2, 3)`.
     """
     height, width, _ = features.shape
+    along, across, shift = windows.transpose(2, 1, 0)[..., None, None]  # (2, n, 1, 1): x and y
     # Cells are seen at their middle, on both sides.
-    middles = (windows[..., :2].astype(np.float64) * 0.5).sum(-1) - 0.5
-    shift = (windows[..., 2] + middles).astype(np.float32)
-    steps = np.arange(_WINDOW, dtype=np.float32)
-    along = (windows[..., 0, None] * steps)[..., None, :]
-    across = (windows[..., 1, None] * steps)[..., :, None]
-    places = along + across + shift[..., None, None]  # (n, 2, 16, 16): x and y of each cell
-    last = np.array([width - 1, height - 1])[:, None, None]
-    inside = np.minimum(np.maximum(places, 0), last.astype(np.float32))
-    is_out = (inside != places).any(1)
-    first = inside.astype(np.intp)
-    share_x, share_y = np.moveaxis(inside - first, 1, 0)[..., None]
-    left, top = first[:, 0], first[:, 1]
-    right, bottom = np.moveaxis(np.minimum(first + 1, last), 1, 0)
+    middle = along.astype(np.float64) * 0.5 + across.astype(np.float64) * 0.5 - 0.5
+    shift = (shift + middle).astype(np.float32)
+    places = along * _STEPS + across * _STEPS.T + shift  # (2, n, 16, 16)
+    last = np.array([width - 1, height - 1], np.float32).reshape(2, 1, 1, 1)
+    inside = np.minimum(np.maximum(places, 0), last)
+    first = np.floor(inside)
+    share_x, share_y = (inside - first)[..., None]
+    left, top = first.astype(np.intp)
+    right, bottom = np.minimum(first + 1, last).astype(np.intp)
     cells = features.reshape(height * width, -1)
-    rows = np.stack([top, bottom]) * width
+    rows = np.array([top, bottom]) * width
     upper, lower = _blend(cells.take(rows + left, 0), cells.take(rows + right, 0), share_x)
     result = _blend(upper, lower, share_y)
-    result[is_out] = 0
+    if not np.array_equal(inside, places):
+        result[(inside != places).any(0)] = 0
     return result
 
 
-def _blend(start: FloatArray, end: FloatArray, share: npt.NDArray[np.float64]) -> FloatArray:
-    """Return values a share of the way from start to end.
+def _blend(start: FloatArray, end: FloatArray, share: FloatArray) -> FloatArray:
+    """Return values a share of the way from start to end. `end` is used up.
 
     The original's product with 1 - share is one of float64, the other of float32.
     """
-    blended = (1.0 - share) * start
-    blended += share.astype(np.float32) * end
+    blended = (1 - share.astype(np.float64)) * start
+    blended += np.multiply(share, end, out=end)
     return blended.astype(np.float32)
 
 

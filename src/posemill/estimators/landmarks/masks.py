@@ -12,8 +12,8 @@ from posemill.records import FloatArray
 _MAP_SIZE = 256
 # More pixels than are sampled around a place, or a rounding moves it by.
 _MARGIN = 3
-# Rows of a map that stay in the processor's cache on their way.
-_ROWS_AT_ONCE = 64
+# Values that stay in the processor's cache on their way.
+_VALUES_AT_ONCE = 1 << 14
 
 
 def enlarge_mask(logits: FloatArray, rect: Rect, size: Size) -> FloatArray:
@@ -29,10 +29,11 @@ def enlarge_mask(logits: FloatArray, rect: Rect, size: Size) -> FloatArray:
     to_map[:, 1] *= f32(1) / size[1]
     small = np.zeros(logits.shape, np.float32)
     # Much of the crop may lie outside of the picture: that part is never sampled.
-    seen = _seen_part(to_map, size)
-    for start in range(seen[0].start, seen[0].stop, _ROWS_AT_ONCE):
-        rows = slice(start, min(start + _ROWS_AT_ONCE, seen[0].stop)), seen[1]
-        small[rows] = 1.0 / (exp(-logits[rows]).astype(np.float64) + 1.0)
+    rows, columns = _seen_part(to_map, size)
+    num_rows = _VALUES_AT_ONCE // max(columns.stop - columns.start, 1)
+    for start in range(rows.start, rows.stop, num_rows):
+        part = slice(start, min(start + num_rows, rows.stop)), columns
+        small[part] = 1.0 / (exp(-logits[part]).astype(np.float64) + 1.0)
     mask = cv2.warpAffine(
         small,
         to_map,
