@@ -157,10 +157,10 @@ def _widen_convolution(graph: _Graph, operator: Any) -> list[Any] | None:
     if channels != 1 or columns == 1 or not is_plain or height % side or width % side:
         return None
     kernel = graph.values(weights)[0]  # (rows, columns, depth)
-    wide = np.zeros((side, side, rows + side - 1, columns + side - 1, depth), np.float32)
-    for row, column in np.ndindex(side, side):
-        wide[row, column, row : row + rows, column : column + columns] = kernel
-    wide = wide.reshape(side * side, *wide.shape[2:])
+    wide = np.zeros((side * side, rows + side - 1, columns + side - 1, depth), np.float32)
+    for pixel in range(side * side):
+        row, column = divmod(pixel, side)
+        wide[pixel, row : row + rows, column : column + columns] = kernel
     offsets = graph.values(bias).repeat(len(wide))
     squares = graph.add_tensor([batch, height // side, width // side, len(wide)])
     inputs = [
