@@ -105,7 +105,7 @@ class Arms:
         """Train with posemill, checkpoints and logs included."""
         self.number += 1
         folder = RunFolder(self.folder / f"run{self.number}")
-        folder.make()
+        folder.path.mkdir(parents=True)
         trainer = Trainer(self.fresh(), self.config, Runtime.of(self.config), folder)
         with numeric_settings(self.config):  # as `train_rank` does
             trainer.run()

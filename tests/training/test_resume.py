@@ -156,7 +156,7 @@ def train_case(
     config = TrainConfig(**settings(data, case) | made | changes, out=str(out / name))
     folder = RunFolder(out / name)
     if runtime.is_first:
-        folder.make()
+        folder.path.mkdir(parents=True, exist_ok=True)
     runtime.gather(None)  # all wait for the folder
     make = partial(make_workload, case, config)
     return int(train_rank(make, config, folder, runtime)["steps"])

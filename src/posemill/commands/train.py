@@ -91,11 +91,11 @@ def show_train(
 def _check_paths(config: TrainConfig) -> None:
     """Raise for a folder that is taken, or labels that are missing, before torch is loaded."""
     from posemill.training.data.annotations import expect_labels
-    from posemill.training.record.live import expect_free
+    from posemill.training.record.run_folder import RunFolder
 
     is_one_run = not config.leave_out or "=" in config.leave_out
     if config.out and is_one_run:
-        expect_free(Path(config.out), resume=config.resume)
+        RunFolder(config.out).expect_free(resume=config.resume)
     if config.labels:
         expect_labels(Path(config.labels))
 

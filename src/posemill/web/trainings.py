@@ -15,7 +15,8 @@ from posemill.errors import PosemillError
 from posemill.files import open_plain
 from posemill.machine.live_files import last_lines
 from posemill.training.config.resolve import read_config
-from posemill.training.record.live import LOG_NAME, read_metrics, read_object
+from posemill.training.record.live import LOG_NAME, read_object
+from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.status import read_sweep_status, read_train_status
 from posemill.web.library import Entry, Library
 
@@ -78,7 +79,7 @@ def _data_key(path: Any, training: Path, library: Library) -> str:
 
 def read_curves(folder: Path) -> dict[str, Any]:
     """Return loss, learning rate and scores over the steps, thinned to what a screen shows."""
-    rows = read_metrics(folder)
+    rows = RunFolder(folder).read_metrics()
     train = _thin([row for row in rows if row.get("event") == "train"])
     evals = _thin([row for row in rows if row.get("event") == "eval"])
     scores = dict.fromkeys(name for row in evals for name in row if name not in _NO_SCORES)

@@ -24,7 +24,7 @@ def test_a_training_leaves_its_facts_and_its_summary(
 ) -> None:
     config = TrainConfig(**settings(epochs=1, threads=1))
     folder = RunFolder(tmp_path / "run")
-    folder.make()
+    folder.path.mkdir(parents=True, exist_ok=True)
     workload = build_workload(config)
     summary = train_rank(lambda: workload, config, folder, Runtime())
     assert {name: summary[name] for name in ("mode", "processes", "threads", "precision")} == {
@@ -34,7 +34,7 @@ def test_a_training_leaves_its_facts_and_its_summary(
     assert list(summary["scores"]) == ["dev", "test"]
     assert all(set(scores) == {"loss", "accuracy"} for scores in summary["scores"].values())
     assert folder.read_summary() == json.loads(json.dumps(summary))
-    assert not folder.figures.exists()
+    assert not (folder.path / "figures").exists()
     facts = folder.read_facts()
     weights = sum(weight.numel() for weight in workload.model.parameters())
     assert facts.pop("torch") == torch.__version__

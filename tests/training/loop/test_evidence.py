@@ -15,7 +15,8 @@ import posemill
 from posemill.commands.line import run_line
 from posemill.errors import RunError
 from posemill.training.loop import reporting
-from posemill.training.loop.timing import PARTS, Evidence, Wait, read_evidence
+from posemill.training.loop.timing import PARTS, Evidence, Wait, read_evidence, write_evidence
+from posemill.training.record.live import write_object
 from posemill.training.record.run_folder import RunFolder
 
 Settings = Callable[..., dict[str, Any]]
@@ -39,7 +40,7 @@ def test_all_that_was_measured_comes_back(run: RunFolder) -> None:
         bf16_gain=1.2, waits=(Wait("a.py", 3, ".item()", 0.25),), num_videos=3, decoded_bytes=4,
         frame_side=112, free_bytes=5,
     )  # fmt: skip
-    run.write_timing(json.loads(json.dumps(dataclasses.asdict(evidence))))
+    write_evidence(run.path, evidence)
     assert read_evidence(run.path) == evidence
 
 
@@ -52,7 +53,7 @@ def test_a_training_leaves_what_it_measured(run: RunFolder) -> None:
 
 
 def test_a_fault_is_named_on_the_command_line_in_json_and_in_chinese(run: RunFolder) -> None:
-    run.write_timing(dataclasses.asdict(Evidence({**WELL, "checkpoint": 125.0}, cores=4)))
+    write_evidence(run.path, Evidence({**WELL, "checkpoint": 125.0}, cores=4))
     assert "50% goes into checkpoints: try --save-every 2 (up to 1.33x)" in advise(run)
     (only,) = json.loads(advise(run, "--json"))["advice"]
     assert (only["setting"], only["change"]) == ("save_every", "save_every=2")
@@ -87,9 +88,12 @@ def test_what_cannot_be_advised_on_is_said(run: RunFolder, tmp_path: Path) -> No
     (tmp_path / "sweep" / "sweep.json").write_text("{}")
     with pytest.raises(RunError, match="is a sweep: ask for advice on one of the trainings in it"):
         posemill.advise(tmp_path / "sweep")
-    run.write_timing(dataclasses.asdict(Evidence(WELL, cores=2)) | {"waits": [{"file": "a.py"}]})
+    write_object(
+        run.path / "timing.json",
+        dataclasses.asdict(Evidence(WELL, cores=2)) | {"waits": [{"file": "a.py"}]},
+    )
     with pytest.raises(RunError, match=r"timing.json is not what posemill wrote: KeyError\('line"):
         posemill.advise(run.path)
-    run.write_timing({})
+    write_object(run.path / "timing.json", {})
     with pytest.raises(RunError, match="has measured nothing yet: wait until it has taken some"):
         posemill.advise(run.path)

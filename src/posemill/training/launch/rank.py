@@ -92,8 +92,8 @@ def train_rank(
     }
     if runtime.is_first:
         folder.write_summary(summary)
-        write_samples(folder.samples_path, workload, results)
-        write_predictions(folder.predictions_path, workload, results)
+        write_samples(folder.path / "samples.csv", workload, results)
+        write_predictions(folder.path / "predictions.csv", workload, results)
         if config.figures:
             from posemill.training.runs.figure_samples import draw_first_samples
             from posemill.training.runs.figures import draw_training

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import ConfigError, PosemillError, RunError
+from posemill.files import atomic_path
 from posemill.machine.live_files import LogFile
 from posemill.machine.processes import is_first_process, under_torchrun
 from posemill.messages import Message
@@ -138,9 +139,9 @@ def _run_in(
     """
     is_first = runtime.is_first
     if is_first:
-        continues = folder.check(resume=resolved.config.resume)
-    else:  # the first one makes the folder, and cannot write a checkpoint before all have met
-        continues = resolved.config.resume and folder.checkpoints.has("last")
+        folder.expect_free(resume=resolved.config.resume)
+    # The first one makes the folder, and cannot write a checkpoint before all have met.
+    continues = resolved.config.resume and folder.checkpoints.has("last")
     tuned: Tuned | None = None
     if resolved.config.tune != "none" and not continues:
         tuned = tune_training(make_for, resolved)
@@ -179,7 +180,7 @@ def _run_in(
     if log is None:
         with folder.naming_the_disk():
             log = lock.enter_context(folder.made_and_locked())
-        folder.check(resume=False)  # another may have begun since
+        folder.expect_free(resume=False)  # another may have begun since
     with folder.naming_the_disk(), _ended_in(log):
         why = dict.fromkeys(("parallel", "processes", "threads", "workers"), plan.reason)
         why |= {"precision": precision.reason} | {name: text for name, (_, text) in decided.items()}
@@ -228,11 +229,11 @@ def _listed(names: list[str]) -> str:
 def _finished(folder: RunFolder, stages: Stages, config: TrainConfig) -> TrainResult | None:
     """Return the result of a training with nothing left to train, and say why; None for others."""
     why = _why_over(folder, stages, config)
-    if not why or not folder.is_finished():
+    summary = folder.read_summary()
+    if not why or not summary:
         return None
     if is_first_process():
         say(why)
-    summary = folder.read_summary()
     return TrainResult(folder.path, summary["scores"], summary)
 
 
@@ -332,7 +333,9 @@ def _write_settings(
     before, now = resolved.config.to_dict(), planned.to_dict()
     changed = {name: now[name] for name in why if now[name] != before[name]}
     written = resolved.with_machine(changed, why)
-    folder.write_config(Resolved(with_absolute_paths(written.config), written.sources).to_toml())
+    text = Resolved(with_absolute_paths(written.config), written.sources).to_toml()
+    with atomic_path(folder.config_path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _decision_of(folder: RunFolder, config: TrainConfig) -> Decision:

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +25,7 @@ from posemill.training.loop.timing import (
     StepWatch,
     read_evidence,
     shares,
+    write_evidence,
 )
 from posemill.training.record.logs import TrainingLog
 from posemill.training.record.run_folder import RunFolder
@@ -136,7 +136,7 @@ class Reporter:
         self.log.record("train", state.step, state.epoch, values)
         if self._runtime.is_first and time.monotonic() - self._timing_at > _TIMING_SECONDS:
             self._busy = self._meter.read()
-            self._folder.write_timing(asdict(self._evidence(state)))
+            write_evidence(self._folder.path, self._evidence(state))
             self._timing_at = time.monotonic()
         if not math.isfinite(loss):
             raise TrainingError(
@@ -207,7 +207,7 @@ class Reporter:
         """Return scores and timing, ready for JSON."""
         evidence = self._evidence(state)
         if self._runtime.is_first:
-            self._folder.write_timing(asdict(evidence))
+            write_evidence(self._folder.path, evidence)
         return {
             "steps": state.step,
             "epochs": state.epoch,

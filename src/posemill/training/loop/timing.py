@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from posemill.errors import RunError
 from posemill.machine.gpus import read_gpus
 from posemill.machine.limits import count_cores
-from posemill.training.record.live import read_object
+from posemill.training.record.live import read_object, write_object
 
 if TYPE_CHECKING:  # names of parts and shares are read without it
     import torch
@@ -276,6 +276,11 @@ class Evidence:
     def seconds(self) -> float:
         """All that was measured."""
         return sum(self.timing_seconds.values())
+
+
+def write_evidence(folder: Path, evidence: Evidence) -> None:
+    """Write what the training in a folder has measured."""
+    write_object(folder / TIMING_NAME, asdict(evidence))
 
 
 def read_evidence(folder: Path) -> Evidence:

@@ -1,4 +1,4 @@
-"""The files of a training, and who trains in its folder; nothing here needs torch."""
+"""Who trains in a folder, and objects as files; nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -12,72 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import RunError
-from posemill.files import atomic_path, check_own_parts, open_plain, parse_json
-from posemill.machine.live_files import LIVE_NAME, now_text, read_live, write_live
+from posemill.files import atomic_path, open_plain, parse_json
+from posemill.machine.live_files import now_text, read_live, write_live
 from posemill.machine.locks import try_lock
 from posemill.machine.processes import end_holder
 from posemill.messages import Message
 
-KIND = "posemill-training"
 LOG_NAME, LOCK_NAME = "log.txt", ".lock"
 SWEEP_NAME = "sweep.json"  # the record of a sweep, in its folder
-FILES = (
-    "run.json",
-    "config.toml",
-    "metrics.jsonl",
-    "summary.json",
-    "timing.json",
-    "samples.csv",
-    "predictions.csv",
-    LOCK_NAME,
-    LOG_NAME,
-    LIVE_NAME,
-)
-FOLDERS = ("checkpoints", "figures", "tensorboard")
 # What this process holds. Asking the lock of one of these would drop it: it is the process's own.
 _held: set[Path] = set()
-
-
-def expect_training(folder: Path) -> None:
-    """Raise RunError unless there is the folder of a training."""
-    if not folder.exists():
-        raise RunError("{folder}: there is no such folder", folder=folder)
-    check_own_parts(folder, FILES, FOLDERS)
-    if not (folder / "run.json").exists():
-        raise RunError("{folder} is not the folder of a training (no run.json)", folder=folder)
-
-
-def has_begun(folder: Path) -> bool:
-    """Return True where a training has begun in a folder."""
-    check_own_parts(folder, FILES, FOLDERS)
-    return (folder / "run.json").is_file()
-
-
-def expect_free(folder: Path, *, resume: bool) -> bool:
-    """Return `has_begun`; nothing is written.
-
-    Raises:
-        RunError: It holds a training that is not to be resumed, or something else.
-    """
-    if has_begun(folder):
-        if not resume:
-            raise RunError(
-                "{folder} already holds a training; add {--resume:True} to continue it, or "
-                "choose another {--out}",
-                folder=folder,
-            )
-        return True
-    if folder.exists() and not folder.is_dir():
-        raise RunError("{folder} is a file; {--out} names a folder", folder=folder)
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    # What a start that failed before its marker leaves behind; its lock came first.
-    begun = {LOCK_NAME, "config.toml", LOG_NAME, LIVE_NAME, f".{LIVE_NAME}.tmp"}
-    if names and not (names <= begun and is_lock(folder)):
-        raise RunError(
-            "{folder} holds files that are not a training of posemill; choose another {--out}",
-            folder=folder,
-        )
-    return False
 
 
 def is_lock(folder: Path) -> bool:
@@ -201,21 +145,3 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise RunError("{path}: expected an object", path=path)
     return found
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of `metrics.jsonl`; a last line cut by a kill is left out."""
-    path = folder / "metrics.jsonl"
-    if not path.is_file():
-        return []
-    with os.fdopen(open_plain(path), "rb") as handle:
-        lines = handle.read().splitlines(keepends=True)
-    try:
-        rows = [parse_json(line) for line in lines if line.endswith(b"\n")]
-    except ValueError as error:
-        raise RunError(
-            "{path} holds lines that are not JSON: {error}", path=path, error=error
-        ) from error
-    if not all(isinstance(row, dict) and isinstance(row.get("step"), int) for row in rows):
-        raise RunError("{path} holds lines that are not of a training: no step", path=path)
-    return rows

@@ -10,36 +10,53 @@ summary.json      scores, timing and advice, written at the end
 samples.csv       metrics of each sample of the validation set, for runs of `fit` that have them
 predictions.csv   what was said of each clip of the splits that were scored at the end
 figures/*.png, tensorboard/
+
+It is read without torch; only its checkpoints need that.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posemill.errors import RunError, TrainingError
-from posemill.files import atomic_path, check_own_parts
+from posemill.files import atomic_path, check_own_parts, open_plain, parse_json
 from posemill.machine.disk import disk_message, is_of_the_disk
-from posemill.machine.live_files import LogFile
+from posemill.machine.live_files import LIVE_NAME, LogFile
 from posemill.training.config.kinds import OWN
-from posemill.training.record.checkpoints import CheckpointFolder
 from posemill.training.record.live import (
-    FILES,
-    FOLDERS,
-    KIND,
+    LOCK_NAME,
     LOG_NAME,
-    expect_free,
-    expect_training,
-    has_begun,
     hold,
-    read_metrics,
+    is_lock,
     read_object,
     write_object,
 )
 
+if TYPE_CHECKING:
+    from posemill.training.record.checkpoints import CheckpointFolder
+
+_KIND = "posemill-training"
+_FILES = (
+    "run.json",
+    "config.toml",
+    "metrics.jsonl",
+    "summary.json",
+    "timing.json",
+    "samples.csv",
+    "predictions.csv",
+    LOCK_NAME,
+    LOG_NAME,
+    LIVE_NAME,
+)
+_FOLDERS = ("checkpoints", "figures", "tensorboard")
+# What a start that failed before its marker leaves behind; its lock came first.
+_BEGUN = {LOCK_NAME, "config.toml", LOG_NAME, LIVE_NAME, f".{LIVE_NAME}.tmp"}
 # What `run.json` says that others rely on.
 _FACTS: dict[str, type] = {
     "identity": dict,
@@ -56,32 +73,57 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.checkpoints = CheckpointFolder(self.path / "checkpoints")
-        self.figures = self.path / "figures"
-        self.metrics_path = self.path / "metrics.jsonl"
         self.config_path = self.path / "config.toml"
-        self.samples_path = self.path / "samples.csv"
-        self.predictions_path = self.path / "predictions.csv"
+        self.metrics_path = self.path / "metrics.jsonl"
+
+    @cached_property
+    def checkpoints(self) -> CheckpointFolder:
+        """Its checkpoints."""
+        from posemill.training.record.checkpoints import CheckpointFolder
+
+        return CheckpointFolder(self.path / "checkpoints")
+
+    def check_parts(self) -> None:
+        """Raise RunError where a part of it is a link, a pipe, or a folder instead of a file."""
+        check_own_parts(self.path, _FILES, _FOLDERS)
 
     def has_begun(self) -> bool:
         """Return True where a training has begun in this folder."""
-        return has_begun(self.path)
+        self.check_parts()
+        return (self.path / "run.json").is_file()
 
-    def check(self, *, resume: bool) -> bool:
-        """Return True where there is a checkpoint to continue from; nothing is written.
+    def expect(self) -> None:
+        """Raise RunError unless there is the folder of a training."""
+        if not self.path.exists():
+            raise RunError("{folder}: there is no such folder", folder=self.path)
+        if not self.has_begun():
+            raise RunError(
+                "{folder} is not the folder of a training (no run.json)", folder=self.path
+            )
 
-        A folder that holds another training, or something else, is a `RunError`.
-        """
-        return expect_free(self.path, resume=resume) and self.checkpoints.has("last")
-
-    def make(self) -> None:
-        """Make the folder."""
-        self.path.mkdir(parents=True, exist_ok=True)
+    def expect_free(self, *, resume: bool) -> None:
+        """Raise RunError where it holds a training that is not to be resumed, or something else."""
+        if self.has_begun():
+            if not resume:
+                raise RunError(
+                    "{folder} already holds a training; add {--resume:True} to continue it, or "
+                    "choose another {--out}",
+                    folder=self.path,
+                )
+            return
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError("{folder} is a file; {--out} names a folder", folder=self.path)
+        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        if names and not (names <= _BEGUN and is_lock(self.path)):
+            raise RunError(
+                "{folder} holds files that are not a training of posemill; choose another {--out}",
+                folder=self.path,
+            )
 
     @contextmanager
     def made_and_locked(self) -> Iterator[LogFile]:
         """Make the folder, keep other trainings out of it for the block; yield its log."""
-        self.make()
+        self.path.mkdir(parents=True, exist_ok=True)
         with hold(self.path, what="training"), closing(LogFile(self.path / LOG_NAME)) as log:
             yield log
 
@@ -96,19 +138,13 @@ class RunFolder:
             said = disk_message(error, str(self.path), **self.checkpoints.describe())
             raise TrainingError(said) from error
 
-    def write_config(self, text: str) -> None:
-        """Write `config.toml`."""
-        with atomic_path(self.config_path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """Write `run.json`."""
-        write_object(self.path / "run.json", {"kind": KIND, **facts})
+        write_object(self.path / "run.json", {"kind": _KIND, **facts})
 
     def read_facts(self) -> dict[str, Any]:
         """Return `run.json`; a folder without one is a `RunError`."""
-        expect_training(self.path)
-        check_own_parts(self.path, FILES, FOLDERS)
+        self.expect()
         facts = read_object(self.path / "run.json")
         for name, kind in _FACTS.items():
             if not isinstance(facts.get(name), kind):
@@ -122,31 +158,33 @@ class RunFolder:
 
     def is_of_fit(self) -> bool:
         """Return whether its model is a user's own, trained by `fit`."""
-        return bool(self.read_facts()["identity"].get("kind") == OWN)
+        identity = read_object(self.path / "run.json").get("identity")
+        return isinstance(identity, dict) and identity.get("kind") == OWN
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json`."""
         write_object(self.path / "summary.json", summary)
 
-    def is_finished(self) -> bool:
-        """Return whether a training has come to its end in this folder."""
-        return (self.path / "summary.json").is_file()
-
-    def write_timing(self, timing: Mapping[str, Any]) -> None:
-        """Write `timing.json`."""
-        write_object(self.path / "timing.json", timing)
-
     def read_summary(self) -> dict[str, Any]:
-        """Return `summary.json`."""
-        if not self.is_finished():
-            raise RunError(
-                "{folder} has no summary.json: the training has not finished", folder=self.path
-            )
+        """Return `summary.json`; empty before the training has come to its end."""
         return read_object(self.path / "summary.json")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of the log; a last line cut by a kill is left out."""
-        return read_metrics(self.path)
+        """Return the lines of `metrics.jsonl`; a last line cut by a kill is left out."""
+        path = self.metrics_path
+        if not path.is_file():
+            return []
+        with os.fdopen(open_plain(path), "rb") as handle:
+            lines = handle.read().splitlines(keepends=True)
+        try:
+            rows = [parse_json(line) for line in lines if line.endswith(b"\n")]
+        except ValueError as error:
+            raise RunError(
+                "{path} holds lines that are not JSON: {error}", path=path, error=error
+            ) from error
+        if not all(isinstance(row, dict) and isinstance(row.get("step"), int) for row in rows):
+            raise RunError("{path} holds lines that are not of a training: no step", path=path)
+        return rows
 
     def cut_metrics(self, step: int) -> None:
         """Drop the lines after `step`: a continued training writes them again."""

@@ -49,7 +49,8 @@ def draw_training(
     """Write the PNGs of a training into its `figures` folder and return their paths."""
     from posemill.training.runs.figure_samples import draw_looks, draw_samples
 
-    folder.figures.mkdir(exist_ok=True)
+    figures = folder.path / "figures"
+    figures.mkdir(exist_ok=True)
     pictures: dict[str, Figure | None] = {"curves": draw_curves(folder.read_metrics())}
     if results:
         name, result = list(results.items())[-1]
@@ -69,7 +70,7 @@ def draw_training(
     paths = []
     for name, figure in pictures.items():
         if figure is not None:
-            paths.append(save_figure(figure, folder.figures / f"{name}.png"))
+            paths.append(save_figure(figure, figures / f"{name}.png"))
     return paths
 
 

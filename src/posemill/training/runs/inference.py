@@ -115,9 +115,7 @@ def config_of(run: Path | str) -> TrainConfig:
 
 def head_of(run: Path | str) -> str:
     """Return the head of ctc that was chosen on dev; the usual one before a training has ended."""
-    folder = RunFolder(run)
-    head = folder.read_summary().get("head") if folder.is_finished() else None
-    return head or "sequence"
+    return RunFolder(run).read_summary().get("head") or "sequence"
 
 
 def input_of(run: Path | str) -> str:
@@ -191,8 +189,7 @@ def evaluate(
 
 def _judged_by(run: Path | str, config: TrainConfig) -> str:
     """Return the split of the scores at the end of a training; of one that runs, that of dev."""
-    folder = RunFolder(run)
-    scores = folder.read_summary()["scores"] if folder.is_finished() else {}
+    scores = RunFolder(run).read_summary().get("scores", {})
     return str(next(reversed(scores), config.val_split or "test"))
 
 

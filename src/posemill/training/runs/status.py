@@ -17,16 +17,8 @@ from posemill.machine.gpus import Gpu, as_rows, with_workers
 from posemill.machine.live_files import LIVE_NAME, last_lines, read_live
 from posemill.messages import Message, join
 from posemill.terminal import duration
-from posemill.training.config.kinds import OWN
-from posemill.training.record.live import (
-    FILES,
-    FOLDERS,
-    LOCK_NAME,
-    LOG_NAME,
-    SWEEP_NAME,
-    is_held,
-    read_object,
-)
+from posemill.training.record.live import LOCK_NAME, LOG_NAME, SWEEP_NAME, is_held, read_object
+from posemill.training.record.run_folder import RunFolder
 
 _LIVE_FOR_SECONDS = 60.0  # a step, or a checkpoint on a slow disk, may take long
 _LAST_LINES = 5
@@ -120,7 +112,7 @@ class TrainStatus:
     def next_command(self) -> str:
         """Return the command that a user would give next."""
         folder = shlex.quote(str(self.folder))
-        if self.state == "finished" and _is_of_fit(self.folder):
+        if self.state == "finished" and RunFolder(self.folder).is_of_fit():
             return f"posemill.evaluate({str(self.folder)!r}, model=…, data=…)"
         if self.state == "finished":
             return f"posemill evaluate {folder} --split {([*self.scores] or ['test'])[-1]}"
@@ -141,7 +133,7 @@ def read_train_status(folder: Path) -> TrainStatus:
     Raises:
         RunError: A part of it is a link, a pipe, or not what a training writes.
     """
-    check_own_parts(folder, FILES, FOLDERS)
+    RunFolder(folder).check_parts()
     # In this order: a training that ends in between shows as running, not as stopped.
     running = is_held(folder)
     live, summary = read_live(folder), read_object(folder / "summary.json")
@@ -192,23 +184,18 @@ def resume_command(folder: Path) -> str:
     """Return the command that continues a training."""
     from posemill.training.config.resolve import read_config
 
-    check_own_parts(folder, FILES, FOLDERS)
-    if _is_of_fit(folder):
+    run = RunFolder(folder)
+    run.check_parts()
+    if run.is_of_fit():
         return f"posemill.fit(…, out={str(folder)!r}, resume=True)"
-    config = folder / "config.toml"
-    command = f"posemill train {shlex.quote(str(config))} --resume"
+    command = f"posemill train {shlex.quote(str(run.config_path))} --resume"
     try:
-        named = read_config(config).get("out", "")
+        named = read_config(run.config_path).get("out", "")
         is_here = isinstance(named, str) and Path(named).resolve() == folder.resolve()
     except (ConfigError, OSError, ValueError):
         is_here = False
     # It may have been started from elsewhere.
     return command if is_here else f"{command} --out {shlex.quote(str(folder))}"
-
-
-def _is_of_fit(folder: Path) -> bool:
-    identity = read_object(folder / "run.json").get("identity")
-    return isinstance(identity, dict) and identity.get("kind") == OWN
 
 
 def _of(number: int, total: int | None) -> str:

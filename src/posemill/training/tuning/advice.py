@@ -13,7 +13,7 @@ from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.timing import DATA_SHARE, Evidence, Wait, read_evidence, shares
 from posemill.training.models import input_of
-from posemill.training.record.live import expect_training
+from posemill.training.record.run_folder import RunFolder
 
 LEAST_SECONDS = 60.0  # of a shorter training nothing is said unless it is asked for
 _TRANSFER_SHARE = 0.10
@@ -257,6 +257,7 @@ def advise_run(folder: Path) -> list[Advice]:
     Raises:
         RunError: It is not the folder of a training, or one that has measured nothing yet.
     """
-    expect_training(folder)
-    config = TrainConfig(**read_config(folder / "config.toml"))
+    run = RunFolder(folder)
+    run.expect()
+    config = TrainConfig(**read_config(run.config_path))
     return advise(read_evidence(folder), config, is_asked=True)
