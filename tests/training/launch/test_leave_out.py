@@ -16,7 +16,7 @@ from posemill.training.config.data_settings import DataSettings
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.keypoint_clips import read_labelled
 from posemill.training.front import train
-from posemill.training.launch.leave_out import LeftOut, count_groups
+from posemill.training.launch.leave_out import count_groups
 from posemill.training.launch.sweep import make_job
 from posemill.training.runs.inference import evaluate
 from posemill.training.runs.status import read_sweep_status
@@ -52,7 +52,8 @@ def options(folder: Path, **changes: Any) -> DataSettings:
 
 def test_every_group_is_counted_with_the_clips_that_others_could_teach(people: Path) -> None:
     found = count_groups(read_labelled(options(people, leave_out="signer"))[1], "classify")
-    assert found == [LeftOut("ann", 16, 16), LeftOut("bo", 16, 16), LeftOut("cy", 3, 0)]
+    counts = [tuple(row.values()) for row in found]
+    assert counts == [("ann", 16, 16), ("bo", 16, 16), ("cy", 3, 0)]
 
 
 def test_each_person_is_scored_by_a_model_that_never_saw_them(

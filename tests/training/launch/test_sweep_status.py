@@ -59,7 +59,7 @@ def test_a_sweep_shows_its_trainings_and_why_one_failed(file: Path, tmp_path: Pa
         "reason": "exit code 2: posemill: no such data",
     }  # fmt: skip
     result = CliRunner().invoke(run_line, ["status", str(tmp_path / "out")])
-    assert "stopped before its end\n1/2 trainings done, 1 failed\n" in result.stdout
+    assert "has ended\n1/2 trainings done, 1 failed\n" in result.stdout
     assert "exit code 2: posemill: no such data" in result.stdout
     assert f"next: posemill sweep {file} --out {tmp_path}/out" in result.stdout
     result = CliRunner().invoke(run_line, ["status", str(tmp_path / "out"), "--json"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from posemill.machine.limits import count_cores
 from posemill.machine.processes import under_torchrun
 from posemill.messages import Message
 from posemill.training.config.resolve import Resolved
-from posemill.training.config.train_config import FIELDS
+from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.labels import LabelledClip
 from posemill.training.launch.sweep import Sweep, SweepJob, make_job
 from posemill.training.launch.sweep_runner import refuse_foreign_parts, run_sweep
@@ -29,15 +28,6 @@ from posemill.training.runs.status import LEFT_OUT_NAME
 from posemill.training.tasks.kinds import find_kind
 
 _NOT_SHARED = ("out", "leave_out", "resume", "progress")
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A group, how many clips it has, and how many of them have a label that others have too."""
-
-    name: str
-    num_clips: int
-    num_scored: int
 
 
 def leave_each_out(resolved: Resolved) -> dict[str, Any]:
@@ -57,13 +47,13 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
         )
     config = resolved.config
     column, _ = config.data.left_out
-    groups = count_groups(find_kind(config.data.kind).read_rows(config), config.task)
-    if len(groups) < 2:
+    rows = count_groups(find_kind(config.data.kind).read_rows(config), config.task)
+    if len(rows) < 2:
         raise TrainingError(
             "{--leave-out}: all clips have the same {column!r} ({group}): nobody is left to learn "
             "from",
             column=column,
-            group=groups[0].name,
+            group=rows[0]["group"],
         )
     given = {
         name: config.value(field)
@@ -71,7 +61,7 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
         if resolved.sources[name] in ("file", "flag", "given") and name not in _NOT_SHARED
     }
     out = Path(config.out)
-    values = {group: f"{column}={group.name}" for group in groups if group.num_scored}
+    values = {row["group"]: f"{column}={row['group']}" for row in rows if row["clips_scored"]}
     jobs = {
         group: make_job(value, {"leave_out": value}, out, shared=given)
         for group, value in values.items()
@@ -82,36 +72,37 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     out.mkdir(parents=True, exist_ok=True)
     with atomic_path(file) as temporary:
         temporary.write_text(resolved.to_toml(is_short=True), encoding="utf-8")
-    _run(sweep, column, jobs, resolved)
-    found = _tabulate(column, groups, jobs)
-    write_object(out / LEFT_OUT_NAME, found)
-    return found
+    _run(sweep, column, jobs, config)
+    for row in rows:
+        if job := jobs.get(row["group"]):
+            row |= {**(job.summary or {})["scores"]["test"], "run": str(job.run_folder)}
+    result = {"leave_out": column, **_summarize(rows)}
+    write_object(out / LEFT_OUT_NAME, result)
+    return result
 
 
-def count_groups(rows: Sequence[LabelledClip], task: str) -> list[LeftOut]:
-    """Return the groups of clips in the order of their names."""
+def count_groups(rows: Sequence[LabelledClip], task: str) -> list[dict[str, Any]]:
+    """Return `group`, `clips` and `clips_scored` of each group, in the order of their names.
+
+    Scored are the clips with a label that other groups have too.
+    """
     result = []
     for name in sorted({row.group for row in rows}):
         others = {row.label for row in rows if row.group != name}
         labels = [row.label for row in rows if row.group == name]
         # Of glosses that nobody else has the word error rate knows what to do.
-        scored = labels if task == "ctc" else [one for one in labels if one in others]
-        result.append(LeftOut(name, len(labels), len(scored)))
+        num_scored = sum(task == "ctc" or label in others for label in labels)
+        result.append({"group": name, "clips": len(labels), "clips_scored": num_scored})
     return result
 
 
-def _run(sweep: Sweep, column: str, jobs: Mapping[LeftOut, SweepJob], resolved: Resolved) -> None:
-    config = resolved.config
-    names = {job.name: group.name for group, job in jobs.items()}
+def _run(sweep: Sweep, column: str, jobs: Mapping[str, SweepJob], config: TrainConfig) -> None:
+    groups = {job.name: group for group, job in jobs.items()}
 
     def report(event: str, job: SweepJob) -> None:
         if config.progress:
-            group = names[job.name]
-            say(
-                Message(
-                    "without {column} {group}: {event}", column=column, group=group, event=event
-                )
-            )
+            template = "without {column} {group}: {event}"
+            say(Message(template, column=column, group=groups[job.name], event=event))
 
     # Trainings side by side gain more than one spread over the cores; a GPU takes one at a time.
     is_alone = choose_device(config.device).type != "cpu" or config.parallel == "multi_process"
@@ -125,31 +116,17 @@ def _run(sweep: Sweep, column: str, jobs: Mapping[LeftOut, SweepJob], resolved: 
             num_failed=len(failures),
             num_trainings=len(jobs),
             column=column,
-            group=names[job],
+            group=groups[job],
             reason=reason,
             log=sweep.out / job / "log.txt",
         )
 
 
-def _tabulate(
-    column: str, groups: Sequence[LeftOut], jobs: Mapping[LeftOut, SweepJob]
-) -> dict[str, Any]:
-    rows = []
-    for group in groups:
-        row: dict[str, Any] = {
-            "group": group.name,
-            "clips": group.num_clips,
-            "clips_scored": group.num_scored,
-        }
-        if group in jobs:
-            summary = jobs[group].summary or {}
-            row |= {**summary["scores"]["test"], "run": str(jobs[group].run_folder)}
-        rows.append(row)
+def _summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     scored = [row for row in rows if "run" in row]
     score = "accuracy" if "accuracy" in scored[0] else "wer"
     worst = (min if score == "accuracy" else max)(scored, key=lambda row: float(row[score]))
     return {
-        "leave_out": column,
         "score": score,
         "groups": rows,
         "mean": statistics.fmean(float(row[score]) for row in scored),

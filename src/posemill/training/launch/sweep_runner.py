@@ -6,16 +6,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
 
 from posemill.errors import ConfigError, RunError
 from posemill.files import check_own_parts
 from posemill.machine.limits import count_cores, free_memory
-from posemill.machine.live_files import LIVE_NAME, LogFile
+from posemill.machine.live_files import LIVE_NAME, LogFile, read_live, write_live
 from posemill.machine.processes import python_command, thread_variables
 from posemill.machine.trials import describe_exit
 from posemill.messages import Message
@@ -34,8 +33,6 @@ from posemill.training.runs.status import LEFT_OUT_NAME, SWEEP_FILES
 _KIND = "posemill-sweep"
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
-
-Report = Callable[[str, SweepJob], None]
 
 
 @dataclass(frozen=True)
@@ -71,62 +68,42 @@ def divide_machine(jobs: int) -> list[Share]:
     ]
 
 
-@dataclass
-class _Running:
-    job: SweepJob
-    process: subprocess.Popen[bytes]
-    log: IO[bytes]
-    slot: int
+def _run_jobs(
+    sweep: Sweep, num_jobs: int, command: Sequence[str]
+) -> Generator[tuple[str, SweepJob, str], None, None]:
+    """Run what has not finished yet; yield `started`, `done` or `failed`, the job, the reason.
 
-
-@dataclass
-class SweepRunner:
-    """Starts, watches and ends the processes of a sweep.
-
-    Args:
-        sweep: What to run.
-        num_jobs: How many side by side.
-        command: How a training is started; `posemill train` by default.
-        report: Told `started`, `done`, `failed` and the job.
+    Who reads no further, by an interrupt (Ctrl-C) say, ends the running jobs, gently at first.
     """
+    free = divide_machine(num_jobs)
+    waiting = [job for job in sweep.jobs if job.summary is None]
+    running: dict[subprocess.Popen[bytes], tuple[SweepJob, Share]] = {}
+    try:
+        while waiting or running:
+            while waiting and free:
+                job, share = waiting.pop(0), free.pop(0)
+                running[_start(sweep, job, share, command)] = job, share
+                yield "started", job, ""
+            for process in [process for process in running if process.poll() is not None]:
+                job, share = running.pop(process)
+                free.append(share)
+                if process.returncode == 0 and job.summary is not None:
+                    yield "done", job, ""
+                else:
+                    yield "failed", job, _reason(job.folder / LOG_NAME, process.returncode)
+            time.sleep(_POLL_SECONDS if running else 0)
+    finally:
+        _end(running)
 
-    sweep: Sweep
-    num_jobs: int = 1
-    command: tuple[str, ...] = field(
-        default_factory=lambda: tuple(python_command("posemill", "train"))
-    )
-    report: Report = lambda event, job: None
-    failures: dict[str, str] = field(default_factory=dict)
 
-    def run(self) -> Mapping[str, str]:
-        """Run what has not finished yet; return the reasons of those that failed, by name.
-
-        An interrupt (Ctrl-C) ends the running jobs, gently at first, and is raised again.
-        """
-        shares = divide_machine(self.num_jobs)
-        waiting = [job for job in self.sweep.jobs if job.summary is None]
-        free = list(range(self.num_jobs))
-        running: list[_Running] = []
-        try:
-            while waiting or running:
-                while waiting and free:
-                    slot = free.pop(0)
-                    running.append(self._start(waiting.pop(0), slot, shares[slot]))
-                for entry in [one for one in running if one.process.poll() is not None]:
-                    running.remove(entry)
-                    free.append(entry.slot)
-                    self._finish(entry)
-                time.sleep(_POLL_SECONDS if running else 0)
-        finally:
-            self._end(running)
-        return self.failures
-
-    def _start(self, job: SweepJob, slot: int, share: Share) -> _Running:
-        config = self.sweep.write_config(job, cores=share.num_threads)
-        log = (job.folder / "log.txt").open("ab")
-        resume = ["--resume"] if (job.run_folder / "run.json").is_file() else []
-        process = subprocess.Popen(
-            [*_in_share(share), *self.command, str(config), *resume],
+def _start(
+    sweep: Sweep, job: SweepJob, share: Share, command: Sequence[str]
+) -> subprocess.Popen[bytes]:
+    config = sweep.write_config(job, cores=share.num_threads)
+    resume = ["--resume"] if (job.run_folder / "run.json").is_file() else []
+    with (job.folder / LOG_NAME).open("ab") as log:
+        return subprocess.Popen(
+            [*_in_share(share), *command, str(config), *resume],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -134,30 +111,19 @@ class SweepRunner:
             # Ctrl-C in the terminal reaches us alone; we tell the jobs.
             start_new_session=True,
         )
-        self.report("started", job)
-        return _Running(job, process, log, slot)
 
-    def _finish(self, entry: _Running) -> None:
-        entry.log.close()
-        code = entry.process.returncode
-        if code == 0 and entry.job.summary is not None:
-            self.report("done", entry.job)
-            return
-        self.failures[entry.job.name] = _reason(entry.job.folder / "log.txt", code)
-        self.report("failed", entry.job)
 
-    def _end(self, running: list[_Running]) -> None:
-        """Interrupt what still runs, and kill it where that does not help."""
-        for entry in running:
-            _signal(entry.process, signal.SIGINT)
-        deadline = time.monotonic() + _GRACE_SECONDS
-        for entry in running:
-            try:
-                entry.process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                _signal(entry.process, getattr(signal, "SIGKILL", signal.SIGTERM))
-                entry.process.wait()
-            entry.log.close()
+def _end(running: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Interrupt what still runs, and kill it where that does not help."""
+    for process in running:
+        _signal(process, signal.SIGINT)
+    deadline = time.monotonic() + _GRACE_SECONDS
+    for process in running:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+            process.wait()
 
 
 def _in_share(share: Share) -> list[str]:
@@ -188,25 +154,37 @@ def _reason(log: Path, code: int) -> str:
 
 
 def run_sweep(
-    sweep: Sweep, *, num_jobs: int = 1, report: Report | None = None, **options: Any
+    sweep: Sweep,
+    *,
+    num_jobs: int = 1,
+    report: Callable[[str, SweepJob], None] | None = None,
+    command: Sequence[str] = (),
 ) -> Mapping[str, str]:
-    """Run a sweep and return the reasons of the trainings that failed, by name."""
+    """Run a sweep and return the reasons of the trainings that failed, by name.
+
+    Args:
+        sweep: What to run.
+        num_jobs: How many side by side.
+        report: Told `started`, `done`, `failed` and the job.
+        command: How a training is started; `posemill train` by default.
+    """
     sweep.out.mkdir(parents=True, exist_ok=True)
     check_own_parts(sweep.out, SWEEP_FILES, ())
     refuse_foreign_parts(sweep)
+    failures: dict[str, str] = {}
     with hold(sweep.out, what="sweep"), closing(LogFile(sweep.out / LOG_NAME)) as log:
         write_record(sweep, num_jobs)
         log.write(f"start: pid {os.getpid()}, {num_jobs} side by side")
-        runner = SweepRunner(sweep, num_jobs, **options)
-
-        def tell(event: str, job: SweepJob) -> None:
-            reason = runner.failures.get(job.name)
-            log.write(f"{job.name} {event}{f': {reason}' if reason else ''}")
-            if report is not None:
-                report(event, job)
-
-        runner.report = tell
-        return runner.run()
+        events = _run_jobs(sweep, num_jobs, command or python_command("posemill", "train"))
+        with closing(events):
+            for event, job, reason in events:
+                if reason:
+                    failures[job.name] = reason
+                write_live(sweep.out, {**read_live(sweep.out), "failures": failures})
+                log.write(f"{job.name} {event}{f': {reason}' if reason else ''}")
+                if report is not None:
+                    report(event, job)
+    return failures
 
 
 def refuse_foreign_parts(sweep: Sweep, *more: str) -> None:

@@ -32,25 +32,18 @@ _COUNTS = {
 }
 # A title that leads to no other folder, and the digest of the settings.
 _NAME = r"[\w.=+-]+-[0-9a-f]{8}"
-_EVENT = re.compile(rf"^\S+ ({_NAME}) (started|done|failed)(?:: (.*))?$")
 State = Literal["running", "finished", "stopped", "unknown"]
 
 
 @dataclass(frozen=True)
-class TrainStatus:
-    """How a training stands; what is not known is None.
+class _Status:
+    """What trainings and sweeps say alike; what is not known is None.
 
     Args:
         state: `running`, `finished`, `stopped`: not finished, and nobody trains; or `unknown`: its
             lock cannot be looked at.
         pid: Of the process that trains, or did last.
-        step: Optimizer steps taken, of `total_steps`; as `epoch`, from 1, is of `epochs`.
-        seconds_left: By the speed of the last minute, while it runs.
-        best: Best value so far of the score `chosen_by`, at `best_step`.
-        checkpoint_step: Where `--resume` goes on.
-        scores: By split, at the end.
         last_lines: Of its log.
-        gpus: With the ranks on them, while it runs on this machine.
     """
 
     folder: Path
@@ -58,6 +51,52 @@ class TrainStatus:
     pid: int | None = None
     host: str | None = None
     started_at: str | None = None
+    last_lines: tuple[str, ...] = ()
+
+    def headline(self) -> Message:
+        """Return one line about it."""
+        template = "{folder}: finished"
+        if self.state == "running":
+            template = "{folder}: running, by another process"
+        elif self.state == "unknown":
+            template = "{folder}: its lock cannot be looked at, so nobody knows whether it runs"
+        elif self.state == "stopped":
+            template = "{folder}: stopped before its end"
+        if self.pid is not None and self.state == "running":
+            template = "{folder}: running, {who}"
+        elif self.pid is not None and self.state == "stopped":
+            template = "{folder}: stopped before its end; {who} has ended"
+        who = Message(
+            "pid {pid} on {host} since {started_at}",
+            pid=self.pid,
+            host=self.host,
+            started_at=self.started_at,
+        )
+        return Message(template, folder=self.folder, who=who)
+
+    def next_command(self) -> str:
+        """Return the command that a user would give next."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**values, "folder": str(self.folder), "next": self.next_command()}
+
+
+@dataclass(frozen=True)
+class TrainStatus(_Status):
+    """How a training stands.
+
+    Args:
+        step: Optimizer steps taken, of `total_steps`; as `epoch`, from 1, is of `epochs`.
+        seconds_left: By the speed of the last minute, while it runs.
+        best: Best value so far of the score `chosen_by`, at `best_step`.
+        checkpoint_step: Where `--resume` goes on.
+        scores: By split, at the end.
+        gpus: With the ranks on them, while it runs on this machine.
+    """
+
     epoch: int | None = None
     epochs: int | None = None
     step: int | None = None
@@ -69,20 +108,7 @@ class TrainStatus:
     best_step: int | None = None
     checkpoint_step: int | None = None
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    last_lines: tuple[str, ...] = ()
     gpus: tuple[Gpu, ...] = ()
-
-    def headline(self) -> Message:
-        """Return one line about it."""
-        who = Message("")
-        if self.pid is not None:
-            who = Message(
-                "pid {pid} on {host} since {started_at}",
-                pid=self.pid,
-                host=self.host,
-                started_at=self.started_at,
-            )
-        return headline_of(self.folder, self.state, who)
 
     def describe(self) -> Message:
         """Return one line on how far it is: `epoch 3/20, step 45/300 (15.0%), …`."""
@@ -122,9 +148,7 @@ class TrainStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        more = {"gpus": as_rows(self.gpus), "next": self.next_command()}
-        return {**values, "folder": str(self.folder), **more}
+        return {**super().to_json(), "gpus": as_rows(self.gpus)}
 
 
 def read_train_status(folder: Path) -> TrainStatus:
@@ -135,49 +159,57 @@ def read_train_status(folder: Path) -> TrainStatus:
     """
     RunFolder(folder).check_parts()
     # In this order: a training that ends in between shows as running, not as stopped.
-    running = is_held(folder)
+    is_running = is_held(folder)
     live, summary = read_live(folder), read_object(folder / "summary.json")
-    step, end = _number(live, "step", int), _number(summary, "steps", int)
-    state: State = "unknown" if running is None else "running" if running else "stopped"
-    if state == "stopped" and end is not None and end >= (step or 0):
-        state = "finished"
-    is_fresh = running and time.time() - (_number(live, "written_at") or 0) < _LIVE_FOR_SECONDS
+    numbers = _pick(live, int, "step", "epoch", "epochs", "total_steps", "best_step")
+    numbers |= _pick(live, float, "best", "samples_per_second", "seconds_left", "written_at")
+    (last_step,) = _pick(summary, int, "steps").values()
+    is_finished = last_step is not None and last_step >= (numbers["step"] or 0)
+    state = _state(is_running, is_finished=is_finished)
+    if numbers["step"] is None:
+        numbers["step"] = last_step
+    if state == "stopped":
+        numbers["samples_per_second"] = None
+    is_fresh = time.time() - (numbers.pop("written_at") or 0) < _LIVE_FOR_SECONDS
+    if not (is_running and is_fresh):
+        numbers["seconds_left"] = None
     is_here = live.get("host") == socket.gethostname()
-    checkpoint = read_object(folder / "checkpoints" / "last.json")
+    checkpoint = _pick(read_object(folder / "checkpoints" / "last.json"), int, "step")
     return TrainStatus(
         folder,
         state,
-        pid=_number(live, "pid", int),
-        host=_word(live, "host"),
-        started_at=_word(live, "started_at"),
-        epoch=_number(live, "epoch", int),
-        epochs=_number(live, "epochs", int),
-        step=end if step is None else step,
-        total_steps=_number(live, "total_steps", int),
-        samples_per_second=_number(live, "samples_per_second") if state != "stopped" else None,
-        seconds_left=_number(live, "seconds_left") if is_fresh else None,
-        chosen_by=_word(live, "chosen_by"),
-        best=_number(live, "best"),
-        best_step=_number(live, "best_step", int),
-        checkpoint_step=_number(checkpoint, "step", int),
+        **_who(folder, live),
+        **numbers,
+        **_pick(live, str, "chosen_by"),
+        checkpoint_step=checkpoint["step"],
         scores=_scores(summary) if state == "finished" else {},
-        last_lines=tuple(last_lines(folder / LOG_NAME, _LAST_LINES)),
-        gpus=tuple(with_workers(live.get("workers_on")) if running and is_here else ()),
+        gpus=tuple(with_workers(live.get("workers_on")) if is_running and is_here else ()),
     )
 
 
-def headline_of(folder: Path, state: State, who: Message) -> Message:
-    """Return one line about a training or a sweep; `who` works or worked there, if it is known."""
-    template = "{folder}: finished"
-    if state == "running":
-        template = "{folder}: running, {who}" if who else "{folder}: running, by another process"
-    elif state == "unknown":
-        template = "{folder}: its lock cannot be looked at, so nobody knows whether it runs"
-    elif state == "stopped" and who:
-        template = "{folder}: stopped before its end; {who} has ended"
-    elif state == "stopped":
-        template = "{folder}: stopped before its end"
-    return Message(template, folder=folder, who=who)
+def _state(is_running: bool | None, *, is_finished: bool) -> State:
+    if is_running is None:
+        return "unknown"
+    return "running" if is_running else "finished" if is_finished else "stopped"
+
+
+def _who(folder: Path, live: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who works or worked in a folder, and its last words."""
+    lines = tuple(last_lines(folder / LOG_NAME, _LAST_LINES))
+    words = _pick(live, str, "host", "started_at")
+    return {**_pick(live, int, "pid"), **words, "last_lines": lines}
+
+
+def _pick(values: Mapping[str, Any], kind: type, *names: str) -> dict[str, Any]:
+    """Return values of a file that may be a stranger's; None for one that is of another kind."""
+    kinds = (int, float) if kind is float else kind
+
+    def is_sane(value: Any) -> bool:
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            return False
+        return kind is str or abs(value) < 1e15  # nor NaN
+
+    return {name: value if is_sane(value := values.get(name)) else None for name in names}
 
 
 def resume_command(folder: Path) -> str:
@@ -202,27 +234,17 @@ def _of(number: int, total: int | None) -> str:
     return str(number) if total is None else f"{number}/{total}"
 
 
-def _number(values: Mapping[str, Any], name: str, kind: type = float) -> Any:
-    """Return a number of a file that may be a stranger's; None where it is none."""
-    value = values.get(name)
-    kinds = (int,) if kind is int else (int, float)
-    if not isinstance(value, kinds) or isinstance(value, bool):
-        return None
-    return value if abs(value) < 1e15 else None  # nor NaN
-
-
-def _word(values: Mapping[str, Any], name: str) -> str | None:
-    value = values.get(name)
-    return value if isinstance(value, str) else None
-
-
 def _scores(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     found = summary.get("scores")
     by_split = found if isinstance(found, dict) else {}
-    return {
-        split: {name: value for name in scores if (value := _number(scores, name)) is not None}
+    picked = {
+        split: _pick(scores, float, *scores)
         for split, scores in by_split.items()
         if isinstance(scores, dict)
+    }
+    return {
+        split: {name: value for name, value in scores.items() if value is not None}
+        for split, scores in picked.items()
     }
 
 
@@ -233,31 +255,20 @@ def flatten(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class SweepStatus:
-    """How a sweep stands.
+class SweepStatus(_Status):
+    """How a sweep stands; it is `finished` where all its trainings are done.
 
     Args:
-        state: As of a training; `finished` where all its trainings are done.
         started_by: The command, `sweep`, or `train` with --leave-out.
         file: The TOML file that it is given.
         trainings: A row each: `job`, what it has different, `state` (`waiting`, `running`,
             `stopped`, `failed`, `done`), `epoch`, `step`, the best score, `reason`.
-        last_lines: Of its log.
     """
 
-    folder: Path
-    state: State
-    pid: int | None
-    started_by: str
-    file: str
-    workers: int
-    trainings: tuple[Mapping[str, Any], ...]
-    last_lines: tuple[str, ...] = ()
-
-    def headline(self) -> Message:
-        """Return one line about it."""
-        who = Message("pid {pid}", pid=self.pid) if self.state == "running" else Message("")
-        return headline_of(self.folder, self.state, who)
+    started_by: str = "sweep"
+    file: str = ""
+    workers: int = 1
+    trainings: tuple[Mapping[str, Any], ...] = ()
 
     def describe(self) -> Message:
         """Return one line on how far it is: `3/8 trainings done, 2 running, 1 failed`."""
@@ -282,11 +293,6 @@ class SweepStatus:
             words += ["--workers", str(self.workers)]
         return " ".join(words)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**values, "folder": str(self.folder), "next": self.next_command()}
-
 
 def read_sweep_status(folder: Path) -> SweepStatus:
     """Return how the sweep in a folder stands.
@@ -296,7 +302,7 @@ def read_sweep_status(folder: Path) -> SweepStatus:
     """
     check_own_parts(folder, SWEEP_FILES, ())
     is_running = is_held(folder)
-    record = read_object(folder / SWEEP_NAME)
+    record, live = read_object(folder / SWEEP_NAME), read_live(folder)
     listed = record.get("trainings")
     if not isinstance(listed, list) or not all(map(_is_training, listed)):
         raise RunError(
@@ -304,21 +310,16 @@ def read_sweep_status(folder: Path) -> SweepStatus:
             "look at its trainings one by one",
             path=folder / SWEEP_NAME,
         )
-    failures = _failures(folder)
-    rows = tuple(_row(folder, each, failures) for each in listed)
-    state: State = "unknown" if is_running is None else "running" if is_running else "stopped"
-    if state == "stopped" and all(row["state"] == "done" for row in rows):
-        state = "finished"
-    pid, workers = read_live(folder).get("pid"), record.get("workers")
+    failures = live.get("failures")
+    rows = tuple(_row(folder, entry, failures) for entry in listed)
     return SweepStatus(
         folder,
-        state,
-        pid if isinstance(pid, int) else None,
-        "train" if record.get("started_by") == "train" else "sweep",
-        str(record.get("file", "")),
-        workers if isinstance(workers, int) else 1,
-        rows,
-        tuple(last_lines(folder / LOG_NAME, _LAST_LINES)),
+        _state(is_running, is_finished=all(row["state"] == "done" for row in rows)),
+        **_who(folder, live),
+        started_by="train" if record.get("started_by") == "train" else "sweep",
+        file=str(record.get("file", "")),
+        workers=_pick(record, int, "workers")["workers"] or 1,
+        trainings=rows,
     )
 
 
@@ -331,31 +332,18 @@ def _is_training(entry: Any) -> bool:
     return isinstance(name, str) and re.fullmatch(_NAME, name) is not None
 
 
-def _failures(folder: Path) -> dict[str, str]:
-    """Return why trainings failed, by the last word of the sweep's log on each."""
-    found: dict[str, str] = {}
-    for line in last_lines(folder / LOG_NAME, 10_000):
-        if event := _EVENT.match(line):
-            name, what, reason = event.groups()
-            found.pop(name, None)
-            if what == "failed":
-                found[name] = reason or ""
-    return found
-
-
-def _row(folder: Path, entry: Mapping[str, Any], failures: Mapping[str, str]) -> dict[str, Any]:
+def _row(folder: Path, entry: Mapping[str, Any], failures: Any) -> dict[str, Any]:
     name = entry["name"]
     row: dict[str, Any] = {"job": name, **flatten(entry["changes"])}
     check_own_parts(folder, (), (name,))
     check_own_parts(folder / name, (), ("run",))
-    if not (folder / name / "run").is_dir():
-        status = None
-        row["state"] = "waiting"
-    else:
+    status, row["state"] = None, "waiting"
+    if (folder / name / "run").is_dir():
         status = read_train_status(folder / name / "run")
         row["state"] = "done" if status.state == "finished" else status.state
-    if row["state"] in ("waiting", "stopped") and name in failures:
-        row |= {"state": "failed", "reason": failures[name]}
+    reason = failures.get(name) if isinstance(failures, dict) else None
+    if row["state"] in ("waiting", "stopped") and isinstance(reason, str):
+        row |= {"state": "failed", "reason": reason}
     return row | (_progress(status) if status else {})
 
 
