@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
+
+import posemill
 from posemill import errors
+from posemill.errors import MissingExtraError, naming_the_extra
+
+# As on a machine that has no torch.
+BLOCK = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Block())
+from posemill.commands.line import main
+"""
+SENTENCE = "training needs 'torch'; run: pip install 'posemill[train]'"
 
 
 def error_classes() -> dict[str, type]:
@@ -25,3 +44,42 @@ def test_every_error_is_a_posemill_error_with_an_exit_code_and_a_meaning() -> No
         assert issubclass(value, errors.PosemillError)
         assert value.exit_code in (1, 2)
         assert value.__doc__
+
+
+def run_without_torch(code: str) -> subprocess.CompletedProcess[str]:
+    sources = str(Path(posemill.__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-c", BLOCK + code], env={"PYTHONPATH": sources}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["train"], ["train", "--show-config"], ["evaluate", "run"], ["predict", "run", "data.npz"]],
+    ids=" ".join,
+)
+def test_a_command_without_torch_is_one_sentence_with_the_pip_line(arguments: list[str]) -> None:
+    done = run_without_torch(f"main({arguments!r})")
+    assert done.returncode == 2
+    assert done.stderr == f"posemill: {SENTENCE}\n"
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["posemill.KeypointDataset('data.npz')", "posemill.train({})", "posemill.load_model('run')"],
+)
+def test_python_users_get_the_same_sentence(code: str) -> None:
+    done = run_without_torch(
+        f"import posemill\nfrom posemill.errors import MissingExtraError\n"
+        f"try: {code}\nexcept MissingExtraError as error: print(error)"
+    )
+    assert done.stdout == f"{SENTENCE}\n", done.stderr
+
+
+def test_another_missing_module_is_not_blamed_on_the_extra() -> None:
+    with pytest.raises(ModuleNotFoundError), naming_the_extra():
+        raise ModuleNotFoundError(name="elsewhere")
+    with pytest.raises(MissingExtraError, match=r"training needs 'torch\.nn'"), naming_the_extra():
+        raise ModuleNotFoundError(name="torch.nn")

@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from posemill.training.data.dataset_cache import cache_dataset as cache_dataset
     from posemill.training.data.torch_data import KeypointDataset as KeypointDataset
     from posemill.training.front import evaluate as evaluate
-    from posemill.training.front import fit as fit
-    from posemill.training.front import load_model as load_model
     from posemill.training.front import train as train
     from posemill.training.front import tune as tune
+    from posemill.training.launch.fit import fit as fit
     from posemill.training.models.frames import temporal_shift as temporal_shift
     from posemill.training.multigrid.schedule import Multigrid as Multigrid
+    from posemill.training.runs.inference import load_model as load_model
     from posemill.training.video.transform import ClipAugment as ClipAugment
     from posemill.training.video.transform import ClipTransform as ClipTransform
     from posemill.training.video.video_clips import VideoClips as VideoClips
@@ -81,9 +81,11 @@ _MODULES = {
     "posemill.training.data.dataset_cache": ("cache_dataset",),
     "posemill.training.config.train_config": ("TrainConfig",),
     "posemill.training.data.torch_data": ("KeypointDataset",),
-    "posemill.training.front": ("evaluate", "fit", "load_model", "train", "tune"),
+    "posemill.training.front": ("evaluate", "train", "tune"),
+    "posemill.training.launch.fit": ("fit",),
     "posemill.training.models.frames": ("temporal_shift",),
     "posemill.training.multigrid.schedule": ("Multigrid",),
+    "posemill.training.runs.inference": ("load_model",),
     "posemill.training.video.transform": ("ClipAugment", "ClipTransform"),
     "posemill.training.video.video_clips": ("VideoClips",),
 }
@@ -100,7 +102,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"posemill.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'posemill' has no attribute {name!r}{_hint(name)}")
-    value = getattr(import_module(_PUBLIC[name]), name)
+    with import_module("posemill.errors").naming_the_extra():
+        value = getattr(import_module(_PUBLIC[name]), name)
     if isinstance(value, FunctionType):
         value = import_module("posemill.commands.declaring").for_python(value)
     globals()[name] = value

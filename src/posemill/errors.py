@@ -19,12 +19,15 @@ The caller's own mistakes in Python (a wrong shape, a wrong type) are `ValueErro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 from posemill.messages import Message
+
+_OF_TRAINING = ("torch", "safetensors", "matplotlib")
 
 
 class PosemillError(Exception):
@@ -62,6 +65,19 @@ def import_optional(package: str) -> Any:
         raise MissingExtraError(
             "this needs {package!r}, which is not installed; run: pip install {package}",
             package=package,
+        ) from error
+
+
+@contextmanager
+def naming_the_extra() -> Iterator[None]:
+    """Say which extra brings a package of training that an import in the block does not find."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in _OF_TRAINING:
+            raise
+        raise MissingExtraError(
+            "training needs {name!r}; run: pip install 'posemill[train]'", name=error.name
         ) from error
 
 

@@ -24,7 +24,7 @@ from posemill.commands.printing import (
 )
 from posemill.commands.progress import show_progress, track
 from posemill.commands.runs import advise
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, naming_the_extra
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.settings import Settings, setting
@@ -61,7 +61,6 @@ def show_train(
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from posemill.machine.processes import is_first_process, leave_at_once, under_torchrun
     from posemill.training.config.resolve import resolve_config
-    from posemill.training.extra import naming_the_extra
     from posemill.training.front import train as run_training
 
     resolved = resolve_config(None if config is None else Path(config), ask.values)
@@ -229,7 +228,6 @@ def predict(
     False for none.
     """
     from posemill.records import PoseClip
-    from posemill.training.extra import naming_the_extra
 
     with naming_the_extra():
         from posemill.training.launch.fit import predict as predict_samples

@@ -6,17 +6,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, naming_the_extra
 from posemill.files import atomic_path
 from posemill.outputs import Outputs
 from posemill.settings import setting
 from posemill.training.config.resolve import Resolved, resolve_config, resolve_made
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.extra import naming_the_extra
 
 if TYPE_CHECKING:
     from torch import nn
@@ -97,102 +96,6 @@ def tune(
         with outputs.writing_file(Path(out)), atomic_path(Path(out)) as temporary:
             temporary.write_text(found.to_toml(), encoding="utf-8")
     return found
-
-
-def fit(
-    model: nn.Module,
-    train_set: Any,
-    val_set: Any = None,
-    *,
-    loss: Callable[[Any, Any], Any],
-    metric: Callable[[Any, Any], Any] | None = None,
-    metrics: Mapping[str, Any] | None = None,
-    choose_by: str = "",
-    collate_fn: Callable[[list[Any]], Any] | None = None,
-    forward: Callable[[nn.Module, Any], Any] | None = None,
-    optimizer: Any = None,
-    scheduler: Any = None,
-    scheduler_by: str = "epoch",
-    steps_per_epoch: int = 0,
-    on_step: Callable[[Any], Any] | None = None,
-    on_evaluate: Callable[[Any], Any] | None = None,
-    on_epoch: Callable[[Any], Any] | None = None,
-    loggers: Iterable[Any] = (),
-    draw_sample: Callable[[Any, Any, Any], None] | None = None,
-    class_names: Iterable[str] = (),
-    config: TrainConfig | None = None,
-    **settings: Any,
-) -> TrainResult:
-    """Return the result of training any torch model on any data; the model is left trained.
-
-    Before the first step one batch is tried: what does not fit together is one sentence.
-
-    Args:
-        model: Trained in place, left with the best weights. Called with the inputs of a batch; of a
-            dict with the entries that its `forward` names.
-        train_set: A data set (`len()` and `[index]`; `lengths` is used where it has it), an
-            `IterableDataset`, or a ready `DataLoader`. A sample is `(input, …, target)` or a dict;
-            `target` of a dict is the target, and where it has none the whole dict is.
-        val_set: The same, to choose the best weights; None keeps the last.
-        loss: `loss(output, target)`: the mean over samples, or `(sum, number of samples)`.
-        metric: `metric(output, target)`, the higher the better: short for one of `metrics`.
-        metrics: By name: a function, or `(function, "max" or "min")`. It returns the mean over the
-            batch, or one number for each sample `(B,)`, NaN where a sample has none.
-        choose_by: The metric that chooses the best weights, or `loss`; the first by default.
-        collate_fn: Makes a batch of a list of samples; torch's default where None.
-        forward: `forward(model, batch)` returns the output, where calling the model takes more.
-        optimizer: A name (`adamw`, `adam`, `sgd`), an optimizer of torch or several, which then
-            step together, or `function(model)` that returns them. Its learning rate is its own.
-        scheduler: A name (`cosine` …), a scheduler of torch or several, or `function(optimizer)`
-            that returns them. `ReduceLROnPlateau` is told the score that chooses.
-        scheduler_by: Whether a scheduler of torch moves after each `epoch` or each `step`.
-        steps_per_epoch: Of data without `len()`, which begins again when it is read through.
-        on_step: Called with a `Moment` (step, epoch, model, optimizer, lr, loss, scores, is_first,
-            out) after each step, in every process; True ends the training.
-        on_evaluate: The same after each evaluation, with its `scores`.
-        on_epoch: The same after each epoch.
-        loggers: `tensorboard`, `wandb`, `mlflow`, or objects as in `posemill.training.loggers`.
-        draw_sample: `draw_sample(axes, sample, output)` draws a sample on matplotlib axes.
-        class_names: For the confusion matrix, where the model classifies.
-        config: Settings; those of data and model are not used.
-        settings: Fields of `TrainConfig`, as a shorter way to write `config`. Without `out` the run
-            goes to `runs/fit1`, `runs/fit2`, …
-    """
-    with naming_the_extra():
-        from posemill.training.launch.fit import fit as train_model
-    options = {
-        "loss": loss,
-        "metric": metric,
-        "metrics": metrics,
-        "choose_by": choose_by,
-        "collate_fn": collate_fn,
-        "forward": forward,
-        "optimizer": optimizer,
-        "scheduler": scheduler,
-        "scheduler_by": scheduler_by,
-        "steps_per_epoch": steps_per_epoch,
-        "callbacks": {"on_step": on_step, "on_evaluate": on_evaluate, "on_epoch": on_epoch},
-        "loggers": loggers,
-        "draw_sample": draw_sample,
-        "class_names": tuple(class_names),
-    }
-    chosen = (config or TrainConfig()).replace(**settings)
-    return train_model(model, (train_set, val_set), options, chosen)
-
-
-def load_model(
-    run: Path | str, *, model: nn.Module | None = None, checkpoint: str = "best"
-) -> nn.Module:
-    """Return the trained model of a run, on the CPU, ready to predict.
-
-    Args:
-        run: Folder that `train` or `fit` wrote.
-        model: For a run of `fit`: a model of the same class and sizes, which gets the weights.
-        checkpoint: `best` or `last`.
-    """
-    with naming_the_extra():
-        from posemill.training.runs.inference import load_model as load
-    return load(run, model=model, checkpoint=checkpoint)
 
 
 def evaluate(

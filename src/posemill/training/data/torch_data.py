@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Dataset
 
 from posemill.errors import TrainingError
 from posemill.machine.per_process import PerProcess
@@ -19,12 +22,6 @@ from posemill.npz.mapped import MappedNpz, open_npz
 from posemill.records import match_splits
 from posemill.runs.manifest import MANIFEST_NAME
 from posemill.terminal import counted
-from posemill.training.extra import naming_the_extra
-
-with naming_the_extra():
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-    from torch.utils.data import Dataset
 
 Item = dict[str, Any]
 

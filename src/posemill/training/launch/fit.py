@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -40,23 +40,79 @@ _RUNS = Path("runs")
 
 def fit(
     model: nn.Module,
-    data: tuple[Any, Any],
-    options: Mapping[str, Any],
-    config: TrainConfig,
+    train_set: Any,
+    val_set: Any = None,
+    *,
+    loss: Callable[[Any, Any], Any],
+    metric: Callable[[Any, Any], Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    choose_by: str = "",
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    forward: Callable[[nn.Module, Any], Any] | None = None,
+    optimizer: Any = None,
+    scheduler: Any = None,
+    scheduler_by: str = "epoch",
+    steps_per_epoch: int = 0,
+    on_step: Callable[[Any], Any] | None = None,
+    on_evaluate: Callable[[Any], Any] | None = None,
+    on_epoch: Callable[[Any], Any] | None = None,
+    loggers: Iterable[Any] = (),
+    draw_sample: Callable[[Any, Any, Any], None] | None = None,
+    class_names: Iterable[str] = (),
+    config: TrainConfig | None = None,
+    **settings: Any,
 ) -> TrainResult:
-    """Train, and leave the model with the best weights."""
+    """Return the result of training any torch model on any data; the model is left trained.
+
+    Before the first step one batch is tried: what does not fit together is one sentence.
+
+    Args:
+        model: Trained in place, left with the best weights. Called with the inputs of a batch; of a
+            dict with the entries that its `forward` names.
+        train_set: A data set (`len()` and `[index]`; `lengths` is used where it has it), an
+            `IterableDataset`, or a ready `DataLoader`. A sample is `(input, …, target)` or a dict;
+            `target` of a dict is the target, and where it has none the whole dict is.
+        val_set: The same, to choose the best weights; None keeps the last.
+        loss: `loss(output, target)`: the mean over samples, or `(sum, number of samples)`.
+        metric: `metric(output, target)`, the higher the better: short for one of `metrics`.
+        metrics: By name: a function, or `(function, "max" or "min")`. It returns the mean over the
+            batch, or one number for each sample `(B,)`, NaN where a sample has none.
+        choose_by: The metric that chooses the best weights, or `loss`; the first by default.
+        collate_fn: Makes a batch of a list of samples; torch's default where None.
+        forward: `forward(model, batch)` returns the output, where calling the model takes more.
+        optimizer: A name (`adamw`, `adam`, `sgd`), an optimizer of torch or several, which then
+            step together, or `function(model)` that returns them. Its learning rate is its own.
+        scheduler: A name (`cosine` …), a scheduler of torch or several, or `function(optimizer)`
+            that returns them. `ReduceLROnPlateau` is told the score that chooses.
+        scheduler_by: Whether a scheduler of torch moves after each `epoch` or each `step`.
+        steps_per_epoch: Of data without `len()`, which begins again when it is read through.
+        on_step: Called with a `Moment` (step, epoch, model, optimizer, lr, loss, scores, is_first,
+            out) after each step, in every process; True ends the training.
+        on_evaluate: The same after each evaluation, with its `scores`.
+        on_epoch: The same after each epoch.
+        loggers: `tensorboard`, `wandb`, `mlflow`, or objects as in `posemill.training.loggers`.
+        draw_sample: `draw_sample(axes, sample, output)` draws a sample on matplotlib axes.
+        class_names: For the confusion matrix, where the model classifies.
+        config: Settings; those of data and model are not used.
+        settings: Fields of `TrainConfig`, as a shorter way to write `config`. Without `out` the run
+            goes to `runs/fit1`, `runs/fit2`, …
+    """
     names = {
-        name: options[name] for name in ("optimizer", "scheduler") if isinstance(options[name], str)
+        name: value
+        for name, value in (("optimizer", optimizer), ("scheduler", scheduler))
+        if isinstance(value, str)
     }
-    if "scheduler" in names and options["optimizer"] is not None and "optimizer" not in names:
+    if "scheduler" in names and optimizer is not None and "optimizer" not in names:
         raise ConfigError(
             "{--scheduler:{scheduler}} goes with an optimizer by name; to an optimizer of your own "
             "give a scheduler of torch, or a function that builds one",
-            scheduler=names["scheduler"],
+            scheduler=scheduler,
         )
-    for name, function in options["callbacks"].items():
+    callbacks = Callbacks(on_step=on_step, on_evaluate=on_evaluate, on_epoch=on_epoch)
+    for name, function in vars(callbacks).items():
         if function is not None and not callable(function):
             raise TypeError(f"{name}: expected a function, got {type(function).__name__}")
+<<<<<<< HEAD
     config = config.replace(**names)
     config = config.replace(**settings_of_loader(data[0], config.given))
     own = {
@@ -67,22 +123,43 @@ def fit(
     }
     make = partial(make_user_workload, model, data, **own)
     if config.resume and not config.out:
+=======
+    chosen = (config or TrainConfig()).replace(**settings).replace(**names)
+    chosen = chosen.replace(**settings_of_loader(train_set, chosen.given))
+    options = FitOptions(
+        loss,
+        metric=metric,
+        metrics=metrics,
+        choose_by=choose_by,
+        collate_fn=collate_fn,
+        forward=forward,
+        optimizer=None if "optimizer" in names else optimizer,
+        scheduler=None if "scheduler" in names else scheduler,
+        scheduler_by=scheduler_by,
+        steps_per_epoch=steps_per_epoch,
+        callbacks=callbacks,
+        loggers=make_loggers(loggers),
+        draw_sample=draw_sample,
+        class_names=tuple(class_names),
+    )
+    make = partial(make_user_workload, model, (train_set, val_set), options)
+    if chosen.resume and not chosen.out:
+>>>>>>> e0cf053a (Declare fit and load_model where they are: the lazy names of posemill say which extra is missing, once for all)
         raise ConfigError(
             "{--resume:True} continues the run in {--out}, which is empty: give its folder, for "
             "example {--out:runs/fit1}"
         )
-    if config.out:
-        expect_folder(config.out, kind="a run")
-        result = run_training(make, Resolved.of(config))
+    if chosen.out:
+        expect_folder(chosen.out, kind="a run")
+        result = run_training(make, Resolved.of(chosen))
     else:
         folder = _new_folder()
-        config = config.replace(out=str(folder))
         try:
-            result = run_training(make, Resolved.of(config))
+            result = run_training(make, Resolved.of(chosen.replace(out=str(folder))))
         finally:
             with suppress(OSError):
                 folder.rmdir()  # empty still: nothing began
-    load_into(model, RunFolder(config.out).checkpoints.load_weights("best"), where="best")
+    load_into(model, RunFolder(result.out).checkpoints.load_weights("best"), where="best")
     return result
 
 

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor, nn
+
 from posemill.plugins import not_among
-from posemill.training.extra import naming_the_extra
 from posemill.training.models.backbones import IMAGENET, PUBLISHED, build_backbone, load_pretrained
 from posemill.training.models.base import (
     ClipHead,
@@ -24,10 +26,6 @@ from posemill.training.models.base import (
 )
 from posemill.training.models.sequence import TimeConv
 from posemill.training.models.video import Backbone, ClipTimes, VideoModel, VideoShape
-
-with naming_the_extra():
-    import torch
-    from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -67,7 +67,13 @@ class Prediction:
 def load_model(
     run: Path | str, *, model: nn.Module | None = None, checkpoint: str = "best"
 ) -> nn.Module:
-    """Return the trained model of a run, on the CPU, ready to predict."""
+    """Return the trained model of a run, on the CPU, ready to predict.
+
+    Args:
+        run: Folder that `train` or `fit` wrote.
+        model: For a run of `fit`: a model of the same class and sizes, which gets the weights.
+        checkpoint: `best` or `last`.
+    """
     folder = RunFolder(run)
     identity = folder.read_facts()["identity"]
     is_own = identity.get("kind") == OWN

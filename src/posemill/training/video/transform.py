@@ -12,16 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from posemill.errors import TrainingError
 from posemill.records import FloatArray
-from posemill.training.extra import naming_the_extra
-
-with naming_the_extra():
-    import torch
-    from torch import Tensor, nn
-    from torch.nn import functional
-
 
 VIEW_SIZE = 12
 CROP, MIRROR, COLOUR, ERASED = slice(0, 4), 4, slice(5, 8), slice(8, 12)

@@ -12,6 +12,9 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Dataset, default_collate, get_worker_info
 
 from posemill.decoders import find_decoder
 from posemill.decoders.choice import AUTO, USUAL, access_of, choose
@@ -20,17 +23,11 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, SourceError, TrainingError
 from posemill.messages import Message
 from posemill.records import Clip, match_splits, usual_split
-from posemill.training.extra import naming_the_extra
 from posemill.training.video.frame_cache import FrameCache
 from posemill.training.video.index import Index, lengths_of, read_index
 from posemill.training.video.problems import ClipProblem, Problems
 from posemill.training.video.reading import ClipReader, FrameSize
 from posemill.training.video.transform import MIRROR, ClipAugment, plain_view
-
-with naming_the_extra():
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-    from torch.utils.data import Dataset, default_collate, get_worker_info
 
 Item = dict[str, Any]
 _RULES = {"replace": "replaced by another of its label", "drop": "left out", "raise": "an error"}
