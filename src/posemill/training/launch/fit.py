@@ -112,22 +112,13 @@ def fit(
     for name, function in vars(callbacks).items():
         if function is not None and not callable(function):
             raise TypeError(f"{name}: expected a function, got {type(function).__name__}")
-<<<<<<< HEAD
-    config = config.replace(**names)
-    config = config.replace(**settings_of_loader(data[0], config.given))
-    own = {
-        **options,
-        **dict.fromkeys(names),
-        "callbacks": Callbacks(**options["callbacks"]),
-        "loggers": make_loggers(options["loggers"]),
-    }
-    make = partial(make_user_workload, model, data, **own)
-    if config.resume and not config.out:
-=======
     chosen = (config or TrainConfig()).replace(**settings).replace(**names)
     chosen = chosen.replace(**settings_of_loader(train_set, chosen.given))
-    options = FitOptions(
-        loss,
+    make = partial(
+        make_user_workload,
+        model,
+        (train_set, val_set),
+        loss=loss,
         metric=metric,
         metrics=metrics,
         choose_by=choose_by,
@@ -142,9 +133,7 @@ def fit(
         draw_sample=draw_sample,
         class_names=tuple(class_names),
     )
-    make = partial(make_user_workload, model, (train_set, val_set), options)
     if chosen.resume and not chosen.out:
->>>>>>> e0cf053a (Declare fit and load_model where they are: the lazy names of posemill say which extra is missing, once for all)
         raise ConfigError(
             "{--resume:True} continues the run in {--out}, which is empty: give its folder, for "
             "example {--out:runs/fit1}"
