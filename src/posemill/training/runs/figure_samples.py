@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -62,39 +62,44 @@ def draw_samples(
     """
     task = workload.task
     pictures = [(row, clips.picture(row.sample)) for row in choose_samples(task, result.rows)]
-    shown = [(row, picture) for row, picture in pictures if picture and _can_be_drawn(picture)]
+    shown = [
+        (row, picture)
+        for row, picture in pictures
+        if picture and (picture.points is not None or picture.frames is not None)
+    ]
     if not shown:
         return None
-    films = [
-        film_strip(picture.frames)
-        for _, picture in shown
-        if picture.points is None and picture.frames is not None
-    ]
-    columns = 1 if films else 2 if task.is_sequence else 4  # sentences need room
-    rows = -(-len(shown) // columns)
-    height = _WIDTH * films[0].shape[0] / films[0].shape[1] + 0.35 if films else 3.1
-    figure = new_figure(_WIDTH, height * rows + 0.4)
-    for axes, (row, picture) in zip(_grid(figure, rows, columns), shown, strict=False):
+    film_heights = [_film_height(picture) for _, picture in shown if picture.points is None]
+    columns = 1 if film_heights else 2 if task.is_sequence else 4  # sentences need room
+    height = film_heights[0] + 0.35 if film_heights else 3.1
+    figure, grid = _grid(-(-len(shown) // columns), columns, (_WIDTH / columns, height))
+    for axes, (row, picture) in zip(grid.flat, shown, strict=False):
         _draw_picture(axes, picture, workload.skeleton_name)
-        text, is_right = describe_sample(task, row, workload.class_names), task.is_right(row)
-        name = f"{'✓' if is_right else '✗'} {picture.clip_id}"
-        title = f"{name}: {text}".replace("\n", "; ") if films else f"{name}\n{text}"
-        colour = GOOD if is_right else BAD
-        axes.set_title(title, fontsize=8, loc="left" if films else "center", color=colour)
+        text = describe_sample(task, row, workload.class_names)
+        if film_heights:
+            title = f"{picture.clip_id}: {text}".replace("\n", "; ")
+            _judge(axes, title, is_right=task.is_right(row), loc="left")
+        else:
+            _judge(axes, f"{picture.clip_id}\n{text}", is_right=task.is_right(row))
     figure.suptitle(f"{split_name}: ✓ right, ✗ wrong", fontsize=10)
     return figure
 
 
-def _can_be_drawn(picture: Picture) -> bool:
-    return picture.points is not None or picture.frames is not None
-
-
-def _grid(figure: Figure, rows: int, columns: int) -> Iterator[Axes]:
-    """Return places for pictures, row by row, without scales."""
+def _grid(rows: int, columns: int, size_wh: tuple[float, float]) -> tuple[Figure, Any]:
+    """Return a figure with places for pictures of a size in inches, without scales; the places."""
+    figure = new_figure(size_wh[0] * columns, size_wh[1] * rows + 0.4)
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
-    return iter(grid.flat)
+    return figure, grid
+
+
+def _judge(
+    axes: Axes, text: str, *, is_right: bool, loc: Literal["left", "center"] = "center"
+) -> None:
+    """Write above a picture what was said of it, and whether that is true."""
+    mark, colour = ("✓", GOOD) if is_right else ("✗", BAD)
+    axes.set_title(f"{mark} {text}", fontsize=8, loc=loc, color=colour)
 
 
 def _draw_picture(axes: Axes, picture: Picture, skeleton_name: str | None) -> None:
@@ -103,6 +108,12 @@ def _draw_picture(axes: Axes, picture: Picture, skeleton_name: str | None) -> No
         draw_skeleton(axes, *picture.points, skeleton_name)
     elif picture.frames is not None:
         axes.imshow(film_strip(picture.frames))
+
+
+def _film_height(picture: Picture) -> float:
+    """Return the height in inches of a strip of film that is as wide as a figure."""
+    height, width = film_strip(picture.frames).shape[:2]
+    return _WIDTH * height / width
 
 
 def film_strip(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -129,14 +140,8 @@ def draw_skeleton(
     for part in parts:
         if part.name.endswith("hand"):
             colour = part_colour(part.name)
-            path = seen[:, part.start : part.stop]
-            found = mask[:, part.start : part.stop].sum(1, keepdims=True)
-            centre = np.divide(
-                np.nan_to_num(path).sum(1),
-                found,
-                out=np.full((len(path), 2), np.nan),
-                where=found > 0,
-            )
+            path = np.ma.masked_invalid(seen[:, part.start : part.stop])
+            centre = path.mean(1).filled(np.nan)
             axes.plot(centre[:, 0], centre[:, 1], color=colour, alpha=0.35, linewidth=4)
     now = seen[frame]
     if skeleton_name:
@@ -191,9 +196,8 @@ def draw_user_samples(
     """Return a figure of the first samples of a batch."""
     count = len(batch)
     shown = min(most, count)
-    rows = -(-shown // _COLUMNS)
-    figure = new_figure(2.7 * _COLUMNS, 2.7 * rows + 0.4)
-    for row, axes in zip(range(shown), _grid(figure, rows, _COLUMNS), strict=False):
+    figure, grid = _grid(-(-shown // _COLUMNS), _COLUMNS, (2.7, 2.7))
+    for row, axes in zip(range(shown), grid.flat, strict=False):
         draw(axes, take_sample(batch.inputs, row, count), take_sample(output, row, count))
     figure.suptitle(name, fontsize=10)
     return figure
@@ -263,15 +267,13 @@ class PredictionPictures:
 
 
 def _figure_of(clip: Picture, title: str, skeleton_name: str | None) -> Figure:
-    size_wh = 4.0, 4.4
+    size_wh = 4.0, 4.0
     if clip.frames is not None:
-        height, width = film_strip(clip.frames).shape[:2]
+        size_wh = _WIDTH, _film_height(clip) + 0.1
         clip = clip._replace(points=None)
-        size_wh = _WIDTH, _WIDTH * height / width + 0.5
-    figure = new_figure(*size_wh)
-    (axes,) = _grid(figure, 1, 1)
-    _draw_picture(axes, clip, skeleton_name)
-    axes.set_title(f"{clip.clip_id}: {title}", fontsize=9)
+    figure, grid = _grid(1, 1, size_wh)
+    _draw_picture(grid[0, 0], clip, skeleton_name)
+    grid[0, 0].set_title(f"{clip.clip_id}: {title}", fontsize=9)
     return figure
 
 
@@ -288,10 +290,8 @@ def draw_looks(
     if task.is_sequence or not clips.gives_frames or not result.rows:
         return None
     chosen = choose_samples(task, result.rows)[::2][:_NUM_LOOKS]
-    figure = new_figure(_WIDTH, 2 * (_WIDTH / _NUM_LOOKS) + 0.9)
-    grid = figure.subplots(2, _NUM_LOOKS, squeeze=False)
-    for axes in grid.flat:
-        axes.axis("off")
+    side = _WIDTH / _NUM_LOOKS
+    figure, grid = _grid(2, _NUM_LOOKS, (side, side + 0.25))
     image: Any = None
     for (top, below), row in zip(grid.T, chosen, strict=False):
         clip = clips[Draw(row.sample)]
@@ -300,13 +300,9 @@ def draw_looks(
         of_frames = chances_lost(workload, clip, said, _covered_frames(frames))
         lost = chances_lost(workload, clip, said, _covered_places(frames)).reshape(_CELLS, _CELLS)
         key = int(of_frames.argmax())
-        text, is_right = describe_sample(task, row, workload.class_names), task.is_right(row)
         top.imshow(frames[key])
-        top.set_title(
-            f"{'✓' if is_right else '✗'} {text}".replace(", true", "\ntrue"),
-            fontsize=8,
-            color=GOOD if is_right else BAD,
-        )
+        text = describe_sample(task, row, workload.class_names).replace(", true", "\ntrue")
+        _judge(top, text, is_right=task.is_right(row))
         height, width = frames.shape[1:3]
         below.imshow(frames[key], extent=(0, width, height, 0))
         most = max(0.05, float(lost.max()))
