@@ -69,7 +69,11 @@ def draw_samples(
     ]
     if not shown:
         return None
-    film_heights = [_film_height(picture) for _, picture in shown if picture.points is None]
+    film_heights = [
+        _film_height(picture.frames)
+        for _, picture in shown
+        if picture.points is None and picture.frames is not None
+    ]
     columns = 1 if film_heights else 2 if task.is_sequence else 4  # sentences need room
     height = film_heights[0] + 0.35 if film_heights else 3.1
     figure, grid = _grid(-(-len(shown) // columns), columns, (_WIDTH / columns, height))
@@ -110,10 +114,10 @@ def _draw_picture(axes: Axes, picture: Picture, skeleton_name: str | None) -> No
         axes.imshow(film_strip(picture.frames))
 
 
-def _film_height(picture: Picture) -> float:
+def _film_height(frames: npt.NDArray[np.uint8]) -> float:
     """Return the height in inches of a strip of film that is as wide as a figure."""
-    height, width = film_strip(picture.frames).shape[:2]
-    return _WIDTH * height / width
+    height, width = film_strip(frames).shape[:2]
+    return _WIDTH * float(height / width)
 
 
 def film_strip(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -269,7 +273,7 @@ class PredictionPictures:
 def _figure_of(clip: Picture, title: str, skeleton_name: str | None) -> Figure:
     size_wh = 4.0, 4.0
     if clip.frames is not None:
-        size_wh = _WIDTH, _film_height(clip) + 0.1
+        size_wh = _WIDTH, _film_height(clip.frames) + 0.1
         clip = clip._replace(points=None)
     figure, grid = _grid(1, 1, size_wh)
     _draw_picture(grid[0, 0], clip, skeleton_name)

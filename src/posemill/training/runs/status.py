@@ -202,12 +202,12 @@ def _who(folder: Path, live: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pick(values: Mapping[str, Any], kind: type, *names: str) -> dict[str, Any]:
     """Return values of a file that may be a stranger's; None for one that is of another kind."""
-    kinds = (int, float) if kind is float else kind
+    kinds = (int, float) if kind is float else (kind,)
 
     def is_sane(value: Any) -> bool:
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            return False
-        return kind is str or abs(value) < 1e15  # nor NaN
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        is_small = is_number and abs(value) < 1e15  # nor NaN
+        return isinstance(value, kinds) and (is_small or kind is str)
 
     return {name: value if is_sane(value := values.get(name)) else None for name in names}
 
