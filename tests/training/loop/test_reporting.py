@@ -1,19 +1,31 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from small_sets import BareClips
 
 from posemill.errors import TrainingError
+from posemill.machine.live_files import read_live
+from posemill.messages import Message
+from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.keypoint_clips import KeypointClips
 from posemill.training.front import train
-from posemill.training.loop.reporting import score_that_chooses
+from posemill.training.loggers import say
+from posemill.training.loop.reporting import Reporter, score_that_chooses
 from posemill.training.loop.stepping import Stepper
+from posemill.training.loop.timing import Clock
+from posemill.training.loop.trainer import TrainState
+from posemill.training.record.run_folder import RunFolder
+from posemill.training.runtime import Runtime
 from posemill.training.tasks.task import Classify
+from posemill.training.tasks.workload import Workload
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -86,3 +98,127 @@ def test_without_a_dev_split_the_lowest_loss_chooses() -> None:
     assert score_that_chooses(workload) == ("loss", False)
     workload.val = object()
     assert score_that_chooses(workload) == ("accuracy", True)
+
+
+VALUES = {
+    name: pytest.approx(value)
+    for name, value in {
+        "loss": 0.5, "lr": 0.1, "samples_per_second": 20.0, "data_wait": 0.25,
+    }.items()
+}  # fmt: skip
+
+
+class SteadyClock(Clock):
+    """Of 0.1 s between two looks, a quarter waited for data."""
+
+    def read(self) -> dict[str, float]:
+        self._seconds["data"] += 0.025
+        self._seconds["forward"] += 0.075
+        return dict(self._seconds)
+
+
+def make_reporter(folder: RunFolder, *, rank: int = 0, progress: bool = False) -> Reporter:
+    clips: Any = BareClips(1)
+    model: Any = None
+    return Reporter(
+        Workload(model, clips, clips, Classify(), {}),
+        TrainConfig(progress=progress, tensorboard=False),
+        runtime=Runtime(rank, 1 + rank),
+        folder=folder,
+        clock=SteadyClock(torch.device("cpu")),
+    )
+
+
+def write_log(path: Path, *, rank: int = 0, progress: bool) -> RunFolder:
+    folder = RunFolder(path)
+    reporter = make_reporter(folder, rank=rank, progress=progress)
+    reporter.start(TrainState(step=1), 4)
+    reporter.advance(0)
+    reporter.report_loss(TrainState(step=2), 0.5, 2, lr=0.1)
+    reporter.report_scores(TrainState(step=2, epoch=1), {"loss": 0.25, "accuracy": 1.0})
+    reporter.say("[note] as it is")
+    reporter.stop()
+    return folder
+
+
+def test_lines_go_to_the_file_and_evaluations_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_log(tmp_path, progress=True)
+    assert folder.read_metrics() == [
+        {
+            "event": "train",
+            "step": 2,
+            "epoch": 0,
+            **{k: pytest.approx(v) for k, v in VALUES.items()},
+        },
+        {"event": "eval", "step": 2, "epoch": 0, "loss": 0.25, "accuracy": 1.0},
+    ]
+    said = capsys.readouterr()
+    assert said.err.splitlines() == ["epoch 1: loss 0.2500  accuracy 1.0000", "[note] as it is"]
+    assert said.out == ""
+    write_log(tmp_path, progress=False)
+    assert len(folder.read_metrics()) == 4, "a training that continues appends"
+    assert capsys.readouterr().err == said.err, "without the bar, that is all it leaves out"
+
+
+def test_other_processes_are_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_log(tmp_path, rank=1, progress=True)
+    assert not folder.metrics_path.exists()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_shows_loss_speed_and_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "150")
+    write_log(tmp_path, progress=True)
+    said = capsys.readouterr().err
+    assert "epoch 1" in said
+    assert "2/4" in said
+    assert "loss 0.5000  20 samples/s  data wait 25%" in said
+
+
+def test_a_line_is_said_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    say("[bold]x[/bold] 1")
+    assert capsys.readouterr().err == "[bold]x[/bold] 1\n"
+
+
+def test_the_log_has_the_loss_every_ten_seconds_and_the_note_the_step_every_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    clock = SimpleNamespace(monotonic=lambda: now, perf_counter=time.perf_counter)
+    monkeypatch.setattr("posemill.training.loop.reporting.time", clock)
+    reporter = make_reporter(RunFolder(tmp_path))
+    reporter.start(TrainState(), 9)
+    steps, lines = [], []
+    for seconds in (100.0, 101.0, 101.25, 110.0, 110.25, 111.25, 120.25, 120.5):
+        now = seconds
+        reporter.advance(0)
+        reporter.report_loss(TrainState(step=1), 0.5, 2, lr=0.1)
+        steps.append(read_live(tmp_path)["step"])
+        lines.append(len((tmp_path / "log.txt").read_text().splitlines()))
+    reporter.stop()
+    assert steps == [0, 0, 3, 4, 4, 6, 7, 7]
+    assert lines == [1, 1, 1, 1, 2, 2, 2, 3]
+
+
+def test_a_chinese_reader_is_told_in_chinese_and_the_log_stays_english(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    monkeypatch.setenv("COLUMNS", "150")
+    write_log(tmp_path, progress=True)
+    asked = Message("asked for")
+    say(Message("precision {name}: {reason}", name="fp32", reason=asked))
+    assert capsys.readouterr().err.splitlines() == [
+        "第 1 轮：loss 0.2500  accuracy 1.0000", "[note] as it is", "精度 fp32：由用户指定",
+    ]  # fmt: skip
+    assert "epoch 1: loss 0.2500" in (tmp_path / "log.txt").read_text(encoding="utf-8")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    write_log(tmp_path, progress=True)
+    said = capsys.readouterr().err
+    assert "第 1 轮" in said
+    assert "loss 0.5000  20 样本/秒  等待数据 25%" in said

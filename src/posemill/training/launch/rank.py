@@ -106,7 +106,7 @@ def _measure_bf16(trainer: Trainer) -> None:
     """Measure what the other number format would have been, where some steps more do not show."""
     is_long = sum(trainer.clock.read().values()) >= LEAST_SECONDS and trainer.state.step >= 500
     if is_long and trainer.runtime.size == 1:
-        trainer.reporter.bf16_gain = bf16_gain(
+        trainer.reporter.measured["bf16_gain"] = bf16_gain(
             trainer.workload, trainer.config, trainer.runtime.device
         )
 

@@ -1,22 +1,30 @@
-"""What a training says: rows of its log, why it stopped, its summary, errors in plain words."""
+"""What a training says: progress bar, log, numbers, summary, errors in plain words."""
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TextIO
 
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from posemill.errors import DecodeError, RunError, TrainingError
 from posemill.files import cache_folder
+from posemill.language import translate
 from posemill.machine.gpus import place_workers
 from posemill.machine.limits import count_cores
-from posemill.messages import Message
+from posemill.machine.live_files import LogFile, Speedometer, read_live, write_live
+from posemill.messages import Message, render
+from posemill.terminal import printable
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.clips import Clips
+from posemill.training.loggers import Logger, TensorBoardLogger
 from posemill.training.loop.timing import (
     DATA_SHARE,
     BusyMeter,
@@ -27,7 +35,7 @@ from posemill.training.loop.timing import (
     shares,
     write_evidence,
 )
-from posemill.training.record.logs import TrainingLog
+from posemill.training.record.live import LOG_NAME
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import Workload
@@ -37,11 +45,13 @@ if TYPE_CHECKING:
     from posemill.training.loop.trainer import TrainState
 
 _TIMING_SECONDS = 10.0  # between two writings of what was measured
+_LIVE_SECONDS = 1.0
+_LOG_SECONDS = 10.0  # between two lines about the loss
 _STEP_PARTS = ("data", "transfer", "forward", "backward", "optimizer")
 
 
 class Reporter:
-    """Writes and keeps what one process of a training has to say.
+    """Shows, writes and keeps what one process of a training has to say; only the first says it.
 
     Args:
         workload: Its scores and loggers.
@@ -51,13 +61,10 @@ class Reporter:
         clock: Where the time of the training goes.
 
     Attributes:
-        log: The log of the folder, and the progress bar.
         notes: What works, but not as it should; said at the start and in the summary.
         last_words: What is said again at the end.
         watch: Looks for a user's code that waits; a trainer tells it of steps.
-        padding_share: Of the batches, where a trainer knows it.
-        bf16_gain: Of a step, where it was measured.
-        compile_seconds: Of the first step, where the model is compiled.
+        measured: Fields of `Evidence` that others know, by name.
     """
 
     def __init__(
@@ -72,51 +79,113 @@ class Reporter:
         self._config, self._runtime, self._clock = config, runtime, clock
         self._main, _ = score_that_chooses(workload)
         self._folder, self._workload = folder, workload
-        self._videos: dict[str, int] | None = None
-        self.watch = StepWatch()
-        self.padding_share: float | None = None
-        self.bf16_gain: float | None = None
-        self.compile_seconds = 0.0
-        self._earlier_seconds: Mapping[str, float] = {}
-        self.log = TrainingLog(config, folder, is_first=runtime.is_first, loggers=workload.loggers)
         self.notes: list[str] = []
         self.last_words: list[str] = []
+        self.watch = StepWatch()
+        self.measured: dict[str, Any] = {}
+        self._videos: dict[str, int] | None = None
         self._meter = BusyMeter(runtime.device)
-        self._busy: float | None = None
+        self._earlier_seconds: Mapping[str, float] = {}
         self._seconds_before: Mapping[str, float] = clock.read()
         self._seconds_running = 0.0
         self._num_samples = 0
         self._loss = math.nan
         self._time = time.perf_counter()
-        self._timing_at = 0.0
+        self._timing_at = self._live_at = self._log_at = 0.0
+        self._console = Console(stderr=True, quiet=not runtime.is_first)
+        self._loggers: list[Logger] = _loggers_of(workload, config) if runtime.is_first else []
+        self._speed = Speedometer()
+        self._live: dict[str, Any] = {}
+        # Open while the first process trains.
+        self._metrics: TextIO | None = None
+        self._log: LogFile | None = None
+        self._progress: Progress | None = None
 
     def start(self, state: TrainState, total_steps: int) -> None:
-        """Open the log, say the notes, and begin to measure."""
-        self.log.start(total_steps, state.step)
+        """Open the log, show the bar, say the notes, and begin to measure."""
+        if self._runtime.is_first:
+            self._open(state.step, total_steps)
         for note in self.notes:
-            self.log.say(note)
+            self.say(note)
         self.note_best(state)
-        self.log.note(workers_on=self._ranks_on())
+        self.note(workers_on=self._ranks_on())
         self._meter.start()
         if _is_of_a_user(self._workload):
             self.watch.start()
         self._time = time.perf_counter()
 
-    def count_earlier_time(self) -> None:
-        """Count what the training took before it was stopped, too: advice is about all of it."""
-        with suppress(RunError):  # it had measured nothing
-            self._earlier_seconds = read_evidence(self._folder.path).timing_seconds
+    def _open(self, step: int, total_steps: int) -> None:
+        folder = self._folder.path
+        self._metrics = self._folder.metrics_path.open("a", encoding="utf-8")
+        self._log = LogFile(folder / LOG_NAME)
+        self._live = read_live(folder)  # who trains; the rest is of now
+        self._live |= {"step": step, "total_steps": total_steps, "epochs": self._config.epochs}
+        for logger in self._loggers:
+            logger.start(folder, self._config.to_dict(), step)
+        if not (self._config.progress and self._console.is_terminal):
+            return
+        self._progress = Progress(
+            TextColumn(translate("epoch {task.fields[epoch]}")),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[text]}", markup=False),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        self._bar = self._progress.add_task("", total=total_steps, completed=step, epoch=0, text="")
+        self._progress.start()
 
     def stop(self) -> None:
-        """Close the log."""
-        self._busy = self._meter.stop()
+        """Measure no more, take the bar away and close the files."""
+        self.measured["busy_share"] = self._meter.stop()
         self.watch.stop()
-        self.log.close()
+        if self._progress:
+            self._progress.stop()
+        if self._metrics:
+            self._metrics.close()
+        if self._log:
+            self.note()
+            self._log.close()
+            self._log = None
+        for logger in self._loggers:
+            logger.close()
+
+    def say(self, text: str) -> None:
+        """Print a line to stderr, in the reader's language, and write it into the log as it is."""
+        if self._log:
+            self._log.write(text)
+        self._console.print(printable(render(text)), highlight=False, markup=False)
 
     def say_last(self, text: str) -> None:
         """Say why a training ends, now and in its last words."""
         self.last_words.append(text)
-        self.log.say(text)
+        self.say(text)
+
+    def note(self, **values: Any) -> None:
+        """Leave values for `posemill status`, with what is there already."""
+        if self._log:
+            self._live |= values
+            self._live_at = time.monotonic()
+            write_live(self._folder.path, self._live)
+
+    def note_best(self, state: TrainState) -> None:
+        """Leave the best score for `posemill status`."""
+        self.note(best=state.best, best_step=state.best_step, chosen_by=self._main)
+
+    def advance(self, epoch: int) -> None:
+        """Move the bar by one step."""
+        if self._log:
+            self._live |= {"step": self._live["step"] + 1, "epoch": epoch + 1}
+            if time.monotonic() - self._live_at > _LIVE_SECONDS:
+                self._note_speed()
+        if self._progress:
+            self._progress.update(self._bar, advance=1, epoch=epoch + 1)
+
+    def _note_speed(self) -> None:
+        step = self._live["step"]
+        speed = self._speed.see(step)
+        left = (self._live["total_steps"] - step) / speed if speed else None
+        self.note(seconds_left=left)
 
     def report_loss(self, state: TrainState, loss: float, samples: int, *, lr: float) -> None:
         """Log the mean loss since the last report, over so many samples."""
@@ -126,16 +195,16 @@ class Reporter:
         running = sum(passed[part] for part in _STEP_PARTS)
         self._seconds_running += running
         self._num_samples += samples
+        self._loss = loss
         values = {
             "loss": loss,
             "lr": lr,
             "samples_per_second": samples / running if running else 0.0,
             "data_wait": passed["data"] / running if running else 0.0,
         }
-        self._loss = loss
-        self.log.record("train", state.step, state.epoch, values)
+        self._record("train", state.step, state.epoch, values)
         if self._runtime.is_first and time.monotonic() - self._timing_at > _TIMING_SECONDS:
-            self._busy = self._meter.read()
+            self.measured["busy_share"] = self._meter.read()
             write_evidence(self._folder.path, self._evidence(state))
             self._timing_at = time.monotonic()
         if not math.isfinite(loss):
@@ -148,13 +217,57 @@ class Reporter:
                 clip=self._config.clip_grad_norm,
             )
 
+    def report_scores(self, state: TrainState, scores: Mapping[str, float]) -> None:
+        """Log and say the scores of an evaluation."""
+        epoch = max(0, state.epoch - 1)
+        self._record("eval", state.step, epoch, scores)
+        listed = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        self.say(Message("epoch {epoch}: {scores}", epoch=epoch + 1, scores=listed))
+
+    def _record(self, event: str, step: int, epoch: int, values: Mapping[str, float]) -> None:
+        """Write numbers of `train` or `eval` where they go: file, loggers, bar and log."""
+        if self._metrics:
+            line = {"event": event, "step": step, "epoch": epoch, **values}
+            self._metrics.write(json.dumps(line) + "\n")
+            self._metrics.flush()
+        for logger in self._loggers:
+            logger.log({f"{event}/{name}": value for name, value in values.items()}, step)
+        if event != "train":
+            return
+        text = Message(
+            "loss {loss:.4f}  {samples_per_second:.0f} samples/s  data wait {data_wait:.0%}",
+            **values,
+        )
+        self._live["samples_per_second"] = values["samples_per_second"]
+        if self._progress:
+            self._progress.update(self._bar, text=render(text))
+        if self._log and time.monotonic() - self._log_at > _LOG_SECONDS:
+            self._log_at = time.monotonic()
+            self._log.write(f"epoch {epoch + 1}, step {step}: {text}")
+
     def say_loss(self, state: TrainState) -> None:
         """Say the last loss after an epoch that has no evaluation."""
-        self.log.say(
+        self.say(
             Message(
                 "epoch {epoch}: loss {loss:.4f} on training clips",
                 epoch=state.epoch,
                 loss=self._loss,
+            )
+        )
+
+    def say_stopped(self, state: TrainState) -> None:
+        """Say why patience ended a training."""
+        self.say_last(
+            Message(
+                "stopped early after epoch {epoch} of {epochs}: no better {score} in "
+                "{num_evaluations:evaluation|evaluations} ({--patience:{patience}}); the best was "
+                "at step {best_step}",
+                epoch=state.epoch,
+                epochs=self._config.epochs,
+                score=self._main,
+                num_evaluations=state.num_worse,
+                patience=self._config.patience,
+                best_step=state.best_step,
             )
         )
 
@@ -165,24 +278,10 @@ class Reporter:
         num_here = min(self._runtime.size, torch.cuda.device_count())
         return place_workers([f"cuda:{index}" for index in range(num_here)])
 
-    def note_best(self, state: TrainState) -> None:
-        """Leave the best score for `posemill status`."""
-        self.log.note(best=state.best, best_step=state.best_step, chosen_by=self._main)
-
-    def why_stopped(self, state: TrainState) -> str:
-        """Return why patience ended a training."""
-        config, count = self._config, state.num_worse
-        return Message(
-            "stopped early after epoch {epoch} of {epochs}: no better {score} in "
-            "{num_evaluations:evaluation|evaluations} ({--patience:{patience}}); the best was at "
-            "step {best_step}",
-            epoch=state.epoch,
-            epochs=config.epochs,
-            score=self._main,
-            num_evaluations=count,
-            patience=config.patience,
-            best_step=state.best_step,
-        )
+    def count_earlier_time(self) -> None:
+        """Count what the training took before it was stopped, too: advice is about all of it."""
+        with suppress(RunError):  # it had measured nothing
+            self._earlier_seconds = read_evidence(self._folder.path).timing_seconds
 
     def _evidence(self, state: TrainState) -> Evidence:
         earlier = self._earlier_seconds
@@ -194,12 +293,9 @@ class Reporter:
             cores=count_cores(),
             ranks=self._runtime.size,
             num_evals=state.num_evals,
-            busy_share=self._busy,
             is_gpu=self._runtime.is_on_gpu,
-            padding_share=self.padding_share,
-            bf16_gain=self.bf16_gain,
-            compile_seconds=self.compile_seconds,
             waits=tuple(self.watch.waits()),
+            **self.measured,
             **(self._videos or {}),
         )
 
@@ -218,10 +314,18 @@ class Reporter:
             "seconds": time.perf_counter() - self._time,
             "samples_per_second": self._num_samples / max(self._seconds_running, 1e-9),
             "timing_seconds": evidence.timing_seconds,
-            "busy_share": self._busy,
+            "busy_share": evidence.busy_share,
             "notes": self.notes,
             "last_words": self.last_words,
         }
+
+
+def _loggers_of(workload: Workload, config: TrainConfig) -> list[Logger]:
+    """Return the loggers of a user, and TensorBoard where it is wanted and installed."""
+    has_board = any(isinstance(logger, TensorBoardLogger) for logger in workload.loggers)
+    if config.tensorboard and not has_board and find_spec("tensorboard") is not None:
+        return [*workload.loggers, TensorBoardLogger()]
+    return list(workload.loggers)
 
 
 def _is_of_a_user(workload: Workload) -> bool:

@@ -14,11 +14,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posemill.errors import RunError
 from posemill.machine.gpus import read_gpus
@@ -30,7 +30,6 @@ if TYPE_CHECKING:  # names of parts and shares are read without it
 
 DATA_SHARE = 0.10  # of the time: who waits for data so long can gain by changing that
 TIMING_NAME = "timing.json"
-VIDEO_FACTS = ("num_videos", "decoded_bytes", "frame_side", "free_bytes")
 _SAMPLE_SECONDS = 2.0
 _WATCH_SECONDS = 0.05  # between two looks at the stack
 _LEAST_SHARE = 0.01
@@ -283,6 +282,10 @@ def write_evidence(folder: Path, evidence: Evidence) -> None:
     write_object(folder / TIMING_NAME, asdict(evidence))
 
 
+def _fields_of(kind: str) -> list[str]:
+    return [field.name for field in fields(Evidence) if field.type == kind]
+
+
 def read_evidence(folder: Path) -> Evidence:
     """Return what the training in a folder measured.
 
@@ -304,16 +307,13 @@ def read_evidence(folder: Path) -> Evidence:
                 Wait(str(w["file"]), int(w["line"]), str(w["call"]), float(w["share"]))
                 for w in values["waits"]
             ),
-            **{name: int(values[name]) for name in ("cores", "ranks", "num_evals", *VIDEO_FACTS)},
-            busy_share=_number(values["busy_share"]),
-            padding_share=_number(values["padding_share"]),
-            bf16_gain=_number(values["bf16_gain"]),
+            **{name: int(values[name]) for name in _fields_of("int")},
+            **{
+                name: None if values[name] is None else float(values[name])
+                for name in _fields_of("float | None")
+            },
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(
             "{path} is not what posemill wrote: {error!r}", path=path, error=error
         ) from error
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)

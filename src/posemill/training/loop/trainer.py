@@ -133,7 +133,7 @@ class Trainer:
         state = self.state
         self._enter(stage)
         loader = self._load(stage.clips, shuffle=True)
-        self.reporter.padding_share = loader.padding_share()
+        self.reporter.measured["padding_share"] = loader.padding_share()
         batches = loader.batches(state.epoch, stage.stop_epoch, start_step=state.step_in_epoch)
         with closing(batches):
             while state.epoch < stage.stop_epoch and not self._is_over:
@@ -165,7 +165,7 @@ class Trainer:
             self.stepper.take(batches, loader.num_micro_batches(step), lr)
             state.step += 1
             state.step_in_epoch += 1
-            self.reporter.log.advance(state.epoch)
+            self.reporter.advance(state.epoch)
             if on_step is not None:
                 self._tell(on_step)
             watch.is_in_step = False
@@ -226,7 +226,7 @@ class Trainer:
             return
         state.num_flat, state.num_falls = 0, state.num_falls + 1
         lr = self.config.lr * self._plateau_factor
-        self.reporter.log.say(
+        self.reporter.say(
             Message(
                 "no better {name} in {num_evaluations:evaluation|evaluations}: the learning rate "
                 "is {lr:g} now",
@@ -250,7 +250,7 @@ class Trainer:
         result = self._evaluate_with(self._val_loader)
         self.clock.lap("evaluation")
         state.num_evals += 1
-        self.reporter.log.record("eval", state.step, max(0, state.epoch - 1), result.scores)
+        self.reporter.report_scores(state, result.scores)
         main, is_higher = score_that_chooses(self.workload)
         value = result.scores[main]
         if self.workload.make_optimizer:
@@ -266,7 +266,7 @@ class Trainer:
             self.reporter.note_best(state)
         if state.is_out_of_patience(self.config.patience) and not state.is_stopped:
             state.is_stopped = True
-            self.reporter.say_last(self.reporter.why_stopped(state))
+            self.reporter.say_stopped(state)
         if on_evaluate := self.workload.callbacks.on_evaluate:
             self._tell(on_evaluate, scores=result.scores)
         return is_better
@@ -366,5 +366,5 @@ class Trainer:
 
     def summary(self) -> dict[str, Any]:
         """Return scores and timing, ready for JSON."""
-        self.reporter.compile_seconds = self.stepper.compile_seconds
+        self.reporter.measured["compile_seconds"] = self.stepper.compile_seconds
         return self.reporter.summary(self.state)
