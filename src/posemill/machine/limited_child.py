@@ -1,4 +1,6 @@
-"""The start of one training of a sweep: takes its share of the machine, then becomes the command.
+"""Shares of this machine, and the start of a training of a sweep in one.
+
+A share is taken by a process that then becomes the command:
 
     python -m posemill.machine.limited_child PARENT CORES MEMORY COMMAND...
 
@@ -11,8 +13,50 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 
-from posemill.machine.processes import die_with_parent
+from posemill.errors import ConfigError
+from posemill.machine.limits import count_cores, free_memory
+from posemill.machine.processes import die_with_parent, python_command
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one of several jobs may use.
+
+    Args:
+        cores: Which cores.
+        num_threads: How many of them at once: a container may have a quota of their time.
+        memory_bytes: How much memory.
+    """
+
+    cores: tuple[int, ...]
+    num_threads: int
+    memory_bytes: int
+
+    def command(self, *command: str) -> list[str]:
+        """Return a command line tied to this share and to the life of this process."""
+        cores = ",".join(str(core) for core in self.cores)
+        limits = (str(os.getpid()), cores, str(self.memory_bytes))
+        return python_command("posemill.machine.limited_child", *limits, *command)
+
+
+def divide_machine(jobs: int) -> list[Share]:
+    """Return the shares of so many jobs: cores dealt out evenly, memory in equal parts."""
+    available = count_cores()
+    if jobs < 1 or jobs > available:
+        raise ConfigError(
+            "{--workers}: expected 1 to {num_cores} on this machine (one core each), got {workers}",
+            num_cores=available,
+            workers=jobs,
+        )
+    names = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    names = names or list(range(available))
+    memory = int(free_memory() * 0.9) // jobs
+    return [
+        Share(tuple(names[index::jobs]), len(range(available)[index::jobs]), memory)
+        for index in range(jobs)
+    ]
 
 
 def main(parent: int, cores: list[int], memory_bytes: int, command: list[str]) -> None:

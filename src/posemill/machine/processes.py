@@ -8,12 +8,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import NoReturn
+
+from posemill.errors import RunError
 
 _PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = (
@@ -101,11 +104,20 @@ def python_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", start, *arguments]
 
 
-def end_holder(pid: int, path: Path) -> bool:
-    """Send SIGTERM to a process that has a lock file open; return False if it has not.
+def end_holder(
+    pid: int, path: Path, is_held: Callable[[], object], *, timeout_seconds: float
+) -> bool:
+    """End a process that has a lock file open, and wait for it; return False if it has not.
+
+    Args:
+        pid: The process, which gets SIGTERM.
+        path: The lock file.
+        is_held: Whether it still has the lock.
+        timeout_seconds: How long to wait.
 
     Raises:
         psutil.AccessDenied: It is another user's.
+        RunError: It does not end in time.
     """
     import psutil
 
@@ -116,6 +128,16 @@ def end_holder(pid: int, path: Path) -> bool:
         process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
     except psutil.NoSuchProcess:
         return False
+    deadline = time.monotonic() + timeout_seconds
+    while is_held():
+        if time.monotonic() > deadline:
+            raise RunError(
+                "pid {pid} did not end within {timeout_seconds:g} s; killing it is safe too: "
+                "kill -9 {pid}",
+                pid=pid,
+                timeout_seconds=timeout_seconds,
+            )
+        time.sleep(0.05)
     return True
 
 

@@ -39,20 +39,8 @@ def say(text: str) -> None:
     Console(stderr=True).print(printable(render(text)), highlight=False, markup=False)
 
 
-class _PackageLogger:
-    """A logger that needs a package."""
-
-    package: str
-
-    def check(self) -> None:
-        """Raise `MissingExtraError` where the package is not installed."""
-        import_optional(self.package)
-
-
-class TensorBoardLogger(_PackageLogger):
+class TensorBoardLogger:
     """Writes `tensorboard/` in the folder of the run."""
-
-    package = "tensorboard"
 
     def __init__(self) -> None:
         self._board: Any = None
@@ -73,15 +61,13 @@ class TensorBoardLogger(_PackageLogger):
             self._board.close()
 
 
-class WandbLogger(_PackageLogger):
+class WandbLogger:
     """Sends the numbers to Weights & Biases.
 
     Args:
         options: What `wandb.init` is called with: `project`, `name`, and `id` with
             `resume="allow"` where a run that goes on should stay one.
     """
-
-    package = "wandb"
 
     def __init__(self, **options: Any) -> None:
         self._options = options
@@ -102,15 +88,13 @@ class WandbLogger(_PackageLogger):
             self._run.finish()
 
 
-class MlflowLogger(_PackageLogger):
+class MlflowLogger:
     """Sends the numbers to MLflow.
 
     Args:
         experiment: Its name; the one that MLflow is set to where empty.
         options: What `mlflow.start_run` is called with: `run_name`, or `run_id` to go on with one.
     """
-
-    package = "mlflow"
 
     def __init__(self, experiment: str = "", **options: Any) -> None:
         self._experiment, self._options = experiment, options
@@ -136,6 +120,7 @@ class MlflowLogger(_PackageLogger):
             self._mlflow.end_run()
 
 
+# By the names of their packages.
 _NAMED = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger, "mlflow": MlflowLogger}
 
 
@@ -157,7 +142,8 @@ def make_loggers(given: Iterable[Any]) -> tuple[Logger, ...]:
                 f"loggers: {type(logger).__name__} has no {', '.join(missing)}; a logger has "
                 "start(out, settings, step), log(values, step) and close()"
             )
-        if hasattr(logger, "check"):
-            logger.check()
+        for package, kind in _NAMED.items():
+            if isinstance(logger, kind):
+                import_optional(package)
         found.append(logger)
     return tuple(found)

@@ -6,7 +6,6 @@ here; when this process dies they do too.
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -57,12 +56,11 @@ def run_ranks(
                     process.start()
             _wait(processes, most_seconds)
         finally:
-            for process in processes:
-                if process.pid is not None and process.is_alive():
-                    process.terminate()
-            for process in processes:
-                if process.pid is not None:
-                    process.join()
+            started = [process for process in processes if process.pid is not None]
+            for process in started:
+                process.terminate()
+            for process in started:
+                process.join()
         _raise_first_error(processes, shared)
         return dict(pickle.loads((shared / "result.pickle").read_bytes()))
 
@@ -128,17 +126,15 @@ def _unpack(packed_task: bytes) -> RankTask:
 def _wait(processes: list[Any], most_seconds: float | None) -> None:
     """Return when all have ended well, or as soon as one has not."""
     running = {process.sentinel: process for process in processes}
-    end = time.monotonic() + (math.inf if most_seconds is None else most_seconds)
+    deadline = None if most_seconds is None else time.monotonic() + most_seconds
     while running:
-        left = end - time.monotonic()
-        if left <= 0:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ended = [running.pop(each) for each in multiprocessing.connection.wait([*running], left)]
+        if not ended:
             raise TrainingError(
                 "several processes took more than {most_seconds:.0f} s", most_seconds=most_seconds
             )
-        # None waits as long as it takes; wait() does not know infinity.
-        seconds = None if most_seconds is None else left
-        for sentinel in multiprocessing.connection.wait(list(running), seconds):
-            process = running.pop(sentinel)
+        for process in ended:
             process.join()
             if process.exitcode != 0:
                 return

@@ -218,7 +218,7 @@ def seed_everything(seed: int, rank: int = 0) -> None:
     torch.manual_seed(value)
 
 
-def read_random_states() -> dict[str, Any]:
+def read_random_states(*, with_gpu: bool = True) -> dict[str, Any]:
     """Return the states of this process's generators, as tensors and plain values."""
     name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
     states = {
@@ -226,7 +226,7 @@ def read_random_states() -> dict[str, Any]:
         "numpy": (str(name), torch.from_numpy(np.asarray(keys, np.int64)), *rest),
         "python": random.getstate(),
     }
-    if torch.cuda.is_available():
+    if with_gpu and torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
     return states
 
@@ -242,18 +242,23 @@ def set_random_states(states: Mapping[str, Any]) -> None:
 
 
 @contextmanager
+def random_states_kept(*, with_gpu: bool = True) -> Iterator[None]:
+    """Leave all random generators after the block as they were before it."""
+    states = read_random_states(with_gpu=with_gpu)
+    try:
+        yield
+    finally:
+        set_random_states(states)
+
+
+@contextmanager
 def own_draws() -> Iterator[Callable[[int, int, int], None]]:
     """Yield a function that seeds what code of users draws from, by a seed, an epoch and a sample.
 
     After the block all generators of the CPU are as they were; those of GPUs are not touched.
     """
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
+    with random_states_kept(with_gpu=False):
         yield _seed_draws
-    finally:
-        torch.set_rng_state(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
-        random.setstate(states[2])
 
 
 def _seed_draws(*numbers: int) -> None:
@@ -261,13 +266,3 @@ def _seed_draws(*numbers: int) -> None:
     random.seed(value)
     np.random.seed(value)  # noqa: NPY002
     torch.default_generator.manual_seed(value)
-
-
-@contextmanager
-def random_states_kept() -> Iterator[None]:
-    """Leave all random generators after the block as they were before it."""
-    states = read_random_states()
-    try:
-        yield
-    finally:
-        set_random_states(states)

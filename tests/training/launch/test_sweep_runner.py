@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,11 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from posemill.errors import ConfigError
 from posemill.machine.limits import count_cores
 from posemill.training.launch import sweep_runner
 from posemill.training.launch.sweep import Sweep, read_sweep
-from posemill.training.launch.sweep_runner import Share, divide_machine, run_sweep
+from posemill.training.launch.sweep_runner import run_sweep
 
 # Stands for `posemill train CONFIG [--resume]`: notes how it was called, then does as `lr` says.
 FAKE_TRAIN = """
@@ -127,20 +125,6 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_continues(
     assert not run_sweep(sweep, command=command)
     assert [entry["resumes"] for entry in calls_of(sweep, 1)] == [False, True]
     assert len(calls_of(sweep, 0)) == 1
-
-
-def test_more_jobs_than_cores_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"workers: expected 1 to \d+ on this machine"):
-        divide_machine(10_000)
-
-
-def test_a_quota_of_a_container_is_shared_in_threads_not_in_cores(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sweep_runner, "count_cores", lambda: 3)
-    monkeypatch.setattr(sweep_runner, "free_memory", lambda: 1000)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    assert divide_machine(2) == [Share((0, 2, 4, 6), 2, 450), Share((1, 3, 5, 7), 1, 450)]
 
 
 def test_a_signal_reaches_what_a_job_has_started(

@@ -65,7 +65,7 @@ def take_epoch(changes: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
     assert stepper.average is not None
     return {
         "weights": {name: tensor.tolist() for name, tensor in workload.model.state_dict().items()},
-        "average": [tensor.tolist() for tensor in stepper.average.shadow],
+        "average": [tensor.tolist() for tensor in stepper.average.shadow.values()],
         "losses": losses,
         "is_same": len({str(found) for found in runtime.gather(
             [tensor.tolist() for tensor in workload.model.parameters()])}) == 1,

@@ -57,10 +57,10 @@ def test_the_average_follows_the_weights_and_gives_them_back() -> None:
     average = WeightAverage(model, 0.5)
     nn.init.ones_(model.weight)
     average.update(0)  # warmed up: min(0.5, 1 / 10)
-    assert average.shadow[0].item() == pytest.approx(0.9)
+    assert average.shadow["weight"].item() == pytest.approx(0.9)
     average.update(100)  # 0.5
     expected = 0.9 * 0.5 + 0.5
     with average.in_place():
         assert model.weight.item() == pytest.approx(expected)
     assert model.weight.item() == 1
-    assert average.shadow[0].item() == pytest.approx(expected)
+    assert average.shadow["weight"].item() == pytest.approx(expected)

@@ -312,7 +312,7 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
             name=home.name,
             holder=holder,
         )
-    if not _ask_to_end(folder, holder):
+    if not _end(folder, holder, timeout_seconds):
         if holder_of(folder) is None:
             return None  # it ended by itself in this moment
         raise RunError(
@@ -322,25 +322,20 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
             pid=holder.pid,
             lock_name=LOCK_NAME,
         )
-    deadline = time.monotonic() + timeout_seconds
-    while holder_of(folder) == holder:
-        if time.monotonic() > deadline:
-            raise RunError(
-                "pid {pid} did not end within {timeout_seconds:g} s; killing it is safe too: "
-                "kill -9 {pid}",
-                pid=holder.pid,
-                timeout_seconds=timeout_seconds,
-            )
-        time.sleep(0.05)
     return holder.pid
 
 
-def _ask_to_end(folder: Path, holder: Holder) -> bool:
-    """Send SIGTERM to the holder; return False if that process does not have the lock open."""
+def _end(folder: Path, holder: Holder, timeout_seconds: float) -> bool:
+    """End the holder; return False if that process does not have the lock open."""
     import psutil  # here: `status`, which does not need it, would take longer
 
     try:
-        return end_holder(holder.pid, folder / LOCK_NAME)
+        return end_holder(
+            holder.pid,
+            folder / LOCK_NAME,
+            lambda: holder_of(folder) == holder,
+            timeout_seconds=timeout_seconds,
+        )
     except psutil.AccessDenied as error:
         raise RunError(
             "{folder} is worked on by {holder}, a process of another user; nothing was "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,14 +18,12 @@ from posemill.files import atomic_path
 from posemill.machine.allocator import freed_memory_returned
 from posemill.machine.processes import under_torchrun
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.clips import Clips
 from posemill.training.loop.passes import Evaluation
 from posemill.training.loop.trainer import Trainer
 from posemill.training.precision import choose_device
 from posemill.training.ranks import run_ranks
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime, join_processes, numeric_settings
-from posemill.training.tasks.task import Row
 from posemill.training.tasks.workload import MakeWorkload, Workload
 from posemill.training.tuning.advice import LEAST_SECONDS
 from posemill.training.tuning.modes import bf16_gain
@@ -142,13 +140,17 @@ def _facts(workload: Workload, config: TrainConfig, runtime: Runtime) -> dict[st
 
 
 def write_predictions(path: Path, workload: Workload, results: Mapping[str, Evaluation]) -> None:
-    """Write what was said of the clips of all splits; nothing where they have no names."""
-    rows = [
-        (name, *row)
-        for name, result in results.items()
-        if (clips := workload.tests.get(name, workload.val)) is not None
-        for row in _rows(clips, result.rows, workload)
-    ]
+    """Write what was said of the clips of all splits; nothing where they have no names.
+
+    The probability is that of the predicted label, empty for sequences.
+    """
+    rows = []
+    for name, result in results.items():
+        clips = workload.tests.get(name, workload.val)
+        for row in result.rows if clips is not None and clips.keys else ():
+            words = workload.task.describe(row, workload.class_names)
+            chance = "" if words.chance is None else f"{words.chance:.4f}"
+            rows.append((name, clips.keys[row.sample][1], words.true, words.said, chance))
     if rows:
         _write_rows(path, [COLUMNS, *rows])
 
@@ -164,15 +166,3 @@ def write_samples(path: Path, workload: Workload, results: Mapping[str, Evaluati
 def _write_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows)
-
-
-def _rows(
-    clips: Clips, rows: Sequence[Row], workload: Workload
-) -> Iterator[tuple[str, str, str, str]]:
-    """Yield id, true label, predicted label and its probability (empty for sequences)."""
-    if not clips.keys:
-        return
-    for row in rows:
-        words = workload.task.describe(row, workload.class_names)
-        chance = "" if words.chance is None else f"{words.chance:.4f}"
-        yield clips.keys[row.sample][1], words.true, words.said, chance

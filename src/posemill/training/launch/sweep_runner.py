@@ -8,12 +8,11 @@ import subprocess
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
-from posemill.errors import ConfigError, RunError
+from posemill.errors import RunError
 from posemill.files import check_own_parts
-from posemill.machine.limits import count_cores, free_memory
+from posemill.machine.limited_child import Share, divide_machine
 from posemill.machine.live_files import LIVE_NAME, LogFile, read_live, write_live
 from posemill.machine.processes import python_command, thread_variables
 from posemill.machine.trials import describe_exit
@@ -33,39 +32,6 @@ from posemill.training.runs.status import LEFT_OUT_NAME, SWEEP_FILES
 _KIND = "posemill-sweep"
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
-
-
-@dataclass(frozen=True)
-class Share:
-    """What one of several jobs may use.
-
-    Args:
-        cores: Which cores.
-        num_threads: How many of them at once: a container may have a quota of their time.
-        memory_bytes: How much memory.
-    """
-
-    cores: tuple[int, ...]
-    num_threads: int
-    memory_bytes: int
-
-
-def divide_machine(jobs: int) -> list[Share]:
-    """Return the shares of so many jobs: cores dealt out evenly, memory in equal parts."""
-    available = count_cores()
-    if jobs < 1 or jobs > available:
-        raise ConfigError(
-            "{--workers}: expected 1 to {num_cores} on this machine (one core each), got {workers}",
-            num_cores=available,
-            workers=jobs,
-        )
-    names = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    names = names or list(range(available))
-    memory = int(free_memory() * 0.9) // jobs
-    return [
-        Share(tuple(names[index::jobs]), len(range(available)[index::jobs]), memory)
-        for index in range(jobs)
-    ]
 
 
 def _run_jobs(
@@ -103,7 +69,7 @@ def _start(
     resume = ["--resume"] if (job.run_folder / "run.json").is_file() else []
     with (job.folder / LOG_NAME).open("ab") as log:
         return subprocess.Popen(
-            [*_in_share(share), *command, str(config), *resume],
+            share.command(*command, str(config), *resume),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -124,13 +90,6 @@ def _end(running: Iterable[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
             process.wait()
-
-
-def _in_share(share: Share) -> list[str]:
-    """The start of a command line that ties the rest to a share and to this process's life."""
-    cores = ",".join(str(core) for core in share.cores)
-    module = "posemill.machine.limited_child"
-    return python_command(module, str(os.getpid()), cores, str(share.memory_bytes))
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

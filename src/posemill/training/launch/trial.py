@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch
@@ -40,36 +40,45 @@ def try_one_batch(workload: Workload, config: TrainConfig) -> None:
     The model, the data's order and all random generators are as before afterwards.
     """
     runtime = Runtime.of(config)
-    device = runtime.device
+    device, task = runtime.device, cast(UserTask, workload.task)
     model = copy.deepcopy(workload.model).to(device).train()
     with random_states_kept():
-        batch = _first_batch(workload.train, "train_set", config).to(device)
-        output = _run(workload, model, batch, runtime)
-        _check_backward(workload, output, batch)
+        name, batch = "train_set", _first_batch(workload.train, "train_set", config).to(device)
+        output = _run(task, model, batch, runtime)
+        loss = _loss(task, output, batch)
+        if not loss.requires_grad:
+            raise ValueError(
+                "the loss does not depend on the model's weights: is there a detach(), no_grad(), "
+                "argmax or .item() between them?"
+            )
+        with _naming("the backward pass failed"):
+            loss.backward()  # type: ignore[no-untyped-call]
         if workload.make_optimizer is not None:
             made = workload.make_optimizer(model, config, device)
             if workload.val is None and made.is_told_scores:
                 raise ValueError("scheduler: ReduceLROnPlateau goes by scores: give a val_set")
-        shown, name = batch, "train_set"
         if workload.val is not None:
-            shown, name = _first_batch(workload.val, "val_set", config).to(device), "val_set"
+            name, batch = "val_set", _first_batch(workload.val, "val_set", config).to(device)
             with torch.no_grad():
-                output = _run(workload, model.eval(), shown, runtime)
-                _loss(workload, output, shown)
-            _check_metrics(cast(UserTask, workload.task), output, shown)
+                output = _run(task, model.eval(), batch, runtime)
+                _loss(task, output, batch)
+            for metric_name, metric in task.metrics.items():
+                what = f"metric {metric_name!r} failed with {_met(output, batch)}"
+                with _naming(what, passed="metric "):
+                    UserTask(no_loss, {metric_name: metric}, metric_name).observe(output, batch)
         if workload.draw_sample is not None and config.figures:
             with _naming(f"draw_sample(axes, sample, output) failed on the first batch of {name}"):
-                draw_user_samples(workload.draw_sample, shown, output, name, most=1)
+                draw_user_samples(workload.draw_sample, batch, output, name, most=1)
 
 
 def _first_batch(clips: Clips, name: str, config: TrainConfig) -> Batch:
-    own = config.replace(workers=0, parallel="single", processes=1)
-    loader = open_loader(clips, own, Runtime(), shuffle=name == "train_set")
+    alone = config.replace(workers=0, parallel="single", processes=1)
+    loader = open_loader(clips, alone, Runtime(), shuffle=name == "train_set")
     with (
         _naming(f"{name}: its first samples do not make a batch"),
-        closing(loader.batches()) as all_,
+        closing(loader.batches()) as batches,
     ):
-        batch: Batch | None = next(all_, None)
+        batch: Batch | None = next(batches, None)
     if batch is None:
         raise ValueError(f"{name}: expected samples, got none")
     values = batch.inputs
@@ -83,8 +92,7 @@ def _first_batch(clips: Clips, name: str, config: TrainConfig) -> Batch:
     return batch
 
 
-def _run(workload: Workload, model: Any, batch: Batch, runtime: Runtime) -> Any:
-    task = cast(UserTask, workload.task)
+def _run(task: UserTask, model: nn.Module, batch: Batch, runtime: Runtime) -> Any:
     if missing := task.missing_in(batch.inputs):
         raise ValueError(
             f"the model's forward needs {', '.join(map(repr, missing))}, and a batch has "
@@ -97,36 +105,21 @@ def _run(workload: Workload, model: Any, batch: Batch, runtime: Runtime) -> Any:
         return as_float(output)
 
 
-def _loss(workload: Workload, output: Any, batch: Batch) -> Tensor:
-    given = f"output {describe(output)}, target {describe(batch.targets)}"
-    with _naming(f"loss(output, target) failed with {given}", passed="loss: "):
-        total, count = workload.task.loss(output, batch)
+def _loss(task: UserTask, output: Any, batch: Batch) -> Tensor:
+    with _naming(f"loss(output, target) failed with {_met(output, batch)}", passed="loss: "):
+        total, count = task.loss(output, batch)
     if not bool(torch.isfinite(total.detach()).all()):
         raise ValueError(
-            f"the loss of the first batch is {float(total.detach())} with {given}: look for a "
-            "division by zero, a log of 0 or NaN in the data"
+            f"the loss of the first batch is {float(total.detach())} with {_met(output, batch)}: "
+            "look for a division by zero, a log of 0 or NaN in the data"
         )
     if not float(count) > 0:
         raise ValueError(f"loss: expected a number of samples above 0, got {float(count)}")
     return total
 
 
-def _check_backward(workload: Workload, output: Any, batch: Batch) -> None:
-    total = _loss(workload, output, batch)
-    if not total.requires_grad:
-        raise ValueError(
-            "the loss does not depend on the model's weights: is there a detach(), no_grad(), "
-            "argmax or .item() between them?"
-        )
-    with _naming("the backward pass failed"):
-        total.backward()  # type: ignore[no-untyped-call]
-
-
-def _check_metrics(task: UserTask, output: Any, batch: Batch) -> None:
-    given = f"output {describe(output)}, target {describe(batch.targets)}"
-    for name, metric in task.metrics.items():
-        with _naming(f"metric {name!r} failed with {given}", passed="metric "):
-            UserTask(no_loss, {name: metric}, name).observe(output, batch)
+def _met(output: Any, batch: Batch) -> str:
+    return f"output {describe(output)}, target {describe(batch.targets)}"
 
 
 @contextmanager

@@ -130,7 +130,7 @@ class Stepper:
             "kind": self._kind,
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "average": self.average.named() if self.average else {},
+            "average": self.average.shadow if self.average else {},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -150,7 +150,7 @@ class Stepper:
         self._check_shapes()
         self.scaler.load_state_dict(state["scaler"])
         if self.average:
-            for name, shadow in self.average.named().items():
+            for name, shadow in self.average.shadow.items():
                 shadow.copy_(state["average"][name])
 
     @property
@@ -237,14 +237,11 @@ def _forward_twice(block: nn.Module, *args: Any, **kwargs: Any) -> Any:
     plain = partial(type(block).forward, block)
     if not block.training:
         return plain(*args, **kwargs)
-    return checkpoint(
-        plain, *args, use_reentrant=False, context_fn=lambda: _contexts(block), **kwargs
-    )
 
+    def contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+        return nullcontext(), _frozen_statistics(block)  # of the first and the second computation
 
-def _contexts(block: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """The contexts of the first and of the second computation."""
-    return nullcontext(), _frozen_statistics(block)
+    return checkpoint(plain, *args, use_reentrant=False, context_fn=contexts, **kwargs)
 
 
 @contextmanager
@@ -288,25 +285,20 @@ class WeightAverage:
     """An exponential moving average of a model's trained weights.
 
     The decay is warmed up, min(decay, (1 + n) / (10 + n)), so that the random first weights are
-    forgotten within the first epochs.
+    forgotten within the first epochs. `shadow` has the averages by the names of the weights.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        self.names = [name for name, _ in named]
-        self._live = [parameter for _, parameter in named]
-        self.shadow: list[Tensor] = [parameter.detach().clone() for parameter in self._live]
-
-    def named(self) -> dict[str, Tensor]:
-        """Return the averages by the names of the weights."""
-        return dict(zip(self.names, self.shadow, strict=True))
+        self._live = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.shadow = {name: live.detach().clone() for name, live in self._live.items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Move the average towards the weights after optimizer step `step` (from 0)."""
         weight = 1 - min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.shadow, [live.detach() for live in self._live], weight)
+        live = [parameter.detach() for parameter in self._live.values()]
+        torch._foreach_lerp_(list(self.shadow.values()), live, weight)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -319,5 +311,5 @@ class WeightAverage:
 
     @torch.no_grad()
     def _swap(self) -> None:
-        for index, live in enumerate(self._live):
-            self.shadow[index], live.data = live.data, self.shadow[index]
+        for name, live in self._live.items():
+            self.shadow[name], live.data = live.data, self.shadow[name]

@@ -215,14 +215,11 @@ def load_into(
     """Copy the weights into a model; a checkpoint of another model is a `TrainingError`."""
     if identity is not None:
         check_identity(checkpoint.state.get("identity"), identity, where)
-    own = model.state_dict()
-    wrong = sorted(
-        name
-        for name in {*own, *checkpoint.weights}
-        if name not in own
-        or name not in checkpoint.weights
-        or own[name].shape != checkpoint.weights[name].shape
+    shapes, saved = (
+        {name: tensor.shape for name, tensor in tensors.items()}
+        for tensors in (model.state_dict(), checkpoint.weights)
     )
+    wrong = sorted(name for name in {*shapes, *saved} if shapes.get(name) != saved.get(name))
     if wrong:
         raise TrainingError(
             "the checkpoint {where} is of another model: {num_tensors} tensors are missing, new "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,29 +97,22 @@ def stop_training(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     live = read_live(folder)
     pid, host = live.get("pid"), live.get("host")
     where = Message("{folder} is trained by pid {pid} on {host}", folder=folder, pid=pid, host=host)
+    lock = folder / LOCK_NAME
     try:
-        is_told = host == socket.gethostname() and end_holder(int(pid or 0), folder / LOCK_NAME)
+        has_ended = host == socket.gethostname() and end_holder(
+            int(pid or 0), lock, lambda: is_held(folder), timeout_seconds=timeout_seconds
+        )
     except (psutil.AccessDenied, ValueError, TypeError) as error:
         raise RunError(
             "{where}, which cannot be ended from here: {error}", where=where, error=error
         ) from error
-    if not is_told:
-        if is_held(folder) is False:
-            return None  # it ended by itself in this moment
-        raise RunError(
-            "{where}, which is not to be found here; nothing was stopped: end it there", where=where
-        )
-    deadline = time.monotonic() + timeout_seconds
-    while is_held(folder):
-        if time.monotonic() > deadline:
-            raise RunError(
-                "pid {pid} did not end within {timeout_seconds:g} s; killing it is safe too: kill "
-                "-9 {pid}",
-                pid=pid,
-                timeout_seconds=timeout_seconds,
-            )
-        time.sleep(0.05)
-    return int(pid or 0)
+    if has_ended:
+        return int(pid or 0)
+    if is_held(folder) is False:
+        return None  # it ended by itself in this moment
+    raise RunError(
+        "{where}, which is not to be found here; nothing was stopped: end it there", where=where
+    )
 
 
 def write_object(path: Path, value: Mapping[str, Any]) -> None:
