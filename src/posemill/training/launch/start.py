@@ -34,18 +34,9 @@ from posemill.training.record.checkpoints import check_identity
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import MakeWorkload, Workload, build_workload
+from posemill.training.tuning import modes
 from posemill.training.tuning.advice import advise
 from posemill.training.tuning.arms import MakeFor
-from posemill.training.tuning.modes import (
-    Decision,
-    ModePlan,
-    check_divisible,
-    decide,
-    plan_mode,
-    plan_precision,
-    processor_made_ready,
-    with_open_workers,
-)
 from posemill.training.tuning.tune import Tuned, tune_training
 from posemill.training.video.problems import describe_problems, live_problems
 
@@ -90,7 +81,7 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
     refuse_second_start()
     folder = RunFolder(resolved.config.out)
     with (
-        processor_made_ready(resolved.config),
+        modes.processor_made_ready(resolved.config),
         joined(resolved.config) as runtime,
         ExitStack() as lock,
     ):
@@ -146,20 +137,20 @@ def _run_in(
     if resolved.config.tune != "none" and not continues:
         tuned = tune_training(make_for, resolved)
         resolved = tuned.resolved
-    config, uses, unread = with_open_workers(resolved), live_uses(), live_problems()
-    plan_mode(config)  # what this machine does not have shows before the data are read
+    config, uses, unread = modes.with_open_workers(resolved), live_uses(), live_problems()
+    modes.plan_mode(config)  # what this machine does not have shows before the data are read
     make: MakeWorkload = partial(make_for, resolved.config)
     workload = make()  # what is wrong with the data shows here, before anything is written
-    begun: Decision | None = None
+    begun: modes.Decision | None = None
     if continues:
         _check_continued(folder, workload)
         begun = _decision_of(folder, config)
     if workload.task.is_own:
-        precision = begun.precision if begun else plan_precision(config)
+        precision = begun.precision if begun else modes.plan_precision(config)
         try_one_batch(workload, config.replace(precision=precision.name))
-    plan, precision = begun or decide(workload, make_for, config)
+    plan, precision = begun or modes.decide(workload, make_for, config)
     config = config.replace(precision=precision.name)
-    check_divisible(workload, plan)
+    modes.check_divisible(workload, plan)
     stages = Stages(workload.train, config)
     stages.check_norms(workload.model, plan.processes)
     if continues and (finished := _finished(folder, stages, config)):
@@ -227,18 +218,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _finished(folder: RunFolder, stages: Stages, config: TrainConfig) -> TrainResult | None:
-    """Return the result of a training with nothing left to train, and say why; None for others."""
-    why = _why_over(folder, stages, config)
-    summary = folder.read_summary()
-    if not why or not summary:
-        return None
-    if is_first_process():
-        say(why)
-    return TrainResult(folder.path, summary["scores"], summary)
-
-
-def _why_over(folder: RunFolder, stages: Stages, config: TrainConfig) -> str:
-    """Return why nothing is left to train, in a sentence; empty where something is.
+    """Return the result of a training with nothing left to train, and say why; None for others.
 
     Raises:
         RunError: Its place lies elsewhere in these stages, so that it could not go on from there.
@@ -248,30 +228,33 @@ def _why_over(folder: RunFolder, stages: Stages, config: TrainConfig) -> str:
         expected = stages.step_at(state.epoch, state.step_in_epoch)
         is_out_of_patience = state.is_out_of_patience(config.patience)
     except (KeyError, TypeError, ValueError):
-        return ""  # broken: whoever goes on says so
+        return None  # broken: whoever goes on says so
     if expected != state.step:
-        step, epoch = state.step, state.epoch
         raise RunError(
             "{folder} has taken {num_steps:step|steps} in {num_epochs:epoch|epochs}, which would "
             "be {expected_steps} now: the batch size, the schedule or the number of clips is "
             "another than in {config}; continue with that, or choose another {--out}",
             folder=folder.path,
-            num_steps=step,
-            num_epochs=epoch,
+            num_steps=state.step,
+            num_epochs=state.epoch,
             expected_steps=expected,
             config=folder.config_path,
         )
-    if state.step >= stages.total_steps:
-        return Message("nothing was left to train: a larger {--epochs} goes on")
-    if is_out_of_patience:
-        return Message(
+    is_over = state.step >= stages.total_steps
+    if not (is_over or is_out_of_patience) or not (summary := folder.read_summary()):
+        return None
+    why = Message("nothing was left to train: a larger {--epochs} goes on")
+    if not is_over:
+        why = Message(
             "nothing was left to train: no better score in "
             "{num_evaluations:evaluation|evaluations} ({--patience:{patience}}); a larger "
             "{--patience}, or 0, goes on",
             num_evaluations=state.num_worse,
             patience=config.patience,
         )
-    return ""
+    if is_first_process():
+        say(why)
+    return TrainResult(folder.path, summary["scores"], summary)
 
 
 def _notes_of_resume(folder: RunFolder, planned: TrainConfig, *, continues: bool) -> list[str]:
@@ -338,16 +321,16 @@ def _write_settings(
         temporary.write_text(text, encoding="utf-8")
 
 
-def _decision_of(folder: RunFolder, config: TrainConfig) -> Decision:
+def _decision_of(folder: RunFolder, config: TrainConfig) -> modes.Decision:
     """Return mode and number format of a begun training: others would change the results."""
     facts, reason = folder.read_facts(), Message("as the run began")
-    plan = plan_mode(config) or ModePlan(
+    plan = modes.plan_mode(config) or modes.ModePlan(
         facts["mode"],
         config.processes or facts["processes"],
         config.threads or facts["threads"],
         reason,
     )
-    precision = plan_precision(config)
+    precision = modes.plan_precision(config)
     if config.precision in ("auto", "mixed"):
         precision = precision_of_run(facts["precision"], choose_device(config.device), reason)
-    return Decision(plan, precision)
+    return modes.Decision(plan, precision)

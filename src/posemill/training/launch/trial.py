@@ -16,7 +16,7 @@ from posemill.training.data.batches import Batch
 from posemill.training.data.clips import Clips
 from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.user_task import UserTask, no_loss
-from posemill.training.precision import as_float
+from posemill.training.loop.passes import call_model
 from posemill.training.runs.figure_samples import draw_user_samples
 from posemill.training.runtime import Runtime, random_states_kept
 from posemill.training.tasks.workload import Workload
@@ -100,9 +100,7 @@ def _run(task: UserTask, model: nn.Module, batch: Batch, runtime: Runtime) -> An
             "of model and batch"
         )
     with _naming(f"the model cannot take a batch of {describe(batch.inputs)}"):
-        with runtime.autocast():
-            output = task.call(model, batch)
-        return as_float(output)
+        return call_model(task, model, batch, runtime)
 
 
 def _loss(task: UserTask, output: Any, batch: Batch) -> Tensor:

@@ -30,19 +30,35 @@ _OWN_BUFFERS: dict[str, Any] = {
 }
 
 
+def call_model(task: Task, model: nn.Module, batch: Any, runtime: Runtime) -> Any:
+    """Return what a model says of a batch, computed in the format of the process, as fp32."""
+    with runtime.autocast():
+        output = task.call(model, batch)
+    return as_float(output)
+
+
 class Objective(nn.Module):
-    """The loss of a batch: model and loss as one module."""
+    """The loss of a batch: model and loss as one module.
+
+    Among several processes it depends on every weight, by nothing where the model leaves one out:
+    each process waits for the gradient of each weight. A head that the loss does not use, or a
+    branch that only some batches take, would be waited for in vain; `find_unused_parameters`
+    helps too, but walks the graph in every step and warns where all weights are used.
+    """
 
     def __init__(self, task: Task, model: nn.Module, runtime: Runtime) -> None:
         super().__init__()
         self.model = model
         self._task, self._runtime = task, runtime
+        self._trained = [p for p in model.parameters() if p.requires_grad]
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor | float]:
         """Return `(sum of the loss over samples, number of samples)`."""
-        with self._runtime.autocast():
-            output = self._task.call(self.model, batch)
-        return self._task.loss(as_float(output), batch)
+        output = call_model(self._task, self.model, batch, self._runtime)
+        loss, count = self._task.loss(output, batch)
+        if self._runtime.size > 1:
+            loss = _DependOn.apply(loss, *self._trained)  # type: ignore[no-untyped-call]
+        return loss, count
 
 
 def share_gradients(objective: Objective, runtime: Runtime) -> nn.Module:
@@ -52,26 +68,7 @@ def share_gradients(objective: Objective, runtime: Runtime) -> nn.Module:
     """
     if runtime.size == 1:
         return objective
-    whole = _WithAllWeights(objective)
-    return DistributedDataParallel(whole, gradient_as_bucket_view=True, **_OWN_BUFFERS)
-
-
-class _WithAllWeights(nn.Module):
-    """An objective that depends on every weight, by nothing where the model leaves one out.
-
-    Each process waits for the gradient of each weight. A head that the loss does not use, or a
-    branch that only some batches take, would be waited for in vain; `find_unused_parameters`
-    helps too, but walks the graph in every step and warns where all weights are used.
-    """
-
-    def __init__(self, objective: Objective) -> None:
-        super().__init__()
-        self.objective = objective
-        self._trained = [p for p in objective.parameters() if p.requires_grad]
-
-    def forward(self, batch: Any) -> tuple[Tensor, Tensor | float]:
-        loss, count = self.objective(batch)
-        return _DependOn.apply(loss, *self._trained), count  # type: ignore[no-untyped-call]
+    return DistributedDataParallel(objective, gradient_as_bucket_view=True, **_OWN_BUFFERS)
 
 
 class _DependOn(torch.autograd.Function):
@@ -114,9 +111,7 @@ def evaluate_split(
     model.eval()
     for batch in loader.batches():
         moved = batch.to(runtime.device, non_blocking=True)
-        with runtime.autocast():
-            output: Any = task.call(model, moved)
-        output = as_float(output)
+        output = call_model(task, model, moved, runtime)
         one_loss, one_count = task.loss(output, moved)
         loss_sum += float(one_loss)
         count += float(one_count)

@@ -30,7 +30,7 @@ from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.clips import Clips, Picture
 from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.user_clips import take_sample
-from posemill.training.loop.passes import Evaluation
+from posemill.training.loop.passes import Evaluation, call_model
 from posemill.training.loop.trainer import Trainer
 from posemill.training.precision import as_float
 from posemill.training.runs.figures import new_figure
@@ -218,15 +218,9 @@ def draw_first_samples(trainer: Trainer) -> Figure | None:
     config = trainer.config.replace(workers=0, parallel="single", processes=1)
     loader = open_loader(split, config, Runtime(), shuffle=not is_scored)
     batch: Batch = next(loader.batches()).to(trainer.runtime.device)
-    model = workload.model.eval()
-    with trainer.runtime.autocast():
-        output = workload.task.call(model, batch)
-    return draw_user_samples(
-        workload.draw_sample,
-        batch,
-        as_float(output),
-        trainer.config.val_split if is_scored else "train",
-    )
+    output = call_model(workload.task, workload.model.eval(), batch, trainer.runtime)
+    name = trainer.config.val_split if is_scored else "train"
+    return draw_user_samples(workload.draw_sample, batch, output, name)
 
 
 class PredictionPictures:
