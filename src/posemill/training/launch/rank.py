@@ -147,7 +147,9 @@ def write_predictions(path: Path, workload: Workload, results: Mapping[str, Eval
     rows = []
     for name, result in results.items():
         clips = workload.tests.get(name, workload.val)
-        for row in result.rows if clips is not None and clips.keys else ():
+        if clips is None or not clips.keys:
+            continue
+        for row in result.rows:
             words = workload.task.describe(row, workload.class_names)
             chance = "" if words.chance is None else f"{words.chance:.4f}"
             rows.append((name, clips.keys[row.sample][1], words.true, words.said, chance))

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posemill.errors import RunError
 from posemill.machine.gpus import read_gpus
@@ -299,6 +299,11 @@ def read_evidence(folder: Path) -> Evidence:
             "{folder} has measured nothing yet: wait until it has taken some steps", folder=folder
         )
     try:
+        counts: dict[str, Any] = {name: int(values[name]) for name in _fields_of("int")}
+        shares: dict[str, Any] = {
+            name: None if values[name] is None else float(values[name])
+            for name in _fields_of("float | None")
+        }
         return Evidence(
             {part: float(values["timing_seconds"][part]) for part in PARTS},
             is_gpu=values["is_gpu"] is True,
@@ -307,11 +312,8 @@ def read_evidence(folder: Path) -> Evidence:
                 Wait(str(w["file"]), int(w["line"]), str(w["call"]), float(w["share"]))
                 for w in values["waits"]
             ),
-            **{name: int(values[name]) for name in _fields_of("int")},
-            **{
-                name: None if values[name] is None else float(values[name])
-                for name in _fields_of("float | None")
-            },
+            **counts,
+            **shares,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(
