@@ -374,7 +374,7 @@ def test_labels_of_folders_are_those_a_training_on_the_folder_itself_has(
 
     assert labels(tmp_path / "kept") == labels(root)
     assert labels(root)["train", "sorry/b"] == "sorry"
-    assert labels(root)["all", "d"] == ""
+    assert labels(root)["all", "d"] is None
 
 
 def test_a_list_without_labels_gets_none_from_its_paths(tmp_path, write_video):

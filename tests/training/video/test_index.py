@@ -85,7 +85,7 @@ def test_folders_of_videos_name_split_and_label(tmp_path: Path) -> None:
     clips, _ = read_index(tmp_path)
     found = sorted((clip.clip_id, clip.split, clip.label, clip.kind) for clip in clips)
     assert found == [
-        ("loose", "all", "", "video"),
+        ("loose", "all", None, "video"),
         ("stop/c", "dev", "stop", "video"),
         ("wave/b10", "train", "wave", "video"),
         ("wave/b2", "train", "wave", "video"),

@@ -101,7 +101,7 @@ def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
         return _look_for(_read_frames_index(path), str(path))
     if path.is_dir() or suffix_of(path.name) in VIDEO_SUFFIXES:
         clips = [
-            dataclasses.replace(clip, label=clip.label or label_of_folder(clip.clip_id))
+            dataclasses.replace(clip, label=clip.label or label_of_folder(clip.clip_id) or None)
             for clip in find_clips(path).clips
         ]
         return _look_for(clips, str(path))
