@@ -26,6 +26,7 @@ from posemill.jobs.convert.shaping import (
     layout_for,
     layout_of_run,
     recorded,
+    shape_block,
     shape_clip,
 )
 from posemill.machine.read_ahead import closing_stream, read_ahead
@@ -93,7 +94,7 @@ def export_clips(
         outputs.claim_file(out)
     elif not is_beside:
         outputs.claim_folder(out, marker=INDEX)
-    shaping = _Shaping(recipe, form)
+    shaping = Shaping(recipe, form)
     clips = read_ahead(source.clips(layout=layout_of_run(source, recipe, form)))
     stream = watch(clips, source.num_frames)
     with writing(out), closing_stream(stream), new_folders(out.parent):
@@ -117,8 +118,8 @@ def _expect_name(out: Path, suffix: str = "") -> None:
         raise FormatError(template, out=out, example=out / f"keypoints{suffix}")
 
 
-class _Shaping:
-    """Clips as they go into a format, or into a run, and what that does to them.
+class Shaping:
+    """Clips as they go into a format, or into a run, and what that does to them: `dropped` points.
 
     Args:
         form: None for a run, which holds any skeleton.
@@ -127,25 +128,29 @@ class _Shaping:
 
     def __init__(self, recipe: Recipe, form: Format | None = None) -> None:
         self._form, self._recipe, self.whole = form, recipe, recipe
-        self._dropped: dict[str, None] = {}
+        self.dropped: dict[str, None] = {}
 
-    def shape(self, source: ClipInput, clips: Iterator[PoseClip]) -> Iterator[PoseClip]:
-        """Yield the clips of a source as the recipe wants them."""
+    def shape(self, source: ClipInput, clips: Iterator[Item]) -> Iterator[Item]:
+        """Yield the clips of a source, or blocks of them, as the recipe wants them."""
         for clip in clips:
-            skeleton_name = source.skeleton_of(clip)
-            layout = self._recipe.layout or clip.skeleton_name
+            frames = clip.frames if isinstance(clip, ClipBlock) else clip
+            skeleton_name = source.skeleton_of(frames)
+            layout = self._recipe.layout or frames.skeleton_name
             if self._form is not None:
                 layout = layout_for(skeleton_name, self._recipe, self._form)
-            shaped = shape_clip(clip, self._recipe, layout)
-            self.whole = self.whole.after(shaped)
+            if isinstance(clip, ClipBlock):
+                shaped = shape_block(clip, self._recipe, layout)
+            else:
+                shaped = shape_clip(clip, self._recipe, layout)
+                self.whole = self.whole.after(shaped)
             if words := dropped_points(skeleton_name, layout):
-                self._dropped[words] = None
+                self.dropped[words] = None
             yield shaped
 
     def note(self, summary: Summary, source: ClipInput | None = None) -> None:
         """Add to a summary what is lost and what was done, now and before."""
         losses = () if self._form is None else self._form.losses
-        summary.losses = (*losses, *summary.losses, *self._dropped)
+        summary.losses = (*losses, *summary.losses, *self.dropped)
         summary.recipe = self.whole.to_dict()
         num_failed = 0 if source is None else sum(source.num_failed().values())
         if num_failed and source is not None and getattr(self._form, "mirrors", False):
@@ -168,7 +173,7 @@ def count_export(
     """
     form = get_format(format_name)
     recipe = check_recipe(source, recipe, form)
-    shaping = _Shaping(recipe, form)
+    shaping = Shaping(recipe, form)
     clips = watch(source.clips(layout=layout_of_run(source, recipe, form)), source.num_frames)
     stream = ClipStream(form, shaping.shape(source, clips), Path(), recipe)
     with naming(source.path):
@@ -233,7 +238,7 @@ def merge_clips(
     """
     recipe = recipe or Recipe()
     _expect_free(out, overwrite=overwrite)
-    summary, conflicts, shaping = RunSummary(out), _Conflicts(), _Shaping(recipe)
+    summary, conflicts, shaping = RunSummary(out), _Conflicts(), Shaping(recipe)
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(number or 0 for number in totals)
     clips = watch(_clips_that_go_together(sources, recipe, shaping, conflicts), total)
@@ -271,7 +276,7 @@ def merge_clips(
 
 
 def _clips_that_go_together(
-    sources: Sequence[ClipInput], recipe: Recipe, shaping: _Shaping, conflicts: _Conflicts
+    sources: Sequence[ClipInput], recipe: Recipe, shaping: Shaping, conflicts: _Conflicts
 ) -> Iterator[PoseClip]:
     skeletons: dict[str, Path] = {}
     normalized: dict[str, Path] = {}

@@ -19,15 +19,8 @@ from posemill.errors import FormatError
 from posemill.files import atomic_path, new_folders, remove_leftovers
 from posemill.formats.npz import NpzFormat
 from posemill.formats.shared.contract import Recipe
-from posemill.jobs.convert.between import Watch, unwatched, writing
-from posemill.jobs.convert.shaping import (
-    check_recipe,
-    dropped_points,
-    layout_for,
-    layout_of_run,
-    recorded,
-    shape_block,
-)
+from posemill.jobs.convert.between import Shaping, Watch, unwatched, writing
+from posemill.jobs.convert.shaping import check_recipe, layout_of_run, recorded
 from posemill.jobs.convert.statistics import SplitStats
 from posemill.machine.read_ahead import closing_stream, map_ahead, read_ahead
 from posemill.outputs import Outputs
@@ -182,19 +175,12 @@ def _write_split(
     num_frames: int | None,
 ) -> Prepared:
     form, stats = NpzFormat(), SplitStats(split, recipe)
-    dropped: dict[str, None] = {}
+    shaping = Shaping(recipe, form)
 
     def shaped() -> Iterator[ClipBlock]:
-        for block in blocks:
-            skeleton_name = source.skeleton_of(block.frames)
-            layout = layout_for(skeleton_name, recipe, form)
-            ready = shape_block(block, recipe, layout)
-            beside = tuple(shape_block(each, recipe, layout) for each in block.beside)
-            ready = replace(ready, beside=beside)
-            if words := dropped_points(skeleton_name, layout):
-                dropped[words] = None
-            stats.add(ready)
-            yield ready
+        for block in shaping.shape(source, blocks):
+            stats.add(block)
+            yield block
 
     path, stats_path = _paths_of(out, split)
     remove_leftovers(path)
@@ -204,4 +190,4 @@ def _write_split(
     content = stats.to_dict() | {"keypoints_file": path.name, "num_bytes": path.stat().st_size}
     with atomic_path(stats_path) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return Prepared(split, path, stats_path, content, tuple(dropped))
+    return Prepared(split, path, stats_path, content, tuple(shaping.dropped))

@@ -217,12 +217,14 @@ def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
 
 
 def shape_block(block: ClipBlock, recipe: Recipe, layout: str) -> ClipBlock:
-    """Return the clips of a block as the recipe wants them."""
+    """Return the clips of a block, and those beside them, as the recipe wants them."""
+    beside = tuple(shape_block(people, recipe, layout) for people in block.beside)
     if recipe.interpolate or recipe.normalize != "none" or recipe.smooth != "none":
         # These look at whole clips, so each has its turn.
-        return join_clips([shape_clip(clip, recipe, layout) for clip in block.clips])
+        shaped = join_clips([shape_clip(clip, recipe, layout) for clip in block.clips])
+        return dataclasses.replace(shaped, beside=beside)
     try:
-        return block.as_skeleton(layout)
+        return dataclasses.replace(block.as_skeleton(layout), beside=beside)
     except ValueError as error:
         raise _cannot_be(block.frames, error) from error
 
