@@ -43,10 +43,10 @@ def test_a_run_has_everybody_and_the_sums_of_both_files(
     assert clip.others.counts.sum() > 5
     engine = json.loads((run / "manifest.json").read_text())["engine"]
     for name, path in options.items():
-        assert engine[f"{name}_sha256"] == sha256_of(Path(path))
+        assert engine[f"sha256 {name}"] == sha256_of(Path(path))
     # Another file under the same name is another engine: the run does not go on with it.
     write_pose(tmp_path / "pose.onnx", num_points, seed=5)
-    with pytest.raises(posemill.PosemillError, match="pose_sha256"):
+    with pytest.raises(posemill.PosemillError, match="sha256 pose"):
         posemill.extract(tmp_path / "pictures", out=run, engine="wholebody",
                          engine_options=options, executor="serial", progress=False)  # fmt: skip
     for name in ("coco", "openpose", "npz", "csv", "parquet"):
