@@ -126,7 +126,7 @@ class SimulatedExecutor:
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
     ) -> Iterator[Event]:
         """Yield what happens, see `Executor.run`."""
-        place = open_place(make_function.args[0].folder)  # type: ignore[attr-defined]
+        place = make_function.args[0].home.place  # type: ignore[attr-defined]
         under_way: list[_Piece] = []
         while True:
             for worker in list(self._free_since):

@@ -287,8 +287,8 @@ class Ledger(LedgerReader):
             "UPDATE clips SET num_frames = ?, content = ? WHERE clip_no = ?",
             (clip.num_frames, clip.content, clip.clip_no),
         )
-        if not cursor.rowcount:  # a stranger's record
-            raise sqlite3.IntegrityError(f"there is no clip {clip.clip_no}")
+        if not cursor.rowcount:
+            raise sqlite3.IntegrityError("a record names a clip that the run does not have")
         units = self._writer.execute("SELECT unit_no FROM units WHERE clip_no = ?", (clip.clip_no,))
         return {unit_no for (unit_no,) in units}
 
