@@ -80,6 +80,25 @@ def test_everybody_has_body_face_and_a_state_of_their_own(
                 )
 
 
+def test_who_is_new_in_a_group_is_followed_from_where_the_detector_sees_them_larger(
+    one: HolisticEstimator, everybody: HolisticEstimator, person: np.ndarray
+) -> None:
+    pair = beside(person, person[:, ::-1])
+    regions = []
+    for state in (None, everybody.new_state()):
+        (people,) = everybody.find([pair], None if state is None else [state])
+        regions.append(sorted((each.rect for each in people), key=lambda rect: rect.center_x))
+    for number, picture in enumerate((person, person[:, ::-1])):
+        ((alone,),) = one.find([np.ascontiguousarray(picture)])
+        expected = (alone.rect.center_x + number) * 256, alone.rect.center_y * 256
+        in_picture, followed = (
+            np.hypot(*np.subtract((rect.center_x * 512, rect.center_y * 256), expected))
+            for rect in (regions[0][number], regions[1][number])
+        )
+        assert followed < in_picture
+        assert followed < 0.02 * alone.rect.width * 256
+
+
 def test_somebody_small_in_a_wide_picture_is_found_and_only_once(
     one: HolisticEstimator, everybody: HolisticEstimator, person: np.ndarray
 ) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
@@ -23,7 +24,7 @@ from posemill.estimators.landmarks.crop_network import (
 )
 from posemill.estimators.landmarks.detection import Detection, Detector, project_detection
 from posemill.estimators.landmarks.hand import around_wrist
-from posemill.estimators.landmarks.rects import Rect, Size, f32
+from posemill.estimators.landmarks.rects import Rect, Region, Size, f32
 from posemill.estimators.people import gather_people
 from posemill.records import FloatArray, Frame, Keypoints, nothing_in_metres
 from posemill.skeletons import WORLD_LAYOUT, get_skeleton
@@ -81,12 +82,14 @@ class BodyFrame:
     """One person of one frame on the way through an engine.
 
     `state` is None in a frame that stands alone. `body` is None where nobody was found at `rect`;
-    `parts` has those of hands and face that were found, for engines that look for them.
+    `parts` has those of hands and face that were found, for engines that look for them. `closer` is
+    as in `Region`, for somebody new.
     """
 
     pixels: Frame
     state: BodyState | None
     rect: Rect
+    closer: Rect | None = None
     body: body.PoseLandmarks | None = None
     parts: dict[str, Part] = field(default_factory=dict)
     size: Size = field(init=False)
@@ -107,7 +110,7 @@ class PeopleFrame:
 class RegionFinder(Protocol):
     """Says where in pictures bodies may be."""
 
-    def find(self, frames: Sequence[Frame]) -> Iterable[Iterable[Rect]]:
+    def find(self, frames: Sequence[Frame]) -> Iterable[Iterable[Region]]:
         """Yield the regions of the bodies in each frame, the best first."""
 
     def identity(self) -> dict[str, str]:
@@ -128,21 +131,32 @@ class DetectedRegions:
         self._network, self._looks_closer = network, looks_closer
         self._detector = Detector(body.DETECTOR_SIZE, body.DETECTOR_STRIDES, min_score=min_score)
 
-    def find(self, frames: Sequence[Frame]) -> Iterator[Iterator[Rect]]:
+    def find(self, frames: Sequence[Frame]) -> Iterator[Iterator[Region]]:
         """Yield the regions of the bodies in each frame: in the whole of it, then in its parts."""
         outputs = self._network.look([(frame, None) for frame in frames])
         for frame, (boxes, logits) in zip(frames, outputs, strict=True):
             yield self._find_in(frame, self._detector.find(boxes[0], logits.reshape(-1)))
 
-    def _find_in(self, frame: Frame, in_whole: Iterator[Detection]) -> Iterator[Rect]:
+    def _find_in(self, frame: Frame, in_whole: Iterator[Detection]) -> Iterator[Region]:
         size = f32(frame.shape[1]), f32(frame.shape[0])
+        in_parts = self._find_in_parts(frame, size) if self._looks_closer else []
         for detection in in_whole:
-            yield body.rect_from_detection(detection, size)
-        tiles = _tiles_of(size) if self._looks_closer else []
+            rect = body.rect_from_detection(detection, size)
+            near = [part for part in in_parts if _distance(rect, part[1]) < _SAME_PLACE]
+            yield Region(rect, max(near, key=itemgetter(0))[1] if near else None)
+        for _, rect in in_parts:
+            yield Region(rect)
+
+    def _find_in_parts(self, frame: Frame, size: Size) -> list[tuple[np.float32, Rect]]:
+        """Return the regions in squares of a picture with their scores, square by square."""
+        tiles = _tiles_of(size)
         outputs = self._network.look([(frame, tile) for tile in tiles])
+        scored = []
         for tile, (boxes, logits) in zip(tiles, outputs, strict=True):
             for detection in self._detector.find(boxes[0], logits.reshape(-1)):
-                yield body.rect_around(project_detection(detection, size, tile).points, size)
+                points = project_detection(detection, size, tile).points
+                scored.append((detection.score, body.rect_around(points, size)))
+        return scored
 
     def identity(self) -> dict[str, str]:
         """Return nothing: its network is one of the engine's."""
@@ -266,13 +280,20 @@ class BodyEngine(LandmarkEngine[PeopleFrame]):
             self._read_bodies(people)
         for frame in batch:
             _drop_doubles(frame)
+        for people in self._groups_of(batch, _in_view_of_others):
+            self._look_closer(people)
+        for frame in batch:
             _remember(frame, keeps_world=self.options["world"])
         for people in self._groups_of(batch):
             self._find_parts(people)
 
-    def _groups_of(self, batch: list[PeopleFrame]) -> Iterator[list[BodyFrame]]:
+    def _groups_of(
+        self,
+        batch: list[PeopleFrame],
+        choose: Callable[[PeopleFrame], list[BodyFrame]] = attrgetter("people"),
+    ) -> Iterator[list[BodyFrame]]:
         """Yield the people of some frames, as many at once as frames: crops take memory."""
-        people = [person for frame in batch for person in frame.people]
+        people = [person for frame in batch for person in choose(frame)]
         for start in range(0, len(people), self._max_batch):
             yield people[start : start + self._max_batch]
 
@@ -287,11 +308,11 @@ class BodyEngine(LandmarkEngine[PeopleFrame]):
     def _expect_new(self, frames: list[PeopleFrame]) -> None:
         """Add the people who are not followed yet, where they may be."""
         regions = self._regions.find([frame.pixels for frame in frames])
-        for frame, rects in zip(frames, regions, strict=True):
-            for rect in rects:
+        for frame, found in zip(frames, regions, strict=True):
+            for rect, closer in found:
                 if not any(_distance(person.rect, rect) < _SAME_PLACE for person in frame.people):
                     state = self._state_at(frame, rect)
-                    frame.people.append(BodyFrame(frame.pixels, state, rect))
+                    frame.people.append(BodyFrame(frame.pixels, state, rect, closer))
                 if len(frame.people) == self._max_people:
                     break
 
@@ -323,6 +344,17 @@ class BodyEngine(LandmarkEngine[PeopleFrame]):
         for person, values in zip(people, outputs, strict=True):
             person.body = body.read_pose(values, person.rect, person.size, min_score=min_score)
 
+    def _look_closer(self, people: list[BodyFrame]) -> None:
+        """Read bodies again where the detector saw them larger: its region is better there."""
+        first = [(person.rect, person.body) for person in people]
+        for person in people:
+            assert person.closer is not None
+            person.rect = person.closer
+        self._read_bodies(people)
+        for person, (rect, pose) in zip(people, first, strict=True):
+            if person.body is None:
+                person.rect, person.body = rect, pose
+
     def _find_parts(self, people: list[BodyFrame]) -> None:
         """Find hands and faces of people, in an engine that has them."""
 
@@ -343,6 +375,14 @@ def _distance(one: Rect, other: Rect) -> float:
     across = float(one.center_x - other.center_x) / float(max(one.width, other.width))
     down = float(one.center_y - other.center_y) / float(max(one.height, other.height))
     return math.hypot(across, down)
+
+
+def _in_view_of_others(frame: PeopleFrame) -> list[BodyFrame]:
+    """Return the newcomers of a group; somebody alone is as an engine of one person finds them."""
+    if frame.state is None:
+        return []
+    found = [person for person in frame.people if person.body is not None]
+    return [person for person in found if person.closer is not None] if len(found) > 1 else []
 
 
 def _drop_doubles(frame: PeopleFrame) -> None:

@@ -38,6 +38,13 @@ class Rect(NamedTuple):
     rotation: np.float32
 
 
+class Region(NamedTuple):
+    """Where a body may be; `closer` is the same in a part of the picture, seen larger."""
+
+    rect: Rect
+    closer: Rect | None = None
+
+
 WHOLE = Rect(HALF, HALF, f32(1), f32(1), f32(0))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from posemill.estimators.landmarks.rects import Rect, f32, rotation_between
+from posemill.estimators.landmarks.rects import Rect, Region, f32, rotation_between
 from posemill.estimators.movenet.engine import MoveNetEstimator
 from posemill.records import FloatArray, Frame
 
@@ -31,7 +31,7 @@ class MoveNetRegions:
     def __init__(self, *, device: str, threads: int) -> None:
         self._engine = MoveNetEstimator(device=device, threads=threads, network="lightning")
 
-    def find(self, frames: Sequence[Frame]) -> Iterator[list[Rect]]:
+    def find(self, frames: Sequence[Frame]) -> Iterator[list[Region]]:
         """Yield the regions of the bodies in each frame, the largest first."""
         if not frames:
             return
@@ -42,8 +42,8 @@ class MoveNetRegions:
             others = keypoints.others.points[starts[row] : starts[row + 1]]
             size = np.array(frame.shape[1::-1], np.float32)
             people = [keypoints.points[row, :, :2], *others[..., :2]]
-            regions = (_region_of(points * size, size) for points in people)
-            yield [region for region in regions if region is not None]
+            rects = (_region_of(points * size, size) for points in people)
+            yield [Region(rect) for rect in rects if rect is not None]
 
     def identity(self) -> dict[str, str]:
         """Return what decides the result."""
