@@ -57,7 +57,7 @@ def test_export_and_import_go_there_and_back(run: Path, tmp_path: Path) -> None:
     result = call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
     assert result.exit_code == 0, result.output
     assert "a.pkl: 2 clips, 8 frames (pkl)" in result.stdout
-    assert "not kept: scores" in result.stderr
+    assert "not kept: picture sizes" in result.stderr
     result = call("import", tmp_path / "a.pkl", "--out", tmp_path / "back", "--size", "64x48")
     assert result.exit_code == 0, result.output
     assert "train: 1 clip\ndev: 1 clip\n" in result.stdout

@@ -39,13 +39,13 @@ KEPT: dict[str, tuple[float, tuple[str, ...]]] = {
 # Usual layout, number of losses, and what is True of each.
 DECLARED = {
     "npz": (".npz", "holistic-143", 0, {"has_mask", "holds_world"}),
-    "pkl": (".pkl", "holistic-143", 3, set()),
-    "pyskl": (".pkl", "coco-133", 4, {"has_pixels", "holds_people"}),
+    "pkl": (".pkl", "holistic-143", 7, set()),
+    "pyskl": (".pkl", "coco-133", 8, {"has_pixels", "holds_people"}),
     "txt": ("", "openpose-18", 3, {"has_pixels", "mirrors"}),
     "openpose": ("", "coco-133", 2, {"has_pixels", "holds_people", "mirrors"}),
     "openpose-file": (".json", "coco-133", 2, {"has_pixels", "holds_people"}),
     "coco": (".json", "coco-133", 2, {"has_pixels", "holds_people"}),
-    "pose": ("", "holistic-543", 2, {"has_pixels", "holds_people"}),
+    "pose": ("", "holistic-543", 3, {"has_pixels", "holds_people"}),
     "hdf5": (".h5", "holistic-543", 0, {"has_mask", "needs_unicode"}),
     "webdataset": (".tar", "holistic-543", 0, {"has_mask"}),
     "parquet": (
@@ -77,7 +77,7 @@ def form(request: pytest.FixtureRequest) -> Format:
 
 def test_what_a_format_holds_is_declared(form: Format) -> None:
     flags = {name for name, value in vars(type(form)).items() if value is True}
-    declared = (form.suffix, form.layouts[0], len(form.losses), flags)
+    declared = (form.suffix, form.layouts[0], len(form.all_losses), flags)
     assert declared == DECLARED[form.name]
 
 

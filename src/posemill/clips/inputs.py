@@ -359,7 +359,7 @@ class ClipInput:
         if self.run is not None:
             return {"is_finished": self.run.is_finished, **asdict(self.run.manifest)}
         assert self._format is not None
-        facts: dict[str, Any] = {"format": self.kind, "losses": list(self._format.losses)}
+        facts: dict[str, Any] = {"format": self.kind, "losses": self._format.all_losses}
         return facts | ({"bytes": self.path.stat().st_size} if self.path.is_file() else {})
 
     def picture_facts(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from posemill.formats.openpose_json import IS_OPENPOSE
 from posemill.formats.shared.contract import ClipStream, Format, Size, Summary, head_of
 from posemill.formats.shared.folders import fields_of, record_of
 from posemill.formats.shared.json_text import is_line_list, load_json, numbers, read_line_list
+from posemill.formats.shared.losses import DEPTH
 from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels
 from posemill.messages import Message
 from posemill.records import PoseClip
@@ -45,9 +46,9 @@ class CocoFormat(Format):
     has_pixels = True
     holds_people = True
     losses: tuple[str, ...] = (
-        "z",
         Message("x and y beyond a thousandth of a pixel; scores beyond a millionth"),
     )
+    may_lose = (DEPTH,)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a JSON file that speaks of images, annotations or categories early."""

@@ -33,6 +33,7 @@ from posemill.formats.shared.json_text import (
     numbers,
     read_line_list,
 )
+from posemill.formats.shared.losses import DEPTH
 from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels
 from posemill.messages import Message
 from posemill.records import PoseClip
@@ -50,7 +51,7 @@ _PARTS = {"face_keypoints_2d": ("face", 70), "hand_left_keypoints_2d": ("left_ha
 _MAX_FRAME_BYTES = 1 << 22
 # What a file of people or of our clips says early, however it is laid out.
 IS_OPENPOSE = re.compile(rb'"people"\s*:|"clips"\s*:\s*\[')
-_LOSSES = ("z", Message("x and y beyond a thousandth of a pixel; scores beyond a millionth"))
+_LOSSES = (Message("x and y beyond a thousandth of a pixel; scores beyond a millionth"),)
 
 
 @cache
@@ -166,6 +167,7 @@ class OpenPoseFolderFormat(Format):
     holds_people = True
     mirrors = True
     losses: tuple[str, ...] = _LOSSES
+    may_lose = (DEPTH,)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a folder of ours or one with `*_keypoints.json` in it."""
@@ -198,6 +200,7 @@ class OpenPoseFileFormat(Format):
     has_pixels = True
     holds_people = True
     losses: tuple[str, ...] = _LOSSES
+    may_lose = (DEPTH,)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a JSON file whose beginning names people or our clips."""

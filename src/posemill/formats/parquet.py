@@ -38,6 +38,7 @@ from posemill.formats.shared.contract import (
     read_info,
     skeleton_for,
 )
+from posemill.formats.shared.losses import EMPTY_CLIPS
 from posemill.formats.shared.people import clip_of_rows
 from posemill.geometry import fill_missing
 from posemill.machine.limits import free_memory
@@ -86,7 +87,7 @@ class ParquetFormat(Format):
     holds_world = True
     holds_people = True
     needs_unicode = True
-    losses: tuple[str, ...] = (Message("clips without frames"),)
+    may_lose = (EMPTY_CLIPS,)
     damage = (pa.ArrowException,)
 
     def sniff(self, path: Path) -> bool:

@@ -27,9 +27,9 @@ from posemill.formats.shared.contract import (
     read_header,
     same_sizes,
 )
+from posemill.formats.shared.losses import EMPTY_CLIPS, EXTRA, FPS, LABELS, POSITIONS, SCORES, SIZES
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 from posemill.formats.shared.pixels import LOOKED_AT, are_pixels, from_pixels
-from posemill.messages import Message
 from posemill.npz.clips import expect_together
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
@@ -44,11 +44,7 @@ class PklFormat(Format):
     name = "pkl"
     suffix = ".pkl"
     layouts: tuple[str, ...] = (_SKELETON,)
-    losses: tuple[str, ...] = (
-        Message("scores (1 where found)"),
-        Message("picture sizes, frame positions, label, fps and extra"),
-        Message("clips without frames"),
-    )
+    may_lose = (SCORES, SIZES, POSITIONS, LABELS, FPS, EXTRA, EMPTY_CLIPS)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a pickle that is not one of pyskl's."""

@@ -34,6 +34,7 @@ from posemill.formats.shared.folders import (
     split_and_id,
 )
 from posemill.formats.shared.json_text import line_of, parse_json
+from posemill.formats.shared.losses import LEAST_SCORE, OTHER_SIZES, TINY_SCORES
 from posemill.formats.shared.people import clip_of_axis, stack_people
 from posemill.messages import Message
 from posemill.records import IntArray, PoseClip
@@ -41,7 +42,6 @@ from posemill.skeletons import Part, Skeleton, get_skeleton
 from posemill.tracker import slots_of
 
 _VERSION = 0.2
-_LEAST_SCORE = 1e-6
 _NOTE = b"posemill"
 # Component names of pose-format -> (skeleton, its parts in the order of the components).
 _COMPONENTS: dict[tuple[str, ...], str] = {
@@ -61,10 +61,8 @@ class PoseFormat(Format):
     layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "coco-133", "openpose-18")
     has_pixels = True
     holds_people = True
-    losses: tuple[str, ...] = (
-        Message("digits beyond float32 pixels; scores below 0.000001 (they become that)"),
-        Message("sizes of frames that differ from the first of their clip"),
-    )
+    losses: tuple[str, ...] = (Message("digits beyond float32 pixels"),)
+    may_lose = (TINY_SCORES, OTHER_SIZES)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a `.pose` file or a folder with some."""
@@ -139,7 +137,7 @@ def encode_clip(clip: PoseClip) -> bytes:
     scale = np.array([width, height, width], np.float32)[:dims]
     found = ~np.isnan(points[..., 0])
     data = np.where(found[..., None], points[..., :dims] * scale, 0).astype("<f4")
-    confidence = np.where(found, np.maximum(scores, _LEAST_SCORE), 0).astype("<f4")
+    confidence = np.where(found, np.maximum(scores, LEAST_SCORE), 0).astype("<f4")
     body = struct.pack("<fIH", clip.fps or 0, len(clip), points.shape[1])
     return b"".join((*header, body, data.tobytes(), confidence.tobytes()))
 

@@ -31,12 +31,20 @@ from posemill.formats.shared.contract import (
     same_sizes,
     skeleton_for,
 )
+from posemill.formats.shared.losses import (
+    DEPTH,
+    EXTRA,
+    FPS,
+    IMAGE_PATHS,
+    LEAST_SCORE,
+    OTHER_SIZES,
+    POSITIONS,
+    TINY_SCORES,
+)
 from posemill.formats.shared.people import clip_of_axis, stack_people
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
-
-_LEAST_SCORE = 1e-6  # a found point of score 0 would count as missing
 
 
 class PysklFormat(Format):
@@ -47,12 +55,8 @@ class PysklFormat(Format):
     layouts: tuple[str, ...] = ("coco-133", ANY)
     has_pixels = True
     holds_people = True
-    losses: tuple[str, ...] = (
-        "z",
-        Message("image paths, frame positions, fps and extra"),
-        Message("sizes of frames that differ from the first of their clip"),
-        Message("digits beyond float32 pixels; scores below 0.000001 (they become that)"),
-    )
+    losses: tuple[str, ...] = (Message("digits beyond float32 pixels"),)
+    may_lose = (DEPTH, IMAGE_PATHS, POSITIONS, FPS, EXTRA, TINY_SCORES, OTHER_SIZES)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a pickle with annotations."""
@@ -131,7 +135,7 @@ def _pickled(clip: PoseClip) -> bytes:
     points, scores = (array.swapaxes(0, 1) for array in stack_people(clip))  # (people, frames, …)
     pixels = np.nan_to_num(points[..., :2]) * np.array([width, height], np.float32)
     is_found = ~np.isnan(points[..., 0])
-    scores = np.where(is_found, np.maximum(scores, _LEAST_SCORE), 0).astype(np.float32)
+    scores = np.where(is_found, np.maximum(scores, LEAST_SCORE), 0).astype(np.float32)
     items = {
         "img_shape": shape,
         "original_shape": shape,

@@ -34,8 +34,8 @@ from posemill.formats.shared.contract import (
     skeleton_for,
 )
 from posemill.formats.shared.json_text import parse_json
+from posemill.formats.shared.losses import EMPTY_CLIPS
 from posemill.formats.shared.people import clip_of_rows
-from posemill.messages import Message
 from posemill.records import FloatArray, PoseClip, fields_of_recipe, nothing_in_metres
 from posemill.skeletons import SKELETON_NAMES, WORLD_LAYOUT, get_skeleton
 from posemill.tables import plain_name, split_lines
@@ -56,7 +56,7 @@ class CsvFormat(Format):
     layouts: tuple[str, ...] = ("holistic-143", ANY)
     holds_world = True
     holds_people = True
-    losses: tuple[str, ...] = (Message("clips without frames"),)
+    may_lose = (EMPTY_CLIPS,)
     damage = (csv.Error,)
 
     def sniff(self, path: Path) -> bool:

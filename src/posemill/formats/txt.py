@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from posemill.formats.shared.contract import ClipStream, Format, Size, make_clip
 from posemill.formats.shared.folders import header_in, read_clip_folders, write_picture_files
+from posemill.formats.shared.losses import DEPTH, SCORES
 from posemill.formats.shared.pixels import from_pixels, to_pixels
 from posemill.messages import Message
 from posemill.records import PoseClip
@@ -33,11 +34,8 @@ class TxtFormat(Format):
     layouts: tuple[str, ...] = (_SKELETON,)
     has_pixels = True
     mirrors = True
-    losses: tuple[str, ...] = (
-        "z",
-        Message("scores (1 where found)"),
-        Message("x and y beyond a thousandth of a pixel"),
-    )
+    losses: tuple[str, ...] = (Message("x and y beyond a thousandth of a pixel"),)
+    may_lose = (DEPTH, SCORES)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a folder of ours, or one with frames as text and no JSON in it."""

@@ -20,6 +20,7 @@ from posemill import __version__
 from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, ContentError
 from posemill.files import naming, reading
+from posemill.formats.shared.losses import Loss
 from posemill.geometry import Fill, check_scores, fill_missing, find_points
 from posemill.messages import Message
 from posemill.plugins import unknown
@@ -136,8 +137,14 @@ class Format:
     mirrors = False  # True: a file per picture, in folders called as those of the source
     holds_world = False  # True: landmarks in metres too
     needs_unicode = False  # True: names that are no Unicode cannot be written
-    losses: tuple[str, ...] = ()  # what a round trip loses
+    losses: tuple[str, ...] = ()  # what a round trip loses of any clip
+    may_lose: tuple[Loss, ...] = ()  # what it loses of clips that have it
     damage: tuple[type[Exception], ...] = ()  # what broken bytes raise beside `CORRUPT`
+
+    @property
+    def all_losses(self) -> list[str]:
+        """What a round trip may lose, in words."""
+        return [*self.losses, *(loss.words for loss in self.may_lose)]
 
     def holds(self, skeleton_name: str) -> bool:
         """Return whether it can hold a skeleton."""
@@ -201,10 +208,12 @@ class ClipStream:
         self.keeps_world = False  # whether the file has landmarks in metres: as its first clip
         self._normalized = ""
         self._loses_world = False
+        self._losses: dict[str, None] = {}  # of clips so far
 
     def __iter__(self) -> Iterator[PoseClip]:
         for clip in self._clips:
             self._check_world(clip)
+            self._note_losses(clip)
             self._check_points(clip)
             self.recipe = self.recipe.after(clip)
             yield clip
@@ -223,6 +232,7 @@ class ClipStream:
             self.recipe = self.recipe.after(frames)
             yield block
             for clip in block.clips:
+                self._note_losses(clip)
                 self.summary.count(clip)
         self._finish()
 
@@ -246,6 +256,11 @@ class ClipStream:
         if not self.skeleton_name:
             self.keeps_world = self._form.holds_world and clip.world is not None
         self._loses_world |= clip.world is not None and not self.keeps_world
+
+    def _note_losses(self, clip: PoseClip) -> None:
+        for loss in self._form.may_lose:
+            if loss.words not in self._losses and loss.is_in(clip):
+                self._losses[loss.words] = None
 
     def _check_points(self, clip: PoseClip) -> None:
         form, clip_id = self._form, clip.clip_id
@@ -299,9 +314,10 @@ class ClipStream:
             )
 
     def _finish(self) -> None:
-        """Raise if there was nothing to write; note landmarks in metres that are left out."""
+        """Raise if there was nothing to write; note what is left out."""
         if not self.summary.num_clips:
             raise ContentError("no clips to write; expected at least one")
+        self.summary.losses += (*self._form.losses, *self._losses)
         if self._loses_world:
             self.summary.losses += (Message("landmarks in metres"),)
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ContentError
+from posemill.formats.shared.losses import LEAST_SCORE
 from posemill.records import PoseClip
 
 LOOKED_AT = 256  # frames
@@ -56,5 +57,6 @@ def to_pixels(clip: PoseClip) -> npt.NDArray[np.float64]:
     pixels = np.zeros((*clip.scores.shape, 3))
     found = clip.mask
     pixels[..., :2][found] = np.round(clip.pixels()[found].astype(np.float64), 3)
-    pixels[..., 2][found] = np.round(np.maximum(clip.scores[found].astype(np.float64), 1e-6), 6)
+    scores = np.maximum(clip.scores[found].astype(np.float64), LEAST_SCORE)
+    pixels[..., 2][found] = np.round(scores, 6)
     return pixels

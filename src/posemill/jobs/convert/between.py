@@ -149,8 +149,7 @@ class Shaping:
 
     def note(self, summary: Summary, source: ClipInput | None = None) -> None:
         """Add to a summary what is lost and what was done, now and before."""
-        losses = () if self._form is None else self._form.losses
-        summary.losses = (*losses, *summary.losses, *self.dropped)
+        summary.losses = (*summary.losses, *self.dropped)
         summary.recipe = self.whole.to_dict()
         num_failed = 0 if source is None else sum(source.num_failed().values())
         if num_failed and source is not None and getattr(self._form, "mirrors", False):
