@@ -49,7 +49,9 @@ def test_train_takes_the_flags_as_keywords_and_predict_several_sources(
     assert found.clip_id == "a"
     assert found.label in ("yes", "no")
     assert found.top[0][0] == found.label
-    again = posemill.predict(str(tmp_path / "trained"), [one, other])
+    capsys.readouterr()
+    again = posemill.predict(str(tmp_path / "trained"), [one, other], progress=True)
+    assert capsys.readouterr().err.splitlines()[-1] == f"frames [{'#' * 30}] 11 / 11"
     assert [each.clip_id for each in again] == ["a", "c"]
     assert again[0] == found
     # A run, prepared data and clips in one go, in their order; a run is read, not estimated.
@@ -116,6 +118,7 @@ def test_what_predict_cannot_use_is_said(
     said = CliRunner().invoke(run_line, words)
     assert (said.exit_code, said.stdout.splitlines()[-1].split()[0]) == (1, "b"), said.output
     assert "broken.mp4" in said.stderr
+    assert said.stderr.startswith("loading the model")
     with pytest.raises(DecodeError, match=r"broken\.mp4"):
         posemill.predict(trained, [broken])
 

@@ -50,6 +50,20 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "runs" / "first"
 
 
+@pytest.mark.parametrize(("name", "kind"), [("run.json", "training"), ("sweep.json", "sweep")])
+def test_a_training_is_not_taken_for_a_run_of_keypoints(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "trained"
+    folder.mkdir()
+    (folder / name).write_text("{}")
+    (folder / "log.txt").write_text("started")
+    for call in (posemill.report, posemill.view, posemill.prepare, posemill.visualize):
+        with pytest.raises(RunError, match=rf"trained is a {kind}: .* posemill status .*trained$"):
+            call(folder, **({} if call is posemill.view else {"out": tmp_path / "out"}))
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("call", "meant"),
     [

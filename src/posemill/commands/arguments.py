@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from posemill.config import parse_size
-from posemill.errors import ConfigError, RunError
+from posemill.errors import ConfigError, FormatError, RunError
 from posemill.files import near_path
+from posemill.messages import Message
 from posemill.outputs import expect_folder
 from posemill.places import uri_of
 from posemill.settings import Settings, setting
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from posemill.formats.shared.contract import Recipe
 
 AnyPath = os.PathLike[str] | str
+KINDS = {"training": Message("a training"), "sweep": Message("a sweep")}
 
 
 def text_of(value: object) -> str | None:
@@ -64,13 +66,24 @@ class Reading(Settings):
         """Return the run or the file at a path, to be read so."""
         from posemill.clips.inputs import ClipInput
 
-        return ClipInput(
-            Path(path),
-            format_name=self.from_format,
-            size_wh=self.size,
-            splits=self.splits,
-            person=person,
-        )
+        try:
+            return ClipInput(
+                Path(path),
+                format_name=self.from_format,
+                size_wh=self.size,
+                splits=self.splits,
+                person=person,
+            )
+        except FormatError as error:
+            kind = kind_of(Path(path))
+            if kind == "extraction":
+                raise
+            raise RunError(
+                "{path} is {kind}: expected keypoints, which are in a run of posemill extract or "
+                "in an exported file; see how it went by: posemill status {path!q}",
+                path=path,
+                kind=KINDS[kind],
+            ) from error
 
 
 class Shape(Reading):
@@ -150,6 +163,20 @@ class ExportShape(Shape):
     def renames(self) -> Mapping[str, str]:
         """Return new names of folders by their old ones."""
         return self.replace_folders
+
+
+def kind_of(folder: Path) -> Literal["extraction", "training", "sweep"]:
+    """Return what a folder holds, by the files that only this kind has."""
+    from posemill.runs.manifest import MANIFEST_NAME
+    from posemill.training.record.live import LOG_NAME, SWEEP_NAME
+
+    if not (folder / MANIFEST_NAME).exists():
+        if (folder / SWEEP_NAME).is_file():
+            return "sweep"
+        # The log is written first.
+        if (folder / "run.json").is_file() or (folder / LOG_NAME).is_file():
+            return "training"
+    return "extraction"
 
 
 def here(out: AnyPath) -> Path:

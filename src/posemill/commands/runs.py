@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
-from posemill.commands.arguments import AnyPath, run_of
+from posemill.commands.arguments import KINDS, AnyPath, kind_of, run_of
 from posemill.commands.declaring import AsJson, Ask, Command, door, paths_of
 from posemill.commands.printing import (
     print_json,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 RunFolder = Annotated[
     AnyPath, setting("Folder of a run, a training or a sweep.", metavar="RUN", argument=True)
 ]
-_KINDS = {"training": Message("a training"), "sweep": Message("a sweep")}
 # What decides the speed or the size of a run, beside the workers.
 _PLANNED = (
     "source",
@@ -92,7 +91,7 @@ def _show_status(
         raise ConfigError(
             "{run} is {kind}: {--failures} lists clips of an extraction",
             run=run,
-            kind=_KINDS[kind_of(run)],
+            kind=KINDS[kind_of(run)],
         )
     if watch:
         _watch(run)
@@ -137,7 +136,11 @@ def _print_status(found: Status) -> None:
     _print_gpus(found)
     names = "split num_clips clips_done clips_failed frames_known frames_out frames_failed"
     columns = ["split", "clips", "done", "clips failed", "frames", "out", "frames failed"]
-    print_table(columns, map(attrgetter(*names.split()), found.counts))
+    rows = list(map(attrgetter(*names.split()), found.counts))
+    if any(found.in_flight.values()):  # the share of frames done counts these, too
+        columns.append(Message("not yet written"))
+        rows = [(*row, found.in_flight.get(row[0], 0)) for row in rows]
+    print_table(columns, rows)
     if found.reasons:
         print_reasons(found.reasons)
 
@@ -306,20 +309,6 @@ def advise(
     return advise_run(folder)
 
 
-def kind_of(folder: Path) -> Literal["extraction", "training", "sweep"]:
-    """Return what a folder holds, by the files that only this kind has."""
-    from posemill.runs.manifest import MANIFEST_NAME
-    from posemill.training.record.live import LOG_NAME, SWEEP_NAME
-
-    if not (folder / MANIFEST_NAME).exists():
-        if (folder / SWEEP_NAME).is_file():
-            return "sweep"
-        # The log is written first.
-        if (folder / "run.json").is_file() or (folder / LOG_NAME).is_file():
-            return "training"
-    return "extraction"
-
-
 def read_log(folder: Path, *, worker: int | None = None, num_lines: int = 50) -> list[str]:
     """Return the last lines of the log of a run, a training or a sweep; or of a run's worker."""
     from posemill.machine.live_files import last_lines
@@ -341,19 +330,27 @@ def follow_log(folder: Path, *, worker: int | None = None) -> Iterator[str]:
 
 
 def _log_of(folder: Path, worker: int | None) -> Path:
-    from posemill.jobs.extract.status import log_path
+    from posemill.jobs.extract.status import log_path, workers_with_logs
     from posemill.runs.manifest import Manifest
     from posemill.training.record.live import LOG_NAME
 
     kind = kind_of(folder)
     if kind == "extraction":
         Manifest.read(folder)  # is it one?
-        return log_path(folder, worker)
+        path = log_path(folder, worker)
+        if worker is not None and not path.is_file():
+            raise RunError(
+                "{folder} has no log of worker {worker}; it has those of {known}",
+                folder=folder,
+                worker=worker,
+                known=", ".join(map(str, workers_with_logs(folder))) or Message("none"),
+            )
+        return path
     if worker is not None:
         raise ConfigError(
             "{folder} is {kind}; only the workers of extract have logs of theirs",
             folder=folder,
-            kind=_KINDS[kind],
+            kind=KINDS[kind],
         )
     status(folder)  # whose parts lie in it, or it says so
     return folder / LOG_NAME

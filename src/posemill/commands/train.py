@@ -263,8 +263,9 @@ def predict(
         return list(track(ask(items), "clips", progress=progress))
     is_alone = isinstance(items, list | tuple) and len(items) == 1
     engine = {"device": engine_device, "threads": threads, "is_alone": is_alone}
+    total = _frames_to_estimate(folder, items)
     if kind == "two_streams":
-        with show_progress("frames", progress=progress) as advance:
+        with show_progress("frames", total, progress=progress) as advance:
             return list(ask(_with_videos(folder, items, {**engine, "on_frame": advance})))
     found: list[Prediction] = []
     for is_ready, group in groupby(items, key=_is_prepared):
@@ -273,9 +274,21 @@ def predict(
                 found += track(ask(Path(str(item))), "clips", progress=progress)
         else:
             # One call for all of them: the model is loaded once.
-            with show_progress("frames", progress=progress) as advance:
+            with show_progress("frames", total, progress=progress) as advance:
                 found += ask(_estimated(folder, group, {**engine, "on_frame": advance}))
     return found
+
+
+def _frames_to_estimate(folder: Path, items: Iterable[AnyPath | PoseClip]) -> int | None:
+    """Return how many frames keypoints will be found of; None where only reading would tell."""
+    from posemill.jobs.new_clips import count_new_frames
+    from posemill.training.runs.inference import data_of
+
+    if not isinstance(items, list | tuple):
+        return None
+    sources = [item for item in items if isinstance(item, str | os.PathLike)]
+    _, recipe = data_of(folder)
+    return sum(count_new_frames(Path(item), recipe) for item in sources if not _is_prepared(item))
 
 
 def _paths_of(source: AnyPath | PoseClip | Iterable[AnyPath | PoseClip]) -> list[AnyPath]:
@@ -345,6 +358,7 @@ def _show_predict(
     *,
     as_json: AsJson = False,
 ) -> int:
+    say("loading the model …", err=True)  # torch takes seconds
     with warnings_as_notes() as unread:
         found = predict(**ask.values, source=paths_of(sources), progress=True)
     if as_json:

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from posemill.clips.inputs import ClipInput
+from posemill.decoders.choice import AUTO, settle_for_extraction
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of, without_suffix
+from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, SourceError
 from posemill.files import near_path
 from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.shaping import shape_clip
-from posemill.jobs.landmarks import estimate_landmarks
+from posemill.jobs.landmarks import clip_at, estimate_landmarks
 from posemill.messages import Message
 from posemill.records import PoseClip
 from posemill.runs.manifest import MANIFEST_NAME
 from posemill.sources import find_clips
+from posemill.sources.frames import count_frames
 from posemill.terminal import warn_once
 
 
@@ -71,6 +74,22 @@ def clips_like(
             continue
         clip = dataclasses.replace(clip, clip_id=clip_id)
         yield shape_clip(clip, wanted, skeleton_name), errors
+
+
+def count_new_frames(source: Path, recipe: Mapping[str, Any]) -> int:
+    """Return of how many frames `clips_like` will find keypoints; those of a run are there."""
+    if (source / MANIFEST_NAME).is_file():
+        return 0
+    found_by = recipe.get("extraction") or {}
+    decoder = settle_for_extraction(found_by.get("decoder") or AUTO)
+    fps, stride = found_by.get("fps"), found_by.get("stride") or 1
+    clips = [clip_at(path) for _, path in _named_clips(source)]
+    samplings = [fewer_frames(fps if clip.kind == "video" else None, stride) for clip in clips]
+    counts = (
+        count_frames(clip, decoder, sampling)
+        for clip, sampling in zip(clips, samplings, strict=True)
+    )
+    return sum(count or 0 for count in counts)  # one that cannot be read has none
 
 
 def _extraction_of(recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -266,6 +266,9 @@ def test_frames_committed_since_the_live_file_are_not_counted_twice(tmp_path):
     with run_lock(tmp_path):
         snapshot = read_status(tmp_path)
         assert (snapshot.frames_done, snapshot.in_flight) == (13, {"a": 2})
+        # Frames that the share counts and the column of what is out does not are in one of theirs.
+        printed = CliRunner().invoke(run_line, ["status", str(tmp_path)]).stdout
+        assert re.search(r"frames failed +not yet written\n.*\n *a( +\d+){6} +2\n", printed)
         events.record(Committed(None, (UnitProgress(None, 2, "a", 0, None, False, 7),)))
         assert read_status(tmp_path).frames_done == 18
     events.close()

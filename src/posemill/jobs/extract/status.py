@@ -292,6 +292,13 @@ def log_path(folder: Path, worker: int | None = None) -> Path:
     return folder / LOGS_NAME / ("coordinator.log" if worker is None else f"worker-{worker}.log")
 
 
+def workers_with_logs(folder: Path) -> list[int]:
+    """Return the numbers of the workers of a run that have a log."""
+    names = (path.stem for path in (folder / LOGS_NAME).glob("worker-*.log"))
+    numbers = (name.removeprefix("worker-") for name in names)
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
 def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     """Ask the coordinator of a run to stop, wait until it has; return its pid, None if none was.
 
