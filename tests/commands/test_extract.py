@@ -179,7 +179,7 @@ def test_a_detached_run_survives_and_is_watched_and_stopped(tree, tmp_path):
     lines = json.loads(posemill("logs", out, "--json", "-n", "1").stdout)
     assert lines == posemill("logs", out, "-n", "1").stdout.splitlines()
     posemill("logs", out, "--worker", "0")
-    with pytest.raises(RunError, match=r"has no log of worker 7; it has those of 0$"):
+    with pytest.raises(RunError, match=r"has no log of worker 7; workers with a log: 0$"):
         posemill("logs", out, "--worker", "7")
     with pytest.raises(ConfigError, match="json is one value, follow has no end"):
         posemill("logs", out, "--json", "--follow")

@@ -340,7 +340,7 @@ def _log_of(folder: Path, worker: int | None) -> Path:
         path = log_path(folder, worker)
         if worker is not None and not path.is_file():
             raise RunError(
-                "{folder} has no log of worker {worker}; it has those of {known}",
+                "{folder} has no log of worker {worker}; workers with a log: {known}",
                 folder=folder,
                 worker=worker,
                 known=", ".join(map(str, workers_with_logs(folder))) or Message("none"),

@@ -286,9 +286,12 @@ def _frames_to_estimate(folder: Path, items: Iterable[AnyPath | PoseClip]) -> in
 
     if not isinstance(items, list | tuple):
         return None
-    sources = [item for item in items if isinstance(item, str | os.PathLike)]
-    _, recipe = data_of(folder)
-    return sum(count_new_frames(Path(item), recipe) for item in sources if not _is_prepared(item))
+    sources = [
+        Path(item)
+        for item in items
+        if isinstance(item, str | os.PathLike) and not _is_prepared(item)
+    ]
+    return sum(count_new_frames(source, data_of(folder)[1]) for source in sources)
 
 
 def _paths_of(source: AnyPath | PoseClip | Iterable[AnyPath | PoseClip]) -> list[AnyPath]:

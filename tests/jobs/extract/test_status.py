@@ -212,7 +212,8 @@ def test_logs_are_read_from_their_end(make_tree, config_for, tmp_path):
     assert f"start: pid {os.getpid()}" in lines[0]
     assert "finished: 30/30 frames (100.0%), 0 failed; train 21/21, dev 9/9" in lines[-1]
     assert read_log(tmp_path / "run", num_lines=1) == lines[-1:]
-    assert read_log(tmp_path / "run", worker=7) == []
+    with pytest.raises(RunError, match="no log of worker 7; workers with a log: none"):
+        read_log(tmp_path / "run", worker=7)
     assert list(follow_log(tmp_path / "run")) == []
 
 
