@@ -1,6 +1,7 @@
 """Several people in one video: Holistic with `people=all` against each person's clip alone.
 
     python -m benchmarks.keypoints.people_in_video [--frames 48] [--people-from detector] [--json]
+    python -m benchmarks.keypoints.people_in_video --pairs 12 [--json]
     python -m benchmarks.keypoints.people_in_video --state-frames 10000 [--json]
 
 Clips of the shared media are put side by side in one video, two and three of them, and two that
@@ -11,7 +12,8 @@ the clip, and how often an id changes; and how well the clips alone agree with t
 little noise. Then what is rare: 40 people in a picture, people who enter
 and leave, a person over the edge, two in one place, an empty clip; the CPU time of a person in a
 group of three over that of one alone; and the growth of memory over many frames. With
-`--state-frames` that growth only, with made-up networks, which cost nothing.
+`--state-frames` that growth only, with made-up networks, which cost nothing. With `--pairs` only
+the agreement of so many pairs of other clips side by side, 24 frames each.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from posemill.tracker import MAX_MISSING, Tracker, pose_similarity
 
 _MEDIA = Path(__file__).parents[3] / "shared" / "media"
 _CLIPS = ("videos/signing_540x720.mp4", "clips/asl_house", "videos/autsl_sample_color.mp4")
+_OTHER_CLIPS = _MEDIA.parent / "datasets" / "sign_videos6"
 _HEIGHT = 480
 _GREY = 96
 _SCALE = 0.6
@@ -339,14 +342,30 @@ def growth_of_states(num_frames: int) -> Measured:
     return Measured(grown, note=f"{note} ids, at most {remembered} remembered")
 
 
+def agreement_of_pairs(engine: HolisticEstimator, number: int) -> dict[str, Measured]:
+    """Return how well pairs of clips, drawn at random, agree with each clip alone."""
+    paths = sorted(_OTHER_CLIPS.rglob("*.mp4"))
+    drawn = np.random.default_rng(0).choice(len(paths), (number, 2), replace=False).tolist()
+    agreed, medians = [], []
+    for pair in drawn:
+        clips = [read_clip(paths[index], 24) for index in pair]
+        figures = compare(engine, clips, *side_by_side(clips))
+        agreed.append(float(figures["agree"].value))
+        medians.append(float(figures["median"].value))
+    agreement = Measured(float(np.mean(agreed)), min(agreed), max(agreed), f"{number} pairs")
+    return {"pairs_agree": agreement, "pairs_median": Measured(float(np.median(medians)))}
+
+
 def main(arguments: argparse.Namespace) -> dict[str, Measured]:
     """Return all figures."""
     if not arguments.media.is_dir():
         not_here(f"no {arguments.media}: clips of people")
     if arguments.state_frames:
         return {"memory_of_states_mb": growth_of_states(arguments.state_frames)}
-    clips = [read_clip(arguments.media / name, arguments.frames) for name in _CLIPS]
     engine = HolisticEstimator(people="all", people_from=arguments.people_from)
+    if arguments.pairs:
+        return agreement_of_pairs(engine, arguments.pairs)
+    clips = [read_clip(arguments.media / name, arguments.frames) for name in _CLIPS]
     figures: dict[str, Measured] = {}
     small = [shrink(clip) for clip in clips]
     for name, chosen, put in (
@@ -374,6 +393,7 @@ if __name__ == "__main__":
     parser.add_argument("--media", type=Path, default=_MEDIA)
     parser.add_argument("--frames", type=int, default=48)
     parser.add_argument("--people-from", default="detector")
+    parser.add_argument("--pairs", type=int, default=0)
     parser.add_argument("--memory-frames", type=int, default=0)
     parser.add_argument("--state-frames", type=int, default=0)
     chosen = parser.parse_args()
