@@ -57,7 +57,8 @@ class People:
 def find(monkeypatch: pytest.MonkeyPatch, *rows: list[FloatArray]) -> list[list[Rect]]:
     monkeypatch.setattr(regions, "MoveNetEstimator", People(list(rows)))
     frame = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-    return list(regions.MoveNetRegions(device="cpu", threads=1).find([frame] * len(rows)))
+    found = regions.MoveNetRegions(device="cpu", threads=1).find([frame] * len(rows))
+    return [[region.rect for region in row] for row in found]
 
 
 UPRIGHT = {"p5": (90, 40), "p6": (110, 40), "p11": (95, 60), "p12": (105, 60), "p15": (100, 100)}
