@@ -10,7 +10,6 @@ import torch
 from posemill.training import precision
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.front import train
-from posemill.training.launch import start
 from posemill.training.precision import Precision
 from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning import modes
@@ -171,8 +170,8 @@ def test_both_formats_take_turns_on_the_data(settings: Settings) -> None:
 def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (modes, start):  # as on a processor that has bf16
-        monkeypatch.setattr(module, "plan_precision", lambda _: Precision("bf16", "has"))
+    # As on a processor that has bf16.
+    monkeypatch.setattr(modes, "plan_precision", lambda _: Precision("bf16", "has"))
     slow = {"fp32": 1.0, "bf16": 1.3}
     monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(slow))
     result = train(settings(precision="auto", epochs=1))
