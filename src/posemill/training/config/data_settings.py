@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from posemill.errors import ConfigError
 from posemill.settings import Settings, setting
 from posemill.training.config.kinds import AUTO
-from posemill.training.config.run_settings import USUAL
+from posemill.training.config.run_settings import USUAL, amount, choice, count
 
 DEV_SHARE = 0.15
-_amount = partial(setting, default=0.0, least=0)
-_share = partial(setting, default=0.0, least=0, most=0.9)
 
 # What helped on people that the model had not seen; docs/training.md has the numbers.
 USUAL_AUGMENTATION = {
@@ -25,8 +22,8 @@ USUAL_AUGMENTATION = {
 
 
 def _usual(help_text: str, name: str, most: float | None = None) -> Any:
-    amount = f"{USUAL_AUGMENTATION[name]:g}; 0 for ctc and for numbers as they are (normalize none)"
-    return setting(help_text, default=None, least=0, most=most, auto=amount)
+    auto = f"{USUAL_AUGMENTATION[name]:g}; 0 for ctc and for numbers as they are (normalize none)"
+    return setting(help_text, default=None, least=0, most=most, auto=auto)
 
 
 def _usual_split(name: str) -> str:
@@ -47,25 +44,18 @@ class DataSettings(Settings):
     labels: str = setting(
         "CSV with `video_id`, `label`, perhaps `split`; or PHOENIX annotations.", default=""
     )
-    task: str = setting(
-        "One label a clip, or a sequence of glosses.",
-        default="classify",
-        choices=("classify", "ctc"),
-    )
+    task: str = choice("One label a clip, or a sequence of glosses.", ("classify", "ctc"))
     train_split: str = setting("Split to learn from.", default="train")
     val_split: str = setting("Split that picks the best checkpoint; empty: none.", default="dev")
     test_split: str = setting("Split evaluated once, at the end, where it exists.", default="test")
-    dev_fraction: float | None = setting(
+    dev_fraction: float | None = amount(
         "Share of the training clips set aside as dev where there is no dev split; 0: none.",
         default=None,
-        least=0,
         most=0.9,
         auto="0.15, the same of every class; with folds or leave_out none",
     )
-    folds: int = setting("Cross-validation: number of folds; 0 for none.", default=0, least=0)
-    fold: int = setting(
-        "Cross-validation: the fold to test on, 0 to folds - 1.", default=0, least=0
-    )
+    folds: int = count("Cross-validation: number of folds; 0 for none.")
+    fold: int = count("Cross-validation: the fold to test on, 0 to folds - 1.")
     folds_by: str = setting(
         "Column of the labels, such as signer, whose clips stay in one fold.", default=""
     )
@@ -74,47 +64,33 @@ class DataSettings(Settings):
         "and test on that one; column=value: only that.",
         default="",
     )
-    split_seed: int = setting("Seed of the folds and of the dev share.", default=0, least=0)
-    unit: str = setting(
-        "A sample is a clip, or each frame.", default="clip", choices=("clip", "frame")
-    )
+    split_seed: int = count("Seed of the folds and of the dev share.")
+    unit: str = choice("A sample is a clip, or each frame.", ("clip", "frame"))
     skeleton: str = setting(
         "Names of the points: auto (by their number), none, or a skeleton.", default="auto"
     )
-    normalize: str = setting(
+    normalize: str = choice(
         "Centre and scale: part by part, all points at once, or not at all.",
-        default="auto",
-        choices=("auto", "parts", "whole", "none"),
+        ("auto", "parts", "whole", "none"),
     )
-    num_dims: int | None = setting(
+    num_dims: int | None = count(
         "Coordinates of a point to use, 2 or 3; 0: all.",
         default=None,
-        least=0,
         most=3,
         auto="x and y of a known skeleton, whose depth is a guess; all of another",
     )
-    num_frames: int = setting(
-        "Resample every clip to so many frames; 0 keeps lengths.", default=0, least=0
-    )
-    max_frames: int = setting(
-        "Resample longer clips to so many frames; 0: no limit.", default=0, least=0
-    )
-    short_clips: str = setting(
-        "A training clip too short for its glosses (ctc).",
-        default="error",
-        choices=("error", "drop"),
-    )
-    missing_labels: str = setting(
-        "A clip without a label: the end of the training, or leave it out.",
-        default="error",
-        choices=("error", "drop"),
+    num_frames: int = count("Resample every clip to so many frames; 0 keeps lengths.")
+    max_frames: int = count("Resample longer clips to so many frames; 0: no limit.")
+    short_clips: str = choice("A training clip too short for its glosses (ctc).", ("error", "drop"))
+    missing_labels: str = choice(
+        "A clip without a label: the end of the training, or leave it out.", ("error", "drop")
     )
     csv_dims: int = setting("Numbers of a point where the data is a CSV.", default=2, least=1)
     csv_frames: int = setting("Frames in a row where the data is a CSV.", default=1, least=1)
-    cache: str = setting(
+    cache: str = choice(
         "Where samples wait: a packed file mapped into memory, RAM, HDF5, or made anew.",
+        ("mmap", "ram", "hdf5", "none"),
         default=USUAL["cache"],
-        choices=("mmap", "ram", "hdf5", "none"),
         auto="by the preset: mmap, none of video",
     )
     cache_folder: str = setting("Folder of the cache; empty for the usual place.", default="")
@@ -180,13 +156,15 @@ class AugmentationSettings(Settings, flat_prefix="augment_"):
 
     rotate: float | None = _usual("Largest turn in the picture plane, degrees.", "rotate")
     scale: float | None = _usual("Largest change of size, as a share.", "scale", 0.9)
-    shift: float = _amount("Largest shift, in units of the normalised points.")
+    shift: float = amount("Largest shift, in units of the normalised points.")
     noise: float | None = _usual("Spread of noise on each point, same units.", "noise")
     time_warp: float | None = _usual("Largest change of speed, as a share.", "time_warp", 0.9)
     crop: float | None = _usual("Largest share of a clip cut off at its ends.", "crop", 0.9)
-    joint_dropout: float = _share("Chance that a point is dropped from a clip.")
-    part_dropout: float = _share("Chance that a hand or the face goes missing for a while.")
-    mirror: float = _amount("Chance of a mirrored clip, left and right swapped.", most=1)
+    joint_dropout: float = amount("Chance that a point is dropped from a clip.", most=0.9)
+    part_dropout: float = amount(
+        "Chance that a hand or the face goes missing for a while.", most=0.9
+    )
+    mirror: float = amount("Chance of a mirrored clip, left and right swapped.", most=1)
 
 
 class VideoSettings(Settings, flat_prefix="video_"):
@@ -199,18 +177,15 @@ class VideoSettings(Settings, flat_prefix="video_"):
     # Below 32 the last stage of a network begins with one place, of which oneDNN's gradient in bf16
     # (torch 2.13, stride 2) is memory that nobody wrote.
     size: int = setting("Width and height of a frame, in pixels.", default=112, least=32)
-    resize: str = setting(
-        "Keep the proportions and the middle, or all of the picture.",
-        default="crop",
-        choices=("crop", "stretch"),
+    resize: str = choice(
+        "Keep the proportions and the middle, or all of the picture.", ("crop", "stretch")
     )
     decoder: str = setting(
         "What reads videos: pyav, opencv, torchcodec, decord, or auto.", default="pyav"
     )
-    on_error: str = setting(
+    on_error: str = choice(
         "A clip that cannot be read: another of its label, none, or the end of the training.",
-        default="replace",
-        choices=("replace", "drop", "raise"),
+        ("replace", "drop", "raise"),
     )
     scale: float = setting(
         "Least share of the picture's area that is seen; 1: always all of it.",
@@ -218,22 +193,17 @@ class VideoSettings(Settings, flat_prefix="video_"):
         above=0,
         most=1,
     )
-    flip: float = _amount("Chance of a mirrored clip: off, since left and right matter.", most=1)
+    flip: float = amount("Chance of a mirrored clip: off, since left and right matter.", most=1)
     flip_labels: dict[str, Any] = setting(
         "Labels that change when mirrored, as left=right.", default={}
     )
-    colour: float = setting(
-        "Largest change of brightness, contrast and saturation, as a share.",
-        default=0.2,
-        least=0,
-        most=1,
+    colour: float = amount(
+        "Largest change of brightness, contrast and saturation, as a share.", default=0.2, most=1
     )
-    erase: float = _amount("Chance that a part of the picture is greyed out.", most=1)
-    precompute: int = setting(
+    erase: float = amount("Chance that a part of the picture is greyed out.", most=1)
+    precompute: int = count(
         "Compute what a frozen backbone says of so many draws of each training clip once, and "
-        "train on that; 0: in every epoch anew.",
-        default=0,
-        least=0,
+        "train on that; 0: in every epoch anew."
     )
 
     def check(self) -> None:

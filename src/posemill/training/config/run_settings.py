@@ -9,11 +9,22 @@ precision. A batch of several passes is `batch_size`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from posemill.errors import ConfigError
 from posemill.plugins import not_among
 from posemill.settings import Settings, setting
+
+amount = partial(setting, default=0.0, least=0)
+count = partial(setting, default=0, least=0)
+switch = partial(setting, default=False)
+
+
+def choice(help_text: str, choices: tuple[str, ...], **more: Any) -> Any:
+    """Return a field that is one of some words: the first, unless `default` says another."""
+    return setting(help_text, **{"default": choices[0], **more}, choices=choices)
+
 
 # Of the fields that presets set, the default is this one's.
 USUAL: Mapping[str, Any] = {
@@ -115,14 +126,11 @@ class ModelSettings(Settings):
         "The model's own settings, as name=value.", default={}, flat="model_options"
     )
     loss_options: dict[str, Any] = setting("The loss's own settings, as name=value.", default={})
-    label_smoothing: float = setting(
-        "Share of the target spread over all classes.", default=0.1, least=0, most=0.9
+    label_smoothing: float = amount(
+        "Share of the target spread over all classes.", default=0.1, most=0.9
     )
-    ctc_decoder: str = setting(
-        "How glosses are read out of CTC scores.",
-        default="greedy",
-        choices=("greedy", "beam"),
-        old=("decoder",),
+    ctc_decoder: str = choice(
+        "How glosses are read out of CTC scores.", ("greedy", "beam"), old=("decoder",)
     )
     beam_width: int = setting("Prefixes kept by the beam decoder.", default=10, least=1)
 
@@ -148,66 +156,47 @@ class OptimisationSettings(Settings):
     """The steps: how many, how large, on how many clips."""
 
     epochs: int = setting("Passes over the training split.", default=60, least=1)
-    max_steps: int = setting(
-        "Stop after this many optimizer steps; 0: by epochs only.", default=0, least=0
-    )
+    max_steps: int = count("Stop after this many optimizer steps; 0: by epochs only.")
     batch_size: int = setting(
         "Clips in one optimizer step, over all processes.",
         default=USUAL["batch_size"],
         least=1,
         auto="by the preset: 64, 32 of video",
     )
-    lr: float = setting("Learning rate at its highest.", default=0.002, least=0)
-    optimizer: str = setting(
-        "How weights follow gradients.", default="adamw", choices=("adamw", "adam", "sgd")
+    lr: float = amount("Learning rate at its highest.", default=0.002)
+    optimizer: str = choice("How weights follow gradients.", ("adamw", "adam", "sgd"))
+    weight_decay: float = amount(
+        "Pull of the weights towards zero; not on biases and norms.", default=0.01
     )
-    weight_decay: float = setting(
-        "Pull of the weights towards zero; not on biases and norms.", default=0.01, least=0
-    )
-    momentum: float = setting("Momentum of sgd.", default=0.9, least=0, most=1)
-    scheduler: str = setting(
+    momentum: float = amount("Momentum of sgd.", default=0.9, most=1)
+    scheduler: str = choice(
         "Course of the learning rate after warm-up.",
+        ("constant", "linear", "cosine", "one-cycle", "step", "plateau"),
         default="cosine",
-        choices=("constant", "linear", "cosine", "one-cycle", "step", "plateau"),
     )
-    warmup_epochs: float = setting("Epochs of linear warm-up from 0.", default=1.0, least=0)
-    final_lr: float = setting(
-        "Share of lr that linear, cosine and one-cycle end at.", default=0.0, least=0, most=1
-    )
+    warmup_epochs: float = amount("Epochs of linear warm-up from 0.", default=1.0)
+    final_lr: float = amount("Share of lr that linear, cosine and one-cycle end at.", most=1)
     step_epochs: list[float] = setting("Epochs where scheduler step lowers lr.", default=[])
-    step_gamma: float = setting(
-        "Schedulers step and plateau: the factor.", default=0.2, least=0, most=1
-    )
+    step_gamma: float = amount("Schedulers step and plateau: the factor.", default=0.2, most=1)
     plateau_patience: int = setting(
         "Scheduler plateau: lower lr after this many evaluations without a better score.",
         default=3,
         least=1,
     )
-    multigrid: bool = setting(
-        "Multigrid: short clips in large batches first, whole clips at the end; fewer steps.",
-        default=False,
+    multigrid: bool = switch(
+        "Multigrid: short clips in large batches first, whole clips at the end; fewer steps."
     )
     multigrid_options: dict[str, Any] = setting(
         "Its own settings, as name=value: epoch_factor, most_lr_factor, short_cycle.", default={}
     )
-    clip_grad_norm: float = setting(
-        "Largest norm of the gradient; 0: no clipping.",
-        default=1.0,
-        least=0,
-        old=("max_grad_norm",),
+    clip_grad_norm: float = amount(
+        "Largest norm of the gradient; 0: no clipping.", default=1.0, old=("max_grad_norm",)
     )
-    ema_decay: float = setting(
-        "Moving average of the weights, used to evaluate; 0: off.",
-        default=0.0,
-        least=0,
-        most=0.99999,
+    ema_decay: float = amount(
+        "Moving average of the weights, used to evaluate; 0: off.", most=0.99999
     )
-    patience: int = setting(
-        "Stop after this many evaluations without a better one; 0: never.", default=0, least=0
-    )
-    seed: int = setting(
-        "Seed of the weights, the order, the augmentation and dropout.", default=0, least=0
-    )
+    patience: int = count("Stop after this many evaluations without a better one; 0: never.")
+    seed: int = count("Seed of the weights, the order, the augmentation and dropout.")
 
 
 class BatchWords(Settings):
@@ -227,27 +216,22 @@ class BatchWords(Settings):
 class SpeedSettings(Settings):
     """What changes the time a training takes and not its steps."""
 
-    preset: str = setting(
-        "Bundle of speed settings; none changes lr or epochs.",
-        default="balanced",
-        choices=tuple(PRESETS),
+    preset: str = choice(
+        "Bundle of speed settings; none changes lr or epochs.", tuple(PRESETS), default="balanced"
     )
-    parallel: str = setting(
+    parallel: str = choice(
         "One thread, several threads, several processes, or what a probe finds fastest.",
-        default="auto",
-        choices=("auto", "single", "multi_thread", "multi_process"),
+        ("auto", "single", "multi_thread", "multi_process"),
         old=("mode",),
     )
-    processes: int = setting(
-        "Ranks of multi_process; 0: one a GPU, or one a core.", default=0, least=0
-    )
-    threads: int = setting("Threads of each process; 0: cores // processes.", default=0, least=0)
+    processes: int = count("Ranks of multi_process; 0: one a GPU, or one a core.")
+    threads: int = count("Threads of each process; 0: cores // processes.")
     device: str = setting("auto, cpu, cuda or cuda:N.", default="auto")
-    precision: str = setting(
+    precision: str = choice(
         "Number format of the forward pass; mixed (also --use-fp16): fp16 on a GPU, bf16 on a CPU "
         "that computes it.",
+        ("auto", "fp32", "bf16", "fp16", "mixed"),
         default=USUAL["precision"],
-        choices=("auto", "fp32", "bf16", "fp16", "mixed"),
         convert=_of_use_fp16,
         old=("use_fp16",),
     )
@@ -270,28 +254,24 @@ class SpeedSettings(Settings):
     persistent_workers: bool = setting(
         "Keep loader processes between epochs.", default=USUAL["persistent_workers"]
     )
-    compile: str = setting(
+    compile: str = choice(
         "torch.compile the model; auto: on a GPU with a fast preset, never on a CPU.",
-        default="auto",
-        choices=("auto", "on", "off"),
+        ("auto", "on", "off"),
     )
     activation_checkpointing: bool = setting(
         "Compute activations twice to hold fewer of them.",
         default=USUAL["activation_checkpointing"],
     )
-    channels_last: bool = setting(
-        "Keep the channels of pictures side by side in memory.", default=False
-    )
-    tune: str = setting(
+    channels_last: bool = switch("Keep the channels of pictures side by side in memory.")
+    tune: str = choice(
         "Measure this machine first and train with what is faster: all, or speed, which leaves "
         "batch and precision alone.",
-        default="none",
-        choices=("none", "speed", "all"),
+        ("none", "speed", "all"),
         bare="all",
     )
     tune_seconds: float = setting("Time that tune may take.", default=90.0, least=1)
-    deterministic: bool = setting("Bit-equal reruns, at some cost.", default=False)
-    cudnn_benchmark: bool = setting(
+    deterministic: bool = switch("Bit-equal reruns, at some cost.")
+    cudnn_benchmark: bool = switch(
         "Let cuDNN time its kernels (off when deterministic).", default=True
     )
 
@@ -300,7 +280,7 @@ class OutputSettings(Settings):
     """Where a run is written, how often, and what."""
 
     out: str = setting("Folder of the run.", default="")
-    resume: bool = setting("Continue the run in `out` where its last checkpoint is.", default=False)
+    resume: bool = switch("Continue the run in `out` where its last checkpoint is.")
     eval_every: int = setting(
         "Epochs between evaluations; the last epoch always has one.",
         default=USUAL["eval_every"],
@@ -316,9 +296,7 @@ class OutputSettings(Settings):
         default=USUAL["save_every"],
         least=1,
     )
-    save_every_steps: int = setting(
-        "Also a checkpoint every so many steps; 0: no.", default=0, least=0
-    )
+    save_every_steps: int = count("Also a checkpoint every so many steps; 0: no.")
     log_every: int = setting("Steps between lines of the log.", default=10, least=1)
     tensorboard: bool = setting(
         "Write TensorBoard logs where the package is installed.", default=True
