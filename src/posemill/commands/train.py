@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -259,7 +260,7 @@ def predict(
         drawn = PredictionPictures(Path(pictures), outputs)
     ask = partial(predict_clips, folder, device=device, pictures=drawn)
     kind = input_of(folder)
-    if kind == "video":
+    if kind not in ("keypoints", "two_streams"):  # whose keypoints may have to be found first
         return list(track(ask(items), "clips", progress=progress))
     is_alone = isinstance(items, list | tuple) and len(items) == 1
     engine = {"device": engine_device, "threads": threads, "is_alone": is_alone}
@@ -361,6 +362,9 @@ def _show_predict(
     *,
     as_json: AsJson = False,
 ) -> int:
+    with naming_the_extra():
+        if find_spec("torch") is None:
+            raise ModuleNotFoundError(name="torch")
     say("loading the model …", err=True)  # torch takes seconds
     with warnings_as_notes() as unread:
         found = predict(**ask.values, source=paths_of(sources), progress=True)
