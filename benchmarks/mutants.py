@@ -257,6 +257,8 @@ class Trial:
         source = (self._tree / mutant.path).read_text(encoding="utf-8")
         changed = mutated(source, mutant)
         path.write_text(changed, encoding="utf-8")
+        # Bytecode of a mutant as long that was tried in the same second would pass for this one's.
+        shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
         try:
             noticed_by = self._noticed_by(copy, mutant)
         finally:
