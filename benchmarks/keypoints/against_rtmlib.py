@@ -118,7 +118,11 @@ def people_of(found: Keypoints, row: int) -> list[Person]:
 
 
 def distance(
-    ours: Sequence[Person], theirs: Sequence[Person], *, score_tolerance: float = 1e-5
+    ours: Sequence[Person],
+    theirs: Sequence[Person],
+    *,
+    score_tolerance: float = 1e-5,
+    rounding: float = 0.0,
 ) -> float:
     """Return the largest distance in x or y of any point of any person; infinite if one lacks.
 
@@ -128,6 +132,7 @@ def distance(
         ours: People that posemill found, in pixels.
         theirs: Those of rtmlib.
         score_tolerance: How far the scores of one person may be apart.
+        rounding: Largest score of a point that may be missing in one of the two.
     """
     if len(ours) != len(theirs):
         return np.inf
@@ -136,11 +141,16 @@ def distance(
     for points, scores in ours:
         apart = []
         for their_points, their_scores in unclaimed:
-            there = their_scores > 0
-            is_same = (there == (scores > 0)).all() and np.allclose(
-                scores[there], np.minimum(their_scores[there], 1), atol=score_tolerance
+            in_both = (scores > 0) & (their_scores > 0)
+            lone_scores = np.maximum(scores, their_scores)[~in_both]
+            is_same = (
+                in_both.any()
+                and lone_scores.max(initial=0) <= rounding
+                and np.allclose(
+                    scores[in_both], np.minimum(their_scores[in_both], 1), atol=score_tolerance
+                )
             )
-            apart.append(np.abs(points - their_points)[there].max() if is_same else np.inf)
+            apart.append(np.abs(points - their_points)[in_both].max() if is_same else np.inf)
         nearest = int(np.argmin(apart))
         largest = max(largest, apart[nearest])
         del unclaimed[nearest]

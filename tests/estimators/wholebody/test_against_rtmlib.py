@@ -92,10 +92,14 @@ def test_other_weights_and_pictures_give_the_same_too(
             assert distance(people_of(found, row), expected) < 1e-3
 
 
-# OpenVINO adds in another order, which these weights magnify: in pixels of the widest picture.
-@pytest.mark.parametrize(("runtime", "tolerance"), [("onnxruntime", 1e-3), ("openvino", 0.02)])
+# OpenVINO adds in another order, which these weights magnify: up to 0.02 pixels of the widest
+# picture, 3e-5 of its 640. Scores come out of the same sigmoid as points. Near the least score that
+# ONNX Runtime's can give, 2**-25, the point may be there for one of the two only.
+@pytest.mark.parametrize(
+    ("runtime", "tolerance", "rounding"), [("onnxruntime", 1e-3, 0.0), ("openvino", 0.02, 2**-24)]
+)
 def test_people_of_rtmo_are_those_that_rtmlib_finds(
-    tmp_path: Path, runtime: str, tolerance: float
+    tmp_path: Path, runtime: str, tolerance: float, rounding: float
 ) -> None:
     pytest.importorskip(runtime)
     rtmlib = pytest.importorskip(
@@ -110,4 +114,12 @@ def test_people_of_rtmo_are_those_that_rtmlib_finds(
             points, scores = theirs(np.ascontiguousarray(picture[..., ::-1]))
             expected: list[Person] = [*zip(points, scores, strict=True)]
             assert len(expected) > 1
-            assert distance(people_of(found, row), expected) < tolerance
+            assert (
+                distance(
+                    people_of(found, row),
+                    expected,
+                    score_tolerance=max(tolerance / 640, 1e-5),
+                    rounding=rounding,
+                )
+                < tolerance
+            )
