@@ -7,7 +7,7 @@ import re
 import pytest
 
 from posemill.errors import WeightsError
-from posemill.weights.catalogue import CATALOGUE, MEDIAPIPE, PinnedFile, get_pinned
+from posemill.weights.catalogue import CATALOGUE, PinnedFile, get_pinned
 from posemill.weights.networks import NETWORKS
 
 
@@ -33,15 +33,6 @@ def test_the_models_are_those_of_the_networks() -> None:
         "movenet-lightning-weights", "nanodet", "nanodet-weights", "efficientnet_lite0",
     }  # fmt: skip
     assert get_pinned("hand_recrop", "model").file_name == "hand_recrop.tflite"
-
-
-def test_a_wheel_is_asked_for_exactly_whatever_machine_asks() -> None:
-    assert MEDIAPIPE.requirement == "mediapipe==0.10.21"
-    assert MEDIAPIPE.pip_arguments == (
-        "--no-deps", "--only-binary=:all:", "--platform", "manylinux_2_28_x86_64",
-        "--python-version", "3.11", "--implementation", "cp", "--abi", "cp311",
-        "mediapipe==0.10.21",
-    )  # fmt: skip
 
 
 def test_a_name_of_another_kind_is_not_known() -> None:

@@ -18,23 +18,30 @@ RNG = np.random.default_rng(1)
 PIXELS = RNG.integers(0, 256, (2, 4, 6, 3), np.uint8)
 
 
+def run_graph(
+    graph: Graph, value_range: tuple[float, float] = (0.0, 1.0), pixels: np.ndarray = PIXELS
+) -> list[np.ndarray]:
+    """Return what a graph gives for two pictures."""
+    model = export_onnx(graph, value_range=value_range, name="small")
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    assert session.get_inputs()[0].shape == ["batch", *pixels.shape[1:]]
+    values = session.run(list(graph.outputs), {INPUT_NAME: pixels})
+    for output, one in zip(session.get_outputs(), values, strict=True):
+        assert output.shape == ["batch", *one.shape[1:]]
+    return list(values)
+
+
 def run(
     op: str, shape: tuple[int, ...], *, constants: tuple[np.ndarray, ...] = (),
-    value_range: tuple[float, float] = (0.0, 1.0), **options: Any
+    value_range: tuple[float, float] = (0.0, 1.0), num_pictures: int = 1, **options: Any
 ) -> np.ndarray:  # fmt: skip
     """Return what a graph of one operator gives for two pictures of 4 x 6."""
     graph = Graph([], {}, {0: (1, 4, 6, 3)}, [0], {})
-    inputs = [0, *(graph.new_tensor(value.shape, value) for value in constants)]
-    out = graph.new_tensor(shape)
-    graph.nodes.append(Node(op, inputs, [out], options))
-    graph.outputs = {"out": out}
-    model = export_onnx(graph, value_range=value_range, name="small")
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    assert session.get_inputs()[0].shape == ["batch", 4, 6, 3]
-    (values,) = session.run(["out"], {INPUT_NAME: PIXELS})
-    wanted = session.get_outputs()[0].shape
-    assert (wanted[0], tuple(wanted[1:])) == ("batch", values.shape[1:])
-    return values  # type: ignore[no-any-return]
+    numbers = (graph.new_tensor(value.shape, value) for value in constants)
+    inputs = [0] * num_pictures + list(numbers)
+    graph.outputs = {"out": graph.new_tensor(shape)}
+    graph.nodes.append(Node(op, inputs, [*graph.outputs.values()], options))
+    return run_graph(graph, value_range)[0]
 
 
 def channels_first(values: np.ndarray) -> np.ndarray:
@@ -87,16 +94,11 @@ def test_a_depthwise_convolution_keeps_channels_apart(
 
 @pytest.mark.parametrize("activation", ["", "Relu"])
 def test_a_sum_may_be_activated(activation: str) -> None:
-    graph = Graph([], {}, {0: (1, 4, 6, 3)}, [0], {})
-    out = graph.new_tensor((1, 4, 6, 3))
-    graph.nodes.append(Node("Add", [0, 0], [out], {"activation": activation}))
-    graph.outputs = {"out": out}
-    model = export_onnx(graph, value_range=(-1.0, 1.0), name="sum")
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    (values,) = session.run(["out"], {INPUT_NAME: PIXELS})
+    shape = (1, 4, 6, 3)
+    found = run("Add", shape, num_pictures=2, value_range=(-1.0, 1.0), activation=activation)
     expected = 2 * (2 * PICTURE - 1)
     np.testing.assert_allclose(
-        values, np.maximum(expected, 0) if activation else expected, atol=1e-5
+        found, np.maximum(expected, 0) if activation else expected, atol=1e-5
     )
 
 
@@ -151,18 +153,9 @@ def test_a_map_of_one_pixel_becomes_a_row() -> None:
 
 @pytest.mark.parametrize("axis", [1, 2, 3])
 def test_joining_knows_which_axis_is_which(axis: int) -> None:
-    graph = Graph([], {}, {0: (1, 4, 6, 3)}, [0], {})
-    shape = [1, 4, 6, 3]
-    shape[axis] *= 2
-    out = graph.new_tensor(tuple(shape))
-    graph.nodes.append(Node("Concat", [0, 0], [out], {"axis": axis}))
-    graph.outputs = {"out": out}
-    session = onnxruntime.InferenceSession(
-        export_onnx(graph, value_range=(0, 1), name="x"), providers=["CPUExecutionProvider"]
-    )
-    (values,) = session.run(["out"], {INPUT_NAME: PIXELS})
-    expected = channels_first(np.concatenate([PIXELS, PIXELS], axis).astype(np.float32) / 255)
-    np.testing.assert_allclose(values, expected, atol=1e-6)
+    both = np.concatenate([PIXELS, PIXELS], axis)
+    found = run("Concat", (1, *both.shape[1:]), num_pictures=2, axis=axis)
+    np.testing.assert_allclose(found, channels_first(both.astype(np.float32) / 255), atol=1e-6)
 
 
 def test_channels_spread_into_blocks_and_dense_layers_multiply() -> None:
@@ -177,10 +170,7 @@ def test_channels_spread_into_blocks_and_dense_layers_multiply() -> None:
     graph.nodes.append(Node("Dense", inputs, [dense]))
     graph.outputs = {"blocks": out, "dense": dense}
     pixels = RNG.integers(0, 256, (2, 4, 6, 12), np.uint8)
-    session = onnxruntime.InferenceSession(
-        export_onnx(graph, value_range=(0, 1), name="x"), providers=["CPUExecutionProvider"]
-    )
-    blocks, row = session.run(["blocks", "dense"], {INPUT_NAME: pixels})
+    blocks, row = run_graph(graph, pixels=pixels)
     spread = (pixels.astype(np.float32) / 255).reshape(2, 4, 6, 2, 2, 3)
     spread = spread.transpose(0, 1, 3, 2, 4, 5).reshape(2, 8, 12, 3)
     np.testing.assert_allclose(blocks, channels_first(spread), atol=1e-6)

