@@ -58,10 +58,7 @@ def test_a_box_that_reaches_to_the_end_of_the_file_is_whole() -> None:
     assert missing(FTYP + struct.pack(">I4s", 8, b"free") + box(b"moov", b"1")) == 0
     # less than its own head: damage, which the demuxer reports
     assert missing(FTYP + struct.pack(">I4s", 7, b"mdat") + bytes(9)) == 0
-
-
-def test_a_few_bytes_after_the_last_box_are_not_a_box() -> None:
-    assert missing(FTYP + b"\0" * 7) == 0
+    assert missing(FTYP + bytes(7)) == 0  # a few bytes after the last box are none
 
 
 @pytest.mark.parametrize("kind", [b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"])
@@ -77,7 +74,7 @@ def test_an_avi_is_eight_bytes_longer_than_it_says() -> None:
     assert missing(avi(44)) == 0
     assert missing(avi(45)) == 1
     assert missing(avi(20)) == 0  # longer than it says: an index was added
-    assert missing(avi(99).replace(b"AVI ", b"WAVE")) == 0
+    assert missing(avi(99).replace(b"AVI ", b"WAVE")) == 0  # another RIFF file
 
 
 @pytest.mark.parametrize(("tail", "expected"), [(b";", 0), (b";\0\0", 0), (b"", 1), (b";x", 1)])
@@ -100,7 +97,7 @@ def matroska(length: bytes, content: bytes, header: bytes = b"\x82ab") -> bytes:
 )
 def test_a_segment_says_how_long_it_is(length: bytes, num_bytes: int) -> None:
     whole = matroska(length, bytes(num_bytes))
-    assert missing(whole) == 0
+    assert missing(whole) == missing(whole + bytes(5)) == 0
     assert missing(whole[:-1]) == 1
     assert missing(whole[:-90]) == 90
     assert missing(matroska(length, bytes(num_bytes), b"\x40\x03abc")[:-2]) == 2
@@ -230,13 +227,3 @@ def test_packets_of_mpeg_ts_have_one_length_and_follow_each_other(
             bytes(4) + data[start : start + 188] for start in range(0, len(data), 188)
         )
         assert (missing(with_times) > 0) == (expected > 0)
-
-
-def test_an_avi_and_a_matroska_longer_than_they_say_miss_nothing() -> None:
-    avi = b"RIFF" + struct.pack("<I", 20) + b"AVI " + bytes(16)
-    matroska = b"\x1a\x45\xdf\xa3\x80" + b"\x18\x53\x80\x67\x84" + bytes(4)
-    for data in (avi, matroska):
-        assert missing(data) == 0
-        assert missing(data + bytes(5)) == 0
-        assert missing(data[:-3]) == 3
-    assert missing(avi.replace(b"AVI ", b"WAVE")[:-3]) == 0, "another RIFF file"

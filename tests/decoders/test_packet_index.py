@@ -27,8 +27,7 @@ ONE = (100, 7, 1, 2)
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
+def own_memory() -> None:
     packet_index._memory.clear()
 
 

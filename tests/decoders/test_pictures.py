@@ -83,25 +83,20 @@ def test_exif_rotation_is_applied(orientation, undo, scene: Frame, tmp_path: Pat
     assert np.abs(frame.astype(int) - scene).mean() < 3
 
 
-def test_16_bit_pictures_keep_their_upper_byte(scene: Frame, tmp_path: Path) -> None:
-    for suffix in (".png", ".tiff"):
-        path = tmp_path / f"deep{suffix}"
-        cv2.imwrite(str(path), scene[..., ::-1].astype(np.uint16) * 257)
-        np.testing.assert_array_equal(read_picture(path), scene)
-
-
-@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "1", "I;16"])
+@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "1"])
 def test_other_kinds_of_png_come_out_as_rgb(mode: str, scene: Frame, tmp_path: Path) -> None:
-    path = tmp_path / "a.png"
-    if mode == "I;16":
-        grey = scene[..., 0].astype(np.uint16) * 257
-        cv2.imwrite(str(path), grey)
-        expected = np.repeat(scene[..., :1], 3, 2)
-    else:
-        picture = Image.fromarray(scene).convert(mode)
-        picture.save(path)
-        expected = np.asarray(picture.convert("RGB"))
-    np.testing.assert_array_equal(read_picture(path), expected)
+    picture = Image.fromarray(scene).convert(mode)
+    picture.save(tmp_path / "a.png")
+    expected = np.asarray(picture.convert("RGB"))
+    np.testing.assert_array_equal(read_picture(tmp_path / "a.png"), expected)
+
+
+def test_16_bit_pictures_keep_their_upper_byte(scene: Frame, tmp_path: Path) -> None:
+    grey = np.repeat(scene[..., :1], 3, 2)
+    for name, stored, expected in (("a.png", scene, scene), ("a.tiff", scene, scene),
+                                   ("grey.png", scene[..., :1], grey)):  # fmt: skip
+        cv2.imwrite(str(tmp_path / name), stored[..., ::-1].astype(np.uint16) * 257)
+        np.testing.assert_array_equal(read_picture(tmp_path / name), expected)
 
 
 def test_cmyk_jpeg_comes_out_as_rgb(scene: Frame, tmp_path: Path) -> None:
@@ -109,12 +104,6 @@ def test_cmyk_jpeg_comes_out_as_rgb(scene: Frame, tmp_path: Path) -> None:
     Image.fromarray(scene).convert("CMYK").save(path, quality=95)
     frame = read_picture(path)
     assert np.abs(frame.astype(int) - scene).mean() < 12
-
-
-def test_one_pixel_is_a_picture(tmp_path: Path) -> None:
-    path = tmp_path / "dot.png"
-    path.write_bytes(encode(np.full((1, 1, 3), 9, np.uint8), ".png"))
-    assert read_picture(path).tolist() == [[[9, 9, 9]]]
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe caf\xe9.png", b'it\'s "two" \nlines.png', b" .png"])
@@ -134,7 +123,7 @@ def test_an_error_about_a_foreign_name_can_be_printed_and_sent(tmp_path: Path) -
     assert (again.reason, str(again)) == ("missing", str(caught.value))
 
 
-@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp"])
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".bmp", ".tiff", ".gif"])
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.98])
 def test_truncated_pictures_are_noticed(
     suffix: str, share: float, scene: Frame, tmp_path: Path
@@ -142,18 +131,8 @@ def test_truncated_pictures_are_noticed(
     path = tmp_path / f"cut{suffix}"
     data = encode(cv2.resize(scene, (400, 240)), suffix)
     path.write_bytes(data[: int(len(data) * share)])
-    error = refusal(path)
-    assert error.reason == "truncated"
-
-
-@pytest.mark.parametrize("suffix", [".bmp", ".tiff", ".gif"])
-def test_cut_pictures_without_an_end_mark_are_refused_too(
-    suffix: str, scene: Frame, tmp_path: Path
-) -> None:
-    path = tmp_path / f"cut{suffix}"
-    data = encode(scene, suffix)
-    path.write_bytes(data[: len(data) // 2])
-    assert refusal(path).reason in ("corrupt", "truncated")
+    has_end_mark = suffix in (".jpg", ".png", ".webp")
+    assert refusal(path).reason in (["truncated"] if has_end_mark else ["corrupt", "truncated"])
 
 
 def test_a_jpeg_cut_after_its_thumbnail_is_noticed(scene: Frame, tmp_path: Path) -> None:
@@ -214,18 +193,16 @@ def test_a_file_too_long_for_any_allowed_picture_is_not_read(tmp_path: Path) -> 
     assert "too large: a file of 3,145,728 bytes" in str(refusal(path, max_pixels=1000))
 
 
-@pytest.mark.parametrize("size", [(0, 10), (10, 0), (0, 0)])
-def test_no_pixels_is_an_error(size: tuple[int, int], tmp_path: Path) -> None:
-    path = tmp_path / "nothing.png"
-    path.write_bytes(png_claiming(*size))
-    assert f"zero size: {size[0]} x {size[1]} pixels" in str(refusal(path))
-
-
-def test_what_is_no_picture_says_so(tmp_path: Path) -> None:
+def test_what_has_no_pixels_or_is_no_picture_says_so(tmp_path: Path) -> None:
     path = tmp_path / "notes.png"
+    for width, height in ((0, 10), (10, 0), (0, 0)):
+        path.write_bytes(png_claiming(width, height))
+        assert f"zero size: {width} x {height} pixels" in str(refusal(path))
     path.write_text("hello there")
     expected = "not an image: it starts with b'hello th'; known are JPEG, PNG, GIF, BMP, WebP, TIFF"
     assert expected in str(refusal(path))
+    path.write_bytes(encode(np.full((1, 1, 3), 9, np.uint8), ".png"))  # one pixel is one
+    assert read_picture(path).tolist() == [[[9, 9, 9]]]
 
 
 @pytest.mark.parametrize(
@@ -239,30 +216,11 @@ def test_a_bare_beginning_is_truncated(head: bytes, tmp_path: Path) -> None:
     assert "has no size" in str(error)
 
 
-def test_what_is_wrong_with_the_file_itself_is_told_apart(tmp_path: Path) -> None:
-    (tmp_path / "empty.png").touch()
-    (tmp_path / "link.png").symlink_to("gone.png")
-    (tmp_path / "a.png").symlink_to("b.png")
-    (tmp_path / "b.png").symlink_to("a.png")
-    (tmp_path / "folder.png").mkdir()
-    os.mkfifo(tmp_path / "pipe.png")
-    expected = {
-        "gone.png": "missing: no such file",
-        "empty.png": "empty file: it has 0 bytes; copy it again from where it came",
-        "link.png": "broken link: it points to 'gone.png', which is not there",
-        "a.png": "broken link: links that point at each other",
-        "folder.png": "not a file: it is a folder",
-        "pipe.png": "not a file: it is a pipe, a socket or a device",
-    }
-    for name, message in expected.items():
-        assert message in str(refusal(tmp_path / name))
-    assert refusal(tmp_path / "empty.png" / "below.png").reason == "missing"
-
-
-def test_a_file_we_may_not_read_says_so(
+def test_a_file_that_cannot_be_opened_or_read_says_so(
     scene: Frame, tmp_path: Path, without_permission: Callable[[Path], AbstractContextManager[None]]
 ) -> None:
     path = tmp_path / "secret.png"
+    assert refusal(path).reason == "missing"
     path.write_bytes(encode(scene, ".png"))
     with without_permission(path):
         error = refusal(path)

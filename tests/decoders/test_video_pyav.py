@@ -108,26 +108,6 @@ def test_an_animated_gif_is_a_video(tmp_path: Path, write_video: WriteVideo) -> 
         list(video)
 
 
-def test_interlaced_video_comes_as_stored(
-    tmp_path: Path, write_video: WriteVideo, number_of: NumberOf
-) -> None:
-    path = write_video(
-        tmp_path / "tv.mpg", 20, codec="mpeg2video", options={"flags": "+ildct+ilme", "top": "1"}
-    )
-    with open_video(path) as video:
-        assert [number_of(frame) for frame in video] == list(range(20))
-
-
-def test_a_stream_without_frames_says_so(tmp_path: Path, write_video: WriteVideo) -> None:
-    path = write_video(tmp_path / "none.mkv", 1, codec="mpeg4")
-    data = path.read_bytes()
-    cluster = data.index(b"\x1f\x43\xb6\x75")
-    path.write_bytes(data[:cluster])
-    with pytest.raises(DecodeError) as caught, open_video(path) as video:
-        list(video)
-    assert caught.value.reason in ("no frames", "truncated")
-
-
 @pytest.mark.parametrize("suffix", [".mkv", ".mp4"])
 @pytest.mark.parametrize("codec", ["libx264", "libvpx-vp9"])
 def test_a_stream_without_its_first_key_frame_starts_at_the_next(
