@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -189,49 +189,32 @@ def _judge(
     if not num_frames:
         return 1.0, (Message("no frames"),)
     findings: list[tuple[float, str]] = []
+
+    def note(weight: float, amount: float, template: str, **values: object) -> None:
+        findings.append((weight * min(1.0, amount), Message(template, **values)))
+
     for part in parts:
         share, label = 1 - part.num_present / num_frames, part_label(part.name)
         is_body, is_hand = part.name in BODY_PARTS, part.name.endswith("_hand")
         if not is_hand and part.name != "feet":
-            words = Message("{part} missing in {share:.0%}", part=label, share=share)
-            findings.append(((1.0 if is_body else 0.6) * share, words))
-        if jumps := part.num_jumps:
-            words = Message("{num_jumps:jump|jumps} of {part}", num_jumps=jumps, part=label)
-            findings.append((0.6 * min(1.0, 20 * jumps / num_frames), words))
+            weight = 1.0 if is_body else 0.6
+            note(weight, share, "{part} missing in {share:.0%}", part=label, share=share)
+        jumps, template = part.num_jumps, "{num_jumps:jump|jumps} of {part}"
+        note(0.6, 20 * jumps / num_frames, template, num_jumps=jumps, part=label)
         if not is_body and part.outside > 0.02:
             template = "{part} {outside:.0%} outside the picture"
-            words = Message(template, part=label, outside=part.outside)
-            findings.append((0.4 * part.outside, words))
-    shares = {name: count / num_frames for name, count in counts.items()}
-    without, frozen = shares["num_no_hands"], shares["num_frozen"]
-    swaps, doubled = counts["num_swaps"], counts["num_doubled"]
-    findings += [
-        (0.3 * without, Message("no hands in {without:.0%}", without=without)),
-        (
-            0.7 * min(1.0, 10 * shares["num_swaps"]),
-            Message("left/right suspect in {num_frames:frame|frames}", num_frames=swaps),
-        ),
-        (
-            0.7 * min(1.0, 10 * shares["num_doubled"]),
-            Message("both hands on one spot in {num_frames:frame|frames}", num_frames=doubled),
-        ),
-        (
-            0.4 * frozen,
-            Message("{num_frames:frozen frame|frozen frames}", num_frames=counts["num_frozen"]),
-        ),
-    ]
-    findings = sorted((each for each in findings if each[0] > 0.004), reverse=True)
-    good = float(np.prod([1 - amount for amount, _ in findings])) if findings else 1.0
+            note(0.4, part.outside, template, part=label, outside=part.outside)
+    without, frozen = (counts[name] / num_frames for name in ("num_no_hands", "num_frozen"))
+    note(0.3, without, "no hands in {without:.0%}", without=without)
+    note(0.4, frozen, "{num_frames:frozen frame|frozen frames}", num_frames=counts["num_frozen"])
+    for name, template in (
+        ("num_swaps", "left/right suspect in {num_frames:frame|frames}"),
+        ("num_doubled", "both hands on one spot in {num_frames:frame|frames}"),
+    ):
+        note(0.7, 10 * counts[name] / num_frames, template, num_frames=counts[name])
+    findings = sorted((finding for finding in findings if finding[0] > 0.004), reverse=True)
+    good = math.prod(1 - amount for amount, _ in findings)
     return 1 - good, tuple(words for _, words in findings)
-
-
-@dataclass
-class PartTotals:
-    """One part, over all clips of a split."""
-
-    num_present: int = 0
-    num_jumps: int = 0
-    clips_with_jumps: int = 0
 
 
 @dataclass
@@ -241,36 +224,28 @@ class SplitTotals:
     Args:
         sums: Of all clips, by the name of the count in `ClipQuality`: `num_swaps` …
         clips: How many clips have any, by the same names.
+        parts: Of each part `num_present` and `num_jumps` likewise, and `clips_with_jumps`.
     """
 
     num_frames: int = 0
     sums: Counter[str] = field(default_factory=Counter)
     clips: Counter[str] = field(default_factory=Counter)
-    parts: dict[str, PartTotals] = field(default_factory=dict)
+    parts: dict[str, Counter[str]] = field(default_factory=dict)
 
 
 class RunQuality:
-    """Sums by split, and the worst clips.
-
-    Args:
-        keep: How many of the worst clips are kept whole.
-    """
+    """Sums by split, and the `keep` worst clips, the worst first; of equals the earlier."""
 
     def __init__(self, keep: int) -> None:
         self.splits: dict[str, SplitTotals] = {}
+        self.worst: list[ClipQuality] = []
         self._keep = keep
-        self._heap: list[tuple[float, int, ClipQuality]] = []
         self.num_clips = 0
 
     @property
     def num_frames(self) -> int:
         """Frames of all clips."""
         return sum(totals.num_frames for totals in self.splits.values())
-
-    @property
-    def worst(self) -> list[ClipQuality]:
-        """The kept clips, the worst first; among equals the earlier."""
-        return [quality for _, _, quality in sorted(self._heap, key=lambda e: (-e[0], -e[1]))]
 
     def add(self, quality: ClipQuality) -> None:
         """Count a clip."""
@@ -281,13 +256,9 @@ class RunQuality:
             totals.sums[name] += getattr(quality, name)
             totals.clips[name] += getattr(quality, name) > 0
         for part in quality.parts:
-            sums = totals.parts.setdefault(part.name, PartTotals())
-            sums.num_present += part.num_present
-            sums.num_jumps += part.num_jumps
-            sums.clips_with_jumps += part.num_jumps > 0
-        # The number in the middle breaks ties, and keeps the earlier clip of equals.
-        entry = (quality.badness, -self.num_clips, quality)
-        if len(self._heap) < self._keep:
-            heapq.heappush(self._heap, entry)
-        else:
-            heapq.heappushpop(self._heap, entry)
+            sums = totals.parts.setdefault(part.name, Counter())
+            sums["num_present"] += part.num_present
+            sums["num_jumps"] += part.num_jumps
+            sums["clips_with_jumps"] += part.num_jumps > 0
+        ranked = sorted([*self.worst, quality], key=lambda clip: -clip.badness)
+        self.worst = ranked[: self._keep]

@@ -85,6 +85,12 @@ def hex_of(colour: Colour) -> str:
     return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
+def rgb_of(colour: str) -> Colour:
+    """Return the colour that is written `#rrggbb`."""
+    red, green, blue = bytes.fromhex(colour[1:])
+    return red, green, blue
+
+
 def part_colour(part_name: str) -> str:
     """Return the one colour of a part in charts, as `#rrggbb`."""
     return hex_of(COLOURS[_key_of(part_name)])

@@ -18,7 +18,7 @@ import numpy as np
 from posemill.clips.inputs import ClipInput
 from posemill.clips.people import choose_person
 from posemill.errors import PosemillError, RunError
-from posemill.inspection.comparison.measure import PartAgreement, part_distances, shared_rows
+from posemill.inspection.comparison.measure import PartAgreement, part_frames, shared_rows
 from posemill.inspection.comparison.pairs import choose_layout
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.quality import measure, squeeze
@@ -143,21 +143,14 @@ def compare_clips(one: ClipAddress, other: ClipAddress) -> dict[str, Any]:
     layout, is_shared = choose_layout(clips[0].skeleton_name, clips[1].skeleton_name)
     first, second = (clip.as_skeleton(layout) for clip in clips)
     rows_one, rows_other = shared_rows(first.frame_indices, second.frame_indices)
-    known = np.asarray((first.sizes_wh[rows_one] > 0).all(axis=1))
-    sizes = np.where(known[:, None], first.sizes_wh[rows_one], second.sizes_wh[rows_other])
-    points = first.points[rows_one, :, :2], second.points[rows_other, :, :2]
     sums, counts = np.zeros(len(rows_one)), np.zeros(len(rows_one))
     parts: dict[str, Any] = {}
-    for part in get_skeleton(layout).parts:
-        indices = np.arange(part.start, part.stop)[is_shared[part.start : part.stop]]
-        if not len(indices):
-            continue
-        has_one, has_other, pixels = part_distances(points, indices, sizes.astype(np.int64))
+    for name, frames in part_frames(first, second, is_shared, (rows_one, rows_other)):
         agreement = PartAgreement()
-        agreement.add(has_one, has_other, pixels[~np.isnan(pixels)])
-        parts[part.name] = agreement.to_dict()
-        sums += np.nansum(pixels, axis=1)
-        counts += (~np.isnan(pixels)).sum(1)
+        agreement.add(frames)
+        parts[name] = agreement.to_dict()
+        sums += np.nansum(frames.pixels, axis=1)
+        counts += (~np.isnan(frames.pixels)).sum(1)
     distances = np.full(len(first), np.nan)
     distances[rows_one] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     rows = np.full(len(first), -1)

@@ -12,19 +12,18 @@ import numpy as np
 from posemill import __version__
 from posemill.clips.inputs import ClipName
 from posemill.inspection.comparison.measure import (
+    BAR_LABELS,
     Comparison,
-    PartAgreement,
     WorstFrame,
-    bar_labels,
     differences,
 )
 from posemill.inspection.comparison.pairs import Side
-from posemill.inspection.drawing.frame_picture import draw
+from posemill.inspection.drawing.frame_picture import draw, missing_parts
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.report.page import (
+    bar_chart,
     clip_block,
     figure,
-    histogram,
     paragraph,
     section,
     table,
@@ -110,19 +109,23 @@ def _distance_section(compared: Comparison, labels: Sequence[str]) -> str:
         (
             split.split,
             part_label(name),
-            part.one_has,
-            part.other_has,
-            part.both,
-            percent(part.agree),
-            *map(pixels_in_words, _quantiles(part)),
+            *(part[key] for key in ("one_has", "other_has", "both")),
+            percent(part["agree"]),
+            *(pixels_in_words(part[key]) for key in ("median", "p95", "max")),
         )
         for split in compared.splits
-        for name, part in split.parts.items()
+        for name, part in split.to_dict()["parts"].items()
     ]
     charts = [
-        _distance_chart(name, part)
+        (
+            part_label(name),
+            [
+                (label, part_colour(name), count / max(part.bars()), f"{count:,}")
+                for label, count in zip(BAR_LABELS, part.bars(), strict=True)
+            ],
+        )
         for name, part in compared.total.parts.items()
-        if len(part.distances)
+        if part.bins.any()
     ]
     columns = [
         "split",
@@ -137,29 +140,12 @@ def _distance_section(compared: Comparison, labels: Sequence[str]) -> str:
     return section(
         Message("Agreement and distances"),
         table(columns, rows),
-        f'<div class="row">{"".join(charts)}</div>',
+        bar_chart(charts, label=Message("Distances in pixels")),
         remark=Message(
             "Agree: share of frames in which both found the part, or both missed it. Distances: of "
-            "every point that both have, in pixels of the original pictures."
+            "every point that both have, in pixels of the original pictures; the bars count points."
         ),
     )
-
-
-def _distance_chart(name: str, part: PartAgreement) -> str:
-    chart = histogram(
-        bar_labels(),
-        part.distances.bars(),
-        colour=part_colour(name),
-        x_label="pixels",
-        label=Message("Distances of the {part}", part=part_label(name)),
-        counted="points",
-    )
-    return f"<div>{paragraph(part_label(name), style='h3')}{chart}</div>"
-
-
-def _quantiles(part: PartAgreement) -> list[float | None]:
-    found = part.to_dict()
-    return [found["median"], found["p95"], found["max"]]
 
 
 def pixels_in_words(value: float | None) -> str:
@@ -239,9 +225,8 @@ def _figure(picture: Frame | None, clip: PoseClip, label: str, box: _Box) -> str
     drawn = draw(picture, clip, 0, legend=False, min_long_side=long_side, line_scale=0.7)
     height, width = drawn.shape[:2]
     cut = drawn[int(top * height) : int(bottom * height), int(left * width) : int(right * width)]
-    names = clip.skeleton.part_names
-    lack = lack_words([name for name, has in zip(names, clip.present[0], strict=True) if not has])
-    return figure(np.ascontiguousarray(cut), join("; ", [label, lack]), longest=_PICTURE_WIDTH)
+    caption = join("; ", [label, lack_words(missing_parts(clip, 0))])
+    return figure(np.ascontiguousarray(cut), caption, longest=_PICTURE_WIDTH)
 
 
 def _box_of(clips: Sequence[PoseClip], parts: Sequence[str]) -> _Box:

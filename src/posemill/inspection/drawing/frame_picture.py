@@ -73,11 +73,18 @@ def draw(
         return canvas
     if title is None:
         title = f"{clip.clip_id}  frame {clip.frame_indices[index]}"
-    there = ~np.isnan(clip.points[index, :, 0])
-    parts = [(part.name, bool(there[part.start : part.stop].any())) for part in clip.skeleton.parts]
-    has_unsure = (there & ~sure).any()
+    missing = missing_parts(clip, index)
+    parts = [(name, name not in missing) for name in clip.skeleton.part_names]
+    has_unsure = (~np.isnan(clip.points[index, :, 0]) & ~sure).any()
     remark = f"faint: score below {min_score:g}" if has_unsure else ""
     return add_legend(canvas, parts, drawable_text(title), remark=remark)
+
+
+def missing_parts(clip: PoseClip, row: int) -> tuple[str, ...]:
+    """Return the names of the parts of which no point was found in a frame."""
+    is_missing = np.isnan(clip.points[row, :, 0])
+    parts = clip.skeleton.parts
+    return tuple(part.name for part in parts if is_missing[part.start : part.stop].all())
 
 
 def _sized(frame: Frame, min_long_side: int) -> Frame:

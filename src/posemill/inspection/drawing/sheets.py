@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from posemill.inspection.drawing.frame_picture import draw
+from posemill.inspection.drawing.frame_picture import draw, missing_parts
 from posemill.inspection.drawing.lettering import (
     add_legend,
     drawable_text,
@@ -37,11 +37,7 @@ class Cell:
 def draw_cell(frame: Frame | None, clip: PoseClip, index: int, *, caption: str) -> Cell:
     """Return a frame of a clip, drawn, for a sheet."""
     picture = draw(frame, clip, index, legend=False, min_long_side=480, line_scale=1.4)
-    there = ~np.isnan(clip.points[index, :, 0])
-    missing = tuple(
-        part.name for part in clip.skeleton.parts if not there[part.start : part.stop].any()
-    )
-    return Cell(picture, caption, missing)
+    return Cell(picture, caption, missing_parts(clip, index))
 
 
 def contact_sheet(

@@ -11,7 +11,7 @@ import numpy as np
 
 from posemill import __version__
 from posemill.clips.inputs import ClipInput
-from posemill.inspection.drawing.frame_picture import draw
+from posemill.inspection.drawing.frame_picture import draw, missing_parts
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.quality import ClipQuality, RunQuality, measure
 from posemill.inspection.report import findings
@@ -131,7 +131,7 @@ def _tiles(quality: RunQuality, material: ClipInput) -> str:
             (quality.num_frames, "frames"),
             (sum(material.num_clips_failed().values()), Message("clips failed")),
             (sum(material.num_failed().values()), Message("frames failed")),
-            (sum(p.num_jumps for s in splits for p in s.parts.values()), "jumps"),
+            (sum(p["num_jumps"] for s in splits for p in s.parts.values()), "jumps"),
             (sum(s.sums["num_swaps"] for s in splits), Message("left/right suspects")),
             (sum(s.sums["num_frozen"] for s in splits), Message("frozen frames")),
         ]
@@ -181,13 +181,9 @@ def _pictures(clip: PoseClip, quality: ClipQuality, originals: Originals) -> str
 
 
 def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:
-    there = ~np.isnan(clip.points[row, :, 0])
-    parts = clip.skeleton.parts
-    lack = lack_words([part.name for part in parts if not there[part.start : part.stop].any()])
-    said = [Message("frame {frame}", frame=clip.frame_indices[row]), words, lack]
-    caption = join("; ", said)
+    number = Message("frame {frame}", frame=clip.frame_indices[row])
     picture = draw(frame, clip, row, legend=False, min_long_side=480, line_scale=1.6)
-    return figure(picture, caption)
+    return figure(picture, join("; ", [number, words, lack_words(missing_parts(clip, row))]))
 
 
 def _failures_section(material: ClipInput, failures: list[Failure]) -> str:

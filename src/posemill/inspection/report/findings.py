@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+
 from posemill.inspection.motion import JUMP_FLOOR, JUMP_MADS, SURE_SCORE
 from posemill.inspection.quality import COUNTED, RunQuality
 from posemill.inspection.report.page import (
+    Bar,
     badge,
     bar_chart,
     colour_key,
@@ -23,87 +27,149 @@ _HOW_TO_READ_STRIPS = Message(
     "colour means that only some of them have it."
 )
 
+_WORDS = (
+    (
+        Message("Presence"),
+        Message("a part is there when at least one of its points was found."),
+    ),
+    (
+        Message("Jump"),
+        Message(
+            "a fifth of the part's points moved by more than {jump_floor:g} shoulder widths "
+            "in 1/25 s, and far more than is usual for it in this clip (the median and "
+            "{jump_mads:g} scaled median deviations). Body points with a score below "
+            "{sure_score:g} do not count. Several in a row are one jump.",
+            jump_floor=JUMP_FLOOR,
+            jump_mads=JUMP_MADS,
+            sure_score=SURE_SCORE,
+        ),
+    ),
+    (
+        Message("Left/right suspect"),
+        Message(
+            "from one frame to the next, both hands (or both sides of the body) are nearer to "
+            "where the other one was; or a hand begins at the body's other wrist."
+        ),
+    ),
+    (
+        Message("Both hands on one spot"),
+        Message("the points of both hands lie on one another."),
+    ),
+    (
+        Message("Frozen frame"),
+        Message("every part found has exactly the numbers of the frame before."),
+    ),
+    (
+        Message("Badness"),
+        Message(
+            "1 - product of (1 - weight x amount) over: body missing (weight 1), face missing "
+            "(0.6), neither hand found (0.3), jumps of a part (0.6, full at one in twenty "
+            "frames), suspects and doubled hands (0.7 each, full at one in ten), frozen "
+            "frames (0.4), face and hands outside of the picture (0.4). It ranks clips; it is "
+            "not an error rate."
+        ),
+    ),
+    (
+        Message("Loose pictures"),
+        Message(
+            "frames of different sizes, or with people at another place in every one, are not "
+            "compared with one another."
+        ),
+    ),
+)
+
 
 def frames_text(number: int) -> Message:
     """Return a number of frames in words."""
     return Message("{num_frames:,|frame|frames}", num_frames=number)
 
 
-def presence_section(quality: RunQuality) -> str:
-    """Return how often each part was found, by split."""
-    groups = [
+def _bars_of_splits(
+    quality: RunQuality,
+    heading: str,
+    bar_of: Callable[[Counter[str], int], tuple[float, str]],
+) -> list[tuple[str, list[Bar]]]:
+    """Return a group of bars for each split.
+
+    Args:
+        quality: Of a run.
+        heading: Of a group: a template of `split` and `frames`.
+        bar_of: Gives length and HTML of a bar by the totals of a part and the number of frames.
+    """
+    return [
         (
-            Message("{split}  ({frames})", split=split, frames=frames_text(totals.num_frames)),
+            Message(heading, split=split, frames=frames_text(totals.num_frames)),
             [
-                (
-                    name,
-                    share := part.num_present / max(1, totals.num_frames),
-                    badge(share, percent(share)),
-                )
+                (part_label(name), part_colour(name), *bar_of(part, max(1, totals.num_frames)))
                 for name, part in totals.parts.items()
             ],
         )
         for split, totals in quality.splits.items()
     ]
+
+
+def presence_section(quality: RunQuality) -> str:
+    """Return how often each part was found, by split."""
+
+    def bar_of(part: Counter[str], num_frames: int) -> tuple[float, str]:
+        share = part["num_present"] / num_frames
+        return share, badge(share, percent(share))
+
+    groups = _bars_of_splits(quality, "{split}  ({frames})", bar_of)
     return section(
         Message("Presence"),
-        bar_chart(groups, maximum=1, label=Message("Share of frames with each part")),
+        bar_chart(groups, label=Message("Share of frames with each part")),
         remark=Message("Share of frames in which at least one point of the part was found."),
     )
 
 
 def strips_section(quality: RunQuality) -> str:
     """Return, for the worst clips, when each part was there."""
-    shown = quality.worst
     cells: list[str] = []
-    for each in shown:
-        strips = [(part.name, part.strip) for part in each.parts]
-        label = Message("presence over time in {clip_id}", clip_id=each.clip_id)
+    for clip in quality.worst:
+        strips = [(part.name, part.strip) for part in clip.parts]
+        label = Message("presence over time in {clip_id}", clip_id=clip.clip_id)
         cells.append(
-            f"<span>{text(each.clip_id or Message('(no name)'))}</span>"
+            f"<span>{text(clip.clip_id or Message('(no name)'))}</span>"
             f"{strip_chart(strips, label=label)}"
-            f'<span class="quiet">{text(each.split)}, '
-            f"{text(frames_text(each.num_frames))}</span>"
+            f'<span class="quiet">{text(clip.split)}, {text(frames_text(clip.num_frames))}</span>'
         )
-    names = dict.fromkeys(part.name for each in shown for part in each.parts)
-    if len(shown) < quality.num_clips:
-        said = Message(
-            "The {num_shown} worst of {num_clips:,} clips.",
-            num_shown=len(shown),
-            num_clips=quality.num_clips,
-        )
-    else:
-        said = Message("All {num_shown} clips, the worst first.", num_shown=len(shown))
+    names = dict.fromkeys(part.name for clip in quality.worst for part in clip.parts)
+    num_shown, num_clips = len(quality.worst), quality.num_clips
+    is_some = num_shown < num_clips
+    which_clips = Message(
+        "The {num_shown} worst of {num_clips:,} clips."
+        if is_some
+        else "All {num_shown} clips, the worst first.",
+        num_shown=num_shown,
+        num_clips=num_clips,
+    )
     return section(
         Message("Missing over time"),
         colour_key([(part_label(name), part_colour(name)) for name in names]),
         f'<div class="strips">{"".join(cells)}</div>',
-        remark=join(" ", [said, _HOW_TO_READ_STRIPS]),
+        remark=join(" ", [which_clips, _HOW_TO_READ_STRIPS]),
     )
 
 
 def motion_section(quality: RunQuality) -> str:
     """Return jumps, suspected swaps, doubled hands and frozen frames."""
-    groups = [
+    top = max(
         (
-            Message("{split}: jumps in 1,000 frames", split=split),
-            [
-                (
-                    name,
-                    rate := 1000 * part.num_jumps / max(1, totals.num_frames),
-                    Message(
-                        "{rate:.2f} ({num_jumps:,} in {clips_with_jumps:,} clips)",
-                        rate=rate,
-                        num_jumps=part.num_jumps,
-                        clips_with_jumps=part.clips_with_jumps,
-                    ),
-                )
-                for name, part in totals.parts.items()
-            ],
+            part["num_jumps"] / max(1, totals.num_frames)
+            for totals in quality.splits.values()
+            for part in totals.parts.values()
+        ),
+        default=0.0,
+    )
+
+    def bar_of(part: Counter[str], num_frames: int) -> tuple[float, str]:
+        rate = part["num_jumps"] / num_frames
+        words = Message(
+            "{rate:.2f} ({num_jumps:,} in {clips_with_jumps:,} clips)", **part, rate=1000 * rate
         )
-        for split, totals in quality.splits.items()
-    ]
-    top = max((value for _, bars in groups for _, value, _ in bars), default=0.0)
+        return rate / (top or 1), text(words)
+
     rows = [
         (split, *(count for name in COUNTED for count in (totals.sums[name], totals.clips[name])))
         for split, totals in quality.splits.items()
@@ -119,7 +185,10 @@ def motion_section(quality: RunQuality) -> str:
     ]
     return section(
         Message("Jumps, swaps and frozen frames"),
-        bar_chart(groups, maximum=top or 1.0, label=Message("Jumps in 1,000 frames")),
+        bar_chart(
+            _bars_of_splits(quality, "{split}: jumps in 1,000 frames", bar_of),
+            label=Message("Jumps in 1,000 frames"),
+        ),
         table(columns, rows),
         remark=Message("A suspect is a frame to look at, not a proven fault."),
     )
@@ -127,55 +196,5 @@ def motion_section(quality: RunQuality) -> str:
 
 def method_section() -> str:
     """Return what the words of the report mean."""
-    notes = [
-        (
-            Message("Presence"),
-            Message("a part is there when at least one of its points was found."),
-        ),
-        (
-            Message("Jump"),
-            Message(
-                "a fifth of the part's points moved by more than {jump_floor:g} shoulder widths "
-                "in 1/25 s, and far more than is usual for it in this clip (the median and "
-                "{jump_mads:g} scaled median deviations). Body points with a score below "
-                "{sure_score:g} do not count. Several in a row are one jump.",
-                jump_floor=JUMP_FLOOR,
-                jump_mads=JUMP_MADS,
-                sure_score=SURE_SCORE,
-            ),
-        ),
-        (
-            Message("Left/right suspect"),
-            Message(
-                "from one frame to the next, both hands (or both sides of the body) are nearer to "
-                "where the other one was; or a hand begins at the body's other wrist."
-            ),
-        ),
-        (
-            Message("Both hands on one spot"),
-            Message("the points of both hands lie on one another."),
-        ),
-        (
-            Message("Frozen frame"),
-            Message("every part found has exactly the numbers of the frame before."),
-        ),
-        (
-            Message("Badness"),
-            Message(
-                "1 - product of (1 - weight x amount) over: body missing (weight 1), face missing "
-                "(0.6), neither hand found (0.3), jumps of a part (0.6, full at one in twenty "
-                "frames), suspects and doubled hands (0.7 each, full at one in ten), frozen "
-                "frames (0.4), face and hands outside of the picture (0.4). It ranks clips; it is "
-                "not an error rate."
-            ),
-        ),
-        (
-            Message("Loose pictures"),
-            Message(
-                "frames of different sizes, or with people at another place in every one, are not "
-                "compared with one another."
-            ),
-        ),
-    ]
-    lines = "".join(f"<p><b>{text(Message(name))}</b>: {text(words)}</p>" for name, words in notes)
+    lines = "".join(f"<p><b>{text(name)}</b>: {text(words)}</p>" for name, words in _WORDS)
     return section(Message("What the words mean"), lines)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.files import atomic_path
-from posemill.inspection.drawing.picture_files import jpeg_bytes, writing
+from posemill.inspection.drawing.picture_files import jpeg_bytes, png_bytes, writing
 from posemill.language import chosen_language
 from posemill.messages import Message, render
 from posemill.records import Frame
@@ -29,7 +28,7 @@ from posemill.skeletons.palette import (
     grade,
     hex_of,
     part_colour,
-    part_label,
+    rgb_of,
 )
 from posemill.terminal import printable
 
@@ -105,25 +104,21 @@ def tiles(counts: Iterable[tuple[int, str]]) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return a table; numbers stand right, everything is escaped."""
-    kept, columns = [tuple(row) for row in rows], [Message(name) for name in columns]
-    is_number = [
-        bool(kept) and all(isinstance(row[number], int | float) for row in kept)
-        for number in range(len(columns))
+    cells, names = [tuple(row) for row in rows], [text(Message(name)) for name in columns]
+    values_of = list(zip(*cells, strict=True)) or [()] * len(names)
+    styles = [
+        ' class="number"' if values and all(isinstance(v, int | float) for v in values) else ""
+        for values in values_of
     ]
-    styles = [' class="number"' if flag else "" for flag in is_number]
-    head = "".join(
-        f"<th{style}>{text(name)}</th>" for name, style in zip(columns, styles, strict=True)
-    )
-    lines = (
-        "<tr>"
-        + "".join(
-            f'<td{style} data-column="{text(name)}">{text(_shown(value))}</td>'
-            for name, value, style in zip(columns, row, styles, strict=True)
+    lines = ["".join(f"<th{style}>{name}</th>" for name, style in zip(names, styles, strict=True))]
+    for row in cells:
+        lines.append(
+            "".join(
+                f'<td{style} data-column="{name}">{text(_shown(value))}</td>'
+                for name, value, style in zip(names, row, styles, strict=True)
+            )
         )
-        + "</tr>"
-        for row in kept
-    )
-    return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
+    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
 def figure(picture: Frame, caption: str, *, longest: int = 360) -> str:
@@ -152,24 +147,23 @@ def _shown(value: Any) -> Any:
     return f"{value:.2f}" if isinstance(value, float) else value
 
 
-def bar_chart(
-    groups: Sequence[tuple[str, Sequence[tuple[str, float, str]]]], *, maximum: float, label: str
-) -> str:
-    """Return horizontal bars in groups, as HTML: they are as wide as there is room.
+Bar = tuple[str, str, float, str]  # name, colour, length from 0 to 1, and the HTML beside it
+
+
+def bar_chart(groups: Iterable[tuple[str, Iterable[Bar]]], *, label: str) -> str:
+    """Return horizontal bars in groups, each with a heading, as wide as there is room.
 
     Args:
-        groups: Heading of each group and its bars: part name, value, and the HTML beside it.
-        maximum: What a bar as wide as the chart stands for.
+        groups: Heading and bars of each.
         label: What the chart shows, for screen readers.
     """
     marks = [f'<div class="bars" role="group" aria-label="{text(label)}">']
     for heading, bars in groups:
         marks.append(f"<h3>{text(heading)}</h3>")
-        for name, value, words in bars:
-            share = 100 * min(max(value, 0.0), maximum) / maximum
-            style = f"width:{share:.1f}%;background:{part_colour(name)}"
+        for name, colour, length, words in bars:
+            style = f"width:{100 * min(max(length, 0.0), 1.0):.1f}%;background:{colour}"
             marks.append(
-                f'<div class="bar"><span>{text(part_label(name))}</span>'
+                f'<div class="bar"><span>{text(name)}</span>'
                 f'<div><i style="{style}"></i></div><span>{words}</span></div>'
             )
     return "".join([*marks, "</div>"])
@@ -180,36 +174,6 @@ def badge(share: float, words: str) -> str:
     found = grade(share)
     style = f"background:{found.colour}"
     return f'<span class="badge" style="{style}">{text(words)} {text(Message(found.word))}</span>'
-
-
-def histogram(
-    labels: Sequence[str],
-    counts: Sequence[int],
-    *,
-    colour: str,
-    x_label: str,
-    label: str,
-    counted: str = "clips",
-) -> str:
-    """Return upright bars with their counts on top, for what is `counted` in each bin."""
-    # No wider than a phone: 10 bins are 376 pixels.
-    left, bottom, height, step = 8, 56, 150, 36
-    width = left * 2 + step * len(labels)
-    top = max([*counts, 1])
-    marks = [_open_svg(width, height + bottom, label)]
-    for number, (name, count) in enumerate(zip(labels, counts, strict=True)):
-        x = left + number * step
-        bar = (height - 36) * count / top
-        marks.append(_box((x + 2, height - bar), (step - 4, bar), colour))
-        if count:
-            marks.append(_text(x + step / 2, height - bar - 4, short(count), anchor="middle"))
-        # In two lines, in turn: neighbours do not touch.
-        y = height + 14 + 12 * (number % 2)
-        marks.append(_text(x + step / 2, y, name, anchor="middle", size=11))
-    line = f'<line x1="{left}" y1="{height}" x2="{width - left}" y2="{height}" stroke="{INK}"/>'
-    marks.append(_text(left, 12, Message(counted)))
-    marks += [line, _text(width / 2, height + 46, Message(x_label), anchor="middle")]
-    return "".join([*marks, "</svg>"])
 
 
 def line_chart(lines: Sequence[tuple[str, npt.NDArray[Any]]], *, label: str) -> str:
@@ -223,26 +187,26 @@ def line_chart(lines: Sequence[tuple[str, npt.NDArray[Any]]], *, label: str) -> 
     known = np.concatenate([values[np.isfinite(values)] for _, values in lines])
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     scale = (height - top - 8) / max(high - low, 1e-6)
-    marks = [paragraph(label, style="quiet"), _open_svg(width, height, label)]
+    step = (width - left) / max(1, len(lines[0][1]) - 1)
+    marks = [
+        paragraph(label, style="quiet"),
+        f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
+        f'role="img" aria-label="{text(label)}" font-size="12" fill="{INK}">',
+    ]
     for value in (low, high):
         y = height - 8 - (value - low) * scale
         marks.append(
             f'<line x1="{left}" x2="{width:g}" y1="{y:.1f}" y2="{y:.1f}" stroke="{GRID}"/>'
+            f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.0f}</text>'
         )
-        marks.append(_text(left - 6, y + 4, f"{value:.0f}", anchor="end"))
     for number, (colour, values) in enumerate(lines):
-        step = (width - left) / max(1, len(values) - 1)
         style = 'stroke-width="1.5"' if number else 'stroke-width="5" stroke-opacity="0.3"'
-        gaps = np.flatnonzero(np.diff(np.isfinite(values).astype(int))) + 1
-        for piece in np.split(np.arange(len(values)), gaps):
-            if np.isfinite(values[piece[:1]]).any():
-                places = (
-                    f"{left + step * row:.1f},{height - 8 - (values[row] - low) * scale:.1f}"
-                    for row in piece
-                )
-                marks.append(
-                    f'<polyline points="{" ".join(places)}" fill="none" stroke="{colour}" {style}/>'
-                )
+        for rows in np.ma.clump_unmasked(np.ma.masked_invalid(values)):  # type: ignore[no-untyped-call]
+            places = " ".join(
+                f"{left + step * row:.1f},{height - 8 - (values[row] - low) * scale:.1f}"
+                for row in range(rows.start, rows.stop)
+            )
+            marks.append(f'<polyline points="{places}" fill="none" stroke="{colour}" {style}/>')
     return "".join([*marks, "</svg>"])
 
 
@@ -256,55 +220,19 @@ def colour_key(colours: Iterable[tuple[str, str]]) -> str:
 
 
 def strip_chart(strips: Sequence[tuple[str, npt.NDArray[np.uint8]]], *, label: str) -> str:
-    """Return one thin row per part: coloured while it was found, white while it was missing.
+    """Return one thin row per part: coloured while it was found, grey while it was missing.
 
     Args:
         strips: Part name, and `(bins,)` presence over time, 255 for every frame of the bin.
         label: For screen readers.
     """
-    width, row = 480.0, 9
-    marks = [_open_svg(width, row * len(strips) + 1, label)]
-    for number, (name, strip) in enumerate(strips):
-        y = number * row
-        marks.append(_box((0, y), (width, row - 2), EMPTY))
-        bins = max(1, len(strip))
-        # Neighbours alike become one box: a part that is always there costs one.
-        edges = [0, *(np.flatnonzero(np.diff(strip.astype(int))) + 1).tolist(), len(strip)]
-        for start, stop in pairwise(edges):
-            if stop > start and strip[start]:
-                opacity = strip[start] / 255
-                shown = "" if opacity == 1 else f' fill-opacity="{0.15 + 0.85 * opacity:.2f}"'
-                x, length = width * start / bins, width * (stop - start) / bins
-                marks.append(_box((x, y), (length, row - 2), part_colour(name), shown))
-    return "".join([*marks, "</svg>"])
-
-
-def short(count: int) -> str:
-    """Return a count in at most five characters: 12.3k, 4.5M."""
-    for limit, letter in ((1_000_000, "M"), (10_000, "k")):
-        if count >= limit:
-            return f"{count / (1000 if letter == 'k' else limit):.3g}{letter}"
-    return str(count)
-
-
-def _open_svg(width: float, height: float, label: str) -> str:
-    return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
-        f'role="img" aria-label="{text(label)}" font-size="12" fill="{INK}">'
-    )
-
-
-def _text(x: float, y: float, words: str, *, anchor: str = "start", size: int = 0) -> str:
-    extra = f' font-size="{size}"' if size else ""
-    extra += f' text-anchor="{anchor}"' if anchor != "start" else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{extra}>{text(words)}</text>'
-
-
-def _box(
-    at_xy: tuple[float, float], size_wh: tuple[float, float], colour: str, extra: str = ""
-) -> str:
-    (x, y), (width, height) = at_xy, size_wh
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
-        f'fill="{colour}"{extra}/>'
-    )
+    rows = []
+    empty = np.array(rgb_of(EMPTY))
+    for name, strip in strips:
+        levels = strip if len(strip) else np.zeros(1)
+        opacity = np.where(levels > 0, 0.15 + 0.85 * levels / 255, 0)[:, None]
+        colours = empty + opacity * (np.array(rgb_of(part_colour(name))) - empty)
+        rows += [*[colours] * 7, *[np.full_like(colours, 255)] * 2]
+    picture = np.rint(rows).astype(np.uint8)
+    data = base64.b64encode(png_bytes(picture)).decode()
+    return f'<img class="strip" alt="{text(label)}" src="data:image/png;base64,{data}">'
