@@ -36,6 +36,7 @@ _COLOURS = (
     f":root {{ color-scheme: light; --ink: {INK}; --quiet: {GREY}; --line: {GRID}; "
     f"--empty: {EMPTY}; --dark: {hex_of(BACKGROUND)}; }}\n"
 )
+_STRIP_WIDTH = 480
 # Whatever is in the data, the browser loads nothing and runs nothing.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -230,6 +231,7 @@ def strip_chart(strips: Sequence[tuple[str, npt.NDArray[np.uint8]]], *, label: s
     empty = np.array(rgb_of(EMPTY))
     for name, strip in strips:
         levels = strip if len(strip) else np.zeros(1)
+        levels = levels[np.arange(_STRIP_WIDTH) * len(levels) // _STRIP_WIDTH]
         opacity = np.where(levels > 0, 0.15 + 0.85 * levels / 255, 0)[:, None]
         colours = empty + opacity * (np.array(rgb_of(part_colour(name))) - empty)
         rows += [*[colours] * 7, *[np.full_like(colours, 255)] * 2]
