@@ -16,22 +16,18 @@ def dataset(tmp_path: Path, make_tree: MakeTree) -> Path:
     return make_tree(tmp_path / "data", "train/a/1.png", "train/a/2.png", "test/b/1.png")
 
 
-def test_it_is_a_sequence_with_totals(dataset: Path) -> None:
+def test_it_is_a_sequence_with_totals(dataset: Path, make_video: Callable[..., Path]) -> None:
     clips = find_clips(dataset)
     assert isinstance(clips, ClipList)
     assert len(clips) == 2
     assert clips[0].clip_id == "a"
     assert clips[1:] == (clips[1],)
-    assert [clip.split for clip in clips] == ["train", "test"]
     assert clips.totals == {"train": SplitTotals(1, 2, 0), "test": SplitTotals(1, 1, 0)}
     assert repr(clips).endswith("layout='frames', train: 1 clip, 2 frames; test: 1 clip, 1 frame)")
-
-
-def test_videos_are_not_counted(tmp_path: Path, make_video: Callable[..., Path]) -> None:
-    make_video(tmp_path / "a.mp4")
-    clips = find_clips(tmp_path)
-    assert clips.totals == {"all": SplitTotals(1, 0, 1)}
-    assert "0 frames and 1 video not counted" in repr(clips)
+    make_video(dataset / "a.mp4")
+    videos = find_clips(dataset, layout="videos")
+    assert videos.totals == {"all": SplitTotals(1, 0, 1)}
+    assert "0 frames and 1 video not counted" in repr(videos)
 
 
 def test_the_fingerprint_stays_when_nothing_changes_or_the_data_moves(dataset: Path) -> None:
@@ -45,27 +41,22 @@ def test_the_fingerprint_stays_when_nothing_changes_or_the_data_moves(dataset: P
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("layout", "change"),
     [
-        lambda root: shutil.copyfile(root / "train/a/1.png", root / "train/a/3.png"),
-        lambda root: (root / "train/a/2.png").unlink(),
-        lambda root: (root / "train/a/2.png").rename(root / "train/a/3.png"),
-        lambda root: (root / "train/a").rename(root / "train/z"),
-        lambda root: (root / "test").rename(root / "dev"),
-        lambda root: shutil.copytree(root / "test/b", root / "test/c"),
+        ("frames", lambda root: shutil.copyfile(root / "train/a/1.png", root / "train/a/3.png")),
+        ("frames", lambda root: (root / "train/a/2.png").unlink()),
+        ("frames", lambda root: (root / "train/a/2.png").rename(root / "train/a/3.png")),
+        ("frames", lambda root: (root / "train/a").rename(root / "train/z")),
+        ("frames", lambda root: (root / "test").rename(root / "dev")),
+        ("frames", lambda root: shutil.copytree(root / "test/b", root / "test/c")),
+        ("videos", lambda root: (root / "x.mp4").write_bytes(b"longer")),
     ],
-    ids=["frame added", "removed", "renamed", "clip renamed", "split renamed", "clip added"],
+    ids=["frame added", "removed", "renamed", "clip", "split", "clip added", "video's size"],
 )
-def test_the_fingerprint_notices(dataset: Path, change: Callable[[Path], object]) -> None:
-    before = find_clips(dataset).fingerprint
-    change(dataset)
-    assert find_clips(dataset).fingerprint != before
-
-
-def test_the_fingerprint_notices_a_video_of_another_size(
-    tmp_path: Path, make_video: Callable[..., Path]
+def test_the_fingerprint_notices(
+    dataset: Path, layout: str, change: Callable[[Path], object]
 ) -> None:
-    make_video(tmp_path / "a.mp4")
-    before = find_clips(tmp_path).fingerprint
-    make_video(tmp_path / "a.mp4", 20)
-    assert find_clips(tmp_path).fingerprint != before
+    (dataset / "x.mp4").write_bytes(b"short")
+    before = find_clips(dataset, layout=layout).fingerprint
+    change(dataset)
+    assert find_clips(dataset, layout=layout).fingerprint != before

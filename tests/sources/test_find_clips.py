@@ -54,12 +54,11 @@ def test_nothing_to_read_says_what_was_looked_for_and_what_is_there(
         find_clips(tmp_path, layout="frames")
 
 
-def test_a_path_that_is_not_there_says_so(tmp_path: Path) -> None:
+def test_a_path_or_a_layout_that_does_not_fit_is_refused(
+    tmp_path: Path, make_tree: MakeTree
+) -> None:
     with pytest.raises(SourceError, match="gone' cannot be read: No such file or directory"):
         find_clips(tmp_path / "gone")
-
-
-def test_a_layout_that_does_not_fit_is_refused(tmp_path: Path, make_tree: MakeTree) -> None:
     make_tree(tmp_path, "a.mp4", "b.png")
     with pytest.raises(ConfigError, match="unknown layout 'tree'; known: auto, frames, pictures"):
         find_clips(tmp_path, layout="tree")

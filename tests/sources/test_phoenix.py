@@ -83,16 +83,16 @@ def test_a_broken_corpus_file_is_refused_with_its_line(phoenix: Path) -> None:
     corpus = phoenix / MANUAL / "PHOENIX-2014-T.dev.corpus.csv"
     good = corpus.read_text()
     broken = {
-        good + "b-2|x\n": r"dev\.corpus\.csv, line 3: expected 7 fields between '\|'",
+        good + "b-2|x\n": r"dev\.corpus\.csv, line 3: expected 7 fields as in the first line",
         good + good.splitlines()[1] + "\n": r"line 3: 'b-1' for the second time",
-        good.replace("orth", "glosses"): r"line 1: expected columns name\|speaker\|orth\|transla",
+        good.replace("orth", "glosses"): r"line 1: columns that are missing: orth",
     }
     for text, message in broken.items():
         corpus.write_text(text)
         with pytest.raises(SourceError, match=message):
             find_clips(phoenix)
     corpus.write_bytes(good.encode() + "ü".encode("latin-1"))
-    with pytest.raises(SourceError, match=r"is not UTF-8 \(.* at byte \d+\)"):
+    with pytest.raises(SourceError, match="is not UTF-8"):
         find_clips(phoenix)
 
 

@@ -10,7 +10,7 @@ from posemill.errors import ConfigError, PlaceError, SourceError
 from posemill.places import ChangedError, Entry, Place, open_place, split_uri
 from posemill.sources import find_clips
 from posemill.sources import scratch as scratch_module
-from posemill.sources.scan import list_place
+from posemill.sources.frames import list_objects
 from posemill.sources.scratch import Scratch
 
 
@@ -51,10 +51,10 @@ def test_folders_of_pictures_are_clips_and_runs_among_them_are_left_out(uri):
     clips = find_clips(uri)
     assert [(clip.clip_id, clip.num_frames) for clip in clips] == [("a", 3), ("b/c", 1)]
     assert clips.problems == (f"'{uri}/run' was written by posemill; left out",)
-    assert list(list_place(clips[0].path, clips[0].version)) == ["1.png", "2.png", "10.png"]
+    assert list(list_objects(clips[0])) == ["1.png", "2.png", "10.png"]
     fill(uri, ["a/3.png"])
     with pytest.raises(ChangedError, match=r"/a: its pictures were changed since they were listed"):
-        list_place(clips[0].path, clips[0].version)
+        list_objects(clips[0])
 
 
 def test_lists_name_objects_wherever_the_list_is(uri, tmp_path):

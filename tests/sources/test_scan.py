@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from posemill.sources.scan import (
-    MISSING,
-    joined_version,
-    picture_versions,
-    scan_tree,
-)
+from posemill.sources.clip_list import Collector
+from posemill.sources.scan import MISSING, Folder, joined_version, look_into, scan
 
 
 def touch(root: Path, *names: str, content: bytes = b"12345") -> None:
@@ -22,19 +18,20 @@ def touch(root: Path, *names: str, content: bytes = b"12345") -> None:
         path.write_bytes(content)
 
 
-def found(root: Path) -> dict[str, tuple[int, list[str]]]:
-    """Pictures and videos of each folder, by its name below the root, in the order of the walk."""
-    scan = scan_tree(str(root))
-    assert all(folder.path == str(root.joinpath(*folder.parts)) for folder in scan.folders)
-    return {"/".join(each.parts): (each.num_pictures, [*each.videos]) for each in scan.folders}
+def walk(root: Path) -> tuple[list[Folder], Collector]:
+    """Folders with pictures or videos, in the order of the walk, and what is said of the rest."""
+    collector = Collector("auto", str(root))
+    folders = scan(str(root), collector)
+    assert all(folder.path == str(root.joinpath(*folder.parts)) for folder in folders)
+    return folders, collector
 
 
 def test_a_tree_that_is_too_deep_is_cut_and_said(tmp_path: Path) -> None:
     folder = tmp_path.joinpath(*"d" * 64)
     touch(folder, "1.png", "e/1.png")
-    scan = scan_tree(str(tmp_path))
-    assert [len(each.parts) for each in scan.folders] == [64]
-    (problem,) = scan.problems
+    folders, said = walk(tmp_path)
+    assert [len(each.parts) for each in folders] == [64]
+    (problem,) = said.problems
     assert problem.endswith("e' is too deep and was left out")
 
 
@@ -43,11 +40,9 @@ def test_broken_links_are_what_their_name_says(tmp_path: Path) -> None:
     for name in ("1.png", "x.mp4", "notes"):
         (tmp_path / "a" / name).symlink_to("nowhere")
     (tmp_path / "a" / "2.png").symlink_to("2.png")  # a circle, and a picture by its name
-    scan = scan_tree(str(tmp_path))
-    (folder,) = scan.folders
+    (folder,), said = walk(tmp_path)
     assert (folder.num_pictures, folder.videos) == (2, {"x.mp4": MISSING})
-    assert scan.num_ignored == 1
-    assert scan.unreadable == []
+    assert said.num_ignored == 1
 
 
 def test_the_version_of_pictures_changes_with_any_file_and_not_with_their_order() -> None:
@@ -58,11 +53,11 @@ def test_the_version_of_pictures_changes_with_any_file_and_not_with_their_order(
 
 def test_a_file_that_is_written_anew_has_another_version(tmp_path: Path) -> None:
     touch(tmp_path, "1.png", "2.png", "v/x.mp4")
-    pictures, videos = scan_tree(str(tmp_path)).folders
-    assert pictures.version == joined_version(picture_versions(str(tmp_path)))
+    pictures, videos = walk(tmp_path)[0]
+    assert look_into(str(tmp_path)) == pictures
     os.utime(tmp_path / "2.png", (1, 1))
     os.utime(tmp_path / "v" / "x.mp4", (1, 1))
-    again = scan_tree(str(tmp_path)).folders
+    again = walk(tmp_path)[0]
     assert again[0].version != pictures.version
     assert again[1].videos["x.mp4"] != videos.videos["x.mp4"]
 
@@ -79,13 +74,14 @@ def test_a_file_that_is_written_anew_has_another_version(tmp_path: Path) -> None
 def test_what_posemill_wrote_is_no_data(name: str, content: bytes, tmp_path: Path) -> None:
     touch(tmp_path, "a/1.png", "own/x.png", "own/deep/er/2.png", "own/b.mp4")
     (tmp_path / "own" / name).write_bytes(content)
-    assert list(found(tmp_path)) == ["a"]
-    scan = scan_tree(str(tmp_path))
-    assert scan.problems == [f"{str(tmp_path / 'own')!r} was written by posemill; left out"]
+    folders, said = walk(tmp_path)
+    assert [folder.parts for folder in folders] == [("a",)]
+    assert said.num_ignored == 3  # the mark, a picture and a video
+    assert said.problems == [f"{str(tmp_path / 'own')!r} was written by posemill; left out"]
     # Whoever names it means it.
-    assert list(found(tmp_path / "own")) == ["", "deep/er"]
+    assert [folder.parts for folder in walk(tmp_path / "own")[0]] == [(), ("deep", "er")]
 
 
 def test_files_of_others_with_such_names_are_no_mark(tmp_path: Path) -> None:
     touch(tmp_path, "a/1.png", "a/manifest.json", "a/run.json", "a/posemill.jsonl")
-    assert list(found(tmp_path)) == ["a"]
+    assert [folder.parts for folder in walk(tmp_path)[0]] == [("a",)]

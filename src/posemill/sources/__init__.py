@@ -10,13 +10,13 @@ from pathlib import Path
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.errors import SourceError
 from posemill.files import near_path, readable
-from posemill.messages import Message, join
+from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.plugins import unknown
 from posemill.sources import folders, lists, phoenix
 from posemill.sources.clip_list import ClipList, Collector, SplitTotals
 from posemill.sources.lists import LIST_SUFFIXES
-from posemill.sources.scan import Scan, scan_place, scan_tree
+from posemill.sources.scan import scan
 
 __all__ = ["LAYOUTS", "ClipList", "SplitTotals", "find_clips", "find_files"]
 
@@ -29,6 +29,7 @@ LAYOUTS = {
     "phoenix": "PHOENIX-2014-T: its release, PHOENIX-2014-T or fullFrame-210x260px",
     "list": "a .csv, .tsv or .jsonl file with a path in each row",
 }
+_FILES = {"videos": VIDEO_SUFFIXES, "pictures": PICTURE_SUFFIXES, "list": LIST_SUFFIXES}
 
 
 def find_clips(
@@ -46,20 +47,23 @@ def find_clips(
     """
     if layout not in LAYOUTS:
         raise unknown("layout", layout, LAYOUTS)
-    root = uri_of(path) or os.fsdecode(path)
-    chosen, scan = _choose(root, layout)
-    # Loose pictures and frames are told apart folder by folder, unless the user said it.
-    name = "auto" if layout == "auto" and chosen in ("frames", "pictures") else chosen
-    collector = Collector(name, root, splits or None)
-    if chosen == "phoenix":
-        return phoenix.find(root, collector)
-    if chosen == "list":
+    uri = uri_of(path)
+    root = uri or os.fsdecode(path)
+    if uri is None:
+        is_file = not _is_folder(root)
+    else:  # the ending of a name tells an object from all that lies below it
+        is_file = layout == "list" or any(
+            suffix_of(uri) in suffixes for suffixes in _FILES.values()
+        )
+    layout = _layout_of_file(root, layout) if is_file else _layout_of_folder(root, layout)
+    collector = Collector(layout, root, splits or None)
+    if layout == "list":
         return lists.find(root, collector)
-    if scan is None:
-        collector.layout = chosen
+    if layout == "phoenix":
+        return phoenix.find(root, collector)
+    if is_file:
         return folders.find_files([root], os.path.dirname(root), collector)  # noqa: PTH120
-    find = folders.find_videos if chosen == "videos" else folders.find_frames
-    return find(scan, collector)
+    return _find_in_folder(root, collector)
 
 
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
@@ -81,8 +85,8 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
             )
     suffixes = {suffix_of(file.name) for file in files}
     root = os.path.commonpath([file.parent for file in files])
-    for layout, known in (("videos", VIDEO_SUFFIXES), ("pictures", PICTURE_SUFFIXES)):
-        if suffixes <= known:
+    for layout in ("videos", "pictures"):
+        if suffixes <= _FILES[layout]:
             collector = Collector(layout, root)
             return root, folders.find_files(list(map(str, files)), root, collector)
     raise SourceError(
@@ -91,88 +95,68 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
     )
 
 
-def _choose(root: str, layout: str) -> tuple[str, Scan | None]:
-    """Return the layout to use, and what lies below the root if it had to be looked at."""
-    if uri_of(root) is not None:
-        return _choose_at_place(root, layout)
+def _is_folder(path: str) -> bool:
     try:
-        is_folder = stat.S_ISDIR(Path(root).stat().st_mode)
+        return stat.S_ISDIR(Path(path).stat().st_mode)
     except OSError as error:
         raise SourceError(
             "{path!r} cannot be read: {reason}{hint}",
-            path=readable(root),
+            path=readable(path),
             reason=Message(error.strerror or ""),
-            hint=near_path(Path(root)) if isinstance(error, FileNotFoundError) else "",
+            hint=near_path(Path(path)) if isinstance(error, FileNotFoundError) else "",
         ) from error
-    if not is_folder:
-        return _choose_for_file(root, layout), None
+
+
+def _layout_of_file(path: str, layout: str) -> str:
+    suffix = suffix_of(path)
+    fits = next((name for name, suffixes in _FILES.items() if suffix in suffixes), None)
+    # The user knows better than an ending that says nothing.
+    found = layout if layout in _FILES and fits is None else fits
+    if found is None or layout not in ("auto", found):
+        raise SourceError(
+            "{path!r}: expected a picture, a video or a list (.csv, .tsv, .jsonl) by its name, and "
+            "a layout that fits; say {--layout:videos}, {--layout:pictures} or {--layout:list}",
+            path=readable(path),
+        )
+    if found != "list" and uri_of(path) is not None:
+        raise SourceError(
+            "{uri} is one object; give what it lies in, or a list (.csv) with it in a row", uri=path
+        )
+    return found
+
+
+def _layout_of_folder(path: str, layout: str) -> str:
+    """Return the layout; `auto` where only a look into the folder tells."""
     if layout == "list":
-        raise SourceError("{root!r} is a folder; layout 'list' expects a file", root=readable(root))
-    if layout == "phoenix" or (layout == "auto" and phoenix.find_places(root)):
-        return "phoenix", None
-    return _choose_for_scan(root, layout, scan_tree(root))
-
-
-def _choose_at_place(uri: str, layout: str) -> tuple[str, Scan | None]:
-    """Return the same for a URI: the ending of its name tells an object from all below it."""
+        raise SourceError("{root!r} is a folder; layout 'list' expects a file", root=readable(path))
+    if uri_of(path) is None:
+        is_phoenix = layout == "auto" and phoenix.find_frames_folder(path) is not None
+        return "phoenix" if is_phoenix else layout
     if layout == "phoenix":
         raise SourceError(
             "{uri}: PHOENIX-2014-T is read from a disk; at a URI say {--layout:frames}, or "
             "give a list of its folders",
-            uri=uri,
+            uri=path,
         )
-    if layout == "list" or suffix_of(uri) in LIST_SUFFIXES:
-        return "list", None
-    if suffix_of(uri) in PICTURE_SUFFIXES or suffix_of(uri) in VIDEO_SUFFIXES:
-        raise SourceError(
-            "{uri} is one object; give what it lies in, or a list (.csv) with it in a row", uri=uri
-        )
-    return _choose_for_scan(uri, layout, scan_place(uri))
+    return layout
 
 
-def _choose_for_scan(root: str, layout: str, scan: Scan) -> tuple[str, Scan]:
-    if layout != "auto":
-        return layout, scan
-    if scan.num_pictures and scan.num_videos:
+def _find_in_folder(root: str, collector: Collector) -> ClipList:
+    """Return the clips of a folder or a URI; frames and loose pictures are told apart in it."""
+    found = scan(root, collector)
+    num_videos = sum(len(folder.videos) for folder in found)
+    num_pictures = sum(folder.num_pictures or 0 for folder in found)
+    if collector.layout == "auto" and num_pictures and num_videos:
         raise SourceError(
             "{root!r} holds both {num_videos:video|videos} and "
             "{num_pictures:picture|pictures}; say which: {--layout:videos}, "
             "{--layout:frames} or {--layout:pictures}",
             root=readable(root),
-            num_videos=scan.num_videos,
-            num_pictures=scan.num_pictures,
+            num_videos=num_videos,
+            num_pictures=num_pictures,
         )
-    if not scan.num_pictures and not scan.num_videos:
-        raise SourceError(
-            "no clips in {root!r}: looked for folders of pictures, loose pictures, videos "
-            "and PHOENIX-2014-T, at any depth; found {found}",
-            root=readable(root),
-            found=_describe(root, scan),
-        )
-    return ("videos" if scan.num_videos else "frames"), scan
-
-
-def _choose_for_file(path: str, layout: str) -> str:
-    suffix = suffix_of(path)
-    known = {"videos": VIDEO_SUFFIXES, "pictures": PICTURE_SUFFIXES, "list": LIST_SUFFIXES}
-    fits = next((name for name, suffixes in known.items() if suffix in suffixes), None)
-    if layout in known and fits in (layout, None):
-        return layout
-    if layout == "auto" and fits is not None:
-        return fits
-    raise SourceError(
-        "{path!r}: expected a picture, a video or a list (.csv, .tsv, .jsonl) by its name, and a "
-        "layout that fits; say {--layout:videos}, {--layout:pictures} or {--layout:list}",
-        path=readable(path),
-    )
-
-
-def _describe(root: str, scan: Scan) -> Message:
-    """Return what is in a folder that holds no clips, for an error."""
-    names = [] if uri_of(root) else sorted(entry.name for entry in Path(root).iterdir())[:5]
-    entries = Message(
-        "{number} other files (first entries: {names})",
-        number=scan.num_ignored,
-        names=", ".join(repr(readable(name)) for name in names) or Message("nothing"),
-    )
-    return join("; ", [entries, *scan.problems])
+    if collector.layout == "auto" and not num_pictures and not num_videos:
+        looked_for = "folders of pictures, loose pictures, videos and PHOENIX-2014-T, at any depth"
+        raise collector.nothing(Message(looked_for))
+    is_videos = collector.layout == "videos" or (collector.layout == "auto" and num_videos)
+    return (folders.find_videos if is_videos else folders.find_frames)(found, collector)

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from posemill.decoders.opening import natural_key
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from posemill.sources.tracking import Tracking
 
 
-@dataclass(frozen=True)
+@dataclass
 class SplitTotals:
     """How much one split holds.
 
@@ -80,21 +81,14 @@ class ClipList(Sequence[Clip]):
         return f"ClipList({self.root!r}, layout={self.layout!r}, {'; '.join(parts)})"
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        """The names of the splits, in the order of the clips."""
-        return tuple(self.totals)
-
-    @property
     def totals(self) -> dict[str, SplitTotals]:
-        """What each split holds; printed before work starts."""
+        """What each split holds, in the order of the clips; printed before work starts."""
         totals: dict[str, SplitTotals] = {}
         for clip in self.clips:
-            old = totals.get(clip.split, SplitTotals())
-            totals[clip.split] = SplitTotals(
-                old.num_clips + 1,
-                old.num_frames + (clip.num_frames or 0),
-                old.num_uncounted + (clip.num_frames is None),
-            )
+            split = totals.setdefault(clip.split, SplitTotals())
+            split.num_clips += 1
+            split.num_frames += clip.num_frames or 0
+            split.num_uncounted += clip.num_frames is None
         return totals
 
 
@@ -123,33 +117,23 @@ class Collector:
         return wanted is None or usual_split(split) in map(usual_split, wanted)
 
     def add(self, clip: Clip, *, where: Message | str = "") -> None:
-        """Keep a clip.
-
-        Args:
-            clip: Of a wanted split or not.
-            where: For errors: the line of the list it came from.
-        """
+        """Keep a clip if its split is wanted; `where`, for errors, is its line of a list."""
         if not self.wants(clip.split):
             return
-        key = (clip.split, clip.clip_id)
-        if key in self._found:
+        first = self._found.setdefault((clip.split, clip.clip_id), clip)
+        if first is not clip:
             raise SourceError(
                 "{where}two clips have the id {clip_id!r} in split {split!r}: {path!r} and "
                 "{other_path!r}; each needs its own",
                 where=where,
                 clip_id=clip.clip_id,
                 split=clip.split,
-                path=readable(self._found[key].path),
+                path=readable(first.path),
                 other_path=readable(clip.path),
             )
-        self._found[key] = clip
 
     def finish(self, looked_for: str) -> ClipList:
-        """Return the list.
-
-        Args:
-            looked_for: For the error when nothing was found: what would have been a clip.
-        """
+        """Return the list; `looked_for`, for the error of an empty one, is what would be a clip."""
         _, missing = match_splits(self.wanted_splits or (), self.seen_splits)
         if missing:
             raise SourceError(
@@ -160,25 +144,39 @@ class Collector:
                 hint=hint(missing[0], self.seen_splits),
             )
         if not self._found:
-            found = Message("found {number} other files", number=self.num_ignored)
-            raise SourceError(
-                "no clips in {root!r}: looked for {looked_for}, {found}",
-                root=readable(self.root),
-                looked_for=looked_for,
-                found=join("; ", [found, *self.problems]),
-            )
+            raise self.nothing(looked_for)
         order = {name: index for index, name in enumerate(sort_splits(self.seen_splits))}
         clips = sorted(
             self._found.values(),
             key=lambda clip: (order[clip.split], natural_key(clip.clip_id)),
         )
+        digest = hashlib.sha256()
+        for clip in clips:
+            row = [clip.split, clip.clip_id, digest_of(clip)]
+            digest.update(os.fsencode(json.dumps(row)))
         return ClipList(
             tuple(clips),
             layout=self.layout,
             root=self.root,
-            fingerprint=_fingerprint(clips),
+            fingerprint=digest.hexdigest(),
             num_ignored=self.num_ignored,
             problems=tuple(self.problems),
+        )
+
+    def nothing(self, looked_for: str) -> SourceError:
+        """Return the error for a root without clips: what was looked for, and what is there."""
+        root = Path(self.root)
+        names = sorted(entry.name for entry in root.iterdir())[:5] if root.is_dir() else []
+        entries = Message(
+            "{number} other files (first entries: {names})",
+            number=self.num_ignored,
+            names=", ".join(repr(readable(name)) for name in names) or Message("nothing"),
+        )
+        return SourceError(
+            "no clips in {root!r}: looked for {looked_for}; found {found}",
+            root=readable(self.root),
+            looked_for=looked_for,
+            found=join("; ", [entries, *self.problems]),
         )
 
 
@@ -187,12 +185,3 @@ def digest_of(clip: Clip) -> str:
     window = (clip.start_seconds, clip.end_seconds)
     row = [clip.kind, clip.version, window, clip.label, dict(clip.extra)]
     return hashlib.sha256(os.fsencode(json.dumps(row, sort_keys=True))).hexdigest()[:16]
-
-
-def _fingerprint(clips: Sequence[Clip]) -> str:
-    """Return the sha256 over the names and digests of all clips."""
-    digest = hashlib.sha256()
-    for clip in clips:
-        row = [clip.split, clip.clip_id, digest_of(clip)]
-        digest.update(os.fsencode(json.dumps(row)))
-    return digest.hexdigest()

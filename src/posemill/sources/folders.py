@@ -13,35 +13,38 @@ from posemill.files import readable
 from posemill.messages import Message
 from posemill.records import SPLIT_NAMES, Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.scan import Folder, Scan, file_version
+from posemill.sources.scan import Folder, file_version
 
 _PICTURES = Message("folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files")
 _VIDEOS = Message("videos (.mp4, .mov, .avi, .mkv, .webm, .gif …)")
 
 
-def find_frames(scan: Scan, collector: Collector) -> ClipList:
+def find_frames(folders: Sequence[Folder], collector: Collector) -> ClipList:
     """Return one clip for each folder that holds pictures.
 
     With the layout `frames` every one is a clip whose frames follow each other, with `pictures`
     none is; with `auto` those directly in the root (or in the folder of a split) are loose.
     """
-    collector.num_ignored += scan.num_ignored + scan.num_videos
-    collector.problems += scan.problems
-    kinds: set[str] = set()
-    folders = [folder for folder in scan.folders if folder.num_pictures]
+    collector.num_ignored += sum(len(folder.videos) for folder in folders)
     # Beside clips, a folder `test` that holds pictures itself is a clip of that name.
-    first_parts = {folder.parts[0] for folder in folders if folder.parts}
+    first_parts = {folder.parts[0] for folder in folders if folder.num_pictures and folder.parts}
     has_only_splits = all(_split_of((part,))[0] != "all" for part in first_parts)
+    kinds: set[str] = set()
     for folder in folders:
         split, parts = _split_of(folder.parts)
-        if not parts and not has_only_splits:
-            split, parts = "all", folder.parts
-        name = "/".join(parts) or (folder.parts or (_root_name(scan.root),))[-1]
         kind: Literal["frames", "pictures"] = "frames"
-        if collector.layout == "pictures" or (collector.layout == "auto" and not parts):
-            kind = "pictures"
+        if folder.num_pictures == 0:
+            continue
+        if folder.num_pictures is not None:
+            if not parts and not has_only_splits:
+                split, parts = "all", folder.parts
+            if collector.layout == "pictures" or (collector.layout == "auto" and not parts):
+                kind = "pictures"
+            kinds.add(kind)
+        # `a/..` is not `..`, so the root's name is not that of its real path.
+        last = folder.parts or (Path(os.path.abspath(folder.path)).name or "root",)  # noqa: PTH100
         clip = Clip(
-            readable(name),
+            readable("/".join(parts) or last[-1]),
             folder.path,
             kind,
             split,
@@ -49,10 +52,6 @@ def find_frames(scan: Scan, collector: Collector) -> ClipList:
             version=folder.version,
         )
         collector.add(clip)
-        kinds.add(kind)
-    for folder in scan.unreadable:
-        split, parts = _name_of_unreadable(folder)
-        collector.add(Clip(readable("/".join(parts)), folder.path, "frames", split))
     if collector.layout == "auto":
         collector.layout = "frames" if "frames" in kinds else "pictures"
     if len(kinds) == 2:
@@ -62,22 +61,21 @@ def find_frames(scan: Scan, collector: Collector) -> ClipList:
     return collector.finish(_PICTURES)
 
 
-def find_videos(scan: Scan, collector: Collector) -> ClipList:
+def find_videos(folders: Sequence[Folder], collector: Collector) -> ClipList:
     """Return one clip for each video file."""
     collector.layout = "videos"
-    collector.num_ignored += scan.num_ignored + scan.num_pictures
-    collector.problems += scan.problems
+    collector.num_ignored += sum(folder.num_pictures or 0 for folder in folders)
     videos = []
-    for folder in scan.folders:
+    for folder in folders:
         split, above = _split_of(folder.parts)
+        if folder.num_pictures is None:
+            videos.append((split, "/".join(above or folder.parts), folder.path, ""))
         for name, version in folder.videos.items():
             path = os.path.join(folder.path, name)  # noqa: PTH118
-            videos.append((split, (*above, name), path, version))
-    videos += [(*_name_of_unreadable(folder), folder.path, "") for folder in scan.unreadable]
+            videos.append((split, "/".join((*above, name)), path, version))
     # `a/b.mp4` is called `a/b`, unless there is an `a/b.avi` too.
-    stems = Counter((split, without_suffix("/".join(parts))) for split, parts, _, _ in videos)
-    for split, parts, path, version in videos:
-        name = "/".join(parts)
+    stems = Counter((split, without_suffix(name)) for split, name, _, _ in videos)
+    for split, name, path, version in videos:
         stem = without_suffix(name)
         clip_id = stem if stems[split, stem] == 1 else name
         collector.add(Clip(readable(clip_id), path, "video", split, version=version))
@@ -99,8 +97,8 @@ def find_files(files: Sequence[str], root: str, collector: Collector) -> ClipLis
         else:
             clip_id = readable("/".join((*parts, name)))
             collector.add(Clip(clip_id, path, "pictures", num_frames=1, version=version))
-    if collector.layout == "videos":
-        return find_videos(Scan(root, list(folders.values())), collector)
+    if folders:
+        return find_videos(list(folders.values()), collector)
     return collector.finish(_PICTURES)
 
 
@@ -109,14 +107,3 @@ def _split_of(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     if parts and parts[0].lower() in SPLIT_NAMES:
         return parts[0].lower(), parts[1:]
     return "all", parts
-
-
-def _name_of_unreadable(folder: Folder) -> tuple[str, tuple[str, ...]]:
-    """Return the split and the name of an unreadable folder; that of a split keeps its own name."""
-    split, parts = _split_of(folder.parts)
-    return split, parts or folder.parts
-
-
-def _root_name(root: str) -> str:
-    """Return the last name of the root's path, whatever way it was written."""
-    return Path(os.path.abspath(root)).name or "root"  # noqa: PTH100  (`a/..` is not `..`)

@@ -5,33 +5,38 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
 from posemill.decoders import VideoReader, open_video
-from posemill.decoders.opening import raise_decode_error, raise_for_os_error
+from posemill.decoders.opening import (
+    PICTURE_SUFFIXES,
+    natural_sort,
+    raise_decode_error,
+    raise_for_os_error,
+    suffix_of,
+)
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
-from posemill.places import uri_of
+from posemill.places import ChangedError, Entry, open_place, uri_of
 from posemill.records import Clip, Frame, IntArray
-from posemill.sources.scan import list_pictures
+from posemill.sources.scan import is_picture, joined_version, list_pictures
 
 
 def list_frames(clip: Clip) -> list[str]:
-    """Return the file names of a clip's frames in order; for a single picture, its own name.
+    """Return the file names of a clip's frames in order; one empty name for a single picture.
 
     Raises:
         DecodeError: The folder is missing, cannot be read, or holds no pictures.
     """
     if clip.kind == "video":
         raise ValueError(f"{clip.clip_id!r} is a video: it has no list of files")
-    if not Path(clip.path).is_dir():
-        if clip.kind == "pictures":
-            return [Path(clip.path).name]
-        _raise_for_folder(clip.path)
+    if clip.kind == "pictures" and not os.path.isdir(clip.path):  # noqa: PTH112
+        return [""]
     try:
         names = list_pictures(clip.path)
+    except NotADirectoryError:
+        raise_decode_error(clip.path, "not a folder", "expected a folder of frames")
     except OSError as error:
         raise_for_os_error(clip.path, error)
     if not names:
@@ -39,11 +44,30 @@ def list_frames(clip: Clip) -> list[str]:
     return names
 
 
+def list_objects(clip: Clip) -> dict[str, Entry]:
+    """Return the same for a clip at a URI, with what the listing says of each.
+
+    Raises:
+        DecodeError: There are none.
+        ChangedError: They are not those of which the clip has the version.
+    """
+    if clip.kind == "pictures" and suffix_of(clip.path) in PICTURE_SUFFIXES:
+        return {"": Entry("", 0, clip.version, 0.0)}
+    entries = open_place(clip.path).list()
+    found = {
+        entry.key: entry for entry in entries if "/" not in entry.key and is_picture(entry.key)
+    }
+    if not found:
+        raise_decode_error(clip.path, "missing", "there are no pictures at this place")
+    version = joined_version({name: entry.version for name, entry in found.items()})
+    if clip.version not in ("", version):
+        raise ChangedError("{uri}: its pictures were changed since they were listed", uri=clip.path)
+    return {name: found[name] for name in natural_sort(found)}
+
+
 def frame_path(clip: Clip, name: str) -> str:
-    """Return the path of one of the names `list_frames` gave."""
-    if clip.kind == "pictures" and not Path(clip.path).is_dir():
-        return clip.path
-    return os.path.join(clip.path, name)  # noqa: PTH118
+    """Return the path, or the URI, of one of the names `list_frames` gave."""
+    return f"{clip.path.rstrip('/')}/{name}" if name else clip.path
 
 
 def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
@@ -53,8 +77,7 @@ def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
         DecodeError: The packets cannot be read; or the video does not say its rate, which `fps`
             needs.
     """
-    known = video.num_frames
-    num_frames = video.count_frames() if known is None else known
+    num_frames = video.count_frames() if video.num_frames is None else video.num_frames
     if not num_frames:
         return np.zeros(0, np.int64)
     try:
@@ -94,29 +117,19 @@ def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = 
     that will read it. With a sampling, the frames that it takes.
     """
     known = clip.num_frames
-    if uri_of(clip.path) is not None and (clip.kind == "video" or known is None):
-        return known  # whoever reads it has it here, and counts it then
+    if clip.kind == "video" and (known is not None or uri_of(clip.path) is not None):
+        return known  # whoever reads one that lies elsewhere has it here, and counts it then
     try:
         if clip.kind != "video":
-            known = len(list_frames(clip)) if known is None else known
-            if sampling is not None and known:
-                return len(sampling.indices(known, fps=clip.listed_fps))
-            return known
-        if known is not None:
-            return known
+            if known is None and uri_of(clip.path) is None:
+                known = len(list_frames(clip))
+            return (
+                len(sampling.indices(known, fps=clip.listed_fps)) if sampling and known else known
+            )
         window = {"start_seconds": clip.start_seconds, "end_seconds": clip.end_seconds}
         with open_video(clip.path, decoder=decoder, **window) as video:  # type: ignore[arg-type]
             if sampling is not None:
                 return len(video_numbers(video, sampling))
-            known = video.num_frames
-            return video.count_frames() if known is None else known
+            return video.count_frames() if video.num_frames is None else video.num_frames
     except DecodeError:
         return None
-
-
-def _raise_for_folder(path: str) -> None:
-    try:
-        Path(path).stat()
-    except OSError as error:
-        raise_for_os_error(path, error)
-    raise_decode_error(path, "not a folder", "expected a folder of frames")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple, TextIO
+from typing import Literal, TextIO
 
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of, without_suffix
 from posemill.errors import ContentError, SourceError
@@ -19,7 +19,7 @@ from posemill.places import uri_of
 from posemill.places.cache import fetched
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.scan import MISSING, file_version, joined_version, picture_versions
+from posemill.sources.scan import MISSING, file_version, look_into
 from posemill.tables import GBK, find_encoding, read_table
 
 Kind = Literal["frames", "video", "pictures"]
@@ -34,7 +34,6 @@ def find(path: str, collector: Collector) -> ClipList:
     Columns: `path` (relative ones start at the list's folder), and, where they are there,
     `clip_id`, `split`, `start_seconds`, `end_seconds`, `label`; all others go to `Clip.extra`.
     """
-    collector.layout = "list"
     clips = read_list(path)
     for line, clip in clips:
         collector.add(clip, where=_where(path, line))
@@ -63,12 +62,11 @@ def read_list(path: str) -> list[tuple[int, Clip]]:
     """
     uri = uri_of(path)
     folder = str(Path(path).absolute().parent) if uri is None else uri.rpartition("/")[0]
-    file = path if uri is None else str(fetched(uri))
-    rows: list[_Row] = []
+    rows: list[tuple[int, Clip, str]] = []
     try:
-        for line, values in _read_rows(file, folder):
+        for line, values in _read_rows(Path(path) if uri is None else fetched(uri), folder):
             try:
-                rows.append(_to_row(values, folder, line))
+                rows.append((line, *_to_clip(values, folder)))
             except ContentError as error:
                 raise SourceError("{where}{why}", where=_where(path, line), why=error) from error
     except ContentError as error:
@@ -82,22 +80,19 @@ def read_list(path: str) -> list[tuple[int, Clip]]:
     if not rows:
         raise SourceError("{path} is empty: expected a row for each clip", path=readable(path))
     # `a.mp4` is called `a`, unless there is an `a.avi` too.
-    counts = Counter((row.clip.split, row.clip.clip_id) for row in rows)
-    clips = []
-    for row in rows:
-        is_shared = counts[row.clip.split, row.clip.clip_id] > 1
-        clip = dataclasses.replace(row.clip, clip_id=row.long_id) if is_shared else row.clip
-        clips.append((row.line, clip))
-    return clips
+    counts = Counter((clip.split, clip.clip_id) for _, clip, _ in rows)
+    return [
+        (line, clip if counts[clip.split, clip.clip_id] == 1 else replace(clip, clip_id=long_id))
+        for line, clip, long_id in rows
+    ]
 
 
-def _read_rows(path: str, folder: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _read_rows(file: Path, folder: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield line and values of each row.
 
     Paths may hold bytes that are no UTF-8: they come through as they are.
     """
-    file = Path(path)
-    if suffix_of(path) == "jsonl":
+    if suffix_of(file.name) == "jsonl":
         with file.open(encoding="utf-8-sig", errors=_KEEP_BYTES, newline="") as handle:
             yield from _read_json_lines(handle)
         return
@@ -127,31 +122,24 @@ def _read_json_lines(handle: TextIO) -> Iterator[tuple[int, dict[str, str]]]:
         if not text.strip():
             continue
         try:
-            values = json.loads(text)
+            row = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ContentError("line {line}: not JSON: {error}", line=line, error=error) from error
-        if not isinstance(values, dict) or not isinstance(values.get("path"), str):
+        if not isinstance(row, dict) or not isinstance(row.get("path"), str):
             template = "line {line}: expected an object with a text 'path', got {text!r}"
             raise ContentError(template, line=line, text=text.strip()[:60])
-        yield line, {key: _to_text(value) for key, value in values.items()}
+        texts = {key: "" if value is None else value for key, value in row.items()}
+        yield (
+            line,
+            {
+                key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                for key, value in texts.items()
+            },
+        )
 
 
-def _to_text(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-class _Row(NamedTuple):
-    """One row: its clip, the id that keeps the suffix, and its line."""
-
-    clip: Clip
-    long_id: str
-    line: int
-
-
-def _to_row(row: Mapping[str, str], folder: str, line: int) -> _Row:
-    """Return the clip of a row; `ContentError` where it does not say one."""
+def _to_clip(row: Mapping[str, str], folder: str) -> tuple[Clip, str]:
+    """Return the clip of a row, and an id with the suffix; `ContentError` if it says none."""
     given, shown = row["path"], readable(row["path"])
     if not given.strip():
         raise ContentError("'path' is empty")
@@ -170,8 +158,12 @@ def _to_row(row: Mapping[str, str], folder: str, line: int) -> _Row:
     for key, value in {**others, "label": row.get("label", "")}.items():
         if readable(value) != value:
             raise ContentError("column {key!r} is not UTF-8; save the list as UTF-8", key=key)
-    window, name = _describe_window(start, end), _safe_name(given)
-    long_id = row.get("clip_id", "") or name + window
+    # Nothing in a name leads upwards.
+    parts = [part for part in PurePosixPath(given).parts if part not in ("..", ".", "/", "//")]
+    name, window = "/".join(parts) or "clip", ""
+    if start is not None or end is not None:
+        # 10 digits: milliseconds in a recording of many hours
+        window = f"@{start or 0:.10g}-" + ("" if end is None else f"{end:.10g}")
     short_name = without_suffix(name) if kind == "video" else name
     clip_id = row.get("clip_id", "") or short_name + window
     if ".." in clip_id.split("/") or clip_id.startswith("/"):
@@ -192,7 +184,7 @@ def _to_row(row: Mapping[str, str], folder: str, line: int) -> _Row:
         extra=others,
         version=version,
     )
-    return _Row(clip, readable(long_id), line)
+    return clip, readable(row.get("clip_id", "") or name + window)
 
 
 def _can_be_a_path(text: str) -> bool:
@@ -207,23 +199,20 @@ def _look_at(path: str) -> tuple[Kind, int | None, str]:
 
     One that is missing stays in the list by what its name looks like: it fails when it is read.
     """
-    suffix = suffix_of(path)
-    if uri_of(path) is not None:  # a look at each of a million takes hours: the name tells
-        if suffix in PICTURE_SUFFIXES:
-            return "pictures", 1, ""
-        return ("video" if suffix in VIDEO_SUFFIXES else "frames"), None, ""
-    try:
-        if os.path.isdir(path):  # noqa: PTH112
-            versions = picture_versions(path)
-            return "frames", len(versions), joined_version(versions)
-        version = file_version(Path(path))
-    except OSError:
-        version = MISSING
+    suffix, version = suffix_of(path), ""
+    kind: Kind = "video" if suffix in VIDEO_SUFFIXES else "frames"
+    if uri_of(path) is None:  # a look at each of a million there takes hours: the name tells
+        try:
+            if os.path.isdir(path):  # noqa: PTH112
+                folder = look_into(path)
+                return "frames", folder.num_pictures, folder.version
+            version = file_version(Path(path))
+        except OSError:
+            version = MISSING
+        kind = "video" if version != MISSING else kind
     if suffix in PICTURE_SUFFIXES:
         return "pictures", 1, version
-    if suffix in VIDEO_SUFFIXES or version != MISSING:
-        return "video", None, version
-    return "frames", None, version
+    return kind, None, version
 
 
 def _to_seconds(row: Mapping[str, str], column: str) -> float | None:
@@ -238,16 +227,3 @@ def _to_seconds(row: Mapping[str, str], column: str) -> float | None:
         template = "{column}: expected seconds, 0 or more, got {text!r}"
         raise ContentError(template, column=column, text=readable(text))
     return value
-
-
-def _safe_name(given: str) -> str:
-    """Return a path as part of an id: nothing in it leads upwards."""
-    parts = [part for part in PurePosixPath(given).parts if part not in ("..", ".", "/", "//")]
-    return "/".join(parts) or "clip"
-
-
-def _describe_window(start: float | None, end: float | None) -> str:
-    if start is None and end is None:
-        return ""
-    # 10 digits: milliseconds in a recording of many hours
-    return f"@{start or 0:.10g}-" + ("" if end is None else f"{end:.10g}")

@@ -6,15 +6,14 @@ that catches everything is here: `attempt`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from posemill.decoders import VideoReader, open_video
-from posemill.decoders.opening import PICTURE_SUFFIXES, TargetSize, suffix_of
+from posemill.decoders.opening import TargetSize
 from posemill.decoders.pictures import read_picture
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, PlaceError
@@ -24,10 +23,10 @@ from posemill.sources.frames import (
     count_frames,
     frame_path,
     list_frames,
+    list_objects,
     video_numbers,
     wanted_frames,
 )
-from posemill.sources.scan import list_place
 from posemill.sources.scratch import Scratch
 
 SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk
@@ -51,7 +50,9 @@ def attempt(step: Callable[[], _T]) -> _T | DecodeError:
 
 
 def _with_name(failed: DecodeError, name: str, copy: str) -> DecodeError:
-    """Return an error with the name that users know instead of that of a copy."""
+    """Return an error with the name that users know instead of that of a copy, if it is one."""
+    if copy == name:
+        return failed
     return DecodeError("{text}", reason=failed.reason, text=failed.sentence.replace(copy, name))
 
 
@@ -115,34 +116,35 @@ class Listing:
     """The frame names of the last clip, listed once; and files of objects, as long as needed."""
 
     def __init__(self) -> None:
-        self._last: tuple[tuple[str, str], list[str]] = (("", ""), [])
+        self._last = ("", "")
+        self._names: list[str] = []
         self._entries: dict[str, Entry] = {}
-        self.scratch = Scratch()
+        self._scratch = Scratch()
 
     def names_of(self, clip: Clip) -> list[str]:
         """Return what `list_frames` does."""
-        key = (clip.kind, clip.path)
-        if self._last[0] != key:
-            if uri_of(clip.path) is None:
-                self._last = (key, list_frames(clip))
-            else:
-                self._entries = self._list_place(clip)
-                self._last = (key, list(self._entries))
-        return self._last[1]
+        if self._last != (clip.kind, clip.path):
+            self._entries = {} if uri_of(clip.path) is None else list_objects(clip)
+            self._names = list(self._entries) or list_frames(clip)
+            self._last = (clip.kind, clip.path)
+        return self._names
 
-    @staticmethod
-    def _list_place(clip: Clip) -> dict[str, Entry]:
-        if clip.kind == "pictures" and suffix_of(clip.path) in PICTURE_SUFFIXES:
-            return {"": Entry("", 0, clip.version, 0.0)}  # itself
-        return list_place(clip.path, clip.version)
+    @contextmanager
+    def file_of(
+        self, path: str, version: str = "", on_progress: Callable[[], None] = lambda: None
+    ) -> Iterator[str]:
+        """Yield a file of this machine: the path itself, or a copy of what lies at a URI."""
+        if uri_of(path) is None:
+            yield path
+        else:
+            with self._scratch.file(path, version, on_progress=on_progress) as copy:
+                yield str(copy)
 
     def read_picture(self, path: str, name: str) -> Frame | DecodeError:
         """Return the pixels of a picture, wherever it is, or why there are none."""
-        if uri_of(path) is None:
-            return attempt(lambda: read_picture(path))
         with ExitStack() as stack:
-            copy = self.scratch.file(path, self._entries[name].version)
-            file = attempt(lambda: str(stack.enter_context(copy)))
+            version = self._entries[name].version if self._entries else ""
+            file = attempt(lambda: stack.enter_context(self.file_of(path, version)))
             if isinstance(file, DecodeError):
                 return file
             frame = attempt(lambda: read_picture(file))
@@ -150,16 +152,15 @@ class Listing:
 
     def fetch_pictures(self, clip: Clip, names: Sequence[str]) -> None:
         """Begin to fetch the next pictures of a clip at a URI."""
-        if uri_of(clip.path) is not None:
-            entries = [self._entries[name] for name in names]
-            self.scratch.ahead(
-                (_path_of(clip, name), entry.version, entry.num_bytes)
-                for name, entry in zip(names, entries, strict=True)
+        if self._entries:
+            entries = [(name, self._entries[name]) for name in names]
+            self._scratch.ahead(
+                (frame_path(clip, name), entry.version, entry.num_bytes) for name, entry in entries
             )
 
     def fetch_videos(self, clips: Sequence[Clip]) -> None:
         """Begin to fetch the next videos, of those that lie at a URI."""
-        self.scratch.ahead(
+        self._scratch.ahead(
             (clip.path, clip.version, None)
             for clip in clips
             if clip.kind == "video" and uri_of(clip.path) is not None
@@ -220,13 +221,8 @@ class ClipReader:
 
     def read(self, part: Part | None = None) -> Generator[Item | End, None, None]:
         """Yield the frames in their order; an `End`, if any, is the last."""
-        part = part or Part()
-        if self._clip.kind != "video":
-            yield from self._read_pictures(part)
-        elif uri_of(self._clip.path) is None:
-            yield from self._open_video(self._clip.path, part)
-        else:
-            yield from self._fetch_video(part)
+        read = self._read_video if self._clip.kind == "video" else self._read_pictures
+        yield from read(part or Part())
 
     def _end(self, failed: DecodeError, index: int = 0, video: VideoReader | None = None) -> End:
         """Return why nothing more comes, with how many frames there should be."""
@@ -238,83 +234,74 @@ class ClipReader:
         failed = failed if video is None else self.with_number(failed, index)
         return End(failed, total, video is not None)
 
-    def _fetch_video(self, part: Part) -> Generator[Item | End, None, None]:
-        """Yield the frames of a video at a URI; its length is counted when it is here."""
-        clip, say_that_it_comes = self._clip, partial(self._at, part.start, SLOW_STEP_SECONDS)
-        say_that_it_comes()
+    def _read_video(self, part: Part) -> Generator[Item | End, None, None]:
+        """Yield the frames of a video; one at a URI is fetched, and counted when it is here."""
+        clip, listing, is_here = self._clip, self._listing, uri_of(self._clip.path) is None
+        say_that_it_comes = partial(self._at, part.start, SLOW_STEP_SECONDS)
         with ExitStack() as stack:
-            copy = self._listing.scratch.file(
-                clip.path, clip.version, on_progress=say_that_it_comes
-            )
-            file = attempt(lambda: str(stack.enter_context(copy)))
+            if not is_here:
+                say_that_it_comes()
+            copy = listing.file_of(clip.path, clip.version, say_that_it_comes)
+            file = attempt(lambda: stack.enter_context(copy))
             if isinstance(file, DecodeError):
                 yield self._end(file)
                 return
-            self._listing.fetch_videos(self._next_clips)
-            if clip.num_frames is None:
-                here = dataclasses.replace(clip, path=file)
-                length = count_frames(here, self._decoder, self._sampling)
-                self._clip = dataclasses.replace(clip, num_frames=length)
-            for item in self._open_video(file, part):
-                if isinstance(item, End):
-                    item = item._replace(failed=_with_name(item.failed, clip.path, file))
-                yield item
-
-    def _open_video(self, path: str, part: Part) -> Generator[Item | End, None, None]:
-        clip = self._clip
-        self._at(part.start, 0.0)
-        video = attempt(
-            lambda: open_video(
-                path,
-                decoder=self._decoder,
-                start_seconds=clip.start_seconds,
-                end_seconds=clip.end_seconds,
-                target_size=self._target_size,
+            if not is_here:
+                listing.fetch_videos(self._next_clips)
+                length = count_frames(replace(clip, path=file), self._decoder, self._sampling)
+                self._clip = clip = replace(clip, num_frames=length)
+            self._at(part.start, 0.0)
+            video = attempt(
+                lambda: open_video(
+                    file,
+                    decoder=self._decoder,
+                    start_seconds=clip.start_seconds,
+                    end_seconds=clip.end_seconds,
+                    target_size=self._target_size,
+                )
             )
-        )
-        if isinstance(video, DecodeError):
-            yield self._end(video)
-            return
-        with closing(video):
-            sampling, fps = self._sampling, video.fps
-            self.fps = fps if sampling is None else sampling.rate_of(fps)
-            if sampling is not None:
-                numbers = attempt(lambda: video_numbers(video, sampling))
-                if isinstance(numbers, DecodeError):
-                    yield self._end(numbers, part.start, video)
-                    return
-                self.numbers = numbers
-            yield from self._read_video(video, part)
+            if isinstance(video, DecodeError):
+                end: End | None = self._end(video)
+            else:
+                stack.enter_context(closing(video))
+                end = yield from self._frames_of(video, part)
+            if end is not None:
+                yield end._replace(failed=_with_name(end.failed, clip.path, file))
 
-    def _read_video(self, video: VideoReader, part: Part) -> Generator[Item | End, None, None]:
-        index, numbers = part.start, self.numbers
-        if numbers is None:
+    def _frames_of(self, video: VideoReader, part: Part) -> Generator[Item, None, End | None]:
+        """Yield the frames of an open video; return why nothing more comes, if it should."""
+        index, sampling = part.start, self._sampling
+        self.fps = video.fps
+        if sampling is not None:
+            self.fps = sampling.rate_of(self.fps)
+            numbers = attempt(lambda: video_numbers(video, sampling))
+            if isinstance(numbers, DecodeError):
+                return self._end(numbers, index, video)
+            self.numbers = numbers
+        if self.numbers is None:
             frames = video.read_frames(index)
         else:
-            frames = wanted_frames(video, numbers[index:])
+            frames = wanted_frames(video, self.numbers[index:])
         # The frames before the first are decoded too, on the way there.
         seconds = SLOW_STEP_SECONDS if index else 0.0
         while part.stop is None or index < part.stop:
             refusal = part.refusal(index)
             if refusal is not None and part.is_given_up(index):
-                yield self._end(refusal, index, video)
-                return
+                return self._end(refusal, index, video)
             self._at(index, seconds)
             frame = attempt(lambda: next(frames, None))
             seconds = 0.0
+            known = self._clip.num_frames
+            if frame is None and known is not None and index < (part.stop or known):
+                template = "the file ends after {index} of {known} frames"
+                frame = DecodeError(template, reason="ends too early", index=index, known=known)
             if isinstance(frame, DecodeError):
-                yield self._end(frame, index, video)
-                return
+                return self._end(frame, index, video)
             if frame is None:
-                known = self._clip.num_frames
-                if known is not None and index < (part.stop or known):
-                    template = "the file ends after {index} of {known} frames"
-                    reason = "ends too early"
-                    failed = DecodeError(template, reason=reason, index=index, known=known)
-                    yield self._end(failed, index, video)
-                return
+                return None
             yield Item(index, None, refusal or frame)
             index += 1
+        return None
 
     def _read_pictures(self, part: Part) -> Generator[Item | End, None, None]:
         clip, listing = self._clip, self._listing
@@ -340,7 +327,7 @@ class ClipReader:
                 failed = DecodeError(template, reason="missing", number=number, planned=planned)
                 yield Item(index, clip.path, failed)
                 continue
-            path = _path_of(clip, names[index])
+            path = frame_path(clip, names[index])
             refusal = part.refusal(index)
             if refusal is not None:
                 yield Item(index, path, refusal)
@@ -378,9 +365,3 @@ def read_clip(
             return
         next_index = item.frame_index + 1
         yield item._replace(frame_index=reader.source_number(item.frame_index))
-
-
-def _path_of(clip: Clip, name: str) -> str:
-    if uri_of(clip.path) is None:
-        return frame_path(clip, name)
-    return f"{clip.path}/{name}" if name else clip.path

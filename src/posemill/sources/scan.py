@@ -8,17 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from posemill.decoders.opening import (
-    PICTURE_SUFFIXES,
-    VIDEO_SUFFIXES,
-    natural_sort,
-    raise_decode_error,
-    suffix_of,
-)
+from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
 from posemill.errors import SourceError
 from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES, is_output, readable
 from posemill.messages import Message
-from posemill.places import ChangedError, Entry, Place, open_place
+from posemill.places import Entry, Place, open_place, uri_of
+from posemill.sources.clip_list import Collector
 
 # Left by archivers and storage boxes beside the data, with pictures inside.
 FOREIGN_FOLDERS = frozenset(["__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information"])
@@ -32,9 +27,11 @@ class Folder:
     """What one folder holds directly.
 
     Args:
-        path: On the disk.
+        path: On the disk, or its URI.
         parts: The names below the root that lead to it; empty for the root.
-        num_pictures: Pictures in it.
+        num_pictures: Pictures in it. None for a folder, or a link that leads nowhere, of which
+            nobody can say what is in it: it becomes a clip that fails with its reason, so nothing
+            is lost in silence.
         version: Of all pictures together; see `joined_version`.
         videos: Name and version of each video.
         marks: Files by which folders that posemill wrote are known.
@@ -42,54 +39,50 @@ class Folder:
 
     path: str
     parts: tuple[str, ...]
-    num_pictures: int = 0
+    num_pictures: int | None = 0
     version: str = ""
     videos: dict[str, str] = field(default_factory=dict)
     marks: set[str] = field(default_factory=set)
+    _pictures: dict[str, str] = field(default_factory=dict)
+
+    def take(self, name: str, file: os.DirEntry[str] | Entry) -> bool:
+        """Keep a file in it that is a picture or a video; return whether it is one."""
+        suffix = suffix_of(name)
+        if name in OUTPUT_NAMES:
+            self.marks.add(name)
+        if name[:1] == "." or suffix not in PICTURE_SUFFIXES | VIDEO_SUFFIXES:
+            return False
+        files = self._pictures if suffix in PICTURE_SUFFIXES else self.videos
+        files[name] = file.version if isinstance(file, Entry) else file_version(file)
+        return True
+
+    def close(self) -> bool:
+        """Count what was taken; return whether there is anything."""
+        self.num_pictures, self.version = len(self._pictures), joined_version(self._pictures)
+        self._pictures.clear()  # a million names are no longer needed
+        return bool(self.num_pictures or self.videos)
 
 
-@dataclass
-class Scan:
-    """A whole tree; only folders with pictures or videos are kept.
-
-    Args:
-        unreadable: Folders, and links that lead nowhere, of which nobody can say what is in them.
-            Each becomes a clip that fails with its reason: nothing is lost in silence.
-    """
-
-    root: str
-    folders: list[Folder] = field(default_factory=list)
-    unreadable: list[Folder] = field(default_factory=list)
-    num_ignored: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def num_pictures(self) -> int:
-        """Pictures in the tree."""
-        return sum(folder.num_pictures for folder in self.folders)
-
-    @property
-    def num_videos(self) -> int:
-        """Videos in the tree."""
-        return sum(len(folder.videos) for folder in self.folders)
-
-
-def scan_tree(root: str) -> Scan:
-    """Return what lies below `root`, in natural order. Links are followed, but not in circles."""
-    scan = Scan(root)
-    _scan_folder(scan, Folder(root, ()), ())
-    return scan
-
-
-def _scan_folder(scan: Scan, folder: Folder, above: tuple[tuple[int, int], ...]) -> None:
-    """Look into one folder and then those below.
+def scan(root: str, collector: Collector) -> list[Folder]:
+    """Return the folders with pictures or videos at a path or a URI, in natural order.
 
     Args:
-        scan: Gets what is found.
-        folder: The one to look into.
-        above: Device and inode of the folders that lead here.
+        root: On a disk links are followed, but not in circles; a URI is listed once.
+        collector: Gets the number of other files, and what is wrong.
+
+    Raises:
+        SourceError: There is nothing at a URI.
+        PlaceError: It cannot be listed.
     """
-    problem, below = None, list[str]()
+    is_on_disk = uri_of(root) is None
+    return list(_walk(Folder(root, ()), (), collector) if is_on_disk else _list(root, collector))
+
+
+def _walk(
+    folder: Folder, above: tuple[tuple[int, int], ...], collector: Collector
+) -> Iterator[Folder]:
+    """Yield a folder and those below; `above` has device and inode of the folders leading here."""
+    problem, below, has_clips = None, list[str](), False
     try:
         status = os.stat(folder.path)  # noqa: PTH116
         identity = (status.st_dev, status.st_ino)
@@ -98,13 +91,15 @@ def _scan_folder(scan: Scan, folder: Folder, above: tuple[tuple[int, int], ...])
         elif len(above) > _MAX_DEPTH:
             problem = "{path!r} is too deep and was left out"
         else:
-            below = list(_sort_entries(scan, folder))
+            below, num_ignored = _look_into(folder)
+            collector.num_ignored += num_ignored
+            has_clips = folder.close()
             # The root is what the user named; anything below it that we wrote is no data.
             if folder.parts and is_output(Path(folder.path), folder.marks):
-                scan.num_ignored += folder.num_pictures + len(folder.videos)
+                collector.num_ignored += (folder.num_pictures or 0) + len(folder.videos)
                 problem = _WRITTEN_BY_US
     except OSError as error:
-        scan.problems.append(
+        collector.problems.append(
             Message(
                 "{path!r} cannot be read: {reason}",
                 path=readable(folder.path),
@@ -112,59 +107,30 @@ def _scan_folder(scan: Scan, folder: Folder, above: tuple[tuple[int, int], ...])
             )
         )
         if folder.parts:
-            scan.unreadable.append(folder)
+            yield Folder(folder.path, folder.parts, num_pictures=None)
         return
     if problem is not None:
-        scan.problems.append(Message(problem, path=readable(folder.path)))
+        collector.problems.append(Message(problem, path=readable(folder.path)))
         return
-    if folder.num_pictures or folder.videos:
-        scan.folders.append(folder)
+    if has_clips:
+        yield folder
     for name in natural_sort(below):
         child = Folder(os.path.join(folder.path, name), (*folder.parts, name))  # noqa: PTH118
-        _scan_folder(scan, child, (*above, identity))
+        yield from _walk(child, (*above, identity), collector)
 
 
-def _sort_entries(scan: Scan, folder: Folder) -> Iterator[str]:
-    """Fill in what the folder holds, and yield the names of the folders in it."""
-    pictures: dict[str, str] = {}
+def _look_into(folder: Folder) -> tuple[list[str], int]:
+    """Take the files of a folder; return the names of the folders in it, and how much else."""
+    below, num_ignored = [], 0
     with os.scandir(folder.path) as entries:
         for entry in entries:
-            name = entry.name
-            suffix = suffix_of(name)
-            if name in OUTPUT_NAMES:
-                folder.marks.add(name)
-            if name[0] == ".":
-                scan.num_ignored += 1
-            elif _is_folder(entry):
-                if name in FOREIGN_FOLDERS:
-                    scan.num_ignored += 1
-                else:
-                    yield name
-            elif suffix in PICTURE_SUFFIXES:
-                pictures[name] = file_version(entry)
-            elif suffix in VIDEO_SUFFIXES:
-                folder.videos[name] = file_version(entry)
+            if not _is_folder(entry):
+                num_ignored += not folder.take(entry.name, entry)
+            elif entry.name[0] == "." or entry.name in FOREIGN_FOLDERS:
+                num_ignored += 1
             else:
-                scan.num_ignored += 1
-    folder.num_pictures = len(pictures)
-    folder.version = joined_version(pictures)
-
-
-def list_pictures(path: str) -> list[str]:
-    """Return the names of the pictures directly in a folder, in natural order."""
-    with os.scandir(path) as entries:
-        return natural_sort(entry.name for entry in entries if _is_picture(entry))
-
-
-def picture_versions(path: str) -> dict[str, str]:
-    """Return name and version of the pictures directly in a folder."""
-    with os.scandir(path) as entries:
-        return {entry.name: file_version(entry) for entry in entries if _is_picture(entry)}
-
-
-def _is_picture(entry: os.DirEntry[str]) -> bool:
-    is_named_so = suffix_of(entry.name) in PICTURE_SUFFIXES and entry.name[0] != "."
-    return is_named_so and not _is_folder(entry)
+                below.append(entry.name)
+    return below, num_ignored
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -177,6 +143,27 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return suffix_of(entry.name) not in PICTURE_SUFFIXES | VIDEO_SUFFIXES
+
+
+def look_into(path: str) -> Folder:
+    """Return a folder with what it holds directly."""
+    folder = Folder(path, ())
+    _look_into(folder)
+    folder.close()
+    return folder
+
+
+def is_picture(name: str) -> bool:
+    """Return whether a file is a picture by its name."""
+    return suffix_of(name) in PICTURE_SUFFIXES and name[0] != "."
+
+
+def list_pictures(path: str) -> list[str]:
+    """Return the names of the pictures directly in a folder, in natural order."""
+    with os.scandir(path) as entries:
+        return natural_sort(
+            entry.name for entry in entries if is_picture(entry.name) and not _is_folder(entry)
+        )
 
 
 def file_version(file: os.DirEntry[str] | Path) -> str:
@@ -197,71 +184,33 @@ def joined_version(versions: Mapping[str, str]) -> str:
     return hashlib.sha256(os.fsencode("\0".join(lines))).hexdigest()[:32]
 
 
-def scan_place(uri: str) -> Scan:
-    """Return what lies below a URI, as `scan_tree` does for a folder; one listing, no reading.
-
-    Raises:
-        SourceError: There is nothing.
-        PlaceError: It cannot be listed.
-    """
-    place, scan = open_place(uri), Scan(uri)
-    folders: dict[tuple[str, ...], Folder] = {}
-    pictures: dict[tuple[str, ...], dict[str, str]] = {}
+def _list(uri: str, collector: Collector) -> Iterator[Folder]:
+    """Yield the folders below a URI, as `_walk` does; one listing, no reading."""
+    place, folders = open_place(uri), dict[tuple[str, ...], Folder]()
     for entry in place.list():
         *above, name = entry.key.split("/")
-        parts, suffix = tuple(above), suffix_of(name)
-        if any(part[:1] == "." or part in FOREIGN_FOLDERS for part in (*parts, name)):
-            scan.num_ignored += 1
+        parts = tuple(above)
+        if any(part[:1] == "." or part in FOREIGN_FOLDERS for part in parts):
+            collector.num_ignored += 1
             continue
         folder = folders.setdefault(parts, Folder("/".join((uri, *parts)), parts))
-        if name in OUTPUT_NAMES:
-            folder.marks.add(name)
-        if suffix in PICTURE_SUFFIXES:
-            pictures.setdefault(parts, {})[name] = entry.version
-        elif suffix in VIDEO_SUFFIXES:
-            folder.videos[name] = entry.version
-        else:
-            scan.num_ignored += 1
-    if not folders and not scan.num_ignored:
+        collector.num_ignored += not folder.take(name, entry)
+    if not folders and not collector.num_ignored:
         raise SourceError("{uri}: there is nothing; look at its name, and at the bucket's", uri=uri)
     ours = [parts for parts, folder in folders.items() if parts and _is_output(place, folder)]
-    scan.problems += [Message(_WRITTEN_BY_US, path=folders[parts].path) for parts in ours]
-    by_name = {"/".join(parts): parts for parts in folders}
-    for parts in (by_name[name] for name in natural_sort(by_name)):
-        folder = folders[parts]
-        folder.num_pictures = len(pictures.get(parts, ()))
-        folder.version = joined_version(pictures.get(parts, {}))
-        is_ours = any(parts[: len(above)] == above for above in ours)
-        if not is_ours and (folder.num_pictures or folder.videos):
-            scan.folders.append(folder)
-    return scan
+    collector.problems += [Message(_WRITTEN_BY_US, path=folders[parts].path) for parts in ours]
+    by_name = {"/".join(parts): folder for parts, folder in folders.items()}
+    for name in natural_sort(by_name):
+        folder = by_name[name]
+        is_ours = any(folder.parts[: len(above)] == above for above in ours)
+        if folder.close() and not is_ours:
+            yield folder
 
 
 def _is_output(place: Place, folder: Folder) -> bool:
     """Return whether posemill wrote a folder, as `files.is_output` does."""
-    if OUTPUT_MARK in folder.marks:
-        return True
-    return any(
+    return OUTPUT_MARK in folder.marks or any(
         word in next(place.read("/".join((*folder.parts, name))), b"")[: 1 << 16]
         for name, word in OWN_FILES.items()
         if name in folder.marks
     )
-
-
-def list_place(uri: str, version: str) -> dict[str, Entry]:
-    """Return the pictures directly in a folder at a URI by their names, in natural order.
-
-    Raises:
-        DecodeError: There are none.
-        ChangedError: They are not those of which `scan_place` took the version.
-    """
-    found = {
-        each.key: each
-        for each in open_place(uri).list()
-        if "/" not in each.key and each.key[0] != "." and suffix_of(each.key) in PICTURE_SUFFIXES
-    }
-    if not found:
-        raise_decode_error(uri, "missing", "there are no pictures at this place")
-    if version and joined_version({name: found[name].version for name in found}) != version:
-        raise ChangedError("{uri}: its pictures were changed since they were listed", uri=uri)
-    return {name: found[name] for name in natural_sort(found)}

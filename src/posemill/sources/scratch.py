@@ -7,13 +7,14 @@ import re
 import shutil
 import socket
 import tempfile
-import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
 
 from posemill.decoders.opening import suffix_of
 from posemill.errors import PlaceError
@@ -34,7 +35,6 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._folder: Path | None = None
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="scratch")
         self._ahead: dict[str, Future[Path | None]] = {}
@@ -58,7 +58,8 @@ class Scratch:
         future = self._ahead.pop(uri, None)
         path = None if future is None else self._wait(future, on_progress)
         if path is None:
-            path = self._wait(self._pool.submit(self._fetch, uri, version), on_progress)
+            fetching = self._pool.submit(self._fetch, uri, version, self._make_folder())
+            path = self._wait(fetching, on_progress)
         assert path is not None
         try:
             yield path
@@ -82,19 +83,23 @@ class Scratch:
         """
         for uri, version, num_bytes in wanted:
             if uri not in self._ahead:
-                self._ahead[uri] = self._pool.submit(self._fetch_ahead, uri, version, num_bytes)
+                self._ahead[uri] = self._pool.submit(
+                    self._fetch_ahead, uri, version, num_bytes, self._make_folder()
+                )
 
-    def _fetch_ahead(self, uri: str, version: str, num_bytes: int | None) -> Path | None:
+    def _fetch_ahead(
+        self, uri: str, version: str, num_bytes: int | None, folder: Path
+    ) -> Path | None:
         if num_bytes is None:
             place, key = split_uri(uri)
             entry = place.look(key)
-            num_bytes = None if entry is None else entry.num_bytes
+            num_bytes = MOST_BYTES + 1 if entry is None else entry.num_bytes
         # Its turn comes, and then the reason is told.
-        return None if num_bytes is None or num_bytes > MOST_BYTES else self._fetch(uri, version)
+        return None if num_bytes > MOST_BYTES else self._fetch(uri, version, folder)
 
-    def _fetch(self, uri: str, version: str) -> Path:
+    def _fetch(self, uri: str, version: str, folder: Path) -> Path | None:
         place, key = split_uri(uri)
-        path = self._make_folder() / f"{uuid.uuid4().hex}.{suffix_of(key) or 'bin'}"
+        path = folder / f"{uuid.uuid4().hex}.{suffix_of(key) or 'bin'}"
         try:
             # Not `Place.fetch`: nobody needs these files after a crash, and to flush each to the
             # disk takes longer than a picture itself.
@@ -107,18 +112,19 @@ class Scratch:
             if not isinstance(error, OSError):
                 raise
             saved = Message("{name} was not copied", name=place.name_of(key))
-            raise PlaceError(disk_message(error, str(path.parent), saved=saved)) from error
+            raise PlaceError(disk_message(error, str(folder), saved=saved)) from error
         return path
 
     def _make_folder(self) -> Path:
-        with self._lock:
-            if self._folder is None:
-                parent = Path(tempfile.gettempdir())
-                _remove_left_behind(parent)
-                prefix = f"{_prefix()}{os.getpid()}-"
-                self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-            return self._folder
+        if self._folder is None:
+            prefix = _prefix()
+            for path in Path(tempfile.gettempdir()).glob(f"{prefix}*-*"):
+                pid = path.name.removeprefix(prefix).partition("-")[0]
+                if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+                    shutil.rmtree(path, ignore_errors=True)
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
 
 
 def _prefix() -> str:
@@ -131,13 +137,3 @@ def _prefix() -> str:
     except OSError:
         space = "0"  # not Linux
     return f"{_PREFIX}{socket.gethostname()}-{space}-"
-
-
-def _remove_left_behind(parent: Path) -> None:
-    import psutil
-
-    prefix = _prefix()
-    for path in parent.glob(f"{prefix}*-*"):
-        pid = path.name.removeprefix(prefix).partition("-")[0]
-        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(path, ignore_errors=True)

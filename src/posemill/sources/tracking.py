@@ -10,10 +10,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -94,32 +94,36 @@ class Tracking:
         return cls(**{**record, "alone": alone})
 
 
-class _Folder(NamedTuple):
+@dataclass
+class _Folder:
     clip: Clip
     names: Sequence[str]
     pattern: str | None  # None: not numbered one after the other
+    verdict: str | None = None  # `IS_VIDEO` or why not; None: nothing speaks for either
+
+    def look(self) -> None:
+        """Decide by pixels."""
+        self.verdict = _judge_pixels(self.clip.path, self.names)
 
 
 def decide_tracking(clips: Iterable[Clip]) -> Tracking:
     """Return which clips are tracked: videos, and folders whose pictures look like one."""
-    groups: dict[str, list[_Folder]] = {}
+    groups: dict[str | None, list[_Folder]] = {}
     alone: dict[tuple[str, str], tuple[int, str]] = {}
-    num_clips = num_looked_at = num_folders = 0
+    num_clips = num_looked_at = 0
     for clip in clips:
         num_clips += 1
         names = [] if clip.kind == "video" else _names_in(clip.path)
         if names:
-            num_folders += 1
             folder = _Folder(clip, names, numbering_of(names))
-            groups.setdefault(folder.pattern or "", []).append(folder)
+            groups.setdefault(folder.pattern, []).append(folder)
         elif clip.kind == "pictures":
             alone[clip.split, clip.clip_id] = (clip.num_frames or 1, "")
     for pattern, folders in groups.items():
-        verdicts: list[str | None] = [NOT_NUMBERED] * len(folders)
-        if pattern:
-            verdicts, looked = _judge_group(folders)
-            num_looked_at += looked
-        for folder, verdict in zip(folders, verdicts, strict=True):
+        if pattern is not None:
+            num_looked_at += _judge_group(folders)
+        for folder in folders:
+            verdict = folder.verdict if pattern is not None else NOT_NUMBERED
             if verdict is None and len(folder.names) == 1:
                 verdict = ONE_PICTURE
             if verdict or (verdict is None and folder.clip.kind == "pictures"):
@@ -132,7 +136,7 @@ def decide_tracking(clips: Iterable[Clip]) -> Tracking:
         sum(number for number, _ in alone.values()),
         dict(sorted(reasons.items())),
         num_looked_at,
-        num_folders,
+        sum(map(len, groups.values())),
     )
 
 
@@ -174,48 +178,41 @@ def numbering_of(names: Sequence[str]) -> str | None:
 def _names_in(path: str) -> list[str]:
     """Return the pictures of a folder; none where it is none or cannot be read."""
     try:
-        return list_pictures(path) if Path(path).is_dir() else []
+        return list_pictures(path)
     except OSError:
         return []  # it fails when it is read, with its reason
 
 
-def _judge_group(folders: Sequence[_Folder]) -> tuple[list[str | None], int]:
-    """Return a verdict for each folder of one pattern, and how many were looked at."""
-    choices = [index for index, each in enumerate(folders) if len(each.names) > 1]
-    sample = choices[:: max(1, -(-len(choices) // _FOLDERS))]
-    found = {index: _judge_pixels(*_place_of(folders[index])) for index in sample}
-    decided = {verdict for verdict in found.values() if verdict is not None}
+def _judge_group(folders: Sequence[_Folder]) -> int:
+    """Give the folders of one pattern their verdicts; return how many were looked at."""
+    choices = [folder for folder in folders if len(folder.names) > 1]
+    step = max(1, -(-len(choices) // _FOLDERS))
+    for folder in choices[::step]:
+        folder.look()
+    decided = {folder.verdict for folder in choices[::step] if folder.verdict is not None}
     if len({verdict == IS_VIDEO for verdict in decided}) > 1:
-        rest = [index for index in choices if index not in found]
-        found |= {index: _judge_pixels(*_place_of(folders[index])) for index in rest}
-        usual: str | None = None
-    else:
-        usual = min(decided, default=None)
-    verdicts = [
-        verdict if (verdict := found.get(index)) is not None else usual
-        for index in range(len(folders))
-    ]
-    return verdicts, len(found)
-
-
-def _place_of(folder: _Folder) -> tuple[str, Sequence[str]]:
-    return folder.clip.path, folder.names
+        for index, folder in enumerate(choices):
+            if index % step:
+                folder.look()
+        return len(choices)
+    usual = min(decided, default=None)
+    for folder in folders:
+        folder.verdict = usual if folder.verdict is None else folder.verdict
+    return len(choices[::step])
 
 
 def _judge_pixels(path: str, names: Sequence[str]) -> str | None:
     """Return `IS_VIDEO` or why not, by some pairs of neighbours; None if none can be read."""
-    num_pairs = min(_PAIRS, len(names) - 1)
     last = len(names) - 2
+    num_pairs = min(_PAIRS, last + 1)
     starts = [round(index * last / max(1, num_pairs - 1)) for index in range(num_pairs)]
     seen: dict[int, np.ndarray[Any, np.dtype[np.float32]]] = {}
     sizes = set()
     for index in sorted({*starts, *(start + 1 for start in starts)}):
-        try:
+        with suppress(DecodeError):
             size_wh, grey = read_thumbnail(os.path.join(path, names[index]))  # noqa: PTH118
-        except DecodeError:
-            continue
-        seen[index] = grey.astype(np.float32)
-        sizes.add(size_wh)
+            seen[index] = grey.astype(np.float32)
+            sizes.add(size_wh)
     if len(sizes) > 1:
         return SIZES_DIFFER
     pairs = [start for start in starts if start in seen and start + 1 in seen]
