@@ -64,7 +64,9 @@ def test_a_clip_says_what_was_done_to_it() -> None:
 def test_normalising_twice_is_refused() -> None:
     shaped = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize="bbox"), "openpose-18")
     for how in ("shoulders", "bbox"):
-        with pytest.raises(ConfigError, match=f"by 'bbox' before; leave out normalize=.{how}"):
+        with pytest.raises(
+            ConfigError, match=f"with normalize=.bbox. already; leave out normalize=.{how}"
+        ):
             shape_clip(shaped, Recipe(normalize=how), "openpose-18")
 
 

@@ -8,27 +8,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
-from posemill.blocks import ClipBlock
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, naming, new_folders, remove_leftovers
 from posemill.formats import get_format
-from posemill.formats.shared.contract import ClipStream, Format, Recipe, Summary
+from posemill.formats.shared.contract import ClipStream, Recipe, Summary
 from posemill.formats.shared.folders import INDEX
 from posemill.jobs.convert.beside import goes_beside, write_beside
-from posemill.jobs.convert.shaping import (
-    check_recipe,
-    dropped_points,
-    layout_for,
-    layout_of_run,
-    recorded,
-    shape_block,
-    shape_clip,
-)
+from posemill.jobs.convert.shaping import Item, Shaping
 from posemill.machine.read_ahead import closing_stream, read_ahead
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
@@ -40,7 +31,6 @@ from posemill.runs.reader import Run, open_run
 from posemill.runs.writer import RunWriter
 
 _SHOWN = 10
-Item = TypeVar("Item", PoseClip, ClipBlock)
 
 
 class Watch(Protocol):
@@ -84,28 +74,26 @@ def export_clips(
         FormatError: The clips cannot be read, or do not go into the format.
     """
     form = get_format(format_name)
-    recipe = check_recipe(source, recipe, form)
+    shaping = Shaping(source, recipe or Recipe(), form)
     _expect_name(out, form.suffix)
     if form.suffix and not out.suffix:  # as readers of the format look for it
         out = out.with_name(out.name + form.suffix)
     outputs = Outputs(source.path, overwrite=overwrite)
-    is_beside = goes_beside(out, recipe)
+    is_beside = goes_beside(out, shaping.recipe)
     if form.suffix or out.suffix == ".pose":
         outputs.claim_file(out)
     elif not is_beside:
         outputs.claim_folder(out, marker=INDEX)
-    shaping = Shaping(recipe, form)
-    clips = read_ahead(source.clips(layout=layout_of_run(source, recipe, form)))
-    stream = watch(clips, source.num_frames)
+    stream = watch(read_ahead(source.clips(layout=shaping.layout)), source.num_frames)
     with writing(out), closing_stream(stream), new_folders(out.parent):
         remove_leftovers(out)
-        shaped, whole = shaping.shape(source, stream), recorded(recipe, source)
         if is_beside:
-            summary = write_beside(form, shaped, out, recipe=whole, outputs=outputs)
+            shaped = shaping.shape(stream)
+            summary = write_beside(form, shaped, out, recipe=shaping.recipe, outputs=outputs)
         else:
-            summary = form.write(shaped, out, recipe=whole)
+            summary = form.write(shaping.shape(stream), out, recipe=shaping.recipe)
             outputs.record(out)
-    shaping.note(summary, source)
+    shaping.note(summary)
     return summary
 
 
@@ -118,66 +106,17 @@ def _expect_name(out: Path, suffix: str = "") -> None:
         raise FormatError(template, out=out, example=out / f"keypoints{suffix}")
 
 
-class Shaping:
-    """Clips as they go into a format, or into a run, and what that does to them: `dropped` points.
-
-    Args:
-        form: None for a run, which holds any skeleton.
-        recipe: What is asked for; `whole` is that, and what was done to the clips before.
-    """
-
-    def __init__(self, recipe: Recipe, form: Format | None = None) -> None:
-        self._form, self._recipe, self.whole = form, recipe, recipe
-        self.dropped: dict[str, None] = {}
-
-    def shape(self, source: ClipInput, clips: Iterator[Item]) -> Iterator[Item]:
-        """Yield the clips of a source, or blocks of them, as the recipe wants them."""
-        for clip in clips:
-            frames = clip.frames if isinstance(clip, ClipBlock) else clip
-            skeleton_name = source.skeleton_of(frames)
-            layout = self._recipe.layout or frames.skeleton_name
-            if self._form is not None:
-                layout = layout_for(skeleton_name, self._recipe, self._form)
-            if isinstance(clip, ClipBlock):
-                shaped = shape_block(clip, self._recipe, layout)
-            else:
-                shaped = shape_clip(clip, self._recipe, layout)
-                self.whole = self.whole.after(shaped)
-            if words := dropped_points(skeleton_name, layout):
-                self.dropped[words] = None
-            yield shaped
-
-    def note(self, summary: Summary, source: ClipInput | None = None) -> None:
-        """Add to a summary what is lost and what was done, now and before."""
-        summary.losses = (*summary.losses, *self.dropped)
-        summary.recipe = self.whole.to_dict()
-        num_failed = 0 if source is None else sum(source.num_failed().values())
-        if num_failed and source is not None and getattr(self._form, "mirrors", False):
-            without_file = Message(
-                "{num_failed:picture has|pictures have} no file, as no keypoints came of them "
-                "(posemill status {run!q} --failures)",
-                num_failed=num_failed,
-                run=source.name,
-            )
-            summary.losses = (*summary.losses, without_file)
-
-
 def count_export(
     source: ClipInput, format_name: str, *, recipe: Recipe, watch: Watch = unwatched
 ) -> tuple[Summary, list[str]]:
-    """Return what `export_clips` would write, and in which layouts; nothing is written.
-
-    Raises:
-        ConfigError, FormatError: As `export_clips` would.
-    """
+    """Return what `export_clips` would write, and in which layouts; errors as there."""
     form = get_format(format_name)
-    recipe = check_recipe(source, recipe, form)
-    shaping = Shaping(recipe, form)
-    clips = watch(source.clips(layout=layout_of_run(source, recipe, form)), source.num_frames)
-    stream = ClipStream(form, shaping.shape(source, clips), Path(), recipe)
+    shaping = Shaping(source, recipe, form)
+    clips = watch(source.clips(layout=shaping.layout), source.num_frames)
+    stream = ClipStream(form, shaping.shape(clips), Path(), shaping.recipe)
     with naming(source.path):
         layouts = {clip.skeleton_name for clip in stream}
-    shaping.note(stream.summary, source)
+    shaping.note(stream.summary)
     return stream.summary, sorted(layouts)
 
 
@@ -203,19 +142,6 @@ class RunSummary(Summary):
         return open_run(self.path)
 
 
-def _expect_free(out: Path, *, overwrite: bool) -> None:
-    """Raise where a run cannot be written: something is there, or is worked on."""
-    _expect_name(out)
-    has_run = check_folder(out)
-    if has_run and not overwrite:
-        raise RunError(
-            "{out} holds a run already; choose another folder, or replace it by {--overwrite}",
-            out=out,
-        )
-    if has_run and holder_of(out) is not None:
-        raise RunError("{out} is worked on; wait for its end, or: posemill stop {out!q}", out=out)
-
-
 def merge_clips(
     sources: Sequence[ClipInput],
     out: Path,
@@ -237,117 +163,146 @@ def merge_clips(
     """
     recipe = recipe or Recipe()
     _expect_free(out, overwrite=overwrite)
-    summary, conflicts, shaping = RunSummary(out), _Conflicts(), Shaping(recipe)
+    joined, summary = _Joined(sources, recipe), RunSummary(out)
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(number or 0 for number in totals)
-    clips = watch(_clips_that_go_together(sources, recipe, shaping, conflicts), total)
     runs = [source.run for source in sources if source.run is not None]
     skeleton_name = recipe.layout or (runs[0].skeleton_name if runs else "")
     with ExitStack() as stack:
-        writer: RunWriter | None = None
         if not dry_run:
             stack.enter_context(writing(out))
             stack.enter_context(new_folders(out.parent))
             folder = stack.enter_context(atomic_folder(out, marker=MANIFEST_NAME))
-        for clip in clips:
-            if not conflicts.is_new(clip):
+        writer: RunWriter | None = None
+        for clip in watch(joined.clips(), total):
+            if not joined.is_new(clip):
                 continue
             summary.count(clip)
             skeleton_name = clip.skeleton_name
-            if writer is None and not dry_run:
+            if not dry_run:
                 manifest = _manifest(sources, kind, skeleton_name, recipe)
-                writer = stack.enter_context(RunWriter(folder, manifest))
-            if writer is not None:
+                writer = writer or stack.enter_context(RunWriter(folder, manifest))
                 writer.add(clip)
-        conflicts.raise_if_any(kind)
-        failures = _failures(sources, conflicts)
-        summary.num_failures = len(failures)
+        joined.raise_if_any_differ(kind)
+        failures = joined.failures()
+        summary.num_failures, summary.equal_duplicates = len(failures), joined.num_equal
         if not dry_run:
             # The longest gap that may have been closed is known only now.
-            manifest = _manifest(sources, kind, skeleton_name, shaping.whole)
+            manifest = _manifest(sources, kind, skeleton_name, joined.recipe)
             writer = writer or stack.enter_context(RunWriter(folder, manifest))
             writer.replace_manifest(manifest)
             for failure in failures:
                 writer.add_failure(failure)
-    summary.equal_duplicates = conflicts.num_equal
-    shaping.note(summary)
+    summary.losses, summary.recipe = (*joined.dropped,), joined.recipe.to_dict()
     return summary
 
 
-def _clips_that_go_together(
-    sources: Sequence[ClipInput], recipe: Recipe, shaping: Shaping, conflicts: _Conflicts
-) -> Iterator[PoseClip]:
-    skeletons: dict[str, Path] = {}
-    normalized: dict[str, Path] = {}
-    for source in sources:
-        conflicts.source = source
-        clips = source.clips(layout=recipe.layout, has_room_for_failures=True)
-        for clip in shaping.shape(source, clips):
-            skeletons.setdefault(clip.skeleton_name, source.path)
-            normalized.setdefault(clip.normalized, source.path)
-            if len(skeletons) > 1:
-                raise RunError(
-                    "skeletons do not go together: {inputs}; give a {--skeleton} that both can "
-                    "become",
-                    inputs=_what_each_has(skeletons),
-                )
-            if len(normalized) > 1:
-                raise RunError(
-                    "normalisations do not go together: {inputs}; merge what they were made of, "
-                    "and normalise the result",
-                    inputs=_what_each_has(normalized),
-                )
-            yield clip
+def _expect_free(out: Path, *, overwrite: bool) -> None:
+    """Raise where a run cannot be written: something is there, or is worked on."""
+    _expect_name(out)
+    has_run = check_folder(out)
+    if has_run and not overwrite:
+        raise RunError(
+            "{out} holds a run already; choose another folder, or replace it by {--overwrite}",
+            out=out,
+        )
+    if has_run and holder_of(out) is not None:
+        raise RunError("{out} is worked on; wait for its end, or: posemill stop {out!q}", out=out)
 
 
-def _what_each_has(inputs: dict[str, Path]) -> Message:
-    parts = [
-        Message("{path} has {value}", path=path, value=value) for value, path in inputs.items()
-    ]
-    return join(", ", parts)
+class _Joined:
+    """The clips of several sources, each remembered by a digest.
 
+    Attributes:
+        recipe: What is asked for, and what was done to the clips before.
+        num_equal: Clips that came again with the same content.
+    """
 
-class _Conflicts:
-    """Remembers every clip by a digest, and names those that came twice and differ."""
-
-    def __init__(self) -> None:
-        self.source: ClipInput | None = None
+    def __init__(self, sources: Sequence[ClipInput], recipe: Recipe) -> None:
+        self._sources, self._source = sources, sources[0]
+        self._asked = self.recipe = recipe
+        self.dropped: dict[str, None] = {}
         self.num_equal = 0
-        self.seen: dict[tuple[str, str], tuple[bytes, ClipInput | None]] = {}
-        self._named: list[str] = []
+        self._seen: dict[tuple[str, str], tuple[bytes, ClipInput]] = {}
+        self._differing: list[str] = []
+
+    def clips(self) -> Iterator[PoseClip]:
+        """Yield all clips; raise where they do not go together."""
+        skeletons: dict[str, Path] = {}
+        normalized: dict[str, Path] = {}
+        for source in self._sources:
+            self._source, shaping = source, Shaping(source, self._asked, None)
+            clips = source.clips(layout=self._asked.layout, has_room_for_failures=True)
+            for clip in shaping.shape(clips):
+                self.recipe = self.recipe.after(clip)
+                skeletons.setdefault(clip.skeleton_name, source.path)
+                normalized.setdefault(clip.normalized, source.path)
+                if len(skeletons) > 1:
+                    raise RunError(
+                        "skeletons do not go together: {inputs}; give a {--skeleton} that both "
+                        "can become",
+                        inputs=_what_each_has(skeletons),
+                    )
+                if len(normalized) > 1:
+                    raise RunError(
+                        "normalisations do not go together: {inputs}; merge what they were made "
+                        "of, and normalise the result",
+                        inputs=_what_each_has(normalized),
+                    )
+                yield clip
+            self.dropped |= shaping.dropped
 
     def is_new(self, clip: PoseClip) -> bool:
         """Return True for a clip that did not come before."""
         key, digest = (clip.split, clip.clip_id), digest_of(clip)
-        if key not in self.seen:
-            self.seen[key] = (digest, self.source)
+        if key not in self._seen:
+            self._seen[key] = digest, self._source
             return True
-        before, giver = self.seen[key]
+        before, giver = self._seen[key]
         if before == digest:
             self.num_equal += 1
-        elif giver is not None and self.source is not None:
+        else:
             line = Message(
                 "{split}/{clip_id} ({path} and {other_path})",
                 split=clip.split,
                 clip_id=clip.clip_id,
                 path=giver.path,
-                other_path=self.source.path,
+                other_path=self._source.path,
             )
-            self._named.append(line)
+            self._differing.append(line)
         return False
 
-    def raise_if_any(self, kind: str) -> None:
-        """Raise with the names of the clips that differ."""
-        if not self._named:
-            return
-        lines: list[str] = self._named[:_SHOWN]
-        if len(self._named) > _SHOWN:
-            lines = [*lines, Message("and {number} more", number=len(self._named) - _SHOWN)]
-        raise (FormatError if kind == "import" else RunError)(
-            "{num_clips} clips came twice with different content; nothing was written:\n  {lines}",
-            num_clips=len(self._named),
-            lines=join("\n  ", lines),
-        )
+    def raise_if_any_differ(self, kind: str) -> None:
+        """Raise with the names of the clips that came twice and differ."""
+        lines, more = self._differing[:_SHOWN], len(self._differing) - _SHOWN
+        if more > 0:
+            lines.append(Message("and {number} more", number=more))
+        if lines:
+            raise (FormatError if kind == "import" else RunError)(
+                "{num_clips} clips came twice with different content; nothing was written:\n  "
+                "{lines}",
+                num_clips=len(self._differing),
+                lines=join("\n  ", lines),
+            )
+
+    def failures(self) -> list[Failure]:
+        """Return what gave no keypoints, of each clip from one input.
+
+        That is the one that gave the clip: what failed elsewhere was made good. Where no input has
+        keypoints of it, it is the first that tried.
+        """
+        givers = {name: giver for name, (_, giver) in self._seen.items()}
+        return [
+            failure
+            for source in self._sources
+            for failure in source.failures()
+            if givers.setdefault((failure.split, failure.clip_id), source) is source
+        ]
+
+
+def _what_each_has(inputs: dict[str, Path]) -> Message:
+    template = "{path} has {value}"
+    return join(", ", [Message(template, path=path, value=value) for value, path in inputs.items()])
 
 
 def digest_of(clip: PoseClip) -> bytes:
@@ -368,21 +323,6 @@ def digest_of(clip: PoseClip) -> bytes:
         if world is not None:
             digest.update(np.nan_to_num(world).tobytes())
     return digest.digest()
-
-
-def _failures(sources: Sequence[ClipInput], conflicts: _Conflicts) -> list[Failure]:
-    """Return what gave no keypoints, of each clip from one input.
-
-    That is the one that gave the clip: what failed elsewhere was made good. Where no input has
-    keypoints of it, it is the first that tried.
-    """
-    givers = {name: giver for name, (_, giver) in conflicts.seen.items()}
-    return [
-        failure
-        for source in sources
-        for failure in source.failures()
-        if givers.setdefault((failure.split, failure.clip_id), source) is source
-    ]
 
 
 def _manifest(

@@ -19,8 +19,8 @@ from posemill.errors import FormatError
 from posemill.files import atomic_path, new_folders, remove_leftovers
 from posemill.formats.npz import NpzFormat
 from posemill.formats.shared.contract import Recipe
-from posemill.jobs.convert.between import Shaping, Watch, unwatched, writing
-from posemill.jobs.convert.shaping import check_recipe, layout_of_run, recorded
+from posemill.jobs.convert.between import Watch, unwatched, writing
+from posemill.jobs.convert.shaping import Shaping
 from posemill.jobs.convert.statistics import SplitStats
 from posemill.machine.read_ahead import closing_stream, map_ahead, read_ahead
 from posemill.outputs import Outputs
@@ -70,32 +70,32 @@ def prepare(
     Raises:
         ConfigError: A file is in the way.
     """
-    checked = check_recipe(source, recipe, NpzFormat(), has_room=people > 1)
-    recipe = recorded(checked, source)
-    splits = check_splits(source, watch=watch)
+    shaping = Shaping(source, recipe or Recipe(), NpzFormat(), has_room=people > 1)
     outputs = Outputs(source.path, overwrite=overwrite)
-    for path in (path for split in splits for path in _paths_of(out, split)):
-        outputs.claim_file(path)
+    for split in check_splits(source, watch=watch):
+        for path in _paths_of(out, split):
+            outputs.claim_file(path)
     plans = source.plan_splits()
-    num_frames = {split: sum(map(len, each)) for split, each in plans.items()}
     # A run is unpacked by threads of its own.
-    layout = layout_of_run(source, recipe, NpzFormat())
-    stream = watch(_read_blocks(source, plans, layout), source.num_frames)
+    stream = watch(_read_blocks(source, plans, shaping.layout), source.num_frames)
     with writing(out), closing_stream(stream) as blocks, new_folders(out):
         prepared = []
         for split, group in groupby(blocks, key=lambda block: block.split):
-            prepared.append(
-                _write_split(
-                    source,
-                    split,
-                    _with_people(group, people),
-                    out,
-                    recipe=recipe,
-                    num_frames=num_frames.get(split),
-                )
-            )
-            outputs.record(prepared[-1].path)
-            outputs.record(prepared[-1].stats_path)
+            path, stats_path = _paths_of(out, split)
+            shaping.dropped, stats = {}, SplitStats(split, shaping.recipe)
+            remove_leftovers(path)
+            num_frames = sum(map(len, plans[split])) if split in plans else None
+            shaped = map(stats.add, shaping.shape(_with_people(group, people)))
+            # Shaping and counting go on in a thread of their own while this one writes.
+            with closing_stream(read_ahead(shaped, depth=2)) as ready:
+                NpzFormat().write_blocks(ready, path, recipe=shaping.recipe, num_frames=num_frames)
+            numbers = stats.to_dict()
+            numbers |= {"keypoints_file": path.name, "num_bytes": path.stat().st_size}
+            with atomic_path(stats_path) as temporary:
+                temporary.write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+            prepared.append(Prepared(split, path, stats_path, numbers, tuple(shaping.dropped)))
+            outputs.record(path)
+            outputs.record(stats_path)
         return prepared
 
 
@@ -163,31 +163,3 @@ def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> Sequence[str
                 split=split,
             )
     return splits
-
-
-def _write_split(
-    source: ClipInput,
-    split: str,
-    blocks: Iterator[ClipBlock],
-    out: Path,
-    *,
-    recipe: Recipe,
-    num_frames: int | None,
-) -> Prepared:
-    form, stats = NpzFormat(), SplitStats(split, recipe)
-    shaping = Shaping(recipe, form)
-
-    def shaped() -> Iterator[ClipBlock]:
-        for block in shaping.shape(source, blocks):
-            stats.add(block)
-            yield block
-
-    path, stats_path = _paths_of(out, split)
-    remove_leftovers(path)
-    # Shaping and counting go on in a thread of their own while this one writes.
-    with closing_stream(read_ahead(shaped(), depth=2)) as ready:
-        form.write_blocks(ready, path, recipe=recipe, num_frames=num_frames)
-    content = stats.to_dict() | {"keypoints_file": path.name, "num_bytes": path.stat().st_size}
-    with atomic_path(stats_path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return Prepared(split, path, stats_path, content, tuple(shaping.dropped))

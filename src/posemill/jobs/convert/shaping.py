@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from posemill.clips.people import change_each_person
 from posemill.clips.smoothing import smooth
 from posemill.errors import ConfigError
 from posemill.formats import FORMATS, get_format
-from posemill.formats.shared.contract import ANY, Format, Recipe
+from posemill.formats.shared.contract import ANY, Format, Recipe, Summary
 from posemill.geometry import (
     interpolate_gaps,
     normalize_by_bbox,
@@ -26,32 +28,90 @@ from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton, point_map
 from posemill.skeletons.palette import part_label
 
-# What Holistic finds, all of it.
-_ALL_POINTS = ("holistic-543", "holistic-553")
+_ALL_POINTS = ("holistic-543", "holistic-553")  # what Holistic finds, all of it
+Item = TypeVar("Item", PoseClip, ClipBlock)
 
 
-def check_recipe(
-    source: ClipInput, recipe: Recipe | None, form: Format, *, has_room: bool = False
-) -> Recipe:
-    """Return the recipe with the format's usual fill.
+class Shaping:
+    """The clips of a source on their way into a format, or into a run.
 
     Args:
-        source: A run or a file.
-        recipe: What is done to its clips.
-        form: What they become.
+        recipe: What is asked for; by default no normalisation and the format's usual fill.
+        form: None for a run, which holds any skeleton.
         has_room: Whether all people of a frame have a place of their own.
+
+    Attributes:
+        recipe: As it is written into files: with how the keypoints of a run were found.
+        whole: That, and what was done to the clips before.
+        dropped: Which points are left out, in words.
 
     Raises:
         ConfigError: The format cannot hold what the recipe makes of the source.
     """
-    recipe = _check_format(recipe or Recipe(), form)
-    _expect_order(source, recipe)
-    if not has_room:
-        _expect_room_for_people(source, form)
-    return recipe
+
+    def __init__(
+        self, source: ClipInput, recipe: Recipe, form: Format | None, *, has_room: bool = False
+    ) -> None:
+        self._source, self._form = source, form
+        self.dropped: dict[str, None] = {}
+        if form is not None:
+            recipe = _check_format(recipe, form)
+            _expect_order(source, recipe)
+            if source.person == "all" and not has_room and not form.holds_people:
+                raise ConfigError(
+                    "{name} holds one person in a frame: choose {--person:main} or a number, or "
+                    "one of {names}",
+                    name=form.name,
+                    names=", ".join(name for name in FORMATS if get_format(name).holds_people),
+                )
+            recipe = dataclasses.replace(recipe, has_people=source.has_people)
+            if source.run is not None:
+                found_by, root = source.run.manifest.extraction, source.pictures_root
+                recipe = dataclasses.replace(recipe, extraction=found_by, root=root)
+        self.recipe = self.whole = recipe
+
+    @property
+    def layout(self) -> str | None:
+        """The skeleton that all clips are written in; None for those of a file, who may differ."""
+        if self._form is None or self._source.run is None:
+            return None
+        return layout_for(self._source.run.skeleton_name, self.recipe, self._form)
+
+    def shape(self, clips: Iterator[Item]) -> Iterator[Item]:
+        """Yield the clips of the source, or blocks of them, as the recipe wants them."""
+        for clip in clips:
+            frames = clip.frames if isinstance(clip, ClipBlock) else clip
+            skeleton_name = self._source.skeleton_of(frames)
+            layout = self.recipe.layout or frames.skeleton_name
+            if self._form is not None:
+                layout = layout_for(skeleton_name, self.recipe, self._form)
+            if isinstance(clip, ClipBlock):
+                shaped = shape_block(clip, self.recipe, layout)
+            else:
+                shaped = shape_clip(clip, self.recipe, layout)
+                self.whole = self.whole.after(shaped)
+            if words := dropped_points(skeleton_name, layout):
+                self.dropped[words] = None
+            yield shaped
+
+    def note(self, summary: Summary) -> None:
+        """Add to a summary what is lost and what was done, now and before."""
+        summary.losses = (*summary.losses, *self.dropped)
+        summary.recipe = self.whole.to_dict()
+        if self._form is None or not self._form.mirrors:
+            return
+        if num_failed := sum(self._source.num_failed().values()):
+            without_file = Message(
+                "{num_failed:picture has|pictures have} no file, as no keypoints came of them "
+                "(posemill status {run!q} --failures)",
+                num_failed=num_failed,
+                run=self._source.name,
+            )
+            summary.losses = (*summary.losses, without_file)
 
 
 def _check_format(recipe: Recipe, form: Format) -> Recipe:
+    """Return the recipe with the format's usual fill; raise where it cannot hold the result."""
     if recipe.layout and not form.holds(recipe.layout):
         raise ConfigError(
             "{name} holds {layouts}, not {layout}: choose another {--skeleton} or format",
@@ -65,7 +125,7 @@ def _check_format(recipe: Recipe, form: Format) -> Recipe:
             "leave it out, or choose {formats}",
             name=form.name,
             normalize=recipe.normalize,
-            formats=", ".join(_formats_without_pixels()),
+            formats=", ".join(name for name in FORMATS if not get_format(name).has_pixels),
         )
     if recipe.fill is not None and not form.has_mask:
         raise ConfigError(
@@ -73,7 +133,7 @@ def _check_format(recipe: Recipe, form: Format) -> Recipe:
             name=form.name,
             fill=recipe.fill,
         )
-    if recipe.replace and not getattr(form, "mirrors", False):
+    if recipe.replace and not form.mirrors:
         raise ConfigError(
             "{name} has no folders of its source, which {--replace} renames: leave it out, "
             "or choose txt or openpose",
@@ -82,10 +142,6 @@ def _check_format(recipe: Recipe, form: Format) -> Recipe:
     if form.has_mask and recipe.fill is None:
         return dataclasses.replace(recipe, fill="zero")
     return recipe
-
-
-def _formats_without_pixels() -> list[str]:
-    return [name for name in FORMATS if not get_format(name).has_pixels]
 
 
 def _expect_order(source: ClipInput, recipe: Recipe) -> None:
@@ -132,36 +188,18 @@ def dropped_points(source_name: str, target_name: str) -> str:
     )
 
 
-def recorded(recipe: Recipe, source: ClipInput) -> Recipe:
-    """Return the recipe as it is written into files: with how the keypoints of a run were found."""
-    recipe = dataclasses.replace(recipe, has_people=source.has_people)
-    if source.run is None:
-        return recipe
-    return dataclasses.replace(
-        recipe, extraction=source.run.manifest.extraction, root=source.pictures_root
-    )
-
-
 def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
     """Return the skeleton clips of one are written in: the recipe's, else the format's usual one.
 
     A clip that is already in a layout of the format keeps it, but for all the points of Holistic
-    in formats whose usual layout is smaller.
+    in formats whose usual layout is smaller. Where a smaller layout than the usual one takes as
+    many points, it is that: so 18 points become the 17 of COCO, and not 133, most of them missing.
     """
+    usual = form.layouts[0]
     if recipe.layout:
         return recipe.layout
-    usual = form.layouts[0]
     if form.holds(skeleton_name) and (skeleton_name not in _ALL_POINTS or usual in _ALL_POINTS):
         return skeleton_name
-    return _smallest_as_full(skeleton_name, form)
-
-
-def _smallest_as_full(skeleton_name: str, form: Format) -> str:
-    """Return the format's usual layout, or a smaller one that takes as many points of a skeleton.
-
-    So 18 points become the 17 of COCO, and not 133 of which 116 are missing.
-    """
-    usual = form.layouts[0]
     if usual == ANY or get_skeleton(skeleton_name).num_points >= get_skeleton(usual).num_points:
         return usual
     try:
@@ -172,26 +210,8 @@ def _smallest_as_full(skeleton_name: str, form: Format) -> str:
         }
     except ValueError:
         return usual
-    most = taken.get(usual, 0)
-    fitting = [name for name, count in taken.items() if count >= most]
+    fitting = [name for name, count in taken.items() if count >= taken.get(usual, 0)]
     return min(fitting, key=lambda name: get_skeleton(name).num_points, default=usual)
-
-
-def _expect_room_for_people(source: ClipInput, form: Format) -> None:
-    """Raise if all people are wanted in a format that holds one."""
-    if source.person == "all" and not getattr(form, "holds_people", False):
-        names = [name for name in FORMATS if getattr(get_format(name), "holds_people", False)]
-        raise ConfigError(
-            "{name} holds one person in a frame: choose {--person:main} or a number, or one "
-            "of {names}",
-            name=form.name,
-            names=", ".join(names),
-        )
-
-
-def layout_of_run(source: ClipInput, recipe: Recipe, form: Format) -> str | None:
-    """Return the skeleton the clips of a run are written in; None for a file, they may differ."""
-    return None if source.run is None else layout_for(source.run.skeleton_name, recipe, form)
 
 
 def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
@@ -207,9 +227,19 @@ def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
     if recipe.interpolate:
         clip = change_each_person(clip, partial(_close_gaps, max_gap=recipe.interpolate))
     if recipe.smooth != "none":
-        clip = _smooth(clip, recipe.smooth)
+        _expect_untouched(clip, "smooth", clip.smoothed, recipe.smooth)
+        clip = smooth(clip, recipe.smooth)
     if recipe.normalize != "none":
-        clip = _normalize(clip, recipe.normalize)
+        _expect_untouched(clip, "normalize", clip.normalized, recipe.normalize)
+        if not (clip.sizes_wh > 0).all():
+            # Shares of width and height are lengths only where the picture's shape is known.
+            raise ConfigError(
+                "clip {clip_id!r}: {--normalize:{how}} needs the size of the pictures, which is "
+                "not known; give it by {--size:WIDTHxHEIGHT}",
+                clip_id=clip.clip_id,
+                how=recipe.normalize,
+            )
+        clip = change_each_person(clip, partial(_normalize_person, how=recipe.normalize))
     made = recipe.after(clip)
     if (made.normalize, made.interpolate) == (clip.normalized, clip.interpolated):
         return clip
@@ -245,36 +275,15 @@ def _close_gaps(clip: PoseClip, max_gap: int) -> PoseClip:
     return dataclasses.replace(clip, points=points, scores=np.nan_to_num(scores[..., 0]))
 
 
-def _smooth(clip: PoseClip, method: str) -> PoseClip:
-    if clip.smoothed != "none":
+def _expect_untouched(clip: PoseClip, option: str, before: str, now: str) -> None:
+    if before != "none":
         raise ConfigError(
-            "clip {clip_id!r} was smoothed by {smoothed!r} before; leave out "
-            "{--smooth:{method}}, or take the run it was made of",
+            "clip {clip_id!r} was made with {before} already; leave out {option}, or take the run "
+            "it was made of",
             clip_id=clip.clip_id,
-            smoothed=clip.smoothed,
-            method=method,
+            before=Option(option, before),
+            option=Option(option, now),
         )
-    return smooth(clip, method)
-
-
-def _normalize(clip: PoseClip, how: str) -> PoseClip:
-    if clip.normalized != "none":
-        raise ConfigError(
-            "clip {clip_id!r} was normalised by {normalized!r} before; leave out "
-            "{--normalize:{how}}, or take the run it was made of",
-            clip_id=clip.clip_id,
-            normalized=clip.normalized,
-            how=how,
-        )
-    if not (clip.sizes_wh > 0).all():
-        # Shares of width and height are lengths only where the picture's shape is known.
-        raise ConfigError(
-            "clip {clip_id!r}: {--normalize:{how}} needs the size of the pictures, which is "
-            "not known; give it by {--size:WIDTHxHEIGHT}",
-            clip_id=clip.clip_id,
-            how=how,
-        )
-    return change_each_person(clip, partial(_normalize_person, how=how))
 
 
 def _normalize_person(clip: PoseClip, how: str) -> PoseClip:

@@ -32,8 +32,8 @@ class SplitStats:
         self._low, self._high = np.full(3, np.inf), np.full(3, -np.inf)
         self._empty_clips: list[str] = []
 
-    def add(self, block: ClipBlock) -> None:
-        """Count the clips of a block."""
+    def add(self, block: ClipBlock) -> ClipBlock:
+        """Count the clips of a block; return it."""
         frames = block.frames
         self.recipe = self.recipe.after(frames)
         if not self._skeleton:
@@ -50,6 +50,7 @@ class SplitStats:
         self._num_found += found
         if found:
             self._add_coordinates(block)
+        return block
 
     def _add_gaps(self, block: ClipBlock, gaps: IntArray) -> None:
         """Count gaps `(clips, parts)`, in frames."""
