@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from posemill.decoders import open_video
 from posemill.decoders.opening import TargetSize
 from posemill.decoders.stream_pyav import scaled_wh
 from posemill.errors import DecodeError, RunError
-from posemill.files import atomic_path, safe_parts
+from posemill.files import safe_parts
 from posemill.records import Clip
-from posemill.runs.frame_index import INDEX_NAME
+from posemill.runs.frame_index import INDEX_NAME, IndexedClip, read_index, write_index
 from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, LOGS_NAME, MANIFEST_NAME
 from posemill.sources.reading import read_clip
 
 PACKS_NAME = "packs"
-_PLACES_NAME = "places.csv"
 _OWN_NAMES = {INDEX_NAME, LEDGER_NAME, LOCK_NAME, LOGS_NAME, MANIFEST_NAME, PACKS_NAME}
 PACK_BYTES = 1 << 30  # a pack takes no more clips beyond it
 
@@ -51,92 +47,58 @@ def check_parts_differ(clips: Iterable[Clip]) -> None:
         seen[folder] = clip
 
 
-@dataclass(frozen=True)
-class PackPlace:
-    """Where a clip lies in the packs: room for `num_frames` frames from `offset` on, in bytes."""
-
-    pack: str
-    offset: int
-    num_frames: int
-    width: int
-    height: int
-
-    @property
-    def frame_bytes(self) -> int:
-        """What one frame takes."""
-        return self.width * self.height * 3
-
-
-def plan_places(clips: Sequence[Clip], decoder: str, size: TargetSize) -> list[PackPlace | None]:
-    """Return the place of each clip, one behind the other; None for one that cannot be read.
+def plan_packs(folder: Path, clips: Sequence[Clip], decoder: str, size: TargetSize) -> None:
+    """Write the place of each clip, one behind the other; one that cannot be read has none.
 
     All places are known before the first frame: whoever writes what when, the packs are the same.
     """
-    places: list[PackPlace | None] = []
-    number, offset = 0, 0
-    for clip in clips:
+    packs, number, offset = folder / PACKS_NAME, 0, 0
+    packs.mkdir(exist_ok=True)
+    places: list[IndexedClip] = []
+    for clip_no, clip in enumerate(clips, start=1):
         size_wh = _size_of(clip, decoder, size) if clip.num_frames else None
         if size_wh is None or clip.num_frames is None:
-            places.append(None)
             continue
-        place = PackPlace(f"{number:06d}.rgb", offset, clip.num_frames, *size_wh)
+        place = IndexedClip(
+            packs / f"{number:06d}.rgb",
+            clip.clip_id,
+            clip.split,
+            None,
+            "rgb",
+            offset,
+            clip.num_frames,
+            *size_wh,
+            extra={"clip_no": str(clip_no)},
+        )
         places.append(place)
-        offset += place.num_frames * place.frame_bytes
+        offset += place.num_frames * place.width * place.height * 3
         if offset >= PACK_BYTES:
             number, offset = number + 1, 0
-    return places
+    write_index(packs, places)
 
 
 def _size_of(clip: Clip, decoder: str, size: TargetSize) -> tuple[int, int] | None:
-    """Return width and height of a clip's frames as they will be written; None without any."""
+    """Return width and height of a clip's frames as they will be written; None without any.
+
+    The first frame that can be read decides.
+    """
     if isinstance(size, tuple):
         return size
-    if clip.kind != "video":  # the first picture that can be read decides
-        frames = (frame.content for frame in read_clip(clip))
-        first = next((frame for frame in frames if not isinstance(frame, DecodeError)), None)
-        return None if first is None else scaled_wh((first.shape[1], first.shape[0]), size)
-    try:
-        with open_video(
-            clip.path,
-            decoder=decoder,
-            start_seconds=clip.start_seconds,
-            end_seconds=clip.end_seconds,
-            target_size=size,
-        ) as video:
-            return video.size_wh
-    except DecodeError:
-        return None
+    frames = (frame.content for frame in read_clip(clip, decoder=decoder))
+    first = next((frame for frame in frames if not isinstance(frame, DecodeError)), None)
+    return None if first is None else scaled_wh((first.shape[1], first.shape[0]), size)
 
 
-def write_places(folder: Path, places: Sequence[PackPlace | None]) -> None:
-    """Write the places of all clips, by their number."""
-    (folder / PACKS_NAME).mkdir(exist_ok=True)
-    names = [each.name for each in fields(PackPlace)]
-    with (
-        atomic_path(folder / PACKS_NAME / _PLACES_NAME) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as handle,
-    ):
-        writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow(["clip_no", *names])
-        for clip_no, place in enumerate(places, start=1):
-            if place is not None:
-                writer.writerow([clip_no, *astuple(place)])
-
-
-def read_places(folder: Path) -> dict[int, PackPlace]:
+def read_packs(folder: Path) -> dict[int, IndexedClip]:
     """Return the place of each clip that has one, by its number.
 
     Raises:
         RunError: The file is missing or broken: without it nobody knows where clips begin.
     """
-    path = folder / PACKS_NAME / _PLACES_NAME
+    path = folder / PACKS_NAME / INDEX_NAME
     try:
-        with path.open(encoding="utf-8", newline="") as handle:
-            rows = list(csv.reader(handle))[1:]
-        return {
-            int(clip_no): PackPlace(pack, *map(int, numbers)) for clip_no, pack, *numbers in rows
-        }
-    except (OSError, ValueError, TypeError) as error:
+        return {int(place.extra["clip_no"]): place for place in read_index(path)}
+    except (RunError, ValueError, KeyError) as error:
         raise RunError(
             "{path} cannot be read: {error}; it says where clips lie in the packs: put back "
             "a copy of it, or choose another folder",

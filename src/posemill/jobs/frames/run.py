@@ -7,44 +7,27 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from posemill.config import FramesConfig
 from posemill.decoders.choice import AUTO, USUAL, Choice, choose
 from posemill.jobs.extract.job import FrameJob
 from posemill.jobs.extract.opening import source_record
 from posemill.jobs.extract.plan import UNKNOWN_COST, check_rate
-from posemill.jobs.extract.run import Hooks, run_job
+from posemill.jobs.extract.run import run_job
 from posemill.jobs.extract.status import Progress
-from posemill.jobs.frames.places import (
-    PACKS_NAME,
-    check_parts_differ,
-    clip_parts,
-    plan_places,
-    read_places,
-    write_places,
-)
+from posemill.jobs.frames.places import check_parts_differ, clip_parts, plan_packs, read_packs
 from posemill.jobs.frames.sinks import FrameSink, PackSink, PictureSink
 from posemill.messages import Message
 from posemill.provenance import describe_unused
 from posemill.records import Clip, label_of_folder
 from posemill.runs.events import PlannedUnit
-from posemill.runs.frame_index import (
-    INDEX_NAME,
-    FrameFormat,
-    IndexedClip,
-    indices_of,
-    ranges_of,
-    write_index,
-)
+from posemill.runs.frame_index import INDEX_NAME, IndexedClip, indices_of, ranges_of, write_index
 from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest, check_folder
 from posemill.sources import ClipList
 from posemill.sources.tracking import Tracking
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,9 +44,10 @@ class FramesSummary(Progress):
         return {**super().to_json(), "index": str(self.index), "num_bytes": self.num_bytes}
 
 
-class FramesJob(FrameJob[FramesConfig]):
+class FramesJob(FrameJob):
     """All frames that are wanted of all clips, kept."""
 
+    config: FramesConfig
     summary_type = FramesSummary
 
     def __init__(self, config: FramesConfig) -> None:
@@ -105,7 +89,7 @@ class FramesJob(FrameJob[FramesConfig]):
         """Return a unit for each clip: its pictures are numbered one after the other."""
         config = self.config
         if config.pack:
-            write_places(config.out, plan_places(clips, config.decoder, config.target_size))
+            plan_packs(config.out, clips, config.decoder, config.target_size)
         for clip_no, clip in enumerate(clips, start=1):
             cost = UNKNOWN_COST if clip.num_frames is None else clip.num_frames
             yield PlannedUnit(clip_no, 0, None, True, clip.kind == "video", cost)
@@ -125,28 +109,28 @@ class FramesJob(FrameJob[FramesConfig]):
 
     def _index(self, ledger: Ledger, clips: ClipList) -> Iterator[IndexedClip]:
         config = self.config
-        places = read_places(config.out) if config.pack else {}
+        places = read_packs(config.out) if config.pack else {}
         has_label_folders = clips.layout in ("videos", "frames")
         for clip_no, num_frames, notes in ledger.notes():
             clip, found = clips[clip_no - 1], [json.loads(note) for note in notes]
             path, offset = config.out.joinpath(*clip_parts(clip)), None
             if config.pack:
-                path = config.out / PACKS_NAME / places[clip_no].pack
-                offset = places[clip_no].offset
+                path, offset = places[clip_no].path, places[clip_no].offset
             label = clip.label
             if label is None and has_label_folders:
                 label = label_of_folder(clip.clip_id) or None
             numbers = indices_of(" ".join(note["frames"] for note in found))
+            width, height = found[0]["size_wh"]
             yield IndexedClip(
                 path,
                 clip.clip_id,
                 clip.split,
                 label,
-                cast(FrameFormat, "rgb" if config.pack else config.format),
+                "rgb" if config.pack else cast(Any, config.format),
                 offset,
                 num_frames,
-                found[0]["size_wh"][0],
-                found[0]["size_wh"][1],
+                width,
+                height,
                 found[0]["fps"],
                 ranges_of(numbers.tolist()),
                 clip.extra,
@@ -165,6 +149,6 @@ def unused_settings(config: FramesConfig, clips: Iterable[Clip]) -> list[str]:
     return describe_unused(config, reasons)
 
 
-def write_frames(config: FramesConfig, **hooks: Unpack[Hooks]) -> FramesSummary:
-    """Keep the frames of all clips of a source; continue if it was begun. Errors as `extract`."""
+def write_frames(config: FramesConfig, **hooks: Any) -> FramesSummary:
+    """Keep the frames of all clips of a source; continue if it was begun. As `run_job`."""
     return cast(FramesSummary, run_job(FramesJob(config), **hooks))

@@ -20,7 +20,7 @@ from posemill.decoders.stream_pyav import scaled_wh
 from posemill.errors import DecodeError
 from posemill.files import sync_files
 from posemill.jobs.extract.job import Lane, Sink
-from posemill.jobs.frames.places import PACKS_NAME, clip_parts, read_places
+from posemill.jobs.frames.places import clip_parts, read_packs
 from posemill.records import Frame
 from posemill.runs.events import Piece, Shard
 from posemill.runs.frame_index import picture_name, ranges_of
@@ -56,7 +56,7 @@ class Kept:
         return cls(num_frames, (size_wh[0], size_wh[1]))
 
 
-class FrameSink(Sink[Kept]):
+class FrameSink(Sink):
     """What pictures and packs have in common. All frames of a clip have the size of its first."""
 
     def __init__(self, config: FramesConfig) -> None:
@@ -99,11 +99,20 @@ class FrameSink(Sink[Kept]):
         if not self._put:
             return None
         self._flush()
-        pieces = tuple(_piece_of(lane, indices) for lane, indices in self._put.items())
+        pieces = tuple(self._piece_of(lane, indices) for lane, indices in self._put.items())
         num_rows = sum(piece.num_rows for piece in pieces)
         shard = Shard(name, num_rows, self._num_bytes, pieces)
         self.forget()
         return shard
+
+    @staticmethod
+    def _piece_of(lane: Lane, indices: list[int]) -> Piece:
+        """Return which frames of a clip were written, for the commit and for the index."""
+        kept, unit = lane.state, lane.unit
+        numbers = [lane.reader.source_number(index) for index in indices]
+        note = {"frames": ranges_of(numbers), "size_wh": kept.size_wh, "fps": lane.reader.fps}
+        num_rows, before = len(indices), kept.num_frames - len(indices)
+        return Piece(unit.clip_no, indices[0], before, num_rows, unit.unit_no, json.dumps(note))
 
     def forget(self) -> None:
         """Drop what was put since the last commit; its files are written over."""
@@ -112,21 +121,6 @@ class FrameSink(Sink[Kept]):
     @abstractmethod
     def _flush(self) -> None:
         """Make what was written since the last call durable."""
-
-
-def _piece_of(lane: Lane, indices: list[int]) -> Piece:
-    """Return which frames of a clip were written, for the commit and for the index."""
-    kept: Kept = lane.state
-    numbers = [lane.reader.source_number(index) for index in indices]
-    note = {"frames": ranges_of(numbers), "size_wh": kept.size_wh, "fps": lane.reader.fps}
-    return Piece(
-        lane.unit.clip_no,
-        first_frame=indices[0],
-        row_offset=kept.num_frames - len(indices),
-        num_rows=len(indices),
-        unit_no=lane.unit.unit_no,
-        found=json.dumps(note),
-    )
 
 
 class PictureSink(FrameSink):
@@ -171,8 +165,8 @@ class PackSink(FrameSink):
 
     def __init__(self, config: FramesConfig) -> None:
         super().__init__(config)
-        self._places = read_places(self._folder)
-        self._open_packs: dict[str, int] = {}
+        self._places = read_packs(self._folder)
+        self._open_packs: dict[Path, int] = {}
 
     def _open(self, unit: Unit, kept: Kept) -> None:
         place = self._places.get(unit.clip_no)
@@ -192,16 +186,13 @@ class PackSink(FrameSink):
 
     def _write(self, unit: Unit, kept: Kept, data: Frame) -> int:
         place = self._places[unit.clip_no]
-        pack = self._open_packs.get(place.pack)
-        if pack is None:
-            path = self._folder / PACKS_NAME / place.pack
-            pack = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-            self._open_packs[place.pack] = pack
-        start, view = place.offset + kept.num_frames * place.frame_bytes, data.data.cast("B")
+        if place.path not in self._open_packs:
+            self._open_packs[place.path] = os.open(place.path, os.O_RDWR | os.O_CREAT, 0o644)
+        start, view = (place.offset or 0) + kept.num_frames * data.nbytes, data.data.cast("B")
         while view:
-            done = os.pwrite(pack, view, start)
+            done = os.pwrite(self._open_packs[place.path], view, start)
             start, view = start + done, view[done:]
-        return place.frame_bytes
+        return data.nbytes
 
     def _flush(self) -> None:
         for pack in self._open_packs.values():
