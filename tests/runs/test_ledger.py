@@ -281,6 +281,6 @@ def test_changes_of_the_source_are_named(events):
         [1],
         True,
     )
-    assert changes_of(events.ledger, CLIPS[:2]).only_failed is False
+    assert changes_of(events.ledger, CLIPS[:2])[2] is False
     events.record(Reset((ChangedClip(1, 11, digest_of(longer)),)))
     assert changes_of(events.ledger, [longer, *CLIPS[1:]]) == ([], [], True)

@@ -132,7 +132,7 @@ def sample_clips(clips: ClipList, counted: Sequence[Clip], budget: int) -> ClipL
     return dataclasses.replace(clips, clips=tuple(chosen), fingerprint="sample")
 
 
-def _job_of(config: JobConfig, folder: Path) -> FrameJob[Any]:
+def _job_of(config: JobConfig, folder: Path) -> FrameJob:
     """Return the job on a folder of this machine, wherever it would go to."""
     if isinstance(config, FramesConfig):
         return FramesJob(config.replace(out=folder))

@@ -10,7 +10,7 @@ from posemill.config import ExtractConfig
 from posemill.errors import DeviceError, PosemillError, RunError
 from posemill.executors import Died, Finished, Output
 from posemill.jobs.extract.coordinator import Coordinator
-from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, Broken, Fatal, part_of
+from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, Fatal, part_of
 from posemill.jobs.extract.opening import planned_clips
 from posemill.jobs.extract.plan import plan_units
 from posemill.jobs.extract.run import Extraction
@@ -246,10 +246,10 @@ def test_the_frames_of_a_worker_with_a_broken_engine_go_to_another_one(play, tmp
 
     def script(task):
         tasks.append(task)
-        broken = Broken(0, (0, 7, ESTIMATING, 0), "CUDA error")
+        broken = Died(task, (0, 7, ESTIMATING, 0), "its engine failed: CUDA error", 0)
         return None if len(tasks) > 1 else [Output(task, broken), Finished(task)]
 
     play(FRAMES, script)
     assert [unit.unit_no for unit in tasks[1].units] == [1]
     assert tasks[1].leave_after == 7
-    assert "its engine failed also where it had not: CUDA error" in (tmp_path / "log").read_text()
+    assert "worker 0: its engine failed: CUDA error" in (tmp_path / "log").read_text()

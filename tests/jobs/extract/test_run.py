@@ -395,7 +395,7 @@ def test_the_result_of_a_relative_path_can_be_read_from_another_folder(
     summary = extract(config_for(make_tree({"train/a": 2})).replace(out=Path("relative")))
     monkeypatch.chdir("/")
     assert len(summary.run) == 1
-    assert str(summary.folder) == "relative"
+    assert summary.name == "relative"
 
 
 def test_a_mistyped_keyword_is_refused(make_tree, config_for, tmp_path):

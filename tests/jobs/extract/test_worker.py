@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from posemill.config import ExtractConfig
-from posemill.executors import NUM_SLOTS, Progress
+from posemill.executors import NUM_SLOTS, Died, Progress
 from posemill.jobs.extract import worker
-from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, WRITING, Broken, Fatal, Task
+from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, WRITING, Fatal, Task
 from posemill.jobs.extract.run import Extraction
 from posemill.jobs.extract.worker import Worker
 from posemill.jobs.extract.workers import WorkerPlan
@@ -169,8 +169,8 @@ def test_an_engine_that_fails_where_it_did_not_before_is_replaced_and_no_frame_i
         {"is_chain": is_chain}, mishaps=stuck, piece_frames=4, progress=progress
     )
     assert summary(commits) == [(4, [(1, 4, False, 4, [])])]
-    assert broken == Broken(0, (0, 4, ESTIMATING, 0) if not is_chain else (0, 5, ESTIMATING, 0),
-                            "ArithmeticError: the fake engine was told to fail")  # fmt: skip
+    assert (broken.worker_index, broken.place) == (0, (0, 5 if is_chain else 4, ESTIMATING, 0))
+    assert "where it had not: ArithmeticError: the fake engine was told to fail" in broken.reason
     assert progress.wants_recycling
 
 
@@ -183,7 +183,7 @@ def test_an_engine_that_never_worked_blames_no_frame(work, monkeypatch):
     monkeypatch.setattr(FakeEstimator, "estimate", fail)
     for is_careful in (False, True):
         (broken,) = work({}, is_careful=is_careful)
-        assert isinstance(broken, Broken)
+        assert isinstance(broken, Died)
         assert broken.place == (-1, -1, STARTING, 0)
 
 

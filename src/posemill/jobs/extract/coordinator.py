@@ -13,16 +13,7 @@ from typing import Any
 import posemill.errors
 from posemill.errors import PosemillError, RunError, StoppedError
 from posemill.executors import Died, Executor, Finished, Output
-from posemill.jobs.extract.job import (
-    DECODING,
-    ESTIMATING,
-    PHASES,
-    STARTING,
-    Broken,
-    Fatal,
-    FrameJob,
-    Task,
-)
+from posemill.jobs.extract.job import DECODING, ESTIMATING, PHASES, STARTING, Fatal, FrameJob, Task
 from posemill.jobs.extract.plan import group_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.status import Progress
@@ -43,8 +34,7 @@ _LOG_SECONDS = (10.0, 60.0)  # till the first line of progress in the log, and b
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
 # Deaths of one worker that end a run, by what they were of. All but the last count from the last
 # commit of any worker on: a machine that goes away takes many at once.
-_FAILED_START, _OUTSIDE_KILL, _REFUSED = "failed start", "outside kill", "refused instruction"
-_MOST_DEATHS = {_FAILED_START: 10, _OUTSIDE_KILL: 30, _REFUSED: 3}
+_MOST_DEATHS = {"failed start": 10, "outside kill": 30, "refused instruction": 3}
 _PIECE_SHRINKS_BY = 8
 
 
@@ -77,7 +67,7 @@ class Coordinator:
 
     def __init__(
         self,
-        job: FrameJob[Any],
+        job: FrameJob,
         events: EventLog,
         clips: Sequence[Clip],
         *,
@@ -149,20 +139,18 @@ class Coordinator:
             raise StoppedError(signals.received, self._home.name, num_lost=num_lost)
 
     def _next_task(self) -> Task | None:
-        if self._is_stopping:
-            return None
-        while self._again or self._groups:
-            work = self._again.popleft() if self._again else self._load(self._groups.pop())
+        while not self._is_stopping and (self._again or self._groups):
+            if self._again:
+                work = self._again.popleft()
+            else:
+                units = self._events.ledger.units(self._groups.pop(), self._clips)
+                work = _Work({unit.unit_no: unit for unit in units})
             if work.units:
                 self._num_tasks += 1
                 name = shard_stem(self._start_no, self._num_tasks)
                 self._under_way[name] = work
                 return self._make_task(name, work)
         return None
-
-    def _load(self, unit_nos: Sequence[int]) -> _Work:
-        units = self._events.ledger.units(unit_nos, self._clips)
-        return _Work({unit.unit_no: unit for unit in units})
 
     def _make_task(self, name: str, work: _Work) -> Task:
         units = tuple(work.units.values())
@@ -173,38 +161,30 @@ class Coordinator:
         before = max(1, work.suspect - units[0].next_frame)
         return Task(name, units, min(before, piece_frames), True, leave_after=work.suspect)
 
-    def _receive(self, task: Task, value: Any) -> None:
-        if isinstance(value, Broken):
-            reason = Message(
-                "its engine failed also where it had not: {reason}", reason=value.message
-            )
-            self._retry_or_give_up(Died(task, value.place, reason, value.worker_index))
+    def _receive(self, task: Task, value: Committed | Fatal | Died) -> None:
+        if isinstance(value, Died):  # as its worker says: the engine is broken
+            self._retry_or_give_up(value)
             return
-        for key in [key for key in self._deaths if key[0] != _REFUSED]:
+        for key in [key for key in self._deaths if key[0] != "refused instruction"]:
             del self._deaths[key]
         if isinstance(value, Fatal):
             self._log.write(f"stopping: {value.message}")
             self._events.flush()
             # An engine of another package may raise a class of its own.
             raise getattr(posemill.errors, value.kind, PosemillError)(value.message)
-        if isinstance(value, Committed):
-            self._events.append(value)
-            self._move_on(self._under_way[task.name], value)
-
-    def _move_on(self, work: _Work, commit: Committed) -> None:
+        self._events.append(value)
+        work = self._under_way[task.name]
         work.tries = 0
-        for progress in commit.units:
+        for progress in value.units:
             for lost in progress.lost:
                 self._log.write(f"failed: {lost.message}")
             assert progress.unit_no is not None  # what workers do was planned
             if progress.is_done:
                 del work.units[progress.unit_no]
             else:
-                work.units[progress.unit_no] = dataclasses.replace(
-                    work.units[progress.unit_no],
-                    next_frame=progress.next_frame,
-                    state=progress.state,
-                )
+                unit, next_frame = work.units[progress.unit_no], progress.next_frame
+                unit = dataclasses.replace(unit, next_frame=next_frame, state=progress.state)
+                work.units[progress.unit_no] = unit
 
     def _finish(self, task: Task) -> None:
         """Go on with what a task left: its worker was asked to stop, or made room for a new one."""
@@ -231,10 +211,7 @@ class Coordinator:
         # While the engine is loaded no unit was touched: none is to blame. Nor is one where the
         # machine refuses an instruction before any worker gave anything.
         is_starting = task is None or phase == STARTING or died.is_refused_instruction
-        if died.is_from_outside:
-            self._count_death(died, _OUTSIDE_KILL)
-        elif is_starting:
-            self._count_death(died, _REFUSED if died.is_refused_instruction else _FAILED_START)
+        self._check_deaths(died, is_starting)
         work = None if task is None else self._under_way.pop(task.name, None)
         if task is None or work is None:
             return
@@ -243,29 +220,28 @@ class Coordinator:
         if phase in (DECODING, ESTIMATING) and 0 <= position < len(task.units):
             suspect = left.get(task.units[position].unit_no)
         if suspect is not None and (message := self._reason_to_give_up(died, suspect)):
-            left[suspect.unit_no] = self._give_up(suspect, frame, phase, message)
+            self._give_up(left, suspect, (frame, phase, message))
             tries, suspect = 0, None
-        if tries >= _MOST_TRIES and left:
+        elif tries >= _MOST_TRIES and left:
             message = Message(
                 "{reason}; workers died {tries} times, at different frames",
                 reason=died.reason,
                 tries=tries,
             )
             unit = next(iter(left.values()))
-            left[unit.unit_no] = self._give_up(unit, unit.next_frame, -1, message)
+            self._give_up(left, unit, (unit.next_frame, -1, message))
             tries, suspect = 0, None
         if suspect is None or died.is_from_outside:
             self._again.append(_Work(left, tries))
             return
         # The unit under suspicion gets a worker of its own, the others are as innocent as before.
         del left[suspect.unit_no]
-        self._again.append(_Work({suspect.unit_no: suspect}, tries, frame))
-        self._again.append(_Work(left))
+        self._again += [_Work({suspect.unit_no: suspect}, tries, frame), _Work(left)]
 
-    def _give_up(self, unit: Unit, frame: int, phase: int, message: str) -> Unit:
-        """Record that a frame is not to be tried again; return its unit without it."""
-        self._events.append(GaveUp(unit.unit_no, frame, phase, message))
-        return dataclasses.replace(unit, given_up=(*unit.given_up, (frame, phase, message)))
+    def _give_up(self, left: dict[int, Unit], unit: Unit, what: tuple[int, int, str]) -> None:
+        """Record frame, phase and reason of what is not to be tried again of a unit."""
+        self._events.append(GaveUp(unit.unit_no, *what))
+        left[unit.unit_no] = dataclasses.replace(unit, given_up=(*unit.given_up, what))
 
     def _reason_to_give_up(self, died: Died, unit: Unit) -> str:
         """Count a death that only its frame can have caused; return why to give up, if that is due.
@@ -287,12 +263,19 @@ class Coordinator:
         self._log.write(f"{task.units[0].clip.path}: frame {frame}: {message}")
         return message
 
-    def _count_death(self, died: Died, kind: str) -> None:
+    def _check_deaths(self, died: Died, is_starting: bool) -> None:
         """Raise where a worker died too often of what no frame is to blame for."""
+        kind = "failed start"
+        if died.is_from_outside:
+            kind = "outside kill"
+        elif died.is_refused_instruction:
+            kind = "refused instruction"
+        elif not is_starting:
+            return
         self._deaths[kind, died.worker_index] += 1
         if (number := self._deaths[kind, died.worker_index]) < _MOST_DEATHS[kind]:
             return
-        if kind == _OUTSIDE_KILL:
+        if kind == "outside kill":
             raise RunError(
                 "workers were {reason} from outside {number} times without any progress in "
                 "between; no frame is to blame and none was given up: find out who ends them (a "
@@ -301,7 +284,7 @@ class Coordinator:
                 number=number,
             )
         advice = Message("if the machine has too little memory for the engine, use fewer workers")
-        if kind == _REFUSED:
+        if kind == "refused instruction":
             advice = Message(
                 "the machine refuses an instruction that its processor names, as some virtual "
                 "machines do: posemill doctor there says which library it is; choose another one, "

@@ -8,9 +8,9 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
-from posemill.config import ExtractConfig, FramesConfig
+from posemill.config import JobConfig
 from posemill.decoders.opening import TargetSize
 from posemill.decoders.sampling import fewer_frames
 from posemill.jobs.extract.status import Progress
@@ -71,35 +71,6 @@ class Fatal:
     message: str
 
 
-@dataclass(frozen=True)
-class Broken:
-    """An engine that fails at frames that are in order, as after a CUDA error.
-
-    The worker leaves. What it did since its last commit is done again by a new one.
-
-    Args:
-        place: As in `Died`: the frame at which it was noticed, or that the engine never worked.
-    """
-
-    worker_index: int
-    place: tuple[int, int, int, int]
-    message: str
-
-
-class UnitState(Protocol):
-    """What a sink knows of the frames of a unit before the next."""
-
-    def copy(self) -> UnitState:
-        """Return a state that later frames of this one do not change."""
-
-    def to_bytes(self) -> bytes:
-        """Return it as plain bytes, to go on with in another process."""
-
-
-State = TypeVar("State", bound=UnitState)
-Waiting = tuple[int, str | None, Frame]  # number and file of a frame, and its pixels
-
-
 @dataclass(eq=False)
 class Lane:
     """A unit under way.
@@ -109,11 +80,10 @@ class Lane:
         next_frame: The first one that was not taken yet. Those before the unit's own are committed,
             and read again only for the state's sake.
         state: Of the sink; None where each frame stands alone.
-        reader: Of its clip: the rate of its frames, and their numbers in the source.
-        items: What it reads.
+        items: What `reader` gives.
         num_rows: Frames that were put since the last commit.
         lost: What gave nothing since then.
-        waiting: Frames that were read and not yet computed.
+        waiting: Number, file and pixels of frames that were read and not yet computed.
     """
 
     unit: Unit
@@ -124,13 +94,14 @@ class Lane:
     items: Generator[Item | End, None, None]
     num_rows: int = 0
     lost: list[Lost] = field(default_factory=list)
-    waiting: list[Waiting] = field(default_factory=list)
+    waiting: list[tuple[int, str | None, Frame]] = field(default_factory=list)
 
 
-class Sink(ABC, Generic[State]):
+class Sink(ABC):
     """What becomes of the frames that a worker reads: keypoints, pictures, packs.
 
-    A unit begins, its frames are computed and put, and a commit makes durable what was put.
+    A unit begins, its frames are computed and put, and a commit makes durable what was put. The
+    state of a unit has `copy` and `to_bytes`, as `posemill.estimators.ClipState`.
 
     Args:
         writes_to: For the message about a disk that refuses.
@@ -144,11 +115,11 @@ class Sink(ABC, Generic[State]):
     has_worked = True
 
     @abstractmethod
-    def begin(self, unit: Unit) -> State | None:
+    def begin(self, unit: Unit) -> Any:
         """Return what is known of the frames of a unit before the next; None if nothing has to."""
 
     @abstractmethod
-    def compute(self, frames: list[Frame], states: list[State] | None) -> Sequence[Any]:
+    def compute(self, frames: list[Frame], states: list[Any] | None) -> Sequence[Any]:
         """Return a result for each frame. Whatever it raises is the reason why a frame is lost."""
 
     @abstractmethod
@@ -163,7 +134,7 @@ class Sink(ABC, Generic[State]):
     def forget(self) -> None:
         """Drop what was put since the last commit: its task ended before the next."""
 
-    def state_after_failure(self, state: State) -> State:
+    def state_after_failure(self, state: Any) -> Any:
         """Return the state to go on with behind a frame that `compute` failed at."""
         return state
 
@@ -175,21 +146,14 @@ class Sink(ABC, Generic[State]):
         return False
 
 
-ConfigT = TypeVar("ConfigT", ExtractConfig, FramesConfig)
-
-
-class FrameJob(ABC, Generic[ConfigT]):
+class FrameJob(ABC):
     """What is done with all frames of a source, by workers that may die; `run_job` does it.
 
     Every worker has a copy of it.
 
-    Args:
-        config: What, with how many workers; `out` becomes the folder that this machine works in.
-        storage: Of the run's folder, see `RunHome.at`.
-
     Attributes:
+        config: What, with how many workers; `out` is the folder that this machine works in.
         asked: `out` as it was given.
-        home: Of the run.
         sampling: Which frames of each clip; None for all.
         batch_size: How many frames are computed at once.
         target_size: What decoders bring the frames of videos to: width and height, or the shorter
@@ -201,9 +165,9 @@ class FrameJob(ABC, Generic[ConfigT]):
     target_size: TargetSize = None
     summary_type: type[Progress]
 
-    def __init__(self, config: ConfigT, storage: str = "local") -> None:
+    def __init__(self, config: JobConfig, storage: str = "local") -> None:
         self.asked, self.home = config.out, RunHome.at(config.out, storage)
-        self.config: ConfigT = config.replace(out=self.home.work)
+        self.config: Any = config.replace(out=self.home.work)
         self.sampling = fewer_frames(config.fps, config.stride)
 
     def find_clips(self) -> ClipList:
@@ -256,7 +220,7 @@ class FrameJob(ABC, Generic[ConfigT]):
         """Return the units of work of all clips."""
 
     @abstractmethod
-    def open_sink(self, device: str, run_id: str) -> Sink[Any]:
+    def open_sink(self, device: str, run_id: str) -> Sink:
         """Return what the frames of a worker go to. Called in the worker."""
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import cast
+from typing import Any
 
 import numpy as np
 
@@ -27,13 +27,11 @@ from posemill.sources.reading import attempt
 _Row = tuple[int, "str | None", Keypoints]
 
 
-class KeypointSink(Sink[ClipState]):
+class KeypointSink(Sink):
     """An engine, and the shard that its results are collected for.
 
     Args:
-        config: Of the extraction.
         address: Of the run: its folder, or its URI.
-        device: Of the engine.
         run_id: Of the run's manifest.
     """
 
@@ -82,22 +80,19 @@ class KeypointSink(Sink[ClipState]):
         self._good_frame, self.has_worked = frame, True
         return False
 
-    def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Keypoints]:
+    def compute(self, frames: list[Frame], states: list[Any] | None) -> Sequence[Keypoints]:
         """Return the keypoints of each frame; states move on."""
         if self._resize_wh is not None:
             frames = [resize_frame(frame, self._resize_wh) for frame in frames]
         self._is_tracking = states is not None
-        found = self._estimate(frames, states)
+        if states is None or not self._finds_several:
+            found = self._estimator.estimate(frames, states)
+        else:
+            found = self._estimator.estimate(frames, [state.engine for state in states])
+            trackers = [state.tracker for state in states]
+            found = with_ids(found, trackers, self._estimator.info.skeleton_names[0])
         self._good_frame, self.has_worked = frames[-1], True
         return [_row_of(found, row) for row in range(len(frames))]
-
-    def _estimate(self, frames: list[Frame], states: list[ClipState] | None) -> Keypoints:
-        if states is None or not self._finds_several:
-            return self._estimator.estimate(frames, states)
-        tracked = cast("list[TrackedState]", states)
-        found = self._estimator.estimate(frames, [state.engine for state in tracked])
-        trackers = [state.tracker for state in tracked]
-        return with_ids(found, trackers, self._estimator.info.skeleton_names[0])
 
     def put(self, lane: Lane, index: int, path: str | None, result: Keypoints) -> None:
         """Let the keypoints of a frame wait for the next commit."""
@@ -109,9 +104,20 @@ class KeypointSink(Sink[ClipState]):
         if not self._rows:
             return None
         for lane, rows in self._rows.items():
-            clip = _pose_clip(lane, rows, self._estimator.info.skeleton_names[0])
-            clip, unit = clip.as_skeleton(self._skeleton_name), lane.unit
-            self._writer.add(unit.clip_no, clip, unit_no=unit.unit_no)
+            numbers, paths, results = zip(*rows, strict=True)
+            unit, clip = lane.unit, lane.unit.clip
+            made = join_frames(
+                results,
+                self._estimator.info.skeleton_names[0],
+                clip_id=clip.clip_id,
+                split=clip.split,
+                frame_indices=np.array(numbers, np.int64),
+                image_paths=tuple(path for path in paths if path is not None),
+                label=clip.label,
+                fps=lane.reader.fps,
+                extra=dict(clip.extra),
+            ).as_skeleton(self._skeleton_name)
+            self._writer.add(unit.clip_no, made, unit_no=unit.unit_no)
         self.forget()
         return self._writer.write(f"{name}.parquet")
 
@@ -132,21 +138,14 @@ def _row_of(keypoints: Keypoints, row: int) -> Keypoints:
     )
 
 
-def _pose_clip(lane: Lane, rows: list[_Row], skeleton_name: str) -> PoseClip:
-    clip = lane.unit.clip
-    numbers, paths, results = zip(*rows, strict=True)
+def join_frames(results: Sequence[Keypoints], skeleton_name: str, **fields: Any) -> PoseClip:
+    """Return what an engine gave for the frames of a clip, one after the other, as a clip."""
     return PoseClip(
         np.concatenate([keypoints.points for keypoints in results]),
         np.concatenate([keypoints.scores for keypoints in results]),
         np.concatenate([keypoints.sizes_wh for keypoints in results]),
         skeleton_name,
-        clip_id=clip.clip_id,
-        split=clip.split,
-        frame_indices=np.array(numbers, np.int64),
-        image_paths=tuple(path for path in paths if path is not None),
-        label=clip.label,
-        fps=lane.reader.fps,
-        extra=dict(clip.extra),
         others=join_people([keypoints.others for keypoints in results]),
         world=join_world(results),
+        **fields,
     )

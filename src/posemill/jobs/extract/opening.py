@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from posemill.errors import RunError, StoppedError
 from posemill.files import readable, sync_folder
@@ -19,12 +19,7 @@ from posemill.runs.events import ChangedClip, Planned, PlannedClip, Reset
 from posemill.runs.home import RunHome
 from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import (
-    MANIFEST_NAME,
-    Manifest,
-    check_folder,
-    check_ledger_is_there,
-)
+from posemill.runs.manifest import MANIFEST_NAME, Manifest, check_folder, check_ledger_is_there
 from posemill.runs.records import RecordLog
 from posemill.sources import ClipList
 from posemill.sources.clip_list import digest_of
@@ -32,22 +27,8 @@ from posemill.sources.frames import count_frames
 from posemill.sources.tracking import Tracking
 
 
-class SourceChanges(NamedTuple):
-    """What of a source is not as it was when the run began.
-
-    Args:
-        lines: `train/x is new`, `dev/y is gone`, `dev/z is not the same`.
-        changed: The numbers of the clips that are not the same.
-        only_failed: Whether nothing else changed than clips that failed.
-    """
-
-    lines: list[Message]
-    changed: list[int]
-    only_failed: bool
-
-
 def open_events(
-    job: FrameJob[Any],
+    job: FrameJob,
     clips: ClipList,
     *,
     manifest: Manifest,
@@ -102,24 +83,24 @@ def planned_clips(clips: Sequence[Clip], counted: Sequence[Clip]) -> tuple[Plann
     )
 
 
-def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> SourceChanges:
-    """Return what of a source is not as it was when the run began."""
+def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> tuple[list[Message], list[int], bool]:
+    """Return what of a source is not as it was when the run began: in words (`train/x is new`), the
+    numbers of the clips that are not the same, and whether all of these had failed.
+    """
     known = {(clip.split, clip.clip_id): clip for clip in ledger.clips()}
     lines: list[Message] = []
-    changed: list[int] = []
-    only_failed = True
+    changed = []
     for clip in clips:
         name = readable(clip.split), readable(clip.clip_id)
         old = known.pop(name, None)
         if old is None:
             lines.append(Message("{clip} is new", clip="/".join(name)))
-            only_failed = False
         elif old.content != digest_of(clip):
             lines.append(Message("{clip} is not the same", clip="/".join(name)))
-            changed.append(old.clip_no)
-            only_failed = only_failed and bool(old.has_failed)
+            changed.append(old)
     lines += [Message("{clip} is gone", clip="/".join(name)) for name in known]
-    return SourceChanges(lines, changed, only_failed and not known)
+    only_failed = len(changed) == len(lines) and all(clip.has_failed for clip in changed)
+    return lines, [clip.clip_no for clip in changed], only_failed
 
 
 def with_lengths(ledger: Ledger, clips: Sequence[Clip]) -> tuple[Clip, ...]:
@@ -201,50 +182,41 @@ def compare(home: RunHome, manifest: Manifest) -> None:
         )
 
 
-def _check_source(
-    job: FrameJob[Any], events: EventLog, clips: ClipList, manifest: Manifest
-) -> None:
+def _check_source(job: FrameJob, events: EventLog, clips: ClipList, manifest: Manifest) -> None:
     """Raise where the source is not as it was; make what failed to be done again, if asked for."""
     home, is_retry = job.home, job.config.retry_failed
     old = Manifest.read(home.work)
     is_same = old.source["fingerprint"] == clips.fingerprint
     if is_same and not is_retry:
         return
-    changes = changes_of(events.ledger, clips)
-    if changes.lines and not (is_retry and changes.only_failed):
-        raise RunError(_describe_changes(home, changes))
+    lines, changed, only_failed = changes_of(events.ledger, clips)
+    if lines and not (is_retry and only_failed):
+        shown: list[Message] = lines[:5]
+        if len(lines) > len(shown):
+            shown.append(Message("… and {number} more", number=len(lines) - len(shown)))
+        advice = Message(
+            "put it back as it was (a copy of a file needs its time of change too: cp -p, rsync "
+            "-t), or use another folder; posemill merge joins a run of what is new with this one"
+        )
+        if only_failed:
+            advice = Message(
+                "these clips had failed: add {--retry-failed:True} to do them again as they are now"
+            )
+        raise RunError(
+            "the source is not the one {folder} was begun with:\n  {changes}\n{advice}",
+            folder=home.name,
+            changes=join("\n  ", shown),
+            advice=advice,
+        )
     if is_retry:
         # Those that failed before anybody knew their length are counted now, too.
-        unknown = [
-            clip.clip_no
-            for clip in events.ledger.clips()
-            if clip.has_failed and not clip.num_frames
-        ]
+        records = events.ledger.clips()
+        unknown = [clip.clip_no for clip in records if clip.has_failed and not clip.num_frames]
         anew = []
-        for clip_no in sorted({*changes.changed, *unknown}):
+        for clip_no in sorted({*changed, *unknown}):
             clip = clips[clip_no - 1]
             length = count_frames(clip, job.config.decoder, job.sampling)
             anew.append(ChangedClip(clip_no, length, digest_of(clip)))
         events.record(Reset(tuple(anew)))
     if not is_same:
         home.write_manifest(dataclasses.replace(old, source=manifest.source))
-
-
-def _describe_changes(home: RunHome, changes: SourceChanges) -> Message:
-    lines, more = changes.lines[:5], len(changes.lines) - 5
-    if more > 0:
-        lines = [*lines, Message("… and {number} more", number=more)]
-    advice = Message(
-        "put it back as it was (a copy of a file needs its time of change too: cp -p, rsync -t), "
-        "or use another folder; posemill merge joins a run of what is new with this one"
-    )
-    if changes.only_failed:
-        advice = Message(
-            "these clips had failed: add {--retry-failed:True} to do them again as they are now"
-        )
-    return Message(
-        "the source is not the one {folder} was begun with:\n  {changes}\n{advice}",
-        folder=home.name,
-        changes=join("\n  ", lines),
-        advice=advice,
-    )

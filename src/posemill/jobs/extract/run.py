@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any, cast
 
 from posemill.config import ExtractConfig
 from posemill.decoders import find_decoder
@@ -52,8 +52,7 @@ from posemill.sources import ClipList
 from posemill.sources.tracking import Tracking, decide_tracking
 from posemill.weights.pull import verified_files
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+_NOTHING_BEGUN = Message("nothing was begun yet")
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,9 +89,10 @@ class Summary(Progress):
         return {**super().to_json(), "found": self.found()}
 
 
-class Extraction(FrameJob[ExtractConfig]):
+class Extraction(FrameJob):
     """Keypoints of all frames."""
 
+    config: ExtractConfig
     summary_type = Summary
 
     def __init__(self, config: ExtractConfig) -> None:
@@ -188,39 +188,38 @@ def engine_identity(config: ExtractConfig) -> dict[str, str]:
     return identity_on(device, config.engine, options, is_here=not is_elsewhere)
 
 
-class Hooks(TypedDict, total=False):
-    """What may be given to a job beside its configuration.
+def extract(config: ExtractConfig, **hooks: Any) -> Summary:
+    """Extract the keypoints of all clips of a source into a run; continue it if it was begun.
+
+    `hooks` and errors as `run_job` has them.
+    """
+    return cast(Summary, run_job(Extraction(config), **hooks))
+
+
+def run_job(
+    job: FrameJob,
+    *,
+    clips: ClipList | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
+    on_count: Callable[[int, int], None] | None = None,
+) -> Progress:
+    """Do a job to its last frame, or go on with it.
 
     Args:
+        job: What is asked for.
         clips: What `find_clips` found, to spare a second look.
         on_progress: Called a few times per second.
         on_plan: Called once before work starts, with the clips and the lengths of videos.
         on_count: Called for every clip whose length has to be looked up: how many are done, of
             how many.
-    """
-
-    clips: ClipList | None
-    on_progress: Callable[[Progress], None] | None
-    on_plan: Callable[[ClipList, WorkerPlan], None] | None
-    on_count: Callable[[int, int], None] | None
-
-
-def extract(config: ExtractConfig, **hooks: Unpack[Hooks]) -> Summary:
-    """Extract the keypoints of all clips of a source into a run; continue it if it was begun.
 
     Raises:
         RunError: The folder holds something else, or a run of other options, or is worked on; or
             the disk is full. What was committed is safe.
         StoppedError: A signal asked for it; the same call continues.
     """
-    return cast(Summary, run_job(Extraction(config), **hooks))
-
-
-def run_job(job: FrameJob[Any], **hooks: Unpack[Hooks]) -> Progress:
-    """Do a job to its last frame, or go on with it; errors as `extract`."""
-    if unknown := hooks.keys() - Hooks.__annotations__.keys():
-        raise TypeError(f"unexpected keyword arguments: {', '.join(sorted(unknown))}")
-    home, folder, clips = job.home, job.home.work, hooks.get("clips")
+    home, folder = job.home, job.home.work
     check_folder(folder)
     clips = job.settle(job.find_clips() if clips is None else clips)
     config = job.config
@@ -235,25 +234,19 @@ def run_job(job: FrameJob[Any], **hooks: Unpack[Hooks]) -> Progress:
         folder.mkdir(parents=True, exist_ok=True)
         records = stack.enter_context(home.owned(lambda: signals.received))
         events, clips = open_events(
-            job,
-            clips,
-            manifest=manifest,
-            signals=signals,
-            on_count=hooks.get("on_count"),
-            records=records,
+            job, clips, manifest=manifest, signals=signals, on_count=on_count, records=records
         )
         stack.enter_context(events)
         ledger = events.ledger
         (folder / LOGS_NAME).mkdir(exist_ok=True)
         log = stack.enter_context(closing(LogFile(log_path(folder))))
-        if on_plan := hooks.get("on_plan"):
+        if on_plan is not None:
             on_plan(dataclasses.replace(clips, clips=with_lengths(ledger, clips)), workers)
         log.write(f"start: pid {os.getpid()}, {workers.describe()}")
         if clips.tracking is not None:
             log.write(clips.tracking.describe())
         started, before = time.monotonic(), Progress(tuple(ledger.counts())).frames_done
         finished_at = ledger.finished_at()
-        on_progress = hooks.get("on_progress")
         coordinator = Coordinator(job, events, clips, log=log, on_progress=on_progress)
         if _work(coordinator, job, workers, signals=signals):
             finished_at = None
@@ -267,8 +260,7 @@ def run_job(job: FrameJob[Any], **hooks: Unpack[Hooks]) -> Progress:
             reasons=tuple(ledger.reasons()),
             num_bytes=sum(ledger.shard_sizes().values()),
             name=home.name,
-            folder=job.asked,
-            place=uri_of(job.asked) or os.path.abspath(job.asked),  # noqa: PTH100
+            folder=job.asked if uri_of(job.asked) else job.asked.absolute(),
         )
         log.write(f"finished: {summary.describe()}")
         num_now = max(0, summary.frames_done - before)
@@ -281,29 +273,24 @@ def _place_errors(folder: Path) -> Iterator[None]:
     """Turn what a full or broken disk throws into an error that says what to do."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
-        # "no such table": a ledger that was emptied, of which nothing is safe.
+    except (OSError, sqlite3.DatabaseError) as error:
+        refused: Exception = error
         if isinstance(error, sqlite3.OperationalError) and "such" not in str(error):
             is_full = "full" in str(error) or "I/O" in str(error)
-            code = errno.ENOSPC if is_full else errno.EIO
-            raise RunError(_say_disk(OSError(code, str(error)), folder)) from error
-        raise RunError(
-            "{path} is damaged: {error}; put back a copy of it, or extract into another folder",
-            path=folder / LEDGER_NAME,
-            error=error,
-        ) from error
-    except OSError as error:
-        raise RunError(_say_disk(error, folder)) from error
-
-
-def _say_disk(error: OSError, folder: Path) -> str:
-    if (folder / LEDGER_NAME).exists():
-        return disk_message(error, str(folder))
-    return disk_message(error, str(folder), saved=Message("nothing was begun yet"))
+            refused = OSError(errno.ENOSPC if is_full else errno.EIO, str(error))
+        if not isinstance(refused, OSError):
+            # "no such table", too: a ledger that was emptied, of which nothing is safe.
+            raise RunError(
+                "{path} is damaged: {error}; put back a copy of it, or extract into another folder",
+                path=folder / LEDGER_NAME,
+                error=error,
+            ) from error
+        saved = {} if (folder / LEDGER_NAME).exists() else {"saved": _NOTHING_BEGUN}
+        raise RunError(disk_message(refused, str(folder), **saved)) from error
 
 
 def _work(
-    coordinator: Coordinator, job: FrameJob[Any], workers: WorkerPlan, *, signals: StopSignals
+    coordinator: Coordinator, job: FrameJob, workers: WorkerPlan, *, signals: StopSignals
 ) -> bool:
     """Do what is left; return whether anything was."""
     config = job.config

@@ -14,6 +14,7 @@ from posemill.machine.gpus import Gpu, as_rows, with_workers
 from posemill.machine.live_files import read_live
 from posemill.machine.processes import end_holder
 from posemill.messages import Message, join
+from posemill.places import uri_of
 from posemill.places.lease import Holder, LeaseState
 from posemill.runs.home import RunHome
 from posemill.runs.lock import holder_of
@@ -41,8 +42,7 @@ class Progress:
         num_frames_now: Frames that this call went through; others were done before.
         num_bytes: What is kept takes on the disk.
         name: What users call the run: its folder or its URI.
-        folder: The run, as users gave it; of one they only look at, where this machine has it.
-        place: The same, also after the working folder was changed.
+        folder: The run, its folder or its URI; of one they only look at, where this machine has it.
     """
 
     counts: tuple[SplitCounts, ...]
@@ -56,14 +56,28 @@ class Progress:
     num_bytes: int = field(default=0, kw_only=True)
     name: str = field(default="", kw_only=True)
     folder: Path = field(default=Path(), kw_only=True)
-    place: str = field(default="", kw_only=True)
 
     def __fspath__(self) -> str:
-        return self.place or str(self.folder)
+        return uri_of(self.folder) or str(self.folder)
 
     def __repr__(self) -> str:
         counts = f"{counted(self.num_clips, 'clips')}, {counted(self.num_frames, 'frames')}"
         return f"{type(self).__name__}({self.name!r}, {counts}, {self.failed_text()})"
+
+    @property
+    def frames_known(self) -> int:
+        """Frames of all clips whose length is known."""
+        return sum(count.frames_known for count in self.counts)
+
+    @property
+    def frames_failed(self) -> int:
+        """Frames that gave nothing; why is in `reasons`."""
+        return sum(count.frames_failed for count in self.counts)
+
+    @property
+    def clips_failed(self) -> int:
+        """Clips that gave nothing at all."""
+        return sum(count.clips_failed for count in self.counts)
 
     @property
     def num_clips(self) -> int:
@@ -74,11 +88,6 @@ class Progress:
     def num_frames(self) -> int:
         """Frames that gave it, in all splits."""
         return sum(count.frames_out for count in self.counts)
-
-    @property
-    def frames_known(self) -> int:
-        """Frames of all clips whose length is known."""
-        return sum(count.frames_known for count in self.counts)
 
     @property
     def done_by_split(self) -> dict[str, int]:
@@ -98,16 +107,6 @@ class Progress:
         """By the speed; None where it cannot be said."""
         left, rate = self.frames_known - self.frames_done, self.frames_per_second
         return None if not rate or left <= 0 else left / rate
-
-    @property
-    def frames_failed(self) -> int:
-        """Frames that gave nothing; why is in `reasons`."""
-        return sum(count.frames_failed for count in self.counts)
-
-    @property
-    def clips_failed(self) -> int:
-        """Clips that gave nothing at all."""
-        return sum(count.clips_failed for count in self.counts)
 
     @property
     def exit_code(self) -> int:
@@ -232,8 +231,7 @@ class Status(Progress):
 def read_status(folder: Path) -> Status:
     """Return how the run in a folder stands."""
     home = RunHome.at(folder, "local")
-    folder = home.work
-    manifest = Manifest.read(folder)
+    folder, manifest = home.work, Manifest.read(home.work)
     # In this order: a run that ends in between shows as running, not as stopped.
     holder, doubt, live = None, "", read_live(folder)
     workers_on = live.get("workers_on")
@@ -258,8 +256,7 @@ def read_status(folder: Path) -> Status:
     if holder is None or time.time() - live.get("written_at", 0) > _LIVE_FOR_SECONDS:
         live = {}
     # What was in flight then may be committed by now: it must not count twice.
-    done = live.get("done_by_split", {})
-    is_here = holder is not None and holder.host == socket.gethostname()
+    done, is_here = live.get("done_by_split", {}), holder and holder.host == socket.gethostname()
     return Status(
         tuple(counts),
         {
@@ -307,6 +304,8 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     Raises:
         RunError: It runs on another machine, is not to be found, or does not end in time.
     """
+    import psutil  # here: `status`, which does not need it, would take longer
+
     home = RunHome.at(folder, "local")
     folder = home.work
     Manifest.read(folder)
@@ -314,30 +313,10 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     if holder is None:
         return None
     if isinstance(holder, LeaseState) or holder.host != socket.gethostname():
-        raise RunError(
-            "{name} is worked on by {holder}: run posemill stop there",
-            name=home.name,
-            holder=holder,
-        )
-    if not _end(folder, holder, timeout_seconds):
-        if holder_of(folder) is None:
-            return None  # it ended by itself in this moment
-        raise RunError(
-            "{folder} is worked on, but not by pid {pid}, which its file {lock_name!r} "
-            "names; nothing was stopped: try again, or stop it in the container it runs in",
-            folder=folder,
-            pid=holder.pid,
-            lock_name=LOCK_NAME,
-        )
-    return holder.pid
-
-
-def _end(folder: Path, holder: Holder, timeout_seconds: float) -> bool:
-    """End the holder; return False if that process does not have the lock open."""
-    import psutil  # here: `status`, which does not need it, would take longer
-
+        template = "{name} is worked on by {holder}: run posemill stop there"
+        raise RunError(template, name=home.name, holder=holder)
     try:
-        return end_holder(
+        has_ended = end_holder(
             holder.pid,
             folder / LOCK_NAME,
             lambda: holder_of(folder) == holder,
@@ -350,3 +329,12 @@ def _end(folder: Path, holder: Holder, timeout_seconds: float) -> bool:
             folder=folder,
             holder=holder,
         ) from error
+    if not has_ended and holder_of(folder) is not None:
+        raise RunError(
+            "{folder} is worked on, but not by pid {pid}, which its file {lock_name!r} "
+            "names; nothing was stopped: try again, or stop it in the container it runs in",
+            folder=folder,
+            pid=holder.pid,
+            lock_name=LOCK_NAME,
+        )
+    return holder.pid if has_ended else None  # None: it ended by itself in this moment

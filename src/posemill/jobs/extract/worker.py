@@ -5,29 +5,26 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 import psutil
 
 from posemill.errors import ConfigError, DecodeError, PosemillError
-from posemill.executors import Progress
+from posemill.executors import Died, Progress
 from posemill.jobs.extract.job import (
     DECODING,
     ESTIMATING,
     STARTING,
     WRITING,
-    Broken,
     Fatal,
     FrameJob,
     Lane,
     Sink,
     Task,
-    UnitState,
-    Waiting,
     part_of,
 )
 from posemill.jobs.extract.workers import WorkerPlan
 from posemill.machine.disk import disk_message
+from posemill.messages import Message
 from posemill.runs.events import Committed, Lost, UnitProgress
 from posemill.runs.queries import Unit
 from posemill.sources.reading import (
@@ -41,6 +38,7 @@ from posemill.sources.reading import (
 )
 
 _BEAT_SECONDS = 0.2
+_NOWHERE = (-1, -1, STARTING, 0)
 
 
 class Worker:
@@ -49,35 +47,36 @@ class Worker:
     Made in the process that it works in, and bound to the device of its number.
     """
 
-    def __init__(
-        self, job: FrameJob[Any], workers: WorkerPlan, run_id: str, worker_index: int
-    ) -> None:
+    def __init__(self, job: FrameJob, workers: WorkerPlan, run_id: str, worker_index: int) -> None:
         self.job, self.memory_bytes = job, workers.memory_bytes
         self._device = workers.devices[worker_index % len(workers.devices)]
         self._run_id, self._index = run_id, worker_index
-        self._sink: Sink[Any] | None = None
+        self._sink: Sink | None = None
         self.listing = Listing()
 
-    def __call__(
-        self, task: Task, progress: Progress
-    ) -> Iterator[Committed | Fatal | Broken | None]:
-        """Yield a commit for every shard written; None now and then."""
-        progress.at(-1, -1, STARTING, 0, seconds=SLOW_STEP_SECONDS)
+    def __call__(self, task: Task, progress: Progress) -> Iterator[Committed | Fatal | Died | None]:
+        """Yield a commit for every shard written; None now and then.
+
+        A worker whose engine fails at frames that are in order, as after a CUDA error, says that
+        it died, and leaves. What it did since its last commit is done again by a new one.
+        """
+        progress.at(*_NOWHERE, seconds=SLOW_STEP_SECONDS)
         try:
             sink = self._open()
             sink.forget()  # of a task that was left in between
             # To tell a frame that breaks the engine from an engine that never works.
             if task.is_careful and not sink.has_worked and sink.is_broken():
-                raise _BrokenError("it fails at a grey picture", (-1, -1, STARTING, 0))
+                raise _BrokenError("it fails at a grey picture", _NOWHERE)
             yield from _TaskRun(self, sink, task, progress).run()
         except PosemillError as error:
             yield Fatal(type(error).__name__, error.sentence)
         except _BrokenError as error:
-            place = error.place if sink.has_worked else (-1, -1, STARTING, 0)
-            yield Broken(self._index, place, str(error))
+            why, place = error.args
+            reason = Message("its engine failed also where it had not: {reason}", reason=why)
+            yield Died(task, place if sink.has_worked else _NOWHERE, reason, self._index)
             progress.recycle()
 
-    def _open(self) -> Sink[Any]:
+    def _open(self) -> Sink:
         if self._sink is None:
             self._sink = self.job.open_sink(self._device, self._run_id)
             used = psutil.Process().memory_info().rss
@@ -92,17 +91,13 @@ class Worker:
 
 
 class _BrokenError(Exception):
-    """The engine fails at frames that are in order."""
-
-    def __init__(self, message: str, place: tuple[int, int, int, int]) -> None:
-        super().__init__(message)
-        self.place = place
+    """The engine fails at frames that are in order: why, and the place where it was noticed."""
 
 
 class _TaskRun:
     """One task, from its first frame to its last commit."""
 
-    def __init__(self, worker: Worker, sink: Sink[Any], task: Task, progress: Progress) -> None:
+    def __init__(self, worker: Worker, sink: Sink, task: Task, progress: Progress) -> None:
         self._worker, self._sink = worker, sink
         self._task, self._progress = task, progress
         # Of states that cannot be copied one is at risk at a time.
@@ -130,7 +125,8 @@ class _TaskRun:
                     return
                 if self._num_rows >= self._task.piece_frames or self._is_at_suspect(lanes):
                     yield self._commit(lanes)
-                    if self._is_past_suspect(lanes):
+                    suspect = self._task.leave_after
+                    if suspect is not None and all(lane.next_frame > suspect for lane in lanes):
                         return
                 elif time.monotonic() - beat_at > _BEAT_SECONDS:
                     beat_at = time.monotonic()
@@ -151,10 +147,6 @@ class _TaskRun:
             lane.next_frame in (suspect, suspect + 1) and (lane.num_rows or lane.lost)
             for lane in lanes
         )
-
-    def _is_past_suspect(self, lanes: list[Lane]) -> bool:
-        suspect = self._task.leave_after
-        return suspect is not None and all(lane.next_frame > suspect for lane in lanes)
 
     def _has_room(self, lanes: list[Lane]) -> bool:
         # Frames that stand alone fill a batch from one unit, tracked ones are one of each.
@@ -197,18 +189,18 @@ class _TaskRun:
                 if item is None:
                     over.append(lane)
                     break
-                self._take(lane, item)
+                if isinstance(item, End):
+                    self._lose_rest(lane, item)
+                else:
+                    self._take(lane, item)
         # Tracked or not, not mixed.
         self._handle([lane for lane in lanes if lane.unit.is_chain])
         self._handle([lane for lane in lanes if not lane.unit.is_chain])
         self._finished += [self._collect(lane, is_done=True) for lane in over]
         return [lane for lane in lanes if lane not in over]
 
-    def _take(self, lane: Lane, item: Item | End) -> None:
+    def _take(self, lane: Lane, item: Item) -> None:
         """Let a frame wait for the sink, or note why there is none."""
-        if isinstance(item, End):
-            self._lose_rest(lane, item)
-            return
         lane.next_frame = item.frame_index + 1
         if isinstance(item.content, DecodeError):
             self._lose(lane, item.frame_index, item.content, path=item.path)
@@ -229,8 +221,20 @@ class _TaskRun:
         saved = [state.copy() for state in states or ()] if len(waiting) > 1 else []
         frames = [frame for _, (_, _, frame) in waiting]
         results = attempt(lambda: self._sink.compute(frames, states))
+        if isinstance(results, DecodeError) and len(waiting) > 1:
+            # Which frame failed? Each by itself, in its turn.
+            for number, (lane, frame) in enumerate(waiting):
+                lane.state = saved[number] if saved else lane.state
+                lane.waiting = [frame]
+                self._handle([lane])
+            return
         if isinstance(results, DecodeError):
-            self._lose_failing(waiting, saved, results)
+            lane, (index, path, _) = waiting[0]
+            if self._sink.is_broken():
+                raise _BrokenError(results.sentence, (lane.position, index, ESTIMATING, 0))
+            self._lose(lane, index, results, path=path)
+            if lane.state is not None:
+                lane.state = self._sink.state_after_failure(lane.state)
             return
         for (lane, (index, path, _)), result in zip(waiting, results, strict=True):
             if index >= lane.unit.next_frame:
@@ -256,24 +260,6 @@ class _TaskRun:
         first, failed = index if end.is_open else None, end.failed
         lane.lost.append(Lost(first, num_frames, unit.clip.path, failed.reason, failed.sentence))
         lane.next_frame = index + num_frames
-
-    def _lose_failing(
-        self, waiting: list[tuple[Lane, Waiting]], saved: list[UnitState], failed: DecodeError
-    ) -> None:
-        """Find the frame of a batch that failed: by itself, each in its turn."""
-        if len(waiting) == 1:
-            lane, (index, path, _) = waiting[0]
-            if self._sink.is_broken():
-                raise _BrokenError(failed.sentence, (lane.position, index, ESTIMATING, 0))
-            self._lose(lane, index, failed, path=path)
-            if lane.state is not None:
-                lane.state = self._sink.state_after_failure(lane.state)
-            return
-        for number, (lane, frame) in enumerate(waiting):
-            if saved:
-                lane.state = saved[number]
-            lane.waiting = [frame]
-            self._handle([lane])
 
     def _should_leave(self) -> bool:
         if self._progress.is_stopping:
