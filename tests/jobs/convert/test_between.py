@@ -322,7 +322,7 @@ def test_a_run_of_a_normalised_file_is_not_taken_for_pixels(run, tmp_path, name:
             export_clips(ClipInput(source), "txt", tmp_path / "txt")
         with pytest.raises(FormatError, match="txt holds pixels of the picture, but clip"):
             count_export(ClipInput(source), "txt", recipe=Recipe())
-        with pytest.raises(ConfigError, match="made with normalize=.shoulders. already"):
+        with pytest.raises(ConfigError, match=r"made with normalize=.shoulders. already"):
             export_clips(ClipInput(source), "npz", tmp_path / "x", recipe=Recipe(normalize="bbox"))
 
 

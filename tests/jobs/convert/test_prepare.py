@@ -297,7 +297,7 @@ def test_what_was_normalised_stays_so_in_name_when_it_is_prepared_again(run, tmp
     }
     assert made.stats["options"] == expected
     assert json.loads(str(np.load(made.path)["meta"][0]))["recipe"] == expected
-    with pytest.raises(ConfigError, match="made with normalize=.shoulders. already"):
+    with pytest.raises(ConfigError, match=r"made with normalize=.shoulders. already"):
         prepare(ClipInput(tmp_path / "b"), tmp_path / "c", recipe=Recipe(normalize="bbox"))
 
 
