@@ -34,6 +34,7 @@ from posemill.web.measuring import _copy_records
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 # One process draws all pages, and none of them on a GPU that is not there.
 CHEAP = ["--no-sandbox", "--disable-gpu", "--renderer-process-limit=1", "--process-per-site"]
+PATIENCE_MS = 120_000  # of a page, on a machine with ten times the work
 CHROMIUM = os.environ.get("POSEMILL_CHROMIUM") or shutil.which("chromium") or ""
 
 
@@ -91,6 +92,7 @@ def open_page(browser: Any, served: str) -> Iterator[Callable[..., Any]]:
         options = {"locale": "en-GB", "reduced_motion": "reduce", **options}
         context = browser.new_context(viewport={"width": width, "height": 800}, **options)
         contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
         page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
@@ -182,6 +184,7 @@ def test_keypoints_that_do_not_come_are_said_and_asked_for_again(
 ) -> None:
     key = key_of(runs / "people")
     context = browser.new_context(locale="en-GB")
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     asked: list[str] = []
 
@@ -276,13 +279,13 @@ def test_a_running_extraction_is_seen_to_go_on(
     page = open_page()
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as work:
         try:
-            page.wait_for_selector(".run.running .name:text-is('live')", timeout=20_000)
+            page.wait_for_selector(".run.running .name:text-is('live')")
             page.locator(".run.running").click()
             page.wait_for_selector(".state.running")
             page.wait_for_selector("td:has-text('part-000')")  # what the worker is at
             seen = page.locator(".tile b").first.inner_text()
             page.wait_for_selector(f".tile:first-child b:not(:text-is('{seen}'))")
-            page.wait_for_selector(".state.finished", timeout=20_000)
+            page.wait_for_selector(".state.finished")
             assert page.locator(".tile b").first.inner_text() == "24"
         finally:
             work.kill()
