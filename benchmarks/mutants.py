@@ -6,11 +6,11 @@ A mutant is the package with one thing changed: an operator, a comparison, a con
 condition, a call that is left out, or what a function returns. Docstrings, annotations, texts for
 people (what is raised, logged, shown as help) and f-strings are left alone. For each mutant the
 tests run in a copy of the tree, without the material beside it (`../shared`): first the mirrored
-file, `tests/<folder>/test_<module>.py`, then those that import the module, then the rest of the
-mirrored folder, at last all others that run the line; all stop at the first failure. A failure
-counts if the same test passes without the mutant; a test that hangs fails by its time limit. Which
-tests run which lines is recorded by one run of the whole suite, when it is first asked for;
-`--lines FOLDER` keeps the recording for further samples of the same tree.
+file, `tests/<folder>/test_<module>.py`, then all that run the line, the cheapest first, at last
+those that import the module and the rest of the mirrored folder; all stop at the first failure. A
+failure counts if the same test passes without the mutant; a test that hangs fails by its time
+limit. Which tests run which lines is recorded by one run of the whole suite, when it is first asked
+for; `--lines FOLDER` keeps the recording for further samples of the same tree.
 
 Prints noticed / valid by folder, and the diff of every survivor. Some survivors are equivalent (a
 log line, only slower): they are for the reader to judge, none is hidden.
@@ -31,7 +31,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from itertools import chain, islice, zip_longest
@@ -279,14 +279,18 @@ class Trial:
         return ""
 
     def _stages(self, mutant: Mutant) -> Iterator[list[str]]:
-        """Yield the tests that may notice a mutant, the likeliest first."""
-        stages = tests_of(self._tree, mutant.path)
-        yield from stages
+        """Yield the tests that may notice a mutant, the likeliest and cheapest first."""
+        mirrored = [*chain(*tests_of(self._tree, mutant.path))]
         with self._lock:
-            names = self._files_that_run(mutant.path, mutant.line)
-        others = [name for name in names if name not in chain(*stages)]
-        if others:
-            yield sorted(others, key=lambda name: self._seconds.get(name, 0.0))
+            running = self._files_that_run(mutant.path, mutant.line)
+        by_cost = sorted(running, key=lambda name: self._seconds.get(name, 0.0))
+        seen = set[str]()
+        # The last ones may still run the line in a process of their own.
+        for names in (mirrored[:1], by_cost, mirrored):
+            stage = [name for name in names if name not in seen]
+            seen.update(stage)
+            if stage:
+                yield stage
 
     def _failed(self, copy: Path, stage: list[str], without: list[str]) -> list[str] | None:
         """Return the first test that fails, the whole stage if it hangs, None if all pass."""
@@ -395,7 +399,8 @@ def main() -> None:
             files_that_run=lambda path, line: recording().files_that_run(path, line),
         )
         with ThreadPoolExecutor(options.workers) as pool:
-            for verdict in pool.map(trial.run, sample):
+            for done in as_completed([pool.submit(trial.run, mutant) for mutant in sample]):
+                verdict = done.result()
                 verdicts.append(verdict)
                 mutant = verdict.mutant
                 said = verdict.noticed_by or f"SURVIVED\n{verdict.diff}"
