@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import posemill
+from posemill.commands import data
 
 
 def test_prepare_writes_the_input_of_a_model(run: Path, tmp_path: Path) -> None:
@@ -80,6 +81,8 @@ def test_the_warning_about_an_unfinished_run_names_what_is_cut_and_what_is_missi
     assert f"; 1 clip is cut: {clips[1]}; 1 clip is missing: {clips[0]}; look: " in said
     with pytest.warns(UserWarning, match="so far is used; look: posemill status"):
         posemill.prepare(run, tmp_path / "data", splits="dev")
+    assert data._first_of("abcde") == "a, b, c, d, e"
+    assert data._first_of("abcdef") == "a, b, c, d, e, …"
 
 
 def test_a_file_without_an_ending_gets_that_of_its_format(run: Path, tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ import ctypes, multiprocessing, os, sys, time
 from posemill.machine.processes import die_with_parent
 
 def child(kind, pipe):
+    if kind == "elsewhere":
+        sys.platform = "other"  # the kernel is not asked
     die_with_parent()
     sleep = ctypes.PyDLL(None).sleep if kind == "locked" else time.sleep
     pipe.send(os.getpid())
@@ -46,7 +48,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("kind", ["locked", "free"])
+@pytest.mark.parametrize("kind", ["locked", "free", "elsewhere"])
 def test_a_child_ends_with_its_parent_even_if_it_holds_the_interpreter_lock(
     kind: str, tmp_path: Path
 ) -> None:

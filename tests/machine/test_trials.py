@@ -139,3 +139,12 @@ def _keep_often() -> None:
         assert outcome.reason == "trap"
         for path in (Path(os.environ["POSEMILL_CACHE"]) / "trials").glob("*.json"):
             path.write_text("{")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
+def test_an_answer_holds_for_one_kind_of_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"model name": "A1", "microcode": "0x7", "flags": "amx", "Features": "asimd"}
+    text = "".join(f"{name}\t: {value}\n" for name, value in facts.items())
+    monkeypatch.setattr(Path, "read_text", lambda *_: f"{text}\nmodel name: second\n")
+    assert facts.items() <= trials.machine_facts().items()
+    assert trials.machine_facts()["boot"]

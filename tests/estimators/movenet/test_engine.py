@@ -227,6 +227,11 @@ def published(need_model: Callable[[str], Path]) -> Callable[..., Any]:
     return lambda **options: open_estimator("movenet", **options)
 
 
+def test_a_network_comes_from_its_two_published_files(published: Callable[..., Any]) -> None:
+    # What engines open may lie converted in the cache, by an older posemill.
+    assert networks.convert("movenet-lightning") == networks.load_network("movenet-lightning")
+
+
 @pytest.mark.parametrize("network", ["thunder", "lightning"])
 def test_half_a_person_is_one_with_the_points_that_can_be_seen(
     published: Callable[..., Any], photo: Frame, network: str

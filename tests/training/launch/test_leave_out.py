@@ -11,7 +11,7 @@ import pytest
 from cli_runner import CliRunner
 
 from posemill.commands.line import run_line
-from posemill.errors import ConfigError, TrainingError
+from posemill.errors import ConfigError, RunError, TrainingError
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.keypoint_clips import read_labelled
@@ -107,6 +107,18 @@ def test_a_failed_training_names_the_person_and_its_log(people: Path, settings: 
     message = r"2 of 2 trainings failed, the first without signer (ann|bo): .*hiden.*log\.txt"
     with pytest.raises(TrainingError, match=message):
         train(TrainConfig(**wrong))
+
+
+def test_a_file_of_the_user_where_the_sweep_would_be_written_is_left_alone(
+    people: Path, settings: Settings, tmp_path: Path
+) -> None:
+    notes = tmp_path / "out" / "leave_out.toml"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    given = settings(data=str(people / "all.npz"), labels=str(people / "labels.csv"))
+    with pytest.raises(RunError, match="is there and is no part of a sweep"):
+        train(TrainConfig(**(given | {"out": str(notes.parent), "leave_out": "signer"})))
+    assert notes.read_text() == "mine"
 
 
 def test_processes_of_torchrun_do_not_start_a_sweep_each(

@@ -1,0 +1,115 @@
+"""Readers on decord and torchcodec where neither is installed: PyAV plays the library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posemill.decoders import open_video
+from posemill.errors import DecodeError
+
+
+class Library:
+    """Both libraries' reader of a file; a test says what is wrong with it."""
+
+    num_missing, fails_from, seconds_late = 0, 10**9, 0.0
+
+    def __init__(self, path: str, **_: Any) -> None:
+        with open_video(path) as video:
+            self._frames, self._seconds = list(video), np.array(video.frame_seconds())
+
+    def __len__(self) -> int:
+        return len(self._frames) - self.num_missing
+
+    def get_frames_at(self, numbers: list[int]) -> Any:
+        assert len(numbers) <= 16
+        if max(numbers) >= self.fails_from:
+            raise RuntimeError("no such frame")
+        seconds = self._seconds[numbers]
+        seconds[1:] += self.seconds_late
+        data = np.stack([self._frames[number] for number in numbers])
+        return SimpleNamespace(
+            data=SimpleNamespace(numpy=lambda: data),
+            pts_seconds=SimpleNamespace(numpy=lambda: seconds),
+            asnumpy=lambda: data,
+        )
+
+    get_batch = get_frames_at
+
+
+@pytest.fixture(params=["decord", "torchcodec"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    module: Any = ModuleType(request.param)
+    module.VideoReader, module.DECORDError = Library, RuntimeError
+    module.decoders = SimpleNamespace(VideoDecoder=Library)
+    monkeypatch.setitem(sys.modules, request.param, module)
+    monkeypatch.setitem(sys.modules, f"{request.param}.decoders", module.decoders)
+    name = f"posemill.decoders.video_{request.param}"
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))  # put back after the test
+    del sys.modules[name]
+    return str(request.param)
+
+
+@pytest.fixture
+def path(tmp_path: Path, write_video: Callable[..., Path]) -> Path:
+    return write_video(tmp_path / "a.mp4", 40, options={"g": "10", "bf": "0"})
+
+
+def test_frames_are_those_of_the_library(library: str, path: Path) -> None:
+    with open_video(path) as video:
+        expected = list(video)
+    with open_video(path, decoder=library) as video:
+        np.testing.assert_array_equal(list(video), expected)
+        np.testing.assert_array_equal(
+            video.frames_at([33, 2, 33]), [expected[n] for n in (33, 2, 33)]
+        )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "number", "message"),
+    [
+        ({"fails_from": 20}, 16, "says: no such frame"),
+        ({"seconds_late": 0.01}, 1, "gives the frame at 0.050 s for it"),
+    ],
+)
+def test_a_library_that_fails_or_gives_another_frame_is_noticed_there(
+    library: str, path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], number: int,
+    message: str,
+) -> None:  # fmt: skip
+    if library == "decord" and "seconds_late" in wrong:
+        pytest.skip("decord does not say when a frame is shown")
+    for name, value in wrong.items():
+        monkeypatch.setattr(Library, name, value)
+    found = []
+    with open_video(path, decoder=library) as video, pytest.raises(DecodeError) as caught:
+        found.extend(video)
+    assert message in str(caught.value)
+    assert (caught.value.frame_index, len(found)) == (number, number)
+
+
+def test_files_that_a_library_would_read_wrong_are_refused(
+    library: str, path: Path, tmp_path: Path, write_video: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def refused(file: Path) -> str:
+        with pytest.raises(DecodeError) as caught:
+            open_video(file, decoder=library)
+        assert caught.value.reason == "unsupported"
+        return str(caught.value)
+
+    def mirror(stream: Any) -> None:
+        stream.set_display_rotation(0, hflip=True)
+
+    assert "mirrored" in refused(write_video(tmp_path / "mirrored.mp4", 3, prepare=mirror))
+    options = {"g": "10", "bf": "3", "x264-params": "open-gop=1:b-adapt=0"}
+    leading = write_video(tmp_path / "open.mkv", 30, options=options)
+    assert "open GOP" in refused(leading)
+    if library == "decord":
+        monkeypatch.setattr(Library, "num_missing", 1)
+        assert "decord counts 39 frames, not 40" in refused(path)
