@@ -32,6 +32,9 @@ def test_layers_of_equal_stride_share_a_grid_in_the_order_of_the_network() -> No
     expected = [corner for corner in corners for _ in range(2)] + [[0.5, 0.5]] * 4
     np.testing.assert_array_equal(anchors, np.array(expected, np.float32))
     assert len(make_anchors(5, (2,))) == 2 * 3 * 3  # a cell that is cut counts
+    alone = make_anchors(192, (4,), per_layer=1)
+    assert alone.shape == (2304, 2)
+    np.testing.assert_allclose(alone[1] * 48, [1.5, 0.5])
 
 
 def test_the_best_detection_is_the_weighted_mean_of_those_that_overlap() -> None:
@@ -72,12 +75,6 @@ def test_all_detections_come_best_first_each_with_its_box() -> None:
     np.testing.assert_allclose(found[0].box, np.array([4 - 8, 4 - 8, 16, 16]) / 128, atol=1e-6)
     left = [round(float(one.box[0]) * 128) for one in found]
     assert left == [-4, 60 + 12 - 8, 100 + 12 - 8]
-
-
-def test_one_anchor_a_cell_where_the_network_has_one() -> None:
-    anchors = make_anchors(192, (4,), per_layer=1)
-    assert anchors.shape == (2304, 2)
-    np.testing.assert_allclose(anchors[1] * 48, [1.5, 0.5])
 
 
 def test_what_is_empty_around_a_picture_is_taken_off() -> None:
@@ -125,8 +122,5 @@ def test_the_threshold_is_a_score_that_counts_itself(min_score: float) -> None:
     assert detect({1: (logit + 1e-3, 0, 0, 9, 9)}, min_score) is not None
     below = detect({1: (logit - 1e-3, 0, 0, 9, 9)}, min_score)
     assert (below is None) == (min_score > 0)
-
-
-def test_a_score_as_large_as_the_threshold_is_enough() -> None:
     assert detect({1: (0.0, 0, 0, 9, 9)}, 0.5) is not None
     assert detect({1: (500.0, 0, 0, 9, 9)}, 1.0) is not None

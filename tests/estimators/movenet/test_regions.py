@@ -15,7 +15,6 @@ from posemill.estimators.movenet import regions
 from posemill.records import FloatArray, Frame, Keypoints, OtherPeople
 
 WIDTH, HEIGHT = 200, 100
-NOSE, LEFT_SHOULDER, RIGHT_SHOULDER, LEFT_HIP, RIGHT_HIP, ANKLE = 0, 5, 6, 11, 12, 15
 
 
 def person(**places: tuple[float, float]) -> FloatArray:
@@ -54,62 +53,63 @@ class People:
         return {"weights": "abc"}
 
 
-def find(monkeypatch: pytest.MonkeyPatch, *rows: list[FloatArray]) -> list[list[Rect]]:
-    monkeypatch.setattr(regions, "MoveNetEstimator", People(list(rows)))
-    frame = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-    found = regions.MoveNetRegions(device="cpu", threads=1).find([frame] * len(rows))
-    return [[region.rect for region in row] for row in found]
+Find = Callable[..., list[list[Rect]]]
+
+
+@pytest.fixture
+def find(monkeypatch: pytest.MonkeyPatch) -> Find:
+    """Returns a function: rows of people that MoveNet finds in a frame each; their regions."""
+
+    def regions_of(*rows: list[FloatArray]) -> list[list[Rect]]:
+        monkeypatch.setattr(regions, "MoveNetEstimator", People(list(rows)))
+        frame = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+        found = regions.MoveNetRegions(device="cpu", threads=1).find([frame] * len(rows))
+        return [[region.rect for region in row] for row in found]
+
+    return regions_of
 
 
 UPRIGHT = {"p5": (90, 40), "p6": (110, 40), "p11": (95, 60), "p12": (105, 60), "p15": (100, 100)}
 
 
-def test_the_region_is_a_square_around_the_hips_that_holds_the_farthest_point(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ((region,),) = find(monkeypatch, [person(**UPRIGHT)])
+def test_the_region_is_a_square_around_the_hips_that_holds_the_farthest_point(find: Find) -> None:
+    ((region,),) = find([person(**UPRIGHT)])
     assert (region.center_x, region.center_y) == pytest.approx((0.5, 0.6))
     # The ankle is 40 pixels away from the hips: 2 x 1.25 x 40 pixels.
     assert (region.width * WIDTH, region.height * HEIGHT) == pytest.approx((100, 100))
     assert region.rotation == pytest.approx(0, abs=1e-6)
 
 
-def test_the_region_lies_along_the_trunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_region_lies_along_the_trunk(find: Find) -> None:
     lying = person(p5=(60, 45), p6=(60, 55), p11=(100, 45), p12=(100, 55))
-    ((region,),) = find(monkeypatch, [lying])
+    ((region,),) = find([lying])
     assert abs(region.rotation) == pytest.approx(np.pi / 2, abs=1e-5)
 
 
-def test_hips_that_are_not_seen_are_guessed_by_head_and_shoulders(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_hips_that_are_not_seen_are_guessed_by_head_and_shoulders(find: Find) -> None:
     bust = person(p0=(100, 20), p5=(90, 40), p6=(110, 40))
-    ((region,),) = find(monkeypatch, [bust])
+    ((region,),) = find([bust])
     # From the middle of the shoulders twice as far down as the head is up.
     assert (region.center_x * WIDTH, region.center_y * HEIGHT) == pytest.approx((100, 80))
     assert region.rotation == pytest.approx(0, abs=1e-6)
 
 
-def test_the_head_stands_for_shoulders_and_hips_alone_are_upright(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_head_stands_for_shoulders_and_hips_alone_are_upright(find: Find) -> None:
     with_head = person(p0=(100, 20), p11=(95, 60), p12=(105, 60))
     legs = person(p11=(95, 60), p12=(105, 60), p15=(100, 90))
-    (first, second) = find(monkeypatch, [with_head], [legs])
+    (first, second) = find([with_head], [legs])
     assert [region.rotation for region in (*first, *second)] == pytest.approx([0, 0], abs=1e-6)
     assert first[0].height * HEIGHT == pytest.approx(2 * 1.25 * 40)
     assert second[0].height * HEIGHT == pytest.approx(2 * 1.25 * 30)
 
 
-def test_somebody_without_trunk_has_no_region_and_each_frame_its_own_people(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_somebody_without_trunk_has_no_region_and_each_frame_its_own_people(find: Find) -> None:
     head = person(p0=(100, 20))
     hip = person(p11=(95, 60))  # one point has no reach
     shoulders = person(p5=(90, 40), p6=(110, 40))
     shifted = person(**{name: (x + 50, y) for name, (x, y) in UPRIGHT.items()})
     rows = [[person(**UPRIGHT), head, shifted], [], [hip, shoulders], [shifted]]
-    found = find(monkeypatch, *rows)
+    found = find(*rows)
     assert [len(each) for each in found] == [2, 0, 0, 1]
     assert [region.center_x for region in found[0]] == pytest.approx([0.5, 0.75])
     assert found[3][0].center_x == pytest.approx(0.75)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+import onnx
+import onnxruntime
 
 from posemill.errors import ConfigError, MissingExtraError, WeightsError
 from posemill.estimators import open_estimator
@@ -22,18 +29,16 @@ from posemill.weights import pull
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.frozen_graph import export_frozen_graph, read_frozen_graph
 
+open_network = partial(open_maps_network, device="cpu", threads=1, pixels="auto")
+
 
 def onnx_file(
     path: Path, channels: tuple[int, ...], *, is_last: bool = False, size: Sequence[Any] = ()
 ) -> Path:
     """Write a network of one pooling and one convolution for each output."""
-    onnx = pytest.importorskip("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     rng = np.random.default_rng(0)
-    sizes: list[Any] = (
-        ["batch", "height", "width", 3] if is_last else ["batch", 3, "height", "width"]
-    )
-    sizes = list(size) or sizes
+    usual = ["batch", "height", "width", 3] if is_last else ["batch", 3, "height", "width"]
     nodes = [helper.make_node("Transpose", ["in"], ["first"], perm=[0, 3, 1, 2])] if is_last else []
     nodes.append(helper.make_node("AveragePool", ["first" if is_last else "in"], ["small"],
                                   kernel_shape=[8, 8], strides=[8, 8]))  # fmt: skip
@@ -49,7 +54,7 @@ def onnx_file(
             nodes.append(helper.make_node("Transpose", [f"c{number}"], [name], perm=[0, 2, 3, 1]))
         outputs.append(helper.make_tensor_value_info(name, kind, ["b", "x", "y", "z"]))
     graph = helper.make_graph(
-        nodes, "maps", [helper.make_tensor_value_info("in", kind, sizes)], outputs, weights
+        nodes, "maps", [helper.make_tensor_value_info("in", kind, size or usual)], outputs, weights
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
@@ -60,7 +65,6 @@ def onnx_file(
 def test_our_conversion_gives_what_opencv_gives_of_the_same_file(
     need_model: Callable[[str], Path],
 ) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
     path = need_model("mobilenet_thin")
     session = onnxruntime.InferenceSession(
         export_frozen_graph(path), providers=["CPUExecutionProvider"]
@@ -85,7 +89,6 @@ def test_the_quickest_runtime_that_works_here_runs_the_published_network_on_a_cp
     fails: tuple[str, ...],
     expected: str,
 ) -> None:
-    pytest.importorskip("onnxruntime")
     pytest.importorskip("openvino")
     need_model("mobilenet_thin")
     # A child that ends with an illegal instruction, or a package that is not there.
@@ -94,8 +97,7 @@ def test_the_quickest_runtime_that_works_here_runs_the_published_network_on_a_cp
     monkeypatch.setattr(networks, "try_library", lambda library, _: answers[library])
     pictures = np.random.default_rng(1).integers(0, 256, (1, 3, 64, 48)).astype(np.float32)
     usual, asked = (
-        open_maps_network("mobilenet_thin", device="cpu", threads=1, pixels="auto", runtime=runtime)
-        for runtime in ("auto", "onnxruntime")
+        open_network("mobilenet_thin", runtime=runtime) for runtime in ("auto", "onnxruntime")
     )
     assert usual.runtime.startswith(f"{expected} ")
     assert asked.runtime.startswith("onnxruntime ")
@@ -118,7 +120,7 @@ def test_a_runtime_is_tried_with_the_network_it_is_to_run(
 
 def test_opencv_is_not_asked_to_run_a_users_file() -> None:
     with pytest.raises(ConfigError, match="runtime opencv runs mobilenet_thin on a CPU only; "):
-        open_maps_network("x.onnx", device="cpu", threads=1, pixels="auto", runtime="opencv")
+        open_network("x.onnx", runtime="opencv")
 
 
 def test_a_cut_graph_and_another_file_are_named(
@@ -139,9 +141,8 @@ def test_a_cut_graph_and_another_file_are_named(
 def test_maps_of_a_users_file_are_put_in_our_order(
     tmp_path: Path, channels: tuple[int, ...], is_last: bool
 ) -> None:
-    pytest.importorskip("onnxruntime")
     path = onnx_file(tmp_path / "net.onnx", channels, is_last=is_last)
-    network = open_maps_network(str(path), device="cpu", threads=1, pixels="auto")
+    network = open_network(str(path))
     picture = np.random.default_rng(0).random((1, 3, 24, 16), np.float32)
     maps = network.run(picture)
     assert maps.shape == (1, 57, 3, 2)
@@ -163,17 +164,15 @@ def test_two_outputs_become_heat_maps_and_affinities() -> None:
 def test_other_maps_than_ours_are_refused_with_their_shapes_before_any_picture(
     tmp_path: Path,
 ) -> None:
-    pytest.importorskip("onnxruntime")
     path = str(onnx_file(tmp_path / "net.onnx", (25,)))
     with pytest.raises(
         ConfigError,
         match=r"expected 57 maps, or 19 heat maps and 38 affinity maps, got \(1, 25, 8, 8\)",
     ):
-        open_maps_network(path, device="cpu", threads=1, pixels="auto")
+        open_network(path)
 
 
 def test_a_users_file_works_as_an_engine(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
     path = onnx_file(tmp_path / "net.onnx", (57,))
     engine = open_estimator("openpose", network=str(path), height=64, second_scale=True)
     found = engine.estimate([np.full((30, 40, 3), 90, np.uint8)])
@@ -185,7 +184,6 @@ def test_a_users_file_works_as_an_engine(tmp_path: Path) -> None:
 def test_pictures_are_fitted_into_a_network_of_one_size(
     tmp_path: Path, shape: tuple[int, ...]
 ) -> None:
-    pytest.importorskip("onnxruntime")
     path = onnx_file(tmp_path / "fixed.onnx", (57,), size=(1, 3, 64, 128))
     fixed: Any = open_estimator("openpose", network=str(path))
     free: Any = open_estimator("openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))))
@@ -216,7 +214,6 @@ def test_pictures_are_fitted_into_a_network_of_one_size(
 def test_a_network_that_takes_other_batches_or_half_a_size_is_refused(
     tmp_path: Path, size: Sequence[Any], message: str
 ) -> None:
-    pytest.importorskip("onnxruntime")
     path = onnx_file(tmp_path / "net.onnx", (57,), size=size)
     with pytest.raises(ConfigError, match=message):
         open_estimator("openpose", network=str(path))
@@ -230,7 +227,6 @@ def test_a_missing_or_strange_file_is_named_before_anything_runs(tmp_path: Path)
     (tmp_path / "net.txt").write_text("x")
     with pytest.raises(ConfigError, match=r"expected an .onnx or a .pth file, got .*net.txt"):
         open_estimator("openpose", network=str(tmp_path / "net.txt"))
-    pytest.importorskip("onnxruntime")
     (tmp_path / "net.onnx").write_bytes(b"not onnx")
     with pytest.raises(WeightsError, match=r"cannot load .*net.onnx"):
         open_estimator("openpose", network=str(tmp_path / "net.onnx"))
@@ -262,7 +258,7 @@ def test_the_body_network_reads_weights_by_their_published_names(tmp_path: Path)
         weights[f"{name}.bias"] = torch.zeros(out)
     path = tmp_path / "body_pose_model.pth"
     torch.save(weights, path)
-    network = open_maps_network(str(path), device="cpu", threads=1, pixels="auto")
+    network = open_network(str(path))
     assert network.pixels == "centred"
     maps = network.run(np.random.default_rng(0).random((2, 3, 32, 24), np.float32))
     assert maps.shape == (2, 57, 4, 3)
@@ -270,7 +266,7 @@ def test_the_body_network_reads_weights_by_their_published_names(tmp_path: Path)
     del weights["Mconv7_stage6_L1.bias"]
     torch.save(weights, path)
     with pytest.raises(WeightsError, match="is not the body network of OpenPose for PyTorch"):
-        open_maps_network(str(path), device="cpu", threads=1, pixels="auto")
+        open_network(str(path))
 
 
 def test_without_torch_a_pth_file_says_what_to_install(
@@ -279,7 +275,7 @@ def test_without_torch_a_pth_file_says_what_to_install(
     (tmp_path / "net.pth").write_bytes(b"")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'posemill\[train\]'"):
-        open_maps_network(str(tmp_path / "net.pth"), device="cpu", threads=1, pixels="auto")
+        open_network(str(tmp_path / "net.pth"))
 
 
 @pytest.mark.parametrize(
@@ -318,7 +314,6 @@ def test_a_published_file_that_is_missing_cut_or_another_is_never_run(
 def test_pictures_are_seen_in_their_shape_and_strips_smaller(
     tmp_path: Path, size_wh: tuple[int, int], seen: tuple[int, int]
 ) -> None:
-    pytest.importorskip("onnxruntime")
     engine: Any = open_estimator(
         "openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))), height=64
     )
@@ -333,7 +328,6 @@ def test_pictures_are_seen_in_their_shape_and_strips_smaller(
 def test_nobody_is_in_a_strip_whatever_the_network_says(
     size_wh: tuple[int, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pytest.importorskip("onnxruntime")
     engine: Any = open_estimator("openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))))
     monkeypatch.setattr(engine, "_maps_of", lambda *_: pytest.fail("it was looked at"))
     found = engine.estimate([np.full((size_wh[1], size_wh[0], 3), 9, np.uint8)])

@@ -13,28 +13,17 @@ from posemill.estimators import open_estimator
 from posemill.estimators.runtimes.devices import list_gpus, list_onnx_runtimes, list_providers
 
 
-@pytest.fixture
-def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The driver's tool, the only program on the path; a test writes it."""
+def test_the_gpus_are_those_the_driver_lists_if_there_is_one_and_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     tool = tmp_path / "nvidia-smi"
     tool.touch(mode=0o755)
-    return tool
-
-
-def test_the_gpus_are_those_the_driver_lists(driver: Path) -> None:
-    driver.write_text("#!/bin/sh\necho 'NVIDIA L4, 23034 MiB'\necho 'NVIDIA T4, 15360 MiB'\n")
+    tool.write_text("#!/bin/sh\necho 'NVIDIA L4, 23034 MiB'\necho 'NVIDIA T4, 15360 MiB'\n")
     assert list_gpus() == ["NVIDIA L4, 23034 MiB", "NVIDIA T4, 15360 MiB"]
-
-
-def test_a_driver_that_fails_has_no_gpus(driver: Path) -> None:
-    driver.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    tool.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
     assert list_gpus() == []
-
-
-def test_a_machine_without_a_driver_has_no_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tool.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert list_gpus() == []
 

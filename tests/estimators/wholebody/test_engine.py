@@ -24,29 +24,29 @@ from posemill.weights.onnx_files import first_convolution_channels
 PICTURE = make_pictures([(120, 90)])[0]
 
 
+def save(path: Path, nodes: list[Any], picture: list[Any], outputs: list[Any]) -> str:
+    """Write a network of one picture."""
+    helper = onnx.helper
+    value = helper.make_tensor_value_info("input", onnx.TensorProto.FLOAT, picture)
+    model = helper.make_model(helper.make_graph(nodes, "small", [value], outputs),
+                              opset_imports=[helper.make_opsetid("", 17)])  # fmt: skip
+    model.ir_version = 8
+    path.write_bytes(model.SerializeToString())
+    return str(path)
+
+
 def write_fixed(
     path: Path, outputs: dict[str, np.ndarray], picture: list[Any] | None = None
 ) -> str:
     """Write a network that says the same of every picture of 64 x 64."""
     helper = onnx.helper
-    kinds = {
-        np.dtype(np.float32): onnx.TensorProto.FLOAT,
-        np.dtype(np.int64): onnx.TensorProto.INT64,
-    }
-    nodes = [
-        helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(values))
-        for name, values in outputs.items()
-    ]
-    graph = helper.make_graph(
-        nodes, "fixed",
-        [helper.make_tensor_value_info("input", onnx.TensorProto.FLOAT, picture or [1, 3, 64, 64])],
-        [helper.make_tensor_value_info(name, kinds[values.dtype], values.shape)
-         for name, values in outputs.items()],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 8
-    path.write_bytes(model.SerializeToString())
-    return str(path)
+    infos, nodes = [], []
+    for name, values in outputs.items():
+        kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+        infos.append(helper.make_tensor_value_info(name, kind, values.shape))
+        constant = onnx.numpy_helper.from_array(values)
+        nodes.append(helper.make_node("Constant", [], [name], value=constant))
+    return save(path, nodes, picture or [1, 3, 64, 64], infos)
 
 
 @pytest.mark.parametrize("declared", [[1, 17, 300_000_000], None])
@@ -54,17 +54,11 @@ def test_a_file_whose_output_would_fill_the_memory_is_refused_before_it_is_compu
     tmp_path: Path, declared: list[int] | None
 ) -> None:
     helper = onnx.helper
-    shape = onnx.numpy_helper.from_array(np.array([1, 17, 300_000_000], np.int64), "shape")
-    graph = helper.make_graph(
-        [helper.make_node("ConstantOfShape", ["shape"], ["large"])],
-        "bomb",
-        [helper.make_tensor_value_info("input", onnx.TensorProto.FLOAT, [1, 3, 64, 64])],
-        [helper.make_tensor_value_info("large", onnx.TensorProto.FLOAT, declared)],
-        [shape],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 8
-    (tmp_path / "bomb.onnx").write_bytes(model.SerializeToString())
+    shape = onnx.numpy_helper.from_array(np.array([1, 17, 300_000_000], np.int64))
+    nodes = [helper.make_node("Constant", [], ["shape"], value=shape),
+             helper.make_node("ConstantOfShape", ["shape"], ["large"])]  # fmt: skip
+    large = helper.make_tensor_value_info("large", onnx.TensorProto.FLOAT, declared)
+    save(tmp_path / "bomb.onnx", nodes, [1, 3, 64, 64], [large])
     with pytest.raises(WeightsError, match=r"its output large has 5,100,000,000 numbers"):
         open_estimator("wholebody", pose=str(tmp_path / "bomb.onnx"))
 
@@ -110,6 +104,10 @@ def test_nobody_found_is_an_empty_row_and_not_the_whole_picture(
     assert find_with([[5, 5, 20, 40, 0.3]]) == [], "0.3 itself is not above it"
     assert len(find_with([[5, 5, 20, 40, 0.31]])) == 1
     assert len(find_with([[5, 5, 20, 40, 0.2]], min_score=0.1)) == 1
+    # Boxes that are none are left out.
+    wrong = [[5, 5, 5, 40, 0.9], [20, 40, 5, 5, 0.9], [np.nan, 5, 20, 40, 0.9],
+             [5, 5, np.inf, 40, 0.9], [5, 5, 20, 40, np.nan]]  # fmt: skip
+    assert len(find_with([[5, 5, 20, 40, 0.9], *wrong])) == 1
     # Without a detector the picture is the box.
     assert len(people_of(open_estimator("wholebody", pose=pose).estimate([PICTURE]), 0)) == 1
 
@@ -121,13 +119,6 @@ def test_only_people_count_among_what_a_detector_knows(
     one, all_ = find_with(rows, [2, 0, 56]), find_with(rows)
     assert (len(one), len(all_)) == (1, 3)
     assert any(np.array_equal(one[0][0], points, equal_nan=True) for points, _ in all_)
-
-
-def test_boxes_that_are_none_are_left_out(find_with: Callable[..., list[Any]]) -> None:
-    good = [5, 5, 20, 40, 0.9]
-    wrong = [[5, 5, 5, 40, 0.9], [20, 40, 5, 5, 0.9], [np.nan, 5, 20, 40, 0.9],
-             [5, 5, np.inf, 40, 0.9], [5, 5, 20, 40, np.nan]]  # fmt: skip
-    assert len(find_with([good, *wrong])) == 1
 
 
 def test_forty_people_and_one_over_the_edge_are_found(
@@ -305,47 +296,43 @@ def test_a_missing_or_broken_file_is_named_before_anything_runs(tmp_path: Path, 
             open_estimator("wholebody", pose=str(tmp_path / "cut.onnx"))
 
 
-def test_files_with_other_inputs_or_outputs_are_refused_with_what_they_have(
+AXIS = np.zeros((1, 21, 128), np.float32)
+SIMCC = {"simcc_x": AXIS[:, :17], "simcc_y": AXIS[:, :17]}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "picture", "message"),
+    [
+        ({"heat": np.zeros((1, 17, 16, 12), np.float32)}, None,
+         r"SimCC network's two outputs.*got heat \(1, 17, 16, 12\)"),
+        ({"simcc_x": AXIS, "simcc_y": AXIS}, None,
+         r"has 21 points; known: 133 \(coco-133\), 26"),
+        ({"simcc_x": AXIS[:, :17], "simcc_y": AXIS[:, :17, 1:]}, None,
+         "SimCC network's two outputs"),
+        (SIMCC, [1, 1, 64, 64], r"expected one picture as input.*got input \(1, 1, 64, 64\)"),
+        (SIMCC, [1, 3, "height", "width"], "leaves the size of its picture open"),
+        (SIMCC, [4, 3, 64, 64], "it takes 4 pictures at a time; expected a file that"),
+    ],
+)  # fmt: skip
+def test_pose_files_with_other_inputs_or_outputs_are_refused_with_what_they_have(
+    tmp_path: Path, outputs: dict[str, np.ndarray], picture: list[Any] | None, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        open_estimator("wholebody", pose=write_fixed(tmp_path / "a.onnx", outputs, picture))
+
+
+def test_detectors_with_other_outputs_are_refused_with_what_they_have(
     tmp_path: Path, pose: str
 ) -> None:
-    heat = np.zeros((1, 17, 16, 12), np.float32)
-    with pytest.raises(
-        ConfigError, match=r"SimCC network's two outputs.*got heat \(1, 17, 16, 12\)"
+    few = write_fixed(tmp_path / "few.onnx", {"output": np.zeros((1, 83, 85), np.float32)})
+    odd = str(write_detector(tmp_path / "odd.onnx", has_nms=True, is_open=True))
+    for detector, kind, message in (
+        (pose, ConfigError, r"boxes \(batch, boxes, 5\).*5 \+ classes\).*got simcc_x"),
+        (few, ConfigError, r"\(batch, 84, 5 \+ classes\) for a picture of 64 x 64"),
+        (odd, WeightsError, r"detector .*odd.onnx cannot be run on \(1, 3, 640, 640\)"),
     ):
-        open_estimator("wholebody", pose=write_fixed(tmp_path / "a.onnx", {"heat": heat}))
-    axis = np.zeros((1, 21, 128), np.float32)
-    hand = write_fixed(tmp_path / "b.onnx", {"simcc_x": axis, "simcc_y": axis})
-    with pytest.raises(ConfigError, match=r"has 21 points; known: 133 \(coco-133\), 26"):
-        open_estimator("wholebody", pose=hand)
-    uneven = write_fixed(
-        tmp_path / "c.onnx", {"simcc_x": axis[:, :17], "simcc_y": axis[:, :17, 1:]}
-    )
-    with pytest.raises(ConfigError, match="SimCC network's two outputs"):
-        open_estimator("wholebody", pose=uneven)
-    with pytest.raises(
-        ConfigError, match=r"boxes \(batch, boxes, 5\).*5 \+ classes\).*got simcc_x"
-    ):
-        open_estimator("wholebody", pose=pose, detector=pose)
-    few = write_fixed(tmp_path / "d.onnx", {"output": np.zeros((1, 83, 85), np.float32)})
-    with pytest.raises(ConfigError, match=r"\(batch, 84, 5 \+ classes\) for a picture of 64 x 64"):
-        open_estimator("wholebody", pose=pose, detector=few)
-    four = write_pose(tmp_path / "e.onnx", 17, batch=4)
-    with pytest.raises(ConfigError, match="it takes 4 pictures at a time; expected a file that"):
-        open_estimator("wholebody", pose=str(four))
-    outputs = {"simcc_x": axis[:, :17], "simcc_y": axis[:, :17]}
-    grey = write_fixed(tmp_path / "f.onnx", outputs, [1, 1, 64, 64])
-    with pytest.raises(
-        ConfigError, match=r"expected one picture as input.*got input \(1, 1, 64, 64\)"
-    ):
-        open_estimator("wholebody", pose=grey)
-    open_ = write_fixed(tmp_path / "g.onnx", outputs, [1, 3, "height", "width"])
-    with pytest.raises(ConfigError, match="leaves the size of its picture open"):
-        open_estimator("wholebody", pose=open_)
-    odd = write_detector(tmp_path / "h.onnx", has_nms=True, is_open=True)
-    with pytest.raises(
-        WeightsError, match=r"detector .*h.onnx cannot be run on \(1, 3, 640, 640\)"
-    ):
-        open_estimator("wholebody", pose=pose, detector=str(odd))
+        with pytest.raises(kind, match=message):
+            open_estimator("wholebody", pose=pose, detector=detector)
 
 
 def test_a_missing_package_is_said(pose: str, monkeypatch: pytest.MonkeyPatch) -> None:
