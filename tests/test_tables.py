@@ -21,6 +21,7 @@ TABLES = {
     "utf-16": COMMA.replace(",", "\t").encode("utf-16"),
     "utf-16 big": b"\xfe\xff" + COMMA.encode("utf-16-be"),
     "utf-16 without a mark": COMMA.encode("utf-16-le"),
+    "utf-16 big without a mark": COMMA.encode("utf-16-be"),
     "capitals": COMMA.replace("video_id,label,split", "Video_ID,LABEL,Split").encode(),
     "blanks": COMMA.replace("video_id,label,split", " Video ID , Label , Split").encode(),
     "quotes": COMMA.replace("a,", '"a",').encode(),
@@ -74,6 +75,7 @@ def test_seconds_may_have_a_comma(tmp_path: Path) -> None:
         (b"video_id,label\na,\xff\n", "neither UTF-8, UTF-16 nor GBK text; save it as UTF-8"),
         (b'video_id,label\na,"b\n', "line 2: unexpected end of data"),
         (b"v\0i\0d\0,\0\xd8\xd8", "is not UTF-16-LE text"),
+        (b"video_id,label\na,\0\n", "neither UTF-8, UTF-16 nor GBK text; save it as UTF-8"),
     ],
 )
 def test_what_is_no_table_is_one_sentence(data: bytes, said: str, tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def test_failed_clips_are_counted_by_status(some: Path) -> None:
     assert "18/18 frames (100.0%), 10 frames and 2 clips failed; train 18/18" in text
     assert ["train", "2", "2", "1", "18", "8", "10"] in rows_of(text)
     assert ["test", "1", "1", "1", "0", "0", "0"] in rows_of(text)
+    assert ["truncated", "2", "9"] in rows_of(text)
     assert counts_of(some, "status") == {"train": (1, 10), "test": (1, 0)}
     assert json.loads(invoke("status", some, "--json"))["clips_failed"] == 2
 

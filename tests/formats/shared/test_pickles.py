@@ -32,6 +32,13 @@ def test_plain_values_come_out_of_every_protocol(tmp_path: Path, protocol: int) 
     assert read(tmp_path / "p", pickle.dumps(value, protocol=protocol)) == value
 
 
+def test_quoted_texts_of_python_2_are_read_and_odd_ones_refused(tmp_path: Path) -> None:
+    assert read(tmp_path / "p", b"(lp0\nS'a b'\np1\naS\"it's\"\np2\na.") == ["a b", "it's"]
+    for odd in (b"'a", b"'", b"a b", b"'a\"", b"'a\\n'"):
+        with pytest.raises(FormatError, match="a quoted text of an unexpected kind"):
+            read(tmp_path / "p", b"S" + odd + b"\n.")
+
+
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "<f2", "<i8", "|b1", "<U7", "|u1"])
 def test_arrays_come_out_of_every_protocol(tmp_path: Path, protocol: int, dtype: str) -> None:
