@@ -1,6 +1,6 @@
 """Several people in one video: Holistic with `people=all` against each person's clip alone.
 
-    python -m benchmarks.keypoints.people_in_video [--frames 48] [--people-from detector] [--json]
+    python -m benchmarks.keypoints.people_in_video [--frames 73] [--people-from detector] [--json]
     python -m benchmarks.keypoints.people_in_video --pairs 12 [--json]
     python -m benchmarks.keypoints.people_in_video --state-frames 10000 [--json]
 
@@ -391,7 +391,7 @@ def main(arguments: argparse.Namespace) -> dict[str, Measured]:
 if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--media", type=Path, default=_MEDIA)
-    parser.add_argument("--frames", type=int, default=48)
+    parser.add_argument("--frames", type=int, default=73)
     parser.add_argument("--people-from", default="detector")
     parser.add_argument("--pairs", type=int, default=0)
     parser.add_argument("--memory-frames", type=int, default=0)
