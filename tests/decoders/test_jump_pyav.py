@@ -9,8 +9,9 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+from av.video.frame import PictureType
 
-from posemill.decoders import open_video
+from posemill.decoders import jump_pyav, open_video
 from posemill.decoders.jump_pyav import can_jump, find_target, first_time_at, jump
 from posemill.decoders.stream_pyav import read_index
 from posemill.errors import DecodeError
@@ -166,6 +167,27 @@ def test_a_stream_cut_out_of_a_longer_one_is_counted_from_what_it_shows(
     np.testing.assert_array_equal(part[0], whole[60])
 
 
-def stream_of(codec: str = "h264") -> Any:
-    """A stream with 1024 units a second."""
-    return SimpleNamespace(codec_context=SimpleNamespace(name=codec), time_base=Fraction(1, 1024))
+@pytest.mark.parametrize(
+    ("is_key", "kind", "is_interlaced", "is_taken"),
+    [
+        (True, PictureType.I, False, True),
+        (True, PictureType.P, False, False),  # a key frame of intra refresh
+        (False, PictureType.I, False, False),  # frames before it may be needed
+        (True, PictureType.I, True, False),
+    ],
+)
+def test_a_jump_must_land_on_a_whole_frame(
+    monkeypatch: pytest.MonkeyPatch,
+    is_key: bool,
+    kind: PictureType,
+    is_interlaced: bool,
+    is_taken: bool,
+) -> None:
+    landing = SimpleNamespace(
+        pts=512, key_frame=is_key, pict_type=kind, interlaced_frame=is_interlaced
+    )
+    monkeypatch.setattr(jump_pyav, "decode_frames", lambda *_: iter([landing]))
+    stream: Any = SimpleNamespace(time_base=Fraction(1, 1024))
+    container = SimpleNamespace(seek=lambda *_, **__: None)
+    frames = jump(container, stream, 512, must_hit=True)
+    assert (frames is not None) == is_taken

@@ -16,7 +16,7 @@ from posemill.training.data.batches import Draw
 from posemill.training.data.keypoint_clips import KeypointClips, Sample
 from posemill.training.front import train
 from posemill.training.multigrid.schedule import Multigrid
-from posemill.training.multigrid.stages import Stages
+from posemill.training.multigrid.stages import Stages, clips_of_pass
 from posemill.training.record.run_folder import RunFolder
 
 Settings = Callable[..., dict[str, Any]]
@@ -56,6 +56,10 @@ def test_stages_have_shorter_clips_in_larger_batches() -> None:
     cycle = [((4,), 4, 4), ((2,), 8, 8), ((1,), 16, 16)]
     assert found == [*cycle, *cycle, ((1,), 16, 16)]
     assert stages.num_epochs == 60
+    # 16, 8 and 4 clips a step in two passes; six of 16 for each of three processes in one.
+    spread = grid_config(micro_batch=2)
+    assert [clips_of_pass(stage, spread, 1) for stage in [*stages][:3]] == [8, 4, 2]
+    assert clips_of_pass(next(iter(stages)), spread, 3) == 6
     # 1.44 times fewer than 640, but for epochs that have to be whole.
     assert 640 / stages.total_steps == pytest.approx(1.44, abs=0.03)
     first = [stages.total_steps - 1, 0]
