@@ -16,8 +16,9 @@ from starlette.testclient import TestClient
 import posemill
 from posemill.clips.inputs import ClipInput
 from posemill.records import OtherPeople, PersonIds, PoseClip
+from posemill.runs.manifest import Manifest
 from posemill.web import clip_data, media
-from posemill.web.extractions import read_speeds
+from posemill.web.extractions import continue_arguments, read_speeds
 from posemill.web.library import ClipAddress, Entry, Library
 from posemill.web.measuring import fill
 
@@ -62,6 +63,22 @@ def test_an_extraction_shows_splits_reasons_log_and_the_command_that_continues_i
     again = CliRunner().invoke(run_line, [*words[1:], "--executor", "serial"])
     assert again.exit_code == 1  # a frame failed before, and stays so
     assert "truncated" in again.output or "cannot be read" in again.output
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "begins"),
+    [
+        ("extract", "films", ["extract"]),
+        ("import", "points.pkl", []),
+        ("extract", None, []),
+        ("merge", ["a", "b"], []),
+    ],
+)
+def test_only_an_extraction_of_a_known_source_can_be_continued_by_a_command(
+    tmp_path: Path, kind: str, path: object, begins: list[str]
+) -> None:
+    made = Manifest("holistic-543", kind, {"engine": "fake"}, source={"path": path})
+    assert continue_arguments(tmp_path, made)[:1] == begins
 
 
 def test_speeds_come_from_the_lines_of_progress_in_the_log(tmp_path: Path) -> None:
