@@ -113,3 +113,12 @@ def test_files_that_a_library_would_read_wrong_are_refused(
     if library == "decord":
         monkeypatch.setattr(Library, "num_missing", 1)
         assert "decord counts 39 frames, not 40" in refused(path)
+
+
+def test_a_file_that_opencv_cannot_open_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = SimpleNamespace(isOpened=lambda: False, set=lambda *_: None, release=lambda: None)
+    monkeypatch.setattr("cv2.VideoCapture", lambda *_: closed)
+    with pytest.raises(DecodeError, match=r"unsupported: .*OpenCV cannot open it"):
+        open_video(path, decoder="opencv")
