@@ -34,11 +34,11 @@ def _entry_points(kind: str, _: tuple[str, ...]) -> dict[str, dict[str, str]]:
     """Return by name what it stands for, each `module:object` with the package that says so."""
     from importlib.metadata import entry_points  # takes a tenth of the time of --help
 
-    found: dict[str, dict[str, str]] = {}
+    packages: dict[str, dict[str, str]] = {}
     for entry in entry_points(group=f"posemill.{kind}s"):
         package = entry.dist.name if entry.dist is not None else entry.module
-        found.setdefault(entry.name, {})[entry.value] = package
-    return found
+        packages.setdefault(entry.name, {})[entry.value] = package
+    return packages
 
 
 def load_all(kind: str, table: Table) -> Iterator[tuple[str, Any]]:
@@ -68,21 +68,16 @@ def load(kind: str, table: Table, name: str, *, extra: str = "") -> Any:
     """
     if name in table:
         return _import(f"{kind} {name!r}", table[name], f"'posemill[{extra}]'" if extra else "")
-    found = _entry_points(kind, tuple(sys.path)).get(name)
-    if found is None:
+    packages = _entry_points(kind, tuple(sys.path)).get(name)
+    if packages is None:
         raise unknown(kind, name, names_of(kind, table))
-    if len(found) > 1:
-        who = " and ".join(f"{package} ({value})" for value, package in found.items())
-        raise ConfigError(
-            "two packages bring a {kind} {name!r}: {who}; uninstall one of them",
-            kind=kind,
-            name=name,
-            who=who,
-        )
-    ((value, package),) = found.items()
-    what = Message(
-        "{kind} {name!r} of the package {package!r}", kind=kind, name=name, package=package
-    )
+    if len(packages) > 1:
+        who = " and ".join(f"{package} ({value})" for value, package in packages.items())
+        template = "two packages bring a {kind} {name!r}: {who}; uninstall one of them"
+        raise ConfigError(template, kind=kind, name=name, who=who)
+    ((value, package),) = packages.items()
+    template = "{kind} {name!r} of the package {package!r}"
+    what = Message(template, kind=kind, name=name, package=package)
     try:
         return _import(what, value)
     except PosemillError:
@@ -102,7 +97,7 @@ def _import(what: str, value: str, package: str = "") -> Any:
     """Return the object of a `module:object`; `package` is what brings what is not installed."""
     module, _, attribute = value.partition(":")
     try:
-        found = import_module(module)
+        imported = import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or f"{module}.".startswith(f"{error.name}."):
             raise ConfigError(
@@ -114,11 +109,10 @@ def _import(what: str, value: str, package: str = "") -> Any:
             name=error.name,
             package=package or error.name.split(".")[0],
         ) from error
-    if not hasattr(found, attribute):
-        raise ConfigError(
-            "{what}: {module!r} has no {attribute!r}", what=what, module=module, attribute=attribute
-        )
-    return getattr(found, attribute)
+    if not hasattr(imported, attribute):
+        template = "{what}: {module!r} has no {attribute!r}"
+        raise ConfigError(template, what=what, module=module, attribute=attribute)
+    return getattr(imported, attribute)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:

@@ -177,12 +177,8 @@ def join_world(parts: Sequence[OtherPeople | Keypoints | PoseClip]) -> FloatArra
     """
     if all(part.world is None for part in parts):
         return None
-    return np.concatenate(
-        [
-            nothing_in_metres(len(part.points)) if part.world is None else part.world
-            for part in parts
-        ]
-    )
+    worlds = (nothing_in_metres(len(p.points)) if p.world is None else p.world for p in parts)
+    return np.concatenate(list(worlds))
 
 
 def nothing_in_metres(num_rows: int) -> FloatArray:
@@ -219,10 +215,8 @@ class PoseClip:
     """The keypoints of one clip, of any skeleton. Arrays are checked, not copied: do not modify.
 
     Args:
-        points: `(frames, keypoints, 3)` float32: x and y normalised by width and height (may lie
-            outside 0..1), z in the scale of x (0 for a flat skeleton); NaN where not found.
-        scores: `(frames, keypoints)` float32 in 0..1: visibility or confidence, 0 where not found.
-        sizes_wh: `(frames, 2)`: width and height in pixels, 0 where unknown.
+        points: As in `Keypoints`, like `scores` and `sizes_wh`; z is 0 for a flat skeleton, a size
+            0 where it is not known.
         skeleton_name: A name `posemill.skeletons.get_skeleton` knows.
         frame_indices: `(frames,)`: position of each row in its source; 0, 1, 2 … by default.
         image_paths: One per frame, or empty where the source was a video.
@@ -287,14 +281,10 @@ class PoseClip:
             raise ValueError(f"image_paths: expected {frames} or none, got {len(self.image_paths)}")
 
     def __repr__(self) -> str:
-        found = (
-            ", ".join(
-                f"{part.name} {share:.0%}"
-                for part, share in zip(self.skeleton.parts, self.present.mean(0), strict=True)
-            )
-            if len(self)
-            else "no frames"
-        )
+        found = "no frames"
+        if len(self):
+            shares = zip(self.skeleton.part_names, self.present.mean(0), strict=True)
+            found = ", ".join(f"{name} {share:.0%}" for name, share in shares)
         return (
             f"PoseClip({self.clip_id!r}, split={self.split!r}, {self.skeleton_name}, "
             f"points={self.points.shape}, {found})"
@@ -409,13 +399,7 @@ class PoseClip:
         return table
 
     def plot(self, index: int | None = None, *, originals: PathLike[str] | str = "") -> Frame:
-        """Return a picture, RGB, of one frame with its keypoints, or of frames side by side.
-
-        Args:
-            index: Row of the frame; None for up to twelve of the clip, on one sheet.
-            originals: Folder of the original pictures or videos, where it is not the one its run
-                recorded; without any the canvas is blank.
-        """
+        """Return a picture, RGB, of one frame with its keypoints; see `posemill.plot`."""
         import posemill  # this module may not know who draws; the front door does
 
         return posemill.plot(self, index, originals=originals or None)
@@ -427,13 +411,7 @@ class PoseClip:
         path: PathLike[str] | str = "",
         originals: PathLike[str] | str = "",
     ) -> None:
-        """Show what `plot` gives: in the notebook, or on the screen; or write it as a PNG.
-
-        Args:
-            index: As in `plot`.
-            path: The PNG file to write, instead of showing it.
-            originals: As in `plot`.
-        """
+        """Show what `plot` gives, or write it as a PNG; see `posemill.show`."""
         import posemill
 
         posemill.show(self, index, path=path or None, originals=originals or None)
@@ -501,13 +479,13 @@ def match_splits(wanted: Iterable[str], there: Iterable[str]) -> tuple[list[str]
 
     A name means the split that is called so, and where there is none, those it is an alias of.
     """
-    known, found, missing = list(there), list[str](), list[str]()
+    known, matched, missing = list(there), list[str](), list[str]()
     for name in wanted:
         same = [split for split in known if split == name]
         same = same or [split for split in known if usual_split(split) == usual_split(name)]
-        found += same
+        matched += same
         missing += [] if same else [name]
-    return list(dict.fromkeys(found)), missing
+    return list(dict.fromkeys(matched)), missing
 
 
 def sort_splits(names: Iterable[str]) -> list[str]:

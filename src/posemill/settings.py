@@ -171,63 +171,57 @@ def load_choices(choices: Choices) -> tuple[str, ...]:
     return tuple(table() if callable(table) else table)
 
 
+# What a value may be instead of the type itself.
+_ACCEPTED: dict[Any, Any] = {
+    Path: (str, os.PathLike),
+    str: os.PathLike,
+    tuple: Iterable,
+    dict: Mapping,
+}
+_EXPECTED = {
+    tuple: Message("a name or a list of names"),
+    list: Message("list of numbers"),
+    Path: "path",
+}
+
+
 def _in_type(field: Field, value: Any) -> Any:
     kind = field.kind
     if kind is object:
         return value
-    if kind is Path and isinstance(value, (str, os.PathLike)):
-        return Path(value)
-    if kind is str and isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and type(value) is int:
         return float(value)
     if kind is tuple and isinstance(value, (str, os.PathLike)):
         return (value,)  # one name, not its letters
     if kind is list and isinstance(value, (list, tuple)):
-        value = [float(each) if type(each) is int else each for each in value]
-    if kind is tuple and isinstance(value, Iterable) and not isinstance(value, Mapping):
-        value = tuple(value)
-    if kind is dict and isinstance(value, Mapping):
-        value = dict(value)
-    inner: Any = {tuple: (str, os.PathLike), list: float}.get(kind, object)
+        value = [float(entry) if type(entry) is int else entry for entry in value]
+    is_table = kind is tuple and isinstance(value, Mapping)
+    if kind in _ACCEPTED and isinstance(value, _ACCEPTED[kind]) and not is_table:
+        value = os.fspath(value) if kind is str else kind(value)
+    inner: Any = {tuple: (str, os.PathLike), list: float}.get(kind)
     fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    if not fits or (kind is not str and not all(isinstance(e, inner) for e in _entries(value))):
-        what = {
-            tuple: Message("a name or a list of names"),
-            list: Message("list of numbers"),
-            Path: "path",
-        }
-        expected = what.get(kind, kind.__name__)
+    if not fits or (inner and not all(isinstance(entry, inner) for entry in value)):
         raise ConfigError(
             "{setting}: expected {expected}, got {value!r}",
             setting=Option(field.flat),
-            expected=expected,
+            expected=_EXPECTED.get(kind, kind.__name__),
             value=value,
         )
     return value
 
 
-def _entries(value: Any) -> Any:
-    return value if isinstance(value, (list, tuple)) else ()
-
-
 def _check_limits(field: Field, value: float) -> None:
     least, most, above = (field.meta[name] for name in ("least", "most", "above"))
-    name = Option(field.flat)
     if above is not None and not value > above:
-        raise ConfigError(
-            "{setting}: expected more than {above}, got {value}",
-            setting=name,
-            above=above,
-            value=value,
-        )
-    if (least is not None and not value >= least) or (most is not None and not value <= most):
+        limits = Message("more than {above}", above=above)
+    elif (least is None or value >= least) and (most is None or value <= most):
+        return
+    elif most is not None:
+        limits = Message("{least} to {most}", least=least, most=most)
+    else:
         limits = Message("at least {least}", least=least)
-        if most is not None:
-            limits = Message("{least} to {most}", least=least, most=most)
-        raise ConfigError(
-            "{setting}: expected {limits}, got {value}", setting=name, limits=limits, value=value
-        )
+    template = "{setting}: expected {limits}, got {value}"
+    raise ConfigError(template, setting=Option(field.flat), limits=limits, value=value)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(setting,))
@@ -276,25 +270,21 @@ class Settings:
         cls = type(self)
         names = [each.name for each in dataclasses.fields(self)]  # type: ignore[arg-type]
         if len(args) > len(names):
-            raise ConfigError(
-                "expected at most {num_names} values, got {num_args}",
-                num_names=len(names),
-                num_args=len(args),
-            )
+            template = "expected at most {num_names} values, got {num_args}"
+            raise ConfigError(template, num_names=len(names), num_args=len(args))
         asked = cls.flatten({**dict(zip(names, args, strict=False)), **values})
         object.__setattr__(self, "_asked", asked)
         given = cls.settle(asked)
         chosen = {**cls.preset_values(given), **given}
         object.__setattr__(self, "_given", frozenset(given))
-        groups: dict[str, dict[str, Any]] = {}
+        groups: dict[str, dict[str, Any]] = {name: {} for name in cls.groups()}
         for flat, field in cls.all_fields().items():
-            if field.group:
-                if flat in chosen:
-                    groups.setdefault(field.group, {})[field.name] = chosen[flat]
-            else:
+            if not field.group:
                 object.__setattr__(self, field.name, field.check(_value(cls, field, chosen)))
-        for name, group in cls.groups().items():
-            object.__setattr__(self, name, group(**groups.get(name, {})))
+            elif flat in chosen:
+                groups[field.group][field.name] = chosen[flat]
+        for name, values in groups.items():
+            object.__setattr__(self, name, cls.groups()[name](**values))
         self.check()
 
     def __getattr__(self, name: str) -> Any:
@@ -390,14 +380,14 @@ class Settings:
                 continue
             if field.kind is bool:
                 arguments.append(flag if value else f"--no-{flag[2:]}")
-            elif field.kind is dict:
-                for name, option in value.items():
-                    arguments += [flag, f"{name}={json.dumps(option)}"]
+                continue
+            words = [value]
+            if field.kind is dict:
+                words = [f"{name}={json.dumps(option)}" for name, option in value.items()]
             elif field.kind in (tuple, list):
-                for item in value:
-                    arguments += [flag, str(item)]
-            else:
-                arguments += [flag, str(value)]
+                words = value
+            for word in words:
+                arguments += [flag, str(word)]
         return arguments
 
 
@@ -473,9 +463,8 @@ def field_of(name: str, declared: Any, default: Any, meta: Mapping[str, Any]) ->
     """
     members = [_plain(member) for member in _union(declared)]
     kinds = [member for member in members if member is not type(None)]
-    several = {Iterable, Sequence, tuple} & set(kinds)
-    kind = Path if os.PathLike in kinds else tuple if several else kinds[0]
-    if several and os.PathLike in kinds:
+    kind = Path if os.PathLike in kinds else kinds[0]
+    if {Iterable, Sequence, tuple} & set(kinds):
         kind = tuple
     return Field(
         name=name,
@@ -498,12 +487,10 @@ def load_field(name: str, annotation: Any, default: Any) -> Field | None:
 
 def _parameter(field: Field) -> inspect.Parameter:
     kinds = inspect.Parameter
+    kind = kinds.KEYWORD_ONLY if field.group else kinds.POSITIONAL_OR_KEYWORD
     is_required = field.default is dataclasses.MISSING
-    return kinds(
-        field.flat,
-        kinds.KEYWORD_ONLY if field.group else kinds.POSITIONAL_OR_KEYWORD,
-        default=kinds.empty if is_required else field.default,
-    )
+    default = kinds.empty if is_required else field.default
+    return kinds(field.flat, kind, default=default)
 
 
 def _union(kind: Any) -> tuple[Any, ...]:

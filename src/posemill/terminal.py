@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import unicodedata
@@ -9,7 +10,7 @@ import warnings
 from functools import lru_cache
 from pathlib import Path
 
-_OURS = str(Path(__file__).parent)
+_OURS = (str(Path(__file__).parent), contextlib.__file__)
 
 
 def printable(text: object, *, keep: str = "\n\t") -> str:

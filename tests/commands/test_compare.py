@@ -42,7 +42,7 @@ def test_a_table_says_agreement_and_distance_of_every_part(pair: tuple[str, str]
     rows = {tuple(line.split()[:2]): line.split()[2:] for line in lines[5:]}
     assert rows["dev", "face"] == ["4", "4", "0", "0.0000", "-", "-", "-"]
     assert rows["total", "pose"] == ["8", "8", "8", "1.0000", "0", "0", "0"]
-    assert err == f"1 clip in {pair[1]} only, not compared: train/c\n"
+    assert err == f"note: 1 clip in {pair[1]} only, not compared: train/c\n"
 
 
 def test_json_and_a_page_of_one_split(pair: tuple[str, str], tmp_path: Path) -> None:

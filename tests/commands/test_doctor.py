@@ -101,7 +101,7 @@ def test_on_a_terminal_the_outcome_has_its_colour(
 
 def test_json_is_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     result = doctor_says(monkeypatch, replace(FOUND, problems=["no disk"]), "--json")
-    assert json.loads(result.stdout) == replace(FOUND, problems=["no disk"]).as_dict()
+    assert json.loads(result.stdout) == replace(FOUND, problems=["no disk"]).to_json()
     assert result.exit_code == 1
 
 

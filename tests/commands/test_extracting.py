@@ -30,7 +30,7 @@ def test_extract_takes_the_flags_as_keywords_and_says_what_came_of_it(
 def test_extract_takes_a_config_too(tree: Path, tmp_path: Path) -> None:
     config = posemill.ExtractConfig(tree, tmp_path / "run", engine="fake", executor="serial")
     seen: list[Any] = []
-    assert posemill.extract(config, on_progress=seen.append, on_count=print).num_frames == 15
+    assert posemill.extract(config, on_progress=seen.append).num_frames == 15
     assert seen
     with pytest.raises(ConfigError, match="ExtractConfig says everything; out, workers came"):
         posemill.extract(config, "elsewhere", workers=2)

@@ -267,7 +267,7 @@ def test_a_download_is_named_after_the_clip_and_its_temporary_file_goes(
     assert answer.content[:2] == b"PK"
     assert not list(tmp_path.glob("posemill_serve_*"))
     wrong = client.get(f"/api/runs/{entry_of('fake').key}/file", params={"as": "exe"})
-    assert wrong.json()["reason"] == "as: expected one of mp4, pose, npz, got 'exe'"
+    assert wrong.json()["reason"] == "as: expected mp4 | pose | npz, got 'exe'"
 
 
 def test_new_runs_are_found_and_gone_ones_are_left_out(tmp_path: Path, runs: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from posemill.config import parse_size
 from posemill.errors import ConfigError, FormatError, RunError
@@ -65,11 +66,13 @@ class Reading(Settings):
     def open(self, path: AnyPath, *, person: str = "main") -> ClipInput:
         """Return the run or the file at a path, to be read so."""
         from posemill.clips.inputs import ClipInput
+        from posemill.runs.manifest import MANIFEST_NAME
 
+        is_run = (Path(path) / MANIFEST_NAME).is_file()
         try:
             return ClipInput(
                 Path(path),
-                format_name=self.from_format,
+                format_name=None if is_run else self.from_format,
                 size_wh=self.size,
                 splits=self.splits,
                 person=person,
@@ -84,6 +87,16 @@ class Reading(Settings):
                 path=path,
                 kind=KINDS[kind],
             ) from error
+
+
+PERSON = setting(
+    "Of several people in a frame: main (the largest, followed along the clip), a number (2: the "
+    "next largest), or all.",
+    default="main",
+    convert=text_of,
+    metavar="WHO",
+)
+Person = Annotated[str, PERSON]
 
 
 class Shape(Reading):
@@ -122,30 +135,14 @@ class Shape(Reading):
         choices="posemill.formats.shared.contract:FILLS",
         is_open=True,
     )
-    person: str = setting(
-        "Of several people in a frame: main (the largest, followed along the clip), a number "
-        "(2: the next largest), or all.",
-        default="main",
-        convert=text_of,
-        metavar="WHO",
-    )
+    person: str = PERSON
 
     def recipe(self) -> Recipe:
         """Return what is done to the keypoints."""
         from posemill.formats.shared.contract import Recipe
 
-        return Recipe(
-            layout=self.skeleton,
-            normalize=self.normalize,
-            interpolate=self.interpolate,
-            smooth=self.smooth,
-            fill=self.fill,  # type: ignore[arg-type]
-            replace=self.renames(),
-        )
-
-    def renames(self) -> Mapping[str, str]:
-        """Return new names of folders by their old ones."""
-        return {}
+        names = ("normalize", "interpolate", "smooth", "fill")
+        return Recipe(layout=self.skeleton, **{name: getattr(self, name) for name in names})
 
 
 class ExportShape(Shape):
@@ -160,9 +157,9 @@ class ExportShape(Shape):
         metavar="OLD=NEW",
     )
 
-    def renames(self) -> Mapping[str, str]:
-        """Return new names of folders by their old ones."""
-        return self.replace_folders
+    def recipe(self) -> Recipe:
+        """Return what is done to the keypoints and to the names of folders."""
+        return dataclasses.replace(super().recipe(), replace=self.replace_folders)
 
 
 def kind_of(folder: Path) -> Literal["extraction", "training", "sweep"]:
@@ -224,24 +221,24 @@ def run_of(path: AnyPath) -> Path:
     from posemill.runs.home import RunHome
     from posemill.runs.records import PREFIX
 
-    found = Path(path)
-    if uri_of(found) is not None or (found / PREFIX).is_dir():
-        return RunHome.existing(found).work
-    if not found.is_dir() and found.suffix and found.with_suffix(".run").is_dir():
-        return found.with_suffix(".run")
-    if (found / "config.toml").is_file() and (found / "run" / "run.json").is_file():
-        return found / "run"  # a training of a sweep
-    if found.is_file():
+    folder = Path(path)
+    if uri_of(folder) is not None or (folder / PREFIX).is_dir():
+        return RunHome.existing(folder).work
+    if not folder.is_dir() and folder.suffix and folder.with_suffix(".run").is_dir():
+        return folder.with_suffix(".run")
+    if (folder / "config.toml").is_file() and (folder / "run" / "run.json").is_file():
+        return folder / "run"  # a training of a sweep
+    if folder.is_file():
         raise RunError(
             "{path} is a file, and there is no run beside it ({run_name}); see what is in it by: "
             "posemill view {path!q}",
-            path=found,
-            run_name=found.with_suffix(".run").name,
+            path=folder,
+            run_name=folder.with_suffix(".run").name,
         )
-    if not found.exists():
+    if not folder.exists():
         raise RunError(
             "{path} is not there: expected the folder of a run{near}",
-            path=found,
-            near=near_path(found),
+            path=folder,
+            near=near_path(folder),
         )
-    return found
+    return folder

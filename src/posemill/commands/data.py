@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +39,7 @@ NewRun = Annotated[
     AnyPath,
     setting("Folder of the new run, or a file to export.", flags=("--out", "--output-path")),
 ]
+ReplaceRun = Annotated[bool, setting("Replace a run that is there.")]
 Skeleton = Annotated[
     str | None,
     setting(
@@ -87,27 +89,24 @@ def prepare(
 
     if people > 1:
         shape["person"] = "all"
-    source, recipe = _open_shaped(run, Shape(**shape))
     expect_folder(out, kind="what `prepare` writes")
-    prepared = preparing.prepare(
-        source,
-        here(out),
-        recipe=recipe,
-        people=people,
-        overwrite=overwrite,
-        watch=_bar("preparing", progress),
-    )
-    _note_run_beside(source)
-    return prepared
+    with _opened(Shape(**shape), run) as ((source,), recipe):
+        return preparing.prepare(
+            source,
+            here(out),
+            recipe=recipe,
+            people=people,
+            overwrite=overwrite,
+            watch=_bar("preparing", progress),
+        )
 
 
 def _show_prepare(ask: Ask, *, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     with warnings_as_notes():
         if dry_run:
-            values = {name: value for name, value in ask.values.items() if name != "people"}
-            _print_dry_run(count(to="npz", as_files=True, **values), as_json=as_json)
+            _print_dry_run(ask.values, "npz", is_prepare=True, as_json=as_json)
         else:
-            _print_prepared(ask(), as_json=as_json)
+            (print_json if as_json else _print_prepared)(ask())
 
 
 @door(lambda: ExportShape)
@@ -136,27 +135,25 @@ def export(
     """
     from posemill.jobs.convert.between import export_clips
 
-    source, recipe = _open_shaped(run, ExportShape(**shape))
     target = format_of(to, out)
-    summary = export_clips(
-        source,
-        target,
-        here(out),
-        recipe=recipe,
-        overwrite=overwrite,
-        watch=_bar("exporting", progress),
-    )
-    _note_run_beside(source)
-    return summary
+    with _opened(ExportShape(**shape), run) as ((source,), recipe):
+        return export_clips(
+            source,
+            target,
+            here(out),
+            recipe=recipe,
+            overwrite=overwrite,
+            watch=_bar("exporting", progress),
+        )
 
 
 def _show_export(ask: Ask, *, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     with warnings_as_notes():
         if dry_run:
             to = format_of(ask.values.get("to"), ask.values.get("out", ""))
-            _print_dry_run(count(**{**ask.values, "to": to}), as_json=as_json)
+            _print_dry_run(ask.values, to, as_json=as_json)
         else:
-            _print_exported(ask(), as_json=as_json)
+            (print_json if as_json else _print_exported)(ask())
 
 
 def format_of(to: str | None, out: AnyPath) -> str:
@@ -168,36 +165,6 @@ def format_of(to: str | None, out: AnyPath) -> str:
     return to or format_for(Path(out))
 
 
-def count(
-    run: AnyPath,
-    to: str,
-    *,
-    as_files: bool = False,
-    progress: bool | None = None,
-    out: AnyPath = "",
-    overwrite: bool = False,
-    **shape: Any,
-) -> tuple[Summary, list[str]]:
-    """Return what `export` would write and in which skeletons; nothing is written.
-
-    Args:
-        run: A run, or a file of any format.
-        to: A format.
-        as_files: As `prepare` does, a file for each split.
-        progress: See `prepare`.
-        out: Not looked at, as is `overwrite`.
-        overwrite: See `out`.
-        shape: The fields of `Shape`.
-    """
-    from posemill.jobs.convert import prepare as preparing
-    from posemill.jobs.convert.between import count_export
-
-    source, recipe = _open_shaped(run, ExportShape(**shape))
-    if as_files:
-        preparing.check_splits(source, watch=_bar("looking", progress))
-    return count_export(source, to, recipe=recipe, watch=_bar("counting", progress))
-
-
 @door(lambda: Reading)
 def import_run(
     path: Annotated[
@@ -206,7 +173,7 @@ def import_run(
     out: Annotated[AnyPath, setting("Folder of the new run.")],
     *,
     skeleton: Skeleton = None,
-    overwrite: Annotated[bool, setting("Replace a run that is there.")] = False,
+    overwrite: ReplaceRun = False,
     dry_run: DryRun = False,
     progress: bool | None = None,
     **reading: Any,
@@ -214,20 +181,17 @@ def import_run(
     """Make a run of a file or folder of any format that `export` writes."""
     from posemill.jobs.convert.between import merge_clips
 
-    shape = Shape(skeleton=skeleton, person="all", **reading)
-    source, recipe = _open_shaped(path, shape)
     expect_folder(out, kind="a run")
-    summary = merge_clips(
-        [source],
-        here(out),
-        recipe=recipe,
-        kind="import",
-        overwrite=overwrite,
-        dry_run=dry_run,
-        watch=_bar("importing", progress),
-    )
-    _note_run_beside(source)
-    return summary
+    with _opened(Shape(skeleton=skeleton, person="all", **reading), path) as (sources, recipe):
+        return merge_clips(
+            sources,
+            here(out),
+            recipe=recipe,
+            kind="import",
+            overwrite=overwrite,
+            dry_run=dry_run,
+            watch=_bar("importing", progress),
+        )
 
 
 def _show_import(ask: Ask, *, as_json: AsJson = False) -> None:
@@ -250,33 +214,23 @@ def merge(
     out: NewRun,
     *,
     skeleton: Skeleton = None,
-    overwrite: Annotated[bool, setting("Replace a run that is there.")] = False,
+    overwrite: ReplaceRun = False,
     dry_run: DryRun = False,
     progress: bool | None = None,
     **reading: Any,
 ) -> RunSummary:
     """Join runs or result files into one run. Clips that occur twice must be equal."""
-    from posemill.clips.inputs import open_inputs
     from posemill.jobs.convert.between import merge_clips
 
-    shape = Shape(skeleton=skeleton, **reading)
-    sources = open_inputs(
-        [Path(path) for path in runs],
-        format_name=shape.from_format,
-        size_wh=shape.size,
-        splits=shape.splits,
-    )
-    _warn_unfinished(*sources)
-    summary = merge_clips(
-        sources,
-        here(out),
-        recipe=shape.recipe(),
-        overwrite=overwrite,
-        dry_run=dry_run,
-        watch=_bar("merging", progress),
-    )
-    _note_run_beside(*sources)
-    return summary
+    with _opened(Shape(skeleton=skeleton, person="all", **reading), *runs) as (sources, recipe):
+        return merge_clips(
+            sources,
+            here(out),
+            recipe=recipe,
+            overwrite=overwrite,
+            dry_run=dry_run,
+            watch=_bar("merging", progress),
+        )
 
 
 def _show_merge(ask: Ask, *, as_json: AsJson = False) -> None:
@@ -301,24 +255,19 @@ def _show_merge(ask: Ask, *, as_json: AsJson = False) -> None:
         say_losses(exported.losses)
 
 
-def _open_shaped(run: AnyPath, shape: Shape) -> tuple[ClipInput, Recipe]:
-    recipe = shape.recipe()
-    source = shape.open(run, person=shape.person)
-    _warn_unfinished(source)
-    return source, recipe
-
-
-def _note_run_beside(*sources: ClipInput) -> None:
+@contextmanager
+def _opened(shape: Shape, *paths: AnyPath) -> Iterator[tuple[list[ClipInput], Recipe]]:
+    """Yield runs or files and what is done to their clips; warn of what is odd about them."""
+    sources = [shape.open(path, person=shape.person) for path in paths]
+    _warn_unfinished(*sources)
+    yield sources, shape.recipe()
+    template = (
+        "{path} does not hold labels and sizes of pictures; those of the run beside it, {run}, "
+        "were taken"
+    )
     for source in sources:
         if source.uses_run_beside and source.run_beside is not None:
-            warn_caller(
-                Message(
-                    "{path} does not hold labels and sizes of pictures; those of the run beside "
-                    "it, {run}, were taken",
-                    path=source.path,
-                    run=source.run_beside.folder,
-                )
-            )
+            warn_caller(Message(template, path=source.path, run=source.run_beside.folder))
 
 
 def _warn_unfinished(*sources: ClipInput) -> None:
@@ -329,18 +278,15 @@ def _warn_unfinished(*sources: ClipInput) -> None:
         cut = [clip_id for _, clip_id, num_frames, _ in rows if num_frames]
         missing = [clip_id for _, clip_id, num_frames, _ in rows if not num_frames]
         words = [Message("{path} is not finished; what it holds so far is used", path=source.path)]
-        if cut:
-            first = _first_of(cut)
-            words.append(Message("{num:clip is|clips are} cut: {first}", num=len(cut), first=first))
-        if missing:
-            template = "{num:clip is|clips are} missing: {first}"
-            words.append(Message(template, num=len(missing), first=_first_of(missing)))
+        for template, names in (
+            ("{num:clip is|clips are} cut: {first}", cut),
+            ("{num:clip is|clips are} missing: {first}", missing),
+        ):
+            if names:
+                first = ", ".join([*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
+                words.append(Message(template, num=len(names), first=first))
         words.append(Message("look: posemill status {path!q}", path=source.path))
         warn_caller(join("; ", words))
-
-
-def _first_of(names: Sequence[str]) -> str:
-    return ", ".join([*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
 
 
 def _bar(description: str, progress: bool | None) -> Watch:
@@ -350,43 +296,21 @@ def _bar(description: str, progress: bool | None) -> Watch:
     return watch
 
 
-def _print_prepared(made: list[Prepared], *, as_json: bool) -> None:
-    if as_json:
-        print_json(
-            [
-                {"path": each.path, "stats_path": each.stats_path, "losses": each.losses}
-                | each.stats
-                for each in made
-            ]
+def _print_prepared(prepared: list[Prepared]) -> None:
+    rows = [
+        (
+            *(split.split, split.stats["num_clips"], split.stats["num_frames"]),
+            *(f"{split.stats['missing_rate']:.1%}", split.stats["longest_gap"], split.path),
         )
-        return
-    print_table(
-        ("split", "clips", "frames", "missing", "longest gap", "file"),
-        [
-            (
-                each.split,
-                each.stats["num_clips"],
-                each.stats["num_frames"],
-                f"{each.stats['missing_rate']:.1%}",
-                each.stats["longest_gap"],
-                each.path,
-            )
-            for each in made
-        ],
-    )
-    say_losses(loss for each in made for loss in each.losses)
+        for split in prepared
+    ]
+    print_table(("split", "clips", "frames", "missing", "longest gap", "file"), rows)
+    say_losses(loss for split in prepared for loss in split.losses)
 
 
-def _print_exported(summary: Summary, *, as_json: bool) -> None:
-    if as_json:
-        print_json(vars(summary))
-        return
+def _print_exported(summary: Summary) -> None:
     say(
-        "{path}: {num_clips:clip|clips}, {num_frames:frame|frames} ({format_name})",
-        path=summary.path,
-        num_clips=summary.num_clips,
-        num_frames=summary.num_frames,
-        format_name=summary.format_name,
+        "{path}: {num_clips:clip|clips}, {num_frames:frame|frames} ({format_name})", **vars(summary)
     )
     say_losses(summary.losses)
 
@@ -403,14 +327,8 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
         return
     for split, count in summary.splits.items():
         say("{split}: {num_clips:clip|clips}", split=split, num_clips=count)
-    parts = [
-        Message(
-            "{run}: {num_clips:clip|clips}, {num_frames:frame|frames}",
-            run=summary.path,
-            num_clips=summary.num_clips,
-            num_frames=summary.num_frames,
-        )
-    ]
+    template = "{path}: {num_clips:clip|clips}, {num_frames:frame|frames}"
+    parts = [Message(template, **vars(summary))]
     if again := summary.equal_duplicates:
         parts.append(Message("{num} came twice, equal", num=again))
     if summary.num_failures:
@@ -421,27 +339,29 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
     say_losses(summary.losses)
 
 
-def _print_dry_run(found: tuple[Summary, list[str]], *, as_json: bool) -> None:
-    summary, layouts = found
-    result = {
-        "splits": summary.splits,
-        "num_clips": summary.num_clips,
-        "num_frames": summary.num_frames,
-        "layout": layouts,
-        "recipe": summary.recipe,
-        "losses": summary.losses,
-        "dry_run": True,
-    }
+def _print_dry_run(
+    values: Mapping[str, Any], to: str, *, is_prepare: bool = False, as_json: bool
+) -> None:
+    """Say what `export` or `prepare` would write."""
+    from posemill.jobs.convert.between import count_export
+    from posemill.jobs.convert.prepare import check_splits
+
+    known = ExportShape.all_fields()
+    shape = ExportShape(**{name: value for name, value in values.items() if name in known})
+    with _opened(shape, values["run"]) as ((source,), recipe):
+        if is_prepare:
+            check_splits(source, watch=_bar("looking", None))
+        summary, layouts = count_export(source, to, recipe=recipe, watch=_bar("counting", None))
     if as_json:
-        print_json(result)
+        names = ("splits", "num_clips", "num_frames", "recipe", "losses")
+        counts = {name: getattr(summary, name) for name in names}
+        print_json(counts | {"layout": layouts, "dry_run": True})
         return
     say(
         "{num_clips:clip|clips}, {num_frames:frame|frames} as {layouts} ({format_name}); nothing "
         "was written: {--dry-run}",
-        num_clips=summary.num_clips,
-        num_frames=summary.num_frames,
+        **vars(summary),
         layouts=", ".join(layouts),
-        format_name=summary.format_name,
     )
     say_losses(summary.losses)
 

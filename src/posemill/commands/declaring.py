@@ -3,13 +3,12 @@
     @door(Reading)
     def view(run: RunOrFile, *, rows: Annotated[int, setting("Sample rows.")] = 5, **reading): ...
 
-    def show_view(ask: Ask, *, as_json: AsJson = False): ...
-
-    COMMANDS = (Command("view", view, show_view),)
+    COMMANDS = (Command("view", view, shown_by(print_view)),)
 
 Every parameter with a `setting`, and every field of the `Settings` class, is a keyword in Python
-and a flag in a shell, with the same help and the same checks. What only a shell needs (`--json`,
-`--dry-run`) is a parameter of the function that shows the result.
+and a flag in a shell, with the same help and the same checks. A printer of the result follows it.
+What only a shell needs (`--dry-run`, `--watch`) is a parameter of a function of its own in the
+place of `shown_by`, which gets an `Ask` first.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from posemill.commands.arguments import AnyPath
+from posemill.commands.printing import print_json
 from posemill.plugins import hint
 from posemill.settings import Field, Settings, load_field, setting
 
@@ -64,10 +64,11 @@ class Command:
         name: `prepare`, or `models pull` in a group.
         door: The function of the Python door, or `module:function` where importing it is slow;
             None where there is none.
-        show: Gets an `Ask` first, then what only the shell has; prints, returns an exit code.
+        show: `shown_by(…)`, or a function that gets an `Ask` first if there is a door or a class
+            of settings, then what only the shell has; prints, returns an exit code.
         settings: Returns a `Settings` class whose fields are flags; the door's own by default.
         skip: Fields of it that are no flags.
-        only: Where not empty, only these fields are.
+        only: If not empty, only these fields are.
         aliases: Flags of other programs: to a flag of ours, `{"--jobs": "--workers"}`; to a flag
             and the beginning of its value, `{"--runtime": "--engine-option runtime="}`; or to a
             flag with its value, `{"--use-fp16": "--precision=mixed"}`.
@@ -99,21 +100,16 @@ class Command:
     @cached_property
     def config(self) -> type[Settings] | None:
         """The class whose fields are flags."""
-        made = self.settings or getattr(self.function, "settings", None)
-        return None if made is None else made()
+        load = self.settings or getattr(self.function, "settings", None)
+        return None if load is None else load()
 
     @cached_property
     def asked(self) -> dict[str, Field]:
         """What is given to the door, by name."""
-        fields = {} if self.function is None else dict(parameters_of(self.function))
-        if self.config is not None:
-            known = {**self.config.all_fields(), **self.config.words()}
-            fields |= {
-                name: each
-                for name, each in known.items()
-                if name not in (*fields, *self.skip) and (not self.only or name in self.only)
-            }
-        return fields
+        fields = {} if self.function is None else parameters_of(self.function)
+        known = {**self.config.all_fields(), **self.config.words()} if self.config else {}
+        chosen = set(self.only or known) - fields.keys() - set(self.skip)
+        return fields | {name: known[name] for name in known if name in chosen}
 
     @cached_property
     def shown(self) -> dict[str, Field]:
@@ -123,30 +119,45 @@ class Command:
     @cached_property
     def fields(self) -> dict[str, Field]:
         """All that can be given, by name, arguments first."""
-        together = (
-            {**self.shown, **self.asked} if self.door is None else {**self.asked, **self.shown}
-        )
-        return dict(sorted(together.items(), key=lambda item: not item[1].meta["argument"]))
+        parts = (self.shown, self.asked) if self.door is None else (self.asked, self.shown)
+        fields = parts[0] | parts[1]
+        return dict(sorted(fields.items(), key=lambda item: not item[1].meta["argument"]))
 
     @cached_property
     def needed(self) -> dict[str, Field]:
         """What must be given, by name; settings say so themselves, as a file may have them."""
-        own = {} if self.function is None else parameters_of(self.function)
-        return {
-            name: each for name, each in {**own, **self.shown}.items() if each.default is MISSING
-        }
+        of_function = {} if self.function is None else parameters_of(self.function)
+        fields = of_function | self.shown
+        return {name: fields[name] for name in fields if fields[name].default is MISSING}
 
     def run(self, values: Mapping[str, Any]) -> int:
         """Call it with values by name; return the exit code."""
-        given = {name: value for name, value in values.items() if name in self.asked}
-        shown = {
-            name: self.shown[name].check(value)
-            for name, value in values.items()
-            if name in self.shown
-        }
-        if self.door is None and self.config is None:
-            return self.show(**shown) or 0
-        return self.show(Ask(self.function, given), **shown) or 0
+        shown = {name: self.shown[name].check(values[name]) for name in values.keys() & self.shown}
+        ask = Ask(self.function, {name: values[name] for name in values.keys() & self.asked})
+        is_alone = self.door is None and self.config is None
+        return self.show(*([] if is_alone else [ask]), **shown) or 0
+
+
+def shown_by(
+    show: Callable[[Any], None],
+    then: Callable[[Any], int | None] = lambda result: None,
+    *,
+    plain: Callable[[Any], Any] = lambda result: result,
+) -> Callable[..., int | None]:
+    """Return what shows the result of a function: as JSON, or by a printer.
+
+    Args:
+        show: Prints it for people.
+        plain: Returns what JSON has of it.
+        then: Says what belongs on stderr either way; may return an exit code.
+    """
+
+    def show_result(ask: Ask, *, as_json: AsJson = False) -> int | None:
+        result = ask()
+        print_json(plain(result)) if as_json else show(result)
+        return then(result)
+
+    return show_result
 
 
 def door(settings: SettingsClass | None = None) -> Callable[[Function], Function]:
@@ -190,7 +201,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
     """Return the parameters of a function that have a `setting`, by name."""
     plain = inspect.unwrap(function)
-    found: dict[str, Field] = {}
+    fields: dict[str, Field] = {}
     for parameter in _signature(plain).parameters.values():
         annotation = parameter.annotation
         if isinstance(annotation, str):
@@ -201,8 +212,8 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
         default = MISSING if parameter.default is parameter.empty else parameter.default
         declared = load_field(parameter.name, annotation, default)
         if declared is not None:
-            found[parameter.name] = declared
-    return found
+            fields[parameter.name] = declared
+    return fields
 
 
 def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -216,7 +227,7 @@ def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
     elif parameters_of(function):
         function = door()(function)
     parameters = inspect.signature(function).parameters
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    takes_any = any(known.kind is known.VAR_KEYWORD for known in parameters.values())
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
@@ -234,18 +245,18 @@ def describe(function: Callable[..., Any]) -> None:
     """Give a function of the door the signature and the `Args:` that its settings make."""
     fields = dict(parameters_of(function))
     parameters = dict(_signature(inspect.unwrap(function)).parameters)
-    made = getattr(function, "settings", None)
-    if made is not None:
+    load = getattr(function, "settings", None)
+    if load is not None:
         parameters.popitem()  # `**settings`, of which each is named now
-        for name, each in made().all_fields().items():
+        for name, declared in load().all_fields().items():
             if name not in parameters:
-                fields[name] = each
+                fields[name] = declared
                 keyword = inspect.Parameter.KEYWORD_ONLY
-                parameters[name] = inspect.Parameter(name, keyword, default=each.default)
+                parameters[name] = inspect.Parameter(name, keyword, default=declared.default)
     function.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     text = inspect.cleandoc(function.__doc__ or "")
     if "\nArgs:" not in text:
-        lines = [f"    {name}: {each.help}" for name, each in fields.items()]
+        lines = [f"    {name}: {declared.help}" for name, declared in fields.items()]
         head, mark, raises = text.partition("\n\nRaises:")
         function.__doc__ = "\n".join([head, "", "Args:", *lines]) + mark + raises
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from posemill.commands.arguments import AnyPath, run_and_file
 from posemill.commands.data import export, say_losses
 from posemill.commands.declaring import AsJson, Ask, Command, ShowConfig
-from posemill.commands.printing import print_config, print_json, print_reasons, print_table, say
+from posemill.commands.printing import (
+    print_config,
+    print_json,
+    print_note,
+    print_notes,
+    print_reasons,
+    print_table,
+    say,
+    shares_of,
+)
 from posemill.commands.progress import ProgressView
 from posemill.config import ExtractConfig, JobConfig
 from posemill.errors import ConfigError
@@ -40,7 +49,6 @@ def extract(
     clips: ClipList | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
-    on_count: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Summary:
     """Extract the keypoints of all clips of a source into a run; continue it if it was begun.
@@ -58,8 +66,6 @@ def extract(
         clips: What `posemill.sources.find_clips` found, to spare a second look.
         on_progress: Called a few times per second.
         on_plan: Called once before work starts, with the clips and the lengths of videos.
-        on_count: Called for every clip whose length has to be looked up: how many are done, of
-            how many.
         settings: All other fields of `ExtractConfig`, as `posemill extract` has them as flags:
             `workers=2`, `splits=["train"]`, `mode="image"` …
 
@@ -82,14 +88,9 @@ def extract(
         if on_progress is not None:
             on_progress(snapshot)
 
-    def count(done: int, total: int) -> None:
-        view.count(done, total)
-        if on_count is not None:
-            on_count(done, total)
-
     with ProgressView(progress) as view:
         summary = run_extraction(
-            config, clips=clips, on_progress=show, on_plan=on_plan, on_count=count
+            config, clips=clips, on_progress=show, on_plan=on_plan, on_count=view.count
         )
     if file is not None and summary.num_frames:
         exported = export(config.out, out=file, overwrite=config.overwrite, progress=progress)
@@ -153,17 +154,18 @@ def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
     from posemill.jobs.extract.workers import frames_per_call, plan_workers
 
     config, plan = resolved.config, plan_workers(resolved.config)
-    found: dict[str, Any] = {}
-    why: dict[str, str] = {}
+    device = "GPU" if config.num_gpus else "CPU"
+    values: dict[str, tuple[Any, str]] = {}
     if config.workers is None and not config.num_gpus:
-        found["workers"], why["workers"] = plan.num_workers, "cores this process may use"
+        values["workers"] = plan.num_workers, "cores this process may use"
     if config.batch_size is None:
-        device = "GPU" if config.num_gpus else "CPU"
-        found["batch_size"], why["batch_size"] = frames_per_call(config), f"usual on a {device}"
+        values["batch_size"] = frames_per_call(config), f"usual on a {device}"
     if config.memory_limit_mb is None:
-        found["memory_limit_mb"] = plan.memory_bytes >> 20
-        why["memory_limit_mb"] = "a worker's share of the memory"
-    return resolved.with_machine(found, why)
+        values["memory_limit_mb"] = plan.memory_bytes >> 20, "a worker's share of the memory"
+    return resolved.with_machine(
+        {name: value for name, (value, _) in values.items()},
+        {name: reason for name, (_, reason) in values.items()},
+    )
 
 
 def _run(config: ExtractConfig, *, as_json: bool) -> int:
@@ -171,19 +173,15 @@ def _run(config: ExtractConfig, *, as_json: bool) -> int:
     say("looking for clips in {source} …", source=config.source, err=True)
     summary = extract(config, progress=True, on_plan=partial(_print_plan, config))
     if as_json:
-        print_json(summary.to_json())
+        print_json(summary)
     else:
         print_counts(summary)
         _say_last_words(summary)
     if file is not None:
-        say(
-            "{file} written; the run, which the same command continues, is {run}"
-            if summary.num_frames
-            else "no frames, so no {file}; the run, which the same command continues, is {run}",
-            file=file,
-            run=summary.name,
-            err=True,
-        )
+        template = "no frames, so no {file}; the run, which the same command continues, is {run}"
+        if summary.num_frames:
+            template = "{file} written; the run, which the same command continues, is {run}"
+        say(template, file=file, run=summary.name, err=True)
         say_losses(summary.losses)
     return summary.exit_code
 
@@ -192,34 +190,31 @@ def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> 
     from posemill.jobs.extract.plan import describe_mode, unused_settings
     from posemill.jobs.extract.run import settled
 
-    say_totals(clips)
+    rate = []
     if config.fps is not None:
-        say("fewer frames: {fps:g} of every second", fps=config.fps, err=True)
+        rate = [Message("fewer frames: {fps:g} of every second", fps=config.fps)]
     elif config.stride > 1:
-        say("fewer frames: 1 of every {stride}", stride=config.stride, err=True)
-    for note in (*clips.problems, *unused_settings(config, clips)):
-        say("note: {text}", text=note, err=True)
-    say(describe_mode(config, settled(config).mode, clips), err=True)
-    say("plan: {workers}", workers=workers.describe(), err=True)
+        rate = [Message("fewer frames: 1 of every {stride}", stride=config.stride)]
+    mode = describe_mode(config, settled(config).mode, clips)
+    print_plan(clips, workers, unused_settings(config, clips), [*rate, mode])
 
 
-def say_totals(clips: ClipList) -> None:
-    """Say how much each split has."""
+def print_plan(
+    clips: ClipList, workers: WorkerPlan, notes: Iterable[str], lines: Iterable[str] = ()
+) -> None:
+    """Say how much each split has, what is odd about it, and how it will be worked on."""
     for split, totals in clips.totals.items():
         template = "{split}: {num_clips:clip|clips}, {num_frames:frame|frames}"
         if totals.num_uncounted:
             template = (
                 "{split}: {num_clips:clip|clips}, {num_frames:frame|frames} and "
-                "{num_videos:video|videos} of unknown length"
+                "{num_uncounted:video|videos} of unknown length"
             )
-        say(
-            template,
-            split=split,
-            num_clips=totals.num_clips,
-            num_frames=totals.num_frames,
-            num_videos=totals.num_uncounted,
-            err=True,
-        )
+        say(template, split=split, **vars(totals), err=True)
+    print_notes((*clips.problems, *notes))
+    for line in lines:
+        say(line, err=True)
+    say("plan: {workers}", workers=workers.describe(), err=True)
 
 
 def print_counts(summary: Summary | FramesSummary) -> None:
@@ -244,30 +239,19 @@ def _say_last_words(summary: Summary) -> None:
     found = summary.found()
     if not found:
         return
-    shares = join(
-        ", ",
-        (
-            Message("{part} {share:.1%}", part=Message(part_label(part)), share=share)
-            for part, share in found.items()
-        ),
-    )
-    parts = [
-        Message(
-            "found in {num_frames:frame|frames}: {shares}",
-            num_frames=summary.num_frames,
-            shares=shares,
-        )
-    ]
+    labelled = {part_label(part): share for part, share in found.items()}
+    template = "found in {num_frames:frame|frames}: {shares}"
+    parts = [Message(template, num_frames=summary.num_frames, shares=shares_of(labelled))]
     if mode := summary.run.manifest.extraction.get("mode"):
         parts.append(Message("mode {mode}", mode=mode))
     say(join("; ", [*parts, rate_text(summary.frames_per_second)]), err=True)
     if not any(found.values()):
-        say(
-            "posemill: nothing was found in any frame: is a person in the pictures, upright? Look "
-            "at them: posemill visualize {run!q}",
-            run=summary.name,
-            err=True,
-            colour="yellow",
+        print_note(
+            Message(
+                "nothing was found in any frame: is a person in the pictures, upright? Look at "
+                "them: posemill visualize {run!q}",
+                run=summary.name,
+            )
         )
 
 
@@ -295,20 +279,17 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     with ProgressView() as view:
         clips = dataclasses.replace(clips, clips=job.count_frames(clips, view.count))
     _print_plan(config, clips, plan_workers(config))
-    sentence = "" if config.ray_address else missing_gpus(config)
-    if sentence:
-        say("note: {text}", text=sentence, err=True)
+    if not config.ray_address and (sentence := missing_gpus(config)):
+        print_notes([sentence])
     if as_json:
         splits = {name: dataclasses.asdict(totals) for name, totals in clips.totals.items()}
         mode = describe_mode(config, job.config.mode, clips)
         print_json({"out": str(out), "continues": continues, "mode": mode, "splits": splits})
         return
-    say(
-        "would continue the run in {out}; nothing was written"
-        if continues
-        else "would start a run in {out}; nothing was written",
-        out=out,
-    )
+    template = "would start a run in {out}; nothing was written"
+    if continues:
+        template = "would continue the run in {out}; nothing was written"
+    say(template, out=out)
 
 
 def detach(command: str, config: JobConfig, out: Path, storage: str) -> None:

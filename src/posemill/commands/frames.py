@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath
-from posemill.commands.declaring import AsJson, Ask, Command, door
+from posemill.commands.declaring import AsJson, Ask, Command, door, shown_by
 from posemill.commands.extract import (
     InBackground,
     config_of,
     detach,
     print_counts,
+    print_plan,
     rate_text,
-    say_totals,
 )
-from posemill.commands.printing import print_json, print_note, print_table, say
+from posemill.commands.printing import print_json, print_note, print_notes, print_table, say
 from posemill.commands.progress import ProgressView, show_progress
 from posemill.commands.runs import print_forecast
 from posemill.config import FramesConfig
@@ -93,7 +92,7 @@ def show_frames(
         say("looking for clips in {source} …", source=config.source, err=True)
         summary = frames(config, progress=True, on_plan=partial(_print_plan, config))
         if as_json:
-            print_json(summary.to_json())
+            print_json(summary)
         else:
             _print_summary(summary)
         return summary.exit_code
@@ -139,14 +138,9 @@ def _videos_at(place: AnyPath) -> list[Path]:
     return [path]
 
 
-def _show_bench(ask: Ask, *, as_json: AsJson = False) -> int:
-    report = bench_decode(**ask.values, progress=None if as_json else True)
-    if as_json:
-        print_json(report.to_json())
-    else:
-        _print_speeds(report)
-    for name, why in report.missing.items():
-        say("note: {name} was not measured: {why}", name=name, why=why, err=True)
+def _note_what_was_left_out(report: DecodeReport) -> int:
+    template = "{name} was not measured: {why}"
+    print_notes(Message(template, name=name, why=why) for name, why in report.missing.items())
     for path, why in report.failed.items():
         print_note(Message("{path} was not measured: {why}", path=path, why=why))
     return 1 if report.failed else 0
@@ -169,26 +163,19 @@ def _print_speeds(report: DecodeReport) -> None:
             ["decoder", "frames", "1 thread", "2 threads", "memory MB", "same frames"],
             [
                 (
-                    each.decoder,
-                    names[each.access],
-                    cell(each, 1),
-                    cell(each, 2),
-                    each.memory_mb,
-                    Message("yes" if each.is_equal else "NO"),
+                    *(row.decoder, names[row.access], cell(row, 1), cell(row, 2), row.memory_mb),
+                    Message("yes" if row.is_equal else "NO"),
                 )
-                for each in rows
-                if not each.refused
+                for row in rows
+                if not row.refused
             ],
         )
-        for name, why in {each.decoder: each.refused for each in rows if each.refused}.items():
+        for name, why in {row.decoder: row.refused for row in rows if row.refused}.items():
             say("{name} refuses: {why}", name=name, why=why)
     for kind, by_access in report.winners.items():
+        template = "{access} {decoder}"
         quickest = join(
-            ", ",
-            (
-                Message("{access} {decoder}", access=names[access], decoder=name)
-                for access, name in by_access.items()
-            ),
+            ", ", (Message(template, access=names[a], decoder=d) for a, d in by_access.items())
         )
         say("{--decoder:auto} for {kind}: {quickest}", kind=kind, quickest=quickest)
 
@@ -232,46 +219,28 @@ def bench_engine(
         )
 
 
-def _show_bench_engine(ask: Ask, *, as_json: AsJson = False) -> int:
-    speeds = bench_engine(**ask.values, progress=None if as_json else True)
-    if as_json:
-        print_json([dataclasses.asdict(speed) for speed in speeds])
-        return 0
-    print_table(
-        ["runtime", "default", "ms a frame", "memory MB", "agree", "median px", "most px"],
-        [
-            (
-                speed.runtime,
-                Message("yes") if speed.is_default else "",
-                f"{speed.milliseconds:.1f}",
-                f"{speed.memory_mb:.0f}",
-                f"{speed.agreement:.4f}",
-                f"{speed.median_pixels:.4f}",
-                f"{speed.largest_pixels:.3f}",
-            )
-            for speed in speeds
-            if not speed.refused
-        ],
-    )
+def _print_runtimes(speeds: list[RuntimeSpeed]) -> None:
+    columns = ["runtime", "default", "ms a frame", "memory MB", "agree", "median px", "most px"]
+    rows = [
+        (
+            *(speed.runtime, Message("yes") if speed.is_default else ""),
+            *(f"{speed.milliseconds:.1f}", f"{speed.memory_mb:.0f}", f"{speed.agreement:.4f}"),
+            *(f"{speed.median_pixels:.4f}", f"{speed.largest_pixels:.3f}"),
+        )
+        for speed in speeds
+        if not speed.refused
+    ]
+    print_table(columns, rows)
     for speed in speeds:
         if speed.refused:
-            say(
-                "{name} failed here: {reason}",
-                name=speed.runtime,
-                reason=speed.refused,
-                err=True,
-                colour="yellow",
-            )
-    return 0
+            template = "{name} failed here: {reason}"
+            print_note(Message(template, name=speed.runtime, reason=speed.refused))
 
 
 def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> None:
     from posemill.jobs.frames.run import unused_settings
 
-    say_totals(clips)
-    for sentence in (*clips.problems, *unused_settings(config, clips)):
-        say("note: {text}", text=sentence, err=True)
-    say("plan: {workers}", workers=workers.describe(), err=True)
+    print_plan(clips, workers, unused_settings(config, clips))
 
 
 def _print_summary(summary: FramesSummary) -> None:
@@ -296,6 +265,6 @@ def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
 
 COMMANDS = (
     Command("frames", None, show_frames, settings=lambda: FramesConfig),
-    Command("bench decode", bench_decode, _show_bench),
-    Command("bench engine", bench_engine, _show_bench_engine),
+    Command("bench decode", bench_decode, shown_by(_print_speeds, _note_what_was_left_out)),
+    Command("bench engine", bench_engine, shown_by(_print_runtimes)),
 )

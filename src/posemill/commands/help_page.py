@@ -54,13 +54,11 @@ def group_sections(
             rows[first] = translate(groups[first])
         else:
             rows[below or name] = translate(command.help)
-    options: Section = [_help_row()]
+    options: Section = []
     if not group:
-        options = [
-            ("--version", translate("Say the version.")),
-            ("--debug", translate("Show tracebacks of errors.")),
-            _help_row(),
-        ]
+        options.append(("--version", translate("Say the version.")))
+        options.append(("--debug", translate("Show tracebacks of errors.")))
+    options.append(_help_row())
     return {translate("Options"): options, translate("Commands"): list(rows.items())}
 
 
@@ -71,10 +69,10 @@ def _help_row() -> tuple[str, str]:
 def usage_of(command: Command) -> str:
     """Return how a command is called, for help and errors."""
     words = [f"posemill {command.name} [OPTIONS]"]
-    for each in command.fields.values():
-        if each.meta["argument"]:
-            name = argument_of(each)
-            is_needed = each.default is MISSING and not each.meta["flags"]
+    for field in command.fields.values():
+        if field.meta["argument"]:
+            name = argument_of(field)
+            is_needed = field.default is MISSING and not field.meta["flags"]
             words.append(name if is_needed else f"[{name}]")
     return " ".join(words)
 
@@ -87,20 +85,20 @@ def argument_of(field: Field) -> str:
 
 def sections_of(command: Command) -> dict[str, Section]:
     """Return title and rows of each part of the page: name or spelling, and what it is."""
-    found: dict[str, Section] = {}
+    sections: dict[str, Section] = {}
     presets = {} if command.config is None else command.config.preset_values({})
-    has_file = command.settings is not None
-    for name, each in command.fields.items():
-        text = _sentence(each, is_preset=name in presets)
-        if each.meta["argument"]:
-            found.setdefault(translate("Arguments"), []).append((argument_of(each), text))
-            text = render(Message("The same as {argument}.", argument=argument_of(each)))
-        if not each.meta["argument"] or each.meta["flags"]:
-            title = translate(each.group or "Options")
-            is_both = has_file and name not in command.shown
-            found.setdefault(title, []).append((_spelling(each, is_both=is_both), text))
-    found.setdefault(translate("Options"), []).append(_help_row())
-    return found
+    for name, field in command.fields.items():
+        text = _sentence(field, is_preset=name in presets)
+        if field.meta["argument"]:
+            argument = argument_of(field)
+            sections.setdefault(translate("Arguments"), []).append((argument, text))
+            text = render(Message("The same as {argument}.", argument=argument))
+        if not field.meta["argument"] or field.meta["flags"]:
+            is_both = command.settings is not None and name not in command.shown
+            section = sections.setdefault(translate(field.group or "Options"), [])
+            section.append((_spelling(field, is_both=is_both), text))
+    sections.setdefault(translate("Options"), []).append(_help_row())
+    return sections
 
 
 def _sentence(field: Field, *, is_preset: bool) -> str:

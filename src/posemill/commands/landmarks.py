@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from posemill.commands.arguments import AnyPath, here
 from posemill.commands.declaring import AsJson, Ask, Command, Overwrite, door
@@ -34,22 +34,6 @@ class LandmarkSettings(Settings, command="landmarks"):
     threads: int = setting("Threads inside the networks.", default=1, least=1)
 
 
-class Landmarks(NamedTuple):
-    """What was found in a source.
-
-    Args:
-        clip: The keypoints; a frame that cannot be read is a row without any.
-        mode: How frames belong together.
-        why: Reason of the mode, where nobody asked for one.
-        errors: Frames that cannot be read.
-    """
-
-    clip: PoseClip
-    mode: Mode
-    why: str
-    errors: list[DecodeError]
-
-
 @door(lambda: LandmarkSettings)
 def landmarks(
     source: Annotated[
@@ -66,10 +50,12 @@ def landmarks(
     A frame that cannot be read is a row without keypoints, and a warning. `progress` is bars on a
     terminal or a line in a notebook; False for none.
     """
-    found = _find_landmarks(source, out, overwrite=overwrite, progress=progress, **settings)
-    for error in found.errors:
+    clip, _, _, errors = _find_landmarks(
+        source, out, overwrite=overwrite, progress=progress, **settings
+    )
+    for error in errors:
         warn_caller(error.sentence)
-    return found.clip
+    return clip
 
 
 def _find_landmarks(
@@ -79,7 +65,8 @@ def _find_landmarks(
     overwrite: bool = False,
     progress: bool | None = None,
     **settings: Any,
-) -> Landmarks:
+) -> tuple[PoseClip, Mode, str, list[DecodeError]]:
+    """Return the clip, its mode, the reason if nobody chose it, and frames that cannot be read."""
     from posemill.decoders.choice import settle_for_extraction
     from posemill.jobs.landmarks import (
         check_out,
@@ -91,8 +78,7 @@ def _find_landmarks(
     from posemill.sources.frames import count_frames
 
     config = LandmarkSettings(**settings)
-    engine, clip_path = config.engine, Path(source)
-    target = None if out is None else here(out)
+    clip_path, target = Path(source), None if out is None else here(out)
     options = {**config.engine_options, **({"world": True} if config.world else {})}
     decoder = settle_for_extraction(config.decoder)
     num_frames = count_frames(clip_at(clip_path), decoder)
@@ -100,12 +86,12 @@ def _find_landmarks(
         check_out(target, source=clip_path, overwrite=overwrite)
     mode, why = cast("Mode", config.mode), ""
     if config.mode == "auto":
-        mode, why = choose_mode(clip_path, engine)
+        mode, why = choose_mode(clip_path, config.engine)
     with show_progress("landmarks", num_frames, progress=progress) as advance:
         clip, errors = estimate_landmarks(
             clip_path,
             mode=mode,
-            engine=engine,
+            engine=config.engine,
             engine_options=options,
             decoder=decoder,
             device=config.device,
@@ -114,7 +100,7 @@ def _find_landmarks(
         )
     if target is not None:
         save_landmarks(clip, target, source=clip_path, overwrite=overwrite)
-    return Landmarks(clip, mode, why, errors)
+    return clip, mode, why, errors
 
 
 def _show_landmarks(ask: Ask, *, as_json: AsJson = False) -> int:
@@ -123,18 +109,14 @@ def _show_landmarks(ask: Ask, *, as_json: AsJson = False) -> int:
     out = ask.values.get("out")
     if out is None:
         raise ConfigError("{--out} is missing; expected the .npz file to write")
-    clip, chosen, why, errors = _find_landmarks(**ask.values)
+    clip, mode, why, errors = _find_landmarks(**ask.values)
     found = dict(zip(clip.skeleton.part_names, clip.present.sum(0).tolist(), strict=True))
     if why:
-        say("mode {mode}: {why}; {--mode} overrules it", mode=chosen, why=why, err=True)
-    summary = {
-        "mode": chosen,
-        "frames": len(clip),
-        "found": found,
-        "failed": [str(error) for error in errors],
-    }
+        say("mode {mode}: {why}; {--mode} overrules it", mode=mode, why=why, err=True)
     if as_json:
-        print_json({"out": str(out), **summary})
+        failed = [str(error) for error in errors]
+        summary = {"mode": mode, "frames": len(clip), "found": found, "failed": failed}
+        print_json({"out": out, **summary})
     else:
         rows = [(Message(part_label(name)), number, len(clip)) for name, number in found.items()]
         print_table(["part", "frames found", "of"], rows)

@@ -136,8 +136,8 @@ def read_words(command: Command, words: Sequence[str]) -> tuple[dict[str, Any], 
     values: dict[str, Any] = {}
     for name, texts in reader.texts.items():
         declared = command.fields[name]
-        value = _value(declared, texts, reader.flags.get(name, declared.meta["metavar"] or name))
-        values[name] = value
+        flag = reader.flags.get(name, declared.meta["metavar"] or name)
+        values[name] = _value(declared, texts, flag)
     for name, declared in command.needed.items():
         if name not in values:
             if declared.meta["argument"]:
@@ -220,9 +220,9 @@ class _Reader:
 
     def place_arguments(self) -> None:
         """Give each argument its words: one, or all that are left where it holds several."""
-        fields = [each for each in self.command.fields.values() if each.meta["argument"]]
+        fields = [field for field in self.command.fields.values() if field.meta["argument"]]
         needed = [
-            each for each in fields if each.default is MISSING and each.flat not in self.texts
+            field for field in fields if field.default is MISSING and field.flat not in self.texts
         ]
         while len(self._arguments) < len(needed) and self._further:
             name, text = self._further.pop()
@@ -230,7 +230,7 @@ class _Reader:
             self._arguments.append(text)
         words = list(self._arguments)
         for position, declared in enumerate(fields):
-            behind = sum(each in needed for each in fields[position + 1 :])
+            behind = sum(field in needed for field in fields[position + 1 :])
             count = len(words) - behind if declared.kind in _SEVERAL else 1
             taken, words = words[: max(count, 0)], words[max(count, 0) :]
             if not taken:
@@ -278,29 +278,30 @@ def _in_number(kind: type[int] | type[float], text: str, flag: str) -> float:
     try:
         return kind(text)
     except ValueError as error:
+        template = "{flag}: expected a number, got {text!r}"
         if kind is int:
-            raise UsageError(
-                "{flag}: expected a whole number, got {text!r}", flag=flag, text=text
-            ) from error
-        raise UsageError("{flag}: expected a number, got {text!r}", flag=flag, text=text) from error
+            template = "{flag}: expected a whole number, got {text!r}"
+        raise UsageError(template, flag=flag, text=text) from error
 
 
 def parse_options(options: Sequence[str], flag: str = "--engine-option") -> dict[str, Any]:
-    """Return the values of `name=value` pairs; `flag` is where they stood, for the message."""
-    return dict(_pair(text, flag) for text in options)
+    """Return the values of `name=value` pairs: JSON (numbers, true, false), or else plain words.
 
-
-def _pair(text: str, flag: str) -> tuple[str, Any]:
-    """Return name and value; values are JSON (numbers, true, false), or else plain words."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise ConfigError(
-            "{flag}: expected name=value, for example width=64, got {text!r}", flag=flag, text=text
-        )
-    try:
-        return key.replace("-", "_"), parse_json(value)
-    except ValueError:
-        return key.replace("-", "_"), value
+    Args:
+        options: The pairs.
+        flag: Where they stood, for the message.
+    """
+    values: dict[str, Any] = {}
+    for text in options:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            template = "{flag}: expected name=value, for example width=64, got {text!r}"
+            raise ConfigError(template, flag=flag, text=text)
+        try:
+            values[key.replace("-", "_")] = parse_json(value)
+        except ValueError:
+            values[key.replace("-", "_")] = value
+    return values
 
 
 def main(args: list[str] | None = None) -> Any:
@@ -324,13 +325,9 @@ def main(args: list[str] | None = None) -> Any:
         # What no module expects, such as a folder that may not be entered, or a full disk.
         if is_debug or error.errno is None:
             raise
-        say(
-            "posemill: {reason}" if error.filename is None else "posemill: {path}: {reason}",
-            path=error.filename,
-            reason=Message(error.strerror or ""),
-            err=True,
-            colour="red",
-        )
+        template = "posemill: {path}: {reason}" if error.filename else "posemill: {reason}"
+        reason = Message(error.strerror or "")
+        say(template, path=error.filename, reason=reason, err=True, colour="red")
         sys.exit(PosemillError.exit_code)
     except KeyboardInterrupt:
         say("posemill: interrupted", err=True)

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath, Reading, here
-from posemill.commands.declaring import AsJson, Ask, Command, Originals, Overwrite, RunOrFile, door
+from posemill.commands.declaring import Command, Originals, Overwrite, RunOrFile, door, shown_by
 from posemill.commands.pictures import notes_on, originals_of
-from posemill.commands.printing import print_json, print_table, say
+from posemill.commands.printing import print_notes, print_reasons, print_table, say
 from posemill.commands.progress import show_progress, track
-from posemill.language import translate
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.settings import setting
@@ -29,14 +28,9 @@ class View(dict[str, Any]):
 
 
 def _split_line(split: dict[str, Any]) -> str:
-    presence = ", ".join(
-        f"{name} {share:.1%}" for name, share in split["presence"].items() if share is not None
-    )
-    counts = Message(
-        "{num_clips:clip|clips}, {num_frames:frame|frames}",
-        num_clips=split["num_clips"],
-        num_frames=split["num_frames"],
-    )
+    shares = split["presence"].items()
+    presence = ", ".join(f"{name} {share:.1%}" for name, share in shares if share is not None)
+    counts = Message("{num_clips:clip|clips}, {num_frames:frame|frames}", **split)
     failed = f", {split['frames_failed']} failed" if split.get("frames_failed") else ""
     return f"  {split['split']}: {counts}{failed}" + (f"; {presence}" if presence else "")
 
@@ -67,31 +61,19 @@ def view(
         lambda outline: outline.num_clips * outline.num_frames,
         progress=progress,
     )
-    found = View(describe(material, outlines, num_rows=rows))
-    if detailed:
-        clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
-        found["clips"] = [clip_row(measure(clip)) for clip in clips]
-    has_sizes = all(size["width"] for split in found["splits"] for size in split["sizes_wh"])
-    found["notes"] = []
-    if detailed and not has_sizes:
-        found["notes"].append(
-            Message(
-                "{path} does not say how large the pictures are: jumps and swaps are measured as "
-                "if they were square, other than in its run; give {--size:WIDTHxHEIGHT}",
-                path=material.name,
-            )
+    result = View(describe(material, outlines, num_rows=rows), notes=[])
+    if not detailed:
+        return result
+    clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
+    result["clips"] = [clip_row(measure(clip)) for clip in clips]
+    if not all(size["width"] for split in result["splits"] for size in split["sizes_wh"]):
+        note = Message(
+            "{path} does not say how large the pictures are: jumps and swaps are measured as if "
+            "they were square, other than in its run; give {--size:WIDTHxHEIGHT}",
+            path=material.name,
         )
-    return found
-
-
-def _show_view(ask: Ask, *, as_json: AsJson = False) -> None:
-    result = ask()
-    if as_json:
-        print_json(result)
-    else:
-        _print_view(result)
-    for note in result["notes"]:
-        say("note: {text}", text=note, err=True)
+        result["notes"].append(note)
+    return result
 
 
 class Compared(dict[str, Any]):
@@ -100,19 +82,13 @@ class Compared(dict[str, Any]):
     def __repr__(self) -> str:
         from posemill.inspection.comparison.page import pixels_in_words
 
-        counts = Message(
-            "{num_clips:clip|clips}, {num_frames:frame|frames}",
-            num_clips=self["num_clips"],
-            num_frames=self["num_frames"],
-        )
+        counts = Message("{num_clips:clip|clips}, {num_frames:frame|frames}", **self)
         lines = [f"Compared {self['one']['path']} with {self['other']['path']}: {counts}"]
         for split in self["splits"]:
             for name, part in split["parts"].items():
-                far = [pixels_in_words(part[each]) for each in ("median", "p95", "max")]
-                lines.append(
-                    f"  {split['split']} {name}: agree {part['agree']:.4f}; median "
-                    f"{far[0]}, p95 {far[1]}, max {far[2]} px"
-                )
+                median, p95, most = map(pixels_in_words, (part["median"], part["p95"], part["max"]))
+                agree = f"  {split['split']} {name}: agree {part['agree']:.4f}"
+                lines.append(f"{agree}; median {median}, p95 {p95}, max {most} px")
         return "\n".join(lines)
 
 
@@ -146,7 +122,6 @@ def compare(
 
     Distances are in pixels of the pictures of the first. `progress` is as in `view`.
     """
-    from posemill.clips.inputs import open_inputs
     from posemill.inspection.comparison.measure import Comparison
     from posemill.inspection.comparison.page import write_comparison
     from posemill.inspection.comparison.pairs import Pairing
@@ -157,35 +132,19 @@ def compare(
         outputs.claim_file(here(out))
     layout = None if skeleton is None else full_name(skeleton)
     options = Reading(**reading)
-    first, second = open_inputs(
-        [Path(one), Path(other)],
-        format_name=options.from_format,
-        size_wh=options.size,
-        splits=options.splits,
-        person="main",
-    )
-    found = originals_of(first.picture_facts(), originals)
+    first, second = options.open(one), options.open(other)
+    frames = originals_of(first.picture_facts(), originals)
     pairing = Pairing.of(first, second, layout)
     total = sum(pairing.one.num_frames[key] for key in pairing.common)
     pairs = track(pairing.clips(), "comparing", total, lambda pair: len(pair[0]), progress=progress)
     compared = Comparison(pairing).add_all(pairs)
     if out is not None:
-        with show_progress("drawing frames", progress=progress) as found.on_frame:
-            write_comparison(compared, Path(out), originals=found)
+        with show_progress("drawing frames", progress=progress) as frames.on_frame:
+            write_comparison(compared, Path(out), originals=frames)
         outputs.record(Path(out))
-    notes = [*_notes_on_pairs(compared), *notes_on(found)]
+    notes = [*_notes_on_pairs(compared), *notes_on(frames)]
     pages = {} if out is None else {"page": str(out)}
     return Compared(compared.to_dict() | pages | {"notes": notes})
-
-
-def _show_compare(ask: Ask, *, as_json: AsJson = False) -> None:
-    found = ask()
-    if as_json:
-        print_json(found)
-    else:
-        _print_comparison(found)
-    for note in found["notes"]:
-        say(note, err=True, colour="yellow")
 
 
 def _notes_on_pairs(compared: Comparison) -> Iterator[str]:
@@ -197,18 +156,11 @@ def _notes_on_pairs(compared: Comparison) -> Iterator[str]:
         path = side.material.path
         if only := pairing.only(side):
             first = ", ".join(map("/".join, only[:3])) + (" …" if len(only) > 3 else "")
-            yield Message(
-                "{num_clips:clip|clips} in {path} only, not compared: {first}",
-                num_clips=len(only),
-                path=path,
-                first=first,
-            )
+            template = "{num_clips:clip|clips} in {path} only, not compared: {first}"
+            yield Message(template, num_clips=len(only), path=path, first=first)
         if num_frames:
-            yield Message(
-                "{num_frames:frame|frames} of clips in both in {path} only, not compared",
-                num_frames=num_frames,
-                path=path,
-            )
+            template = "{num_frames:frame|frames} of clips in both in {path} only, not compared"
+            yield Message(template, num_frames=num_frames, path=path)
     if compared.num_other_size:
         yield Message(
             "{num_frames:frame is|frames are} of another size in the two; distances are in pixels "
@@ -227,26 +179,22 @@ def _print_view(result: dict[str, Any]) -> None:
     names = list(result["splits"][-1]["presence"])
     labels = [name.replace("_", " ") for name in names]
     columns = ["split", "clips", "frames", "length", "size", *labels]
-    if any("frames_failed" in each for each in result["splits"]):
+    if any("frames_failed" in split for split in result["splits"]):
         columns += ["clips failed", "frames failed"]
-    print_table(columns, [_split_row(each, names) for each in result["splits"]])
+    print_table(columns, [_split_row(split, names) for split in result["splits"]])
     if result["reasons"]:
         say("\nwhat gave no keypoints\n")
         columns = ["reason", "failures", "frames", "clips"]
-        rows = [[each[name] for name in columns] for each in result["reasons"]]
-        print_table(columns, [(translate(reason), *rest) for reason, *rest in rows])
+        print_reasons(([row[name] for name in columns] for row in result["reasons"]), columns)
     if result["sample_rows"]:
         say("\nsample rows (points found of each part)\n")
-        print_table(
-            ["split", "clip", "frame", *labels, "picture"],
-            [_sample_row(each, names) for each in result["sample_rows"]],
-        )
+        rows = [_sample_row(row, names) for row in result["sample_rows"]]
+        print_table(["split", "clip", "frame", *labels, "picture"], rows)
     if "clips" in result:
         say("\nclips, worst first (presence / longest gap in frames)\n")
-        clips = sorted(result["clips"], key=lambda each: -each["badness"])
-        columns = ["split", "clip", "frames", *labels]
-        columns += ["jumps", "swaps", "frozen", "badness", "why"]
-        print_table(columns, [_clip_row(each, names) for each in clips])
+        clips = sorted(result["clips"], key=lambda clip: -clip["badness"])
+        columns = ["split", "clip", "frames", *labels, "jumps", "swaps", "frozen", "badness", "why"]
+        print_table(columns, [_clip_row(clip, names) for clip in clips])
 
 
 def _done_to(result: dict[str, Any]) -> Iterator[Message]:
@@ -265,19 +213,13 @@ def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
 
     lengths = split["frames_per_clip"]
     usual = split["sizes_wh"][0] if split["sizes_wh"] else {"width": 0, "height": 0}
+    size = "{width}x{height}".format(**usual) if all(usual.values()) else "unknown"
     more = f" +{split['num_sizes'] - 1}" if split["num_sizes"] > 1 else ""
     span = "-".join(dict.fromkeys(str(lengths[name]) for name in ("min", "max")))
-    name = Message("total") if split["split"] == ALL_SPLITS else split["split"]
+    title = Message("total") if split["split"] == ALL_SPLITS else split["split"]
+    shares = [percent(split["presence"].get(name)) for name in names]
     failed = [split[name] for name in ("clips_failed", "frames_failed") if name in split]
-    return [
-        name,
-        split["num_clips"],
-        split["num_frames"],
-        span,
-        _size(usual["width"], usual["height"]) + more,
-        *(percent(split["presence"].get(name)) for name in names),
-        *failed,
-    ]
+    return [title, split["num_clips"], split["num_frames"], span, size + more, *shares, *failed]
 
 
 def _sample_row(row: dict[str, Any], names: list[str]) -> list[Any]:
@@ -293,38 +235,27 @@ def _clip_row(clip: dict[str, Any], names: list[str]) -> list[Any]:
         f"{percent(part['presence'])} / {part['longest_gap']}" if part else "-"
         for part in (clip["parts"].get(name) for name in names)
     ]
-    return [
-        clip["split"],
-        clip["clip_id"],
-        clip["num_frames"],
-        *parts,
-        clip["num_jumps"],
-        clip["num_swaps"],
-        clip["num_frozen"],
-        f"{clip['badness']:.2f}",
-        join("; ", clip["reasons"]),
-    ]
+    facts = [clip[name] for name in ("split", "clip_id", "num_frames")]
+    faults = [clip[name] for name in ("num_jumps", "num_swaps", "num_frozen")]
+    return [*facts, *parts, *faults, f"{clip['badness']:.2f}", join("; ", clip["reasons"])]
 
 
-def _size(width: int, height: int) -> str:
-    return f"{width}x{height}" if width and height else "unknown"
+def _print_notes(result: dict[str, Any]) -> None:
+    print_notes(result["notes"])
 
 
-def _print_comparison(found: dict[str, Any]) -> None:
+def _print_comparison(compared: dict[str, Any]) -> None:
     from posemill.inspection.comparison.page import pixels_in_words
     from posemill.inspection.summary import ALL_SPLITS
     from posemill.skeletons.palette import part_label
 
-    for side in (found["one"], found["other"]):
+    for side in (compared["one"], compared["other"]):
         engine = side["engine"].get("engine", "")
         say(join("  ", [side["path"], Message(side["kind"]), side["skeleton_name"], engine]))
     say(
         "{num_clips:clip|clips} and {num_frames:frame|frames} in both, compared in {num_points} "
-        "points of {skeleton}\n",
-        num_clips=found["num_clips"],
-        num_frames=found["num_frames"],
-        num_points=found["num_points"],
-        skeleton=found["skeleton_name"],
+        "points of {skeleton_name}\n",
+        **compared,
     )
     rows = [
         [
@@ -336,13 +267,16 @@ def _print_comparison(found: dict[str, Any]) -> None:
             "-" if part["agree"] is None else f"{part['agree']:.4f}",
             *(pixels_in_words(part[each]) for each in ("median", "p95", "max")),
         ]
-        for split in found["splits"]
+        for split in compared["splits"]
         for name, part in split["parts"].items()
     ]
     columns = ["split", "part", "frames", "in A", "in B", "agree", "median px", "p95 px", "max px"]
     print_table(columns, rows)
-    if "page" in found:
-        say("{path}", path=found["page"])
+    if "page" in compared:
+        say("{path}", path=compared["page"])
 
 
-COMMANDS = (Command("view", view, _show_view), Command("compare", compare, _show_compare))
+COMMANDS = (
+    Command("view", view, shown_by(_print_view, _print_notes)),
+    Command("compare", compare, shown_by(_print_comparison, _print_notes)),
+)

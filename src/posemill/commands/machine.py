@@ -6,14 +6,16 @@ import csv
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath
-from posemill.commands.declaring import AsJson, Command, Overwrite
-from posemill.commands.printing import print_json, print_lines, print_table, say
+from posemill.commands.declaring import Command, Overwrite, shown_by
+from posemill.commands.printing import print_lines, print_table, say
 from posemill.errors import ConfigError
+from posemill.files import atomic_path, cache_folder
 from posemill.messages import Message, join, render
 from posemill.outputs import Outputs
 from posemill.settings import setting
@@ -31,6 +33,10 @@ _MEDIA = {
     "jumper": ("clip", "3", "4.5"),
     "astronaut": ("picture", "", ""),
 }
+_CLUSTER = (
+    "{address}: {machines:machine|machines}, {cpus:g} CPUs ({free_cpus:g} free), {gpus:g} GPUs "
+    "({free_gpus:g} free)"
+)
 
 
 def demo(
@@ -47,10 +53,15 @@ def demo(
     _run_command("extract", source, "--out", run)
     replace = ["--overwrite"] if overwrite else []
     _run_command("visualize", run, "--num-samples", "6", "--out", pictures, *replace)
-    rows = list(_presence(run))
-    with outputs.writing_file(out / "presence.csv"):
-        _write_table(out / "presence.csv", rows)
-    print_table([name.replace("_", " ") for name in rows[0]], [tuple(row.values()) for row in rows])
+    columns, *rows = _presence(run)
+    table = out / "presence.csv"
+    with (
+        outputs.writing_file(table),
+        atomic_path(table) as temporary,
+        temporary.open("w", newline="") as handle,
+    ):
+        csv.writer(handle, lineterminator="\n").writerows([columns, *rows])
+    print_table([name.replace("_", " ") for name in columns], rows)
     say(
         "\nkeypoints  {run}  (Parquet; in Python: posemill.open_run({run_text!r}))",
         run=run,
@@ -63,20 +74,19 @@ def demo(
 
 def _write_source(path: Path, outputs: Outputs) -> None:
     """Put the media beside a list that names them."""
-    from posemill.files import atomic_path
     from posemill.weights.pull import ensure_media
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["path,clip_id,split,start_seconds,end_seconds"]
+    rows = ["path,clip_id,split,start_seconds,end_seconds"]
     for name, columns in _MEDIA.items():
         cached = ensure_media(name)
         target = path.parent / f"{name}{cached.suffix}"
         if not target.exists():  # untouched at the second time: the run goes by its times
             with atomic_path(target) as temporary:
                 shutil.copyfile(cached, temporary)
-        lines.append(",".join([target.name, name, *columns]))
+        rows.append(",".join([target.name, name, *columns]))
     with outputs.writing_file(path), atomic_path(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        temporary.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 def _run_command(*arguments: str | Path) -> None:
@@ -89,29 +99,15 @@ def _run_command(*arguments: str | Path) -> None:
         raise SystemExit(code)
 
 
-def _presence(run: Path) -> Iterator[dict[str, str | int]]:
-    """Yield a row per clip: its frames, and the share of them each part was found in."""
+def _presence(run: Path) -> Iterator[list[Any]]:
+    """Yield the columns, then a row per clip: the share of its frames each part was found in."""
     from posemill.runs.reader import open_run
 
-    for clip in open_run(run).clips():
+    for number, clip in enumerate(open_run(run).clips()):
+        if not number:
+            yield ["clip", "frames", *clip.skeleton.part_names]
         shares = clip.present.mean(0) if len(clip) else [0.0] * len(clip.skeleton.parts)
-        yield {
-            "clip": clip.clip_id,
-            "frames": len(clip),
-            **{
-                name: f"{share:.3f}"
-                for name, share in zip(clip.skeleton.part_names, shares, strict=True)
-            },
-        }
-
-
-def _write_table(path: Path, rows: list[dict[str, str | int]]) -> None:
-    from posemill.files import atomic_path
-
-    with atomic_path(path) as temporary, temporary.open("w", newline="") as handle:
-        writer = csv.DictWriter(handle, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+        yield [clip.clip_id, len(clip), *(f"{share:.3f}" for share in shares)]
 
 
 def doctor(
@@ -119,8 +115,7 @@ def doctor(
     ray_address: Annotated[
         str, setting("A Ray cluster to look at: auto, host:port; by default that of RAY_ADDRESS.")
     ] = "",
-    as_json: AsJson = False,
-) -> int:
+) -> Diagnosis:
     """Check this machine: versions, devices, models, what works. Exit 1 on a problem."""
     from posemill.inspection.doctor import diagnose, try_libraries
 
@@ -129,17 +124,11 @@ def doctor(
     diagnosis = diagnose(ray_address or os.environ.get("RAY_ADDRESS", ""), try_libraries() | bf16)
     if trial is not None and not trial.plain.works:
         diagnosis.warnings.append(_say_what_is_off(trial))
-    if as_json:
-        print_json(diagnosis.as_dict())
-    else:
-        _print_diagnosis(diagnosis)
-    return 1 if diagnosis.problems else 0
+    return diagnosis
 
 
 def _try_bf16() -> Bf16Trial | None:
     """Return what came of trying bf16; None where there is no torch."""
-    from importlib.util import find_spec
-
     if find_spec("torch") is None:
         return None
     from posemill.training.bf16 import try_bf16
@@ -157,13 +146,9 @@ def _say_outcome(name: str, outcome: Outcome) -> Message:
     """Return whether something works here, and what it costs."""
     if not outcome.works:
         return Message("FAILS: {reason}", reason=outcome.reason)
-    taken = join(
-        ", ",
-        (
-            Message("{part} {milliseconds:.1f} ms", part=Message(part), milliseconds=seconds * 1000)
-            for part, seconds in outcome.seconds.items()
-        ),
-    )
+    template = "{part} {milliseconds:.1f} ms"
+    parts = outcome.seconds.items()
+    taken = join(", ", (Message(template, part=Message(p), milliseconds=s * 1e3) for p, s in parts))
     if name == "bf16":
         return Message("works; a small step takes: {taken}", taken=taken)
     if not taken:
@@ -183,59 +168,38 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
         num_workers=num_workers,
     )
     missing = Message("MISSING")
-    print_lines(
-        [
-            *((name, version or missing) for name, version in diagnosis.versions.items()),
-            ("platform", machine["platform"]),
-            (
-                "processor",
-                Message(
-                    "{name}, {cores:core|cores}", name=machine["processor"], cores=machine["cores"]
-                ),
-            ),
-            ("usable cores", _limited(str(machine["usable_cores"]), machine["cores_limited_by"])),
-            (
-                "memory",
-                Message(
-                    "{total}, {free} free",
-                    total=_gigabytes(machine["memory_bytes"]),
-                    free=_gigabytes(machine["free_memory_bytes"]),
-                ),
-            ),
-            (
-                "usable memory",
-                _limited(_gigabytes(machine["usable_memory_bytes"]), machine["memory_limited_by"]),
-            ),
-            ("devices", ", ".join(f"{name} ({on})" for name, on in diagnosis.devices.items())),
-            ("gpus", join("; ", diagnosis.gpus) or Message("none found")),
-            ("providers", ", ".join(diagnosis.providers) or Message("none")),
-            ("extract", _limited(extract, note)),
-            (
-                "cache",
-                Message(
-                    "{folder} (writable, {free} free)"
-                    if cache["writable"]
-                    else "{folder} (NOT writable, {free} free)",
-                    folder=cache["folder"],
-                    free=_gigabytes(cache["free_bytes"]),
-                ),
-            ),
-            ("models", Message("{ready} of {total} ready", ready=ready, total=len(states))),
-            *(
-                (Message("engine {name}", name=name), _say_engine(lacks))
-                for name, lacks in diagnosis.engines.items()
-            ),
-            *(
-                (f"[{extra}]", _say_extra(extra, packages))
-                for extra, packages in diagnosis.extras.items()
-            ),
-            *(("ray cluster", _say_cluster(about)) for about in (diagnosis.cluster,) if about),
-            *(
-                (Message("tried {name}", name=name), _say_outcome(name, outcome))
-                for name, outcome in diagnosis.tried.items()
-            ),
-        ]
+    free = _gigabytes(cache["free_bytes"])
+    total, free_memory, usable = (
+        _gigabytes(machine[f"{name}_bytes"]) for name in ("memory", "free_memory", "usable_memory")
     )
+    template = "{folder} (NOT writable, {free} free)"
+    if cache["writable"]:
+        template = "{folder} (writable, {free} free)"
+    lines: list[tuple[str, object]] = [
+        *((name, version or missing) for name, version in diagnosis.versions.items()),
+        ("platform", machine["platform"]),
+        ("processor", Message("{processor}, {cores:core|cores}", **machine)),
+        ("usable cores", _limited(machine["usable_cores"], machine["cores_limited_by"])),
+        ("memory", Message("{total}, {free} free", total=total, free=free_memory)),
+        ("usable memory", _limited(usable, machine["memory_limited_by"])),
+        ("devices", ", ".join(f"{name} ({on})" for name, on in diagnosis.devices.items())),
+        ("gpus", join("; ", diagnosis.gpus) or Message("none found")),
+        ("providers", ", ".join(diagnosis.providers) or Message("none")),
+        ("extract", _limited(extract, note)),
+        ("cache", Message(template, folder=cache["folder"], free=free)),
+        ("models", Message("{ready} of {total} ready", ready=ready, total=len(states))),
+    ]
+    for name, package in diagnosis.engines.items():
+        template = "not ready; run: pip install {package!q}"
+        lines.append((Message("engine {name}", name=name), _ready_or_not(template, package)))
+    for extra, packages in diagnosis.extras.items():
+        template = "missing {package}; run: pip install 'posemill[{extra}]'"
+        lines.append((f"[{extra}]", _ready_or_not(template, ", ".join(packages), extra=extra)))
+    if diagnosis.cluster:
+        lines.append(("ray cluster", Message(_CLUSTER, **diagnosis.cluster)))
+    for name, outcome in diagnosis.tried.items():
+        lines.append((Message("tried {name}", name=name), _say_outcome(name, outcome)))
+    print_lines(lines)
     for problem in diagnosis.problems:
         say("problem: {text}", text=problem, colour="red")
     for warning in diagnosis.warnings:
@@ -244,32 +208,17 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
         say("all well", colour="green")
 
 
-def _say_cluster(about: Mapping[str, Any]) -> Message:
-    return Message(
-        "{address}: {machines:machine|machines}, {cpus:g} CPUs ({free_cpus:g} free), {gpus:g} GPUs "
-        "({free_gpus:g} free)",
-        **about,
-    )
+def _exit_code(diagnosis: Diagnosis) -> int:
+    return 1 if diagnosis.problems else 0
 
 
-def _limited(amount: str, reason: str) -> str:
+def _limited(amount: object, reason: str) -> object:
     return Message("{amount} ({reason})", amount=amount, reason=reason) if reason else amount
 
 
-def _say_engine(missing: str) -> Message:
-    if not missing:
-        return Message("ready")
-    return Message("not ready; run: pip install {package!q}", package=missing)
-
-
-def _say_extra(extra: str, missing: list[str]) -> Message:
-    if not missing:
-        return Message("ready")
-    return Message(
-        "missing {packages}; run: pip install 'posemill[{extra}]'",
-        packages=", ".join(missing),
-        extra=extra,
-    )
+def _ready_or_not(template: str, package: str, **values: str) -> Message:
+    """Return what brings a package that is missing."""
+    return Message(template, package=package, **values) if package else Message("ready")
 
 
 def _gigabytes(num_bytes: int) -> str:
@@ -302,66 +251,48 @@ def pull(
         say("{path}", path=path)
 
 
-def list_models(*, as_json: AsJson = False) -> None:
+def list_models() -> list[dict[str, Any]]:
     """List every file posemill may fetch: its state, size, hash, licence and place."""
-    from posemill.files import cache_folder
     from posemill.weights.pull import list_files
 
-    rows = list_files()
-    if as_json:
-        print_json(rows)
-        return
-    columns = ["name", "kind", "state", "bytes", "sha256", "licence", "from"]
-    print_table(
-        columns,
-        [
-            (
-                row["name"],
-                Message(row["kind"]),
-                Message(row["state"]),
-                row["num_bytes"],
-                row["sha256"][:12],
-                row["licence"],
-                row["package"],
-            )
-            for row in rows
-        ],
-    )
+    return list_files()
+
+
+def _print_models(files: list[dict[str, Any]]) -> None:
+    rows = [
+        (
+            *(file["name"], Message(file["kind"]), Message(file["state"]), file["num_bytes"]),
+            *(file["sha256"][:12], file["licence"], file["package"]),
+        )
+        for file in files
+    ]
+    print_table(["name", "kind", "state", "bytes", "sha256", "licence", "from"], rows)
     say("\nin {folder}; --json has the full paths and hashes", folder=cache_folder())
 
 
-def engines(*, as_json: AsJson = False) -> None:
+def engines() -> dict[str, dict[str, Any]]:
     """List the engines, those of other packages too: what is ready, skeletons, options."""
     from posemill.estimators import engine_infos
 
-    found = {name: info.to_dict() for name, info in engine_infos().items()}
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        ["engine", "state", "skeletons", "people", "modes", "devices", ""],
-        [
-            (
-                name,
-                Message("missing") if each["missing"] else Message("ready"),
-                ", ".join(each["skeletons"]),
-                Message(each["people"]),
-                ", ".join(each["modes"]),
-                ", ".join(each["devices"]),
-                Message(each["summary"]),
-            )
-            for name, each in found.items()
-        ],
-    )
-    for name, each in found.items():
-        if each["missing"]:
-            say(
-                "\n{engine} is not ready here; run: pip install {package!q}",
-                engine=name,
-                package=each["missing"],
-            )
-    for name, each in found.items():
-        for option in each["options"]:
+    return {name: info.to_dict() for name, info in engine_infos().items()}
+
+
+def _print_engines(infos: dict[str, dict[str, Any]]) -> None:
+    rows = [
+        (
+            *(name, Message("missing" if info["missing"] else "ready")),
+            *(", ".join(info["skeletons"]), Message(info["people"])),
+            *(", ".join(info["modes"]), ", ".join(info["devices"]), Message(info["summary"])),
+        )
+        for name, info in infos.items()
+    ]
+    print_table(["engine", "state", "skeletons", "people", "modes", "devices", ""], rows)
+    for name, info in infos.items():
+        if package := info["missing"]:
+            template = "\n{engine} is not ready here; run: pip install {package!q}"
+            say(template, engine=name, package=package)
+    for name, info in infos.items():
+        for option in info["options"]:
             say("\n{engine}  --engine-option {name}={default}", engine=name, **option)
             say(
                 "    {help} Expected: {expected}.",
@@ -372,8 +303,8 @@ def engines(*, as_json: AsJson = False) -> None:
 
 COMMANDS = (
     Command("demo", None, demo),
-    Command("doctor", None, doctor),
+    Command("doctor", doctor, shown_by(_print_diagnosis, _exit_code)),
     Command("models pull", None, pull, aliases={"--from-wheel": "--from-file"}),
-    Command("models list", None, list_models),
-    Command("engines", None, engines),
+    Command("models list", list_models, shown_by(_print_models)),
+    Command("engines", engines, shown_by(_print_engines)),
 )

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from posemill.commands.arguments import AnyPath, Reading, here, text_of
-from posemill.commands.declaring import AsJson, Ask, Command, Originals, Overwrite, RunOrFile, door
-from posemill.commands.printing import print_json, say
+from posemill.commands.arguments import AnyPath, Person, Reading, here
+from posemill.commands.declaring import Command, Originals, Overwrite, RunOrFile, door, shown_by
+from posemill.commands.printing import print_notes, say
 from posemill.commands.progress import is_notebook, show_progress, track
 from posemill.errors import PosemillError
 from posemill.files import mark_output
@@ -46,6 +46,10 @@ class Drawn:
     def __iter__(self) -> Iterator[Path]:
         return iter(self.paths)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        return {"paths": self.paths, "num_originals_gone": self.num_originals_gone}
+
 
 @door(lambda: Reading)
 def visualize(
@@ -59,15 +63,7 @@ def visualize(
     seed: Annotated[int, setting("Seed of the random samples.", least=0)] = 0,
     video: Annotated[str | None, setting("Whole clips as movies.", choices=("mp4", "gif"))] = None,
     originals: Originals = None,
-    person: Annotated[
-        str,
-        setting(
-            "Of several people in a frame: main (the largest, followed along the clip), a number "
-            "(2: the next largest), or all.",
-            convert=text_of,
-            metavar="WHO",
-        ),
-    ] = "all",
+    person: Person = "all",
     style: Annotated[
         str,
         setting(
@@ -90,7 +86,7 @@ def visualize(
     folder = here(out)
     expect_folder(folder, kind="what `visualize` writes")
     material = Reading(**reading).open(run, person=person)
-    found = originals_of(material.picture_facts(), originals)
+    frames = originals_of(material.picture_facts(), originals)
     request = DrawRequest(
         num_samples=None if all else num_samples,
         clip_ids=None if clips is None else list(clips),
@@ -99,21 +95,14 @@ def visualize(
         style=style,
     )
     is_free = folder.is_dir() and not any(folder.iterdir())
-    with show_progress("drawing frames", progress=progress) as found.on_frame:
-        paths = tuple(draw_gallery(material, request, folder, originals=found, overwrite=overwrite))
+    with show_progress("drawing frames", progress=progress) as frames.on_frame:
+        paths = tuple(
+            draw_gallery(material, request, folder, originals=frames, overwrite=overwrite)
+        )
     if is_free:
         mark_output(folder)
     names = [part for path in paths for part in path.relative_to(folder).with_suffix("").parts]
-    return Drawn(paths, found.num_gone, notes_on(found, names))
-
-
-def _show_visualize(ask: Ask, *, as_json: AsJson = False) -> None:
-    drawn = ask()
-    if as_json:
-        print_json({"paths": drawn.paths, "num_originals_gone": drawn.num_originals_gone})
-    else:
-        say("{paths}", paths="\n".join(map(str, drawn.paths)))
-    _print_notes(drawn)
+    return Drawn(paths, frames.num_gone, notes_on(frames, names))
 
 
 @door(lambda: Reading)
@@ -138,26 +127,23 @@ def report(
     total = material.num_frames
     clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
     quality = measure_all(clips)
-    found = originals_of(material.picture_facts(), originals)
-    with show_progress("drawing frames", progress=progress) as found.on_frame:
-        write_report(material, quality, Path(out), originals=found)
+    frames = originals_of(material.picture_facts(), originals)
+    with show_progress("drawing frames", progress=progress) as frames.on_frame:
+        write_report(material, quality, Path(out), originals=frames)
     outputs.record(Path(out))
-    return Drawn((Path(out),), found.num_gone, notes_on(found))
+    return Drawn((Path(out),), frames.num_gone, notes_on(frames))
 
 
-def _show_report(ask: Ask, *, as_json: AsJson = False) -> None:
-    drawn = ask()
-    (path,) = drawn.paths
-    if as_json:
-        print_json({"path": path, "num_originals_gone": drawn.num_originals_gone})
-    else:
-        say("{path}", path=path)
-    _print_notes(drawn)
+def _print_paths(drawn: Drawn) -> None:
+    say("{paths}", paths="\n".join(map(str, drawn)))
+
+
+def _as_page(drawn: Drawn) -> dict[str, Any]:
+    return {"path": drawn.paths[0], "num_originals_gone": drawn.num_originals_gone}
 
 
 def _print_notes(drawn: Drawn) -> None:
-    for note in drawn.notes:
-        say(note, err=True, colour="yellow")
+    print_notes(drawn.notes)
 
 
 def plot(clip: PoseClip, index: int | None = None, *, originals: AnyPath | None = None) -> Frame:
@@ -232,25 +218,18 @@ def notes_on(originals: OriginalFrames, names: Iterable[str] = ()) -> tuple[str,
 
     notes = []
     if originals.num_unplaced:
-        notes.append(
-            Message(
-                "{num_frames:frame|frames} of normalised keypoints drawn on a blank canvas: they "
-                "have no place in the original pictures",
-                num_frames=originals.num_unplaced,
-            )
+        template = (
+            "{num_frames:frame|frames} of normalised keypoints drawn on a blank canvas: they have "
+            "no place in the original pictures"
         )
+        notes.append(Message(template, num_frames=originals.num_unplaced))
     if originals.num_gone:
-        total = originals.num_gone + originals.num_read
-        notes.append(
-            Message(
-                "{num_gone} of {total} original pictures could not be read, drawn on a blank "
-                "canvas; the first: {reason}. If they were moved, name their folder by "
-                "{--originals}",
-                num_gone=originals.num_gone,
-                total=total,
-                reason=originals.first_reason,
-            )
+        template = (
+            "{num_gone} of {total} original pictures could not be read, drawn on a blank canvas; "
+            "the first: {reason}. If they were moved, name their folder by {--originals}"
         )
+        total, reason = originals.num_gone + originals.num_read, originals.first_reason
+        notes.append(Message(template, num_gone=originals.num_gone, total=total, reason=reason))
     if advice := lacks_font(names):
         notes.append(Message(advice))
     return tuple(notes)
@@ -302,6 +281,6 @@ def run_html(run: Run) -> str:
 
 
 COMMANDS = (
-    Command("visualize", visualize, _show_visualize),
-    Command("report", report, _show_report),
+    Command("visualize", visualize, shown_by(_print_paths, _print_notes)),
+    Command("report", report, shown_by(_print_paths, _print_notes, plain=_as_page)),
 )

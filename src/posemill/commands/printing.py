@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from posemill.language import translate
-from posemill.messages import Message, render
+from posemill.messages import Message, join, render
 from posemill.terminal import escaped, printable, width_of
 
 if TYPE_CHECKING:
@@ -55,9 +56,15 @@ def print_written(text: str, *, err: bool = False) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as indented JSON; paths and the like become strings."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    """Print a value as indented JSON; results as they say, paths and the like become strings."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
     _write(escaped(text), sys.stdout)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else str(value)  # type: ignore[arg-type]
 
 
 def print_config(resolved: Resolved[Any], *, as_json: bool) -> None:
@@ -92,10 +99,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     _write(captured.get(), sys.stdout, end="")
 
 
-def print_reasons(rows: Iterable[tuple[str, int, int]]) -> None:
+def print_reasons(
+    rows: Iterable[Sequence[Any]], columns: Sequence[str] = ("reason", "failures", "frames")
+) -> None:
     """Print why frames failed, and how often."""
-    shown = [(translate(reason), failures, frames) for reason, failures, frames in rows]
-    print_table(["reason", "failures", "frames"], shown)
+    print_table(columns, [(translate(reason), *counts) for reason, *counts in rows])
 
 
 def print_records(rows: Iterable[Mapping[str, Any]]) -> None:
@@ -130,9 +138,22 @@ def _short(value: Any) -> Any:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else value
 
 
+def shares_of(shares: Mapping[Any, float], *, is_whole: bool = False) -> Message:
+    """Return the share that each of some parts has: `face 98.1%, left hand 12.0%`."""
+    template = "{part} {share:.0%}" if is_whole else "{part} {share:.1%}"
+    parts = (Message(template, part=Message(part), share=share) for part, share in shares.items())
+    return join(", ", parts)
+
+
 def print_note(text: object) -> None:
     """Print on stderr what works, but not as it should."""
     say("posemill: {text}", text=text, err=True, colour="yellow")
+
+
+def print_notes(notes: Iterable[object]) -> None:
+    """Print on stderr what is worth to know about a result."""
+    for note in notes:
+        say("note: {text}", text=note, err=True, colour="yellow")
 
 
 @contextmanager

@@ -115,11 +115,8 @@ def show_progress(
             return
         bar = f"{bar_of(done, total)} {done:,} / {total:,}"
         left = (time.monotonic() - started) * (total - done) / max(done, 1)
-        if left < 1:
-            line.show(Message("{name} {bar}", name=name, bar=bar))
-        else:
-            template = "{name} {bar}, {time} left"
-            line.show(Message(template, name=name, bar=bar, time=duration(left)))
+        template = "{name} {bar}" if left < 1 else "{name} {bar}, {time} left"
+        line.show(Message(template, name=name, bar=bar, time=duration(left)))
 
     try:
         yield advance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,20 +38,9 @@ RunFolder = Annotated[
 ]
 # What decides the speed or the size of a run, beside the workers.
 _PLANNED = (
-    "source",
-    "layout",
-    "splits",
-    "engine",
-    "engine_options",
-    "mode",
-    "skeleton",
-    "decoder",
-    "resize",
-    "fps",
-    "stride",
-    "num_gpus",
-    "num_workers_per_gpu",
-)
+    "source layout splits engine engine_options mode skeleton decoder resize fps stride num_gpus "
+    "num_workers_per_gpu"
+).split()
 
 
 @door()
@@ -82,8 +71,6 @@ def _show_status(
     failures: Annotated[bool, setting("List what failed, one by one.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    from dataclasses import asdict
-
     from posemill.jobs.extract.status import Status, list_failures
 
     run = run_of(ask.values["run"])
@@ -95,32 +82,26 @@ def _show_status(
         )
     if watch:
         _watch(run)
-    found = status(run)
+    state = status(run)
     failed = list_failures(run) if failures else []
     if as_json:
-        more = {"failures": [asdict(failure) for failure in failed]} if failures else {}
-        print_json({**found.to_json(), **more})
+        print_json({**state.to_json(), **({"failures": failed} if failures else {})})
         return
-    if isinstance(found, Status):
-        _print_status(found)
+    if isinstance(state, Status):
+        _print_status(state)
     else:
-        _print_training(found)
+        _print_training(state)
     for failure in failed:
-        say_line(
-            "{split}/{clip}: {reason}"
-            if failure.frame_index is None
-            else "{split}/{clip} frame {index}: {reason}",
-            split=failure.split,
-            clip=failure.clip_id,
-            index=failure.frame_index,
-            reason=failure.message,
-        )
+        template = "{split}/{clip_id} frame {frame_index}: {message}"
+        if failure.frame_index is None:
+            template = "{split}/{clip_id}: {message}"
+        say_line(template, **vars(failure))
 
 
 def _watch(run: Path) -> None:
     line = TextLine("line" if sys.stderr.isatty() else "log")
-    while (found := status(run)).state == "running":
-        line.show(found.describe())
+    while (state := status(run)).state == "running":
+        line.show(state.describe())
         time.sleep(0.5)
     line.close()
 
@@ -130,43 +111,43 @@ def say_line(text: str, /, **values: object) -> None:
     print_written(printable(render(Message(text, **values)), keep=""))
 
 
-def _print_status(found: Status) -> None:
-    say(found.headline())
-    say(found.describe())
-    _print_gpus(found)
+def _print_status(state: Status) -> None:
+    say(state.headline())
+    say(state.describe())
+    _print_gpus(state)
     names = "split num_clips clips_done clips_failed frames_known frames_out frames_failed"
     columns = ["split", "clips", "done", "clips failed", "frames", "out", "frames failed"]
-    rows = list(map(attrgetter(*names.split()), found.counts))
-    if any(found.in_flight.values()):  # the share of frames done counts these, too
+    rows = list(map(attrgetter(*names.split()), state.counts))
+    if any(state.in_flight.values()):  # the share of frames done counts these, too
         columns.append(Message("not yet written"))
-        rows = [(*row, found.in_flight.get(row[0], 0)) for row in rows]
+        rows = [(*row, state.in_flight.get(row[0], 0)) for row in rows]
     print_table(columns, rows)
-    if found.reasons:
-        print_reasons(found.reasons)
+    if state.reasons:
+        print_reasons(state.reasons)
 
 
-def _print_gpus(found: Status | TrainStatus) -> None:
-    for gpu in found.gpus:
+def _print_gpus(state: Status | TrainStatus) -> None:
+    for gpu in state.gpus:
         say_line(gpu.describe())
 
 
-def _print_training(found: TrainStatus | SweepStatus) -> None:
+def _print_training(state: TrainStatus | SweepStatus) -> None:
     from posemill.training.runs.status import TrainStatus
 
-    say_line(found.headline())
-    say_line(found.describe())
-    if isinstance(found, TrainStatus):
-        _print_gpus(found)
-        print_records({"split": split, **scores} for split, scores in found.scores.items())
+    say_line(state.headline())
+    say_line(state.describe())
+    if isinstance(state, TrainStatus):
+        _print_gpus(state)
+        print_records({"split": split, **scores} for split, scores in state.scores.items())
     else:
-        same, rows = without_constants(found.trainings, keep=("job", "state"))
+        same, rows = without_constants(state.trainings, keep=("job", "state"))
         if same:
             listed = ", ".join(f"{name} {value}" for name, value in same.items())
             say_line("the same in all: {settings}", settings=listed)
         print_records(rows)
-    for line in found.last_lines:
+    for line in state.last_lines:
         say_line("  {line}", line=line)
-    say_line("next: {command}", command=found.next_command())
+    say_line("next: {command}", command=state.next_command())
 
 
 def stop(folder: Path) -> int | None:
@@ -187,11 +168,8 @@ def show_stop(run: RunFolder, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"run": folder, "stopped_pid": pid})
     else:
-        say(
-            "{run}: nobody works on it" if pid is None else "{run}: pid {pid} stopped",
-            run=folder,
-            pid=pid,
-        )
+        template = "{run}: nobody works on it" if pid is None else "{run}: pid {pid} stopped"
+        say(template, run=folder, pid=pid)
 
 
 def show_logs(
@@ -205,17 +183,23 @@ def show_logs(
     as_json: AsJson = False,
 ) -> None:
     """Print the last lines of the log of a run, a training or a sweep."""
-    folder = run_of(run)
-    found = read_log(folder, worker=worker, num_lines=lines)
+    from posemill.machine.live_files import follow_lines, last_lines
+    from posemill.runs.lock import holder_of
+    from posemill.training.record.live import is_held
+
     if as_json and follow:
         raise ConfigError("{--json} is one value, {--follow} has no end: give one of them")
+    folder = run_of(run)
+    path = _log_of(folder, worker)
+    last = last_lines(path, lines)
     if as_json:
-        print_json(found)
+        print_json(last)
         return
-    for line in found:
+    for line in last:
         print_written(line)
     if follow:
-        for line in follow_log(folder, worker=worker):
+        is_worked_on = holder_of if kind_of(folder) == "extraction" else is_held
+        for line in follow_lines(path, lambda: not is_worked_on(folder)):
             print_written(line)
 
 
@@ -232,34 +216,23 @@ def show_plan(
 
     config = ExtractConfig(**{"out": Path(), **ask.values})
     say("measuring a sample, about {seconds:.0f} s …", seconds=3 * sample_seconds, err=True)
-    found = forecast(config, sample_seconds=sample_seconds)
-    print_forecast(found, as_json=as_json)
+    print_forecast(forecast(config, sample_seconds=sample_seconds), as_json=as_json)
 
 
-def print_forecast(found: Forecast, *, as_json: bool) -> None:
+def print_forecast(estimate: Forecast, *, as_json: bool) -> None:
     """Print what a job would take with 1, 2, 4, 8 … workers."""
     if as_json:
-        print_json(found.to_json())
+        print_json(estimate)
         return
-    say(
-        "{num_clips:clip|clips}, {num_frames:frame|frames}",
-        num_clips=found.num_clips,
-        num_frames=found.num_frames,
-    )
-    print_table(
-        ["workers", "hours", "time", "GB", "frames/s", ""],
-        [
-            (
-                workers,
-                round(hours, 2),
-                duration(hours * 3600),
-                round(gigabytes, 3),
-                round(found.speed(workers), 1),
-                Message(note),
-            )
-            for workers, hours, gigabytes, note in found.rows()
-        ],
-    )
+    say("{num_clips:clip|clips}, {num_frames:frame|frames}", **vars(estimate))
+    rows = [
+        (
+            *(workers, round(hours, 2), duration(hours * 3600), round(gigabytes, 3)),
+            *(round(estimate.speed(workers), 1), Message(note)),
+        )
+        for workers, hours, gigabytes, note in estimate.rows()
+    ]
+    print_table(["workers", "hours", "time", "GB", "frames/s", ""], rows)
 
 
 def show_serve(
@@ -309,26 +282,6 @@ def advise(
     return advise_run(folder)
 
 
-def read_log(folder: Path, *, worker: int | None = None, num_lines: int = 50) -> list[str]:
-    """Return the last lines of the log of a run, a training or a sweep; or of a run's worker."""
-    from posemill.machine.live_files import last_lines
-
-    return last_lines(_log_of(folder, worker), num_lines)
-
-
-def follow_log(folder: Path, *, worker: int | None = None) -> Iterator[str]:
-    """Yield new lines of a log as they come, until nobody works in the folder any more."""
-    from posemill.machine.live_files import follow_lines
-    from posemill.runs.lock import holder_of
-    from posemill.training.record.live import is_held
-
-    is_run = kind_of(folder) == "extraction"
-    return follow_lines(
-        _log_of(folder, worker),
-        lambda: holder_of(folder) is None if is_run else not is_held(folder),
-    )
-
-
 def _log_of(folder: Path, worker: int | None) -> Path:
     from posemill.jobs.extract.status import log_path, workers_with_logs
     from posemill.runs.manifest import Manifest
@@ -339,19 +292,13 @@ def _log_of(folder: Path, worker: int | None) -> Path:
         Manifest.read(folder)  # is it one?
         path = log_path(folder, worker)
         if worker is not None and not path.is_file():
-            raise RunError(
-                "{folder} has no log of worker {worker}; workers with a log: {known}",
-                folder=folder,
-                worker=worker,
-                known=", ".join(map(str, workers_with_logs(folder))) or Message("none"),
-            )
+            known = ", ".join(map(str, workers_with_logs(folder))) or Message("none")
+            template = "{folder} has no log of worker {worker}; workers with a log: {known}"
+            raise RunError(template, folder=folder, worker=worker, known=known)
         return path
     if worker is not None:
-        raise ConfigError(
-            "{folder} is {kind}; only the workers of extract have logs of theirs",
-            folder=folder,
-            kind=KINDS[kind],
-        )
+        template = "{folder} is {kind}; only the workers of extract have logs of theirs"
+        raise ConfigError(template, folder=folder, kind=KINDS[kind])
     status(folder)  # whose parts lie in it, or it says so
     return folder / LOG_NAME
 

@@ -21,6 +21,7 @@ from posemill.commands.printing import (
     print_records,
     print_table,
     say,
+    shares_of,
     warnings_as_notes,
 )
 from posemill.commands.progress import show_progress, track
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from posemill.training.config.train_config import TrainConfig
     from posemill.training.runs.inference import Prediction
 
+_PARALLEL = "{mode}, {processes} x {threads} threads: {mode_reason}"
 _NOTHING = Message("nothing to change")
 # Its own flag has a value, and `--use-fp16` none.
 _MIXED = {"--use-fp16": "--precision=mixed", "--no-use-fp16": "--precision=fp32"}
@@ -124,64 +126,40 @@ def _print_summary(out: Path, summary: Any) -> None:
 
     columns = list(dict.fromkeys(name for scores in summary["scores"].values() for name in scores))
     rows = [
-        (split, *(f"{scores[name]:.4f}" if name in scores else "" for name in columns))
+        (split, *(_rounded(scores.get(name, "")) for name in columns))
         for split, scores in summary["scores"].items()
     ]
     if rows:
         print_table(["split", *columns], rows)
     seconds = summary["timing_seconds"]
     total = sum(seconds.values()) or 1.0
+    shares = {part: value / total for part, value in seconds.items()}
     is_long = total >= LEAST_SECONDS
     advice = summary["advice"] or ([_NOTHING] if is_long else [])
     print_lines(
         [
             ("run", out),
             ("steps", Message("{steps}, best at {best_step}", **summary)),
-            (
-                "parallel",
-                Message(
-                    "{mode}, {processes} x {threads} threads: {reason}",
-                    mode=summary["mode"],
-                    processes=summary["processes"],
-                    threads=summary["threads"],
-                    reason=summary["mode_reason"],
-                ),
-            ),
+            ("parallel", Message(_PARALLEL, **summary)),
             ("precision", join(": ", [summary["precision"], summary["precision_reason"]])),
             ("speed", Message("{samples_per_second:.0f} samples/s, {seconds:.1f} s", **summary)),
-            ("time", _shares({part: value / total for part, value in seconds.items()})),
+            ("time", shares_of(shares, is_whole=True)),
             *(("note", text) for text in summary["last_words"]),
             *(("advice", text) for text in advice),
         ]
     )
 
 
-def _shares(shares: Mapping[str, float]) -> Message:
-    """Return how much of the time each part of a training takes."""
-    return join(
-        ", ",
-        (
-            Message("{part} {share:.0%}", part=Message(part), share=share)
-            for part, share in shares.items()
-        ),
-    )
-
-
-def _print_left_out(found: Any) -> None:
+def _print_left_out(result: Any) -> None:
     """A row for each group that a model was trained without, then the mean and the worst."""
-    score = found["score"]
-    rows: list[tuple[object, ...]] = [
-        (
-            row["group"],
-            Message("{clips_scored} of {clips}", **row),
-            f"{row[score]:.4f}" if score in row else "",
-            row.get("run", ""),
-        )
-        for row in found["groups"]
-    ]
-    rows.append((Message("mean"), "", f"{found['mean']:.4f}", ""))
-    rows.append((Message("worst"), "", f"{found['worst']:.4f}", found["worst_group"]))
-    group = Message("without {group}", group=found["leave_out"])
+    score = result["score"]
+    template, rows = "{clips_scored} of {clips}", list[tuple[object, ...]]()
+    for row in result["groups"]:
+        scored = Message(template, **row)
+        rows.append((row["group"], scored, _rounded(row.get(score, "")), row.get("run", "")))
+    rows.append((Message("mean"), "", _rounded(result["mean"]), ""))
+    rows.append((Message("worst"), "", _rounded(result["worst"]), result["worst_group"]))
+    group = Message("without {group}", group=result["leave_out"])
     print_table([group, "clips scored", score, "run"], rows)
 
 
@@ -192,11 +170,12 @@ def _show_evaluate(ask: Ask, *, as_json: AsJson = False) -> int:
     if as_json:
         print_json(scores)
     else:
-        print_lines(
-            (name, f"{value:.4f}" if isinstance(value, float) else value)
-            for name, value in scores.items()
-        )
+        print_lines((name, _rounded(value)) for name, value in scores.items())
     return 1 if scores.get("num_unreadable") else 0
+
+
+def _rounded(value: Any) -> Any:
+    return f"{value:.4f}" if isinstance(value, float) else value
 
 
 @door()
@@ -367,13 +346,13 @@ def _show_predict(
             raise ModuleNotFoundError(name="torch")
     say("loading the model …", err=True)  # torch takes seconds
     with warnings_as_notes() as unread:
-        found = predict(**ask.values, source=paths_of(sources), progress=True)
+        predictions = predict(**ask.values, source=paths_of(sources), progress=True)
     if as_json:
-        print_json([entry.to_dict() for entry in found])
+        print_json(predictions)
     else:
         rows = [
             (p.clip_id, p.label, "" if p.probability is None else round(p.probability, 4))
-            for p in found
+            for p in predictions
         ]
         print_table(["clip", "label", "probability"], rows)
     return 1 if unread else 0
@@ -394,10 +373,9 @@ def sweep(
     def report(event: str, job: Any) -> None:
         say("{job} {event}", job=job.name, event=Message(event), err=True)
 
-    found = read_sweep(Path(file), out=out)
-    failures = {} if dry_run else run_sweep(found, num_jobs=workers, report=report)
-    rows = tabulate(found, failures)
-    means = summarize(found)
+    plan = read_sweep(Path(file), out=out)
+    failures = {} if dry_run else run_sweep(plan, num_jobs=workers, report=report)
+    rows, means = tabulate(plan, failures), summarize(plan)
     if as_json:
         print_json({"trainings": rows, "means": means})
     else:
@@ -410,21 +388,16 @@ def sweep(
 def _show_tune(ask: Ask, *, as_json: AsJson = False) -> None:
     """Measure what makes a training faster on this machine."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded, as train does
-    found, out = ask(), ask.values.get("out")
+    tuned, out = ask(), ask.values.get("out")
     if as_json:
-        print_json({"out": out, **found.to_json()})
+        print_json({"out": out, **tuned.to_json()})
         return
-    rows = [
-        (
-            row.setting,
-            "" if row.samples_per_second is None else f"{row.samples_per_second:.0f}",
-            "" if row.gain is None else f"{row.gain:.2f}",
-            row.note,
-        )
-        for row in found.rows
-    ]
+    rows = []
+    for row in tuned.rows:
+        speed = "" if row.samples_per_second is None else f"{row.samples_per_second:.0f}"
+        rows.append((row.setting, speed, "" if row.gain is None else f"{row.gain:.2f}", row.note))
     print_table(["setting", "samples/s", "gain", ""], rows)
-    for line in found.lines():
+    for line in tuned.lines():
         say(line)
     if out is not None:
         say("{path}: posemill train {path!q} --out runs/NAME trains with it", path=out)
@@ -434,25 +407,17 @@ def _show_advise(ask: Ask, *, as_json: AsJson = False) -> None:
     from posemill.training.loop.timing import read_evidence, shares
     from posemill.training.tuning.advice import LEAST_SECONDS
 
-    run, found = ask.values["run"], ask()
+    run, advice = ask.values["run"], ask()
     evidence = read_evidence(run_of(run))
-    share = shares(evidence.timing_seconds)
     if as_json:
-        print_json(
-            {
-                "run": run,
-                **dataclasses.asdict(evidence),
-                "advice": [advice.to_json() for advice in found],
-            }
-        )
+        print_json({"run": run, **dataclasses.asdict(evidence), "advice": advice})
         return
-    lines: list[tuple[str, object]] = [("run", run), ("time", _shares(share))]
+    lines: list[tuple[str, object]] = [("run", run)]
+    lines.append(("time", shares_of(shares(evidence.timing_seconds), is_whole=True)))
     if evidence.seconds < LEAST_SECONDS:
-        note = Message(
-            "only {seconds:.0f} s were measured: too short to rely on", seconds=evidence.seconds
-        )
-        lines.append(("note", note))
-    sentences = [advice.sentence for advice in found] or [_NOTHING]
+        template = "only {seconds:.0f} s were measured: too short to rely on"
+        lines.append(("note", Message(template, seconds=evidence.seconds)))
+    sentences = [each.sentence for each in advice] or [_NOTHING]
     print_lines([*lines, *(("advice", text) for text in sentences)])
 
 

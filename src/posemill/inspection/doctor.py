@@ -74,7 +74,7 @@ class Diagnosis:
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the facts as plain values, for JSON."""
         return asdict(self)
 

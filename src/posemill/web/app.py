@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from posemill import __version__
 from posemill.errors import PosemillError
 from posemill.files import open_plain, parse_json, safe_parts
 from posemill.messages import Message
+from posemill.plugins import not_among
 from posemill.web.answers import (
     ASKED_ERRORS,
     READ_ERRORS,
@@ -40,7 +41,7 @@ from posemill.web.answers import (
 )
 from posemill.web.children import ChildProcess
 from posemill.web.clip_index import ClipTables, Question
-from posemill.web.library import ClipAddress, Entry, Library
+from posemill.web.library import ClipAddress, Entry, Kind, Library
 from posemill.web.media import FILE_KINDS, find_video, read_frames, write_clip
 from posemill.web.overview import row_of
 
@@ -63,6 +64,8 @@ _VIDEO_TYPES = {
     ".mov": "video/quicktime",
     ".mkv": "video/x-matroska",
 }
+_BYTES = "application/octet-stream"
+_WITH_CLIPS: tuple[Kind, ...] = ("extraction", "prepared")
 _THREADS = 8  # that read at a time; what else is asked waits
 _MOST_PICTURES = 40
 _BODY_SECONDS = 10.0
@@ -110,10 +113,11 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
         finally:
             site.close()
 
-    def about(handler: Callable[[Site, Request], Response]) -> Callable[[Request], Response]:
+    def about(handler: Callable[[Site, Request], Any]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
             with page_language(request):
-                return handler(site, request)
+                value = handler(site, request)
+                return value if isinstance(value, Response) else JsonAnswer(value)
 
         return answer
 
@@ -123,22 +127,11 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
 
     routes = [
         Route("/", about(_page)),
-        Route("/static/{name}", about(_static)),
+        Route("/static/{name}", about(_page)),
         Route("/api/site", about(_site)),
         Route("/api/runs", about(_runs)),
         Route("/api/runs/{key}", about(_run)),
-        Route("/api/runs/{key}/failures", about(_failures)),
-        Route("/api/runs/{key}/predictions", about(_predictions)),
-        Route("/api/runs/{key}/clips", about(_clips)),
-        Route("/api/runs/{key}/choices", about(_choices)),
-        Route("/api/runs/{key}/clip", about(_clip)),
-        Route("/api/runs/{key}/points", about(_points)),
-        Route("/api/runs/{key}/people", about(_people)),
-        Route("/api/runs/{key}/others", about(_others)),
-        Route("/api/runs/{key}/compare", about(_compare)),
-        Route("/api/runs/{key}/frames", about(_frames)),
-        Route("/api/runs/{key}/video", about(_video)),
-        Route("/api/runs/{key}/file", about(_file)),
+        *(Route(f"/api/runs/{{key}}/{name}", about(handler)) for name, handler in _OF_RUN.items()),
         Route("/api/runs/{key}/actions", action, methods=["POST"]),
         Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg")),
     ]
@@ -149,92 +142,72 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
     return app
 
 
-def _page(site: Site, request: Request) -> Response:
-    return _send_file("index.html")
-
-
-def _static(site: Site, request: Request) -> Response:
-    return _send_file(request.path_params["name"])
-
-
 _STATIC_NAMES = frozenset(os.listdir(STATIC))  # noqa: PTH208
 
 
-def _send_file(name: str) -> Response:
+def _page(site: Site, request: Request) -> Response:
+    name = request.path_params.get("name", "index.html")
     if name not in _STATIC_NAMES:
         raise PosemillError("there is no such file")
     path = STATIC / name
-    headers = {"cache-control": "no-cache"}
     kind = f"{_TYPES[path.suffix]}; charset=utf-8"
-    return Response(path.read_bytes(), headers=headers, media_type=kind)
+    return Response(path.read_bytes(), headers={"cache-control": "no-cache"}, media_type=kind)
 
 
-def _site(site: Site, request: Request) -> Response:
-    return JsonAnswer(
-        {
-            "version": __version__,
-            "folders": [str(folder) for folder in site.library.folders],
-            "allow_actions": site.actions is not None,
-        }
-    )
+def _site(site: Site, request: Request) -> Any:
+    return {
+        "version": __version__,
+        "folders": site.library.folders,
+        "allow_actions": site.actions is not None,
+    }
 
 
-def _runs(site: Site, request: Request) -> Response:
-    entries = site.library.entries()
-    return JsonAnswer(
-        {
-            "runs": [row_of(entry) for entry in entries],
-            "note": site.library.note,
-            "is_complete": site.library.is_complete,
-        }
-    )
+def _runs(site: Site, request: Request) -> Any:
+    runs = [row_of(entry) for entry in site.library.entries()]
+    return {"runs": runs, "note": site.library.note, "is_complete": site.library.is_complete}
 
 
-def _run(site: Site, request: Request) -> Response:
+def _run(site: Site, request: Request) -> Any:
     entry = site.run(request)
     row = row_of(entry)
     if row["state"] == "broken":
-        return JsonAnswer(row)
+        return row
     if entry.kind == "extraction":
         from posemill.web.extractions import describe_extraction
 
         row |= describe_extraction(entry.folder)
-        for each in row["reasons"]:
-            each["shown"] = Message(each["reason"])
+        for failure in row["reasons"]:
+            failure["shown"] = Message(failure["reason"])
     elif entry.kind in ("training", "sweep"):
         from posemill.web.trainings import describe_sweep, describe_training
 
         describe = describe_training if entry.kind == "training" else describe_sweep
         row |= describe(entry, site.library)
-        for each in row.get("advice", ()):
-            each |= {name: Message(each[name]) for name in ("evidence", "change")}
-    return JsonAnswer(row)
+        for advice in row.get("advice", ()):
+            advice |= {name: Message(advice[name]) for name in ("evidence", "change")}
+    return row
 
 
-def _failures(site: Site, request: Request) -> Response:
+def _failures(site: Site, request: Request) -> Any:
     from posemill.web.extractions import read_failed_files
 
-    entry = site.run(request, "extraction")
-    rows = read_failed_files(entry.folder, text_of(request, "reason"))
-    return JsonAnswer(rows)
+    folder = site.run(request, "extraction").folder
+    return read_failed_files(folder, text_of(request, "reason"))
 
 
-def _predictions(site: Site, request: Request) -> Response:
+def _predictions(site: Site, request: Request) -> Any:
     from posemill.web.trainings import choose_predictions
 
-    entry = site.run(request, "training")
-    return JsonAnswer(
-        choose_predictions(
-            entry.folder,
-            split=text_of(request, "split"),
-            label=request.query_params.get("label"),
-            predicted=request.query_params.get("predicted"),
-            limit=whole_of(request, "limit", 100, least=1, most=500),
-        )
+    return choose_predictions(
+        site.run(request, "training").folder,
+        split=text_of(request, "split"),
+        label=request.query_params.get("label"),
+        predicted=request.query_params.get("predicted"),
+        limit=whole_of(request, "limit", 100, least=1, most=500),
     )
 
 
-def _clips(site: Site, request: Request) -> Response:
+def _clips(site: Site, request: Request) -> Any:
     question = Question(
         split=text_of(request, "split"),
         label=text_of(request, "label"),
@@ -247,42 +220,38 @@ def _clips(site: Site, request: Request) -> Response:
         offset=whole_of(request, "offset", 0, most=1 << 40),
         limit=whole_of(request, "limit", 50, least=1, most=200),
     )
-    entry = site.run(request, "extraction", "prepared")
-    return JsonAnswer(site.tables.page(entry, question))
+    return site.tables.page(site.run(request, *_WITH_CLIPS), question)
 
 
-def _choices(site: Site, request: Request) -> Response:
-    return JsonAnswer(site.tables.choices(site.run(request, "extraction", "prepared")))
+def _choices(site: Site, request: Request) -> Any:
+    return site.tables.choices(site.run(request, *_WITH_CLIPS))
 
 
-def _clip(site: Site, request: Request) -> Response:
+def _clip(site: Site, request: Request) -> Any:
     from posemill.web.clip_data import describe_clip
 
-    return JsonAnswer(site.reader.submit(describe_clip, _named(site, request)).result())
+    return site.reader.submit(describe_clip, _named(site, request)).result()
 
 
-def _others(site: Site, request: Request) -> Response:
-    """Say which other runs have a clip, to be compared with it."""
+def _others(site: Site, request: Request) -> Any:
+    """Return which other runs have a clip, to be compared with it."""
     from posemill.web.clip_data import has_clip
 
-    one = _named(site, request)
-    others = [
+    clip = _named(site, request)
+    return [
         {"key": entry.key, "name": entry.name}
         for entry in site.library.entries()
-        if entry.kind == "extraction"
-        and entry.key != one.entry.key
-        and has_clip(ClipAddress(entry, one.split, one.clip_id))
+        if entry.kind == "extraction" and entry.key != clip.entry.key
+        if has_clip(replace(clip, entry=entry))
     ]
-    return JsonAnswer(others)
 
 
-def _compare(site: Site, request: Request) -> Response:
+def _compare(site: Site, request: Request) -> Any:
     from posemill.web.clip_data import compare_clips
 
-    one = _named(site, request)
-    other = site.library.get(text_of(request, "other"), "extraction", "prepared")
-    address = ClipAddress(other, one.split, one.clip_id)
-    return JsonAnswer(site.reader.submit(compare_clips, one, address).result())
+    clip = _named(site, request)
+    other = site.library.get(text_of(request, "other"), *_WITH_CLIPS)
+    return site.reader.submit(compare_clips, clip, replace(clip, entry=other)).result()
 
 
 def _points(site: Site, request: Request) -> Response:
@@ -304,7 +273,7 @@ def _window(site: Site, request: Request, pack: Callable[[PoseClip], bytes]) -> 
     start = whole_of(request, "start", 0, most=1 << 40)
     count = whole_of(request, "count", MOST_FRAMES, least=1, most=MOST_FRAMES)
     clip = site.reader.submit(read_window, _named(site, request), start, count).result()
-    return Response(pack(clip), media_type="application/octet-stream")
+    return Response(pack(clip), media_type=_BYTES)
 
 
 def _frames(site: Site, request: Request) -> Response:
@@ -315,27 +284,23 @@ def _frames(site: Site, request: Request) -> Response:
     pictures = site.media.ask(
         read_frames, _named(site, request), start, count, side, seconds=_FRAMES_SECONDS
     )
-    sizes = [0 if each is None else len(each) for each in pictures]
-    head = struct.pack(f"<{1 + len(sizes)}I", len(sizes), *sizes)
-    body = b"".join([head, *(each for each in pictures if each)])
-    return Response(body, media_type="application/octet-stream")
+    jpegs = [picture or b"" for picture in pictures]
+    head = struct.pack(f"<{1 + len(jpegs)}I", len(jpegs), *map(len, jpegs))
+    body = b"".join([head, *jpegs])
+    return Response(body, media_type=_BYTES)
 
 
 def _video(site: Site, request: Request) -> Response:
     path = Path(site.media.ask(find_video, _named(site, request), seconds=_PLACE_SECONDS))
     os.close(open_plain(path))  # no link, no pipe; says what is wrong with it
-    kind = _VIDEO_TYPES.get(path.suffix.lower(), "application/octet-stream")
+    kind = _VIDEO_TYPES.get(path.suffix.lower(), _BYTES)
     return FileResponse(path, media_type=kind)
 
 
 def _file(site: Site, request: Request) -> Response:
     kind = text_of(request, "as")
     if kind not in FILE_KINDS:
-        raise PosemillError(
-            "as: expected one of {file_kinds}, got {kind!r}",
-            file_kinds=", ".join(FILE_KINDS),
-            kind=kind[:40],
-        )
+        raise not_among("as", kind[:40], FILE_KINDS)
     address = _named(site, request)
     folder = tempfile.TemporaryDirectory(prefix="posemill_serve_")
     target = Path(folder.name) / f"clip.{kind}"
@@ -348,7 +313,7 @@ def _file(site: Site, request: Request) -> Response:
     return FileResponse(
         target,
         filename=name,
-        media_type="application/octet-stream",
+        media_type=_BYTES,
         background=BackgroundTask(folder.cleanup),
     )
 
@@ -366,11 +331,26 @@ async def _act(site: Site, request: Request) -> Response:
     except (ValueError, TypeError, LookupError, AttributeError, ClientDisconnect, TimeoutError):
         return JsonAnswer({"reason": "expected an action"}, 400)
     entry = site.run(request)
-    found = await anyio.to_thread.run_sync(site.actions.ask, entry, action, word)
-    return JsonAnswer(found)
+    return JsonAnswer(await anyio.to_thread.run_sync(site.actions.ask, entry, action, word))
 
 
 def _named(site: Site, request: Request) -> ClipAddress:
     """Return the run, the split and the id that an address names."""
-    entry = site.run(request, "extraction", "prepared")
+    entry = site.run(request, *_WITH_CLIPS)
     return ClipAddress(entry, text_of(request, "split"), text_of(request, "id"))
+
+
+_OF_RUN = {
+    "failures": _failures,
+    "predictions": _predictions,
+    "clips": _clips,
+    "choices": _choices,
+    "clip": _clip,
+    "points": _points,
+    "people": _people,
+    "others": _others,
+    "compare": _compare,
+    "frames": _frames,
+    "video": _video,
+    "file": _file,
+}

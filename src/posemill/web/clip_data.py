@@ -24,7 +24,6 @@ from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.quality import measure, squeeze
 from posemill.inspection.summary import clip_row
 from posemill.records import FloatArray, PersonIds, PoseClip, nobody_else
-from posemill.runs.manifest import MANIFEST_NAME
 from posemill.runs.queries import read_ledger
 from posemill.runs.reader import open_run
 from posemill.runs.shards import SELECT_ROWS, BlockPlan, ShardRows
@@ -57,15 +56,12 @@ def read_window(address: ClipAddress, start: int, count: int) -> PoseClip:
         PosemillError: There is no such clip, or no such frame.
     """
     count = min(count, MOST_FRAMES)
-    if (address.entry.folder / MANIFEST_NAME).is_file():
+    if _is_run(address):
         return _window_of_run(address, start, count)
-    clip = _clip_of_file(_file_of(address), address.clip_id)
+    clip = _clip_of_file(address)
     if start >= max(1, len(clip)):
-        raise RunError(
-            "clip {clip_id!r} has {num_frames} frames",
-            clip_id=address.clip_id,
-            num_frames=len(clip),
-        )
+        template = "clip {clip_id!r} has {num_frames} frames"
+        raise RunError(template, clip_id=address.clip_id, num_frames=len(clip))
     return cut_clip(clip, start, start + count)
 
 
@@ -168,20 +164,13 @@ def compare_clips(one: ClipAddress, other: ClipAddress) -> dict[str, Any]:
 def describe_skeleton(name: str) -> dict[str, Any]:
     """Return parts, bones, names and colours of a skeleton."""
     skeleton = get_skeleton(name)
+    parts = [{**vars(part), "colour": part_colour(part.name)} for part in skeleton.parts]
     return {
         "name": name,
         "num_points": skeleton.num_points,
-        "point_names": list(skeleton.point_names),
-        "parts": [
-            {
-                "name": part.name,
-                "start": part.start,
-                "stop": part.stop,
-                "colour": part_colour(part.name),
-            }
-            for part in skeleton.parts
-        ],
-        "bones": [list(bone) for bone in skeleton.bones],
+        "point_names": skeleton.point_names,
+        "parts": parts,
+        "bones": skeleton.bones,
         "point_colours": [hex_of(COLOURS[key]) for key in point_keys(name)],
         "bone_colours": [hex_of(COLOURS[key]) for key in bone_keys(name)],
     }
@@ -189,9 +178,9 @@ def describe_skeleton(name: str) -> dict[str, Any]:
 
 def clip_length(address: ClipAddress) -> int:
     """Return how many frames of a clip have keypoints."""
-    if (address.entry.folder / MANIFEST_NAME).is_file():
+    if _is_run(address):
         return sum(row.num_rows for row in _rows_of(address))
-    return len(_clip_of_file(_file_of(address), address.clip_id))
+    return len(_clip_of_file(address))
 
 
 def has_clip(address: ClipAddress) -> bool:
@@ -216,9 +205,9 @@ def read_whole(address: ClipAddress, most: int) -> PoseClip:
             length=length,
             most=most,
         )
-    if (address.entry.folder / MANIFEST_NAME).is_file():
+    if _is_run(address):
         return open_run(address.entry.folder).clip(address.clip_id, address.split)
-    return _clip_of_file(_file_of(address), address.clip_id)
+    return _clip_of_file(address)
 
 
 def _strips(address: ClipAddress, length: int, first: PoseClip) -> dict[str, Any]:
@@ -282,12 +271,8 @@ def _rows_of(address: ClipAddress) -> Sequence[ShardRows]:
     return [ShardRows.from_ledger(row) for row in rows]
 
 
-def _file_of(address: ClipAddress) -> Path:
-    """Return the file of a split of prepared data; only those that are there are looked at."""
-    for path in address.entry.folder.glob(f"*{PREPARED_ENDING}"):
-        if path.name == f"{address.split}{PREPARED_ENDING}" and not path.is_symlink():
-            return path
-    raise RunError("there is no split {split!r}", split=address.split)
+def _is_run(address: ClipAddress) -> bool:
+    return address.entry.kind == "extraction"
 
 
 @lru_cache(maxsize=4)
@@ -298,5 +283,9 @@ def _clip_of(path: Path, mark: int, clip_id: str) -> PoseClip:
     raise RunError("{name} has no clip {clip_id!r}", name=path.name, clip_id=clip_id)
 
 
-def _clip_of_file(path: Path, clip_id: str) -> PoseClip:
-    return _clip_of(path, path.lstat().st_mtime_ns, clip_id)
+def _clip_of_file(address: ClipAddress) -> PoseClip:
+    """Return a clip of prepared data; only files that are there are looked at."""
+    for path in address.entry.folder.glob(f"*{PREPARED_ENDING}"):
+        if path.name == f"{address.split}{PREPARED_ENDING}" and not path.is_symlink():
+            return _clip_of(path, path.lstat().st_mtime_ns, address.clip_id)
+    raise RunError("there is no split {split!r}", split=address.split)

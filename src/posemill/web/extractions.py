@@ -75,20 +75,8 @@ def continue_arguments(folder: Path, manifest: Manifest) -> list[str]:
     source, options = manifest.source.get("path"), manifest.options
     if manifest.kind != "extract" or not isinstance(source, str):
         return []
-    names = (
-        "engine",
-        "engine_options",
-        "mode",
-        "decoder",
-        "resize",
-        "fps",
-        "stride",
-        "split_long_seconds",
-        "splits",
-    )
-    chosen: dict[str, Any] = {
-        name: options[name] for name in names if options.get(name) is not None
-    }
+    names = "engine engine_options mode decoder resize fps stride split_long_seconds splits".split()
+    chosen = {name: options[name] for name in names if options.get(name) is not None}
     if isinstance(layout := manifest.source.get("layout"), str):
         chosen["layout"] = layout
     try:

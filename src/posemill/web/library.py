@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -187,37 +187,10 @@ def _has_word(path: Path, word: bytes) -> bool:
         return False
 
 
-class Remembered:
-    """What was read of a folder, until its files change or it is too old.
-
-    Args:
-        read: Reads it.
-        files: Those whose change counts.
-        seconds: After which it is read again in any case.
-    """
-
-    def __init__(
-        self, read: Callable[[Path], dict[str, object]], files: Sequence[str], seconds: float
-    ) -> None:
-        self._read, self._files, self._seconds = read, files, seconds
-        self._known: dict[Path, tuple[float, tuple[object, ...], dict[str, object]]] = {}
-
-    def __call__(self, folder: Path) -> dict[str, object]:
-        """Return what `read` says of a folder."""
-        now, mark = time.monotonic(), tuple(_mark(folder / name) for name in self._files)
-        known = self._known.get(folder)
-        if known is not None and known[1] == mark and now - known[0] < self._seconds:
-            return known[2]
-        content = self._read(folder)
-        self._known[folder] = (now, mark, content)
-        if len(self._known) > _MOST_RUNS:
-            self._known.pop(next(iter(self._known)))
-        return content
-
-
-def _mark(path: Path) -> tuple[int, int] | None:
+def mark_of_file(path: Path) -> tuple[int, int] | None:
+    """Return what changes with a file; None where there is none."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,9 @@ from posemill.runs.manifest import LEDGER_NAME, MANIFEST_NAME
 from posemill.training.record.live import LOG_NAME, SWEEP_NAME
 from posemill.training.runs.status import read_sweep_status, read_train_status
 from posemill.web.answers import READ_ERRORS, reason_of
-from posemill.web.library import PREPARED_ENDING, Entry, Kind, Remembered
+from posemill.web.library import PREPARED_ENDING, Entry, Kind, mark_of_file
 
 _MOST_STATS = 1 << 22
-_SECONDS = 1.0  # a run that was killed changes no file
 
 
 def extraction_row(folder: Path) -> dict[str, Any]:
@@ -104,20 +106,28 @@ def _read_stats(path: Path) -> dict[str, Any]:
     }
 
 
-_READERS: dict[Kind, Remembered] = {
-    "extraction": Remembered(
-        extraction_row, (MANIFEST_NAME, LEDGER_NAME, f"{LEDGER_NAME}-wal", LIVE_NAME), _SECONDS
-    ),
-    "training": Remembered(training_row, ("run.json", "summary.json", LIVE_NAME), _SECONDS),
-    "sweep": Remembered(sweep_row, (SWEEP_NAME, LOG_NAME), _SECONDS),
-    "prepared": Remembered(prepared_row, (".",), 60.0),
+# How a run is read; the files whose change counts; after which seconds it is read anew anyway: one
+# that was killed changes no file.
+_LEDGER_FILES = (MANIFEST_NAME, LEDGER_NAME, f"{LEDGER_NAME}-wal", LIVE_NAME)
+_READERS: dict[Kind, tuple[Callable[[Path], dict[str, Any]], tuple[str, ...], float]] = {
+    "extraction": (extraction_row, _LEDGER_FILES, 1.0),
+    "training": (training_row, ("run.json", "summary.json", LIVE_NAME), 1.0),
+    "sweep": (sweep_row, (SWEEP_NAME, LOG_NAME), 1.0),
+    "prepared": (prepared_row, (".",), 60.0),
 }
+
+
+@lru_cache(maxsize=5000)
+def _read_row(kind: Kind, folder: Path, *_changes: object) -> dict[str, Any]:
+    return _READERS[kind][0](folder)
 
 
 def row_of(entry: Entry) -> dict[str, Any]:
     """Return the row of a run; one that cannot be read says why."""
     row = {"key": entry.key, "kind": entry.kind, "name": entry.name, "folder": str(entry.folder)}
     try:
-        return {**row, **_READERS[entry.kind](entry.folder)}
+        _, names, seconds = _READERS[entry.kind]
+        marks = (mark_of_file(entry.folder / name) for name in names)
+        return row | _read_row(entry.kind, entry.folder, int(time.monotonic() // seconds), *marks)
     except READ_ERRORS as error:
         return {**row, "state": "broken", "reason": reason_of(error)}

@@ -134,19 +134,15 @@ def read_predictions(folder: Path) -> list[dict[str, str]]:
 def read_confusions(folder: Path) -> dict[str, Any]:
     """Return by split how often each class was taken for each other, cells that are not 0 only."""
     rows = read_predictions(folder)
-    classes = list(dict.fromkeys(row.get("label", "") for row in rows))
-    classes += [row.get("predicted", "") for row in rows]
-    names = sorted(set(classes))
+    names = sorted({row.get(column, "") for row in rows for column in ("label", "predicted")})
     if not rows or len(names) > _MOST_CLASSES:  # sentences are no classes
         return {"classes": [], "confusions": {}, "num_predictions": len(rows)}
     place = {name: index for index, name in enumerate(names)}
-    found: dict[str, Counter[tuple[int, int]]] = {}
-    for row in rows:
-        cell = place[row.get("label", "")], place[row.get("predicted", "")]
-        found.setdefault(row.get("split", ""), Counter())[cell] += 1
-    cells = {
-        split: [(*cell, count) for cell, count in each.items()] for split, each in found.items()
-    }
+    cells: dict[str, list[tuple[int, int, int]]] = {}
+    columns = ("split", "label", "predicted")
+    pairs = Counter(tuple(row.get(column, "") for column in columns) for row in rows)
+    for (split, label, predicted), count in pairs.items():
+        cells.setdefault(split, []).append((place[label], place[predicted], count))
     return {"classes": names, "confusions": cells, "num_predictions": len(rows)}
 
 

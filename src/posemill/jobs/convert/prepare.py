@@ -41,6 +41,11 @@ class Prepared:
     stats: dict[str, Any]
     losses: tuple[str, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        paths = {"path": self.path, "stats_path": self.stats_path}
+        return {**paths, "losses": self.losses, **self.stats}
+
     def __repr__(self) -> str:
         clips = counted(self.stats["num_clips"], "clips")
         counts = f"{clips}, {counted(self.stats['num_frames'], 'frames')}"
