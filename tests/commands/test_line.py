@@ -80,71 +80,43 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     ("arguments", "seen"),
     [
-        (["--splits", "train", "dev"], ["x", ("train", "dev"), 1, None]),
-        (["--splits", "train", "--splits", "dev"], ["x", ("train", "dev"), 1, None]),
-        (["--splits=train"], ["x", ("train",), 1, None]),
-        (["--num_workers", "3"], ["x", None, 3, None]),
-        (["--num_workers=3", "--splits", "a_b"], ["x", ("a_b",), 3, None]),
+        # Flags with underscores, and several values after one.
+        (["x", "--splits", "train", "dev"], ["x", ("train", "dev"), 1, None]),
+        (["x", "--splits", "train", "--splits", "dev"], ["x", ("train", "dev"), 1, None]),
+        (["x", "--splits=train"], ["x", ("train",), 1, None]),
+        (["x", "--num_workers", "3"], ["x", None, 3, None]),
+        (["x", "--num_workers=3", "--splits", "a_b"], ["x", ("a_b",), 3, None]),
         (
-            ["--splits", "a", "b", "--other_list", "1", "2", "3", "--num-workers", "2"],
+            ["x", "--splits", "a", "b", "--other_list", "1", "2", "3", "--num-workers", "2"],
             ["x", ("a", "b"), 2, ("1", "2", "3")],
         ),
-    ],
-)
-def test_underscores_and_several_values_after_one_flag_work(
-    app: Any, arguments: list[str], seen: list[Any]
-) -> None:
-    result = CliRunner().invoke(app, ["show", "x", *arguments])
-    assert result.exit_code == 0, result.output
-    assert result.stdout.strip() == str(seen)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "seen"),
-    [
+        # The last value before the end is the argument that is missing.
         (["--splits", "train", "x"], ["x", ("train",), 1, None]),
         (["--splits", "train", "dev", "x", "--num-workers", "2"], ["x", ("train", "dev"), 2, None]),
         (["--splits", "train", "x", "--other-list", "4"], ["x", ("train",), 1, ("4",)]),
         (["--num-workers", "2", "--splits", "train", "x"], ["x", ("train",), 2, None]),
         (["--splits", "train", "--", "x"], ["x", ("train",), 1, None]),
+        # After two dashes words are left alone.
+        (["--num_workers", "2", "--", "--odd_name"], ["--odd_name", None, 2, None]),
+        (["--", "--parts"], ["--parts", None, 1, None]),
+        # Flags of other programs.
+        (["x", "--parts", "a", "b"], ["x", ("a", "b"), 1, None]),
+        (["x", "--parts=a", "--splits", "b"], ["x", ("a", "b"), 1, None]),
+        (["x", "--only", "a"], ["x", ("only=a",), 1, None]),
+        (["x", "--only=a", "--splits", "b"], ["x", ("only=a", "b"), 1, None]),
     ],
 )
-def test_a_flag_of_several_values_leaves_the_argument_behind_it(
+def test_flags_values_and_arguments_are_told_apart(
     app: Any, arguments: list[str], seen: list[Any]
 ) -> None:
     result = CliRunner().invoke(app, ["show", *arguments])
     assert result.exit_code == 0, result.output
     assert result.stdout.strip() == str(seen)
-
-
-def test_after_two_dashes_words_are_left_alone(app: Any) -> None:
-    result = CliRunner().invoke(app, ["show", "--num_workers", "2", "--", "--odd_name"])
-    assert result.stdout.strip() == str(["--odd_name", None, 2, None])
+    assert not result.stderr
 
 
 def test_commands_inside_groups_have_the_same_manners(app: Any) -> None:
     assert CliRunner().invoke(app, ["group", "show", "--two_words", "7"]).stdout.strip() == "7"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "seen"),
-    [
-        (["--parts", "a", "b"], ("a", "b")),
-        (["--parts=a", "--splits", "b"], ("a", "b")),
-        (["--only", "a"], ("only=a",)),
-        (["--only=a", "--splits", "b"], ("only=a", "b")),
-        (["--splits", "a"], ("a",)),
-        (["--", "--parts"], None),
-    ],
-)
-def test_flags_of_other_programs_work_like_our_own(
-    app: Any, arguments: list[str], seen: tuple[str, ...] | None
-) -> None:
-    source = [] if arguments[0] == "--" else ["x"]
-    result = CliRunner().invoke(app, ["show", *source, *arguments])
-    assert result.exit_code == 0, result.output
-    assert result.stdout.strip() == str([arguments[-1] if not source else "x", seen, 1, None])
-    assert not result.stderr
 
 
 # Words of other programs and of the requirement, and what they mean here.
@@ -230,13 +202,9 @@ def test_help_names_what_the_tables_hold() -> None:
     text = CliRunner().invoke(run_line, ["export", "--help"], env={"COLUMNS": "300"}).stdout
     words = " ".join(text.split())
     assert f"One of: {', '.join(FORMATS)}." in words
+    for command, flag in (("merge", "--input-files"), ("prepare", "--keypoints-file")):
+        assert flag in CliRunner().invoke(run_line, [command, "--help"]).output
     assert "{posemill" not in words
-
-
-def test_an_unknown_flag_is_wrong_usage(app: Any) -> None:
-    result = CliRunner().invoke(app, ["show", "x", "--no_such_flag"])
-    assert result.exit_code == 2
-    assert "--no-such-flag" in result.output
 
 
 def test_the_version_is_said() -> None:
@@ -244,24 +212,25 @@ def test_the_version_is_said() -> None:
     assert result.stdout == f"posemill {__version__}\n"
 
 
-def test_our_errors_are_one_line_and_code_2(app: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as info:
-        main(["fail", "known"])
-    assert info.value.code == 2
-    assert capsys.readouterr().err == "posemill: expected this, got that; do the other\n"
-
-
-def test_a_file_the_system_refuses_is_one_line_and_code_2(
-    app: Any, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("known", 2, "expected this, got that; do the other"),
+        ("forbidden", 2, "runs/a: Permission denied"),
+        ("full", 2, "No space left on device"),
+        ("interrupt", 130, "interrupted"),
+    ],
+)
+def test_an_error_is_one_line_and_a_code(
+    app: Any, how: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as info:
-        main(["fail", "forbidden"])
-    assert info.value.code == 2
-    assert capsys.readouterr().err == "posemill: runs/a: Permission denied\n"
-    with pytest.raises(SystemExit) as info:
-        main(["fail", "full"])
-    assert info.value.code == 2
-    assert capsys.readouterr().err == "posemill: No space left on device\n"
+        main(["fail", how])
+    assert info.value.code == code
+    assert capsys.readouterr().err == f"posemill: {said}\n"
+
+
+def test_an_error_that_nobody_knows_keeps_its_traceback(app: Any) -> None:
     with pytest.raises(OSError, match="without a file"):
         main(["fail", "strange"])
 
@@ -271,13 +240,6 @@ def test_debug_shows_the_traceback(app: Any) -> None:
         main(["--debug", "fail", "known"])
     with pytest.raises(PermissionError):
         main(["--debug", "fail", "forbidden"])
-
-
-def test_an_interrupt_is_code_130_and_is_said(app: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as info:
-        main(["fail", "interrupt"])
-    assert info.value.code == 130
-    assert capsys.readouterr().err == "posemill: interrupted\n"
 
 
 def test_every_command_explains_itself() -> None:
@@ -359,13 +321,6 @@ def test_a_value_that_is_no_number_is_shown(arguments, expected, got, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("command", "flag"), [("merge", "--input-files"), ("prepare", "--keypoints-file")]
-)
-def test_the_words_of_the_requirement_are_in_the_help(command, flag):
-    assert flag in CliRunner().invoke(run_line, [command, "--help"]).output
-
-
-@pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["shwo", "x"], "No such command 'shwo'; did you mean 'show'?"),
@@ -383,6 +338,7 @@ def test_the_words_of_the_requirement_are_in_the_help(command, flag):
             ["show", "x", "--num-workers", "two"],
             "--num-workers: expected a whole number, got 'two'",
         ),
+        (["show", "x", "--no_such_flag"], "No such option: --no-such-flag"),
         (["need"], "Missing option '--much'."),
         (["need", "--much", "1.5x"], "--much: expected a number, got '1.5x'"),
         (["need", "--much", "1", "--loud=yes"], "Option '--loud' does not take a value."),

@@ -376,27 +376,6 @@ class ClipInput:
         return facts
 
 
-def open_inputs(
-    paths: Sequence[Path],
-    *,
-    format_name: str | None = None,
-    size_wh: Size | None = None,
-    splits: Sequence[str] | None = None,
-    person: str = "all",
-) -> list[ClipInput]:
-    """Return several inputs; `format_name` is that of the files among them, a run is a run."""
-    return [
-        ClipInput(
-            path,
-            format_name=None if (path / MANIFEST_NAME).is_file() else format_name,
-            size_wh=size_wh,
-            splits=splits,
-            person=person,
-        )
-        for path in paths
-    ]
-
-
 def _outlines_of(
     run: Run, split: str, size_wh: Size | None, *, is_grouped: bool
 ) -> Iterator[Outline]:
