@@ -64,10 +64,12 @@ def test_a_run_that_is_not_finished_is_used_with_a_warning(run: Path, tmp_path: 
 
 
 def test_the_warning_about_an_unfinished_run_names_what_is_cut_and_what_is_missing(
-    run: Path, tmp_path: Path
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sqlite3
     from contextlib import closing
+
+    monkeypatch.setattr(data, "_NAMED", 1)
 
     clips = posemill.open_run(run).clip_ids("train")
     with closing(sqlite3.connect(run / "ledger.sqlite")) as ledger, ledger:
@@ -81,8 +83,9 @@ def test_the_warning_about_an_unfinished_run_names_what_is_cut_and_what_is_missi
     assert f"; 1 clip is cut: {clips[1]}; 1 clip is missing: {clips[0]}; look: " in said
     with pytest.warns(UserWarning, match="so far is used; look: posemill status"):
         posemill.prepare(run, tmp_path / "data", splits="dev")
-    assert data._first_of("abcde") == "a, b, c, d, e"
-    assert data._first_of("abcdef") == "a, b, c, d, e, …"
+    monkeypatch.setattr(data, "_NAMED", 0)
+    with pytest.warns(UserWarning, match="; 1 clip is cut: …; 1 clip is missing: …; look: "):
+        posemill.prepare(run, tmp_path / "data", splits="train")
 
 
 def test_a_file_without_an_ending_gets_that_of_its_format(run: Path, tmp_path: Path) -> None:
