@@ -16,7 +16,7 @@ from posemill.estimators.fake import FakeEstimator
 from posemill.jobs import landmarks
 from posemill.jobs.convert.prepare import prepare
 from posemill.jobs.extract.run import extract
-from posemill.jobs.new_clips import clips_like
+from posemill.jobs.landmarks import clips_like
 from posemill.terminal import warn_once
 
 HOW = {"extraction": {"engine": "fake", "engine_options": {}, "mode": "image", "decoder": "pyav"}}

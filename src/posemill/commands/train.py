@@ -261,7 +261,7 @@ def predict(
 
 def _frames_to_estimate(folder: Path, items: Iterable[AnyPath | PoseClip]) -> int | None:
     """Return how many frames keypoints will be found of; None where only reading would tell."""
-    from posemill.jobs.new_clips import count_new_frames
+    from posemill.jobs.landmarks import count_new_frames
     from posemill.training.runs.inference import data_of
 
     if not isinstance(items, list | tuple):
@@ -305,7 +305,7 @@ def _estimated(
     folder: Path, items: Iterable[AnyPath | PoseClip], engine: Mapping[str, Any]
 ) -> Iterator[PoseClip]:
     """Yield clips as they are, and those of sources as a run's model needs them."""
-    from posemill.jobs.new_clips import clips_like
+    from posemill.jobs.landmarks import clips_like
     from posemill.records import PoseClip
     from posemill.training.runs.inference import data_of
 

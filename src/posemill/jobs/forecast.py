@@ -61,18 +61,16 @@ class Forecast:
 
     def speed(self, workers: int) -> float:
         """Return frames per second: measured, or in proportion to the closest that was."""
-        nearest = max((each for each in self.speeds if each <= workers), default=min(self.speeds))
+        nearest = max((number for number in self.speeds if number <= workers), default=None)
+        nearest = min(self.speeds) if nearest is None else nearest
         return self.speeds[nearest] * workers / nearest
 
     def note(self, workers: int) -> Message:
         """Return how the speed is known."""
-        if workers in self.speeds:
-            return Message("measured")
+        template = "in proportion; this machine has {num_cores:core|cores}"
         if workers <= self.num_cores:
-            return Message("in proportion")
-        return Message(
-            "in proportion; this machine has {num_cores:core|cores}", num_cores=self.num_cores
-        )
+            template = "in proportion"
+        return Message("measured" if workers in self.speeds else template, num_cores=self.num_cores)
 
 
 def forecast(

@@ -1,9 +1,11 @@
-"""Landmarks of one source in memory: a folder of pictures, a clip or a video, without a run."""
+"""Landmarks of one source in memory, without a run; and clips that a trained model has not seen:
+estimated or read, then shaped as its data was.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -11,21 +13,27 @@ from typing import Any, Literal
 
 import numpy as np
 
+from posemill.clips.inputs import ClipInput
 from posemill.config import parse_size, resize_of
-from posemill.decoders.choice import settle_for_extraction
-from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
+from posemill.decoders.choice import AUTO, settle_for_extraction
+from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of, without_suffix
 from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, SourceError
 from posemill.estimators import EngineInfo, engine_info, open_estimator
 from posemill.files import atomic_path, near_path
 from posemill.formats.landmarks_file import landmark_arrays
+from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.between import writing
+from posemill.jobs.convert.shaping import shape_clip
+from posemill.jobs.extract.keypoints import join_frames
 from posemill.messages import Message
 from posemill.outputs import Outputs
 from posemill.places import uri_of
-from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, join_world, nobody_else
+from posemill.records import Clip, Frame, Keypoints, PoseClip, nobody_else
+from posemill.runs.manifest import MANIFEST_NAME
 from posemill.skeletons import get_skeleton
+from posemill.sources import find_clips
 from posemill.sources.frames import count_frames
 from posemill.sources.reading import read_clip
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
@@ -54,29 +62,15 @@ def estimate_landmarks(
 
     A frame that cannot be read is a row without landmarks, so that rows stay in step with files.
 
-    Args:
-        source: A folder of pictures (in the order of their names), a picture, or a video.
-        mode: `image`: every frame stands alone; `video`: the frames are tracked and smoothed. None
-            or `auto`: as `choose_mode` finds.
-        engine: One of `posemill.estimators.known_engines`.
-        engine_options: Its own options.
-        decoder: For videos; one of `posemill.decoders.decoder_choices`.
-        resize: `WIDTHxHEIGHT` that frames are brought to first; None: as they are.
-        fps: Take as many frames of a second of a video; all pictures of a folder, which has none.
-        stride: Take every Nth frame.
-        device: For the engine.
-        threads: For the engine.
-        on_frame: Called after each frame.
+    The source is a folder of pictures (in the order of their names), a picture, or a video. In mode
+    `image` every frame stands alone, in `video` they are tracked and smoothed; None or `auto`: as
+    `choose_mode` finds. Of a folder, which has no seconds, `fps` takes all pictures.
     """
     clip, size = clip_at(source), parse_size(resize_of(resize))
     decoder = settle_for_extraction(decoder)
     if fps is not None and clip.kind != "video":
-        warn_once(
-            Message(
-                "{source} does not say how many pictures a second it has: all are taken",
-                source=source,
-            )
-        )
+        template = "{source} does not say how many pictures a second it has: all are taken"
+        warn_once(Message(template, source=source))
         fps = None
     sampling = fewer_frames(fps, stride)
     length = count_frames(clip, decoder, sampling)  # a video that ends before it is noticed
@@ -85,8 +79,7 @@ def estimate_landmarks(
     chosen = choose_mode(source, engine)[0] if mode is None or mode == "auto" else mode
     info.check_mode(engine, chosen)
     errors: list[DecodeError] = []
-    paths: list[str] = []
-    numbers: list[int] = []
+    rows: list[tuple[int, str]] = []
     results: list[Keypoints] = []
     batch: list[Frame] = []
 
@@ -112,21 +105,16 @@ def estimate_landmarks(
                 finish_batch()
                 results.append(_nothing(info))
                 on_frame()
-            numbers.append(frame.frame_index)
-            paths.append(frame.path or "")
+            rows.append((frame.frame_index, frame.path or ""))
         finish_batch()
     if not results:
         raise errors[0] if errors else SourceError("{source}: no frames in it", source=source)
-    pose_clip = PoseClip(
-        points=np.concatenate([keypoints.points for keypoints in results]),
-        scores=np.concatenate([keypoints.scores for keypoints in results]),
-        sizes_wh=np.concatenate([keypoints.sizes_wh for keypoints in results]),
-        others=join_people([keypoints.others for keypoints in results]),
-        world=join_world(results),
-        skeleton_name=info.skeleton_names[0],
+    pose_clip = join_frames(
+        results,
+        info.skeleton_names[0],
         clip_id=source.name,
-        frame_indices=np.array(numbers, np.int64),
-        image_paths=tuple(paths) if clip.kind != "video" else (),
+        frame_indices=np.array([number for number, _ in rows], np.int64),
+        image_paths=tuple(path for _, path in rows) if clip.kind != "video" else (),
     )
     return pose_clip, errors
 
@@ -134,10 +122,10 @@ def estimate_landmarks(
 def _nothing(info: EngineInfo) -> Keypoints:
     num_points = get_skeleton(info.skeleton_names[0]).num_points
     return Keypoints(
-        points=np.full((1, num_points, 3), np.nan, np.float32),
-        scores=np.zeros((1, num_points), np.float32),
-        sizes_wh=np.zeros((1, 2), np.int32),
-        others=nobody_else(1, num_points) if info.people == "several" else None,
+        np.full((1, num_points, 3), np.nan, np.float32),
+        np.zeros((1, num_points), np.float32),
+        np.zeros((1, 2), np.int32),
+        nobody_else(1, num_points) if info.people == "several" else None,
     )
 
 
@@ -158,36 +146,30 @@ def choose_mode(source: Path, engine: str = "holistic") -> tuple[Mode, Message]:
 
 def clip_at(source: Path) -> Clip:
     """Return the clip that a path or a URI names: a folder of pictures, a picture or a video."""
-    if (uri := uri_of(source)) is not None:
-        suffix = suffix_of(source.name)
+    suffix, uri = suffix_of(source.name), uri_of(source)
+    if uri is not None:
         if suffix in PICTURE_SUFFIXES:
             return Clip(source.name, uri, "pictures", num_frames=1)
         return Clip(source.name, uri, "video" if suffix in VIDEO_SUFFIXES else "frames")
-    if source.is_dir():
-        _expect_pictures(source)
-        return Clip(source.name, str(source), "frames")
     if not source.exists():
         raise SourceError(
             "{source}: no such file or folder; expected pictures or a video{hint}",
             source=source,
             hint=near_path(source),
         )
-    is_picture = suffix_of(source.name) in PICTURE_SUFFIXES
-    return Clip(source.name, str(source), "pictures" if is_picture else "video")
-
-
-def _expect_pictures(folder: Path) -> None:
-    """Raise where a folder has videos and no pictures: those are many clips."""
-    names = sorted(each.name for each in folder.iterdir())
+    if not source.is_dir():
+        return Clip(source.name, str(source), "pictures" if suffix in PICTURE_SUFFIXES else "video")
+    names = sorted(entry.name for entry in source.iterdir())
     videos = [name for name in names if suffix_of(name) in VIDEO_SUFFIXES]
     if videos and not any(suffix_of(name) in PICTURE_SUFFIXES for name in names):
         raise SourceError(
             "{folder} holds {num_videos} videos and no pictures: give one of them, as "
             "{example}, or take all: posemill extract {folder!q} --out RUN",
-            folder=folder,
+            folder=source,
             num_videos=len(videos),
-            example=folder / videos[0],
+            example=source / videos[0],
         )
+    return Clip(source.name, str(source), "frames")
 
 
 def check_out(path: Path, *, source: Path | str, overwrite: bool = False) -> None:
@@ -217,3 +199,92 @@ def save_landmarks(
             temporary.open("wb") as handle,
         ):
             np.savez(handle, **arrays)  # type: ignore[arg-type]
+
+
+def clips_like(
+    source: Path,
+    skeleton_name: str,
+    recipe: Mapping[str, Any],
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    is_alone: bool = True,
+    on_frame: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[PoseClip | None, list[DecodeError]]]:
+    """Yield each clip of a source in a layout and by a recipe, with what could not be read of it.
+
+    None stands for a clip of several of which nothing could be read; the only one is a DecodeError.
+
+    Keypoints are found as those of the recipe's data were: by the same engine with the same
+    options, in the same mode, read by the same decoder.
+
+    The source is a run; a video, a picture, a folder of pictures, or a folder of videos. The recipe
+    has `normalize`, `interpolate`, `smooth` and `extraction` of `posemill prepare`, if any;
+    `is_alone`: there are no other sources; `on_frame` is called after each frame that was
+    estimated.
+    """
+    wanted = Recipe(
+        normalize=str(recipe.get("normalize", "none")),
+        interpolate=int(recipe.get("interpolate", 0)),
+        smooth=str(recipe.get("smooth", "none")),
+    )
+    if (source / MANIFEST_NAME).is_file():
+        for clip in ClipInput(source).clips(layout=skeleton_name):
+            yield shape_clip(clip, wanted, skeleton_name), []
+        return
+    named = _named_clips(source)
+    extraction = recipe.get("extraction") or {}
+    found_by = {name: value for name, value in extraction.items() if value is not None}
+    if not found_by:
+        warn_once(
+            Message(
+                "the model's data do not say how their keypoints were found; new ones are found "
+                "by engine holistic in video mode"
+            )
+        )
+    how = {"mode": "video", **found_by, "device": device, "threads": threads}
+    for clip_id, path in named:
+        try:
+            clip, errors = estimate_landmarks(path, **how, on_frame=on_frame)
+        except DecodeError as error:
+            if is_alone and len(named) == 1:
+                raise
+            yield None, [error]
+            continue
+        clip = dataclasses.replace(clip, clip_id=clip_id)
+        yield shape_clip(clip, wanted, skeleton_name), errors
+
+
+def count_new_frames(source: Path, recipe: Mapping[str, Any]) -> int:
+    """Return of how many frames `clips_like` will find keypoints; those of a run are there."""
+    if (source / MANIFEST_NAME).is_file():
+        return 0
+    found_by, num_frames = recipe.get("extraction") or {}, 0
+    decoder = settle_for_extraction(found_by.get("decoder") or AUTO)
+    for _, path in _named_clips(source):
+        clip = clip_at(path)
+        fps = found_by.get("fps") if clip.kind == "video" else None
+        sampling = fewer_frames(fps, found_by.get("stride") or 1)
+        num_frames += count_frames(clip, decoder, sampling) or 0  # one that cannot be read has none
+    return num_frames
+
+
+def _named_clips(source: Path) -> list[tuple[str, Path]]:
+    """Return the ids, as `extract` gives them, and the paths of the clips of what is no run.
+
+    A folder that holds pictures itself is one clip.
+    """
+    if not source.exists():
+        raise SourceError(
+            "{source}: no such file or folder; expected a video, pictures, a run, or data "
+            "that `posemill prepare` wrote{hint}",
+            source=source,
+            hint=near_path(source),
+        )
+    if not source.is_dir():
+        is_video = suffix_of(source.name) in VIDEO_SUFFIXES
+        return [(without_suffix(source.name) if is_video else source.name, source)]
+    clips = find_clips(source)  # refuses videos and pictures side by side
+    if any(suffix_of(entry.name) in PICTURE_SUFFIXES for entry in source.iterdir()):
+        return [(source.name, source)]
+    return [(clip.clip_id, Path(clip.path)) for clip in clips]

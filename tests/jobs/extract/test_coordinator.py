@@ -9,12 +9,11 @@ import pytest
 from posemill.config import ExtractConfig
 from posemill.errors import DeviceError, PosemillError, RunError
 from posemill.executors import Died, Finished, Output
-from posemill.jobs.extract.coordinator import Coordinator
+from posemill.jobs.extract.coordinator import Coordinator, StopSignals
 from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, Fatal, part_of
 from posemill.jobs.extract.opening import planned_clips
 from posemill.jobs.extract.plan import plan_units
 from posemill.jobs.extract.run import Extraction
-from posemill.jobs.extract.signals import StopSignals
 from posemill.machine.live_files import LogFile
 from posemill.records import Clip
 from posemill.runs.events import Committed, Planned, UnitProgress

@@ -16,7 +16,6 @@ from posemill.jobs.extract import opening
 from posemill.jobs.extract import run as run_module
 from posemill.jobs.extract.opening import compare, open_events
 from posemill.jobs.extract.run import Extraction, extract, settled
-from posemill.jobs.extract.signals import StopSignals
 from posemill.runs.events import Committed, Lost, Reset, UnitProgress
 from posemill.runs.manifest import Manifest
 from posemill.sources import ClipList, find_clips
@@ -25,12 +24,12 @@ from posemill.sources.tracking import Tracking
 
 def begin(config, clips=None, *, received=0, on_count=None):
     """Open the ledger as `extract` does; returns (ledger, clips)."""
-    signals = StopSignals()
-    signals.received = received
     found = find_clips(config.source, layout=config.layout) if clips is None else clips
     config.out.mkdir(exist_ok=True)
     job = Extraction(config)
-    return open_events(job, found, manifest=job.manifest(found), signals=signals, on_count=on_count)
+    return open_events(
+        job, found, job.manifest(found), stop_signal=lambda: received, on_count=on_count
+    )
 
 
 def with_tracking(config, clips):

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from posemill.jobs.extract.signals import StopSignals
+from posemill.jobs.extract.coordinator import StopSignals
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -25,7 +25,7 @@ def known_handlers():
 @pytest.mark.parametrize("number", NUMBERS)
 def test_the_first_is_a_request_and_a_later_one_an_order(number, known_handlers, monkeypatch):
     clock = iter([10.0, 10.5, 11.5])
-    monkeypatch.setattr("posemill.jobs.extract.signals.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("posemill.jobs.extract.coordinator.time.monotonic", lambda: next(clock))
     with StopSignals().caught() as signals:
         assert (signals.received, signals.is_urgent) == (0, False)
         signal.raise_signal(number)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,9 +19,8 @@ from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, naming, new_folders, remove_leftovers
 from posemill.formats import get_format
-from posemill.formats.shared.contract import ClipStream, Recipe, Summary
-from posemill.formats.shared.folders import INDEX
-from posemill.jobs.convert.beside import goes_beside, write_beside
+from posemill.formats.shared.contract import ClipStream, Format, Recipe, Summary
+from posemill.formats.shared.folders import INDEX, read_index
 from posemill.jobs.convert.shaping import Item, Shaping
 from posemill.machine.read_ahead import closing_stream, read_ahead
 from posemill.messages import Message, join
@@ -79,7 +81,7 @@ def export_clips(
     if form.suffix and not out.suffix:  # as readers of the format look for it
         out = out.with_name(out.name + form.suffix)
     outputs = Outputs(source.path, overwrite=overwrite)
-    is_beside = goes_beside(out, shaping.recipe)
+    is_beside = _goes_beside(out, shaping.recipe)
     if form.suffix or out.suffix == ".pose":
         outputs.claim_file(out)
     elif not is_beside:
@@ -89,7 +91,7 @@ def export_clips(
         remove_leftovers(out)
         if is_beside:
             shaped = shaping.shape(stream)
-            summary = write_beside(form, shaped, out, recipe=shaping.recipe, outputs=outputs)
+            summary = _write_beside(form, shaped, out, recipe=shaping.recipe, outputs=outputs)
         else:
             summary = form.write(shaping.shape(stream), out, recipe=shaping.recipe)
             outputs.record(out)
@@ -118,6 +120,61 @@ def count_export(
         layouts = {clip.skeleton_name for clip in stream}
     shaping.note(stream.summary)
     return stream.summary, sorted(layouts)
+
+
+def _goes_beside(out: Path, recipe: Recipe) -> bool:
+    """Return whether new folders go into a folder of the user's, among what is there."""
+    is_of_user = out.is_dir() and any(out.iterdir()) and not (out / INDEX).exists()
+    return bool(recipe.replace) and is_of_user
+
+
+def _write_beside(
+    form: Format, clips: Iterator[PoseClip], out: Path, *, recipe: Recipe, outputs: Outputs
+) -> Summary:
+    """Write the folders with new names into a dataset; nothing else in it is touched.
+
+    Each of them is whole or not there, and has an index of its own.
+
+    Raises:
+        ConfigError: One of them is there already, and is not ours.
+        FormatError: A clip lies in no folder that has a new name.
+    """
+    with tempfile.TemporaryDirectory(prefix=".posemill-", dir=out) as temporary:
+        made = Path(temporary) / "made"
+        summary = form.write(clips, made, recipe=recipe)
+        header, *records = read_index(made)
+        by_folder: dict[str, list[dict[str, object]]] = {}
+        for record in records:
+            folder, place = _split_place(str(record["place"]), {*recipe.replace.values()})
+            by_folder.setdefault(folder, []).append({**record, "place": place})
+        for folder in by_folder:
+            outputs.claim_folder(out / folder, marker=INDEX)
+        for folder, lines in by_folder.items():
+            text = "".join(json.dumps(line) + "\n" for line in [header, *lines])
+            (made / folder / INDEX).write_text(text, encoding="utf-8")
+            target = out / folder
+            if target.exists():
+                target.rename(Path(temporary) / "old")
+                shutil.rmtree(Path(temporary) / "old")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (made / folder).rename(target)
+            outputs.record(target)
+    summary.path = out
+    return summary
+
+
+def _split_place(place: str, names: set[str]) -> tuple[str, str]:
+    """Return the path of a clip's files up to the folder that has a new name, and the rest."""
+    parts = PurePosixPath(place).parts
+    for number, part in enumerate(parts, start=1):
+        if part in names:
+            return "/".join(parts[:number]), "/".join(parts[number:])
+    raise FormatError(
+        "{--replace}: {place!r} lies in no folder called {names}, and {--out} is a "
+        "folder with other files; choose a new folder",
+        place=place,
+        names=" or ".join(sorted(names)),
+    )
 
 
 @dataclass

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import posemill.errors
@@ -15,7 +18,6 @@ from posemill.errors import PosemillError, RunError, StoppedError
 from posemill.executors import Died, Executor, Finished, Output
 from posemill.jobs.extract.job import DECODING, ESTIMATING, PHASES, STARTING, Fatal, FrameJob, Task
 from posemill.jobs.extract.plan import group_units
-from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.status import Progress
 from posemill.jobs.extract.worker import Worker
 from posemill.machine.gpus import place_workers
@@ -27,6 +29,9 @@ from posemill.runs.log import EventLog
 from posemill.runs.queries import Unit
 from posemill.runs.writer import shard_stem
 
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+# `timeout` signals its child and then the child's group: what comes within this is one request.
+_SAME_REQUEST_SECONDS = 1.0
 _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
 _LIVE_SECONDS = 1.0
 _SHOW_SECONDS = 0.25
@@ -36,6 +41,36 @@ _MOST_TRIES = 10  # of one task without any progress, wherever it dies
 # commit of any worker on: a machine that goes away takes many at once.
 _MOST_DEATHS = {"failed start": 10, "outside kill": 30, "refused instruction": 3}
 _PIECE_SHRINKS_BY = 8
+
+
+class StopSignals:
+    """SIGINT, SIGTERM and SIGHUP as a request to stop cleanly; a later one as an order."""
+
+    received, is_urgent, _received_at = 0, False, 0.0
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        if not self.received:
+            self.received, self._received_at = number, time.monotonic()
+        elif time.monotonic() - self._received_at > _SAME_REQUEST_SECONDS:
+            self.is_urgent = True
+
+    @contextmanager
+    def caught(self) -> Iterator[StopSignals]:
+        """Remember what comes within the block. Does nothing outside of the main thread."""
+        numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+        if threading.current_thread() is not threading.main_thread():
+            numbers = []
+        # A signal that is ignored (nohup) stays so.
+        handlers = {
+            number: signal.signal(number, self._remember)
+            for number in numbers
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        try:
+            yield self
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
 
 @dataclass
@@ -57,12 +92,7 @@ class Coordinator:
     """Runs all units of a ledger that are not done.
 
     How far the units under way are is known here; what is durable of it may be a moment behind.
-
-    Args:
-        job: Whose config says tries and task size.
-        events: Of the run, planned.
-        clips: Of the source, as numbered in the ledger.
-        on_progress: Called a few times per second.
+    `clips` are those of the source, as numbered in the ledger.
     """
 
     def __init__(
@@ -74,11 +104,8 @@ class Coordinator:
         log: LogFile,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self._home, self._config = job.home, job.config
-        self._events = events
-        self._clips = clips
-        self._log = log
-        self._on_progress = on_progress
+        self._home, self._config, self._clips = job.home, job.config, clips
+        self._events, self._log, self._on_progress = events, log, on_progress
         self._start_no = events.ledger.num_starts()
         events.record(Started())
         self._num_tasks = 0

@@ -44,7 +44,8 @@ def start_detached(arguments: Sequence[str], folder: Path) -> int:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         holder = holder_of(folder)
-        if holder is not None and holder.pid == process.pid and _has_begun(folder):
+        has_begun = (folder / MANIFEST_NAME).exists()
+        if holder is not None and holder.pid == process.pid and has_begun:
             break
         if (code := process.poll()) is not None:
             if code in (0, 1):  # it was quick
@@ -61,7 +62,3 @@ def start_detached(arguments: Sequence[str], folder: Path) -> int:
     # Not our child to wait for any more.
     process.returncode = process.returncode or 0
     return process.pid
-
-
-def _has_begun(folder: Path) -> bool:
-    return (folder / MANIFEST_NAME).exists()

@@ -187,24 +187,18 @@ class FrameJob(ABC):
     ) -> tuple[Clip, ...]:
         """Return the clips with the numbers of frames that are wanted; looks into each video.
 
-        Args:
-            clips: Of any kind.
-            on_count: Called for each that has to be looked at: how many are done, of how many.
-            is_stopping: Asked before each; when true the rest is left as it is.
+        `on_count` hears how many have been looked at, of how many; when `is_stopping`, the rest is
+        left as it is.
         """
         counted, sampling = list(clips.clips), self.sampling
-        to_count = [
-            index
-            for index, clip in enumerate(counted)
-            if clip.num_frames is None or sampling is not None
-        ]
-        for done, index in enumerate(to_count, start=1):
+        unknown = [i for i, clip in enumerate(counted) if sampling or clip.num_frames is None]
+        for done, index in enumerate(unknown, start=1):
             if is_stopping():
                 break
             length = count_frames(counted[index], self.config.decoder, sampling)
             counted[index] = dataclasses.replace(counted[index], num_frames=length)
             if on_count is not None:
-                on_count(done, len(to_count))
+                on_count(done, len(unknown))
         return tuple(counted)
 
     @abstractmethod

@@ -11,7 +11,6 @@ from typing import Any
 from posemill.errors import RunError, StoppedError
 from posemill.files import readable, sync_folder
 from posemill.jobs.extract.job import FrameJob
-from posemill.jobs.extract.signals import StopSignals
 from posemill.messages import Message, join
 from posemill.places import uri_of
 from posemill.records import Clip
@@ -30,9 +29,9 @@ from posemill.sources.tracking import Tracking
 def open_events(
     job: FrameJob,
     clips: ClipList,
-    *,
     manifest: Manifest,
-    signals: StopSignals,
+    *,
+    stop_signal: Callable[[], int],
     on_count: Callable[[int, int], None] | None,
     records: RecordLog | None = None,
 ) -> tuple[EventLog, ClipList]:
@@ -57,9 +56,9 @@ def open_events(
     try:
         run_id = Manifest.read(folder).run_id
         if events.ledger.planned_run() != run_id:
-            counted = job.count_frames(clips, on_count, lambda: signals.received)
-            if signals.received:
-                raise StoppedError(signals.received, home.name)
+            counted = job.count_frames(clips, on_count, stop_signal)
+            if signal := stop_signal():
+                raise StoppedError(signal, home.name)
             units = tuple(job.plan(counted, clips.tracking))
             events.record(Planned(run_id, planned_clips(clips, counted), units))
         _check_source(job, events, clips, manifest)
@@ -71,12 +70,7 @@ def open_events(
 
 
 def planned_clips(clips: Sequence[Clip], counted: Sequence[Clip]) -> tuple[PlannedClip, ...]:
-    """Return the clips of a source for a plan.
-
-    Args:
-        clips: As the source has them.
-        counted: The same with the numbers of frames that are wanted.
-    """
+    """Return the clips of a source for a plan; `counted` are these with the frames wanted."""
     return tuple(
         PlannedClip(clip.split, clip.clip_id, with_length.num_frames, digest_of(clip))
         for clip, with_length in zip(clips, counted, strict=True)

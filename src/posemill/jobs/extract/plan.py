@@ -28,21 +28,16 @@ def mode_of(clip: Clip, mode: str, tracking: Tracking | None = None) -> Literal[
 
     In `auto` as was decided by evidence; where nobody looked, loose pictures alone, others tracked.
     """
-    if mode == "auto":
-        if tracking is None:
-            return "image" if clip.kind == "pictures" else "video"
-        return "image" if (clip.split, clip.clip_id) in tracking.alone else "video"
-    return "video" if mode == "video" else "image"
+    is_alone = mode == "image"
+    if mode == "auto" and tracking is None:
+        is_alone = clip.kind == "pictures"
+    elif mode == "auto" and tracking is not None:
+        is_alone = (clip.split, clip.clip_id) in tracking.alone
+    return "image" if is_alone else "video"
 
 
 def describe_mode(config: ExtractConfig, mode: str, clips: ClipList) -> Message:
-    """Return in words how the frames are treated, and why.
-
-    Args:
-        config: As the user gave it.
-        mode: As `settled` gives it.
-        clips: With what was decided about folders of pictures.
-    """
+    """Return in words how the frames are treated, and why; `mode` is as `settled` gives it."""
     if config.mode != "auto":
         return Message("mode {mode}, as {--mode} says", mode=mode)
     if mode != "auto":
@@ -88,25 +83,30 @@ def unused_settings(config: ExtractConfig, clips: Iterable[Clip]) -> list[str]:
     return describe_unused(config, reasons)
 
 
+def length_of_video(clip: Clip, decoder: str) -> tuple[int, float] | None:
+    """Return frames and frames per second; None if it cannot be read (its worker will say so)."""
+    start, end = clip.start_seconds, clip.end_seconds
+    try:
+        with open_video(clip.path, decoder=decoder, start_seconds=start, end_seconds=end) as reader:
+            num_frames = reader.count_frames() if reader.num_frames is None else reader.num_frames
+            return None if reader.fps is None else (num_frames, reader.fps)
+    except DecodeError:
+        return None
+
+
 def plan_units(
     clips: Iterable[Clip],
     config: ExtractConfig,
     *,
     tracking: Tracking | None = None,
-    length_of: Callable[[Clip, str], tuple[int, float] | None] | None = None,
+    length_of: Callable[[Clip, str], tuple[int, float] | None] = length_of_video,
 ) -> Iterator[PlannedUnit]:
     """Yield the units of all clips, in their order; clips are numbered from 1.
 
     A clip in video mode is one chain. Pictures in image mode are cut into ranges. A video is read
-    from its start whatever part of it is wanted, so it is cut only by `split_long_seconds`.
-
-    Args:
-        clips: In reading order; their lengths are those of the frames that are taken.
-        config: Its mode, task_frames, split_long_seconds, fps and stride decide.
-        tracking: What was decided about folders of pictures.
-        length_of: Frames and frames per second of a video; by default its file is asked.
+    from its start whatever part of it is wanted, so it is cut only by `split_long_seconds`. The
+    lengths of the clips are those of the frames that are taken.
     """
-    length_of = length_of or _length_of
     sampling = fewer_frames(config.fps, config.stride)
     for clip_no, clip in enumerate(clips, start=1):
         is_chain = mode_of(clip, config.mode, tracking) == "video"
@@ -136,49 +136,26 @@ def plan_units(
             yield PlannedUnit(clip_no, start, stop, is_chain, is_video, length_in_frames)
 
 
-def _length_of(clip: Clip, decoder: str) -> tuple[int, float] | None:
-    """Return frames and frames per second; None if it cannot be read (its worker will say so)."""
-    try:
-        with open_video(
-            clip.path,
-            decoder=decoder,
-            start_seconds=clip.start_seconds,
-            end_seconds=clip.end_seconds,
-        ) as reader:
-            num_frames, fps = reader.num_frames, reader.fps
-            if fps is None:
-                return None
-            return (reader.count_frames() if num_frames is None else num_frames), fps
-    except DecodeError:
-        return None
-
-
 def group_units(
     costs: Sequence[tuple[int, int]], *, task_frames: int, num_workers: int
 ) -> list[list[int]]:
     """Return groups of unit numbers of about even cost, the most expensive first.
 
-    Neighbours stay together, so that a shard holds clips that are read one after the other.
-
-    Args:
-        costs: Unit numbers and costs in frames, in order.
-        task_frames: No group is larger, unless one unit alone is.
-        num_workers: Small jobs are cut finer, so that all have something to do until the end.
+    Neighbours stay together, so that a shard holds clips that are read one after the other. No
+    group is larger than `task_frames`, unless one unit alone is; small jobs are cut finer, so that
+    all workers have something to do until the end.
     """
     total = sum(cost for _, cost in costs)
     share = total // (_TASKS_PER_WORKER * num_workers)
     least = min(_SMALLEST_TASK, -(-total // num_workers))
     target = min(task_frames, max(least, share))
-    groups: list[tuple[int, list[int]]] = []
-    group: list[int] = []
-    size = 0
+    groups: list[list[int]] = []
+    sizes: list[int] = []
     for unit_no, cost in costs:
-        if group and size + cost > target:
-            groups.append((size, group))
-            group, size = [], 0
-        group.append(unit_no)
-        size += cost
-    if group:
-        groups.append((size, group))
-    groups.sort(key=lambda each: -each[0])
-    return [group for _, group in groups]
+        if groups and sizes[-1] + cost <= target:
+            groups[-1].append(unit_no)
+            sizes[-1] += cost
+        else:
+            groups.append([unit_no])
+            sizes.append(cost)
+    return [groups[index] for index in sorted(range(len(groups)), key=lambda i: -sizes[i])]

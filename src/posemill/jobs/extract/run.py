@@ -22,7 +22,7 @@ from posemill.estimators import engine_info
 from posemill.estimators.identity import identity_on
 from posemill.estimators.runtimes.devices import list_gpus
 from posemill.executors import Limits, find_executor, open_executor
-from posemill.jobs.extract.coordinator import Coordinator
+from posemill.jobs.extract.coordinator import Coordinator, StopSignals
 from posemill.jobs.extract.job import FrameJob
 from posemill.jobs.extract.keypoints import KeypointSink
 from posemill.jobs.extract.opening import (
@@ -32,7 +32,6 @@ from posemill.jobs.extract.opening import (
     with_lengths,
 )
 from posemill.jobs.extract.plan import check_rate, plan_units
-from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.status import Progress, log_path
 from posemill.jobs.extract.worker import Worker
 from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, missing_gpus, plan_workers
@@ -128,9 +127,9 @@ class Extraction(FrameJob):
         if check_folder(config.out):
             return dataclasses.replace(clips, tracking=recorded_tracking(config.out))
         is_said = config.mode != "auto" or config.layout not in ("auto", "list")
-        is_elsewhere = any(uri_of(clip.path) for clip in clips)  # read by workers alone
         is_clear = clips.layout == "phoenix" or all(clip.kind == "video" for clip in clips)
-        if is_said or is_elsewhere or is_clear:
+        # What lies elsewhere is read by workers alone.
+        if is_said or is_clear or any(uri_of(clip.path) for clip in clips):
             return clips
         return dataclasses.replace(clips, tracking=decide_tracking(clips))
 
@@ -183,9 +182,9 @@ def settled(config: ExtractConfig) -> ExtractConfig:
 
 def engine_identity(config: ExtractConfig) -> dict[str, str]:
     """Return what decides the keypoints; the GPUs of a Ray cluster need not be here."""
-    is_elsewhere = config.executor == "ray" and config.num_gpus > 0 and not list_gpus()
+    is_here = config.executor != "ray" or not config.num_gpus or bool(list_gpus())
     options, device = config.all_engine_options(), config.devices()[0]
-    return identity_on(device, config.engine, options, is_here=not is_elsewhere)
+    return identity_on(device, config.engine, options, is_here=is_here)
 
 
 def extract(config: ExtractConfig, **hooks: Any) -> Summary:
@@ -234,7 +233,12 @@ def run_job(
         folder.mkdir(parents=True, exist_ok=True)
         records = stack.enter_context(home.owned(lambda: signals.received))
         events, clips = open_events(
-            job, clips, manifest=manifest, signals=signals, on_count=on_count, records=records
+            job,
+            clips,
+            manifest,
+            stop_signal=lambda: signals.received,
+            on_count=on_count,
+            records=records,
         )
         stack.enter_context(events)
         ledger = events.ledger
@@ -315,20 +319,13 @@ def _work(
     )
     executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
     run_id = Manifest.read(config.out).run_id
-    with _temporary_folder(config.temp_dir):
-        coordinator.run(executor, partial(Worker, job, workers, run_id), signals)
-    return True
-
-
-@contextmanager
-def _temporary_folder(folder: Path | None) -> Iterator[None]:
-    """Make a folder for temporary files; one that was not there goes again when it is empty."""
-    if folder is None or folder.is_dir():
-        yield
-        return
-    folder.mkdir(parents=True)
+    is_new = config.temp_dir is not None and not config.temp_dir.is_dir()
+    if is_new:
+        config.temp_dir.mkdir(parents=True)
     try:
-        yield
+        coordinator.run(executor, partial(Worker, job, workers, run_id), signals)
     finally:
-        with suppress(OSError):  # something is in it
-            folder.rmdir()
+        if is_new:
+            with suppress(OSError):  # something is in it
+                config.temp_dir.rmdir()
+    return True

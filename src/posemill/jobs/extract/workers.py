@@ -62,41 +62,32 @@ def missing_gpus(config: JobConfig) -> str:
 
 def plan_workers(config: JobConfig) -> WorkerPlan:
     """Return the workers a config asks for on this machine."""
-    devices = tuple(config.devices())
-    if config.executor == "ray" and config.num_gpus:
+    devices, note = tuple(config.devices()), ""
+    is_ray, is_far = config.executor == "ray", bool(config.ray_address)
+    if is_ray and config.num_gpus:
         devices = ("cuda:0",)  # Ray shows each worker its own GPU, and that one alone
-    note = ""
     if config.executor == "serial":
         num_workers = 1
     elif config.num_gpus:
         num_workers = config.num_gpus * config.num_workers_per_gpu
     elif config.workers:
         num_workers = config.workers
-    elif config.executor == "ray" and config.ray_address:
-        num_workers = _room_of_cluster(config.ray_address)
+    elif is_ray and is_far:
+        from posemill.executors.ray_connection import connected, count_room
+
+        with connected(config.ray_address):
+            num_workers = max(1, count_room())
         note = Message("more if machines join")
     else:
         num_workers, note = usual_workers()
-    memory = config.memory_limit_mb
-    is_here = config.executor == "processes" or (
-        config.executor == "ray" and not config.ray_address
-    )
-    if memory is None and not is_here:
-        # A new thread would be no smaller than the old one; other machines have other memories.
-        memory_bytes = 0
-    elif memory is None:
+    memory_bytes = 0
+    if config.memory_limit_mb is not None:
+        memory_bytes = config.memory_limit_mb << 20
+    elif config.executor == "processes" or (is_ray and not is_far):
+        # Else a new thread would be no smaller than the old one; other machines have other memory.
         share = int(_SHARE_OF_MEMORY * memory_limit().amount / num_workers)
         memory_bytes = max(_LEAST_MEMORY, share)
-    else:
-        memory_bytes = memory << 20
     return WorkerPlan(num_workers, config.executor, devices, memory_bytes, note)
-
-
-def _room_of_cluster(address: str) -> int:
-    from posemill.executors.ray_connection import connected, count_room
-
-    with connected(address):
-        return max(1, count_room())
 
 
 def usual_workers() -> tuple[int, str]:

@@ -31,10 +31,8 @@ _PICTURE = re.compile(r"(\d{6,})\.(jpg|png|webp)")
 
 @dataclass
 class Kept:
-    """How many frames of a clip were written so far, and the size that all of them have.
-
-    Args:
-        room: How many there may be; None for any number.
+    """How many frames of a clip were written so far, the size that all of them have, and for how
+    many there is room (None: any number).
     """
 
     num_frames: int = 0
@@ -49,12 +47,6 @@ class Kept:
         """Return it as plain bytes."""
         return struct.pack("<qii", self.num_frames, *self.size_wh)
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Kept:
-        """Return what `to_bytes` wrote."""
-        num_frames, *size_wh = struct.unpack("<qii", data)
-        return cls(num_frames, (size_wh[0], size_wh[1]))
-
 
 class FrameSink(Sink):
     """What pictures and packs have in common. All frames of a clip have the size of its first."""
@@ -67,7 +59,10 @@ class FrameSink(Sink):
 
     def begin(self, unit: Unit) -> Kept:
         """Return how far the clip is; what lies beyond was not committed and goes."""
-        kept = Kept() if unit.state is None else Kept.from_bytes(unit.state)
+        kept = Kept()
+        if unit.state is not None:
+            kept.num_frames, *size_wh = struct.unpack("<qii", unit.state)
+            kept.size_wh = (size_wh[0], size_wh[1])
         self._open(unit, kept)
         return kept
 
