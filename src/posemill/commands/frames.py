@@ -238,7 +238,7 @@ def _print_runtimes(speeds: list[RuntimeSpeed]) -> None:
 
 
 def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> None:
-    from posemill.jobs.frames.run import unused_settings
+    from posemill.jobs.extract.plan import unused_settings
 
     print_plan(clips, workers, unused_settings(config, clips))
 

@@ -16,10 +16,11 @@ from posemill.config import ExtractConfig, FramesConfig
 from posemill.decoders import open_video
 from posemill.decoders.pictures import encode_picture, read_picture, resize_frame
 from posemill.errors import ConfigError, DecodeError, RunError
+from posemill.jobs.extract.plan import unused_settings
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import list_failures, read_status
 from posemill.jobs.frames import places, sinks
-from posemill.jobs.frames.run import unused_settings, write_frames
+from posemill.jobs.frames.run import write_frames
 from posemill.runs.frame_index import indices_of, picture_name, read_index
 from posemill.runs.reader import open_run
 from posemill.sources import find_clips

@@ -7,11 +7,11 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from posemill.files import atomic_folder, naming, new_folders, remove_leftovers
 from posemill.formats import get_format
 from posemill.formats.shared.contract import ClipStream, Format, Recipe, Summary
 from posemill.formats.shared.folders import INDEX, read_index
-from posemill.jobs.convert.shaping import Item, Shaping
+from posemill.jobs.convert.shaping import Shaping
 from posemill.machine.read_ahead import closing_stream, read_ahead
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
@@ -35,14 +35,12 @@ from posemill.runs.writer import RunWriter
 _SHOWN = 10
 
 
-class Watch(Protocol):
-    """Sees clips or blocks of them pass: a progress bar."""
-
-    def __call__(self, items: Iterator[Item], total: int | None, /) -> Iterator[Item]:
-        """Yield the items, whose `len` is their frames; `total` is all frames, None: not known."""
+# Sees clips or blocks of them pass, whose `len` is their frames, and is told how many frames there
+# are in all (None: not known): a progress bar.
+Watch = Callable[[Iterator[Any], int | None], Iterator[Any]]
 
 
-def unwatched(items: Iterator[Item], total: int | None, /) -> Iterator[Item]:
+def unwatched(items: Iterator[Any], total: int | None) -> Iterator[Any]:
     """Return the items as they are."""
     return items
 

@@ -349,14 +349,13 @@ class Coordinator:
         places = executor.places()
         for task, (position, _, _, num_frames) in places:
             in_flight[_clip_at(task, position).split] += num_frames
-        snapshot = Progress(tuple(counts), dict(in_flight))
-        news, self._news = tuple(self._news), []
+        snapshot = Progress(tuple(counts), dict(in_flight), news=tuple(self._news))
+        self._news = []
         return dataclasses.replace(
             snapshot,
             frames_per_second=self._speed.see(snapshot.frames_done),
             seconds=time.monotonic() - self._started_at,
             num_workers=len(places),
-            news=news,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
-from posemill.config import ExtractConfig
+from posemill.config import ExtractConfig, FramesConfig, JobConfig
 from posemill.decoders import open_video
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import ConfigError, DecodeError
@@ -67,9 +67,13 @@ def check_rate(fps: float | None, clips: Iterable[Clip]) -> None:
         )
 
 
-def unused_settings(config: ExtractConfig, clips: Iterable[Clip]) -> list[str]:
+def unused_settings(config: JobConfig, clips: Iterable[Clip]) -> list[str]:
     """Return a sentence for each setting that was given and has no effect on these clips."""
     reasons: dict[str, str] = {}
+    if isinstance(config, FramesConfig) and config.pack:
+        reasons |= dict.fromkeys(("format", "quality"), Message("a pack holds plain bytes"))
+    elif isinstance(config, FramesConfig) and config.format == "png":
+        reasons["quality"] = Message("png loses nothing")
     if not config.num_gpus:
         reasons["num_workers_per_gpu"] = Message(
             "{--num-gpus} is 0; {--workers} counts workers on the CPU"
@@ -80,7 +84,8 @@ def unused_settings(config: ExtractConfig, clips: Iterable[Clip]) -> list[str]:
     if not any(clip.kind == "video" for clip in clips):
         no_videos = Message("there are no videos")
         reasons |= dict.fromkeys(("decoder", "split_long_seconds"), no_videos)
-    return describe_unused(config, reasons)
+    fields = config.all_fields()
+    return describe_unused(config, {name: reasons[name] for name in reasons if name in fields})
 
 
 def length_of_video(clip: Clip, decoder: str) -> tuple[int, float] | None:

@@ -19,7 +19,6 @@ from posemill.jobs.extract.status import Progress
 from posemill.jobs.frames.places import check_parts_differ, clip_parts, plan_packs, read_packs
 from posemill.jobs.frames.sinks import FrameSink, PackSink, PictureSink
 from posemill.messages import Message
-from posemill.provenance import describe_unused
 from posemill.records import Clip, label_of_folder
 from posemill.runs.events import PlannedUnit
 from posemill.runs.frame_index import INDEX_NAME, IndexedClip, indices_of, ranges_of, write_index
@@ -135,18 +134,6 @@ class FramesJob(FrameJob):
                 ranges_of(numbers.tolist()),
                 clip.extra,
             )
-
-
-def unused_settings(config: FramesConfig, clips: Iterable[Clip]) -> list[str]:
-    """Return a sentence for each setting that was given and has no effect on these clips."""
-    reasons: dict[str, str] = {}
-    if config.pack:
-        reasons |= dict.fromkeys(("format", "quality"), Message("a pack holds plain bytes"))
-    elif config.format == "png":
-        reasons["quality"] = Message("png loses nothing")
-    if not any(clip.kind == "video" for clip in clips):
-        reasons["decoder"] = Message("there are no videos")
-    return describe_unused(config, reasons)
 
 
 def write_frames(config: FramesConfig, **hooks: Any) -> FramesSummary:
