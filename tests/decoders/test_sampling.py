@@ -40,38 +40,31 @@ def test_a_text_names_a_sampling_and_is_its_name(text: str, written: str) -> Non
     assert Sampling.parse(sampling) is sampling
 
 
-@pytest.mark.parametrize(
-    "text", ["", "8", "segments", "segments:-1", "uniform:8x2", "dense:8x2", "segments:8/64",
-             "fps:fast", "all:3", "tsn:8"]
-)  # fmt: skip
-def test_other_texts_are_refused_with_all_that_are_known(text: str) -> None:
-    with pytest.raises(ValueError, match=r"sampling: expected segments:8, dense:32/64, .* got '"):
-        Sampling.parse(text)
+KNOWN = r"sampling: expected segments:8, dense:32/64, .* got '"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        *((text, KNOWN) for text in ("", "8", "segments", "segments:-1", "uniform:8x2",
+                                     "dense:8x2", "segments:8/64", "fps:fast", "all:3", "tsn:8")),
         ("segments:0", "sampling segments: expected 1 or more, got 0"),
         ("stride:0", "sampling stride: expected 1 or more, got 0"),
         ("segments:8x0", "expected 1 or more frames of a segment"),
         ("dense:32/16", "a window of no fewer frames than are taken from it"),
     ],
-)
-def test_numbers_that_mean_nothing_are_refused(text: str, message: str) -> None:
+)  # fmt: skip
+def test_other_texts_and_numbers_that_mean_nothing_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sampling.parse(text)
 
 
-@pytest.mark.parametrize("fps", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_rate_that_is_none_is_refused(fps: float) -> None:
-    with pytest.raises(ValueError, match="sampling fps: expected more than 0, got"):
-        Sampling("fps", fps=fps)
-
-
-def test_an_unknown_kind_is_refused() -> None:
+def test_an_unknown_kind_and_a_rate_that_is_none_are_refused() -> None:
     with pytest.raises(ValueError, match="expected one of segments, dense, uniform, stride, fps"):
         Sampling("random", 8)
+    for fps in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="sampling fps: expected more than 0, got"):
+            Sampling("fps", fps=fps)
 
 
 def test_segments_of_validation_are_the_middles() -> None:
@@ -118,16 +111,19 @@ def test_dense_takes_a_window_and_begins_again_where_a_clip_is_shorter() -> None
     assert slow_fast.tolist() == list(range(0, 64, 2))
 
 
-def test_uniform_has_the_first_and_the_last() -> None:
-    assert Sampling.parse("uniform:5").indices(101).tolist() == [0, 25, 50, 75, 100]
-    assert Sampling.parse("uniform:5").indices(3).tolist() == [0, 0, 1, 2, 2]
-    assert Sampling.parse("uniform:1").indices(9).tolist() == [0]
-
-
-def test_stride_and_all() -> None:
-    assert Sampling.parse("stride:3").indices(8).tolist() == [0, 3, 6]
-    assert Sampling.parse("stride:30").indices(8).tolist() == [0]
-    assert Sampling.parse("all").indices(4).tolist() == [0, 1, 2, 3]
+@pytest.mark.parametrize(
+    ("text", "num_frames", "expected"),
+    [
+        ("uniform:5", 101, [0, 25, 50, 75, 100]),  # has the first and the last
+        ("uniform:5", 3, [0, 0, 1, 2, 2]),
+        ("uniform:1", 9, [0]),
+        ("stride:3", 8, [0, 3, 6]),
+        ("stride:30", 8, [0]),
+        ("all", 4, [0, 1, 2, 3]),
+    ],
+)
+def test_uniform_stride_and_all(text: str, num_frames: int, expected: list[int]) -> None:
+    assert Sampling.parse(text).indices(num_frames).tolist() == expected
 
 
 def test_a_rate_takes_the_frames_on_show_at_its_moments() -> None:
@@ -170,10 +166,7 @@ def test_every_clip_gives_as_many_frames_as_was_said(text: str, num_frames: int)
         assert found.max() < num_frames
 
 
-def test_lengths_that_follow_from_the_clip_are_not_said() -> None:
+def test_lengths_that_follow_from_the_clip_are_not_said_and_one_without_frames_is_refused() -> None:
     assert [Sampling.parse(text).num_frames for text in ("stride:2", "fps:5", "all")] == [None] * 3
-
-
-def test_a_clip_without_frames_is_refused() -> None:
     with pytest.raises(ValueError, match="sampling: expected a clip of 1 frame or more, got 0"):
         Sampling.parse("all").indices(0)
