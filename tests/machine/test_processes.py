@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -17,6 +19,7 @@ import pytest
 import posemill
 from posemill.machine import processes
 from posemill.machine.processes import (
+    PerProcess,
     count_oom_kills,
     environment,
     is_first_process,
@@ -246,3 +249,19 @@ def test_a_training_whose_sweep_is_gone_does_not_begin() -> None:
     assert done.returncode == 1
     assert "the sweep has ended before this training began" in done.stderr
     assert "trained" not in done.stdout
+
+
+def test_a_handle_is_opened_once_in_a_process_and_anew_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("text")
+    handle = PerProcess(partial(open, tmp_path / "file"))  # files cannot be pickled
+    with handle.get() as first:
+        assert handle.get() is first
+        with pickle.loads(pickle.dumps(handle)).get() as another:
+            assert another is not first
+            assert another.read() == "text"
+        assert handle.get() is first, "the pickled one keeps its own"
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        with handle.get() as forked:
+            assert forked is not first

@@ -13,6 +13,7 @@ reaches nobody and only gives the executor a chance to look up.
 from __future__ import annotations
 
 import multiprocessing
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +24,6 @@ from posemill import plugins
 NUM_PLACES = 4
 _COUNTER, _STOP, _SECONDS, _RECYCLE, _PLACE = 0, 1, 2, 3, 4
 NUM_SLOTS = _PLACE + NUM_PLACES
-
-
 WORKER_NAME = "posemill-worker"  # and a number: the processes of executor 'processes'
 
 
@@ -50,20 +49,6 @@ class Progress:
         slots[_SECONDS] = int(seconds)
         slots[_COUNTER] += 1
 
-    def recycle(self) -> None:
-        """Ask for a new worker after this task, as when this one has grown too large."""
-        self._slots[_RECYCLE] = 1
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the task should save what it has and end."""
-        return bool(self._slots[_STOP])
-
-    @property
-    def wants_recycling(self) -> bool:
-        """Whether `recycle` was called."""
-        return bool(self._slots[_RECYCLE])
-
     @property
     def place(self) -> tuple[int, ...]:
         """The numbers last given to `at`."""
@@ -79,9 +64,23 @@ class Progress:
         """How long the step under way may take, 0 for the usual."""
         return self._slots[_SECONDS]
 
+    def recycle(self) -> None:
+        """Ask for a new worker after this task, as when this one has grown too large."""
+        self._slots[_RECYCLE] = 1
+
+    @property
+    def wants_recycling(self) -> bool:
+        """Whether `recycle` was called."""
+        return bool(self._slots[_RECYCLE])
+
     def ask_to_stop(self) -> None:
-        """Make `is_stopping` true in the worker."""
+        """Ask the task to save what it has and end."""
         self._slots[_STOP] = 1
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `ask_to_stop` was called."""
+        return bool(self._slots[_STOP])
 
 
 TaskFunction = Callable[[Any, Progress], Iterator[Any]]
@@ -182,16 +181,44 @@ class Executor(Protocol):
         """Return the task and the place of every busy worker."""
 
 
-class SupervisingExecutor:
-    """Hands tasks to the workers that wait for one; what starts and hears them is in subclasses."""
+class SupervisingExecutor(ABC):
+    """Hands tasks to workers that are started as needed; what they are is told by subclasses."""
 
-    def __init__(self, num_workers: int, limits: Limits) -> None:
+    def __init__(self, num_workers: int, limits: Limits, *, first_index: int = 0) -> None:
         # With `task`, `place`, `is_idle`, `give` and `ask_to_stop`.
         self._workers: dict[int, Any] = {}
-        self._num_workers = num_workers
+        self._indices = range(first_index, first_index + num_workers)
         self._limits = limits
         self._waiting: Any = None
         self._is_stopping = False
+
+    @abstractmethod
+    def _start(self, index: int, make_function: MakeFunction) -> Any:
+        """Return a new worker."""
+
+    @abstractmethod
+    def _listen(self) -> Iterator[Event]:
+        """Yield what happens within a moment, at least a `Tick`, and look after the workers."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """End all workers."""
+
+    def run(
+        self, make_function: MakeFunction, next_task: Callable[[], Any | None]
+    ) -> Iterator[Event]:
+        """Yield what happens, see `Executor.run`."""
+        try:
+            while self._hand_out(next_task):
+                for index in self._indices if self._waiting is not None else ():
+                    if index not in self._workers:
+                        self._workers[index] = worker = self._start(index, make_function)
+                        if self._is_stopping:
+                            worker.ask_to_stop()
+                yield from self._listen()
+        finally:
+            self._close()
+            self._workers.clear()
 
     def _hand_out(self, next_task: Callable[[], Any | None]) -> bool:
         """Give tasks to idle workers; return whether there is anything to wait for."""
@@ -227,11 +254,9 @@ EXECUTORS = {
 }
 
 
-def find_executor(name: str) -> Callable[[int, Limits], Executor]:
-    """Return what makes an executor of that name; raises where what it needs is not installed."""
-    return cast(
-        "Callable[[int, Limits], Executor]", plugins.load("executor", EXECUTORS, name, extra="ray")
-    )
+def find_executor(name: str) -> type[Executor]:
+    """Return the executor of that name; raises where what it needs is not installed."""
+    return cast("type[Executor]", plugins.load("executor", EXECUTORS, name, extra="ray"))
 
 
 def open_executor(name: str, num_workers: int, limits: Limits) -> Executor:

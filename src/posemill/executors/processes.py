@@ -14,11 +14,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, MutableSequence
+from collections.abc import Iterator, MutableSequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 
@@ -71,8 +71,12 @@ def work(
 ) -> None:
     """Run tasks from the pipe until it ends, or until the function wants a new worker."""
     ignore_stop_signals()
-    if log_path is not None:
-        _log_to(log_path)
+    if log_path is not None:  # all it prints, its libraries' and a crash's last words too
+        descriptor = open_plain(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
+        faulthandler.enable()
     die_with_parent()
     name_process(f"posemill-{worker_index}")
     function, progress = make_function(worker_index), Progress(slots)
@@ -84,15 +88,6 @@ def work(
                 if value is not None:
                     pipe.send((MESSAGE, value))
             pipe.send((FINISHED, progress.wants_recycling))
-
-
-def _log_to(path: Path) -> None:
-    """Send all this process prints, its libraries' and a crash's last words too, to a file."""
-    descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
-    faulthandler.enable()
 
 
 class _Worker:
@@ -125,7 +120,7 @@ class _Worker:
         ):
             self.process.start()
         far_end.close()  # ours is now the only other end: the worker's death ends the pipe
-        self._seen = (0, time.monotonic())
+        self._counter, self.seen_at = 0, time.monotonic()  # of its progress, and when it changed
         self._num_oom_kills = count_oom_kills()
 
     @property
@@ -144,8 +139,7 @@ class _Worker:
 
     def give(self, task: Any) -> None:
         """Send a task to a worker that waits for one."""
-        self.task = task
-        self._seen = (self.progress.counter, time.monotonic())
+        self.task, self.seen_at = task, time.monotonic()
         # A worker that died while idle is found by its pipe's end, with this task on its account.
         with suppress(BrokenPipeError, ConnectionResetError):
             self.pipe.send(task)
@@ -153,31 +147,24 @@ class _Worker:
     def fault(self, limits: Limits) -> str:
         """Return why the worker has to be killed, or nothing."""
         now, counter = time.monotonic(), self.progress.counter
-        if counter != self._seen[0]:
-            self._seen = (counter, now)
+        if counter != self._counter:
+            self._counter, self.seen_at = counter, now
         if self.is_ready and self.task is None:
             return ""
         allowed = max(limits.timeout_seconds, self.progress.seconds)
         allowed = allowed if self.is_ready else max(allowed, _START_SECONDS)
-        if now - self._seen[1] > allowed:
+        if now - self.seen_at > allowed:
             return Message("no progress for {seconds:g} s", seconds=allowed)
-        if limits.memory_bytes and (used := self._memory()) > limits.memory_bytes:
-            return Message(
-                "used {used} MB of memory, the limit is {limit} MB",
-                used=used >> 20,
-                limit=limits.memory_bytes >> 20,
-            )
-        return ""
-
-    def forgive(self, seconds: float) -> None:
-        """Leave out a time in which nobody looked."""
-        self._seen = (self._seen[0], self._seen[1] + seconds)
-
-    def _memory(self) -> int:
-        try:
-            return int(psutil.Process(self.process.pid).memory_info().rss)
-        except psutil.Error:
-            return 0  # gone: the end of its pipe says so
+        used = 0
+        with suppress(psutil.Error):  # gone: the end of its pipe says so
+            used = psutil.Process(self.process.pid).memory_info().rss if limits.memory_bytes else 0
+        if used <= limits.memory_bytes:
+            return ""
+        return Message(
+            "used {used} MB of memory, the limit is {limit} MB",
+            used=used >> 20,
+            limit=limits.memory_bytes >> 20,
+        )
 
     def kill(self, reason: str) -> None:
         """End it now, whatever it does."""
@@ -185,7 +172,7 @@ class _Worker:
         self.process.kill()
 
     def died(self, *, has_given: bool) -> Died:
-        """Return its death; waits for the end of the process, which has begun.
+        """Return its death, after the end of the process, which has begun.
 
         Args:
             has_given: Whether any worker of the executor gave anything.
@@ -203,8 +190,7 @@ class _Worker:
                 reason = Message("{reason} (the system was out of memory)", reason=reason)
                 is_from_outside = False
         is_refused = not has_given and code == -_SIGILL
-        place = self.progress.place
-        return Died(self.task, place, reason, self.index, is_from_outside, is_refused)
+        return Died(self.task, self.place, reason, self.index, is_from_outside, is_refused)
 
     def close(self) -> None:
         """End the process, if it has not, and free what it held."""
@@ -239,45 +225,34 @@ class ProcessExecutor(SupervisingExecutor):
     _workers: dict[int, _Worker]
 
     def __init__(self, num_workers: int, limits: Limits, *, first_index: int = 0) -> None:
-        super().__init__(num_workers, limits)
-        self._indices = range(first_index, first_index + num_workers)
+        super().__init__(num_workers, limits, first_index=first_index)
         self._has_given = False
         self._next_check = 0.0
         self._checked_at = math.inf
 
-    def run(
-        self, make_function: MakeFunction, next_task: Callable[[], Any | None]
-    ) -> Iterator[Event]:
-        """Yield what happens, see `Executor.run`."""
-        try:
-            while self._hand_out(next_task):
-                self._start_missing(make_function)
-                pipes: dict[Any, _Worker] = {
-                    worker.pipe: worker for worker in self._workers.values()
-                }
-                ready = wait(list(pipes), _TICK_SECONDS)
-                for pipe in ready:
-                    yield from self._receive(pipes[pipe])
-                if not ready:
-                    yield Tick()
-                if time.monotonic() >= self._next_check:
-                    self._next_check = time.monotonic() + _CHECK_SECONDS
-                    self._check()
-        finally:
-            self._close()
+    def _start(self, index: int, make_function: MakeFunction) -> _Worker:
+        return _Worker(index, make_function, self._limits)
 
-    def _start_missing(self, make_function: MakeFunction) -> None:
-        for index in self._indices if self._waiting is not None else ():
-            if index not in self._workers:
-                self._workers[index] = worker = _Worker(index, make_function, self._limits)
-                if self._is_stopping:
-                    worker.ask_to_stop()
+    def _listen(self) -> Iterator[Event]:
+        pipes = {cast(Any, worker.pipe): worker for worker in self._workers.values()}
+        ready = wait(list(pipes), _TICK_SECONDS)
+        for pipe in ready:
+            yield from self._receive(pipes[pipe])
+        if not ready:
+            yield Tick()
+        if time.monotonic() >= self._next_check:
+            self._next_check = time.monotonic() + _CHECK_SECONDS
+            self._check()
 
     def _receive(self, worker: _Worker) -> Iterator[Event]:
         try:
             kind, value = worker.pipe.recv()
         except (EOFError, OSError):
-            yield from self._remove_dead(worker)
+            del self._workers[worker.index]
+            died = worker.died(has_given=self._has_given)
+            worker.close()
+            if worker.task is not None or not worker.is_ready:  # others leave by themselves
+                yield died
             return
         if kind == READY:
             worker.is_ready = True
@@ -289,13 +264,6 @@ class ProcessExecutor(SupervisingExecutor):
             worker.is_leaving = value
             yield Finished(task)
 
-    def _remove_dead(self, worker: _Worker) -> Iterator[Event]:
-        del self._workers[worker.index]
-        died = worker.died(has_given=self._has_given)
-        worker.close()
-        if worker.task is not None or not worker.is_ready:  # others leave by themselves
-            yield died
-
     def _check(self) -> None:
         # Who reads the events may have been busy, as with a commit to a store that is slow. What
         # the workers said meanwhile was not read, and is no silence.
@@ -303,7 +271,7 @@ class ProcessExecutor(SupervisingExecutor):
         unwatched, self._checked_at = now - self._checked_at - _CHECK_SECONDS, now
         for worker in self._workers.values():
             if unwatched > _CHECK_SECONDS:
-                worker.forgive(unwatched)
+                worker.seen_at += unwatched
             if not worker.reason and (fault := worker.fault(self._limits)):
                 worker.kill(fault)
 
@@ -321,4 +289,3 @@ class ProcessExecutor(SupervisingExecutor):
         for worker in self._workers.values():
             worker.process.join(max(0.0, deadline - time.monotonic()))
             worker.close()
-        self._workers.clear()

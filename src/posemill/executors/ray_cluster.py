@@ -44,6 +44,7 @@ from posemill.files import atomic_path, cache_folder
 from posemill.messages import Message
 from posemill.terminal import warn_once
 
+_VERSIONS = f"posemill {__version__}, Python {sys.version_info[0]}.{sys.version_info[1]}"
 _TICK_SECONDS = 0.2
 _NEWS_SECONDS = 2.0  # that a slot waits for something to say; of many slots each waits longer
 _NEWS_PER_SECOND = 100  # from slots that have nothing to say, all together
@@ -72,8 +73,7 @@ class _RemoteSlot(Slot):
                     temporary.write_bytes(content)
         return {
             "host": socket.gethostname(),
-            "posemill": __version__,
-            "python": ".".join(map(str, sys.version_info[:2])),
+            "versions": _VERSIONS,
             "sees_run": self._must_see is None or self._must_see.exists(),
         }
 
@@ -132,17 +132,17 @@ class RayExecutor(SupervisingExecutor):
     def __init__(self, num_workers: int, limits: Limits) -> None:
         super().__init__(num_workers, limits)
         self._files: Any = None
-        self._next_look = 0.0
-        self._patient_until = 0.0
+        self._actor_type: Any = None
+        self._next_look = self._patient_until = 0.0
 
     def run(
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
     ) -> Iterator[Event]:
         """Yield what happens, see `Executor.run`."""
-        with connected(self._limits.address, self._num_workers):
+        with connected(self._limits.address, len(self._indices)):
             files = {name: path.read_bytes() for name, path in self._limits.files.items()}
             self._files = ray.put(files)
-            kind = ray.remote(_RemoteSlot).options(
+            self._actor_type = ray.remote(_RemoteSlot).options(
                 num_cpus=1,
                 num_gpus=self._limits.gpus_per_worker,
                 max_restarts=0,
@@ -150,34 +150,18 @@ class RayExecutor(SupervisingExecutor):
                 scheduling_strategy="SPREAD",
             )
             self._patient_until = time.monotonic() + _PATIENCE_SECONDS
-            try:
-                while self._hand_out(next_task):
-                    self._open_slots(kind, make_function)
-                    yield from self._wait()
-                    self._check()
-            finally:
-                for actor in self._workers.values():
-                    ray.kill(actor.handle)
-                self._workers.clear()
+            yield from super().run(make_function, next_task)
 
-    def _open_slots(self, kind: Any, make_function: MakeFunction) -> None:
-        """Ask for the slots that are missing; those the cluster has no room for wait for it."""
-        now = time.monotonic()
-        if self._limits.is_elastic and now >= self._next_look:
-            self._next_look = now + _LOOK_SECONDS
-            self._num_workers = max(self._num_workers, count_room(self._limits.gpus_per_worker))
-        if self._waiting is None:
-            return
-        for index in range(self._num_workers):
-            if index not in self._workers:
-                handle = kind.remote(index, make_function, self._limits)
-                self._workers[index] = actor = _Actor(
-                    index, handle, handle.about.remote(self._files)
-                )
-                if self._is_stopping:
-                    actor.ask_to_stop()
+    def _start(self, index: int, make_function: MakeFunction) -> _Actor:
+        """Ask for a slot; one that the cluster has no room for waits for it."""
+        handle = self._actor_type.remote(index, make_function, self._limits)
+        return _Actor(index, handle, handle.about.remote(self._files))
 
-    def _wait(self) -> Iterator[Event]:
+    def _close(self) -> None:
+        for actor in self._workers.values():
+            ray.kill(actor.handle)
+
+    def _listen(self) -> Iterator[Event]:
         answers = {actor.answer: actor for actor in self._workers.values()}
         started = time.monotonic()
         ready, _ = ray.wait(list(answers), timeout=_TICK_SECONDS)
@@ -189,12 +173,16 @@ class RayExecutor(SupervisingExecutor):
             yield from self._receive(answers[answer])
         if not ready:
             yield Tick()
+        self._check()
 
     def _receive(self, actor: _Actor) -> Iterator[Event]:
         try:
             answer = ray.get(actor.answer)
         except ray.exceptions.RayActorError as error:
-            yield self._remove(actor, first_line(error))
+            del self._workers[actor.index]
+            # One that never answered may not be able to: no posemill there, another Python.
+            has_begun = bool(actor.host)
+            yield Died(actor.task, actor.place, first_line(error), actor.index, has_begun)
             return
         except ray.exceptions.RayError as error:
             raise RunError(
@@ -226,24 +214,16 @@ class RayExecutor(SupervisingExecutor):
         reason = Message("{host}: {reason}", host=actor.host, reason=event.reason)
         return replace(event, task=task, reason=reason)
 
-    def _remove(self, actor: _Actor, reason: str) -> Died:
-        """Return the end of a slot, whose machine, or whose actor, is gone."""
-        del self._workers[actor.index]
-        # One that never answered may not be able to: no posemill there, another Python.
-        return Died(actor.task, actor.place, reason, actor.index, is_from_outside=bool(actor.host))
-
     def _check_machine(self, about: Mapping[str, Any]) -> None:
         """Refuse a machine that would not compute the same, or could not write the result."""
-        host, here = about["host"], ".".join(map(str, sys.version_info[:2]))
-        if (about["posemill"], about["python"]) != (__version__, here):
+        host = about["host"]
+        if about["versions"] != _VERSIONS:
             raise RunError(
-                "{host} has posemill {posemill} on Python {python}, this machine {our_posemill} "
-                "on Python {our_python}; install the same on all machines",
+                "{host} has {versions}, this machine {our_versions}; install the same on all "
+                "machines",
                 host=host,
-                posemill=about["posemill"],
-                python=about["python"],
-                our_posemill=__version__,
-                our_python=here,
+                versions=about["versions"],
+                our_versions=_VERSIONS,
             )
         if not about["sees_run"]:
             raise RunError(
@@ -256,6 +236,10 @@ class RayExecutor(SupervisingExecutor):
     def _check(self) -> None:
         expect_own_cluster()
         now = time.monotonic()
+        if self._limits.is_elastic and now >= self._next_look:
+            self._next_look = now + _LOOK_SECONDS
+            num_workers = count_room(self._limits.gpus_per_worker)
+            self._indices = range(max(len(self._indices), num_workers))
         for actor in self._workers.values():
             if actor.host and actor.silent_seconds > _SILENT_SECONDS:
                 ray.kill(actor.handle)  # the answer that is waited for becomes an error
@@ -269,7 +253,7 @@ class RayExecutor(SupervisingExecutor):
                     "waiting for the Ray cluster: {num_workers:worker|workers} of 1 CPU and "
                     "{gpus:g} GPU each are asked for, {free_cpus:g} CPU and {free_gpus:g} GPU are "
                     "free",
-                    num_workers=self._num_workers,
+                    num_workers=len(self._indices),
                     gpus=self._limits.gpus_per_worker,
                     free_cpus=free.get("CPU", 0),
                     free_gpus=free.get("GPU", 0),

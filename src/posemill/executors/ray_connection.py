@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from posemill.errors import RunError
@@ -40,38 +40,30 @@ def connected(address: str, num_workers: int = 0) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    _connect(address, num_workers)
+    own: dict[str, Any] = {
+        "address": "local",
+        "num_cpus": num_workers,
+        "include_dashboard": False,
+        "object_store_memory": _LEAST_STORE,
+    }
+    template = "no Ray cluster could be started on this machine: {error}"
+    if address:
+        template = (
+            "no Ray cluster could be used at {address}: {error}; start one with `ray start "
+            "--head` and the same versions of Ray and Python, or leave out {--ray-address} "
+            "for one of this machine alone"
+        )
+    try:
+        _check_answers(address)
+        with _our_signals(), nullcontext() if address else _loopback_only():
+            chosen = {"address": address} if address else own
+            ray.init(logging_level=logging.ERROR, log_to_driver=False, **chosen)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise RunError(template, address=address, error=first_line(error)) from error
     try:
         yield
     finally:
         ray.shutdown()
-
-
-def _connect(address: str, num_workers: int) -> None:
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    try:
-        with _our_signals():
-            if address:
-                _check_answers(address)
-                ray.init(address=address, **quiet)
-                return
-            with _loopback_only():
-                ray.init(
-                    address="local",
-                    num_cpus=num_workers,
-                    include_dashboard=False,
-                    object_store_memory=_LEAST_STORE,
-                    **quiet,
-                )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        template = "no Ray cluster could be started on this machine: {error}"
-        if address:
-            template = (
-                "no Ray cluster could be used at {address}: {error}; start one with `ray start "
-                "--head` and the same versions of Ray and Python, or leave out {--ray-address} "
-                "for one of this machine alone"
-            )
-        raise RunError(template, address=address, error=first_line(error)) from error
 
 
 def first_line(error: BaseException) -> str:

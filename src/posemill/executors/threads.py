@@ -12,6 +12,7 @@ from typing import Any
 
 from posemill.executors import (
     NUM_SLOTS,
+    WORKER_NAME,
     Died,
     Event,
     Executor,
@@ -64,11 +65,7 @@ class SerialExecutor:
 class Slot:
     """A worker that is given tasks one at a time: an executor of one, run by a thread of its own.
 
-    Args:
-        executor: Of one worker.
-        make_function: Makes its function.
-        events: Takes the slot and every event but ticks, or what it ended by.
-        index: Of the worker.
+    `events` gets the slot with every event but ticks, or with the error it ended by.
     """
 
     def __init__(
@@ -79,8 +76,9 @@ class Slot:
         self._is_busy = False
         self.task: Any = None
         # A process ends with the thread that starts it, so one thread does all.
-        name = f"posemill-worker-{index}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"{WORKER_NAME}-{index}", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -131,30 +129,27 @@ class ThreadExecutor(SupervisingExecutor):
 
     _workers: dict[int, Slot]
 
-    def run(
-        self, make_function: MakeFunction, next_task: Callable[[], Any | None]
-    ) -> Iterator[Event]:
-        """Yield what happens, see `Executor.run`."""
-        events: SlotEvents = queue.SimpleQueue()
-        for index in range(self._num_workers):
-            executor = SerialExecutor(1, self._limits, index=index)
-            if self._is_stopping:
-                executor.ask_to_stop()
-            self._workers[index] = Slot(executor, make_function, events, index)
+    def __init__(self, num_workers: int, limits: Limits) -> None:
+        super().__init__(num_workers, limits)
+        self._events: SlotEvents = queue.SimpleQueue()
+
+    def _start(self, index: int, make_function: MakeFunction) -> Slot:
+        executor = SerialExecutor(1, self._limits, index=index)
+        return Slot(executor, make_function, self._events, index)
+
+    def _listen(self) -> Iterator[Event]:
         try:
-            while self._hand_out(next_task):
-                try:
-                    slot, event = events.get(timeout=_TICK_SECONDS)
-                except queue.Empty:
-                    yield Tick()
-                    continue
-                if isinstance(event, Exception):
-                    raise event
-                if isinstance(event, Finished):
-                    slot.task = None
-                yield event
-        finally:
-            self.ask_to_stop()
-            for slot in self._workers.values():
-                slot.close()
-            self._workers.clear()
+            slot, event = self._events.get(timeout=_TICK_SECONDS)
+        except queue.Empty:
+            yield Tick()
+            return
+        if isinstance(event, Exception):
+            raise event
+        if isinstance(event, Finished):
+            slot.task = None
+        yield event
+
+    def _close(self) -> None:
+        self.ask_to_stop()
+        for slot in self._workers.values():
+            slot.close()

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of malloc.h
-_USUAL_MMAP_MAX = 65536
-_MOST_TRIM_THRESHOLD = 1 << 26  # that glibc goes up to by itself
 
 
 def keep_freed_memory() -> bool:
@@ -23,8 +21,8 @@ def keep_freed_memory() -> bool:
 
 def return_freed_memory() -> None:
     """Give what was kept to the system, and keep no more than is usual."""
-    usual = {_MMAP_MAX: _USUAL_MMAP_MAX, _TRIM_THRESHOLD: _MOST_TRIM_THRESHOLD, _TOP_PAD: 1 << 17}
-    if _set_options(usual):
+    # A trim threshold of 64 MB is the most that glibc goes up to by itself.
+    if _set_options({_MMAP_MAX: 65536, _TRIM_THRESHOLD: 1 << 26, _TOP_PAD: 1 << 17}):
         ctypes.CDLL(None).malloc_trim(0)
 
 

@@ -12,14 +12,9 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def _does_not_fit(error: OSError) -> bool:
-    """Return whether there is no room: the disk is full, or no file may be so large."""
-    return is_full(error) or error.errno == errno.EFBIG
-
-
 def is_of_the_disk(error: OSError) -> bool:
     """Return whether the disk is to blame: no room, broken, or not to be written to."""
-    return _does_not_fit(error) or error.errno in (errno.EIO, errno.EROFS)
+    return is_full(error) or error.errno in (errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 def disk_message(
@@ -37,18 +32,9 @@ def disk_message(
         saved: What is left of the work until then.
         again: How to go on.
     """
-    if _does_not_fit(error):
-        return Message(
-            "no room left to write to {where} ({reason}); {saved}: make room and {again}",
-            where=where,
-            reason=error.strerror,
-            saved=saved,
-            again=again,
-        )
+    template = "cannot write to {where}: {error}; {saved}: {again} when it can be written"
+    if is_full(error) or error.errno == errno.EFBIG:  # no file may be so large
+        template = "no room left to write to {where} ({reason}); {saved}: make room and {again}"
     return Message(
-        "cannot write to {where}: {error}; {saved}: {again} when it can be written",
-        where=where,
-        error=error,
-        saved=saved,
-        again=again,
+        template, where=where, reason=error.strerror, error=error, saved=saved, again=again
     )

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -36,22 +37,17 @@ class Gpu:
 
     def describe(self) -> str:
         """Return one line: `GPU 0 NVIDIA A100: 87 % busy, 3.9 of 40.0 GB, workers 0, 2`."""
-        busy = (
-            ""
-            if self.busy_share is None
-            else Message("{busy_share:.0%} busy, ", busy_share=self.busy_share)
-        )
-        used, total = self.memory_used / (1 << 30), self.memory_total / (1 << 30)
-        on = ", ".join(str(index) for index in self.workers)
-        workers = Message(", workers {numbers}", numbers=on) if on else ""
+        busy, workers = "", ", ".join(map(str, self.workers))
+        if self.busy_share is not None:
+            busy = Message("{busy_share:.0%} busy, ", busy_share=self.busy_share)
         return Message(
             "GPU {index} {name}: {busy}{used:.1f} of {total:.1f} GB{workers}",
             index=self.index,
             name=self.name,
             busy=busy,
-            used=used,
-            total=total,
-            workers=workers,
+            used=self.memory_used / (1 << 30),
+            total=self.memory_total / (1 << 30),
+            workers=Message(", workers {numbers}", numbers=workers) if workers else "",
         )
 
 
@@ -65,22 +61,21 @@ def read_gpus() -> list[Gpu]:
         pynvml.nvmlInit()
     except pynvml.NVMLError:  # no driver
         return []
+    gpus = []
     try:
-        return [_read(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            device = pynvml.nvmlDeviceGetHandleByIndex(index)
+            memory = pynvml.nvmlDeviceGetMemoryInfo(device)
+            busy = None
+            with suppress(pynvml.NVMLError):  # one that is cut into several does not tell
+                busy = pynvml.nvmlDeviceGetUtilizationRates(device).gpu / 100
+            name, uuid = pynvml.nvmlDeviceGetName(device), pynvml.nvmlDeviceGetUUID(device)
+            gpus.append(Gpu(index, name, uuid, busy, int(memory.used), int(memory.total)))
     except pynvml.NVMLError:
         return []
     finally:
         pynvml.nvmlShutdown()
-
-
-def _read(pynvml: Any, index: int) -> Gpu:
-    device = pynvml.nvmlDeviceGetHandleByIndex(index)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(device)
-    busy = None
-    with suppress(pynvml.NVMLError):  # one that is cut into several does not tell
-        busy = pynvml.nvmlDeviceGetUtilizationRates(device).gpu / 100
-    name, uuid = pynvml.nvmlDeviceGetName(device), pynvml.nvmlDeviceGetUUID(device)
-    return Gpu(index, name, uuid, busy, int(memory.used), int(memory.total))
+    return gpus
 
 
 def place_workers(devices: Sequence[str]) -> dict[str, list[int]]:
@@ -90,8 +85,7 @@ def place_workers(devices: Sequence[str]) -> dict[str, list[int]]:
         devices: Of each worker, `cuda:1`; those on a CPU are left out. CUDA counts only the GPUs
             that `CUDA_VISIBLE_DEVICES` of this process names.
     """
-    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    visible = [name for name in visible if name]
+    visible = re.findall(r"[^,\s]+", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     workers_by_gpu: dict[str, list[int]] = {}
     for worker, device in enumerate(devices):
         kind, _, number = device.partition(":")

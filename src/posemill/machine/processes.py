@@ -14,10 +14,11 @@ from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 from posemill.errors import RunError
 
+Handle = TypeVar("Handle")
 _PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -213,3 +214,27 @@ def leave_at_once() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+class PerProcess(Generic[Handle]):
+    """An open file or the like, which travels to another process without what is open.
+
+    After a fork the position in a file is shared, and a handle of another process must not be used.
+
+    Args:
+        open_handle: Opens it; called once in each process that asks, and picklable.
+    """
+
+    def __init__(self, open_handle: Callable[[], Handle]) -> None:
+        self._open_handle = open_handle
+        self._opened: tuple[int, Any] = (0, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_open_handle": self._open_handle, "_opened": (0, None)}
+
+    def get(self) -> Handle:
+        """Return the handle of this process."""
+        if self._opened[0] != os.getpid():
+            self._opened = os.getpid(), self._open_handle()
+        handle: Handle = self._opened[1]
+        return handle

@@ -26,7 +26,6 @@ from posemill.messages import Message
 
 _CPU_FACTS = ("model name", "microcode", "flags", "Features")
 _FAILURE_KEPT_SECONDS = 24 * 3600.0  # the machine may have been busy, or be mended by now
-_POLL_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
@@ -70,20 +69,22 @@ def run_child(
             env=env,
         )
     except subprocess.TimeoutExpired:
-        return Outcome(
-            False,
-            Message("no answer within {timeout_seconds:g} s", timeout_seconds=timeout_seconds),
-        ), ""
+        return _no_answer(timeout_seconds), ""
     except OSError as error:
-        return Outcome(
-            False, Message("it could not be started: {reason}", reason=error.strerror)
-        ), ""
+        reason = Message("it could not be started: {reason}", reason=error.strerror)
+        return Outcome(False, reason), ""
     if ended.returncode == 0:
         return Outcome(True), ended.stdout
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
     is_error = ended.returncode > 0 and bool(lines)
-    reason = lines[-1].strip() if is_error else describe_exit(ended.returncode)
-    return Outcome(False, reason), ended.stdout
+    why = lines[-1].strip() if is_error else describe_exit(ended.returncode)
+    return Outcome(False, why), ended.stdout
+
+
+def _no_answer(seconds: float) -> Outcome:
+    return Outcome(
+        False, Message("no answer within {timeout_seconds:g} s", timeout_seconds=seconds)
+    )
 
 
 def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: float) -> Outcome:
@@ -93,6 +94,8 @@ def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: flo
         work: Returns what it measured, by name. Must not use threads that this process has.
         timeout_seconds: The copy is killed after that.
     """
+    import psutil
+
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, where we have threads
@@ -101,12 +104,13 @@ def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: flo
         _work_and_leave(work, writer)
     os.close(writer)
     with os.fdopen(reader, "rb") as answer:
-        code = _wait(pid, timeout_seconds)
-        if code is None:
-            return Outcome(
-                False,
-                Message("no answer within {timeout_seconds:g} s", timeout_seconds=timeout_seconds),
-            )
+        child = psutil.Process(pid)
+        try:
+            code = child.wait(timeout_seconds)
+        except psutil.TimeoutExpired:
+            child.kill()
+            child.wait()
+            return _no_answer(timeout_seconds)
         text = answer.read().decode("utf-8", "replace")
     if code != 0:
         return Outcome(False, text.strip() or describe_exit(code))
@@ -115,9 +119,15 @@ def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: flo
 
 def _work_and_leave(work: Callable[[], Mapping[str, float]], writer: int) -> None:
     """Do the work of a copy: what it returns, or the error's last line, goes into the pipe."""
+    import faulthandler
+    import resource
+
     code = 1
     try:
-        _leave_no_traces()
+        # A trap is an answer, which needs no memory dump and no traceback.
+        die_with_parent()
+        faulthandler.disable()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.write(writer, json.dumps(dict(work())).encode())
         code = 0
     except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
@@ -125,29 +135,6 @@ def _work_and_leave(work: Callable[[], Mapping[str, float]], writer: int) -> Non
         os.write(writer, f"{type(error).__name__}: {first_line}".encode())
     finally:
         os._exit(code)
-
-
-def _leave_no_traces() -> None:
-    """Leave nothing behind: a trap is an answer, which needs no memory dump and no traceback."""
-    import faulthandler
-    import resource
-
-    die_with_parent()
-    faulthandler.disable()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _wait(pid: int, timeout_seconds: float) -> int | None:
-    """Return the exit code of a child; None where it had to be killed."""
-    deadline = time.monotonic() + timeout_seconds
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(_POLL_SECONDS)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return None
 
 
 def kept_outcomes(name: str, facts: Any, make: Callable[[], list[Outcome]]) -> list[Outcome]:

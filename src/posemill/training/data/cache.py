@@ -18,7 +18,7 @@ import numpy as np
 
 from posemill.errors import MissingExtraError, TrainingError
 from posemill.files import atomic_path, cache_folder, remove_leftovers
-from posemill.machine.per_process import PerProcess
+from posemill.machine.processes import PerProcess
 from posemill.npz.mapped import open_npz
 from posemill.npz.writer import ArchiveWriter, Column
 from posemill.records import BoolArray, FloatArray, IntArray

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from posemill.errors import TrainingError
-from posemill.machine.per_process import PerProcess
+from posemill.machine.processes import PerProcess
 from posemill.npz.clips import read_frames, read_npz_clips, split_by_name
 from posemill.npz.mapped import MappedNpz, open_npz
 from posemill.records import match_splits
