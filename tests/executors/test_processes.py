@@ -1,8 +1,9 @@
-"""Watching over worker processes: who is killed, who is not, and what is said about it."""
+"""Worker processes: who is killed, who is not, what is said about it, and who is left behind."""
 
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -20,21 +21,118 @@ from posemill.executors import processes as module
 from posemill.executors.processes import ProcessExecutor, _Worker
 
 
-def run_all(executor, functions, names, make_function=None):
+def run_all(functions, names, limits=None, make_function=None):
+    """Run one task per name in one worker; return all events but ticks."""
     tasks = iter([(name, number) for number, name in enumerate(names)])
+    executor = ProcessExecutor(1, limits or Limits())
     events = executor.run(make_function or functions.make_function, lambda: next(tasks, None))
     return [event for event in events if not isinstance(event, Tick)]
+
+
+DEATHS = {
+    "segfault": "killed by SIGSEGV",
+    "kill": "killed by SIGKILL",
+    "trap": "illegal instruction (SIGILL)",
+    "exit": "ended with exit code 5",
+    "raise": "ended with exit code 1",
+}
+
+
+def test_a_worker_that_dies_is_noticed_and_replaced(functions, tmp_path):
+    events = run_all(functions, [*DEATHS, "plain"], Limits(log_folder=tmp_path))
+    assert [event for event in events if isinstance(event, Died)] == [
+        Died((name, number), (number, 7, 0, 0), reason, 0, name == "kill", name == "trap")
+        for number, (name, reason) in enumerate(DEATHS.items())
+    ]
+    assert [event.task for event in events if isinstance(event, Finished)] == [("plain", 5)]
+    log = (tmp_path / "worker-0.log").read_text()
+    assert "Segmentation fault" in log
+    assert "KeyError: 'a bug'" in log
+
+
+@pytest.mark.parametrize(
+    ("name", "limits", "reason"),
+    [
+        ("hang", Limits(timeout_seconds=1), "no progress for 1 s"),
+        ("grow", Limits(memory_bytes=300 << 20), "MB of memory, the limit is 300 MB"),
+        ("close pipes", Limits(), "closed its pipe and did not end"),
+    ],
+)
+def test_a_worker_that_hangs_grows_or_closes_its_pipe_is_killed(
+    name, limits, reason, functions, monkeypatch
+):
+    monkeypatch.setattr(module, "_END_SECONDS", 0.3)
+    started = time.monotonic()
+    died, *_, finished = run_all(functions, [name, "plain"], limits)
+    assert (died.task, died.place, died.is_from_outside) == ((name, 0), (0, 7, 0, 0), False)
+    assert reason in died.reason
+    assert finished == Finished(("plain", 1))
+    assert time.monotonic() - started < 45  # it would hang for 60
+
+
+def test_workers_that_cannot_start_are_reported_each_time(functions):
+    tasks = iter([("plain", 0)])
+    executor = ProcessExecutor(1, Limits())
+    events = executor.run(functions.die_at_start, lambda: next(tasks, None))
+    died = list(itertools.islice((each for each in events if isinstance(each, Died)), 2))
+    events.close()
+    assert died == [Died(None, (0, 0, 0, 0), "ended with exit code 3", 0)] * 2
+
+
+def test_closing_the_stream_of_events_ends_the_workers(functions):
+    executor, tasks = ProcessExecutor(2, Limits()), iter([("hang", 0), ("pid", 1)])
+    events = executor.run(functions.make_function, lambda: next(tasks, None))
+    next(event for event in events if isinstance(event, Output))
+    pids = executor.pids()
+    assert len(pids) == 2
+    events.close()
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_variables_are_set_in_the_workers_and_only_there(functions):
+    limits = Limits(environment={"POSEMILL_TEST_WORD": "x"})
+    assert run_all(functions, ["environment"], limits)[0].value == "x"
+    assert "POSEMILL_TEST_WORD" not in os.environ
+
+
+@pytest.mark.parametrize("kind", ["hang", "idle", "hold the lock"])
+def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path, start_process):
+    script = tmp_path / "coordinator.py"
+    script.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import task_functions as functions\n"
+        "from posemill.executors import *\n"
+        "if __name__ == '__main__':\n"
+        "    executor = open_executor('processes', 2, Limits())\n"
+        "    name = 'hang' if sys.argv[1] == 'idle' else sys.argv[1]\n"
+        "    tasks = iter([(name, 0)] * (1 if sys.argv[1] == 'idle' else 2))\n"
+        "    for event in executor.run(functions.make_function, lambda: next(tasks, None)):\n"
+        "        busy = len(executor.places())\n"
+        "        if busy == (1 if sys.argv[1] == 'idle' else 2):\n"
+        "            print(*executor.pids(), flush=True)\n"
+    )
+    process = start_process([sys.executable, str(script), kind], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    assert pids
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    deadline = time.monotonic() + 5
+    while any(psutil.pid_exists(pid) for pid in pids):
+        assert time.monotonic() < deadline, "they live on"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("name", ["steps", "slow step"])
 def test_a_worker_that_makes_progress_or_said_how_long_it_takes_is_not_killed(name, functions):
     limits = Limits(timeout_seconds=1)
-    assert run_all(ProcessExecutor(1, limits), functions, [name])[-1] == Finished((name, 0))
+    assert run_all(functions, [name], limits)[-1] == Finished((name, 0))
 
 
 def test_a_worker_may_take_its_time_to_start(functions):
-    executor = ProcessExecutor(1, Limits(timeout_seconds=1))
-    events = run_all(executor, functions, ["plain"], functions.start_slowly)
+    events = run_all(functions, ["plain"], Limits(timeout_seconds=1), functions.start_slowly)
     assert [type(event) for event in events] == [Output, Output, Finished]
 
 
@@ -71,24 +169,21 @@ def test_an_idle_worker_is_not_killed_for_want_of_progress(functions):
     assert len(pids) <= 2
 
 
-def test_a_worker_that_closes_its_pipe_and_goes_on_is_ended(functions, monkeypatch):
-    monkeypatch.setattr(module, "_END_SECONDS", 0.3)
-    events = run_all(ProcessExecutor(1, Limits()), functions, ["close pipes", "plain"])
-    assert events[0] == Died(("close pipes", 0), (0, 7, 0, 0), "closed its pipe and did not end", 0)
-    assert events[-1] == Finished(("plain", 1))
-
-
-def test_there_are_no_more_workers_than_asked_for_and_each_has_its_number(functions, tmp_path):
-    executor = ProcessExecutor(2, Limits(log_folder=tmp_path))
-    events = run_all(executor, functions, ["pid"] * 12)
-    assert len({event.value for event in events if isinstance(event, Output)}) <= 2
-    logs = {path.name for path in tmp_path.iterdir()}
-    assert logs <= {"worker-0.log", "worker-1.log"}
-    assert executor.pids() == []
+def test_there_are_no_more_workers_than_asked_for_and_each_adds_to_its_log(functions, tmp_path):
+    for number in (1, 2):
+        executor, tasks = ProcessExecutor(2, Limits(log_folder=tmp_path)), iter([("print", 0)] * 6)
+        pids = set()
+        for _ in executor.run(functions.make_function, lambda tasks=tasks: next(tasks, None)):
+            pids |= set(executor.pids())
+        assert len(pids) == 2
+        assert executor.pids() == []
+        logs = {path.name: path.read_text() for path in tmp_path.iterdir()}
+        assert logs.keys() <= {"worker-0.log", "worker-1.log"}
+        assert "".join(logs.values()) == "to the log\nand this\n" * 6 * number
 
 
 def test_a_recycled_worker_is_another_process_and_no_death(functions):
-    events = run_all(ProcessExecutor(1, Limits()), functions, ["pid", "recycle", "pid"])
+    events = run_all(functions, ["pid", "recycle", "pid"])
     first, last = (event.value for event in (events[0], events[-2]))
     assert first != last
     assert not psutil.pid_exists(first)
@@ -96,10 +191,10 @@ def test_a_recycled_worker_is_another_process_and_no_death(functions):
 
 
 def test_a_worker_that_starts_after_the_request_to_stop_knows_of_it(functions):
-    executor = ProcessExecutor(1, Limits())
+    executor, tasks = ProcessExecutor(1, Limits()), iter([("until stopped", 0)])
     executor.ask_to_stop()
-    events = run_all(executor, functions, ["until stopped"])
-    assert [event.value for event in events[:-1]] == ["began", "saved"]
+    events = list(executor.run(functions.make_function, lambda: next(tasks, None)))
+    assert [event.value for event in events if isinstance(event, Output)] == ["began", "saved"]
 
 
 SCRIPT = """
@@ -135,7 +230,7 @@ def test_a_function_of_the_callers_script_is_found_there(tmp_path):
 
 def test_replaced_workers_leave_no_pipe_open(functions):
     before = psutil.Process().num_fds()
-    run_all(ProcessExecutor(1, Limits()), functions, ["recycle"] * 5)
+    run_all(functions, ["recycle"] * 5)
     gc.collect()
     assert psutil.Process().num_fds() <= before + 2
 
@@ -200,13 +295,6 @@ def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_workers(functions)
 
 def test_a_signal_to_the_whole_group_is_the_parents_affair(functions):
     names = ["interrupt", "terminate", "hang up"]
-    events = run_all(ProcessExecutor(1, Limits()), functions, names)
+    events = run_all(functions, names)
     assert [event.value for event in events if isinstance(event, Output)] == ["still here"] * 3
     assert sum(isinstance(event, Finished) for event in events) == 3
-
-
-def test_all_that_workers_print_is_added_to_their_log(functions, tmp_path):
-    for number in (1, 2):
-        run_all(ProcessExecutor(1, Limits(log_folder=tmp_path)), functions, ["print"])
-        log = (tmp_path / "worker-0.log").read_text()
-        assert log == "to the log\nand this\n" * number

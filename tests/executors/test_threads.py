@@ -7,8 +7,34 @@ import time
 
 import pytest
 
-from posemill.executors import Finished, Limits, Output, Tick
+from posemill.errors import ConfigError
+from posemill.executors import (
+    Finished,
+    Limits,
+    Output,
+    Progress,
+    Tick,
+    known_executors,
+    open_executor,
+)
 from posemill.executors.threads import SerialExecutor, ThreadExecutor
+from posemill.testing import ExecutorContract
+
+
+class TestSerial(ExecutorContract):
+    name = "serial"
+
+
+def test_executors_have_names_and_others_are_refused():
+    assert known_executors() == ["serial", "threads", "processes", "ray"]
+    with pytest.raises(ConfigError, match="unknown executor 'cloud'; known: serial, threads"):
+        open_executor("cloud", 1, Limits())
+
+
+def test_progress_keeps_the_last_place():
+    progress = Progress([0] * 8)
+    progress.at(3, 4, seconds=9)
+    assert (progress.place, progress.counter, progress.seconds) == ((3, 4, 0, 0), 1, 9)
 
 
 class Functions:
@@ -28,6 +54,17 @@ def name_thread(task, progress):
         progress.recycle()
     yield threading.current_thread().name
     yield None
+
+
+@pytest.mark.parametrize("kind", [ThreadExecutor, SerialExecutor])
+def test_a_bug_in_the_function_reaches_the_reader(kind):
+    def fail(task, progress):
+        yield task
+        raise KeyError("a bug")
+
+    tasks = iter([1])
+    with pytest.raises(KeyError, match="a bug"):
+        list(kind(1, Limits()).run(lambda _: fail, lambda: next(tasks, None)))
 
 
 @pytest.mark.parametrize("kind", [ThreadExecutor, SerialExecutor])
@@ -91,22 +128,17 @@ def test_threads_learn_of_the_request_to_stop_and_of_a_reader_who_left(when):
         assert not [each for each in threading.enumerate() if "posemill-worker" in each.name]
 
 
-def test_it_says_where_it_is_and_ticks_for_none():
+def test_one_after_the_other_ticks_for_none_and_says_where_it_is():
     def work(task, progress):
         progress.at(task, 7)
         yield "done"
         yield None
 
-    executor, seen = SerialExecutor(1, Limits()), []
-    assert executor.places() == []
-    tasks = iter([5, 6])
-    for event in executor.run(lambda _: work, lambda: next(tasks, None)):
-        seen.append((event, executor.places()))
-    five, six = [(5, (5, 7, 0, 0))], [(6, (6, 7, 0, 0))]
-    assert seen == [
-        (Output(5, "done"), five), (Tick(), five), (Finished(5), []),
-        (Output(6, "done"), six), (Tick(), six), (Finished(6), []),
-    ]  # fmt: skip
+    executor, tasks = SerialExecutor(1, Limits()), iter([5])
+    events = executor.run(lambda _: work, lambda: next(tasks, None))
+    seen = [(event, executor.places()) for event in events]
+    busy = [(5, (5, 7, 0, 0))]
+    assert seen == [(Output(5, "done"), busy), (Tick(), busy), (Finished(5), [])]
 
 
 def test_a_task_learns_that_it_should_stop_until_it_is_recycled():

@@ -42,6 +42,10 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     return make
 
 
+QUOTA = {"cpu,cpuacct/cpu.cfs_quota_us": "250000", "cpu,cpuacct/cpu.cfs_period_us": "100000"}
+MOST = 64 << 10  # megabytes that the machine has
+
+
 @pytest.mark.parametrize(
     ("text", "cores"),
     [
@@ -58,118 +62,84 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     ],
 )
 def test_the_quota_of_a_container_in_version_2(build: Build, text: str, cores: int) -> None:
-    root = build("0::/", V2, {"cpu.max": text})
-    limit = core_limit(root)
+    limit = core_limit(build("0::/", V2, {"cpu.max": text}))
     assert limit.amount == cores
-    if cores == 8:
-        assert limit.reason == ""
+    assert bool(limit.reason) == (cores < 8)
 
 
 def test_the_reason_names_the_file_and_what_it_allows(build: Build) -> None:
     root = build("0::/job", V2, {"job/cpu.max": "150000 100000", "job/memory.max": str(512 * MB)})
     assert core_limit(root).reason == f"{root}/sys/fs/cgroup/job/cpu.max allows the time of 1.5"
     assert memory_limit(root).reason == f"{root}/sys/fs/cgroup/job/memory.max allows no more"
-
-
-def test_the_tightest_limit_on_the_way_up_counts(build: Build) -> None:
-    files = {
-        "slurm/job7/step0/cpu.max": "max 100000",
-        "slurm/job7/step0/memory.max": str(4096 * MB),
-        "slurm/job7/cpu.max": "300000 100000",
-        "slurm/job7/memory.max": str(2048 * MB),
-        "slurm/cpu.max": "600000 100000",
-        "slurm/memory.max": "max",
-        "slurm/job8/cpu.max": "100000 100000",  # another's
-    }
-    root = build("0::/slurm/job7/step0", V2, files)
-    assert core_limit(root).amount == 3
-    assert memory_limit(root).amount == 2048 * MB
-
-
-@pytest.mark.parametrize(
-    ("maximum", "high", "megabytes"),
-    [("max", "max", 64 << 10), (str(900 * MB), "max", 900), ("max", str(700 * MB), 700),
-     (str(900 * MB), str(700 * MB), 700)],
-)  # fmt: skip
-def test_memory_that_is_slowed_down_counts_as_not_there(
-    build: Build, maximum: str, high: str, megabytes: int
-) -> None:
-    root = build("0::/", V2, {"memory.max": maximum, "memory.high": high})
-    assert memory_limit(root).amount == megabytes * MB
-
-
-def test_version_1_as_a_container_sees_it(build: Build) -> None:
-    # The path is the host's, what is mounted is the container's part of it.
-    files = {
-        "cpu,cpuacct/cpu.cfs_quota_us": "250000",
-        "cpu,cpuacct/cpu.cfs_period_us": "100000",
-        "memory/memory.limit_in_bytes": str(3000 * MB),
-    }
-    memberships = "4:memory:/docker/ab12\n1:cpu,cpuacct:/docker/ab12\n0::/system.slice"
-    root = build(memberships, V1.format(root="/docker/ab12"), files)
-    assert core_limit(root).amount == 3
-    assert memory_limit(root).amount == 3000 * MB
+    root = build("1:cpu,cpuacct:/", V1.format(root="/"), QUOTA)
     assert "cpu.cfs_quota_us allows the time of 2.5" in core_limit(root).reason
 
 
-def test_version_1_without_a_limit(build: Build) -> None:
-    files = {
-        "cpu,cpuacct/a/cpu.cfs_quota_us": "-1",
-        "cpu,cpuacct/a/cpu.cfs_period_us": "100000",
-        "memory/a/memory.limit_in_bytes": "9223372036854771712",  # how it says: none
-    }
-    root = build("4:memory:/a\n1:cpu,cpuacct:/a", V1.format(root="/"), files)
-    assert (core_limit(root).amount, core_limit(root).reason) == (8, "")
-    assert (memory_limit(root).amount, memory_limit(root).reason) == (64 << 30, "")
+@pytest.mark.parametrize(
+    ("memberships", "mounts", "files", "cores", "megabytes"),
+    [
+        # The tightest limit on the way up counts, not that of another's group.
+        ("0::/slurm/job7/step0", V2,
+         {"slurm/job7/step0/cpu.max": "max 100000", "slurm/job7/step0/memory.max": str(4096 * MB),
+          "slurm/job7/cpu.max": "300000 100000", "slurm/job7/memory.max": str(2048 * MB),
+          "slurm/cpu.max": "600000 100000", "slurm/memory.max": "max",
+          "slurm/job8/cpu.max": "100000 100000"}, 3, 2048),
+        # Memory that is slowed down counts as not there.
+        ("0::/", V2, {"memory.max": "max", "memory.high": "max"}, 8, MOST),
+        ("0::/", V2, {"memory.max": str(900 * MB), "memory.high": "max"}, 8, 900),
+        ("0::/", V2, {"memory.max": "max", "memory.high": str(700 * MB)}, 8, 700),
+        ("0::/", V2, {"memory.max": str(900 * MB), "memory.high": str(700 * MB)}, 8, 700),
+        # Version 1 as a container sees it: the path is the host's, its part of that is mounted.
+        ("4:memory:/docker/ab12\n1:cpu,cpuacct:/docker/ab12\n0::/system.slice",
+         V1.format(root="/docker/ab12"),
+         {**QUOTA, "memory/memory.limit_in_bytes": str(3000 * MB)}, 3, 3000),
+        # Version 1 without a limit, as it says so.
+        ("4:memory:/a\n1:cpu,cpuacct:/a", V1.format(root="/"),
+         {"cpu,cpuacct/a/cpu.cfs_quota_us": "-1", "cpu,cpuacct/a/cpu.cfs_period_us": "100000",
+          "memory/a/memory.limit_in_bytes": "9223372036854771712"}, 8, MOST),
+        # Both versions side by side: ours is b in version 2.
+        ("4:memory:/a\n0::/b",
+         V1.format(root="/") + "\n41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw",
+         {"memory/a/memory.limit_in_bytes": str(900 * MB), "unified/b/memory.max": str(800 * MB),
+          "unified/a/memory.max": str(100 * MB)}, 8, 800),
+        # A blank in the name of a mount point, a colon in that of a group.
+        ("0::/", r"30 23 0:26 / /sys/fs/cgroup/my\040groups rw - cgroup2 cgroup2 rw",
+         {"my groups/cpu.max": "100000 100000"}, 1, MOST),
+        ("0::/a:b", V2, {"a:b/cpu.max": "100000 100000"}, 1, MOST),
+        # Controllers whose names only begin alike.
+        ("3:cpuacct:/", V1.format(root="/"), QUOTA, 8, MOST),
+        ("3:cpu:/", V1.format(root="/").replace("rw,cpu,", "rw,cpuset,"), QUOTA, 8, MOST),
+        ("3:cpu:/", V1.format(root="/"), QUOTA, 3, MOST),
+        ("3:cpu:/", V1.format(root="/"), {"cpu,cpuacct/cpu.cfs_quota_us": "250000"}, 8, MOST),
+    ],
+)  # fmt: skip
+def test_limits_are_those_of_the_groups_of_this_process(
+    build: Build, memberships: str, mounts: str, files: dict[str, str], cores: int, megabytes: int
+) -> None:
+    root = build(memberships, mounts, files)
+    assert (core_limit(root).amount, memory_limit(root).amount) == (cores, megabytes * MB)
+    assert bool(memory_limit(root).reason) == (megabytes < MOST)
 
 
-def test_a_group_below_the_mounted_one_and_one_outside_of_it(build: Build) -> None:
+@pytest.mark.parametrize(
+    ("path", "megabytes"),
+    # Below the mounted one; one that only begins alike; a path that leads out of the namespace.
+    [("/docker/ab/inner", 300), ("/docker/abc/inner", 900), ("/docker/ab/../inner", 900)],
+)
+def test_a_group_below_the_mounted_one_and_one_outside_of_it(
+    build: Build, path: str, megabytes: int
+) -> None:
     files = {
         "memory/memory.limit_in_bytes": str(900 * MB),
         "memory/inner/memory.limit_in_bytes": str(300 * MB),
     }
-    mounts = V1.format(root="/docker/ab")
-    assert memory_limit(build("4:memory:/docker/ab/inner", mounts, files)).amount == 300 * MB
-    # A name that only begins alike, and a path that leads out of the namespace.
-    assert memory_limit(build("4:memory:/docker/ab/../inner", mounts, files)).amount == 900 * MB
-    assert memory_limit(build("4:memory:/docker/abc/inner", mounts, files)).amount == 900 * MB
-
-
-def test_both_versions_side_by_side_are_not_mixed_up(build: Build) -> None:
-    mounts = V1.format(root="/") + "\n41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw"
-    files = {
-        "memory/a/memory.limit_in_bytes": str(900 * MB),
-        "unified/b/memory.max": str(800 * MB),
-        "unified/a/memory.max": str(100 * MB),  # another's: ours is b in version 2
-    }
-    assert memory_limit(build("4:memory:/a\n0::/b", mounts, files)).amount == 800 * MB
-
-
-def test_a_mount_point_with_a_blank_in_its_name(build: Build) -> None:
-    mounts = r"30 23 0:26 / /sys/fs/cgroup/my\040groups rw - cgroup2 cgroup2 rw"
-    root = build("0::/", mounts, {"my groups/cpu.max": "100000 100000"})
-    assert core_limit(root).amount == 1
-
-
-def test_a_path_may_hold_colons(build: Build) -> None:
-    root = build("0::/a:b", V2, {"a:b/cpu.max": "100000 100000"})
-    assert core_limit(root).amount == 1
+    root = build(f"4:memory:{path}", V1.format(root="/docker/ab"), files)
+    assert memory_limit(root).amount == megabytes * MB
 
 
 def test_a_system_that_tells_nothing_has_no_limits(build: Build, tmp_path: Path) -> None:
     assert (core_limit(tmp_path), memory_limit(tmp_path)) == (Limit(8), Limit(64 << 30))
     assert free_memory(tmp_path) == 60 << 30
-
-
-def test_controllers_whose_names_only_begin_alike_do_not_count(build: Build) -> None:
-    files = {"cpu,cpuacct/cpu.cfs_quota_us": "100000", "cpu,cpuacct/cpu.cfs_period_us": "100000"}
-    mounts = V1.format(root="/")
-    assert core_limit(build("3:cpuacct:/", mounts, files)).amount == 8
-    assert core_limit(build("3:cpu:/", mounts.replace("rw,cpu,", "rw,cpuset,"), files)).amount == 8
-    root = build("3:cpu:/", mounts, files)
-    assert core_limit(root).amount == 1
-    (root / "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us").unlink()
-    assert core_limit(root).amount == 8
 
 
 def test_fewer_cores_by_affinity_than_by_quota(
@@ -216,10 +186,8 @@ def test_free_memory_is_never_less_than_nothing_nor_more_than_the_limit(build: B
     assert free_memory(root) == 0
     (root / "sys/fs/cgroup/memory.stat").write_text(f"inactive_file {50 * MB}\n")
     assert free_memory(root) == 10 * MB
-
-
-def test_free_memory_without_a_limit_is_the_machines(build: Build) -> None:
-    assert free_memory(build("0::/", V2, {})) == 60 << 30
+    (root / "sys/fs/cgroup/memory.max").unlink()
+    assert free_memory(root) == 60 << 30, "without a limit the machine's"
 
 
 def test_affinity_counts_for_real() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import pickle
 import signal
@@ -184,27 +183,18 @@ def test_spawned_workers_run_nothing_from_the_current_folder(hostile_folder: Pat
     assert not list(hostile_folder.glob("*.ran"))
 
 
-RANK_NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
-
-@pytest.fixture
-def no_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in RANK_NAMES:
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.parametrize("missing", RANK_NAMES)
-@pytest.mark.usefixtures("no_torchrun")
-def test_all_four_variables_make_torchrun(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in RANK_NAMES:
-        if name != missing:
+def test_all_four_variables_make_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    for missing in names:
+        for name in names:
             monkeypatch.setenv(name, "1")
-    assert not under_torchrun()
-    assert is_first_process(), "a rank without the rest is somebody else's"
-    monkeypatch.setenv(missing, "1")
-    assert under_torchrun()
-    assert not is_first_process()
-    monkeypatch.setenv("RANK", "0")
+        assert under_torchrun()
+        assert not is_first_process()
+        monkeypatch.delenv(missing)
+        assert not under_torchrun()
+        assert is_first_process(), "a rank without the rest is somebody else's"
+    for name in names:
+        monkeypatch.setenv(name, "0")
     assert is_first_process()
 
 
@@ -218,37 +208,6 @@ def test_a_process_leaves_at_once_with_all_it_printed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("out", "err")
-
-
-CHILD = [sys.executable, "-m", "posemill.machine.limited_child"]
-SHOW = (
-    "import json, os, resource, sys\n"
-    "print(json.dumps([os.getpid(), sorted(os.sched_getaffinity(0)),\n"
-    "                  resource.getrlimit(resource.RLIMIT_DATA)[0], sys.argv[1:]]))"
-)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="cores and memory are limited on Linux")
-def test_the_command_takes_the_place_of_the_child_with_its_share() -> None:
-    core = min(os.sched_getaffinity(0))
-    process = subprocess.Popen(
-        [*CHILD, str(os.getpid()), str(core), str(1 << 40), sys.executable, "-c", SHOW, "a", "b c"],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    out, _ = process.communicate(timeout=60)
-    assert json.loads(out) == [process.pid, [core], 1 << 40, ["a", "b c"]]
-    assert process.returncode == 0
-
-
-def test_a_training_whose_sweep_is_gone_does_not_begin() -> None:
-    # Our own process id would be right; 1 is the parent of what was left alone.
-    done = subprocess.run(
-        [*CHILD, "1", "", str(1 << 40), sys.executable, "-c", "print('trained')"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "the sweep has ended before this training began" in done.stderr
-    assert "trained" not in done.stdout
 
 
 def test_a_handle_is_opened_once_in_a_process_and_anew_in_another(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -69,40 +68,36 @@ def test_the_end_of_a_process_is_named() -> None:
 def test_an_answer_is_kept_for_the_same_facts_and_a_failure_for_a_day(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[str] = []
+    asked: list[bool] = []
 
-    def answer(works: bool) -> list[Outcome]:
-        asked.append("tried")
-        return [Outcome(works, "" if works else "trap", {"fp32": 0.5})]
+    def ask(name: str, version: str, *, works: bool = True) -> Outcome:
+        def answer() -> list[Outcome]:
+            asked.append(works)
+            return [Outcome(works, "" if works else "trap", {"fp32": 0.5})]
+
+        return kept_outcomes(name, {"torch": version}, answer)[0]
 
     for _ in range(2):
-        assert kept_outcomes("a", {"torch": "1"}, lambda: answer(True))[0].seconds == {"fp32": 0.5}
-        assert kept_outcomes("b", {"torch": "1"}, lambda: answer(False))[0].reason == "trap"
-    assert len(asked) == 2
-    kept_outcomes("a", {"torch": "2"}, lambda: answer(True))
+        assert ask("a", "1") == Outcome(True, "", {"fp32": 0.5})
+        assert ask("b", "1", works=False).reason == "trap"
+    assert asked == [True, False]
+    ask("a", "2")
     assert len(asked) == 3, "another version"
     monkeypatch.setattr(trials, "machine_facts", lambda: {"flags": "others"})
-    kept_outcomes("a", {"torch": "2"}, lambda: answer(True))
-    assert len(asked) == 4, "another machine"
+    ask("a", "2")
+    ask("b", "2", works=False)
+    assert len(asked) == 5, "another machine"
     later = time.time() + 25 * 3600
     monkeypatch.setattr(time, "time", lambda: later)
-    kept_outcomes("a", {"torch": "2"}, lambda: answer(True))
-    assert len(asked) == 4
-
-
-def test_a_failure_is_tried_again_after_a_day(cache: Path) -> None:
-    kept_outcomes("a", {}, lambda: [Outcome(False, "trap")])
-    (path,) = (cache / "trials").iterdir()
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "tried_at": time.time() - 25 * 3600}))
-    assert kept_outcomes("a", {}, lambda: [Outcome(True)])[0].works
+    ask("a", "2", works=False)
+    assert len(asked) == 5
+    assert ask("b", "2").works, "a failure is tried again after a day"
 
 
 @pytest.mark.parametrize(
     "content",
     [
         "",
-        "{",
         "[]",
         '{"outcomes": [1], "tried_at": 0}',
         '{"outcomes": [{"works": true}], "tried_at": "x"}',

@@ -79,13 +79,9 @@ def test_paths_that_do_not_exist_stay_and_are_told(folder: Path) -> None:
     assert clips.problems == ("3 of 4 paths in the list do not exist",)
 
 
-def test_ids_are_taken_from_the_list_where_it_has_them(folder: Path) -> None:
+def test_ids_are_those_of_the_list_or_made_from_paths_and_never_lead_out(folder: Path) -> None:
     [clip] = find_clips(write(folder, "clip_id,path\nmine,clip\n"))
-    assert clip.clip_id == "mine"
-    assert clip.extra == {}
-
-
-def test_ids_made_from_paths_never_lead_out(folder: Path) -> None:
+    assert (clip.clip_id, clip.extra) == ("mine", {})
     list_path = write(folder / "videos", "path\n../clip\n./../me.jpg\n")
     assert [clip.clip_id for clip in find_clips(list_path)] == ["clip", "me.jpg"]
 
@@ -102,18 +98,13 @@ def test_several_windows_of_one_video_are_several_clips(folder: Path) -> None:
     ]
 
 
-def test_a_list_saved_by_excel_with_a_byte_order_mark_is_read(folder: Path) -> None:
+def test_a_byte_order_mark_of_excel_and_paths_that_are_no_utf8_come_through(folder: Path) -> None:
     (folder / "list.csv").write_bytes("\ufeffpath,label\r\nclip,ä\r\n".encode())
-    [clip] = find_clips(folder / "list.csv")
-    assert clip.label == "ä"
-
-
-def test_a_path_that_is_no_utf8_comes_through(folder: Path) -> None:
+    assert [clip.label for clip in find_clips(folder / "list.csv")] == ["ä"]
     (folder / "clip").rename(folder / "caf\udce9")
     (folder / "list.csv").write_bytes(b"path\ncaf\xe9\n")
     [clip] = find_clips(folder / "list.csv")
-    assert clip.clip_id == "caf\\xe9"
-    assert clip.num_frames == 2
+    assert (clip.clip_id, clip.num_frames) == ("caf\\xe9", 2)
 
 
 @pytest.mark.parametrize(
@@ -135,16 +126,7 @@ def test_a_path_that_is_no_utf8_comes_through(folder: Path) -> None:
         ("path,split\nclip,../x\n", r"line 2: split: expected a word, got '\.\./x'"),
         ("clip_id,path\n/x,clip\n", r"clip_id '/x' leads out of the dataset"),
         ('path\n"clip\n', r"list\.csv, line 2: unexpected end of data"),
-    ],
-)
-def test_mistakes_are_told_with_their_line(folder: Path, text: str, message: str) -> None:
-    with pytest.raises(SourceError, match=message):
-        find_clips(write(folder, text))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+        # Lines of JSON.
         ('{"path": "clip"}\n{"path": \n', r"list\.jsonl, line 2: not JSON: "),
         ('{"file": "clip"}', r"line 1: expected an object with a text 'path', got '\{\"file\""),
         ('{"path": "\\ud800"}', r"line 1: 'path' holds what no file name can: '.*ud800'"),
@@ -155,11 +137,10 @@ def test_mistakes_are_told_with_their_line(folder: Path, text: str, message: str
         ('{"path": 3}', r"line 1: expected an object with a text 'path'"),
     ],
 )
-def test_mistakes_in_json_lines_are_told_with_their_line(
-    folder: Path, text: str, message: str
-) -> None:
+def test_mistakes_are_told_with_their_line(folder: Path, text: str, message: str) -> None:
+    path = write(folder, text, "list.jsonl" if text[:1] in ("{", "[") else "list.csv")
     with pytest.raises(SourceError, match=message):
-        find_clips(write(folder, text, "list.jsonl"))
+        find_clips(path)
 
 
 def test_a_label_that_is_no_utf8_is_refused(folder: Path) -> None:
