@@ -9,10 +9,7 @@ import pytest
 from posemill.errors import DecodeError
 from posemill.records import Clip
 from posemill.sources import find_clips
-from posemill.sources.frames import (
-    count_frames,
-    list_frames,
-)
+from posemill.sources.frames import count_frames, list_frames
 from posemill.sources.reading import read_clip
 
 MakeTree = Callable[..., Path]
@@ -87,14 +84,9 @@ def test_a_clip_that_cannot_be_opened_is_one_error(tmp_path: Path) -> None:
         assert brightness(clip) == [(0, reason)], name
 
 
-def test_errors_of_folders_say_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(DecodeError, match="no frames: the folder holds no pictures"):
-        list_frames(Clip("x", str(tmp_path), "frames"))
-    (tmp_path / "file").touch()
-    with pytest.raises(DecodeError, match="not a folder: expected a folder of frames"):
-        list_frames(Clip("x", str(tmp_path / "file"), "frames"))
+def test_a_video_has_no_list_of_files() -> None:
     with pytest.raises(ValueError, match="'x' is a video: it has no list of files"):
-        list_frames(Clip("x", str(tmp_path), "video"))
+        list_frames(Clip("x", "a.mp4", "video"))
 
 
 def test_frames_are_counted_without_decoding(

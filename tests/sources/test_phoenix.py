@@ -70,13 +70,18 @@ def test_frames_without_corpus_files_are_read_and_that_is_told(phoenix: Path) ->
     assert clips.problems[0] == "train: no corpus file, so no glosses and no translations"
 
 
-def test_pictures_in_odd_places_are_told_and_left_out(phoenix: Path) -> None:
+def test_pictures_in_odd_places_are_left_out_and_what_cannot_be_read_is_a_clip(
+    phoenix: Path,
+) -> None:
     odd = phoenix / FRAMES / "train" / "a-1" / "crops"
     odd.mkdir()
     shutil.copyfile(phoenix / FRAMES / "train" / "a-1" / "images0001.png", odd / "x.png")
+    (phoenix / FRAMES / "train" / "lost").symlink_to("lost")
     clips = find_clips(phoenix)
-    assert len(clips) == 4
-    assert clips.problems[0].endswith("train/a-1/crops' is not where a clip should be")
+    assert [clip.num_frames for clip in clips] == [3, 3, None, 3, 3]
+    assert [clip.clip_id for clip in clips if clip.num_frames is None] == ["lost"]
+    assert "lost' cannot be read: Too many levels" in clips.problems[0]
+    assert clips.problems[1].endswith("train/a-1/crops' is not where a clip should be")
 
 
 def test_a_broken_corpus_file_is_refused_with_its_line(phoenix: Path) -> None:
