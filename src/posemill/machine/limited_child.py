@@ -22,16 +22,10 @@ from posemill.machine.processes import die_with_parent, python_command
 
 @dataclass(frozen=True)
 class Share:
-    """What one of several jobs may use.
-
-    Args:
-        cores: Which cores.
-        num_threads: How many of them at once: a container may have a quota of their time.
-        memory_bytes: How much memory.
-    """
+    """What one of several jobs may use."""
 
     cores: tuple[int, ...]
-    num_threads: int
+    num_threads: int  # at once: a container may have a quota of the time of its cores
     memory_bytes: int
 
     def command(self, *command: str) -> list[str]:
@@ -59,33 +53,21 @@ def divide_machine(jobs: int) -> list[Share]:
     ]
 
 
-def main(parent: int, cores: list[int], memory_bytes: int, command: list[str]) -> None:
-    """Take the share and run the command in this process; does not return.
-
-    Args:
-        parent: Process id of the sweep.
-        cores: Which cores; none for all.
-        memory_bytes: How much memory.
-        command: The program and its arguments.
-    """
+def main() -> None:
+    """Take the share of this command line, and run its command in this process."""
+    _, parent, cores, memory_bytes, *command = sys.argv
     die_with_parent()
     if sys.platform == "linux":
         import resource
 
         # Data, not address space: mapped caches are shared and may be larger than memory.
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+        resource.setrlimit(resource.RLIMIT_DATA, (int(memory_bytes), int(memory_bytes)))
     if hasattr(os, "sched_setaffinity") and cores:
-        os.sched_setaffinity(0, cores)
-    if os.name == "posix" and os.getppid() != parent:
+        os.sched_setaffinity(0, map(int, cores.split(",")))
+    if os.name == "posix" and os.getppid() != int(parent):
         sys.exit("posemill: the sweep has ended before this training began")
     os.execvp(command[0], command)
 
 
 if __name__ == "__main__":
-    _, given_parent, given_cores, given_memory, *rest = sys.argv
-    main(
-        int(given_parent),
-        [int(core) for core in given_cores.split(",") if core],
-        int(given_memory),
-        rest,
-    )
+    main()
