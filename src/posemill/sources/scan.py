@@ -17,6 +17,7 @@ from posemill.sources.clip_list import Collector
 
 # Left by archivers and storage boxes beside the data, with pictures inside.
 FOREIGN_FOLDERS = frozenset(["__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information"])
+_SUFFIXES = PICTURE_SUFFIXES | VIDEO_SUFFIXES
 _MAX_DEPTH = 64
 _WRITTEN_BY_US = "{path!r} was written by posemill; left out"
 MISSING = "missing"  # the version of a file that is not there
@@ -48,13 +49,13 @@ class Folder:
     def take(self, name: str, file: os.DirEntry[str] | Entry) -> bool:
         """Keep a file in it that is a picture or a video; return whether it is one."""
         suffix = suffix_of(name)
+        if suffix in _SUFFIXES and name[0] != ".":
+            files = self._pictures if suffix in PICTURE_SUFFIXES else self.videos
+            files[name] = file.version if isinstance(file, Entry) else file_version(file)
+            return True
         if name in OUTPUT_NAMES:
             self.marks.add(name)
-        if name[:1] == "." or suffix not in PICTURE_SUFFIXES | VIDEO_SUFFIXES:
-            return False
-        files = self._pictures if suffix in PICTURE_SUFFIXES else self.videos
-        files[name] = file.version if isinstance(file, Entry) else file_version(file)
-        return True
+        return False
 
     def close(self) -> bool:
         """Count what was taken; return whether there is anything."""
@@ -142,7 +143,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        return suffix_of(entry.name) not in PICTURE_SUFFIXES | VIDEO_SUFFIXES
+        return suffix_of(entry.name) not in _SUFFIXES
 
 
 def look_into(path: str) -> Folder:
