@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import torch
 
-from posemill.training.models.base import pool_time, shorten, steps_mask
+from posemill.training.models.base import ModelShape, pool_time, shorten, steps_mask
 from posemill.training.models.keypoints import (
     FrameEncoder,
-    ModelShape,
     features_per_point,
     point_features,
 )

@@ -8,8 +8,7 @@ from torch.nn import functional as F
 
 from posemill.errors import ConfigError
 from posemill.training.models import MODELS_OF, build_model, time_stride_of
-from posemill.training.models.base import CtcOutput
-from posemill.training.models.keypoints import ModelShape
+from posemill.training.models.base import CtcOutput, ModelShape
 from posemill.training.models.sequence import Mlp, positions, resample_steps
 from posemill.training.models.stgcn import PartSums, hops_from, partitions
 

@@ -14,7 +14,8 @@ from torch import nn
 
 from posemill.training.data.batches import Draw
 from posemill.training.loop.passes import Evaluation
-from posemill.training.models.video import VideoModel, VideoShape
+from posemill.training.models.base import ModelShape
+from posemill.training.models.video import VideoModel
 from posemill.training.runs import figure_samples
 from posemill.training.runs.figure_samples import chances_lost, draw_looks, draw_samples
 from posemill.training.tasks.task import Classify, Ctc, Row
@@ -30,7 +31,7 @@ class LooksAtACorner(VideoModel):
     """Says class 1 the more, the brighter the upper left corner of the third frame is."""
 
     def __init__(self) -> None:
-        super().__init__(VideoShape(2))
+        super().__init__(ModelShape(num_classes=2))
         self.scale = nn.Parameter(torch.ones(()))
 
     def forward_frames(self, frames: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

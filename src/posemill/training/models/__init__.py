@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from posemill import plugins
@@ -41,16 +42,15 @@ def build_model(name: str, **settings: Any) -> Any:
 
     Args:
         name: One of `MODELS`, or that of another package.
-        settings: The sizes of input and output, which are the fields of the model's `shape_class`,
-            and the model's own options; see its class.
+        settings: The sizes of input and output, which are the fields of `ModelShape`, and the
+            model's own options; see its class.
     """
-    kind = _find(name)
+    from posemill.training.models.base import ModelShape
+
     sizes = {
-        size.name: settings[size.name] for size in fields(kind.shape_class) if size.name in settings
+        size.name: settings.pop(size.name) for size in fields(ModelShape) if size.name in settings
     }
-    options = {option: value for option, value in settings.items() if option not in sizes}
-    _check_options(name, kind, options)
-    return kind(kind.shape_class(**sizes), **options)
+    return _find(name, settings)(ModelShape(**sizes), **settings)
 
 
 def input_of(name: str) -> str:
@@ -66,25 +66,15 @@ def known_models() -> list[str]:
     return plugins.names_of("model", MODELS)
 
 
-def options_of(name: str) -> list[str]:
-    """Return the names of a model's own options; torch is imported."""
-    return _options_of(_find(name))
-
-
 def time_stride_of(name: str, **options: Any) -> int:
     """Return how many frames one output step of a model stands for, without building it."""
-    kind = _find(name)
-    _check_options(name, kind, options)
-    return kind.stride_of(**options)
+    return _find(name, options).stride_of(**options)
 
 
-def _find(name: str) -> type[Model]:
-    found: type[Model] = plugins.load("model", MODELS, name, extra="train")
-    return found
-
-
-def _check_options(name: str, kind: type[Model], options: dict[str, Any]) -> None:
-    known = _options_of(kind)
+def _find(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> type[Model]:
+    """Return a model's class; an option that it does not have is a `ConfigError`."""
+    model: type[Model] = plugins.load("model", MODELS, name, extra="train")
+    known = options_of(name) if options else []
     for option in options:
         if option not in known:
             raise ConfigError(
@@ -94,12 +84,13 @@ def _check_options(name: str, kind: type[Model], options: dict[str, Any]) -> Non
                 known=", ".join(known),
                 hint=plugins.hint(option, known),
             )
+    return model
 
 
-def _options_of(kind: type[Model]) -> list[str]:
+def options_of(name: str) -> list[str]:
     """Return the keywords of a model, and of what it is made from where it hands others on."""
     found: list[str] = []
-    for part in kind.__mro__:
+    for part in _find(name).__mro__:
         if "__init__" in vars(part):
             parameters = inspect.signature(part).parameters.values()
             found += [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]

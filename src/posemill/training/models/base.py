@@ -1,4 +1,4 @@
-"""What models of any kind of data share: their output, masked pooling over time."""
+"""What models of any kind of data share: sizes, output, masked pooling over time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,46 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from posemill.skeletons import get_skeleton
+from posemill.training.data.normalize import groups_of
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes of input and output, as the data and the task have them; 0 where data have none.
+
+    Args:
+        num_points: Keypoints of a frame.
+        num_dims: Numbers of a keypoint.
+        num_classes: Classes, or glosses with blank and unknown.
+        task: `classify` or `ctc`.
+        skeleton_name: One of ours or None.
+        num_frames: Of every video; 0 where clips differ and are padded. Training may show fewer of
+            them, all clips of a batch alike.
+    """
+
+    num_points: int = 0
+    num_dims: int = 0
+    num_classes: int = 0
+    task: str = "classify"
+    skeleton_name: str | None = None
+    num_frames: int = 0
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """First point of each part and the one after its last; one part where none are known."""
+        if not self.skeleton_name:
+            return [(0, self.num_points)]
+        return [(group.start, group.stop) for group in groups_of(self.skeleton_name)]
+
+    @property
+    def hands(self) -> tuple[int, ...]:
+        """Which parts are the left and the right hand; empty where there are not both."""
+        parts = get_skeleton(self.skeleton_name).parts if self.skeleton_name else ()
+        sizes = {part.name: (index, len(part)) for index, part in enumerate(parts)}
+        left, right = sizes.get("left_hand"), sizes.get("right_hand")
+        return (left[0], right[0]) if left and right and left[1] == right[1] else ()
 
 
 @dataclass
@@ -34,7 +74,7 @@ class ClipHead(nn.Linear):
     It gives logits of the clip, from mean and maximum over its steps, or for ctc of each step.
     """
 
-    def __init__(self, shape: Any, width: int, dropout: float) -> None:
+    def __init__(self, shape: ModelShape, width: int, dropout: float) -> None:
         is_ctc = shape.task == "ctc"
         super().__init__(width if is_ctc else 2 * width, shape.num_classes)
         self.is_ctc, self.dropout = is_ctc, nn.Dropout(dropout)
@@ -50,9 +90,12 @@ class Model(nn.Module):
     """Base of all models: logits `(B, C)` out for classify, a `CtcOutput` for ctc."""
 
     takes: ClassVar[str]  # the kind of data
-    shape_class: ClassVar[Any]  # a dataclass of the sizes that it is built with
     # Sizes of the frames in evaluations, as shares of their own, of models of video.
     eval_scales: tuple[float, ...] = ()
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.shape = shape
 
     @classmethod
     def stride_of(cls, **options: Any) -> int:

@@ -1,9 +1,4 @@
-"""`tsn` and `tsm`: a network for every frame, and a head that joins what it says of them.
-
-The temporal shift of TSM is one autograd function: an eighth of the channels each way. Composed of
-pad, slices and cat it copies the features several times, forward and backward; here each number is
-written once.
-"""
+"""`tsn` and `tsm`: a network for every frame, and a head that joins what it says of them."""
 
 from __future__ import annotations
 
@@ -20,12 +15,13 @@ from posemill.training.models.base import (
     ClipHead,
     CtcOutput,
     ModelOutput,
+    ModelShape,
     mean_time,
     run_recurrent,
     steps_mask,
 )
 from posemill.training.models.sequence import TimeConv
-from posemill.training.models.video import Backbone, ClipTimes, VideoModel, VideoShape
+from posemill.training.models.video import Backbone, ClipTimes, VideoModel
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
 class AverageHead(nn.Module):
     """The mean of what every frame says."""
 
-    def __init__(self, shape: VideoShape, num_features: int, width: int, dropout: float) -> None:
+    def __init__(self, shape: ModelShape, num_features: int, width: int, dropout: float) -> None:
         super().__init__()
         self.is_ctc = shape.task == "ctc"
         self.dropout = nn.Dropout(dropout)
@@ -51,7 +47,7 @@ class AverageHead(nn.Module):
 class GruHead(nn.Module):
     """A recurrent net in both directions."""
 
-    def __init__(self, shape: VideoShape, num_features: int, width: int, dropout: float) -> None:
+    def __init__(self, shape: ModelShape, num_features: int, width: int, dropout: float) -> None:
         super().__init__()
         self.norm, self.dropout = nn.LayerNorm(num_features), nn.Dropout(dropout)
         self.gru = nn.GRU(num_features, width // 2, batch_first=True, bidirectional=True)
@@ -67,7 +63,7 @@ class GruHead(nn.Module):
 class ConvHead(nn.Module):
     """Two convolutions over time, each with a way around it."""
 
-    def __init__(self, shape: VideoShape, num_features: int, width: int, dropout: float) -> None:
+    def __init__(self, shape: ModelShape, num_features: int, width: int, dropout: float) -> None:
         super().__init__()
         self.narrow = nn.Sequential(nn.Linear(num_features, width), nn.LayerNorm(width))
         self.blocks = nn.ModuleList(TimeConv(width, 3, 1, dropout) for _ in range(2))
@@ -115,6 +111,8 @@ def temporal_shift(
 
 
 class _Shift(torch.autograd.Function):
+    # Composed of pad, slices and cat it would copy the features several times, both ways; here each
+    # number is written once.
     @staticmethod
     def forward(features: Tensor, num_frames: int, fold: int, is_reversed: bool) -> Tensor:
         result = torch.empty_like(features)  # keeps channels-last
@@ -158,7 +156,7 @@ class Tsn(VideoModel):
 
     def __init__(
         self,
-        shape: VideoShape,
+        shape: ModelShape,
         *,
         backbone: str = "thin",
         width: float = 1.0,
@@ -197,14 +195,13 @@ class Tsn(VideoModel):
 
     def forward_frames(self, frames: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`, or a `CtcOutput` with a step per frame."""
-        features = frames
         if frames.ndim == 5:
             num_frames, inside = frames.shape[1], None
             if not self.shape.num_frames:  # else all are alike, and there is no mask to multiply by
                 inside = steps_mask(lengths, num_frames).flatten()
             features = self.backbone(frames.flatten(0, 1), ClipTimes(num_frames, inside))
-            features = features.unflatten(0, (-1, num_frames))  # (B, T, C)
-        output: ModelOutput = self.head(features, lengths)
+            frames = features.unflatten(0, (-1, num_frames))  # (B, T, C)
+        output: ModelOutput = self.head(frames, lengths)
         return output
 
     @property
@@ -225,7 +222,7 @@ class Tsm(Tsn):
 
     def __init__(
         self,
-        shape: VideoShape,
+        shape: ModelShape,
         *,
         shift_divisor: int = 8,
         shift_order: str = "normal",

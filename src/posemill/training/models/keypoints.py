@@ -1,9 +1,8 @@
-"""What models of keypoints share: their shape, the features of a frame."""
+"""What models of keypoints share: the features of a frame."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,35 +10,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from posemill.plugins import not_among
-from posemill.skeletons import get_skeleton
-from posemill.training.data.normalize import groups_of
-from posemill.training.models.base import Model
-
-
-@dataclass(frozen=True)
-class ModelShape:
-    """Sizes of input and output; as the data and the task have them."""
-
-    num_points: int
-    num_dims: int
-    num_classes: int
-    task: str = "classify"
-    skeleton_name: str | None = None
-
-    @property
-    def ranges(self) -> list[tuple[int, int]]:
-        """First point of each part and the one after its last; one part where none are known."""
-        if not self.skeleton_name:
-            return [(0, self.num_points)]
-        return [(group.start, group.stop) for group in groups_of(self.skeleton_name)]
-
-    @property
-    def hands(self) -> tuple[int, ...]:
-        """Which parts are the left and the right hand; empty where there are not both."""
-        parts = get_skeleton(self.skeleton_name).parts if self.skeleton_name else ()
-        sizes = {part.name: (index, len(part)) for index, part in enumerate(parts)}
-        left, right = sizes.get("left_hand"), sizes.get("right_hand")
-        return (left[0], right[0]) if left and right and left[1] == right[1] else ()
+from posemill.training.models.base import Model, ModelShape
 
 
 class KeypointModel(Model):
@@ -50,12 +21,7 @@ class KeypointModel(Model):
     """
 
     takes = "keypoints"
-    shape_class = ModelShape
-
-    def __init__(self, shape: ModelShape) -> None:
-        super().__init__()
-        self.shape = shape
-        self.activation_checkpointing = False
+    activation_checkpointing = False
 
     def run(self, block: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
         """Return `block(*inputs)`, where asked computed again in the backward pass."""

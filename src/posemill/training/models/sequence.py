@@ -17,6 +17,7 @@ from posemill.training.models.base import (
     ClipHead,
     CtcOutput,
     ModelOutput,
+    ModelShape,
     mean_time,
     run_recurrent,
     shorten,
@@ -25,7 +26,6 @@ from posemill.training.models.base import (
 from posemill.training.models.keypoints import (
     FrameEncoder,
     KeypointModel,
-    ModelShape,
     dense_layer,
     features_per_point,
     point_features,

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posemill.training.models.backbones import stage_sizes
-from posemill.training.models.base import ModelOutput
-from posemill.training.models.video import VideoModel, VideoShape
+from posemill.training.models.base import ModelOutput, ModelShape
+from posemill.training.models.video import VideoModel
 
 _WIDTHS, _DEPTHS = (16, 32, 64, 128), (1, 1, 1, 1)
 Sizes = tuple[int, int, int]  # along time, height and width
+_ONE = (1, 1, 1)
 
 
 class R2plus1d(VideoModel):
@@ -27,7 +28,7 @@ class R2plus1d(VideoModel):
 
     def __init__(
         self,
-        shape: VideoShape,
+        shape: ModelShape,
         *,
         width: float = 1.0,
         depth: Sequence[int] = (),
@@ -37,12 +38,8 @@ class R2plus1d(VideoModel):
         self._needs_whole_clips("r2plus1d")
         widths, depths = stage_sizes(_WIDTHS, _DEPTHS, width, depth)
         between = max(8, round(45 * widths[0] / 64))  # 45 between 3 and 64 in the paper's stem
-        self.stem = nn.Sequential(
-            *_conv(3, between, (1, 7, 7), (1, 2, 2)),
-            nn.ReLU(),
-            *_conv(between, widths[0], (3, 1, 1)),
-            nn.ReLU(),
-        )
+        stem = _chain(3, (between, (1, 7, 7), (1, 2, 2)), (widths[0], (3, 1, 1), _ONE))
+        self.stem = nn.Sequential(*stem, nn.ReLU())
         self.blocks = nn.ModuleList()
         channels = widths[0]
         for stage, (size, count) in enumerate(zip(widths, depths, strict=True)):
@@ -69,8 +66,8 @@ class Residual(nn.Module):
     ) -> None:
         super().__init__()
         self.branch, self.downsample = branch, None
-        if stride != (1, 1, 1) or num_inputs != num_outputs:
-            self.downsample = nn.Sequential(*_conv(num_inputs, num_outputs, (1, 1, 1), stride))
+        if stride != _ONE or num_inputs != num_outputs:
+            self.downsample = _chain(num_inputs, (num_outputs, _ONE, stride))
 
     def forward(self, features: Tensor) -> Tensor:
         """Return `(B, C', T', H', W')` of `(B, C, T, H, W)`."""
@@ -78,13 +75,19 @@ class Residual(nn.Module):
         return F.relu(self.branch(features) + around)
 
 
-def _conv(
-    num_inputs: int, width: int, kernel: Sizes, stride: Sizes = (1, 1, 1)
-) -> tuple[nn.Module, nn.Module]:
-    """Return a convolution over (time, height, width), padded by half of its kernel, and a norm."""
-    pads = (kernel[0] // 2, kernel[1] // 2, kernel[2] // 2)
-    conv = nn.Conv3d(num_inputs, width, kernel, stride, pads, bias=False)
-    return conv, nn.BatchNorm3d(width)
+def _chain(num_inputs: int, *convs: tuple[int, Sizes, Sizes]) -> nn.Sequential:
+    """Return convolutions (width, kernel, stride), each with a norm, with a ReLU between two.
+
+    They are over (time, height, width), padded by half of their kernel.
+    """
+    layers: list[nn.Module] = []
+    for width, kernel, stride in convs:
+        pads = (kernel[0] // 2, kernel[1] // 2, kernel[2] // 2)
+        layers += [nn.ReLU()] if layers else []
+        layers.append(nn.Conv3d(num_inputs, width, kernel, stride, pads, bias=False))
+        layers.append(nn.BatchNorm3d(width))
+        num_inputs = width
+    return nn.Sequential(*layers)
 
 
 def _split_block(num_inputs: int, width: int, stride: int) -> Residual:
@@ -94,14 +97,12 @@ def _split_block(num_inputs: int, width: int, stride: int) -> Residual:
     """
     # As many weights as the first 3 x 3 x 3 convolution would have
     between = (27 * num_inputs * width) // (9 * num_inputs + 3 * width)
-    branch = nn.Sequential(
-        *_conv(num_inputs, between, (1, 3, 3), (1, stride, stride)),
-        nn.ReLU(),
-        *_conv(between, width, (3, 1, 1), (stride, 1, 1)),
-        nn.ReLU(),
-        *_conv(width, between, (1, 3, 3)),
-        nn.ReLU(),
-        *_conv(between, width, (3, 1, 1)),
+    branch = _chain(
+        num_inputs,
+        (between, (1, 3, 3), (1, stride, stride)),
+        (width, (3, 1, 1), (stride, 1, 1)),
+        (between, (1, 3, 3), _ONE),
+        (width, (3, 1, 1), _ONE),
     )
     return Residual(branch, num_inputs, width, (stride, stride, stride))
 
@@ -125,7 +126,7 @@ class SlowFast(VideoModel):
 
     def __init__(
         self,
-        shape: VideoShape,
+        shape: ModelShape,
         *,
         alpha: int = 4,
         beta: float = 1 / 8,
@@ -174,8 +175,8 @@ class Fusion(nn.Module):
 
     def __init__(self, channels: int, alpha: int) -> None:
         super().__init__()
-        kernel, stride = (_FUSION_KERNEL, 1, 1), (alpha, 1, 1)
-        self.conv, self.norm = _conv(channels, channels * _FUSION_RATIO, kernel, stride)
+        width, kernel, stride = channels * _FUSION_RATIO, (_FUSION_KERNEL, 1, 1), (alpha, 1, 1)
+        self.conv, self.norm = _chain(channels, (width, kernel, stride))
 
     def forward(self, slow: Tensor, fast: Tensor) -> Tensor:
         """Return `(B, C + 2 C', T, H, W)` of `(B, C, T, H, W)` and `(B, C', alpha T, H, W)`."""
@@ -183,11 +184,8 @@ class Fusion(nn.Module):
 
 
 def _stem(width: int, time_kernel: int) -> nn.Sequential:
-    return nn.Sequential(
-        *_conv(3, width, (time_kernel, 7, 7), (1, 2, 2)),
-        nn.ReLU(),
-        nn.MaxPool3d((1, 3, 3), (1, 2, 2), (0, 1, 1)),
-    )
+    conv = _chain(3, (width, (time_kernel, 7, 7), (1, 2, 2)))
+    return nn.Sequential(*conv, nn.ReLU(), nn.MaxPool3d((1, 3, 3), (1, 2, 2), (0, 1, 1)))
 
 
 def _stage(
@@ -201,21 +199,11 @@ def _stage(
     outputs = width * (4 if is_wide else 1)
     blocks = []
     for place in range(depth):
-        across = (1, stride, stride) if not place else (1, 1, 1)
+        across = (1, stride, stride) if not place else _ONE
+        convs = [(width, (time_kernel, 3, 3), across), (width, (1, 3, 3), _ONE)]
         if is_wide:
-            branch = nn.Sequential(
-                *_conv(num_inputs, width, (time_kernel, 1, 1)),
-                nn.ReLU(),
-                *_conv(width, width, (1, 3, 3), across),
-                nn.ReLU(),
-                *_conv(width, outputs, (1, 1, 1)),
-            )
-        else:
-            branch = nn.Sequential(
-                *_conv(num_inputs, width, (time_kernel, 3, 3), across),
-                nn.ReLU(),
-                *_conv(width, width, (1, 3, 3)),
-            )
-        blocks.append(Residual(branch, num_inputs, outputs, across))
+            first, last = (width, (time_kernel, 1, 1), _ONE), (outputs, _ONE, _ONE)
+            convs = [first, (width, (1, 3, 3), across), last]
+        blocks.append(Residual(_chain(num_inputs, *convs), num_inputs, outputs, across))
         num_inputs = outputs
     return nn.Sequential(*blocks)

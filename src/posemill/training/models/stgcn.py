@@ -13,10 +13,9 @@ from torch.nn import functional as F
 from posemill.errors import ConfigError
 from posemill.skeletons import get_skeleton
 from posemill.training.data.normalize import groups_of
-from posemill.training.models.base import ClipHead, ModelOutput, shorten, steps_mask
+from posemill.training.models.base import ClipHead, ModelOutput, ModelShape, shorten, steps_mask
 from posemill.training.models.keypoints import (
     KeypointModel,
-    ModelShape,
     features_per_point,
     point_features,
 )

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from posemill.training.models import build_model
-from posemill.training.models.base import Model
-from posemill.training.models.keypoints import ModelShape
-
-
-@dataclass(frozen=True)
-class TwoStreamShape(ModelShape):
-    """Sizes of both inputs; `num_frames` is that of `VideoShape`."""
-
-    num_frames: int = 0
+from posemill.training.models.base import Model, ModelShape
 
 
 class TwoStreams(Model):
@@ -32,11 +23,10 @@ class TwoStreams(Model):
     """
 
     takes = "two_streams"
-    shape_class = TwoStreamShape
 
     def __init__(
         self,
-        shape: TwoStreamShape,
+        shape: ModelShape,
         *,
         keypoint_model: str = "tcn_bilstm",
         keypoint_options: Mapping[str, Any] | None = None,
@@ -44,8 +34,8 @@ class TwoStreams(Model):
         video_options: Mapping[str, Any] | None = None,
         keypoint_share: float = 0.5,
     ) -> None:
-        super().__init__()
-        self.shape, self.keypoint_share = shape, keypoint_share
+        super().__init__(shape)
+        self.keypoint_share = keypoint_share
         self.keypoints = build_model(
             keypoint_model,
             num_points=shape.num_points,

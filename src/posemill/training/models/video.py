@@ -1,10 +1,9 @@
-"""What models of video share: their shape, and the times of the frames in a flat batch."""
+"""What models of video share, and the times of the frames in a flat batch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -12,24 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
-from posemill.training.models.base import Model, ModelOutput
+from posemill.training.models.base import Model, ModelOutput, ModelShape
 from posemill.training.video.transform import ClipTransform
-
-
-@dataclass(frozen=True)
-class VideoShape:
-    """Sizes of input and output.
-
-    Args:
-        num_classes: Classes, or glosses with blank and unknown.
-        task: `classify` or `ctc`.
-        num_frames: Frames of every clip; 0 where clips differ and are padded. Training may show
-            fewer of them, all clips of a batch alike.
-    """
-
-    num_classes: int
-    task: str = "classify"
-    num_frames: int = 0
 
 
 class ClipTimes(NamedTuple):
@@ -82,11 +65,9 @@ class VideoModel(Model, ABC):
     """
 
     takes = "video"
-    shape_class = VideoShape
 
-    def __init__(self, shape: VideoShape) -> None:
-        super().__init__()
-        self.shape = shape
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__(shape)
         # In a list, so that it is no part of the model: it has nothing to train, save or average.
         self._transform = [ClipTransform()]
 
