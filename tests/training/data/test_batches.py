@@ -169,7 +169,7 @@ def test_every_clip_comes_once_an_epoch_in_an_order_of_its_own() -> None:
     assert first == clips_of(sampler)
     sampler.set_position(1)
     assert clips_of(sampler) != first
-    assert len(first) == len(sampler) == sampler.num_steps == 7
+    assert len(first) == sampler.num_steps == 7
 
 
 def test_clips_of_like_length_come_together() -> None:
@@ -208,7 +208,6 @@ def test_a_restored_position_continues_where_it_was() -> None:
     other.set_position(2, 3)
     skipped = sum(other.num_micro_batches(step) for step in range(3))
     assert clips_of(other) == whole[skipped:]
-    assert len(other) == len(whole) - skipped
 
 
 def test_without_shuffling_the_order_is_by_length_or_as_it_is() -> None:

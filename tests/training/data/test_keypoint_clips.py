@@ -48,7 +48,7 @@ def test_prepared_files_and_labels_make_sets(options: DataSettings) -> None:
     assert train.class_names == ("no", "yes")
     assert train.targets == (0, 1, 0, 1)
     assert train.lengths.tolist() == [4, 6, 5, 3]
-    assert (train.num_points, train.num_dims, train.skeleton_name) == (143, 3, "holistic-143")
+    assert train.shape == {"num_points": 143, "num_dims": 3, "skeleton_name": "holistic-143"}
     assert sets["test"].clip_ids == ("e", "f")
     sample = sets["test"].sample(1)
     assert sample.points.shape == (2, 143, 3)
@@ -256,6 +256,6 @@ def test_depth_is_left_out_where_nobody_asked_for_it_and_the_skeleton_is_known(
     options: DataSettings,
 ) -> None:
     opened = options.replace(num_dims=None)
-    assert load_keypoints(opened)["train"].num_dims == 2
-    assert load_keypoints(opened.replace(skeleton="none"))["train"].num_dims == 3
-    assert load_keypoints(options.replace(num_dims=0))["train"].num_dims == 3
+    assert load_keypoints(opened)["train"].shape["num_dims"] == 2
+    assert load_keypoints(opened.replace(skeleton="none"))["train"].shape["num_dims"] == 3
+    assert load_keypoints(options.replace(num_dims=0))["train"].shape["num_dims"] == 3

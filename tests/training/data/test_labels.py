@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,9 +124,11 @@ def test_any_split_may_be_the_one_to_learn_from() -> None:
         for number, label in enumerate(labels)
     ]
     options = DataSettings("x", train_split="trainval", dev_fraction=0.5)
-    found = divide_into_splits(rows, options)
-    assert found.class_names == ("a", "b"), "not those of train"
-    assert {split: len(clips) for split, clips in found.members.items() if split != "train"} == {
+    with pytest.raises(TrainingError, match="label 'x' of train clip 'train0' is not among the 2"):
+        divide_into_splits(rows, options, SimpleNamespace)
+    sets = divide_into_splits(rows[:6], options, SimpleNamespace)
+    assert sets["dev"].class_names == ("a", "b"), "not those of train"
+    assert {split: len(clips.rows) for split, clips in sets.items()} == {
         "trainval": 2, "dev": 2, "test": 2,
     }  # fmt: skip
     bare = [row._replace(split="all") for row in rows[:4]]

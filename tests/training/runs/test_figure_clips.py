@@ -49,7 +49,8 @@ def split(tmp_path: Path) -> PixelClips:
             cv2.imwrite(str(tmp_path / name / f"{number}.png"), frame)
     reader = VideoClips(tmp_path, sampling="uniform:4", size=SIDE)
     clips = PixelClips(
-        places=tuple(reader.clips),
+        all_places=tuple(reader.clips),
+        rows=np.arange(3),
         sampling=reader.sampling,
         targets=tuple(reader.targets),
         keys=tuple(key_of(place) for place in reader.clips),

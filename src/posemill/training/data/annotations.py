@@ -20,7 +20,7 @@ _ENDINGS = {
 
 
 class Annotation(NamedTuple):
-    """What is known about one clip: its label (or glosses with spaces), split, group or ''."""
+    """The label (or glosses with spaces), split and group of a clip; '' where unknown."""
 
     label: str
     split: str = ""
@@ -88,8 +88,19 @@ def read_annotations(path: Path, *, group_column: str = "") -> Annotations:
             `USUAL_GROUPS` that it has.
     """
     expect_labels(path)
+    files = [path]
+    if path.is_dir():
+        folders = (path, path / "annotations" / "manual", path / "manual")
+        corpora = [sorted(folder.glob("*.corpus.csv")) for folder in folders]
+        files = next((found for found in corpora if found), [path / "labels.csv"])
+        if not files[0].is_file():
+            raise TrainingError(
+                "{folder}: expected labels.csv or *.corpus.csv (also in annotations/manual), found "
+                "neither",
+                folder=path,
+            )
     rows: dict[str, Annotation] = {}
-    for file in _corpus_files(path) if path.is_dir() else [path]:
+    for file in files:
         try:
             found, group_column = _read_rows(file, group_column)
         except ContentError as error:
@@ -104,19 +115,6 @@ def expect_labels(path: Path) -> None:
         raise TrainingError(
             "no labels at {path}: expected a CSV file or a folder of corpus files", path=path
         )
-
-
-def _corpus_files(folder: Path) -> list[Path]:
-    for place in (folder, folder / "annotations" / "manual", folder / "manual"):
-        files = sorted(place.glob("*.corpus.csv"))
-        if files:
-            return files
-    if (folder / "labels.csv").is_file():
-        return [folder / "labels.csv"]
-    raise TrainingError(
-        "{folder}: expected labels.csv or *.corpus.csv (also in annotations/manual), found neither",
-        folder=folder,
-    )
 
 
 def _read_rows(path: Path, group_column: str) -> tuple[dict[str, Annotation], str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,25 +37,19 @@ class Draw(NamedTuple):
 class Batch:
     """Samples of one forward pass, of whatever kind.
 
-    Args:
-        inputs: What a model is called with, tuples in it where there are several streams.
-            Keypoints: points `(B, T, K, D)` float32, 0 where missing or padded, mask `(B, T, K)`
-            bool, lengths. Video: frames `(B, T, height, width, 3)` uint8 RGB, black where padded,
-            or features `(B, T, C)` float32 of a frozen backbone; lengths; view `(B, 12)` float32,
-            how each clip is augmented, or `(B, 0)`. Of `fit`: what the collate function returned.
-        targets: `(B,)` int64 classes, or `(B, L)` gloss indices padded with 0; of `fit` any.
-        indices: `(B,)` int64, where each sample is in its set, or in its stream.
-        weights: `(B,)` float32, 0 for a sample that fills up a rank's share and must not count.
-        lengths: `(B,)` int64, frames of each clip; None of `fit`.
-        target_lengths: `(B,)` int64, 1 for classes; None of `fit`.
+    `inputs` are what a model is called with, tuples in it where there are several streams.
+    Keypoints: points `(B, T, K, D)` float32, 0 where missing or padded, mask `(B, T, K)` bool,
+    lengths. Video: frames `(B, T, height, width, 3)` uint8 RGB, black where padded, or features
+    `(B, T, C)` float32 of a frozen backbone; lengths; view `(B, 12)` float32, how each clip is
+    augmented, or `(B, 0)`. Of `fit`: what the collate function returned.
     """
 
     inputs: Any
-    targets: Any
-    indices: torch.Tensor
-    weights: torch.Tensor
-    lengths: Any = None
-    target_lengths: Any = None
+    targets: Any  # `(B,)` int64 classes, or `(B, L)` glosses padded with 0; of `fit` any
+    indices: torch.Tensor  # `(B,)` int64, where each sample is in its set, or in its stream
+    weights: torch.Tensor  # `(B,)`, 0 for a sample that fills up a rank's share
+    lengths: Any = None  # `(B,)` int64, frames of each clip; None of `fit`
+    target_lengths: Any = None  # `(B,)` int64, 1 for classes; None of `fit`
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -145,24 +140,16 @@ class BucketSampler(Sampler[list[Draw]]):
         self.shuffle, self.seed, self.bucket_batches = shuffle, seed, bucket_batches
         self.rank, self.world_size = rank, world_size
         self.set_position(0)
-        self._starts = self._find_starts()
-
-    def _find_starts(self) -> list[int]:
-        """Where each batch of an epoch begins, and the end of the last."""
-        starts, count = [0], len(self.lengths)
-        while starts[-1] < count:
-            size = self.batch_sizes[(len(starts) - 1) % len(self.batch_sizes)]
-            starts.append(min(count, starts[-1] + size))
-        return starts
+        self._starts = [0]  # where each batch of an epoch begins, and the end of the last
+        for size in cycle(self.batch_sizes):
+            self._starts.append(min(len(lengths), self._starts[-1] + size))
+            if self._starts[-1] == len(lengths):
+                break
 
     @property
     def num_steps(self) -> int:
         """Optimizer steps of an epoch, the same on all ranks."""
         return len(self._starts) - 1
-
-    def __len__(self) -> int:
-        """Micro-batches from the current position to the end of the epoch."""
-        return sum(self.num_micro_batches(step) for step in range(self.step, self.num_steps))
 
     def num_micro_batches(self, step: int) -> int:
         """Return how many micro-batches a step has; the same on all ranks."""
@@ -195,20 +182,16 @@ class BucketSampler(Sampler[list[Draw]]):
         """The whole epoch for all ranks: a list of arrays of clip indices."""
         count, turns = len(self.lengths), len(self.batch_sizes)
         if not self.shuffle:
-            order = np.arange(count)
-            if self.bucket_batches:
-                order = np.argsort(self.lengths, kind="stable")
+            by_length = np.argsort(self.lengths, kind="stable")
+            order = by_length if self.bucket_batches else np.arange(count)
             return np.split(order, self._starts[1:-1])
         rng = np.random.default_rng([self.seed, epoch])
         order = rng.permutation(count)
         if self.bucket_batches:
             chunk = sum(self.batch_sizes) * self.bucket_batches // turns
-            order = np.concatenate(
-                [
-                    part[np.argsort(self.lengths[part], kind="stable")]
-                    for part in (order[start : start + chunk] for start in range(0, count, chunk))
-                ]
-            )
+            parts = np.split(order, range(chunk, count, chunk))
+            sorted_parts = [part[np.argsort(self.lengths[part], kind="stable")] for part in parts]
+            order = np.concatenate(sorted_parts)
         batches = np.split(order, self._starts[1:-1])
         # The short batch stays last, so that every step but the last has the same size.
         is_full = len(batches[-1]) == self.batch_sizes[(len(batches) - 1) % turns]

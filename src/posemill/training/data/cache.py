@@ -20,7 +20,7 @@ from posemill.errors import MissingExtraError, TrainingError
 from posemill.files import atomic_path, cache_folder, remove_leftovers
 from posemill.machine.processes import PerProcess
 from posemill.npz.mapped import open_npz
-from posemill.npz.writer import ArchiveWriter, Column
+from posemill.npz.writer import ArchiveWriter
 from posemill.records import BoolArray, FloatArray, IntArray
 
 _FORMAT = 4
@@ -52,11 +52,9 @@ def precompute(
     """Return samples that are computed once per key and kind.
 
     Args:
-        samples: Points `(T, K, D)` and mask `(T, K)` of each, as they are computed; not touched
-            on a cache hit.
+        samples: Points `(T, K, D)` and mask `(T, K)` of each; not touched on a cache hit.
         key: Names all that decides what `samples` yields, in that order.
-        kind: `mmap`, `ram` (kept on the disk as mmap, read into memory), `hdf5`, or
-            `none`: in memory, nothing kept on the disk.
+        kind: `mmap`, `ram` (kept on the disk as mmap), `hdf5`, or `none`: nothing on the disk.
         folder: Where caches are kept; `training` below posemill's cache folder by default.
     """
     if kind == "none":
@@ -89,14 +87,13 @@ def precompute(
 def _write(samples: Samples, path: Path) -> None:
     """Write an npz, sample by sample."""
     lengths = [0]
-    columns: list[Column] = []
     with ArchiveWriter(path) as archive:
         for points, mask in samples:
-            if not columns:
-                columns.append(archive.column("points", np.float32, points.shape[1:]))
-                columns.append(archive.column("mask", bool, mask.shape[1:]))
-            for column, rows in zip(columns, (points, mask), strict=True):
-                column.append(rows)
+            if len(lengths) == 1:
+                point_column = archive.column("points", np.float32, points.shape[1:])
+                mask_column = archive.column("mask", bool, mask.shape[1:])
+            point_column.append(points)
+            mask_column.append(mask)
             lengths.append(len(points))
         archive.finish({"offsets": np.cumsum(lengths, dtype=np.int64)})
 

@@ -28,28 +28,20 @@ SHORT_CYCLE = (1 / 2, sqrt(1 / 2))
 
 
 class Shape(NamedTuple):
-    """Frames of a clip, side of its pictures, and how many such cost as much as a whole one."""
+    """A shape of clips, for Multigrid."""
 
-    batch: int
+    batch: int  # how many such clips cost as much as a whole one
     num_frames: int
-    size: int
+    size: int  # of the side of its pictures
 
 
 class Grid(NamedTuple):
-    """How clips can become shorter and smaller, for Multigrid.
+    """How clips can become shorter and smaller, for Multigrid."""
 
-    Args:
-        num_frames: Frames of a whole clip.
-        size: Side of its pictures.
-        cycle: Shares of both that the long cycle may go through.
-        has_short_cycle: Whether the size may change from batch to batch.
-        notes: What the user should read about it.
-    """
-
-    num_frames: int
-    size: int
-    cycle: tuple[tuple[float, float], ...]
-    has_short_cycle: bool
+    num_frames: int  # of a whole clip
+    size: int  # of the side of its pictures
+    cycle: tuple[tuple[float, float], ...]  # shares of both that the long cycle may go through
+    has_short_cycle: bool  # whether the size may change from batch to batch
     notes: tuple[str, ...] = ()
 
 
@@ -58,25 +50,19 @@ Target = int | IntArray  # a class, or gloss indices `(L,)`
 
 
 class Picture(NamedTuple):
-    """A clip to be looked at.
-
-    Args:
-        clip_id: Its id.
-        points: `(T, K, D)` and mask `(T, K)`, as they were found; None of video.
-        frames: `(T, height, width, 3)` uint8 of video, as the model is shown them.
-    """
+    """A clip to be looked at."""
 
     clip_id: str
+    # `(T, K, D)` and mask `(T, K)`, as they were found; None of video.
     points: tuple[FloatArray, BoolArray] | None = None
+    # `(T, height, width, 3)` of video, as the model is shown them.
     frames: npt.NDArray[np.uint8] | None = None
 
 
 class Loader(Protocol):
     """The batches of a split, epoch by epoch, from any position."""
 
-    @property
-    def num_steps(self) -> int:
-        """Optimizer steps of an epoch."""
+    num_steps: int  # optimizer steps of an epoch
 
     def num_micro_batches(self, step: int) -> int:
         """Return how many batches a step of an epoch has; the same in all processes."""
@@ -96,39 +82,26 @@ class Clips(Dataset[Batch], ABC):
     A kind of your own needs `lengths`, `targets`, `class_names`, `keys` and `__getitems__`; all
     else has a default.
 
-    Attributes:
-        lengths: `(N,)` frames of each clip, all 1 where unknown.
-        targets: Class, or gloss indices `(L,)`, of each clip.
-        class_names: Name of each class; for ctc glosses after `<blank>` and `<unk>`.
-        keys: Split and id of each clip, where they have one.
-        groups: Whose each clip is; empty where nothing says it.
-        group_column: The column that says so.
-        is_share: Whether these clips were set aside out of the training clips.
-        num_too_short: Clips with fewer output steps than their glosses need (ctc); of the training
-            clips those that were left out.
-        batch_factors: Clips of a step for one of `batch_size`, of the steps of an epoch in turn.
-        stream: Where the samples come in an order of their own, what returns the loader of one
-            process: `stream(config, runtime, is_training=…)`; no draws are asked for then.
-        is_shuffled: False where training takes the samples in their order.
-        is_threadsafe: Whether a thread may make batches beside the training.
-        gives_frames: Whether a model is given the pixels of frames.
-        video: The `VideoClips` that reads videos; None for other data.
     """
 
-    lengths: IntArray
+    lengths: IntArray  # `(N,)` frames of each clip, all 1 where unknown
     targets: Sequence[Target] = ()
-    class_names: tuple[str, ...] = ()
-    keys: Sequence[ClipKey] = ()
-    groups: Sequence[str] = ()
-    group_column: str = ""
-    is_share: bool = False
+    class_names: tuple[str, ...] = ()  # for ctc glosses after `<blank>` and `<unk>`
+    keys: Sequence[ClipKey] = ()  # empty where clips have none
+    groups: Sequence[str] = ()  # whose each clip is; empty where nothing says it
+    group_column: str = ""  # the column that says so
+    is_share: bool = False  # whether these clips were set aside out of the training clips
+    # Clips with fewer output steps than their glosses need; of the training those left out.
     num_too_short: int = 0
+    # Clips of a step for one of `batch_size`, of the steps of an epoch in turn.
     batch_factors: tuple[int, ...] = (1,)
+    # Where the samples come in an order of their own, what returns the loader of one process:
+    # `stream(config, runtime, is_training=…)`; no draws are asked for then.
     stream: Callable[..., Loader] | None = None
-    is_shuffled: bool = True
-    is_threadsafe: bool = True
-    gives_frames: bool = False
-    video: Any = None
+    is_shuffled: bool = True  # False where training takes the samples in their order
+    is_threadsafe: bool = True  # whether a thread may make batches beside the training
+    gives_frames: bool = False  # whether a model is given the pixels of frames
+    video: Any = None  # the `VideoClips` that reads videos; None for other data
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -176,14 +149,34 @@ class Clips(Dataset[Batch], ABC):
         return f"{shape.num_frames} x {shape.size}²"
 
 
+def keep_readable(
+    samples: Any, draws: Sequence[Draw], items: Sequence[Any], rows: IntArray
+) -> tuple[list[Draw], list[Any]]:
+    """Return draws and items without those that are None; of none, one that does not count.
+
+    Args:
+        samples: Has a `replacement(row, epoch)`.
+        draws: Of a batch.
+        items: What each draw gave.
+        rows: `(N,)`: which of the samples each clip is.
+    """
+    pairs = [pair for pair in zip(draws, items, strict=True) if pair[1] is not None]
+    if not pairs:
+        draw = draws[0]._replace(weight=0.0)
+        pairs = [(draw, samples.replacement(int(rows[draw.clip]), draw.epoch))]
+    return [draw for draw, _ in pairs], [item for _, item in pairs]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SplitClips(Clips):
     """Base of clips that were read with their labels and divided into splits.
 
     Args:
+        rows: `(N,)`: which clips of what is read these are.
         task: `classify` or `ctc`.
     """
 
+    rows: IntArray
     targets: tuple[Target, ...]
     keys: tuple[ClipKey, ...]
     class_names: tuple[str, ...]
@@ -195,6 +188,9 @@ class SplitClips(Clips):
     batch_factors: tuple[int, ...] = (1,)
 
     has_lengths = True  # False where only opening the clips would tell
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     @cached_property
     def steps_needed(self) -> IntArray:
@@ -210,8 +206,4 @@ class SplitClips(Clips):
             for name in ("targets", "keys", "groups")
             if getattr(self, name)
         }
-        return dataclasses.replace(self, **facts, **self._selected(chosen))
-
-    @abstractmethod
-    def _selected(self, chosen: IntArray) -> dict[str, Any]:
-        """Return the further fields of some clips."""
+        return dataclasses.replace(self, rows=self.rows[chosen], **facts)

@@ -79,7 +79,18 @@ def cache_dataset(
     # Absolute: the program may go on in another folder.
     root = Path(folder).absolute() if folder else cache_folder() / "datasets"
     place = root / hashlib.sha256(text.encode()).hexdigest()[:32]
-    _make_folder(place)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        mark_output(place)
+        remove_leftovers(place / place.name)
+        (place / _FULL_MARK).unlink(missing_ok=True)  # there may be room now
+    except OSError as error:
+        raise TrainingError(
+            "cannot write the cache in {folder} ({error}); free some space there, or give "
+            "another folder=…",
+            folder=place,
+            error=error,
+        ) from error
     return CachedDataset(dataset, key, place, store, limit_gb)
 
 
@@ -147,9 +158,7 @@ class CachedDataset:
 
     def _write(self, index: int, data: bytes) -> None:
         """Keep a sample, if there is room."""
-        if self._is_full:
-            return
-        if not self._has_room(len(data)):
+        if self._is_full or not self._has_room(len(data)):
             self._stop_keeping()
             return
         temporary = self.folder / f"{temporary_stem(self.folder)}.tmp"
@@ -169,16 +178,19 @@ class CachedDataset:
         limit = self.limit_gb * _GB
         # Others write, too: look again after every hundredth of the limit.
         if not self._num_bytes or self._num_new_bytes > limit / 100:
-            self._num_new_bytes = 0
-            self._num_bytes = sum(map(_size, self._list_kept()))
+            self._num_new_bytes = self._num_bytes = 0
+            for entry in self._list_kept():
+                with suppress(FileNotFoundError):  # somebody has removed it
+                    self._num_bytes += entry.stat().st_size
         self._num_bytes += num_bytes
         self._num_new_bytes += num_bytes
         return self._num_bytes <= limit
 
     def _stop_keeping(self) -> None:
-        self._is_full = True
-        with suppress(OSError):
-            (self.folder / _FULL_MARK).touch()  # loader processes have no other way to say it
+        if not self._is_full:
+            self._is_full = True
+            with suppress(OSError):
+                (self.folder / _FULL_MARK).touch()  # loader processes have no other way to say it
 
     def _list_kept(self) -> list[os.DirEntry[str]]:
         return [entry for entry in os.scandir(self.folder) if entry.name.endswith(self._suffix)]
@@ -201,31 +213,22 @@ def live_uses() -> dict[CachedDataset, int]:
 
 
 def describe_uses(before: Mapping[CachedDataset, int]) -> list[str]:
-    """Return lines on each cache with samples: how many are kept, how many since `before`.
-
-    Another line says that there was no room for the rest.
-    """
-    uses = live_uses()
-    lines = [
-        Message(
-            "cache {key!r}: {num_kept} of {num_samples} samples are kept, {num_new} of them new",
-            key=cache.key,
-            num_kept=num_kept,
-            num_samples=len(cache),
-            num_new=num_kept - before.get(cache, 0),
-        )
-        for cache, num_kept in uses.items()
-        if num_kept
-    ]
-    lines += [
-        Message(
-            "cache {key!r}: no room for the other samples (limit_gb, or a full disk): they are "
-            "made every time",
-            key=cache.key,
-        )
-        for cache, num_kept in uses.items()
-        if num_kept < len(cache) and cache.lacks_room()
-    ]
+    """Return lines on each cache: samples that are kept, those since `before`, a lack of room."""
+    lines: list[str] = []
+    for cache, num_kept in live_uses().items():
+        if num_kept:
+            template = (
+                "cache {key!r}: {num_kept} of {num_samples} samples are kept, {num_new} of them new"
+            )
+            counts = {"num_kept": num_kept, "num_samples": len(cache)}
+            num_new = num_kept - before.get(cache, 0)
+            lines.append(Message(template, key=cache.key, num_new=num_new, **counts))
+        if num_kept < len(cache) and cache.lacks_room():
+            template = (
+                "cache {key!r}: no room for the other samples (limit_gb, or a full disk): they are "
+                "made every time"
+            )
+            lines.append(Message(template, key=cache.key))
     return sorted(lines)
 
 
@@ -239,28 +242,6 @@ def _read_hdf5(path: Path) -> bytes:
         return data.tobytes()
 
 
-def _size(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat().st_size
-    except FileNotFoundError:  # somebody has removed it
-        return 0
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        mark_output(folder)
-        remove_leftovers(folder / folder.name)
-        (folder / _FULL_MARK).unlink(missing_ok=True)  # there may be room now
-    except OSError as error:
-        raise TrainingError(
-            "cannot write the cache in {folder} ({error}); free some space there, or give "
-            "another folder=…",
-            folder=folder,
-            error=error,
-        ) from error
-
-
 _LIVE: weakref.WeakSet[CachedDataset] = weakref.WeakSet()
 
 
@@ -269,12 +250,7 @@ _KEPT = "arrays, tensors, numbers, texts, None, and tuples, lists and dicts of t
 
 
 def pack(value: Any) -> bytes:
-    """Return the bytes of a sample.
-
-    Args:
-        value: Arrays, tensors, numbers, texts, None, and tuples, lists and dicts of them, nested
-            as one likes. Anything else is a `TypeError` that says where it is.
-    """
+    """Return the bytes of a sample; what cannot be kept is a `TypeError` that says where it is."""
     blocks = bytearray()
     text = json.dumps(_describe(value, "", blocks)).encode()
     body = len(text).to_bytes(8, "little") + text + blocks
@@ -282,14 +258,9 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes | mmap.mmap, *, is_checked: bool = False) -> Any:
-    """Return the sample; its arrays are copies, free to be changed.
+    """Return the sample of `pack`, free to be changed; other or damaged bytes are a `ValueError`.
 
-    Args:
-        data: What `pack` returned.
-        is_checked: Leave out the checksum, which costs more than the rest.
-
-    Raises:
-        ValueError: These are not the bytes of a sample, or they are damaged.
+    `is_checked` leaves out the checksum, which costs more than the rest.
     """
     view = memoryview(data)
     end = 12 + int.from_bytes(view[4:12], "little")

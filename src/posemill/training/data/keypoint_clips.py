@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,6 @@ class KeypointClips(SplitClips):
 
     Args:
         store: The packed samples.
-        rows: `(N,)`: which samples of the store these are.
         skeleton_name: One of ours or None.
         sources: The clips of all files, to look at them; empty: they cannot be looked at.
         time_stride: Frames per output step of the model (ctc).
@@ -66,16 +65,12 @@ class KeypointClips(SplitClips):
     """
 
     store: Store
-    rows: IntArray
     skeleton_name: str | None = None
     sources: tuple[NpzClips, ...] = ()
     time_stride: int = 1
     augment: SampleAugment | None = None
     seed: int = 0
     time_share: float = 1.0
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     @property
     def _whole_lengths(self) -> IntArray:
@@ -88,26 +83,11 @@ class KeypointClips(SplitClips):
         return share_of(lengths, self.time_share) if self.time_share < 1 else lengths
 
     @property
-    def num_points(self) -> int:
-        """Points in a frame."""
-        return int(self.store.read(0)[0].shape[1])
-
-    @property
-    def num_dims(self) -> int:
-        """Numbers per point."""
-        return int(self.store.read(0)[0].shape[2])
-
-    @property
     def shape(self) -> Mapping[str, Any]:
         """Points of a frame, numbers of a point, the skeleton."""
-        return {
-            "num_points": self.num_points,
-            "num_dims": self.num_dims,
-            "skeleton_name": self.skeleton_name,
-        }
-
-    def _selected(self, chosen: IntArray) -> dict[str, Any]:
-        return {"rows": self.rows[chosen]}
+        _, num_points, num_dims = self.store.read(0)[0].shape
+        sizes = {"num_points": int(num_points), "num_dims": int(num_dims)}
+        return {**sizes, "skeleton_name": self.skeleton_name}
 
     def sample(self, index: int) -> Sample:
         """Return a clip as it is packed."""
@@ -157,16 +137,15 @@ class KeypointClips(SplitClips):
         if self.lengths.max() < 2:
             return None
         cycle, notes = [], []
+        template = (
+            "{frames}: {num_short} of {num_clips} clips are too short for their glosses "
+            "and come with more frames only"
+        )
         for time, space in TIME_ONLY:
-            num_short = len(self) - int(self._fitting(time).sum())
-            if num_short <= len(self) / 2:
+            counts = {"num_short": int((~self._fitting(time)).sum()), "num_clips": len(self)}
+            if counts["num_short"] <= len(self) / 2:
                 cycle.append((time, space))
-            if num_short:
-                template = (
-                    "{frames}: {num_short} of {num_clips} clips are too short for their glosses "
-                    "and come with more frames only"
-                )
-                counts = {"num_short": num_short, "num_clips": len(self)}
+            if counts["num_short"]:
                 notes.append(Message(template, frames=_in_words(time), **counts))
         return Grid(_WHOLE, 1, tuple(cycle), has_short_cycle=False, notes=tuple(notes))
 
@@ -225,25 +204,23 @@ def load_keypoints(
     splits: Sequence[str] | None = None,
     time_stride: int = 1,
 ) -> dict[str, KeypointClips]:
-    """Return the sets by split, everything checked that can be checked before training.
-
-    Args:
-        options: Where and how.
-        class_names: Those of a trained model; from the train split where None.
-        splits: Only these; all where None.
-        time_stride: Frames per output step of the model (ctc), to find clips too short.
-    """
+    """Return the sets by split, checked before training; see `divide_into_splits`."""
     clips, rows = read_labelled(options)
-    division = divide_into_splits(rows, options, class_names=class_names, splits=splits)
-    store, skeleton = _pack_files(clips, options)
-    make = partial(
-        KeypointClips,
-        store=store,
-        skeleton_name=skeleton,
-        sources=tuple(clips),
-        time_stride=time_stride,
+    pack = cache(partial(_pack_files, clips, options))  # once, after the splits were checked
+
+    def make(**facts: Any) -> KeypointClips:
+        store, skeleton = pack()
+        return KeypointClips(
+            store=store,
+            skeleton_name=skeleton,
+            sources=tuple(clips),
+            time_stride=time_stride,
+            **facts,
+        )
+
+    return divide_into_splits(
+        rows, options, make, time_stride=time_stride, class_names=class_names, splits=splits
     )
-    return division.make_sets(make, options, time_stride)
 
 
 def read_labelled(options: DataSettings) -> tuple[list[NpzClips], list[LabelledClip]]:
@@ -301,28 +278,22 @@ def _frame_shape(clips: NpzClips) -> tuple[int, ...]:
     return clips.arrays["keypoints"].shape[1:]
 
 
-def _choose_skeleton(clips: Sequence[NpzClips], chosen: str) -> str | None:
-    """Return the skeleton of all files: what the first one says, or what was chosen."""
-    names = [skeleton_of(raw) for raw in clips]  # one that is unknown is an error in any case
-    if chosen in ("auto", "none"):
-        return names[0] if chosen == "auto" else None
-    chosen = full_name(chosen)
-    expected, num_points = get_skeleton(chosen).num_points, _frame_shape(clips[0])[0]
-    if expected != num_points:
-        raise ConfigError(
-            "skeleton {chosen} has {expected} points, {path} has {num_points}; use "
-            "{--skeleton:auto} or {--skeleton:none}",
-            chosen=chosen,
-            expected=expected,
-            path=clips[0].path,
-            num_points=num_points,
-        )
-    return chosen
-
-
 def _pack_files(clips: Sequence[NpzClips], options: DataSettings) -> tuple[Store, str | None]:
     """Return the clips of all files in one store, and the name of their skeleton."""
-    skeleton = _choose_skeleton(clips, options.skeleton)
+    names = [skeleton_of(raw) for raw in clips]  # one that is unknown is an error in any case
+    skeleton = names[0] if options.skeleton == "auto" else None
+    if options.skeleton not in ("auto", "none"):
+        skeleton, num_points = full_name(options.skeleton), _frame_shape(clips[0])[0]
+        expected = get_skeleton(skeleton).num_points
+        if expected != num_points:
+            raise ConfigError(
+                "skeleton {chosen} has {expected} points, {path} has {num_points}; use "
+                "{--skeleton:auto} or {--skeleton:none}",
+                chosen=skeleton,
+                expected=expected,
+                path=clips[0].path,
+                num_points=num_points,
+            )
     prepare = Preparation(
         normalize=options.normalize,
         skeleton_name=skeleton,

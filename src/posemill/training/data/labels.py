@@ -39,10 +39,7 @@ def assign_folds(labels: Sequence[str], folds: int, seed: int) -> IntArray:
 def assign_group_folds(
     labels: Sequence[str], groups: Sequence[str], folds: int, seed: int
 ) -> IntArray:
-    """Return `(clips,)`: the fold of each clip; a group is in one, classes as even as that leaves.
-
-    Large groups are placed first, each where the fullest class of all folds stays smallest.
-    """
+    """Return `(clips,)`: the fold of each clip; a group is in one, classes are about even."""
     names, members = np.unique(np.asarray(groups), return_inverse=True)
     if not 2 <= folds <= len(names):
         raise ConfigError(
@@ -55,7 +52,7 @@ def assign_group_folds(
     counts = np.zeros((len(names), len(kinds)), np.int64)  # clips of each class in each group
     np.add.at(counts, (members, numbers), 1)
     order = np.random.default_rng([seed, folds]).permutation(len(names))
-    order = order[np.argsort(-counts[order].sum(1), kind="stable")]
+    order = order[np.argsort(-counts[order].sum(1), kind="stable")]  # large groups first
     placed = np.zeros((folds, len(kinds)), np.int64)
     result = np.empty(len(names), np.int64)
     for group in order:
@@ -85,21 +82,13 @@ _SPECIAL = ("<blank>", "<unk>")
 
 
 class LabelledClip(NamedTuple):
-    """A clip with its label, before it has a target.
+    """A clip with its label, before it has a target; what nothing says is empty."""
 
-    Args:
-        split: Its usual name.
-        row: Which clip of the data it is.
-        clip_id: Unique within the split.
-        label: Empty where nothing says it yet.
-        group: Whose it is; empty where nothing says it.
-    """
-
-    split: str
-    row: int
-    clip_id: str
+    split: str  # its usual name
+    row: int  # which clip of the data it is
+    clip_id: str  # unique within the split
     label: str
-    group: str = ""
+    group: str = ""  # whose it is
     group_column: str = ""
 
 
@@ -123,16 +112,14 @@ def label_clips(
     column = column or next((name for name in USUAL_GROUPS if any(column_of(name))), "")
     groups = column_of(column) if column else [""] * len(rows)
     notes = {} if annotations is None else annotations.match(row.clip_id for row in rows)
-    labelled = []
+    labelled, missing = [], []
     for row, own_group in zip(rows, groups, strict=True):
         label, split, group = notes.get(row.clip_id) or Annotation(row.label)
-        labelled.append(
-            LabelledClip(
-                split or row.split, row.row, row.clip_id, label, group or own_group, column
-            )
-        )
-    missing = [row.clip_id for row in labelled if not row.label]
-    labelled = [row for row in labelled if row.label]
+        if label:
+            group, split = group or own_group, split or row.split
+            labelled.append(LabelledClip(split, row.row, row.clip_id, label, group, column))
+        else:
+            missing.append(row.clip_id)
     if missing:
         _report_missing(missing, len(labelled), annotations, options)
     if not labelled:
@@ -178,40 +165,6 @@ def _first_three(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
 
 
-class Division(NamedTuple):
-    """The clips of each split, the classes, and whether dev is a share of the training clips."""
-
-    members: dict[str, list[LabelledClip]]
-    class_names: tuple[str, ...]
-    is_share: bool
-
-    def make_sets(
-        self, make: Callable[..., AnyClips], options: DataSettings, time_stride: int
-    ) -> dict[str, AnyClips]:
-        """Return the sets by split, checked for clips too short for their glosses.
-
-        Args:
-            make: Called with the `rows` `(N,)` of a split's clips, and what `SplitClips` holds of
-                them.
-            options: What is done with clips too short.
-            time_stride: Frames per output step of the model (ctc).
-        """
-        sets = {}
-        for split, members in self.members.items():
-            clips = make(
-                rows=np.asarray([row.row for row in members], np.int64),
-                targets=targets_of(members, self.class_names, options.task),
-                keys=tuple((split, row.clip_id) for row in members),
-                class_names=self.class_names,
-                task=options.task,
-                is_share=self.is_share and split == "dev",
-                groups=tuple(row.group for row in members),
-                group_column=members[0].group_column,
-            )
-            sets[split] = _check_lengths(clips, split, options, time_stride)
-        return sets
-
-
 def _check_lengths(
     clips: AnyClips, split: str, options: DataSettings, time_stride: int
 ) -> AnyClips:
@@ -247,23 +200,27 @@ def _check_lengths(
 def divide_into_splits(
     rows: list[LabelledClip],
     options: DataSettings,
+    make: Callable[..., AnyClips],
     *,
+    time_stride: int = 1,
     class_names: Sequence[str] | None = None,
     splits: Sequence[str] | None = None,
-) -> Division:
-    """Return the clips by split; a split that has none is an error.
+) -> dict[str, AnyClips]:
+    """Return the sets by split; one without clips, or a clip too short for its glosses, is refused.
 
     Args:
         rows: Every clip.
-        options: How they are divided.
+        options: How they are divided, and what is done with clips too short.
+        make: Called with the `rows` `(N,)` of a split's clips, and what `SplitClips` holds of them.
+        time_stride: Frames per output step of the model (ctc).
         class_names: Those of a trained model; from the train split where None.
         splits: Only these; all where None.
     """
     is_share = not any(row.split == "dev" for row in rows)
     rows, train = divide(rows, options), options.training_split
-    named = [usual_split(name) for name in splits or ()]
     known = sort_splits({row.split for row in rows})
-    wanted = named or list(dict.fromkeys([train, *(row.split for row in rows)]))
+    wanted = [usual_split(name) for name in splits or ()]
+    wanted = wanted or list(dict.fromkeys([train, *(row.split for row in rows)]))
     for split in wanted:
         if split not in known:
             raise TrainingError(
@@ -272,9 +229,22 @@ def divide_into_splits(
                 split=split,
                 known=", ".join(known),
             )
-    names = tuple(class_names) if class_names else name_classes(rows, train, options.task)
-    members = {split: [row for row in rows if row.split == split] for split in wanted}
-    return Division(members, names, is_share)
+    names = tuple(class_names) if class_names else _name_classes(rows, train, options.task)
+    sets = {}
+    for split in wanted:
+        members = [row for row in rows if row.split == split]
+        clips = make(
+            rows=np.asarray([row.row for row in members], np.int64),
+            targets=_targets_of(members, names, options.task),
+            keys=tuple((split, row.clip_id) for row in members),
+            class_names=names,
+            task=options.task,
+            is_share=is_share and split == "dev",
+            groups=tuple(row.group for row in members),
+            group_column=members[0].group_column,
+        )
+        sets[split] = _check_lengths(clips, split, options, time_stride)
+    return sets
 
 
 def divide(rows: list[LabelledClip], options: DataSettings) -> list[LabelledClip]:
@@ -282,7 +252,7 @@ def divide(rows: list[LabelledClip], options: DataSettings) -> list[LabelledClip
     train_split, seed = options.training_split, options.split_seed
     rows = [row._replace(split=train_split) if row.split == "all" else row for row in rows]
     if options.leave_out:
-        rows = leave_out(rows, options)
+        rows = _leave_out(rows, options)
     if options.folds:
         keys = [row.label if options.task == "classify" else "" for row in rows]
         if options.folds_by:
@@ -301,11 +271,10 @@ def divide(rows: list[LabelledClip], options: DataSettings) -> list[LabelledClip
     return rows
 
 
-def leave_out(rows: Sequence[LabelledClip], options: DataSettings) -> list[LabelledClip]:
+def _leave_out(rows: Sequence[LabelledClip], options: DataSettings) -> list[LabelledClip]:
     """Return the clips of one group as test and all others as train, whatever split they had.
 
-    A clip whose label only its own group has cannot be told by a model that never saw it: it is
-    left out, and that is said.
+    A clip whose label only its own group has is left out, and that is said.
     """
     column, value = options.left_out
     if value is None or not any(row.group == value for row in rows):
@@ -318,9 +287,8 @@ def leave_out(rows: Sequence[LabelledClip], options: DataSettings) -> list[Label
             leave_out=options.leave_out,
         )
     known = {row.label for row in rows if row.group != value}
-    if options.task == "ctc":
-        known = {row.label for row in rows}  # glosses of its own become <unk>
-    kept = [row for row in rows if row.group != value or row.label in known]
+    # Glosses of its own become <unk>.
+    kept = [row for row in rows if options.task == "ctc" or row.label in known]
     if len(kept) < len(rows):
         warn_once(
             Message(
@@ -335,7 +303,7 @@ def leave_out(rows: Sequence[LabelledClip], options: DataSettings) -> list[Label
     return [row._replace(split="test" if row.group == value else train) for row in kept]
 
 
-def name_classes(rows: Sequence[LabelledClip], split: str, task: str) -> tuple[str, ...]:
+def _name_classes(rows: Sequence[LabelledClip], split: str, task: str) -> tuple[str, ...]:
     """Return the classes, or blank, unknown and the glosses, of the clips of the training split."""
     train = [row.label for row in rows if row.split == split]
     if task == "ctc":
@@ -350,7 +318,7 @@ def name_classes(rows: Sequence[LabelledClip], split: str, task: str) -> tuple[s
     return tuple(names)
 
 
-def targets_of(
+def _targets_of(
     rows: Sequence[LabelledClip], names: Sequence[str], task: str
 ) -> tuple[int | IntArray, ...]:
     """Return the class, or the glosses, of each clip as numbers."""

@@ -21,24 +21,18 @@ _BUCKET_BATCHES = 32
 
 
 class EpochLoader:
-    """The batches of a split, epoch by epoch, from any position.
+    """The batches of a split, epoch by epoch, from any position; see `Loader`.
 
     Args:
         clips: What to load.
         config: Batch sizes and loader settings, `workers` resolved.
-        runtime: This process gets its share of every step. For a GPU batches are put into
-            page-locked memory where the settings say so, and loaded in a thread, as in mode
-            `multi_thread`, where there is no loader process.
+        runtime: This process gets its share of every step. For a GPU batches come from page-locked
+            memory where the settings say so, and by a thread where there is no loader process.
         shuffle: In the order of seed and epoch (training), or as they are (evaluation).
     """
 
     def __init__(
-        self,
-        clips: Clips,
-        config: TrainConfig,
-        runtime: Runtime,
-        *,
-        shuffle: bool,
+        self, clips: Clips, config: TrainConfig, runtime: Runtime, *, shuffle: bool
     ) -> None:
         self.sampler = BucketSampler(
             clips.lengths,
@@ -51,40 +45,25 @@ class EpochLoader:
             bucket_batches=_BUCKET_BATCHES if config.bucket_by_length else 0,
         )
         workers = max(0, config.workers)
-        ahead = {
-            "persistent_workers": config.persistent_workers,
-            "prefetch_factor": config.prefetch_factor,
-            "worker_init_fn": start_worker,
-        }
-        # torch's annotations miss that a batch sampler may yield any keys its dataset takes.
-        sampler: Any = self.sampler
-        self._loader: DataLoader[Any] = DataLoader(
+        ahead = {"persistent_workers": config.persistent_workers}
+        self._loader = open_torch_loader(
             clips,
-            batch_sampler=sampler,
-            collate_fn=_as_it_is,
-            num_workers=workers,
-            pin_memory=config.pin_memory and runtime.is_on_gpu,
+            config,
+            runtime,
+            workers=workers,
+            batch_sampler=self.sampler,
             # The global one would be drawn from, which shifts every draw after it.
             generator=torch.Generator(),
-            **(ahead if workers else {}),
+            **(ahead | {"prefetch_factor": config.prefetch_factor} if workers else {}),
         )
         # What users' samples draw at random comes from generators that the model draws from, too.
         in_thread = config.parallel == "multi_thread" or runtime.is_on_gpu
         is_ahead = in_thread and clips.is_threadsafe and not workers
         self._ahead = config.prefetch_factor if is_ahead else 0
 
-    @property
-    def num_steps(self) -> int:
-        """Optimizer steps of an epoch."""
-        return self.sampler.num_steps
-
-    def num_micro_batches(self, step: int) -> int:
-        """Return how many micro-batches a step has; the same on all ranks."""
-        return self.sampler.num_micro_batches(step)
-
-    def padding_share(self) -> float | None:
-        """Return the share of frames that only fill up shorter clips, before augmentation."""
-        return self.sampler.padding_share()
+        self.num_steps = self.sampler.num_steps
+        self.num_micro_batches = self.sampler.num_micro_batches
+        self.padding_share = self.sampler.padding_share
 
     def batches(
         self, start: int = 0, stop: int = 1, *, start_step: int = 0
@@ -104,6 +83,20 @@ class EpochLoader:
         finally:
             if not is_done and hasattr(source, "_shutdown_workers"):
                 source._shutdown_workers()
+
+
+def open_torch_loader(
+    data: Any, config: TrainConfig, runtime: Runtime, *, workers: int, **options: Any
+) -> DataLoader[Any]:
+    """Return torch's loader of what makes whole batches by itself."""
+    return DataLoader(
+        data,
+        collate_fn=_as_it_is,
+        num_workers=workers,
+        pin_memory=config.pin_memory and runtime.is_on_gpu,
+        worker_init_fn=start_worker if workers else None,
+        **options,
+    )
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -55,11 +55,8 @@ def find_files(data: str) -> dict[str, Path]:
     """
     data = _local(data)
     if "{split}" in data:
-        found = {
-            split: Path(data.replace("{split}", split))
-            for split in _SPLITS
-            if Path(data.replace("{split}", split)).is_file()
-        }
+        found = {split: Path(data.replace("{split}", split)) for split in _SPLITS}
+        found = {split: path for split, path in found.items() if path.is_file()}
         if not found:
             raise TrainingError(
                 "no file {data} for any split of {splits}", data=data, splits=", ".join(_SPLITS)
@@ -70,17 +67,14 @@ def find_files(data: str) -> dict[str, Path]:
         stem = path.stem.removesuffix("_keypoints")
         return {stem if stem in _SPLITS else "all": path}
     refuse_missing(data)
-    found = {
-        file.stem.removesuffix("_keypoints"): file for file in sorted(path.glob("*_keypoints.npz"))
-    }
-    found = found or {file.stem: file for file in sorted(path.glob("*.npz"))}
-    if not found:
+    files = sorted(path.glob("*_keypoints.npz")) or sorted(path.glob("*.npz"))
+    if not files:
         raise TrainingError(
             "{path}: expected files such as train_keypoints.npz, found no npz; run: "
             "posemill prepare RUN --out FOLDER",
             path=path,
         )
-    return found
+    return {file.stem.removesuffix("_keypoints"): file for file in files}
 
 
 def read_all(options: DataSettings) -> dict[str, NpzClips]:
@@ -96,14 +90,7 @@ def read_all(options: DataSettings) -> dict[str, NpzClips]:
 def read_clips(
     path: Path, *, unit: str = "clip", csv_dims: int = 2, csv_frames: int = 1
 ) -> NpzClips:
-    """Return the clips of one file.
-
-    Args:
-        path: .npz or .csv.
-        unit: `clip`, or `frame`: every frame is a clip of its own, named by its picture.
-        csv_dims: Numbers per point in a CSV.
-        csv_frames: Frames per row of a CSV.
-    """
+    """Return the clips of an .npz or .csv file; settings as in `DataSettings`."""
     if path.suffix == ".csv":
         return _read_csv(path, csv_dims, csv_frames)
     if path.suffix.lower() == ".npz":

@@ -18,8 +18,8 @@ from torch.utils.data import (
 )
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import Batch, start_worker
-from posemill.training.data.loaders import own_child_signals
+from posemill.training.data.batches import Batch
+from posemill.training.data.loaders import open_torch_loader, own_child_signals
 from posemill.training.fitting.user_clips import Collate, count_samples, make_user_batch
 from posemill.training.runtime import Runtime, own_draws
 
@@ -73,7 +73,7 @@ class _Grouped(IterableDataset[Batch]):
 
 
 class StreamLoader:
-    """The batches of data in an order of their own, epoch by epoch; as `EpochLoader`.
+    """The batches of data in an order of their own, epoch by epoch; see `Loader`.
 
     One process trains on them. What the data draw at random, their order too, follows from seed and
     epoch, so that a training that goes on has the same samples.
@@ -111,22 +111,14 @@ class StreamLoader:
         if not isinstance(source, DataLoader):
             self._step_items, self._pass_items = config.batch_size, config.micro_batch
             workers = min(1, max(0, config.workers))
-            self._loader = DataLoader(
-                _Grouped(source, collate, config, begins_again=self._begins_again),
-                batch_size=None,
-                collate_fn=_as_it_is,
-                num_workers=workers,
-                pin_memory=config.pin_memory and runtime.is_on_gpu,
-                worker_init_fn=start_worker if workers else None,
+            grouped = _Grouped(source, collate, config, begins_again=self._begins_again)
+            self._loader = open_torch_loader(
+                grouped, config, runtime, workers=workers, batch_size=None
             )
         self._num_items = steps_per_epoch * self._step_items
         if is_training and not self._num_items:
             self._num_items = known_length(source, name)
-
-    @property
-    def num_steps(self) -> int:
-        """Optimizer steps of an epoch."""
-        return -(-self._num_items // self._step_items)
+        self.num_steps = -(-self._num_items // self._step_items)
 
     def num_micro_batches(self, step: int) -> int:
         """Return how many batches a step has."""
@@ -218,10 +210,6 @@ def _draws_at_start_only(source: Any) -> bool:
         and type(source.batch_sampler) in (BatchSampler, type(None))
         and type(source.sampler).__module__.startswith("torch.utils.data.")
     )
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch
 
 
 def known_length(source: Any, name: str) -> int:

@@ -13,7 +13,7 @@ from torch.utils.data import default_collate
 
 from posemill.records import IntArray
 from posemill.training.data.batches import Batch, Draw
-from posemill.training.data.clips import Clips, Grid, Loader, Shape
+from posemill.training.data.clips import Clips, Grid, Loader, Shape, keep_readable
 from posemill.training.runtime import own_draws
 from posemill.training.video.pixel_clips import grid_of
 from posemill.training.video.video_clips import VideoClips
@@ -65,9 +65,7 @@ class UserClips(Clips):
         is_shuffled: bool = True,
         stream: Callable[..., Loader] | None = None,
     ) -> None:
-        self._by_turn = [
-            samples
-        ]  # the same samples, in the shape of each batch of an epoch in turn
+        self._by_turn = [samples]  # in the shape of each batch of an epoch in turn
         self._rows = np.arange(len(samples))
         self.lengths = np.ones(len(samples), np.int64) if lengths is None else lengths
         self._collate, self._seed = collate, seed
@@ -86,28 +84,22 @@ class UserClips(Clips):
         """Return the batch of these draws.
 
         A data set with `at_epoch(index, epoch)` is asked so: its draws are then the same wherever
-        a training goes on. One that may drop samples returns None for them; a batch of nothing
-        else has a replacement that does not count.
+        a training goes on. One that may drop samples returns None for them.
         """
-        samples = self._by_turn[draws[0].turn]
+        samples, items = self._by_turn[draws[0].turn], []
         collate: Collate = self._collate or getattr(samples, "collate_fn", None) or default_collate
-        counts = bool(draws[0].weight)
         with own_draws() as seed_draws:
-            items = [self._sample(samples, draw, seed_draws) for draw in draws]
+            for draw in draws:
+                row = int(self._rows[draw.clip])
+                if hasattr(samples, "at_epoch"):
+                    items.append(samples.at_epoch(row, draw.epoch))
+                else:
+                    seed_draws(self._seed, draw.epoch, draw.clip)
+                    items.append(samples[row])
             if getattr(samples, "may_drop", False):
-                pairs = [pair for pair in zip(draws, items, strict=True) if pair[1] is not None]
-                if not pairs:
-                    counts, draw = False, draws[0]
-                    pairs = [(draw, samples.replacement(int(self._rows[draw.clip]), draw.epoch))]
-                draws, items = [draw for draw, _ in pairs], [item for _, item in pairs]
+                draws, items = keep_readable(samples, draws, items, self._rows)
+            counts = bool(draws[0].weight)
             return make_user_batch(collate(items), [draw.clip for draw in draws], counts=counts)
-
-    def _sample(self, samples: Any, draw: Draw, seed_draws: Callable[[int, int, int], None]) -> Any:
-        row = int(self._rows[draw.clip])
-        if hasattr(samples, "at_epoch"):
-            return samples.at_epoch(row, draw.epoch)
-        seed_draws(self._seed, draw.epoch, draw.clip)
-        return samples[row]
 
     @property
     def grid(self) -> Grid | None:

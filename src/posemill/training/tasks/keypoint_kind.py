@@ -80,7 +80,7 @@ class KeypointKind(Kind):
         found = {name: (amount, why) for name, amount in open_augmentation(config).items()}
         if config.num_dims is None and train.skeleton_name:
             why = Message("the depth of {skeleton} is a guess", skeleton=train.skeleton_name)
-            return {**found, "num_dims": (train.num_dims, why)}
+            return {**found, "num_dims": (train.shape["num_dims"], why)}
         return dict(found)
 
     def new_clips(

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import ConfigError, DecodeError
 from posemill.machine.read_ahead import read_ahead
 from posemill.messages import Message
-from posemill.records import BoolArray, Clip, FloatArray, IntArray
+from posemill.records import BoolArray, Clip, FloatArray
 from posemill.terminal import warn_caller
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.batches import Batch, Draw, pad_targets
@@ -66,20 +67,21 @@ class VideoKind(Kind):
         index, rows = read_labelled(config.data)
         if config.task == "classify" and class_names is None:
             check_labels(index, rows, config.data.path)
-        division = divide_into_splits(rows, config.data, class_names=class_names, splits=splits)
         if config.video.on_error == "raise":
             index.expect_all(config.data.path)
         self.index, labels = index, {row.row: row.label for row in rows}
-
-        def make(rows: IntArray, **facts: Any) -> PixelClips:
-            places = tuple(
-                dataclasses.replace(index.clips[row], label=labels[row]) for row in rows.tolist()
-            )
-            return PixelClips(
-                places=places, sampling=Sampling.parse(config.video.sampling), **facts
-            )
-
-        return division.make_sets(make, config.data, frames_per_step(config))
+        places = tuple(
+            dataclasses.replace(clip, label=labels.get(row)) for row, clip in enumerate(index.clips)
+        )
+        sampling = Sampling.parse(config.video.sampling)
+        return divide_into_splits(
+            rows,
+            config.data,
+            partial(PixelClips, all_places=places, sampling=sampling),
+            time_stride=frames_per_step(config),
+            class_names=class_names,
+            splits=splits,
+        )
 
     def open(self, config: TrainConfig, clips: PixelClips, *, is_training: bool) -> PixelClips:
         """Return clips that give batches; those of the training are drawn from and augmented."""
@@ -279,7 +281,7 @@ class FeatureClips(PixelClips):
     def __getitems__(self, draws: Sequence[Draw]) -> Batch:
         """Return the batch of these draws; clips that could not be read do not count."""
         views = self.num_views
-        rows = [self._row(draw.clip) * views + draw.epoch % views for draw in draws]
+        rows = [int(self.rows[draw.clip]) * views + draw.epoch % views for draw in draws]
         features = [torch.from_numpy(self.store.read(row)[0][:, 0].copy()) for row in rows]
         weighted = [
             draw._replace(weight=draw.weight * float(each.abs().sum() > 0))

@@ -27,6 +27,7 @@ from posemill.training.data.clips import (
     Shape,
     SplitClips,
     Target,
+    keep_readable,
 )
 from posemill.training.data.labels import LabelledClip, label_clips
 from posemill.training.video.index import Index, lengths_of, place_of, read_index
@@ -43,23 +44,23 @@ class PixelClips(SplitClips):
     """The clips of one split. Batches can be had once they are opened.
 
     Args:
-        places: Where each clip is, with its label.
+        all_places: Where clips are, with their labels: those of the list, and of the readers.
         sampling: Which frames are taken.
         readers: What reads them, one for each shape of a batch; empty until they are opened.
-        rows: `(N,)`: which clips of the readers these are.
         least_size: The smallest side the network takes; Multigrid does not go below.
     """
 
-    places: tuple[Clip, ...]
+    all_places: tuple[Clip, ...]
     sampling: Sampling
     readers: tuple[VideoClips, ...] = ()
-    rows: IntArray | None = None
     least_size: int = 1
 
     gives_frames = True
 
-    def __len__(self) -> int:
-        return len(self.places)
+    @cached_property
+    def places(self) -> list[Clip]:
+        """Where each clip is, with its label."""
+        return [self.all_places[row] for row in self.rows]
 
     @cached_property
     def _known_lengths(self) -> list[int] | None:
@@ -92,41 +93,32 @@ class PixelClips(SplitClips):
         known = [place.num_frames for place in self.places if place.num_frames is not None]
         return sum(num_frames < count for num_frames in known)
 
-    def _selected(self, chosen: IntArray) -> dict[str, Any]:
-        places = tuple(self.places[i] for i in chosen)
-        return {"places": places, "rows": chosen if self.rows is None else self.rows[chosen]}
-
     def opened(self, reader: VideoClips, *, least_size: int = 1) -> PixelClips:
         """Return the clips with what reads them, which has these and no others."""
-        return dataclasses.replace(self, readers=(reader,), rows=None, least_size=least_size)
-
-    def _row(self, index: int) -> int:
-        return index if self.rows is None else int(self.rows[index])
+        return dataclasses.replace(
+            self,
+            readers=(reader,),
+            all_places=tuple(self.places),
+            rows=np.arange(len(self)),
+            least_size=least_size,
+        )
 
     @cached_property
     def _target_of_label(self) -> dict[str, Target]:
         return dict(zip((place.label or "" for place in self.places), self.targets, strict=True))
 
     def __getitems__(self, draws: Sequence[Draw]) -> Batch:
-        """Return the batch of these draws.
-
-        Clips that could not be read are left out where the rule is to drop them; a batch of nothing
-        else has another one in it, which does not count.
-        """
+        """Return the batch of these draws; clips that were dropped are left out."""
         reader = self.readers[draws[0].turn]
-        found = [(draw, reader.at_epoch(self._row(draw.clip), draw.epoch)) for draw in draws]
-        kept: list[tuple[Draw, Item]] = [(draw, item) for draw, item in found if item is not None]
-        if not kept:
-            draw = draws[0]._replace(weight=0.0)
-            kept = [(draw, reader.replacement(self._row(draw.clip), draw.epoch))]
-        items = [item for _, item in kept]
+        found = [reader.at_epoch(int(self.rows[draw.clip]), draw.epoch) for draw in draws]
+        draws, items = keep_readable(reader, draws, found, self.rows)
         targets = [self._target_of_label[reader.classes[item["target"]]] for item in items]
-        return make_batch(reader, items, targets, [draw for draw, _ in kept])
+        return make_batch(reader, items, targets, draws)
 
     def picture(self, index: int) -> Picture | None:
         """Return a clip as the model is shown it; another of its label if it cannot be read."""
-        reader = self.readers[0]
-        item = reader.at_epoch(self._row(index), 0) or reader.replacement(self._row(index))
+        reader, row = self.readers[0], int(self.rows[index])
+        item = reader.at_epoch(row, 0) or reader.replacement(row)
         return Picture(reader.clips[item["index"]].clip_id, frames=item["frames"].numpy())
 
     def features(self, indices: IntArray) -> FloatArray:
