@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import pickle
@@ -188,7 +189,7 @@ def test_large_jpegs_are_decoded_small_and_look_the_same(tmp_path: Path) -> None
 def test_a_pack_is_mapped_once_for_all_readers_and_anew_when_it_is_another(packed: Path) -> None:
     (clip, *_), _ = read_index(packed)
     pack, one = packed / "packs" / "000000.rgb", reader()
-    others = [one.in_size(FrameSize((side, side))) for side in (8, 16)]
+    others = [dataclasses.replace(one, size=FrameSize((side, side))) for side in (8, 16)]
     frames = one.read(clip, ALL, None)[0]
     for other in others:
         other.read(clip, ALL, None)

@@ -25,13 +25,10 @@ _MOST_FOLDERS = 1000  # looked into for a video or a picture
 
 
 def kind_of(data: str) -> str:
-    """Return `video` for a list of videos, what `posemill frames` wrote, videos or folders of them.
+    """Return which of `KINDS` the path of a setting is.
 
-    `two_streams` for two paths, see `join_streams`.
-    All else is `keypoints`, also what is not there: its readers say what was expected.
-
-    Args:
-        data: As the setting has it.
+    `video` are lists and folders of videos, and what `posemill frames` wrote. What is not there is
+    `keypoints`, whose readers say what was expected.
     """
     if _AND in data:
         return TWO_STREAMS

@@ -30,11 +30,8 @@ def resolve_config(
 ) -> Resolved:
     """Return the configuration: defaults, then the preset, then the file, then the flags.
 
-    Args:
-        file: TOML with fields of `TrainConfig` at the top level or under the names of its groups.
-        flags: Values given by the caller; they win.
-        cores: For tests; the machine's by default.
-        memory_bytes: Likewise.
+    `file` is TOML with fields of `TrainConfig`, flat or in groups; `cores` and `memory_bytes` are
+    the machine's by default.
     """
     given = TrainConfig.flatten(flags or {})
     resolved = provenance.resolve(TrainConfig, file, given)
@@ -99,12 +96,7 @@ def decides_learning(name: str) -> bool:
 
 
 def describe_changes(began_with: Path, config: TrainConfig) -> list[str]:
-    """Return a sentence for each setting of learning that has changed since a run began.
-
-    Args:
-        began_with: `config.toml` of the run.
-        config: As the training continues.
-    """
+    """Return a sentence for each setting of learning unlike `began_with`, a `config.toml`."""
     now = config.to_dict()
     try:
         before = read_config(began_with)

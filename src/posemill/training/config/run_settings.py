@@ -1,9 +1,6 @@
 """How is learned, as settings: the model, its optimisation, what makes it fast, what is kept.
 
 Presets are named bundles of speed settings; none touches the learning rate or the epochs.
-`high-performance`, `memory-limited` and `extreme` have the numbers that people know them by: clips
-of a pass (`ims_per_gpu`), passes of a step (`gradient_accumulation_steps`), loader processes, mixed
-precision. A batch of several passes is `batch_size`.
 """
 
 from __future__ import annotations
@@ -71,12 +68,7 @@ _CLIP_BYTES = 1 << 26
 
 
 def preset_values(name: str, *, kind: str = "keypoints") -> Mapping[str, Any]:
-    """Return the settings of a preset; an unknown name is a `ConfigError`.
-
-    Args:
-        name: Of the preset.
-        kind: Of the data; of others than `video` and `two_streams` the same as of keypoints.
-    """
+    """Return the settings of a preset for a kind of data; an unknown name is a `ConfigError`."""
     if name not in PRESETS:
         raise not_among("preset", name, PRESETS)
     if kind == "video":

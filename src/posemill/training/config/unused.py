@@ -47,7 +47,7 @@ def unused_settings(
         has_gpu: Whether the training is on one.
         typed: Settings that are named even if they are their default.
         is_own: Whether data and model are the user's own (`fit`).
-        has_own_optimizer: Whether the optimizer is the user's own, too.
+        has_own_optimizer: Whether the optimizer is, too.
     """
     reasons = dict(_reasons(config))
     reasons |= _reasons_of_speed(config, planned or config, has_gpu=has_gpu)

@@ -81,11 +81,8 @@ def _by_name(clip_ids: Iterable[str], name_of: Callable[[str], str]) -> dict[str
 def read_annotations(path: Path, *, group_column: str = "") -> Annotations:
     """Return the annotations of a labels.csv, of a PHOENIX corpus file, or of a folder of these.
 
-    Args:
-        path: `labels.csv`; one `*.corpus.csv`; a folder with `*.{train,dev,test}.corpus.csv`,
-            or the release folder above it (`annotations/manual` is looked for).
-        group_column: Where it says whose a clip is, such as `signer`; empty: the first of
-            `USUAL_GROUPS` that it has.
+    The release folder above `annotations/manual` will do, too. `group_column` says whose a clip is;
+    empty: the first of `USUAL_GROUPS` that there is.
     """
     expect_labels(path)
     files = [path]

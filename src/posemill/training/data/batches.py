@@ -103,10 +103,8 @@ class BucketSampler(Sampler[list[Draw]]):
 
     Args:
         lengths: `(N,)` frames of each clip.
-        batch_size: Clips of one optimizer step, over all ranks and accumulation; several: of the
-            steps of an epoch in turn.
-        micro_batch_size: Most clips of one forward pass on one rank, for each batch size; the batch
-            where None.
+        batch_size: Clips of one optimizer step, over all ranks; several: of the steps in turn.
+        micro_batch_size: Most clips of a forward pass of a rank, for each batch size; None: all.
         shuffle: In an order by seed and epoch; False: always the same, by length.
         seed, rank, world_size: What decides the order, and whose share of it this is.
         bucket_batches: Sort by length within so many batches; 0 does not sort.

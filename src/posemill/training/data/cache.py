@@ -31,9 +31,8 @@ Samples = Iterable[tuple[FloatArray, BoolArray]]
 class Store:
     """Packed samples.
 
-    Args:
-        open_arrays: Opens, in each process that reads, `points` (frames, K, D), `mask` (frames, K),
-            and `offsets` (N + 1,): where each sample begins; the last is the number of frames.
+    `open_arrays` opens, in each process that reads, `points` (frames, K, D), `mask` (frames, K),
+    and `offsets` (N + 1,): where each sample begins; the last is the number of frames.
     """
 
     def __init__(self, open_arrays: Callable[[], Mapping[str, Any]]) -> None:

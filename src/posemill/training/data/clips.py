@@ -154,11 +154,7 @@ def keep_readable(
 ) -> tuple[list[Draw], list[Any]]:
     """Return draws and items without those that are None; of none, one that does not count.
 
-    Args:
-        samples: Has a `replacement(row, epoch)`.
-        draws: Of a batch.
-        items: What each draw gave.
-        rows: `(N,)`: which of the samples each clip is.
+    `samples` has a `replacement(row, epoch)`; `rows` `(N,)` says which sample each clip is.
     """
     pairs = [pair for pair in zip(draws, items, strict=True) if pair[1] is not None]
     if not pairs:

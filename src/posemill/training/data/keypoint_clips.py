@@ -55,12 +55,12 @@ class KeypointClips(SplitClips):
     """The clips of one split, normalised, in a packed store.
 
     Args:
-        store: The packed samples.
+        store: The packed samples, `rows` of which these are.
         skeleton_name: One of ours or None.
         sources: The clips of all files, to look at them; empty: they cannot be looked at.
         time_stride: Frames per output step of the model (ctc).
-        augment: Function of points, mask and a random generator, or None.
-        seed: With epoch and clip it decides the augmentation.
+        augment: Function of points, mask and a random generator, or None; seed, epoch and clip
+            decide.
         time_share: Take so much of a clip's frames, evenly, from a drawn place on.
     """
 

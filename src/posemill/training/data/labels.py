@@ -102,8 +102,7 @@ def label_clips(
     Args:
         rows: What the data says of each clip.
         column_of: Returns what a further column of the data says of each clip, '' for nothing.
-        options: Where labels are, and which column must say whose a clip is; a usual name of one
-            where none is named.
+        options: Where labels are, and which column must say whose a clip is.
     """
     column, annotations = options.group_column, None
     if options.labels:
@@ -168,10 +167,7 @@ def _first_three(names: Sequence[str]) -> str:
 def _check_lengths(
     clips: AnyClips, split: str, options: DataSettings, time_stride: int
 ) -> AnyClips:
-    """Return a set without training clips whose glosses do not fit their frames, or refuse it.
-
-    In other splits than the training split such clips are counted.
-    """
+    """Return a set whose training clips all have frames for their glosses; count others."""
     if options.task != "ctc" or not clips.has_lengths:
         return clips
     steps, needed = clips.lengths // time_stride, clips.steps_needed

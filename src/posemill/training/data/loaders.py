@@ -70,8 +70,7 @@ class EpochLoader:
     ) -> Generator[Any, None, None]:
         """Yield the micro-batches of the epochs `start` to `stop` (exclusive), from a step on.
 
-        It is one stream: loaders are ahead of the training across epochs and evaluations. Closed
-        before its end, or by an error, it ends its loader processes.
+        It is one stream: loaders are ahead across epochs. Left early, it ends its loader processes.
         """
         self.sampler.set_position(start, start_step, stop_epoch=stop)
         with own_child_signals():
@@ -115,8 +114,7 @@ def own_child_signals() -> Iterator[None]:
     """Undo what the block does to SIGCHLD.
 
     torch's loader lets every end of a child process look for dead loaders and raise, wherever the
-    program is: in the middle of opening a socket, which stays open, or long after the loader's
-    error was handled. Waiting for a batch it looks for itself, every five seconds.
+    program is. Waiting for a batch it looks for itself, every five seconds.
     """
     is_main = threading.current_thread() is threading.main_thread()
     number = getattr(signal, "SIGCHLD", None)

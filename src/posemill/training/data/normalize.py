@@ -1,11 +1,8 @@
 """Points of every skeleton brought to the same place and size, missing ones left out.
 
-Per part of a known skeleton (body, left hand, right hand, face): centred in each frame on the
-part's root, scaled by its usual size in the clip. Where each hand is stays in the wrists of the
-body. An unknown skeleton is centred and scaled as one, once per clip: its path stays.
-
-`Augment` changes normalised points a little in every epoch. Missing points stay missing, and the
-same generator gives the same result.
+Parts of a known skeleton (body, left hand, right hand, face) are centred in each frame on the
+part's root and scaled by its usual size in the clip. An unknown skeleton is centred and scaled as
+one, once per clip: its path stays. `Augment` changes normalised points a little in every epoch.
 """
 
 from __future__ import annotations
@@ -27,27 +24,17 @@ _SMALLEST = 1e-6
 
 @dataclass(frozen=True)
 class Group:
-    """A run of points, the points whose mean is its centre, and two points a unit apart (or none).
-
-    Args:
-        start: First point.
-        stop: After the last point.
-        roots: Indices whose mean is the centre; empty: the mean of all found points.
-        ruler: Two indices whose distance is the unit; empty: the root mean square size.
-    """
+    """A run of points, with what its centre and its size are measured by."""
 
     start: int
     stop: int
-    roots: tuple[int, ...] = ()
-    ruler: tuple[int, ...] = ()
+    roots: tuple[int, ...] = ()  # whose mean is the centre; empty: the mean of all found points
+    ruler: tuple[int, ...] = ()  # two a unit apart; empty: the root mean square size is the unit
 
 
 @cache
 def groups_of(skeleton_name: str) -> tuple[Group, ...]:
-    """Return a skeleton's groups: body on the shoulders, hands on the wrist, others on their mean.
-
-    A body without shoulders or a hand without a wrist is centred on its mean too.
-    """
+    """Return the groups: body on the shoulders, hands on the wrist, others on their mean."""
     skeleton = get_skeleton(skeleton_name)
     where = {name: index for index, name in enumerate(skeleton.point_names)}
     groups = []
@@ -67,13 +54,9 @@ def groups_of(skeleton_name: str) -> tuple[Group, ...]:
 class Preparation:
     """What is done to every clip once, before training; its `repr` is the key of a cache.
 
-    Args:
-        normalize: `parts` (see above), `whole` (one centre and size per clip), `none`, or `auto`:
-            parts where the skeleton is known, whole elsewhere.
-        skeleton_name: One of ours or None.
-        num_dims: Keep so many coordinates; 0: all.
-        num_frames: Resample to so many frames; 0: as it is.
-        max_frames: Resample longer clips to so many frames; 0: no limit.
+    `normalize` is `parts` (see above), `whole` (one centre and size per clip), `none`, or `auto`:
+    parts where the skeleton is known, whole elsewhere. The numbers are those of `DataSettings`; 0:
+    as it is.
     """
 
     normalize: str = "auto"
@@ -109,8 +92,7 @@ def sample_at(
 ) -> tuple[FloatArray, BoolArray]:
     """Return the clip at these times, in frames, by straight lines between found points.
 
-    A point between a found and a missing one is the found. Points are `(frames, keypoints, dims)`
-    here and below, masks `(frames, keypoints)`.
+    Points are `(frames, keypoints, dims)` here and below, masks `(frames, keypoints)`.
     """
     before = np.clip(np.floor(times).astype(np.int64), 0, len(points) - 1)
     after = np.minimum(before + 1, len(points) - 1)
@@ -170,10 +152,8 @@ Rng = np.random.Generator
 class Augment:
     """Changes a clip: call it with points `(T, K, D)`, mask `(T, K)` and a random generator.
 
-    Args:
-        amounts: How much, none of them left open; `part_dropout` spares the body, `scale` is of x
-            and y each a little different.
-        skeleton_name: Whose left and right are swapped; None: mirrored without a swap.
+    `amounts` leave nothing open. `skeleton_name` says whose left and right are swapped, and which
+    parts are dropped; None: mirrored without a swap.
     """
 
     amounts: AugmentationSettings
@@ -245,8 +225,7 @@ def warp_time(
 ) -> tuple[FloatArray, BoolArray]:
     """Return the clip faster or slower as a whole, uneven along its way, its ends cut.
 
-    `speed` is the largest change of the length and of the local speed, `crop` the largest share cut
-    off.
+    `speed` is the largest change of length and local speed, `crop` the largest share cut off.
     """
     last = len(points) - 1
     cut = rng.uniform(0, crop) * last

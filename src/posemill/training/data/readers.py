@@ -48,10 +48,9 @@ def refuse_missing(data: str) -> None:
 def find_files(data: str) -> dict[str, Path]:
     """Return the data file of each split.
 
-    Args:
-        data: A folder with `{split}_keypoints.npz` (or `{split}.npz`), a pattern with `{split}`
-            in it, or one .npz or .csv file (split `all`, or the split its name begins with). At a
-            URI: fetched into the cache, checked by hash, once in a process.
+    `data` is a folder with `{split}_keypoints.npz` (or `{split}.npz`), a pattern with `{split}` in
+    it, or one .npz or .csv file (split `all`, or the split its name begins with); or the URI of
+    these.
     """
     data = _local(data)
     if "{split}" in data:

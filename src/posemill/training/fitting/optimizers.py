@@ -22,11 +22,8 @@ SCHEDULER_TIMES = ("epoch", "step")
 class UserOptimizers:
     """Several optimizers that step together, and the schedulers that move their learning rates.
 
-    Args:
-        optimizers: Each steps once a step.
-        schedulers: Move at the end of each epoch or after each step; `ReduceLROnPlateau` after
-            each evaluation.
-        scheduler_by: `epoch` or `step`.
+    Schedulers move at the end of each `epoch` or after each `step`; `ReduceLROnPlateau` after each
+    evaluation.
     """
 
     def __init__(
@@ -90,14 +87,7 @@ def make_optimizer_maker(
     """Return what builds a user's optimizers for a copy of the model; it travels to processes.
 
     None where the settings name them. What is wrong with them is a `TypeError` or `ValueError`.
-
-    Args:
-        model: The user's own.
-        optimizer: An optimizer or several, `function(model)` that returns them, or None for the
-            one of the settings.
-        scheduler: A scheduler or several, `function(optimizer)` that returns them (called with all
-            optimizers where there are several), or None.
-        scheduler_by: `epoch` or `step`.
+    Optimizer, scheduler and `scheduler_by` are those of `fit`.
     """
     if scheduler_by not in SCHEDULER_TIMES:
         raise ValueError(f"scheduler_by: expected epoch or step, got {scheduler_by!r}")

@@ -81,8 +81,7 @@ class StreamLoader:
     Args:
         source: An iterable of samples (`set_epoch(epoch)` is called before each epoch, where it has
             it), or a ready loader, each of whose batches is passed at once.
-        config: Batch sizes, seed and loader processes.
-        runtime: This process.
+        config, runtime: Batch sizes, seed and loader processes; this process.
         is_training: False where all of it is read once, by several processes in turn.
         name: `train_set` or `val_set`, for messages.
         collate: Makes a batch of samples.

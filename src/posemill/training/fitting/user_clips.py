@@ -24,10 +24,8 @@ Collate = Callable[[list[Any]], Any]
 def make_user_batch(values: Any, indices: Sequence[int], *, counts: bool = True) -> Batch:
     """Return the batch of what a collate function made of some samples.
 
-    Args:
-        values: `(input, …, target)`, a dict with or without `target`, or anything.
-        indices: Of the samples in their set, or in their stream.
-        counts: False for a batch that only fills up a rank's share.
+    `values` are `(input, …, target)`, a dict with or without `target`, or anything; a batch that
+    only fills up a rank's share does not count.
     """
     weights = torch.full((len(indices),), float(counts))
     return Batch(values, _target_of(values), torch.tensor(indices, dtype=torch.int64), weights)
@@ -45,14 +43,9 @@ def _target_of(values: Any) -> Any:
 class UserClips(Clips):
     """A user's data set; see `Clips`.
 
-    Args:
-        samples: `[index]` gives a sample.
-        lengths: `(N,)` of each sample.
-        collate: Makes a batch of a list of samples; by default the data set's own `collate_fn`,
-            or torch's.
-        seed: With epoch and index it decides what a sample draws at random, in whatever process.
-        is_shuffled: False where training takes the samples in their order.
-        stream: Where they come in an order of their own; `samples` are not used then.
+    `collate` makes a batch of a list of samples; by default the data set's own `collate_fn`, or
+    torch's. Seed, epoch and index decide what a sample draws at random. Of a `stream` samples are
+    not used.
     """
 
     def __init__(

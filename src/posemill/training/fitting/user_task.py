@@ -58,16 +58,11 @@ class UserTask(Task):
     """A user's loss, and the mean of each metric over samples.
 
     A row says `{name: (sum, number)}`. A metric may return one number, the mean over the batch, or
-    one for each sample `(B,)`; NaN there says that a sample has none.
-
-    Args:
-        loss: `loss(output, target)`: the mean over samples, or `(sum, number of samples)`.
-        metrics: By name.
-        main: The one that chooses the best weights, or `loss`.
-        model: Its `forward` is looked at, for what it is called with: a tuple is inputs and the
-            target, which the model does not see; of a dict it gets the entries that it names;
-            anything else it gets whole.
-        forward: `forward(model, values)` in place of all that.
+    one for each sample `(B,)`; NaN there says that a sample has none. `main` is the metric that
+    chooses the best weights, or `loss`. The `forward` of `model` is looked at for what it is called
+    with: a tuple is inputs and the target, which the model does not see; of a dict it gets the
+    entries that it names; anything else it gets whole. `forward(model, values)` stands in place of
+    all that.
     """
 
     is_own = True
@@ -204,8 +199,7 @@ def confusion_of(output: Any, target: Any) -> IntArray | None:
 
     Args:
         output: Scores of classes `(B, C)` or, of pixels, `(B, C, …)`.
-        target: Classes `(B,)` or `(B, …)`, or a dict with one such entry; those that are not 0 to
-            C - 1 do not count.
+        target: Classes `(B,)` or `(B, …)`, or a dict with one such entry; others do not count.
     """
     if not isinstance(output, Tensor) or not output.is_floating_point() or output.ndim < 2:
         return None

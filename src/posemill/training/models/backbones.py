@@ -214,10 +214,8 @@ BACKBONES = (*_RESIDUAL, "lite0")
 def build_backbone(name: str, *, width: float = 1.0, depth: Sequence[int] = ()) -> Backbone:
     """Return a new network of frames with random weights.
 
-    Args:
-        name: One of `BACKBONES`.
-        width: Channels, as a multiple of the usual ones.
-        depth: Blocks of the four stages; empty for the usual ones.
+    `width` multiplies the usual channels; `depth` are the blocks of the four stages, empty for the
+    usual ones.
     """
     if name not in BACKBONES:
         raise plugins.unknown("backbone", name, BACKBONES)
@@ -249,16 +247,7 @@ _LAST_LAYERS = ("fc.", "new_fc.", "classifier.", "head.")
 
 
 def load_pretrained(backbone: Backbone, name: str, weights: str) -> None:
-    """Copy weights into a backbone.
-
-    Args:
-        backbone: Gets them.
-        name: One of `BACKBONES`.
-        weights: `imagenet`, or the path of a file that `torch.save` wrote of a state dict.
-
-    Raises:
-        WeightsError: They cannot be had, or are those of another backbone.
-    """
+    """Copy weights into a backbone: `imagenet`, or the state dict in a file of `torch.save`."""
     path = Path(weights)
     if weights == IMAGENET:
         if name not in PUBLISHED:

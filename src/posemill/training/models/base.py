@@ -52,17 +52,11 @@ class ModelShape:
 
 @dataclass
 class CtcOutput:
-    """Scores of glosses over time.
+    """Scores of glosses over time."""
 
-    Args:
-        logits: `(B, T', C)`, class 0 is blank.
-        lengths: `(B,)`: how many of the T' steps are of the clip.
-        conv_logits: The same of an auxiliary head before the recurrent part, or None.
-    """
-
-    logits: Tensor
-    lengths: Tensor
-    conv_logits: Tensor | None = None
+    logits: Tensor  # `(B, T', C)`, class 0 is blank
+    lengths: Tensor  # `(B,)`: how many of the T' steps are of the clip
+    conv_logits: Tensor | None = None  # of an auxiliary head before the recurrent part
 
 
 ModelOutput = Tensor | CtcOutput

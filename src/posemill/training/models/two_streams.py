@@ -14,12 +14,7 @@ from posemill.training.models.base import Model, ModelShape
 class TwoStreams(Model):
     """Late fusion: the mean of the logits of two models, which learn together.
 
-    Args:
-        keypoint_model: Of keypoints.
-        keypoint_options: Its own settings.
-        video_model: Of video.
-        video_options: Its own settings.
-        keypoint_share: How much what the first says counts, 0 to 1.
+    `keypoint_share` is how much what the first says counts, 0 to 1.
     """
 
     takes = "two_streams"

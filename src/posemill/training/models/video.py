@@ -16,15 +16,10 @@ from posemill.training.video.transform import ClipTransform
 
 
 class ClipTimes(NamedTuple):
-    """Where clips begin in a batch of frames `(B T, ...)`.
+    """Where clips begin in a batch of frames `(B T, ...)`."""
 
-    Args:
-        num_frames: T.
-        inside: `(B T,)`: False in what is padded; None where nothing is.
-    """
-
-    num_frames: int
-    inside: Tensor | None = None
+    num_frames: int  # T
+    inside: Tensor | None = None  # `(B T,)`: False in what is padded; None where nothing is
 
 
 Shift = Callable[[Tensor, ClipTimes], Tensor]

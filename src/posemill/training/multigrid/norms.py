@@ -74,13 +74,10 @@ def count_groups(num_clips: int) -> int:
 
 
 def group_norms(model: nn.Module, num_clips: int, runtime: Runtime) -> None:
-    """Let every batch norm take its statistics from `NORM_CLIPS` clips.
+    """Let every batch norm take its statistics from `NORM_CLIPS` clips; its state stays plain.
 
-    Args:
-        model: Changed in place; its state stays that of plain layers.
-        num_clips: Clips of one forward pass of this process.
-        runtime: Where a pass has fewer clips, neighbours among the processes share statistics; all
-            of them call this.
+    `num_clips` are those of a forward pass of this process. Where they are fewer, neighbours among
+    the processes share statistics; all of them call this.
     """
     restore_norms(model)
     groups = count_groups(num_clips)

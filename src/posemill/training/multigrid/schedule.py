@@ -20,20 +20,12 @@ USUAL_STEPS = (94 / 239, 154 / 239, 196 / 239)
 
 @dataclass(frozen=True)
 class Phase:
-    """Epochs in a row with one shape of the long cycle.
+    """Epochs in a row with one shape of the long cycle."""
 
-    Args:
-        lr_step: How often the learning rate has fallen.
-        shapes: Of the batches of an epoch, in turn; the last is that of the long cycle.
-        start_epoch: Its first epoch.
-        stop_epoch: The first epoch after it; the same where rounding left it none. The last phase
-            has one at least.
-    """
-
-    lr_step: int
-    shapes: tuple[Shape, ...]
+    lr_step: int  # how often the learning rate has fallen
+    shapes: tuple[Shape, ...]  # of the batches of an epoch, in turn; the last is the long cycle's
     start_epoch: int
-    stop_epoch: int
+    stop_epoch: int  # the first one after it; the same where rounding left it none
 
     @property
     def shape(self) -> Shape:

@@ -1,7 +1,4 @@
-"""The stages of a training: epochs in a row with one loader. Without Multigrid there is one.
-
-The learning rate is a function of the step: nothing to save, nothing to get out of step.
-"""
+"""The stages of a training: epochs in a row with one loader. Without Multigrid there is one."""
 
 from __future__ import annotations
 
@@ -42,22 +39,13 @@ class Stage:
 
 
 class Stages:
-    """All stages of a training, and the learning rate of each step.
-
-    Args:
-        clips: Of the training.
-        config: The settings.
-
-    Attributes:
-        num_epochs: Epochs of all stages.
-        total_steps: Optimizer steps of the training.
-    """
+    """All stages of a training, and the learning rate of each step."""
 
     def __init__(self, clips: Clips, config: TrainConfig) -> None:
         self._clips, self._config = clips, config
         self.schedule = _make_schedule(clips, config) if config.multigrid else None
         self._stages = tuple(self._find())
-        self.num_epochs = self._stages[-1].stop_epoch
+        self.num_epochs = self._stages[-1].stop_epoch  # of all stages
         self._first_steps = [0, *accumulate(stage.num_steps for stage in self._stages)]
         by_epochs = self._first_steps[-1]
         self.total_steps = min(by_epochs, config.max_steps or by_epochs)

@@ -1,8 +1,7 @@
 """Decoded frames of videos, kept on the disk in the size of the training and read by mapping.
 
-A clip is decoded whole when it is first asked for, and kept as an .npy file. Its name comes from
-the video (path, size and time of change) and from how it was read, so it is never stale, and
-trainings and loader processes share it.
+A clip is kept whole, as an .npy file named by the video (path, size and time of change) and by how
+it was read: it is never stale, and trainings and loader processes share it.
 """
 
 from __future__ import annotations
@@ -26,12 +25,7 @@ _KEPT_FREE = 5 * 10**9  # bytes of the disk, or a tenth of it where that is less
 
 
 class FrameCache:
-    """Whole clips by their place.
-
-    Args:
-        folder: Of all such caches; posemill's own where None.
-        way: All that decides how a frame of a file comes out: size, decoder.
-    """
+    """Whole clips by their place; `way` is all that decides how a frame comes out."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, way: str) -> None:
         root = Path(folder) if folder else cache_folder() / "frames"

@@ -24,19 +24,12 @@ _LEDGER_NAME = "ledger.sqlite"
 
 @dataclass(frozen=True)
 class StoredClip(Clip):
-    """A clip whose frames `posemill frames` wrote.
-
-    Args:
-        size_wh: Width and height of its frames.
-        fps: Of its frames, where that is known.
-        suffix: Of its pictures, `000000.jpg` and so on; empty in a pack.
-        offset: Where it begins in its pack, in bytes.
-    """
+    """A clip whose frames `posemill frames` wrote."""
 
     size_wh: tuple[int, int] = (0, 0)
-    fps: float | None = None
-    suffix: str = ""
-    offset: int = 0
+    fps: float | None = None  # of its frames, where that is known
+    suffix: str = ""  # of its pictures, `000000.jpg` and so on; empty in a pack
+    offset: int = 0  # where it begins in its pack, in bytes
 
 
 def key_of(clip: Clip) -> tuple[str, str]:

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -32,12 +32,10 @@ RESIZES = ("crop", "stretch")
 
 @dataclass(frozen=True)
 class FrameSize:
-    """The size in which frames are given.
+    """The size in which frames are given; None leaves them as they are.
 
-    Args:
-        size_wh: Width and height; None leaves them as they are.
-        resize: `crop` keeps the proportions and cuts off what stands out, on both sides alike;
-            `stretch` keeps all of the picture.
+    `crop` keeps the proportions and cuts off what stands out, on both sides alike; `stretch` keeps
+    all of the picture.
     """
 
     size_wh: tuple[int, int] | None
@@ -78,53 +76,34 @@ class FrameSize:
         return self.cut(resize_frame(frame, self.scaled_wh((frame.shape[1], frame.shape[0]))))
 
 
+@dataclass(eq=False)
 class ClipReader:
     """Reads clips, and keeps the files of the last few open.
 
     Files are closed before a fork and opened again by whoever reads next: a decoder does not
-    survive one. Sent to another process it arrives without any.
-
-    Args:
-        size: Of the frames it gives.
-        decoder: Of videos.
-        max_open: Files that stay open.
-        refused_to: The decoder of files that the other refuses; None leaves them unread.
-        is_cached: Keep decoded videos on the disk; else they are decoded each time.
-        cache_folder: Where; below posemill's cache folder by default.
+    survive one. Sent to another process it arrives without any. Videos that `decoder` refuses are
+    read by `refused_to`, and kept decoded on the disk where `is_cached`.
     """
 
-    def __init__(
-        self,
-        size: FrameSize,
-        *,
-        decoder: str,
-        max_open: int,
-        refused_to: str | None = None,
-        is_cached: bool = False,
-        cache_folder: str | os.PathLike[str] | None = None,
-    ) -> None:
-        if max_open < 1:
-            raise ValueError(f"max_open: expected 1 or more, got {max_open}")
-        self.size, self.decoder, self.max_open = size, decoder, max_open
-        self.refused_to, self._cache_folder = refused_to, cache_folder
-        # All that decides how a frame of a file comes out
-        way = f"{size} {decoder} {refused_to}"
-        self.cache = FrameCache(cache_folder, way) if is_cached else None
-        self._forget()
-        _LIVE.add(self)
+    size: FrameSize
+    decoder: str
+    max_open: int
+    refused_to: str | None = None
+    is_cached: bool = False
+    cache_folder: str | os.PathLike[str] | None = None  # below posemill's cache folder by default
 
-    def _forget(self) -> None:
+    def __post_init__(self) -> None:
+        if self.max_open < 1:
+            raise ValueError(f"max_open: expected 1 or more, got {self.max_open}")
+        # All that decides how a frame of a file comes out
+        way = f"{self.size} {self.decoder} {self.refused_to}"
+        self.cache = FrameCache(self.cache_folder, way) if self.is_cached else None
         self._open: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.RLock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        own = ("_open", "_lock")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
         _LIVE.add(self)
+
+    def __reduce__(self) -> Any:  # in another process no file is open
+        return ClipReader, tuple(getattr(self, field.name) for field in fields(self))
 
     def read(
         self, clip: Clip, sampling: Sampling, rng: np.random.Generator | None
@@ -199,18 +178,14 @@ class ClipReader:
         indices = sampling.indices(count, rng=rng, fps=fps)
         keep_freed_memory()
         paths = [frame_path(clip, name_of(number)) for number in indices.tolist()]
-        pictures = [self._read_picture(path) for path in paths]
+        least = max(self.size.size_wh) if self.size.size_wh else None
+        pictures = [self.size.apply(read_picture(path, least_side=least)) for path in paths]
         return _stack(pictures, clip.path), indices
-
-    def _read_picture(self, path: str) -> Frame:
-        if self.size.size_wh is None:
-            return read_picture(path)
-        return self.size.apply(read_picture(path, least_side=max(self.size.size_wh)))
 
     def _read_video(
         self, clip: Clip, sampling: Sampling, rng: np.random.Generator | None
     ) -> tuple[Frames, IntArray]:
-        whole = self._whole_video(clip) if self.cache is not None else None
+        whole = self._whole_video(clip)
         if whole is None:
             video = self._open_video(clip)
             indices = video.sample(sampling, rng)
@@ -224,8 +199,9 @@ class ClipReader:
     def _whole_video(self, clip: Clip) -> Frames | None:
         """Return all frames out of the cache, decoded now if need be; None if it cannot be kept."""
         cache = self.cache
-        if cache is None or (found := cache.find(clip)) is not None:
-            return found
+        frames = cache.find(clip) if cache else None
+        if cache is None or frames is not None:
+            return frames
         video = self._open_video(clip)
         width, height = self.size.size_wh or (1 << 12, 1 << 12)
         if not cache.has_room(video.num_frames * width * height * 3):
@@ -246,17 +222,6 @@ class ClipReader:
         except DecodeError:
             return None
         return int(video.num_frames * frame.nbytes)
-
-    def in_size(self, size: FrameSize) -> ClipReader:
-        """Return a reader that differs in the size only."""
-        return ClipReader(
-            size,
-            decoder=self.decoder,
-            max_open=self.max_open,
-            refused_to=self.refused_to,
-            is_cached=self.cache is not None,
-            cache_folder=self._cache_folder,
-        )
 
     def sample_video(
         self, clip: Clip, sampling: Sampling, rng: np.random.Generator | None

@@ -191,7 +191,8 @@ class VideoClips(Dataset[Item | None]):
         else:
             count = max(1, round(num_frames / self.sampling.length))
             made.sampling = dataclasses.replace(self.sampling, count=count)
-        made._reader = self._reader.in_size(FrameSize((size, size), self.size.resize))
+        frame_size = FrameSize((size, size), self.size.resize)
+        made._reader = dataclasses.replace(self._reader, size=frame_size)
         return made
 
     @property
