@@ -82,7 +82,7 @@ class TrainConfig(Settings, command="train", words=BatchWords):
     def settle(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what was given, with `micro_batch` and `batch_size` for passes of a step."""
         words = {
-            name: cls.words()[name].check(given[name]) for name in cls.words() if name in given
+            name: word.check(given[name]) for name, word in cls.words().items() if name in given
         }
         if not words:
             return given
@@ -102,11 +102,6 @@ class TrainConfig(Settings, command="train", words=BatchWords):
                 uri=uri,
             )
         MultigridOptions.read(self.optimisation.multigrid_options)
-        self._check_scales()
-        if self.optimisation.scheduler == "step" and not self.optimisation.step_epochs:
-            raise ConfigError("{--scheduler:step} needs {--step-epochs}, for example [20, 35]")
-
-    def _check_scales(self) -> None:
         scales = self.output.eval_scales
         if not all(0.25 <= scale <= 4 for scale in scales):
             raise ConfigError(
@@ -116,16 +111,15 @@ class TrainConfig(Settings, command="train", words=BatchWords):
             raise ConfigError(
                 "{--eval-scales} averages one answer of a clip, and {--task:ctc} has many"
             )
+        if self.optimisation.scheduler == "step" and not self.optimisation.step_epochs:
+            raise ConfigError("{--scheduler:step} needs {--step-epochs}, for example [20, 35]")
 
 
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:
     """Return the settings with paths of data that are found from any folder."""
-    named = {
-        name: config.value(FIELDS[name])
-        for name in ("data", "labels", "cache_folder")
-        if config.value(FIELDS[name])
-    }
-    return config.replace(**{name: absolute_data(value) for name, value in named.items()})
+    named = {name: config.value(FIELDS[name]) for name in ("data", "labels", "cache_folder")}
+    found = {name: absolute_data(value) for name, value in named.items() if value}
+    return config.replace(**found)
 
 
 def open_augmentation(config: TrainConfig) -> dict[str, float]:

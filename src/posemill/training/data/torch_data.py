@@ -52,15 +52,15 @@ class KeypointDataset(Dataset[Item]):
         self._is_run = (self.path / MANIFEST_NAME).is_file()
         self._source = PerProcess[Any](partial(_open, self.path, is_run=self._is_run))
         every = (_run_index if self._is_run else _npz_index)(self._source.get())
-        wanted = None if split is None else match_splits([split], {entry[0] for entry in every})[0]
-        self._index = [entry for entry in every if wanted is None or entry[0] in wanted]
+        known = sorted({entry[0] for entry in every})
+        wanted = known if split is None else match_splits([split], known)[0]
+        self._index = [entry for entry in every if entry[0] in wanted]
         if not self._index:
-            known = ", ".join(sorted({entry[0] for entry in every})) or "none"
             raise TrainingError(
                 "{path}: no clips of split {split!r}; it has {known}",
                 path=self.path,
                 split=split,
-                known=known,
+                known=", ".join(known) or "none",
             )
 
     def __len__(self) -> int:
@@ -82,17 +82,16 @@ class KeypointDataset(Dataset[Item]):
     def __getitem__(self, index: int) -> Item:
         split, clip_id, start, stop, label = self._index[index]
         if self._is_run:
-            clip = self._source.get().clip(clip_id, split)
-            points, mask, label = clip.points, clip.mask, clip.label or ""
-            scores, frame_index = clip.scores, clip.frame_indices
+            frames = self._source.get().clip(clip_id, split)
+            label, frame_index = frames.label or "", frames.frame_indices
         else:
             frames = read_frames(self._source.get(), slice(start, stop))
-            points, mask = frames.points, frames.mask
-            scores, frame_index = frames.scores, frames.frame_index
+            frame_index = frames.frame_index
+        points = np.where(frames.mask[..., None], frames.points, np.float32(0))
         item = {
-            "points": torch.from_numpy(np.where(mask[..., None], points, np.float32(0))),
-            "mask": torch.from_numpy(np.array(mask)),
-            "scores": torch.from_numpy(np.array(scores)),
+            "points": torch.from_numpy(points),
+            "mask": torch.from_numpy(np.array(frames.mask)),
+            "scores": torch.from_numpy(np.array(frames.scores)),
             "frame_index": torch.from_numpy(np.array(frame_index)),
             "clip_id": clip_id,
             "split": split,

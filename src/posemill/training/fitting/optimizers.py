@@ -33,12 +33,9 @@ class UserOptimizers:
         # The groups themselves: who changes a learning rate here changes it there.
         self.param_groups = [group for one in optimizers for group in one.param_groups]
         self._by_step = scheduler_by == "step"
-        self.is_told_scores = any(isinstance(one, ReduceLROnPlateau) for one in schedulers)
-
-    @property
-    def name(self) -> str:
-        """The kinds of the optimizers, for checkpoints."""
-        return "+".join(type(one).__name__ for one in self.optimizers)
+        self._told_scores = [one for one in schedulers if isinstance(one, ReduceLROnPlateau)]
+        self.is_told_scores = bool(self._told_scores)
+        self.name = "+".join(type(one).__name__ for one in optimizers)  # for checkpoints
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients."""
@@ -59,13 +56,12 @@ class UserOptimizers:
 
     def end_evaluation(self, value: float) -> None:
         """Tell `ReduceLROnPlateau` the score that chooses."""
-        for one in self.schedulers:
-            if isinstance(one, ReduceLROnPlateau):
-                one.step(value)
+        for one in self._told_scores:
+            one.step(value)
 
     def _move(self) -> None:
         for one in self.schedulers:
-            if not isinstance(one, ReduceLROnPlateau):
+            if one not in self._told_scores:
                 one.step()
 
     def state_dict(self) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from posemill.messages import Message
-from posemill.records import IntArray
 from posemill.terminal import counted
 from posemill.training.config.kinds import OWN
 from posemill.training.config.train_config import TrainConfig
@@ -61,8 +60,14 @@ def read_split(
                 f"steps_per_epoch is for data without len(): an epoch of {name} is its "
                 f"{counted(len(samples), 'samples')}; use max_steps to end earlier"
             )
-        lengths = _lengths_of(samples, known_length(samples, name))
-        return UserClips(samples, lengths=lengths, collate=collate, seed=config.seed)
+        lengths, count = getattr(samples, "lengths", None), known_length(samples, name)
+        is_known = lengths is not None and len(lengths) == count
+        return UserClips(
+            samples,
+            lengths=np.asarray(lengths, np.int64) if is_known else None,
+            collate=collate,
+            seed=config.seed,
+        )
     elif not hasattr(samples, "__iter__"):
         raise TypeError(f"{name}: expected len() and [index], got {type(samples).__name__}")
     elif iter(samples) is samples:
@@ -82,14 +87,6 @@ def settings_of_loader(train_set: Any, given: Container[str]) -> dict[str, Any]:
     size = train_set.batch_size
     settings = {"batch_size": size, "micro_batch": size, "workers": train_set.num_workers}
     return {name: value for name, value in settings.items() if name not in given}
-
-
-def _lengths_of(samples: Any, count: int) -> IntArray | None:
-    """Return the lengths that a data set says its samples have; None where it says none."""
-    lengths = getattr(samples, "lengths", None)
-    if lengths is None or len(lengths) != count:
-        return None
-    return np.asarray(lengths, np.int64)
 
 
 def _notes_of(train_set: Any, config: TrainConfig) -> Iterator[Message]:

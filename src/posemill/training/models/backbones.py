@@ -289,23 +289,18 @@ def _read(path: Path) -> Mapping[str, Tensor]:
         raise WeightsError(
             "weights: {path} cannot be read: {reason}", path=path, reason=error.strerror
         ) from error
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        # Torch's own words advise to run what is in it.
-        raise WeightsError(
-            "weights: {path} is no file of tensors alone: it is damaged, of another kind, "
-            "or would run code when read; give a state dict that torch.save wrote",
-            path=path,
-        ) from error
+    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
+        found = None  # torch's own words advise to run what is in it
     for inner in ("state_dict", "model"):  # as many trainings save it
         if isinstance(found, dict) and isinstance(found.get(inner), dict):
             found = found[inner]
-    if not isinstance(found, dict) or not all(
-        isinstance(value, Tensor) for value in found.values()
-    ):
-        raise WeightsError(
-            "weights: {path} holds no state dict, but {kind}", path=path, kind=type(found).__name__
-        )
-    return found
+    if isinstance(found, dict) and all(isinstance(value, Tensor) for value in found.values()):
+        return found
+    raise WeightsError(
+        "weights: {path} is no file of tensors alone: it is damaged, of another kind, or would run "
+        "code when read; give a state dict that torch.save wrote",
+        path=path,
+    )
 
 
 def _our_key(key: str) -> str:

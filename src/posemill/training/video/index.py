@@ -71,14 +71,10 @@ class Index(NamedTuple):
 
 
 def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
-    """Return the clips that a path or a list of `Clip`s names. Nothing is decoded.
+    """Return the clips that a path or a list of `Clip`s names, as `VideoClips` takes them.
 
-    Args:
-        index: A table (CSV or TSV with a column `path`, relative to it; `split`, `label`,
-            `clip_id`, `start_seconds`, `end_seconds` where it has them), a folder that
-            `posemill frames` wrote, a folder of videos or of folders of pictures (the folder of a
-            split first, then one for each label, where there are such), or `Clip`s; an `Index` is
-            returned as it is.
+    Nothing is decoded. An `Index` is returned as it is. Of a folder of videos or of folders of
+    pictures, the first folder is that of the split, then comes one for each label.
 
     Raises:
         SourceError: There are no clips, or a row does not say where one is.

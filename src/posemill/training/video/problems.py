@@ -91,11 +91,9 @@ def describe_problems(before: Mapping[Problems, int]) -> list[str]:
     """Return a line for each data set with clips that could not be read since `before`."""
     lines: list[str] = []
     for problems, times in live_problems().items():
-        since = times - before.get(problems, 0)
+        since, found = times - before.get(problems, 0), problems.found()
         if not since:
             continue
-        found = problems.found()
-        first = join("; ", [problem.message for problem in found[:3]])
         more = Message("; and {num_more} more", num_more=len(found) - 3) if len(found) > 3 else ""
         lines.append(
             Message(
@@ -104,7 +102,7 @@ def describe_problems(before: Mapping[Problems, int]) -> list[str]:
                 num_clips=len(found),
                 num_times=since,
                 rule=Message(problems.rule),
-                first=first,
+                first=join("; ", [problem.message for problem in found[:3]]),
                 more=more,
             )
         )
