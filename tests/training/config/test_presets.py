@@ -16,12 +16,17 @@ from posemill.training.config.run_settings import (
 
 def test_what_presets_differ_in():
     names = ("activation_checkpointing", "cache", "eval_every", "save_every")
-    found = {preset: tuple(map(values.get, names)) for preset, values in PRESETS.items()}
+    video = ("micro_batch", "batch_size", "cache", "model")
+    found = {
+        preset: tuple(map(values.get, names))
+        + tuple(map(preset_values(preset, kind="video").get, video))
+        for preset, values in PRESETS.items()
+    }
     assert found == {
-        "high-performance": (False, "ram", 5, 5),
-        "balanced": (False, "mmap", 2, 2),
-        "memory-limited": (True, "mmap", 5, 5),
-        "extreme": (False, "ram", 10, 10),
+        "high-performance": (False, "ram", 5, 5, 32, 32, "mmap", "tsm"),
+        "balanced": (False, "mmap", 2, 2, 16, 32, "none", "tsm"),
+        "memory-limited": (True, "mmap", 5, 5, 4, 32, "none", "tsm"),
+        "extreme": (False, "ram", 10, 10, 64, 64, "mmap", "tsm"),
     }
     assert all(values["persistent_workers"] is True for values in PRESETS.values())
     assert {"high-performance", "extreme"} == COMPILES_ON_GPU

@@ -73,12 +73,6 @@ def test_a_split_column_decides_over_the_file(options: DataSettings, tmp_path: P
     assert sets["train"].clip_ids == ("a", "b")
 
 
-def test_a_dev_share_is_taken_from_train_only_where_there_is_none(options: DataSettings) -> None:
-    sets = load_keypoints(options.replace(dev_fraction=0.5))
-    assert {name: len(made) for name, made in sets.items()} == {"train": 2, "dev": 2, "test": 2}
-    assert set(sets["dev"].targets) == {0, 1}
-
-
 def test_folds_cover_all_clips_once(options: DataSettings) -> None:
     tested = []
     for fold in range(3):
@@ -98,16 +92,6 @@ def test_glosses_become_indices_and_unseen_ones_unknown(options: DataSettings) -
 def test_numeric_labels_are_in_the_order_of_numbers(options: DataSettings, tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("video_id,label\na,10\nb,9\nc,10\nd,9\ne,9\nf,10\n")
     assert load_keypoints(options)["train"].class_names == ("9", "10")
-
-
-def test_labels_missing_for_clips_are_counted_and_named(options: DataSettings) -> None:
-    Path(options.labels).write_text("video_id,label\na,no\nb,yes\n")
-    with pytest.raises(
-        TrainingError, match=r"4 of 6 clips have no label \(.*labels.csv .*'a'\) needs"
-    ):
-        load_keypoints(options)
-    with pytest.raises(TrainingError, match="clips have no label"):
-        load_keypoints(options.replace(labels=""))
 
 
 def test_one_class_only_is_refused(options: DataSettings) -> None:

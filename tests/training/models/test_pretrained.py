@@ -90,7 +90,7 @@ def save_text(path: Path) -> None:
         (lambda path: torch.save(
             {**build(backbone="thin").backbone.state_dict(), "more": torch.ones(1)}, path),
          "1 weight is missing, of another shape or too many, the first 'more'"),
-        (lambda path: torch.save([1, 2], path), "w.pth holds no state dict, but list"),
+        (lambda path: torch.save([1, 2], path), "w.pth is no file of tensors alone"),
         (save_text, r"w.pth is no file of tensors alone: .* that torch.save wrote\Z"),
         (lambda path: torch.save(Harmful(), path), "w.pth is no file of tensors alone"),
         (lambda path: path.write_bytes(pickle.dumps(Harmful())), "is no file of tensors alone"),

@@ -20,7 +20,6 @@ from posemill.commands.line import run_line
 from posemill.errors import ConfigError, PosemillError, SourceError, TrainingError
 from posemill.records import PoseClip
 from posemill.training.config.kinds import kind_of
-from posemill.training.config.resolve import with_data_kind
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.front import train
@@ -109,18 +108,6 @@ def test_a_path_is_video_or_keypoints_by_what_lies_there(
     assert {kind_of(str(path)) for path in others} == {"keypoints"}
 
 
-def test_settings_left_open_are_those_of_video(bars: Path, clips_folder: Path) -> None:
-    config = with_data_kind(TrainConfig(data=str(bars), preset="memory-limited"))
-    assert (config.model.name, config.micro_batch, config.batch_size) == ("tsm", 4, 32)
-    micro = [
-        with_data_kind(TrainConfig(data=str(bars), preset=name)).micro_batch
-        for name in ("high-performance", "balanced", "extreme")
-    ]
-    assert micro == [32, 16, 64]
-    keypoints = with_data_kind(TrainConfig(data=str(clips_folder)))
-    assert (keypoints.model.name, keypoints.micro_batch) == ("tcn_bilstm", 32)
-
-
 def test_an_evaluation_looks_at_the_sizes_of_the_training(video: Settings) -> None:
     result = train(video(epochs=1, eval_scales=[0.5, 1.0]))
     scores = evaluate(result, split="dev")
@@ -158,17 +145,6 @@ def test_folders_and_packs_of_frames_give_the_weights_that_they_give_alike(
     for fields in runs:
         assert train(fields).summary["steps"] == 1
     first, second = (weights_of(fields["out"]) for fields in runs)
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def test_accumulated_steps_and_a_continued_training_are_those_of_an_unbroken_one(
-    video: Settings, tmp_path: Path
-) -> None:
-    whole = train(video(out=str(tmp_path / "whole"), micro_batch=3))
-    train(video(epochs=2, max_steps=3, micro_batch=3))
-    continued = train(video(resume=True, micro_batch=3))
-    assert continued.scores == whole.scores
-    first, second = weights_of(str(whole.out)), weights_of(str(continued.out))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 

@@ -309,23 +309,6 @@ def test_fit_trains_on_clips_some_of_which_cannot_be_read(
     assert all(line.startswith("1 clip could not be read, ") for line in lines)
 
 
-def test_a_training_that_goes_on_sees_the_same_clips(packed: Path, tmp_path: Path) -> None:
-    def run(name: str, **options: Any) -> dict[str, torch.Tensor]:
-        torch.manual_seed(0)
-        model = Net()
-        train = clips_of(packed, split="train", augment=NO_SIDES)
-        posemill.fit(
-            model, train, loss=nn.functional.cross_entropy, out=str(tmp_path / name),
-            **{**QUIET, "save_every": 1, **options},
-        )  # fmt: skip
-        return model.state_dict()
-
-    whole = run("whole", epochs=4)
-    run("cut", epochs=4, max_steps=3)
-    gone_on = run("cut", epochs=4, resume=True)
-    assert all(torch.equal(whole[name], gone_on[name]) for name in whole)
-
-
 def test_a_cache_keeps_what_is_not_drawn(videos: Path, tmp_path: Path) -> None:
     clips = clips_of(videos, split="dev", sampling="uniform:4")
     cached = posemill.cache_dataset(clips, key="clips", folder=tmp_path)

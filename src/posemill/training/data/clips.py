@@ -170,6 +170,7 @@ class SplitClips(Clips):
     Args:
         rows: `(N,)`: which clips of what is read these are.
         task: `classify` or `ctc`.
+        time_stride: Frames per output step of the model (ctc).
     """
 
     rows: IntArray
@@ -182,6 +183,7 @@ class SplitClips(Clips):
     groups: tuple[str, ...] = ()
     group_column: str = ""
     batch_factors: tuple[int, ...] = (1,)
+    time_stride: int = 1
 
     has_lengths = True  # False where only opening the clips would tell
 

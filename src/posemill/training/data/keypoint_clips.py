@@ -58,7 +58,6 @@ class KeypointClips(SplitClips):
         store: The packed samples, `rows` of which these are.
         skeleton_name: One of ours or None.
         sources: The clips of all files, to look at them; empty: they cannot be looked at.
-        time_stride: Frames per output step of the model (ctc).
         augment: Function of points, mask and a random generator, or None; seed, epoch and clip
             decide.
         time_share: Take so much of a clip's frames, evenly, from a drawn place on.
@@ -67,7 +66,6 @@ class KeypointClips(SplitClips):
     store: Store
     skeleton_name: str | None = None
     sources: tuple[NpzClips, ...] = ()
-    time_stride: int = 1
     augment: SampleAugment | None = None
     seed: int = 0
     time_share: float = 1.0
@@ -210,13 +208,7 @@ def load_keypoints(
 
     def make(**facts: Any) -> KeypointClips:
         store, skeleton = pack()
-        return KeypointClips(
-            store=store,
-            skeleton_name=skeleton,
-            sources=tuple(clips),
-            time_stride=time_stride,
-            **facts,
-        )
+        return KeypointClips(store=store, skeleton_name=skeleton, sources=tuple(clips), **facts)
 
     return divide_into_splits(
         rows, options, make, time_stride=time_stride, class_names=class_names, splits=splits
@@ -244,16 +236,6 @@ def _read_files(options: DataSettings) -> tuple[list[NpzClips], list[LabelledCli
     """Return the files' clips as they are, and what their files say of each."""
     by_split = read_all(options)
     clips = list(by_split.values())
-    _check_same_points(clips)
-    facts = [
-        (usual_split(own or split), clip_id, label)
-        for split, raw in by_split.items()
-        for own, clip_id, label in zip(raw.splits, raw.clip_ids, raw.labels, strict=True)
-    ]
-    return clips, [LabelledClip(split, row, *rest) for row, (split, *rest) in enumerate(facts)]
-
-
-def _check_same_points(clips: Sequence[NpzClips]) -> None:
     first = clips[0]
     for raw in clips:
         if _frame_shape(raw) != _frame_shape(first):
@@ -267,11 +249,16 @@ def _check_same_points(clips: Sequence[NpzClips]) -> None:
             )
         empty = np.flatnonzero(np.diff(raw.offsets) == 0)
         if len(empty):
+            clip_id = raw.clip_ids[empty[0]]
             raise TrainingError(
-                "{path}: clip {clip_id!r} has no frames",
-                path=raw.path,
-                clip_id=raw.clip_ids[empty[0]],
+                "{path}: clip {clip_id!r} has no frames", path=raw.path, clip_id=clip_id
             )
+    facts = [
+        (usual_split(own or split), clip_id, label)
+        for split, raw in by_split.items()
+        for own, clip_id, label in zip(raw.splits, raw.clip_ids, raw.labels, strict=True)
+    ]
+    return clips, [LabelledClip(split, row, *rest) for row, (split, *rest) in enumerate(facts)]
 
 
 def _frame_shape(clips: NpzClips) -> tuple[int, ...]:

@@ -164,13 +164,11 @@ def _first_three(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
 
 
-def _check_lengths(
-    clips: AnyClips, split: str, options: DataSettings, time_stride: int
-) -> AnyClips:
+def _check_lengths(clips: AnyClips, split: str, options: DataSettings) -> AnyClips:
     """Return a set whose training clips all have frames for their glosses; count others."""
     if options.task != "ctc" or not clips.has_lengths:
         return clips
-    steps, needed = clips.lengths // time_stride, clips.steps_needed
+    steps, needed = clips.lengths // clips.time_stride, clips.steps_needed
     short = np.flatnonzero(steps < needed)
     if not len(short) or split != options.training_split:
         return dataclasses.replace(clips, num_too_short=len(short))
@@ -188,7 +186,7 @@ def _check_lengths(
         clip_id=clips.keys[first][1],
         num_frames=clips.lengths[first],
         num_steps=steps[first],
-        time_stride=time_stride,
+        time_stride=clips.time_stride,
         num_needed=needed[first],
     )
 
@@ -238,8 +236,9 @@ def divide_into_splits(
             is_share=is_share and split == "dev",
             groups=tuple(row.group for row in members),
             group_column=members[0].group_column,
+            time_stride=time_stride,
         )
-        sets[split] = _check_lengths(clips, split, options, time_stride)
+        sets[split] = _check_lengths(clips, split, options)
     return sets
 
 
