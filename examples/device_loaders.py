@@ -91,9 +91,9 @@ class DeviceLoader(ABC):
         """Return `(T, height, width, 3)` uint8 on the device for each video, in the clips' size."""
 
     def _batch(self, piece: list[int], epoch: int) -> Item:
-        found = [self.clips.plan(index, epoch) for index in piece]
+        found = [self.clips.at_epoch(index, epoch, is_planned=True) for index in piece]
         items = [item for item in found if item is not None]
-        items = items or [self.clips.replacement(piece[0], epoch, self.clips._plan)]
+        items = items or [self.clips.replacement(piece[0], epoch, is_planned=True)]
         paths = [item.pop("path") for item in items]
         try:
             frames = self.decode(paths, [item.pop("indices") for item in items])

@@ -81,13 +81,11 @@ class UserTask(Task):
         self.higher_is_better = main != "loss" and self.metrics[main].is_higher_better
         self.per_sample: set[str] = set()
         signature = inspect.signature(model.forward) if model is not None else inspect.Signature()
-        parameters = signature.parameters.values()
-        kinds = inspect.Parameter
+        parameters, kinds = signature.parameters.values(), inspect.Parameter
         self._takes_any = any(one.kind is kinds.VAR_KEYWORD for one in parameters)
         by_name = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
-        named = [parameter for parameter in parameters if parameter.kind in by_name]
-        self._names = {parameter.name for parameter in named}
-        self._required = [one.name for one in named if one.default is kinds.empty]
+        # Whether the model needs each entry that it names.
+        self._names = {p.name: p.default is p.empty for p in parameters if p.kind in by_name}
 
     def call(self, model: nn.Module, batch: Batch) -> Any:
         """Return what the model says of a batch."""
@@ -97,28 +95,21 @@ class UserTask(Task):
         if isinstance(values, (tuple, list)):
             return model(*values[:-1])
         if isinstance(values, Mapping):
-            return model(**{name: values[name] for name in self._names_in(values)})
+            named = values.keys() - {"target"} if self._takes_any else values.keys() & self._names
+            return model(**{name: value for name, value in values.items() if name in named})
         return model(values)
-
-    def _names_in(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the entries of a dict that the model is called with."""
-        if self._takes_any:
-            return [name for name in values if name != "target"]
-        return [name for name in values if name in self._names]
 
     def missing_in(self, values: Any) -> list[str]:
         """Return what the model needs and a dict does not have."""
         if self._forward is not None or not isinstance(values, Mapping):
             return []
-        return [name for name in self._required if name not in values]
+        return [name for name, needs in self._names.items() if needs and name not in values]
 
     def loss(self, output: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
         """Return `(sum, number)`; a mean is multiplied by the number of samples."""
-        value = self._loss(output, batch.targets)
-        if isinstance(value, tuple) and len(value) == 2:
-            total, count = value
-        else:
-            total, count = value, None
+        total, count = self._loss(output, batch.targets), None
+        if isinstance(total, tuple) and len(total) == 2:
+            total, count = total
         if not isinstance(total, Tensor) or total.ndim:
             got = tuple(total.shape) if isinstance(total, Tensor) else type(total).__name__
             raise ValueError(f"loss: expected the mean (one number) or (sum, number), got {got}")

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -117,13 +117,17 @@ class VideoClips(Dataset[Item | None]):
         self.augment = augment if self.is_training else None
         self._mirrored = augment.mirrored_classes(self.classes) if augment else None
         self.on_error, self.seed, self.split = on_error, seed, split
+        self.may_drop = on_error == "drop"  # whether an item may be None
+        is_drawn = self.sampling.kind in ("segments", "dense") or augment is not None
+        self.is_random = self.is_training and is_drawn  # whether two readings may differ
+        self.labels = [clip.label or "" for clip in self.clips]
         numbers = {name: number for number, name in enumerate(self.classes)}
-        self._targets = [numbers.get(clip.label or "", -1) for clip in self.clips]
+        self.targets = [numbers.get(label, -1) for label in self.labels]
         self._by_target: dict[int, list[int]] = {}
-        for place, target in enumerate(self._targets):
+        for place, target in enumerate(self.targets):
             self._by_target.setdefault(target, []).append(place)
-        labels = {clip.clip_id: clip.label or "" for clip in self.clips}
-        self._problems = Problems(_RULES[on_error], labels)
+        clip_ids = [clip.clip_id for clip in self.clips]
+        self._problems = Problems(_RULES[on_error], dict(zip(clip_ids, self.labels, strict=True)))
         self._strides: tuple[int, int] | None = None
         if on_error == "raise":
             found.expect_all(index)
@@ -160,16 +164,6 @@ class VideoClips(Dataset[Item | None]):
         )
 
     @property
-    def labels(self) -> list[str]:
-        """The label of every clip; empty where it has none."""
-        return [clip.label or "" for clip in self.clips]
-
-    @property
-    def targets(self) -> list[int]:
-        """The number of every clip's label."""
-        return self._targets
-
-    @property
     def size(self) -> FrameSize:
         """The size of the frames."""
         return self._reader.size
@@ -194,17 +188,6 @@ class VideoClips(Dataset[Item | None]):
         frame_size = FrameSize((size, size), self.size.resize)
         made._reader = dataclasses.replace(self._reader, size=frame_size)
         return made
-
-    @property
-    def is_random(self) -> bool:
-        """Whether two readings of a clip may differ."""
-        is_drawn = self.sampling.kind in ("segments", "dense")
-        return self.is_training and (is_drawn or self.augment is not None)
-
-    @property
-    def may_drop(self) -> bool:
-        """Whether an item may be None."""
-        return self.on_error == "drop"
 
     @property
     def lengths(self) -> list[int] | None:
@@ -237,39 +220,32 @@ class VideoClips(Dataset[Item | None]):
             epoch = int(torch.randint(1 << 31, ())) if self.is_random else 0
         return self.at_epoch(index, epoch)
 
-    def at_epoch(self, index: int, epoch: int) -> Item | None:
-        """Return the item of a clip in an epoch; `[index]` with the epoch said."""
-        return self._take(self._read, index, epoch)
+    def at_epoch(self, index: int, epoch: int, *, is_planned: bool = False) -> Item | None:
+        """Return the item of a clip in an epoch; `[index]` with the epoch said.
 
-    def plan(self, index: int, epoch: int) -> Item | None:
-        """Return an item for who decodes it: `path` and frame numbers `indices`, no `frames`."""
-        return self._take(self._plan, index, epoch)
-
-    def _take(self, make: Callable[[int, int], Item], index: int, epoch: int) -> Item | None:
+        `is_planned`: for who decodes it: `path` and frame numbers `indices`, no `frames`.
+        """
         index = int(index) + (len(self) if index < 0 else 0)
         if not 0 <= index < len(self):
             raise IndexError(f"clip {index} of {len(self)}")
         try:
-            return make(index, epoch)
+            return self._make_item(index, epoch, is_planned=is_planned)
         except DecodeError as error:
             if self.on_error == "raise":
                 raise
             self._problems.add(self.clips[index].clip_id, error.sentence)
-            return None if self.may_drop else self.replacement(index, epoch, make)
+            return None if self.may_drop else self.replacement(index, epoch, is_planned=is_planned)
 
-    def replacement(
-        self, index: int, epoch: int = 0, make: Callable[[int, int], Item] | None = None
-    ) -> Item:
+    def replacement(self, index: int, epoch: int = 0, *, is_planned: bool = False) -> Item:
         """Return the item of the next clip with the label of that one that can be read."""
-        make = make or self._read
-        same = self._by_target[self._targets[index]]
+        same = self._by_target[self.targets[index]]
         begin = same.index(index) + 1
-        others = (i for i, target in enumerate(self._targets) if target != self._targets[index])
+        others = (i for i, target in enumerate(self.targets) if target != self.targets[index])
         order = list(islice(chain(same[begin:], same[: begin - 1], others), _MOST_TRIES))
         last = None
         for other in order:
             try:
-                return make(other, epoch)
+                return self._make_item(other, epoch, is_planned=is_planned)
             except DecodeError as error:
                 last = error
         raise TrainingError(
@@ -280,40 +256,27 @@ class VideoClips(Dataset[Item | None]):
             reason=last or Message("there is none"),
         ) from last
 
-    def _read(self, index: int, epoch: int) -> Item:
+    def _make_item(self, index: int, epoch: int, *, is_planned: bool) -> Item:
         if get_worker_info() is not None:
             use_one_thread()
-        rng = self._rng(index, epoch)
-        sampling = self._draw_sampling(rng)
-        frames, _ = self._reader.read(self.clips[index], sampling, rng)
-        return {"frames": torch.from_numpy(frames), **self._describe(index, len(frames), rng)}
-
-    def _plan(self, index: int, epoch: int) -> Item:
-        rng, place = self._rng(index, epoch), self.clips[index]
-        indices = self._reader.sample_video(place, self._draw_sampling(rng), rng)
-        return {"path": place.path, "indices": indices, **self._describe(index, len(indices), rng)}
-
-    def _rng(self, index: int, epoch: int) -> np.random.Generator | None:
-        return np.random.default_rng([self.seed, epoch, index]) if self.is_training else None
-
-    def _draw_sampling(self, rng: np.random.Generator | None) -> Sampling:
-        if rng is None or self._strides is None:
-            return self.sampling
-        stride = int(rng.integers(self._strides[0], self._strides[1], endpoint=True))
-        return dataclasses.replace(self.sampling, window=stride * self.sampling.count)
-
-    def _describe(self, index: int, length: int, rng: np.random.Generator | None) -> Item:
-        target, view = self._targets[index], plain_view()
+        rng = np.random.default_rng([self.seed, epoch, index]) if self.is_training else None
+        sampling, place, target = self.sampling, self.clips[index], self.targets[index]
+        if rng is not None and self._strides is not None:
+            stride = int(rng.integers(*self._strides, endpoint=True))
+            sampling = dataclasses.replace(sampling, window=stride * sampling.count)
+        if is_planned:
+            indices = self._reader.sample_video(place, sampling, rng)
+            item: Item = {"path": place.path, "indices": indices}
+        else:
+            frames, indices = self._reader.read(place, sampling, rng)
+            item = {"frames": torch.from_numpy(frames)}
+        view = plain_view()
         if self.augment is not None and rng is not None:
             view = self.augment.draw(rng)
             if self._mirrored is not None and view[MIRROR]:
                 target = self._mirrored[target]
-        return {
-            "target": target,
-            "length": length,
-            "index": index,
-            "view": torch.from_numpy(view),
-        }
+        facts = {"target": target, "length": len(indices), "index": index}
+        return {**item, **facts, "view": torch.from_numpy(view)}
 
     def collate_fn(self, items: Sequence[Item | None]) -> Item:
         """Return the batch of some items: shorter clips padded with black, dropped ones left out.
