@@ -41,7 +41,7 @@ def unused_settings(
     """Return a sentence for each setting that was given and has no effect.
 
     Args:
-        config: As it was given; what a preset or a default says is never named.
+        config: As it was given; what a preset or a default says is named only where it is `typed`.
         has_dev: Whether there is a split that picks the best checkpoint.
         planned: With all decided that the training decides; the same where None.
         has_gpu: Whether the training is on one.

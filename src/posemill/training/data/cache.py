@@ -48,10 +48,10 @@ class Store:
 def precompute(
     samples: Samples, *, key: str, kind: str = "mmap", folder: Path | None = None
 ) -> Store:
-    """Return samples that are computed once per key and kind.
+    """Return samples that are computed once per key and kind; not touched on a cache hit.
 
     Args:
-        samples: Points `(T, K, D)` and mask `(T, K)` of each; not touched on a cache hit.
+        samples: Points `(T, K, D)` and mask `(T, K)` of each.
         key: Names all that decides what `samples` yields, in that order.
         kind: `mmap`, `ram` (kept on the disk as mmap), `hdf5`, or `none`: nothing on the disk.
         folder: Where caches are kept; `training` below posemill's cache folder by default.

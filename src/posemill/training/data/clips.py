@@ -81,7 +81,6 @@ class Clips(Dataset[Batch], ABC):
 
     A kind of your own needs `lengths`, `targets`, `class_names`, `keys` and `__getitems__`; all
     else has a default.
-
     """
 
     lengths: IntArray  # `(N,)` frames of each clip, all 1 where unknown

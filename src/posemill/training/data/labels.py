@@ -99,10 +99,8 @@ def label_clips(
 ) -> list[LabelledClip]:
     """Return every clip with label, split and group.
 
-    Args:
-        rows: What the data says of each clip.
-        column_of: Returns what a further column of the data says of each clip, '' for nothing.
-        options: Where labels are, and which column must say whose a clip is.
+    `rows` are what the data says of each clip; `column_of` returns what a further column of it
+    says, '' for nothing.
     """
     column, annotations = options.group_column, None
     if options.labels:

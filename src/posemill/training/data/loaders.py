@@ -23,12 +23,8 @@ _BUCKET_BATCHES = 32
 class EpochLoader:
     """The batches of a split, epoch by epoch, from any position; see `Loader`.
 
-    Args:
-        clips: What to load.
-        config: Batch sizes and loader settings, `workers` resolved.
-        runtime: This process gets its share of every step. For a GPU batches come from page-locked
-            memory where the settings say so, and by a thread where there is no loader process.
-        shuffle: In the order of seed and epoch (training), or as they are (evaluation).
+    `shuffle` gives the order of seed and epoch (training). For a GPU batches come from page-locked
+    memory where the settings say so, and by a thread where there is no loader process.
     """
 
     def __init__(

@@ -141,17 +141,11 @@ class _Shift(torch.autograd.Function):
 class Tsn(VideoModel):
     """Every frame on its own; only the head sees time.
 
-    Args:
-        backbone: The network of a frame, of `backbones.BACKBONES`.
-        width: Its channels, as a multiple of the usual ones.
-        depth: Blocks of its four stages; empty for the usual ones.
-        cells: What is known of a frame is the mean over all of it, or over each of `cells` x
-            `cells` parts, which says where.
-        weights: It begins with these: `imagenet`, the path of a state dict, or `none`. `auto`:
-            imagenet where posemill knows of a package that has them (lite0).
-        freeze_backbone: Leave it as it is; only the head learns.
-        head: `average`, `gru` or `conv`.
-        head_width: Of the sequence that `gru` and `conv` make.
+    What is known of a frame is the mean over all of it, or over each of `cells` x `cells` parts,
+    which says where. It begins with `weights`: `imagenet`, the path of a state dict, or `none`;
+    `auto` is imagenet where posemill knows of a package that has them (lite0). With
+    `freeze_backbone` only the head learns. `head_width` is that of the sequence that `gru` and
+    `conv` make.
     """
 
     def __init__(
@@ -215,9 +209,8 @@ class Tsn(VideoModel):
 class Tsm(Tsn):
     """As `Tsn`, with features of neighbouring frames shifted into the residual branches.
 
-    Args:
-        shift_divisor: One channel of so many comes from the next frame, as many from the last.
-        shift_order: `normal`, or `reversed` for weights made with Paddle.
+    One channel of `shift_divisor` comes from the next frame, as many from the last; `shift_order`
+    is `reversed` for weights made with Paddle.
     """
 
     def __init__(

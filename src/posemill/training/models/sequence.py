@@ -33,13 +33,7 @@ from posemill.training.models.keypoints import (
 
 
 class Mlp(KeypointModel):
-    """Dense layers over the flattened clip (classify) or over each frame (ctc).
-
-    Args:
-        frames: Frames a clip is brought to (classify); 1 for single frames.
-        hidden: Widths of the hidden layers.
-        features: `points`, `motion`, `fast_motion`, `presence`.
-    """
+    """Dense layers over a clip of `frames` frames, flattened (classify), or each frame (ctc)."""
 
     def __init__(
         self,
@@ -85,12 +79,8 @@ def resample_steps(features: Tensor, lengths: Tensor, steps: int) -> Tensor:
 class TcnBilstm(KeypointModel):
     """Frame encoder, convolutions K5-P2-K5-P2, BiLSTM; heads after both parts for ctc.
 
-    Args:
-        width: Of the frame vectors and of the recurrent net (both directions together).
-        pools: 1 or 2 per convolution: by how much it shortens time.
-        kernel: Frames of a convolution.
-        num_lstm: Recurrent layers; 0 leaves them out (classify).
-        features: `points`, `motion`, `fast_motion`, `presence`.
+    `pools` (1 or 2 each) say by how much each convolution shortens time; `width` is that of both
+    directions of the recurrent net together; `num_lstm` 0 leaves it out (classify).
     """
 
     def __init__(
@@ -163,15 +153,7 @@ class TimeConv(nn.Module):
 
 
 class Transformer(KeypointModel):
-    """Frame encoder, one convolution that shortens time, then attention layers (norm first).
-
-    Args:
-        width: Of the vectors.
-        num_layers: Attention layers.
-        num_heads: Heads of each.
-        stride: Frames per step of the attention.
-        features: `points`, `motion`, `fast_motion`, `presence`.
-    """
+    """Frame encoder, one convolution to steps of `stride` frames, then attention (norm first)."""
 
     def __init__(
         self,

@@ -21,9 +21,7 @@ _ONE = (1, 1, 1)
 class R2plus1d(VideoModel):
     """Four stages of (2+1)D residual blocks; from the second on each halves time and size.
 
-    Args:
-        width: Channels, as a multiple of 16, 32, 64, 128; 4 are those of the paper.
-        depth: Blocks of the four stages; (2, 2, 2, 2) is R(2+1)D-18.
+    `width` 4 are the channels of the paper; `depth` (2, 2, 2, 2) is R(2+1)D-18.
     """
 
     def __init__(
@@ -114,14 +112,9 @@ class SlowFast(VideoModel):
     """Two paths, the fast one fused into the slow one after the stem and after three stages.
 
     The slow path sees every `alpha`-th frame and looks along time in its last two stages only; the
-    fast one sees all, has `beta` times the channels, and looks along time in all of them.
-
-    Args:
-        alpha: How many times as many frames the fast path sees.
-        beta: Its channels, as a share of the slow path's.
-        width: Channels of the slow path, as a multiple of 16, 32, 64, 128; 4 are the paper's.
-        depth: Blocks of the four stages; (3, 4, 6, 3) are those of SlowFast-50.
-        has_bottlenecks: Blocks of three convolutions, the last four times as wide, as the paper's.
+    fast one sees all, has `beta` times the channels, and looks along time in all of them. `width` 4
+    and `depth` (3, 4, 6, 3), with blocks of three convolutions, the last four times as wide
+    (`has_bottlenecks`), are SlowFast-50.
     """
 
     def __init__(

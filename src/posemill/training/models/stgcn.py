@@ -27,16 +27,9 @@ class Stgcn(KeypointModel):
     """Blocks of a graph convolution and a convolution over time, then a vector of each part.
 
     For few points, or where bones matter: on 143 points it computes about eight times as long as
-    `tcn_bilstm`. A graph convolution treats all points alike. Which point is which comes from
-    three places: a gain, an offset and a vector of each point at the input, links that are
-    learned beside the bones, and sums over the points of a part whose weights are learned.
-
-    Args:
-        widths: Numbers per point after each block.
-        strides: By how much each block shortens time.
-        kernel: Frames of the convolution over time.
-        num_sums: Weighted sums over the points of each part, at the end.
-        features: `points`, `motion`, `fast_motion`, `presence`.
+    `tcn_bilstm`. A graph convolution treats all points alike. Which point is which comes from three
+    places: a gain, an offset and a vector of each point at the input, links that are learned beside
+    the bones, and `num_sums` sums over the points of each part whose weights are learned.
     """
 
     def __init__(

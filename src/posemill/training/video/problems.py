@@ -27,9 +27,7 @@ class ClipProblem(NamedTuple):
 class Problems:
     """What loader processes note in one file beside each other; goes with who made it.
 
-    Args:
-        rule: What is done with such a clip: `replaced` or `left out`.
-        labels: The label of each clip by its id, to say where none of a label can be read.
+    `rule` says what is done with such a clip; `labels` are those of each clip by its id.
     """
 
     def __init__(self, rule: str, labels: Mapping[str, str] | None = None) -> None:

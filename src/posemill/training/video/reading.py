@@ -231,17 +231,16 @@ class ClipReader:
             return self._open_video(clip).sample(sampling, rng)
 
     def _open_video(self, clip: Clip) -> _OpenVideo:
-        key = clip.path, clip.start_seconds, clip.end_seconds
-        video: _OpenVideo = self._kept(key, lambda: self._new_video(clip))
-        return video
+        def make() -> _OpenVideo:
+            try:
+                return _OpenVideo(clip, self.decoder, self.size)
+            except DecodeError as error:
+                if error.reason != "unsupported" or self.refused_to is None:
+                    raise
+                return _OpenVideo(clip, self.refused_to, self.size)
 
-    def _new_video(self, clip: Clip) -> _OpenVideo:
-        try:
-            return _OpenVideo(clip, self.decoder, self.size)
-        except DecodeError as error:
-            if error.reason != "unsupported" or self.refused_to is None:
-                raise
-            return _OpenVideo(clip, self.refused_to, self.size)
+        video: _OpenVideo = self._kept((clip.path, clip.start_seconds, clip.end_seconds), make)
+        return video
 
 
 class _OpenVideo:

@@ -171,8 +171,8 @@ class VideoClips(Dataset[Item | None]):
     def reshaped(self, num_frames: int, size: int) -> VideoClips:
         """Return the same clips with another number of frames, which must be fixed, and size.
 
-        Fewer frames of a training clip's `dense` window lie in a window of a drawn length: as near
-        to each other as before, up to as far apart as it takes to fill the window.
+        Fewer frames of a training clip's `dense` window lie in a window of a drawn length, up to
+        all of it.
         """
         whole = self.sampling.num_frames
         if whole is None:
