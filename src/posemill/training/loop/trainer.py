@@ -141,7 +141,7 @@ class Trainer:
 
     def _enter(self, stage: Stage) -> None:
         """Let batch norm take its statistics from as many clips in a stage as in any other."""
-        if stage.phase is not None and stage is not self._stage:
+        if stage.shapes and stage is not self._stage:
             group_norms(
                 self.workload.model,
                 clips_of_pass(stage, self.config, self.runtime.size),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -71,19 +71,13 @@ class VideoModel(Model, ABC):
         if not frames.is_floating_point():
             transform = self._transform[0].to(frames.device)
             frames = transform(frames, view if view is not None and view.shape[1] else None)
-        is_features = frames.ndim == 3
-        if self.training or not self.eval_scales or is_features:
+        if self.training or not self.eval_scales or frames.ndim == 3:  # features
             return self.forward_frames(frames, lengths)
-        said = [
-            self._logits(_resized(frames, scale), lengths).float().softmax(-1)
-            for scale in self.eval_scales
-        ]
+        said: list[Tensor] = []
+        for scale in self.eval_scales:  # refused for ctc
+            logits: Any = self.forward_frames(_resized(frames, scale), lengths)
+            said.append(logits.float().softmax(-1))
         return torch.stack(said).mean(0).clamp_min(1e-12).log()
-
-    def _logits(self, frames: Tensor, lengths: Tensor) -> Tensor:
-        logits = self.forward_frames(frames, lengths)
-        assert isinstance(logits, Tensor)  # `eval_scales` are refused for ctc
-        return logits
 
     @abstractmethod
     def forward_frames(self, frames: Tensor, lengths: Tensor) -> ModelOutput:

@@ -97,13 +97,10 @@ def _neighbours(runtime: Runtime, wanted: int) -> Any:
     size = min(wanted, runtime.size)
     if size < 2:
         return None
-    found = None
-    for start in range(0, runtime.size, size):  # every process has to make every group
-        ranks = list(range(start, min(start + size, runtime.size)))
-        made = dist.new_group(ranks)
-        if runtime.rank in ranks and len(ranks) > 1:
-            found = made
-    return found
+    starts = range(0, runtime.size, size)
+    groups = [list(range(start, min(start + size, runtime.size))) for start in starts]
+    own, _ = dist.new_subgroups_by_enumeration(groups)  # type: ignore[no-untyped-call]
+    return own if len(groups[runtime.rank // size]) > 1 else None
 
 
 @torch.no_grad()

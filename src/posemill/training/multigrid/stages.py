@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from torch import nn
@@ -15,7 +13,7 @@ from posemill.errors import ConfigError
 from posemill.messages import Message, join
 from posemill.training.config.run_settings import MultigridOptions
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.clips import Clips
+from posemill.training.data.clips import Clips, Shape
 from posemill.training.data.loaders import open_loader
 from posemill.training.multigrid.norms import NORM_CLIPS, count_groups, has_norms
 from posemill.training.multigrid.schedule import Multigrid, Phase
@@ -30,7 +28,8 @@ class Stage:
     stop_epoch: int
     clips: Clips
     epoch_steps: int
-    phase: Phase | None = None
+    first_step: int
+    shapes: tuple[Shape, ...]  # of Multigrid, in turn; empty without it
 
     @property
     def num_steps(self) -> int:
@@ -46,27 +45,26 @@ class Stages:
         self.schedule = _make_schedule(clips, config) if config.multigrid else None
         self._stages = tuple(self._find())
         self.num_epochs = self._stages[-1].stop_epoch  # of all stages
-        self._first_steps = [0, *accumulate(stage.num_steps for stage in self._stages)]
-        by_epochs = self._first_steps[-1]
+        by_epochs = self._stages[-1].first_step + self._stages[-1].num_steps
         self.total_steps = min(by_epochs, config.max_steps or by_epochs)
 
     def __iter__(self) -> Iterator[Stage]:
         return iter(self._stages)
 
     def _find(self) -> Iterator[Stage]:
-        clips = self._clips
-        if self.schedule is None:
-            yield Stage(0, self._config.epochs, clips, _count_steps(clips, self._config))
-            return
+        phases = self.schedule.phases if self.schedule else (Phase(0, (), 0, self._config.epochs),)
         made: dict[Any, tuple[Clips, int]] = {}
-        for phase in self.schedule.phases:
+        first_step = 0
+        for phase in phases:
             if phase.start_epoch == phase.stop_epoch:
                 continue
             if phase.shapes not in made:
-                reshaped = clips.in_shapes(phase.shapes)
-                made[phase.shapes] = reshaped, _count_steps(reshaped, self._config)
-            own, steps = made[phase.shapes]
-            yield Stage(phase.start_epoch, phase.stop_epoch, own, steps, phase)
+                clips = self._clips.in_shapes(phase.shapes) if phase.shapes else self._clips
+                made[phase.shapes] = clips, _count_steps(clips, self._config)
+            span = phase.start_epoch, phase.stop_epoch
+            stage = Stage(*span, *made[phase.shapes], first_step, phase.shapes)
+            first_step += stage.num_steps
+            yield stage
 
     def at(self, epoch: int) -> Stage:
         """Return the stage of an epoch; of one after the end the last."""
@@ -75,8 +73,7 @@ class Stages:
     def step_at(self, epoch: int, step_in_epoch: int) -> int:
         """Return how many steps lie before a place."""
         stage = self.at(epoch)
-        before = self._first_steps[self._stages.index(stage)]
-        return before + (epoch - stage.start_epoch) * stage.epoch_steps + step_in_epoch
+        return stage.first_step + (epoch - stage.start_epoch) * stage.epoch_steps + step_in_epoch
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of optimizer step `step` (from 0)."""
@@ -91,9 +88,8 @@ class Stages:
         done = min(1.0, (at - warmup) / max(1, total_steps - 1 - warmup))
         factor, falls = 1.0, sum(at / epoch_steps >= epoch for epoch in config.step_epochs)
         if self.schedule is not None:
-            number = min(bisect_right(self._first_steps, at), len(self._stages)) - 1
-            stage = self._stages[number]
-            epoch = stage.start_epoch + (at - self._first_steps[number]) / stage.epoch_steps
+            stage = next(s for s in reversed(self._stages) if s.first_step <= at)
+            epoch = stage.start_epoch + (at - stage.first_step) / stage.epoch_steps
             factor, falls = self.schedule.lr_factor(epoch), self.schedule.lr_step(epoch)
         rate: float = config.lr * _after_warmup(config, done, falls) * factor
         return rate if step >= warmup else rate * (step + 1) / (warmup + 1)
@@ -138,8 +134,7 @@ class Stages:
         ]
         by_shapes: dict[Any, list[Stage]] = {}
         for stage in self:
-            if stage.phase is not None:
-                by_shapes.setdefault(stage.phase.shapes, []).append(stage)
+            by_shapes.setdefault(stage.shapes, []).append(stage)
         for shapes, stages in by_shapes.items():
             spans = _join_spans([(stage.start_epoch, stage.stop_epoch) for stage in stages])
             sizes = " / ".join(f"{shape.batch * config.batch_size}" for shape in shapes)
