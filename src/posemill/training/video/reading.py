@@ -27,6 +27,7 @@ from posemill.training.video.frame_cache import FrameCache
 from posemill.training.video.index import StoredClip
 
 Frames = npt.NDArray[np.uint8]  # (frames, height, width, 3), RGB
+Choose = Callable[..., IntArray]  # which of so many frames are read
 RESIZES = ("crop", "stretch")
 
 
@@ -116,9 +117,10 @@ class ClipReader:
         with self._lock:
             if clip.kind == "video":
                 return self._read_video(clip, sampling, rng)
+            choose = partial(sampling.indices, rng=rng)
             if isinstance(clip, StoredClip) and not clip.suffix:
-                return self._read_packed(clip, sampling, rng)
-            return self._read_pictures(clip, sampling, rng)
+                return self._read_packed(clip, choose)
+            return self._read_pictures(clip, choose)
 
     @property
     def num_open(self) -> int:
@@ -141,41 +143,32 @@ class ClipReader:
         found = self._open[key] = make()
         return found
 
-    def _read_packed(
-        self, clip: StoredClip, sampling: Sampling, rng: np.random.Generator | None
-    ) -> tuple[Frames, IntArray]:
+    def _read_packed(self, clip: StoredClip, choose: Choose) -> tuple[Frames, IntArray]:
         num_frames, (width, height) = clip.num_frames or 0, clip.size_wh
         pack: Frames = self._kept(clip.path, lambda: _map_pack(clip.path))
         end = clip.offset + num_frames * height * width * 3
         if end > len(pack):
-            raise_decode_error(
-                clip.path,
-                "truncated",
-                Message(
-                    "clip {clip_id!r} should end at byte {end:,} of {num_bytes:,}; write the "
-                    "frames again",
-                    clip_id=clip.clip_id,
-                    end=end,
-                    num_bytes=len(pack),
-                ),
+            template = (
+                "clip {clip_id!r} should end at byte {end:,} of {num_bytes:,}; write the frames "
+                "again"
             )
-        indices = sampling.indices(num_frames, rng=rng, fps=clip.fps)
+            detail = Message(template, clip_id=clip.clip_id, end=end, num_bytes=len(pack))
+            raise_decode_error(clip.path, "truncated", detail)
+        indices = choose(num_frames, fps=clip.fps)
         stored = pack[clip.offset : end].reshape(num_frames, height, width, 3)
         scaled = self.size.scaled_wh((width, height))
         if scaled == (width, height):
             return np.ascontiguousarray(self.size.cut(stored)[indices]), indices
         return np.stack([self.size.apply(stored[number]) for number in indices]), indices
 
-    def _read_pictures(
-        self, clip: Clip, sampling: Sampling, rng: np.random.Generator | None
-    ) -> tuple[Frames, IntArray]:
+    def _read_pictures(self, clip: Clip, choose: Choose) -> tuple[Frames, IntArray]:
         if isinstance(clip, StoredClip):
             name_of: Callable[[int], str] = partial(picture_name, format=clip.suffix)
             count, fps = clip.num_frames or 0, clip.fps
         else:
             names: list[str] = self._kept(clip.path, lambda: list_frames(clip))
             name_of, count, fps = names.__getitem__, len(names), clip.listed_fps
-        indices = sampling.indices(count, rng=rng, fps=fps)
+        indices = choose(count, fps=fps)
         keep_freed_memory()
         paths = [frame_path(clip, name_of(number)) for number in indices.tolist()]
         least = max(self.size.size_wh) if self.size.size_wh else None
