@@ -249,22 +249,25 @@ def test_a_clip_that_failed_and_is_done_again_no_longer_counts_as_failed(events)
 
 def test_a_shard_with_rows_of_no_piece_is_stale_until_it_is_rewritten(events):
     pieces = Piece(2, 2, 5, 2, 3), Piece(2, 0, 1, 2, 3)
+    part = Shard("part", 9, 10, pieces, "ab")
     events.record(
         Committed(Shard("whole", 4, 10, (Piece(1, 0, 0, 4),)), ()),
-        Committed(Shard("part", 9, 10, pieces, "ab"), ()),
+        Committed(part, ()),
         Committed(Shard("empty", 1, 10, ()), ()),
     )
     ledger = events.ledger
-    assert ledger.stale_shards() == [("part", "ab"), ("empty", "")]
-    assert ledger.pieces_of("part") == [pieces[1], pieces[0]]
+    in_order = dataclasses.replace(part, pieces=pieces[::-1])
+    assert ledger.stale_shards() == [in_order, Shard("empty", 1, 10, ())]
     moved = pieces[1]._replace(row_offset=0), pieces[0]._replace(row_offset=2)
     events.record(
         Committed(Shard("empty-r1", 0, 2, (), replaces="empty"), ()),
         Committed(Shard("part-r1", 4, 8, moved, replaces="part"), ()),
     )
     assert ledger.stale_shards() == []
-    assert ledger.pieces_of("part-r1") == [*moved]
     assert ledger.shard_sizes() == {"whole": 10, "empty-r1": 2, "part-r1": 8}
+    assert {each.clip_no: each.pieces for each in ledger.found()} == {
+        1: ((4, None),), 2: ((2, None), (2, None)),
+    }  # fmt: skip
 
 
 def test_changes_of_the_source_are_named(events):

@@ -108,7 +108,7 @@ def test_a_clip_that_is_not_there_or_twice_says_what_to_do(run):
     )
     for ask in (run.clip_ids, run.table, run.to_numpy, run.found_counts):
         with pytest.raises(RunError) as caught:
-            ask("test")
+            list(ask("test"))
         assert str(caught.value) == f"{run.folder} has no split 'test'; it has train, dev"
 
 

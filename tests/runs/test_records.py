@@ -138,13 +138,13 @@ def test_a_damaged_snapshot_is_said(place, tmp_path, damage):
     [
         [],
         {"kind": "unknown"},
-        {"kind": "finished"},
-        {"kind": "finished", "finished_at": 7},
-        {"kind": "reset", "clips": {"clip_no": [1], "num_frames": [2], "content": ["x"]}},
-        {"kind": "reset", "clips": {"clip_no": [[]], "num_frames": [2], "content": ["x"]}},
-        {"kind": "crashed", "unit_no": 1 << 70, "frame_index": 1, "phase": 1, "message": ""},
-        {"kind": "rewritten", "name": "x", "shard": None},
-        {"kind": "rewritten", "name": "x", "shard": []},
+        {"kind": "Finished"},
+        {"kind": "Finished", "finished_at": 7},
+        {"kind": "Reset", "clips": {"clip_no": [1], "num_frames": [2], "content": ["x"]}},
+        {"kind": "Reset", "clips": {"clip_no": [[]], "num_frames": [2], "content": ["x"]}},
+        {"kind": "Crashed", "unit_no": 1 << 70, "frame_index": 1, "phase": 1, "message": ""},
+        {"kind": "Rewritten", "name": "x", "shard": None},
+        {"kind": "Rewritten", "name": "x", "shard": []},
     ],
 )
 def test_a_record_of_something_else_is_said(place, ledger_at, event):
@@ -164,5 +164,5 @@ def test_a_record_is_json_with_names(place, tmp_path):
     record = json.loads(gzip.decompress(content))
     assert (record["posemill_record"], record["number"], record["epoch"]) == (1, 2, 1)
     assert record["events"] == [
-        {"kind": "crashed", "unit_no": 4, "frame_index": 2, "phase": 3, "message": "died"}
+        {"kind": "Crashed", "unit_no": 4, "frame_index": 2, "phase": 3, "message": "died"}
     ]

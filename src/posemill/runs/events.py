@@ -1,6 +1,6 @@
 """What happens to a run, in named events; the ledger is what they add up to.
 
-An event is plain values and writes itself as JSON with named fields: `{"kind": "committed", …}`.
+An event is plain values and writes itself as JSON with named fields: `{"kind": "Committed", …}`.
 Rows of one kind are kept as columns under their names, so that a million of them stay small.
 """
 
@@ -148,13 +148,8 @@ class Crashed:
 
 
 @dataclass(frozen=True)
-class GaveUp:
+class GaveUp(Crashed):
     """A frame is never tried again; with phase -1, nothing of the unit from there on."""
-
-    unit_no: int
-    frame_index: int
-    phase: int
-    message: str
 
 
 @dataclass(frozen=True)
@@ -177,27 +172,12 @@ class Finished:
 
 Event = Planned | Started | Committed | Crashed | GaveUp | Reset | Finished
 
-_KINDS: Mapping[str, type[Event]] = {
-    "planned": Planned,
-    "started": Started,
-    "committed": Committed,
-    "crashed": Crashed,
-    "gave_up": GaveUp,
-    "reset": Reset,
-    "finished": Finished,
-}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields of a kind, by their names."""
-    return get_type_hints(kind)
+_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def to_json(event: Event) -> dict[str, Any]:
     """Return an event as plain values with names."""
-    return {"kind": _NAMES[type(event)], **_plain(event)}
+    return {"kind": type(event).__name__, **_plain(event)}
 
 
 def from_json(content: Mapping[str, Any]) -> Event:
@@ -206,8 +186,8 @@ def from_json(content: Mapping[str, Any]) -> Event:
     Raises:
         ValueError, TypeError, KeyError: Something else wrote it.
     """
-    event: Event = _value(_KINDS[content["kind"]], content)
-    return event
+    kind = _KINDS[content["kind"]]
+    return kind(**_fields(kind, content))
 
 
 def _plain(value: Any) -> Any:
@@ -223,28 +203,30 @@ def _plain(value: Any) -> Any:
     return {name: [*map(_plain, column)] for name, column in zip(names, columns, strict=True)}
 
 
-def _value(kind: Any, content: Mapping[str, Any]) -> Any:
-    """Return an event, or a shard, from its fields."""
+_hints = cache(get_type_hints)  # the types of the fields of a kind, by their names
+
+
+def _fields(kind: Any, content: Mapping[str, Any]) -> dict[str, Any]:
     hints = _hints(kind).items()
-    return kind(**{name: _items(name, hint, [content[name]])[0] for name, hint in hints})
+    return {name: _values(name, hint, [content[name]])[0] for name, hint in hints}
 
 
-def _rows(kind: Any, columns: Mapping[str, Sequence[Any]]) -> tuple[Any, ...]:
-    if not columns:
-        return ()
-    values = [_items(name, hint, columns[name]) for name, hint in _hints(kind).items()]
-    return tuple(itertools.starmap(kind, zip(*values, strict=True)))
-
-
-def _items(name: str, hint: Any, items: Sequence[Any]) -> Sequence[Any]:
+def _values(name: str, hint: Any, items: Sequence[Any]) -> Sequence[Any]:
     """Return the values of a column that `_plain` made; raise where one is of another type."""
     kinds = get_args(hint) or (hint,)
     if get_origin(hint) is tuple:
-        return [_rows(kinds[0], rows) for rows in items]
+        return [_rows(kinds[0], columns) for columns in items]
     if Shard in kinds:
-        return [None if item is None else _value(Shard, item) for item in items]
+        return [None if item is None else Shard(**_fields(Shard, item)) for item in items]
     if not {*map(type, items)} <= {str if kind is bytes else kind for kind in kinds}:
         raise TypeError(f"{name} holds something else than {hint}: {items!r:.80}")
     if bytes in kinds:
         return [None if item is None else base64.b64decode(item) for item in items]
     return items
+
+
+def _rows(kind: Any, columns: Mapping[str, Sequence[Any]]) -> tuple[Any, ...]:
+    if not columns:
+        return ()
+    values = [_values(name, hint, columns[name]) for name, hint in _hints(kind).items()]
+    return tuple(itertools.starmap(kind, zip(*values, strict=True)))

@@ -225,8 +225,12 @@ class RunHome:
         if isinstance(self.place, FolderPlace):
             return self.place.root / SHARDS_NAME / path.name
         with read_ledger(self.work) as ledger:
-            names = ledger.shards_from(path.name, _AHEAD)
-        missing = [name for name in names if not (path.parent / name).exists()]
+            names = ledger.execute(
+                "SELECT name FROM shards WHERE shard_no >= "
+                "(SELECT shard_no FROM shards WHERE name = ?) ORDER BY shard_no LIMIT ?",
+                (path.name, _AHEAD),
+            ).fetchall()
+        missing = [name for (name,) in names if not (path.parent / name).exists()]
         path.parent.mkdir(exist_ok=True)
 
         def fetch(name: str) -> None:

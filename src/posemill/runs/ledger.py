@@ -8,16 +8,15 @@ same transactions, so that asking for them costs nothing.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import groupby
+from dataclasses import astuple
 from pathlib import Path
-from typing import Any
 
 from posemill.errors import RunError
 from posemill.files import atomic_path, readable
 from posemill.runs.events import (
-    ChangedClip,
     Committed,
     Crashed,
     Event,
@@ -25,13 +24,11 @@ from posemill.runs.events import (
     GaveUp,
     Planned,
     PlannedClip,
-    PlannedUnit,
     Reset,
     Shard,
     Started,
-    UnitProgress,
 )
-from posemill.runs.queries import LedgerReader, check_tables
+from posemill.runs.queries import COUNTS, PER_CLIP, LedgerReader, check_tables
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -68,6 +65,14 @@ CREATE TABLE IF NOT EXISTS crashes (
   PRIMARY KEY (unit_no, frame_index, phase)) WITHOUT ROWID;
 """
 _ALL_TABLES = ("meta", "splits", "clips", "shards", "pieces", "failures", "units", "crashes")
+_ADD_UNIT = (
+    "INSERT INTO units (clip_no, start_frame, stop_frame, is_chain, is_video, cost, next_frame) "
+)
+_ADD_COUNTS = (
+    f"INSERT INTO splits (split, {', '.join(COUNTS)}) VALUES (:split, :{', :'.join(COUNTS)}) "
+    "ON CONFLICT DO UPDATE SET "
+    + ", ".join(f"{name} = {name} + excluded.{name}" for name in COUNTS)
+)
 
 
 class Ledger(LedgerReader):
@@ -93,67 +98,36 @@ class Ledger(LedgerReader):
         except BaseException:
             self._writer.close()
             raise
-        self._changes: dict[str, dict[str, int]] = {}  # of counts, by split, in this transaction
-        self._folds: Mapping[type, Callable[[Any], None]] = {
-            Planned: self._plan,
-            Started: self._start,
-            Committed: self._commit,
-            Crashed: self._note_crash,
-            GaveUp: self._note_crash,
-            Reset: self._reset,
-            Finished: self._finish,
-        }
 
     @contextmanager
     def transaction(self, number: int) -> Iterator[None]:
         """Let all that is applied inside become durable together, as of that number."""
-        self._changes = {}
         self._writer.execute("BEGIN IMMEDIATE")
-        try:
+        with self._writer:
             yield
-            self._write_counts()
             self._writer.execute(f"PRAGMA user_version = {number:d}")
-            self._writer.execute("COMMIT")
-        except BaseException:
-            self._writer.rollback()
-            raise
 
     def apply(self, event: Event) -> None:
         """Add an event to the tables: the only writer of them."""
-        self._folds[type(event)](event)
+        getattr(self, f"_add_{type(event).__name__.lower()}")(event)
 
     def _count(self, split: str, **changes: int) -> None:
         """Add to the counts of a split, by column name."""
-        counts = self._changes.setdefault(split, {})
-        for column, number in changes.items():
-            counts[column] = counts.get(column, 0) + number
+        values = {**dict.fromkeys(COUNTS, 0), "split": readable(split), **changes}
+        self._writer.execute(_ADD_COUNTS, values)
 
-    def _write_counts(self) -> None:
-        for split, changes in self._changes.items():
-            columns = list(changes)
-            self._writer.execute(
-                f"INSERT INTO splits (split, {', '.join(columns)}) "
-                f"VALUES (?{', ?' * len(columns)}) ON CONFLICT (split) DO UPDATE SET "
-                + ", ".join(f"{column} = {column} + excluded.{column}" for column in columns),
-                (readable(split), *changes.values()),
-            )
-        self._changes = {}
-
-    def _set_meta(self, key: str, value: str | None) -> None:
-        if value is None:
-            self._writer.execute("DELETE FROM meta WHERE key = ?", (key,))
-        else:
-            self._writer.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
-
-    def _plan(self, event: Planned) -> None:
-        self._changes = {}
+    def _add_planned(self, event: Planned) -> None:
         for table in _ALL_TABLES:
             self._writer.execute(f"DELETE FROM {table}")
         self._add_clips(event.clips)
-        self._add_units(event.units)
-        self._set_meta("planned", event.run_id)
+        self._writer.executemany(
+            f"{_ADD_UNIT} VALUES (?, ?, ?, ?, ?, ?, ?)",
+            ((*unit, unit.start_frame) for unit in event.units),
+        )
+        self._writer.execute("INSERT INTO meta VALUES ('planned', ?)", (event.run_id,))
 
     def _add_clips(self, clips: Sequence[PlannedClip]) -> None:
+        (last_no,) = self._writer.execute("SELECT coalesce(max(clip_no), 0) FROM clips").fetchone()
         try:
             self._writer.executemany(
                 "INSERT INTO clips (split, clip_id, num_frames, content) VALUES (?, ?, ?, ?)",
@@ -161,40 +135,51 @@ class Ledger(LedgerReader):
             )
         except sqlite3.IntegrityError as error:
             raise RunError("two clips have the same split and id: {error}", error=error) from error
-        for split, in_split in groupby(clips, key=lambda clip: clip.split):
-            lengths = [clip.num_frames or 0 for clip in in_split]
-            self._count(split, num_clips=len(lengths), frames_known=sum(lengths))
-
-    def _add_units(self, units: Sequence[PlannedUnit]) -> None:
-        self._writer.executemany(
-            "INSERT INTO units (clip_no, start_frame, stop_frame, is_chain, is_video, cost, "
-            "next_frame) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            ((*unit, unit.start_frame) for unit in units),
+        new = self._writer.execute(
+            "SELECT split, count(*), coalesce(sum(num_frames), 0) FROM clips WHERE clip_no > ? "
+            "GROUP BY split ORDER BY min(clip_no)",
+            (last_no,),
         )
+        for split, num_clips, num_frames in new.fetchall():
+            self._count(split, num_clips=num_clips, frames_known=num_frames)
 
-    def _start(self, event: Started) -> None:
+    def _add_started(self, event: Started) -> None:
+        self._writer.execute("DELETE FROM meta WHERE key = 'finished_at'")
         self._writer.execute(
             "INSERT INTO meta VALUES ('starts', '1') "
-            "ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
+            "ON CONFLICT DO UPDATE SET value = CAST(value AS INTEGER) + 1"
         )
-        self._set_meta("finished_at", None)
 
-    def _finish(self, event: Finished) -> None:
-        self._set_meta("finished_at", event.finished_at)
+    def _add_finished(self, event: Finished) -> None:
+        values = (event.finished_at,)
+        self._writer.execute("INSERT OR REPLACE INTO meta VALUES ('finished_at', ?)", values)
 
-    def _commit(self, event: Committed) -> None:
+    def _add_committed(self, event: Committed) -> None:
         if event.clips:
             self._add_clips(event.clips)
         if event.shard is not None:
             self._add_shard(event.shard)
         self._writer.executemany(
             "UPDATE units SET next_frame = ?, state = ?, is_done = ? WHERE unit_no = ?",
-            [(unit.next_frame, unit.state, unit.is_done, unit.unit_no) for unit in event.units],
+            ((unit.next_frame, unit.state, unit.is_done, unit.unit_no) for unit in event.units),
         )
+        self._writer.executemany(
+            "INSERT INTO failures (clip_no, unit_no, frame_index, num_frames, path, reason, "
+            "message) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                (unit.clip_no, unit.unit_no, frame, number, readable(path), reason, readable(text))
+                for unit in event.units
+                for frame, number, path, reason, text in unit.lost
+            ),
+        )
+        counts = {unit.split: Counter[str]() for unit in event.units}
         for unit in event.units:
-            self._count_progress(unit)
+            counts[unit.split]["frames_out"] += unit.num_rows
+            counts[unit.split]["frames_failed"] += sum(lost.num_frames for lost in unit.lost)
         for unit in {unit.clip_no: unit for unit in event.units if unit.is_done}.values():
-            self._measure_clip(unit)
+            counts[unit.split].update(self._measure_clip(unit.clip_no))
+        for split, changes in counts.items():
+            self._count(split, **changes)
 
     def _add_shard(self, shard: Shard) -> None:
         old_no = "(SELECT shard_no FROM shards WHERE name = ?)"
@@ -209,110 +194,86 @@ class Ledger(LedgerReader):
         self._writer.executemany(
             "INSERT INTO pieces (clip_no, first_frame, row_offset, num_rows, unit_no, found, "
             "shard_no) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(*piece, cursor.lastrowid) for piece in shard.pieces],
+            ((*piece, cursor.lastrowid) for piece in shard.pieces),
         )
 
-    def _count_progress(self, unit: UnitProgress) -> None:
-        """Count what a unit gave since its last commit."""
-        for frame_index, num_frames, path, reason, message in unit.lost:
-            texts = (readable(path), reason, readable(message))
-            self._writer.execute(
-                "INSERT INTO failures (clip_no, unit_no, frame_index, num_frames, path, reason, "
-                "message) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (unit.clip_no, unit.unit_no, frame_index, num_frames, *texts),
-            )
-        failed = sum(lost.num_frames for lost in unit.lost) if unit.lost else 0
-        self._count(unit.split, frames_out=unit.num_rows, frames_failed=failed)
-
-    def _measure_clip(self, unit: UnitProgress) -> None:
-        """Count the clip of a unit that is done, if it was its last one."""
+    def _measure_clip(self, clip_no: int) -> dict[str, int]:
+        """Return what a clip adds to the counts of which a unit is done, if it was its last one."""
         is_left, known, rows, lost = self._writer.execute(
-            "SELECT EXISTS (SELECT 1 FROM units WHERE clip_no = :n AND is_done = 0), num_frames, "
-            "(SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE clip_no = :n), (SELECT "
-            "sum(num_frames) FROM failures WHERE clip_no = :n) FROM clips WHERE clip_no = :n",
-            {"n": unit.clip_no},
+            f"SELECT is_left, num_frames, num_rows, num_lost FROM ({PER_CLIP}) WHERE clip_no = ?",
+            (clip_no,),
         ).fetchone()
         if is_left:
-            return
-        has_failed = not rows and lost is not None
-        self._count(unit.split, clips_done=1, clips_failed=has_failed)
-        num_frames = rows + (lost or 0)
+            return {}
+        counts, num_frames = {"clips_done": 1}, rows + (lost or 0)
+        counts["clips_failed"] = not rows and lost is not None
         if known is None or num_frames > known:  # a video that did not say, or said too little
             self._writer.execute(
-                "UPDATE clips SET num_frames = ? WHERE clip_no = ?", (num_frames, unit.clip_no)
+                "UPDATE clips SET num_frames = ? WHERE clip_no = ?", (num_frames, clip_no)
             )
-            self._count(unit.split, frames_known=num_frames - (known or 0))
+            counts["frames_known"] = num_frames - (known or 0)
+        return counts
 
-    def _note_crash(self, event: Crashed | GaveUp) -> None:
+    def _add_crashed(self, event: Crashed) -> None:
         is_given_up = isinstance(event, GaveUp)
         self._writer.execute(
-            "INSERT INTO crashes VALUES (:unit_no, :frame_index, :phase, :tries, :is_given_up, "
-            ":message) ON CONFLICT DO UPDATE SET tries = tries + excluded.tries, "
+            "INSERT INTO crashes (unit_no, frame_index, phase, message, tries, is_given_up) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET tries = tries + excluded.tries, "
             "is_given_up = is_given_up OR excluded.is_given_up, message = excluded.message",
-            {**vars(event), "tries": not is_given_up, "is_given_up": is_given_up},
+            (*astuple(event), not is_given_up, is_given_up),
         )
 
-    def _reset(self, event: Reset) -> None:
+    _add_gaveup = _add_crashed
+
+    def _add_reset(self, event: Reset) -> None:
         """Make what failed to be done again.
 
         A single picture of an image-mode clip becomes a unit of its own. Where frames depend on
         each other, or a whole rest was lost, the unit starts anew and its rows no longer count.
         The length of a clip stays: a file that ends too early still does.
         """
-        rows = self._writer.execute(
-            "SELECT failure_no, unit_no, clip_no, frame_index, is_chain OR is_video OR "
-            "frame_index IS NULL OR num_frames != 1 "
-            "FROM failures JOIN units USING (unit_no, clip_no) ORDER BY failure_no"
-        ).fetchall()
-        if rows or event.clips:
-            self._set_meta("finished_at", None)
-        restarted = {row[1] for row in rows if row[4]}
-        for clip in event.clips:
-            restarted |= self._replace_clip(clip)
-        for unit_no in sorted(restarted):
-            self._restart_unit(unit_no)
-        for failure_no, unit_no, clip_no, frame, _ in rows:
-            if unit_no in restarted:
-                continue
-            self._writer.execute("DELETE FROM failures WHERE failure_no = ?", (failure_no,))
-            self._writer.execute(
-                "DELETE FROM crashes WHERE unit_no = ? AND frame_index = ?", (unit_no, frame)
-            )
-            self._add_units([PlannedUnit(clip_no, frame, frame + 1, False, False, 1)])
-        self._recount()
-
-    def _replace_clip(self, clip: ChangedClip) -> set[int]:
-        """Take a clip as it is now for the one the run is about; return its units."""
-        cursor = self._writer.execute(
-            "UPDATE clips SET num_frames = ?, content = ? WHERE clip_no = ?",
-            (clip.num_frames, clip.content, clip.clip_no),
+        write = self._writer.execute
+        for clip in event.clips:  # as it is now: all of it starts anew
+            values = (clip.num_frames, clip.content, clip.clip_no)
+            if not write(
+                "UPDATE clips SET num_frames = ?, content = ? WHERE clip_no = ?", values
+            ).rowcount:
+                raise sqlite3.IntegrityError("a record names a clip that the run does not have")
+            write("UPDATE units SET next_frame = -1 WHERE clip_no = ?", (clip.clip_no,))
+        write(
+            "UPDATE units SET next_frame = -1 WHERE unit_no IN (SELECT unit_no FROM failures JOIN "
+            "units USING (unit_no, clip_no) WHERE is_chain OR is_video OR frame_index IS NULL OR "
+            "num_frames != 1)"
         )
-        if not cursor.rowcount:
-            raise sqlite3.IntegrityError("a record names a clip that the run does not have")
-        units = self._writer.execute("SELECT unit_no FROM units WHERE clip_no = ?", (clip.clip_no,))
-        return {unit_no for (unit_no,) in units}
-
-    def _restart_unit(self, unit_no: int) -> None:
         for table in ("pieces", "failures", "crashes"):
-            self._writer.execute(f"DELETE FROM {table} WHERE unit_no = ?", (unit_no,))
-        self._writer.execute(
+            write(
+                f"DELETE FROM {table} WHERE unit_no IN "
+                "(SELECT unit_no FROM units WHERE next_frame = -1)"
+            )
+        write(
             "UPDATE units SET next_frame = start_frame, state = NULL, is_done = 0 "
-            "WHERE unit_no = ?",
-            (unit_no,),
+            "WHERE next_frame = -1"
         )
-
-    def _recount(self) -> None:
-        """Count what every split has anew, from the tables."""
-        self._write_counts()
-        self._writer.execute(
-            "WITH counted AS (SELECT split, coalesce(num_frames, 0) AS known, clip_no IN (SELECT "
-            "clip_no FROM units) AND clip_no NOT IN (SELECT clip_no FROM units WHERE is_done = 0) "
-            "AS is_done, (SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE clip_no = "
-            "clips.clip_no) AS made, (SELECT sum(num_frames) FROM failures WHERE clip_no = "
-            "clips.clip_no) AS lost FROM clips) UPDATE splits SET (clips_done, frames_known, "
-            "frames_out, frames_failed, clips_failed) = (SELECT sum(is_done), sum(known), "
-            "sum(made), coalesce(sum(lost), 0), sum(is_done AND NOT made AND lost IS NOT NULL) "
-            "FROM counted WHERE counted.split = splits.split)"
+        pictures = "SELECT failure_no FROM failures JOIN units USING (unit_no, clip_no)"
+        write(
+            "DELETE FROM crashes WHERE (unit_no, frame_index) IN "
+            f"(SELECT unit_no, frame_index FROM failures WHERE failure_no IN ({pictures}))"
+        )
+        write(
+            f"{_ADD_UNIT} SELECT clip_no, frame_index, frame_index + 1, 0, 0, 1, frame_index "
+            f"FROM failures WHERE failure_no IN ({pictures}) ORDER BY failure_no"
+        )
+        write(f"DELETE FROM failures WHERE failure_no IN ({pictures})")
+        write(
+            "DELETE FROM meta WHERE key = 'finished_at' "
+            "AND EXISTS (SELECT 1 FROM units WHERE is_done = 0)"
+        )
+        write(
+            "UPDATE splits SET (clips_done, frames_known, frames_out, frames_failed, clips_failed) "
+            "= (SELECT sum(is_done), coalesce(sum(num_frames), 0), sum(num_rows), "
+            "coalesce(sum(num_lost), 0), sum(is_done AND NOT num_rows AND num_lost IS NOT NULL) "
+            f"FROM (SELECT *, has_units AND NOT is_left AS is_done FROM ({PER_CLIP})) AS counted "
+            "WHERE counted.split = splits.split)"
         )
 
     def copy_to(self, path: Path) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from posemill.errors import RunError
 from posemill.messages import Message
-from posemill.runs.events import Piece
+from posemill.runs.events import Piece, Shard
 from posemill.runs.manifest import LEDGER_NAME, check_ledger_is_there
 
 if TYPE_CHECKING:  # numpy: `status` would take longer
@@ -68,6 +69,14 @@ class Unit:
     given_up: tuple[tuple[int, int, str], ...] = ()
 
 
+class FoundInClip(NamedTuple):
+    """Rows and `Piece.found` of the pieces of a clip, in the order of frames."""
+
+    clip_no: int
+    clip_id: str
+    pieces: tuple[tuple[int, str], ...]
+
+
 class ClipRecord(NamedTuple):
     """A clip as the run knows it."""
 
@@ -96,6 +105,17 @@ class SplitCounts:
     frames_out: int
     frames_failed: int
     clips_failed: int = 0
+
+
+COUNTS = tuple(column.name for column in dataclasses.fields(SplitCounts))[1:]
+# What the records say of every clip: rows, frames that failed (null without failures), units.
+PER_CLIP = """
+SELECT clip_no, split, clip_id, num_frames,
+  (SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE clip_no = clips.clip_no) AS num_rows,
+  (SELECT sum(num_frames) FROM failures WHERE clip_no = clips.clip_no) AS num_lost,
+  clip_no IN (SELECT clip_no FROM units) AS has_units,
+  EXISTS (SELECT 1 FROM units WHERE clip_no = clips.clip_no AND is_done = 0) AS is_left
+FROM clips"""
 
 
 def check_tables(database: sqlite3.Connection, path: Path) -> None:
@@ -137,8 +157,7 @@ class LedgerReader:
     def counts(self) -> list[SplitCounts]:
         """Return the counts of every split, in the order of the source."""
         rows = self._database.execute(
-            "SELECT split, num_clips, clips_done, frames_known, frames_out, frames_failed, "
-            "clips_failed FROM splits ORDER BY rowid"
+            f"SELECT split, {', '.join(COUNTS)} FROM splits ORDER BY rowid"
         ).fetchall()
         if wrong := [row for row in rows if not all(isinstance(number, int) for number in row[1:])]:
             raise RunError(
@@ -172,15 +191,11 @@ class LedgerReader:
 
     def unfinished(self) -> Iterator[tuple[str, str, int, int | None]]:
         """Yield (split, clip id, rows, length or None) of clips that lack rows without a reason."""
-        rows = self._database.execute(
-            "WITH made AS (SELECT clip_no, sum(num_rows) AS num FROM pieces GROUP BY clip_no), "
-            "lost AS (SELECT clip_no, sum(num_frames) AS num FROM failures GROUP BY clip_no) "
-            "SELECT split, clip_id, coalesce(made.num, 0), num_frames FROM clips "
-            "LEFT JOIN made USING (clip_no) LEFT JOIN lost USING (clip_no) "
-            "WHERE CASE WHEN num_frames IS NULL THEN lost.num IS NULL "
-            "ELSE coalesce(made.num, 0) + coalesce(lost.num, 0) < num_frames END ORDER BY clip_no"
+        yield from self._database.execute(
+            f"SELECT split, clip_id, num_rows, num_frames FROM ({PER_CLIP}) WHERE CASE WHEN "
+            "num_frames IS NULL THEN num_lost IS NULL "
+            "ELSE num_rows + coalesce(num_lost, 0) < num_frames END ORDER BY clip_no"
         )
-        yield from rows
 
     def _meta(self, key: str) -> str | None:
         row = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
@@ -217,29 +232,30 @@ class LedgerReader:
         """Return those of the units that are not done, as they stand, of the clips of a source."""
         units = []
         for unit_no in unit_nos:
+            row = self._database.execute(
+                "SELECT clip_no, start_frame, stop_frame, next_frame, state, is_chain, num_frames "
+                "FROM units JOIN clips USING (clip_no) WHERE unit_no = ? AND is_done = 0",
+                (unit_no,),
+            ).fetchone()
+            if row is None:
+                continue
+            clip_no, start, stop, next_frame, state, is_chain, num_frames = row
+            if not all(isinstance(number, int) for number in (start, next_frame, stop or 0)):
+                raise RunError(
+                    "the ledger is damaged: unit {unit_no} goes on at {next_frame!r}; put back a "
+                    "copy of it",
+                    unit_no=unit_no,
+                    next_frame=next_frame,
+                )
             given_up = self._database.execute(
                 "SELECT frame_index, phase, message FROM crashes WHERE unit_no = ? AND is_given_up",
                 (unit_no,),
-            ).fetchall()
-            rows = self._database.execute(
-                "SELECT clip_no, start_frame, stop_frame, next_frame, state, is_chain, "
-                "num_frames FROM units JOIN clips USING (clip_no) "
-                "WHERE unit_no = ? AND is_done = 0",
-                (unit_no,),
             )
-            for clip_no, start, stop, next_frame, state, is_chain, num_frames in rows:
-                if not all(isinstance(number, int) for number in (start, next_frame, stop or 0)):
-                    raise RunError(
-                        "the ledger is damaged: unit {unit_no} goes on at {next_frame!r}; put back "
-                        "a copy of it",
-                        unit_no=unit_no,
-                        next_frame=next_frame,
-                    )
-                clip, frames = clips[clip_no - 1], (start, stop, next_frame)
-                if clip.num_frames != num_frames:
-                    clip = dataclasses.replace(clip, num_frames=num_frames)
-                unit = Unit(unit_no, clip_no, *frames, state, bool(is_chain), clip, tuple(given_up))
-                units.append(unit)
+            clip, frames = clips[clip_no - 1], (start, stop, next_frame)
+            if clip.num_frames != num_frames:
+                clip = dataclasses.replace(clip, num_frames=num_frames)
+            chain = bool(is_chain)
+            units.append(Unit(unit_no, clip_no, *frames, state, chain, clip, tuple(given_up)))
         return units
 
     def crashes(self) -> Counter[tuple[int, int, int]]:
@@ -250,55 +266,49 @@ class LedgerReader:
     def counts_at(self) -> tuple[list[SplitCounts], int]:
         """Return the counts, and the number of the ledger that they are of."""
         self._database.execute("BEGIN")
-        try:
+        with self._database:
             return self.counts(), self.number
-        finally:
-            self._database.execute("COMMIT")
 
     def shard_sizes(self) -> dict[str, int]:
         """Return the bytes of every shard that counts, by its name."""
         return dict(self._database.execute("SELECT name, num_bytes FROM shards").fetchall())
 
-    def shards_from(self, name: str, most: int) -> list[str]:
-        """Return the names of a shard and of those that come after it."""
-        rows = self._database.execute(
-            "SELECT name FROM shards WHERE shard_no >= "
-            "(SELECT shard_no FROM shards WHERE name = ?) ORDER BY shard_no LIMIT ?",
-            (name, most),
-        )
-        return [shard for (shard,) in rows]
-
-    def stale_shards(self) -> list[tuple[str, str]]:
-        """Return name and checksum of shards that hold rows of no piece."""
-        return self._database.execute(
-            "SELECT name, checksum FROM shards WHERE num_rows > (SELECT "
-            "coalesce(sum(num_rows), 0) FROM pieces WHERE pieces.shard_no = shards.shard_no)"
+    def stale_shards(self) -> list[Shard]:
+        """Return the shards that hold rows of no piece, with the pieces in the order of rows."""
+        shards = self._database.execute(
+            "SELECT shard_no, name, num_rows, num_bytes, checksum FROM shards WHERE num_rows > "
+            "(SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE shard_no = shards.shard_no)"
         ).fetchall()
-
-    def pieces_of(self, name: str) -> list[Piece]:
-        """Return the pieces of a shard, in the order of their rows."""
-        rows = self._database.execute(
-            "SELECT clip_no, first_frame, row_offset, pieces.num_rows, unit_no, found FROM pieces "
-            "JOIN shards USING (shard_no) WHERE name = ? ORDER BY row_offset",
-            (name,),
+        query = (
+            f"SELECT {', '.join(Piece._fields)} FROM pieces WHERE shard_no = ? ORDER BY row_offset"
         )
-        return [Piece(*row) for row in rows]
+        return [
+            Shard(
+                name,
+                num_rows,
+                num_bytes,
+                tuple(map(Piece._make, self.execute(query, [number]))),
+                checksum,
+            )
+            for number, name, num_rows, num_bytes, checksum in shards
+        ]
 
-    def notes(self) -> Iterator[tuple[int, int, list[str]]]:
-        """Yield each clip that gave rows: number, rows, and the notes of its pieces in order."""
+    def found(self, split: str | None = None) -> Iterator[FoundInClip]:
+        """Yield what is noted of each clip that gave rows, in reading order."""
         rows = self._database.execute(
-            "SELECT clip_no, num_rows, found FROM pieces ORDER BY clip_no, first_frame"
+            "SELECT clip_no, clip_id, pieces.num_rows, found FROM pieces JOIN clips USING "
+            "(clip_no) WHERE +split = ? OR ? IS NULL ORDER BY clip_no, first_frame",
+            (split, split),
         )
-        for clip_no, group in groupby(rows, key=lambda row: int(row[0])):
-            pieces = list(group)
-            yield clip_no, sum(row[1] for row in pieces), [row[2] for row in pieces]
+        for (clip_no, clip_id), pieces in groupby(rows, key=itemgetter(0, 1)):
+            yield FoundInClip(clip_no, clip_id, tuple((piece[2], piece[3]) for piece in pieces))
 
     def check_totals(self) -> None:
         """Raise if frames in are not frames out and frames failed, counted from the records."""
         known, rows, failed, counted = self._database.execute(
-            "SELECT (SELECT coalesce(sum(num_frames), 0) FROM clips), (SELECT coalesce(sum("
-            "num_rows), 0) FROM pieces), (SELECT coalesce(sum(num_frames), 0) FROM failures), "
-            "(SELECT coalesce(sum(frames_out + frames_failed), 0) FROM splits)"
+            "SELECT coalesce(sum(num_frames), 0), coalesce(sum(num_rows), 0), "
+            "coalesce(sum(num_lost), 0), (SELECT coalesce(sum(frames_out + frames_failed), 0) "
+            f"FROM splits) FROM ({PER_CLIP})"
         ).fetchone()
         if not known == rows + failed == counted:
             raise RunError(

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +36,6 @@ from posemill.runs.shards import (
 from posemill.skeletons import get_skeleton
 from posemill.terminal import counted
 
-_Found = tuple[tuple[int, str], ...]  # rows and `Piece.found` of the pieces of a clip
 _ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 
 
@@ -172,27 +170,20 @@ class Run:
             is_grouped: Clips whose records are the same come as one, by the id of the first.
         """
         self._in_split(split)
-        return self._sum_up(split, is_grouped=is_grouped)
-
-    def _sum_up(self, split: str, *, is_grouped: bool) -> Iterator[FoundCounts]:
-        alike: dict[_Found, tuple[str, int]] = {}
+        alike: dict[tuple[tuple[int, str], ...], tuple[str, int]] = {}
         with read_ledger(self.folder) as ledger:
-            rows = ledger.execute(
-                "SELECT clip_no, clip_id, pieces.num_rows, found FROM pieces JOIN clips USING "
-                "(clip_no) WHERE +split = ? ORDER BY clip_no, first_frame",
-                (split,),
-            )
-            for (_, clip_id), pieces in groupby(rows, key=itemgetter(0, 1)):
-                found = tuple((piece[2], piece[3]) for piece in pieces)
+            for _, clip_id, found in ledger.found(split):
                 if is_grouped:
                     first_id, number = alike.get(found, (clip_id, 0))
                     alike[found] = (first_id, number + 1)
                 else:
-                    yield self._sum_up_clip(split, clip_id, found)
+                    yield self._sum_up(split, clip_id, found)
         for found, (clip_id, number) in alike.items():
-            yield self._sum_up_clip(split, clip_id, found)._replace(num_clips=number)
+            yield self._sum_up(split, clip_id, found, number)
 
-    def _sum_up_clip(self, split: str, clip_id: str, pieces: _Found) -> FoundCounts:
+    def _sum_up(
+        self, split: str, clip_id: str, pieces: Sequence[tuple[int, str]], num_clips: int = 1
+    ) -> FoundCounts:
         sizes: Counter[tuple[int, int]] = Counter()
         present = [0] * len(get_skeleton(self.skeleton_name).parts)
         try:
@@ -209,7 +200,7 @@ class Run:
                 clip_id=clip_id,
             ) from error
         num_frames = sum(num_rows for num_rows, _ in pieces)
-        return FoundCounts(split, clip_id, num_frames, tuple(present), sizes)
+        return FoundCounts(split, clip_id, num_frames, tuple(present), sizes, num_clips)
 
     def clips(
         self, split: str | None = None, *, skeleton_name: str | None = None

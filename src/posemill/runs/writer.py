@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -243,25 +242,23 @@ def compact(home: RunHome, events: EventLog) -> int:
     # may be replaced would have to be guarded against a writer that was cut off.
     stale = events.ledger.stale_shards() if events.records is None else []
     manifest = Manifest.read(home.work)
-    for old, checksum in stale:
-        shard = Shard("", 0, 0, ())
-        if pieces := events.ledger.pieces_of(old):
+    for old in stale:
+        shard, moved, num_rows = Shard("", 0, 0, ()), list[Piece](), 0
+        for piece in old.pieces:
+            moved.append(piece._replace(row_offset=num_rows))
+            num_rows += piece.num_rows
+        if moved:
             rows = (
-                ShardRows(number, "", "", old, piece.row_offset, piece.num_rows, checksum)
-                for number, piece in enumerate(pieces)
+                ShardRows(number, "", "", old.name, piece.row_offset, piece.num_rows, old.checksum)
+                for number, piece in enumerate(old.pieces)
             )
             table = read_rows(home, BlockPlan(tuple(rows)), manifest.skeleton_name)
-            stem, _, count = old.removesuffix(".parquet").partition("-r")
+            stem, _, count = old.name.removesuffix(".parquet").partition("-r")
             name = f"{stem}-r{int(count or 0) + 1}.parquet"
             shard = write_table(table, home.address, name, manifest.run_id)
-        ends = accumulate(piece.num_rows for piece in pieces)
-        moved = [
-            piece._replace(row_offset=end - piece.num_rows)
-            for piece, end in zip(pieces, ends, strict=True)
-        ]
-        shard = dataclasses.replace(shard, pieces=tuple(moved), replaces=old)
+        shard = dataclasses.replace(shard, pieces=tuple(moved), replaces=old.name)
         events.record(Committed(shard, ()))
-        shard_path(home.work, old).unlink(missing_ok=True)
+        shard_path(home.work, old.name).unlink(missing_ok=True)
     return len(stale)
 
 

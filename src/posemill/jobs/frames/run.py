@@ -110,8 +110,8 @@ class FramesJob(FrameJob):
         config = self.config
         places = read_packs(config.out) if config.pack else {}
         has_label_folders = clips.layout in ("videos", "frames")
-        for clip_no, num_frames, notes in ledger.notes():
-            clip, found = clips[clip_no - 1], [json.loads(note) for note in notes]
+        for clip_no, _, pieces in ledger.found():
+            clip, found = clips[clip_no - 1], [json.loads(note) for _, note in pieces]
             path, offset = config.out.joinpath(*clip_parts(clip)), None
             if config.pack:
                 path, offset = places[clip_no].path, places[clip_no].offset
@@ -127,7 +127,7 @@ class FramesJob(FrameJob):
                 label,
                 "rgb" if config.pack else cast(Any, config.format),
                 offset,
-                num_frames,
+                sum(num_rows for num_rows, _ in pieces),
                 width,
                 height,
                 found[0]["fps"],
