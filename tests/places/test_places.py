@@ -11,7 +11,9 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from benchmarks.shared.fault_proxy import FaultProxy
@@ -163,18 +165,23 @@ def test_no_room_for_a_copy_is_said(tmp_path, monkeypatch):
         place.fetch("k", tmp_path / "copy")
 
 
-def test_mounts_tell_which_folders_machines_share(tmp_path):
-    mounts = tmp_path / "mounts"
-    mounts.write_text(
-        "/dev/sda / ext4 rw 0 0\nserver:/x /nfs nfs4 rw 0 0\nserver:/y /nfs/with\\040blank lustre "
-        "rw 0 0\n/dev/sdb /nfs/local xfs rw 0 0\nserver:/z /mnt/数据 nfs rw 0 0\n",
-        encoding="utf-8",
-    )
-    kinds = {"/nfs/runs/a": "nfs4", "/nfs/with blank/b": "lustre", "/nfs/local/c": "xfs",
+def test_mounts_tell_which_folders_machines_share(tmp_path, monkeypatch):
+    mounts = {"/": "ext4", "/nfs": "nfs4", "/nfs/with blank": "lustre", "/nfs/local": "xfs",
+              "/mnt/数据": "nfs"}  # fmt: skip
+    partitions = [SimpleNamespace(mountpoint=path, fstype=kind) for path, kind in mounts.items()]
+    on_top = SimpleNamespace(mountpoint="/nfs/local", fstype="btrfs")
+    kinds = {"/nfs/runs/a": "nfs4", "/nfs/with blank/b": "lustre", "/nfs/local/c": "btrfs",
              "/nfsx": "ext4", "/mnt/数据/runs": "nfs"}  # fmt: skip
-    assert {path: mount_type(Path(path), mounts) for path in kinds} == kinds
-    assert mount_type(tmp_path, tmp_path / "none") is None
     assert not is_shared(tmp_path)
+    monkeypatch.setattr(psutil, "disk_partitions", lambda all: [*partitions, on_top])
+    assert {path: mount_type(Path(path)) for path in kinds} == kinds
+    assert [is_shared(Path(path)) for path in kinds] == [True, True, False, False, True]
+
+    def refuse(all):
+        raise OSError
+
+    monkeypatch.setattr(psutil, "disk_partitions", refuse)
+    assert mount_type(tmp_path) is None
 
 
 def test_threads_share_a_storage(s3_bucket):

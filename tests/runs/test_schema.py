@@ -106,7 +106,9 @@ def test_paths_that_are_there_in_part_are_none():
     table = table_of(clip)
     index = table.schema.get_field_index("image_path")
     table = table.set_column(index, "image_path", pa.array(["1.png", None]))
-    assert block_of(table, [("all", "a")], [2], MADE).clips[0].image_paths == ()
+    assert (
+        block_of(table, [("all", "a")], [2], MADE, whole="openpose-18").clips[0].image_paths == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,4 +121,4 @@ def test_extra_that_is_damaged_names_the_clip(text, said):
     index = table.schema.get_field_index("extra")
     table = table.set_column(index, "extra", pa.array([text]))
     with pytest.raises(RunError, match=said):
-        block_of(table, [("all", "a")], [1], MADE)
+        block_of(table, [("all", "a")], [1], MADE, whole="openpose-18")

@@ -111,7 +111,7 @@ def test_shards_without_their_ledger_are_left_alone(run: Path) -> None:
 
 def test_a_manifest_that_is_too_deep_is_one_sentence(run: Path) -> None:
     (run / "manifest.json").write_text("[" * 100_000)
-    with pytest.raises(RunError, match=r"manifest\.json cannot be read"):
+    with pytest.raises(RunError, match=r"manifest\.json is not the manifest"):
         Manifest.read(run)
 
 

@@ -33,7 +33,7 @@ def test_home_lists_every_run_and_says_why_a_broken_one_is_broken(client: TestCl
     assert rows["prepared"]["kind"] == "prepared"
     assert (rows["prepared"]["clips"], rows["prepared"]["total"]) == (3, 14)
     assert rows["broken/not_json"]["state"] == "broken"
-    assert "manifest.json cannot be read" in rows["broken/not_json"]["reason"]
+    assert "manifest.json is not the manifest" in rows["broken/not_json"]["reason"]
     assert "run format 99" in rows["broken/of_the_future"]["reason"]
     assert rows["broken/hostile"]["state"] == "broken"
 

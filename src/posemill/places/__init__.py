@@ -54,9 +54,6 @@ class Place(ABC):
 
     Every call raises `PlaceError`, in words, for a place that refuses, is not there or does not
     answer after several tries.
-
-    Args:
-        uri: Of the place, for messages and to open it again elsewhere.
     """
 
     def __init__(self, uri: str) -> None:
@@ -86,9 +83,14 @@ class Place(ABC):
         has to know it was not somebody else's writes something of its own into the content.
         """
 
-    @abstractmethod
     def get(self, key: str) -> bytes | None:
         """Return an object; None if there is none."""
+        while True:
+            try:
+                return b"".join(self.read(key))
+            except ChangedError:  # also of one that was replaced meanwhile
+                if self.look(key) is None:
+                    return None
 
     @abstractmethod
     def look(self, key: str) -> Entry | None:
@@ -96,13 +98,9 @@ class Place(ABC):
 
     @abstractmethod
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
-        """Yield the objects below a prefix, which ends with `/`, in the order of their keys.
+        """Yield the objects behind a key and below a prefix (`x/`, or empty) in the order of keys.
 
         Page by page: a million take no more memory than some.
-
-        Args:
-            prefix: Empty for all.
-            after: A key: only those behind it.
         """
 
     @abstractmethod
@@ -114,25 +112,13 @@ class Place(ABC):
         """Yield an object in pieces; `ChangedError` if it has not that version, or has gone."""
 
     def fetch(self, key: str, target: Path, *, version: str | None = None) -> None:
-        """Copy an object into a file, whole or not at all.
-
-        Raises:
-            ChangedError: The object is no longer that version, or has gone.
-            PlaceError: It cannot be had, or the disk of the file refuses.
-        """
-        pieces = self.read(key, version)
+        """Copy an object into a file, whole or not at all; `ChangedError` as `read`."""
         try:
             with atomic_path(target) as temporary, temporary.open("wb") as handle:
-                for piece in pieces:
-                    handle.write(piece)
+                handle.writelines(self.read(key, version))
         except OSError as error:
-            raise PlaceError(
-                disk_message(
-                    error,
-                    str(target.parent),
-                    saved=Message("{name} was not copied", name=self.name_of(key)),
-                )
-            ) from error
+            saved = Message("{name} was not copied", name=self.name_of(key))
+            raise PlaceError(disk_message(error, str(target.parent), saved=saved)) from error
 
 
 class ChangedError(PlaceError):
@@ -156,8 +142,7 @@ def uri_of(path: str | os.PathLike[str]) -> str | None:
 
 def open_place(place: str | os.PathLike[str]) -> Place:
     """Return the place at a URI, or at a folder of a file system that machines share."""
-    uri = uri_of(place)
-    return _open(Path(place).absolute().as_uri() if uri is None else uri)
+    return _open(uri_of(place) or Path(place).absolute().as_uri())
 
 
 @lru_cache(maxsize=64)  # a client keeps its connections

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,38 +19,30 @@ _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 
 
 def fetched(uri: str) -> Path:
-    """Return the file of an object, or the folder of all below a URI, brought up to date.
-
-    Raises:
-        PlaceError: There is nothing, or it cannot be had.
-    """
+    """Return the file of an object, or the folder of all below a URI, brought up to date."""
     place, name = split_uri(uri)
     folder = cache_folder() / "objects" / hashlib.sha256(uri.encode()).hexdigest()[:16]
-    entry = place.look(name)
-    entries, target = ([entry] if entry else []), folder / name
+    target, entry = folder / name, place.look(name)
+    paths = {entry: target} if entry else {}
     if entry is None:
         place = open_place(uri)
-        entries = list(place.list())
-        if not entries:
-            raise PlaceError(
-                "{uri}: there is nothing; expected an object, or some below it", uri=uri
-            )
+        paths = {each: target.joinpath(*safe_parts(each.key)) for each in place.list()}
+    if not paths:
+        raise PlaceError("{uri}: there is nothing; expected an object, or some below it", uri=uri)
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder / ".lock"):
-        _bring_up_to_date(place, entries, target, is_one=entry is not None)
+        _bring_up_to_date(place, paths, folder / ".index.json")
+        for path in target.rglob("*"):  # what is no longer there is no part of it
+            if path.is_file() and path not in paths.values():
+                path.unlink()
     return target
 
 
-def _bring_up_to_date(place: Place, entries: list[Entry], target: Path, *, is_one: bool) -> None:
-    index = target.parent / ".index.json"
+def _bring_up_to_date(place: Place, paths: Mapping[Entry, Path], index: Path) -> None:
     known = parse_json(index.read_bytes()) if index.exists() else {}
-    paths = {
-        entry.key: target if is_one else target.joinpath(*safe_parts(entry.key))
-        for entry in entries
-    }
 
     def digest_of(entry: Entry) -> tuple[str, str]:
-        path = paths[entry.key]
+        path = paths[entry]
         version, digest = known.get(entry.key, ("", ""))
         if version == entry.version and path.is_file() and sha256_of(path) == digest:
             return version, digest
@@ -58,13 +51,10 @@ def _bring_up_to_date(place: Place, entries: list[Entry], target: Path, *, is_on
         return entry.version, sha256_of(path)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        digests = dict(zip(paths, pool.map(digest_of, entries), strict=True))
+        digests = zip((entry.key for entry in paths), pool.map(digest_of, paths), strict=True)
+        content = json.dumps(dict(digests))
     with atomic_path(index) as temporary:
-        temporary.write_text(json.dumps(digests))
-    if not is_one:  # what is no longer there is no part of it
-        for path in target.rglob("*"):
-            if path.is_file() and path not in paths.values():
-                path.unlink()
+        temporary.write_text(content)
 
 
 def _fetch_checked(place: Place, entry: Entry, path: Path) -> None:

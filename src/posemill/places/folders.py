@@ -21,7 +21,6 @@ from urllib.parse import unquote
 from posemill.errors import PlaceError
 from posemill.files import atomic_path, sync_folder, temporary_stem
 from posemill.machine.disk import disk_message
-from posemill.machine.limits import unescape_mount
 from posemill.places import Entry, Place, changed
 
 # Types of mounts, as Linux calls them, on which locks and SQLite may not be relied on.
@@ -43,18 +42,33 @@ class FolderPlace(Place):
         """Return the path."""
         return str(self.root / key)
 
+    @contextmanager
+    def _path(self, key: str) -> Iterator[Path]:
+        """Yield the path of an object; what its file system refuses becomes `PlaceError`."""
+        path = self.root / key
+        try:
+            yield path
+        except OSError as error:
+            no_links = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
+            if error.errno in no_links and error.filename2:
+                raise PlaceError(
+                    "{path}: its file system has no hard links ({reason}), by which machines agree "
+                    "who was first; choose another one, or an object store",
+                    path=path,
+                    reason=error.strerror,
+                ) from error
+            raise PlaceError(disk_message(error, str(path))) from error
+
     def put(self, key: str, content: bytes) -> None:
         """Write an object over what is there, by a rename."""
-        path = self.root / key
-        with _in_words(path):
+        with self._path(key) as path:
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_path(path) as temporary:
                 temporary.write_bytes(content)
 
     def create(self, key: str, content: bytes) -> bool:
         """Write an object if there is none, by a link."""
-        path = self.root / key
-        with _in_words(path):
+        with self._path(key) as path:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_name(f"{temporary_stem(path)}.tmp")
             try:
@@ -62,31 +76,25 @@ class FolderPlace(Place):
                     handle.write(content)
                     handle.flush()
                     os.fsync(handle.fileno())
-                try:
-                    os.link(temporary, path)
-                except FileExistsError:
-                    # NFS may say so when its first answer was lost: then the file is ours.
-                    return temporary.samefile(path) or path.read_bytes() == content
+                os.link(temporary, path)
+            except FileExistsError:
+                # NFS may say so when its first answer was lost: then the file is ours.
+                return temporary.samefile(path) or path.read_bytes() == content
+            else:
                 sync_folder(path.parent)
                 return True
             finally:
                 temporary.unlink(missing_ok=True)
 
-    def get(self, key: str) -> bytes | None:
-        """Return the content of a file; None if there is none."""
-        with _in_words(self.root / key), suppress(FileNotFoundError):
-            return (self.root / key).read_bytes()
-        return None
-
     def look(self, key: str) -> Entry | None:
         """Return size and version of a file; None if there is none."""
-        with _in_words(self.root / key), suppress(FileNotFoundError):
-            return _entry(key, (self.root / key).stat())
+        with self._path(key) as path, suppress(FileNotFoundError):
+            return _entry(key, path.stat())
         return None
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
         """Yield the files below a prefix, folder by folder in the order of keys."""
-        with _in_words(self.root / prefix):
+        with self._path(prefix):
             yield from self._walk(prefix, after)
 
     def _walk(self, prefix: str, after: str) -> Iterator[Entry]:
@@ -94,40 +102,34 @@ class FolderPlace(Place):
             with os.scandir(self.root / prefix) as entries:
                 # `a/` of a folder sorts as its keys do: `a-b` comes before `a/b`.
                 children = sorted(
-                    (f"{entry.name}/" if entry.is_dir() else entry.name, entry)
+                    (f"{prefix}{entry.name}/" if entry.is_dir() else f"{prefix}{entry.name}", entry)
                     for entry in entries
                     if entry.name[0] != "."
                 )
         except FileNotFoundError:
             return
-        for name, entry in children:
-            key = f"{prefix}{name}"
-            if name.endswith("/"):
+        for key, entry in children:
+            if key.endswith("/"):
                 if not after or key >= after[: len(key)]:
                     yield from self._walk(key, after)
             elif key > after:
-                try:
-                    status = entry.stat()
-                except FileNotFoundError:
-                    continue  # gone meanwhile
-                yield _entry(key, status)
+                with suppress(FileNotFoundError):  # gone meanwhile
+                    yield _entry(key, entry.stat())
 
     def delete(self, key: str) -> None:
         """Remove a file."""
-        with _in_words(self.root / key):
-            (self.root / key).unlink(missing_ok=True)
+        with self._path(key) as path:
+            path.unlink(missing_ok=True)
 
     def read(self, key: str, version: str | None = None) -> Iterator[bytes]:
         """Yield a file in pieces."""
-        path = self.root / key
-        with _in_words(path):
+        with self._path(key) as path:
             try:
                 handle = path.open("rb")
             except FileNotFoundError as error:
                 raise changed(path) from error
             with handle:
-                current = _entry(key, os.fstat(handle.fileno())).version
-                if version is not None and current != version:
+                if version not in (None, _entry(key, os.fstat(handle.fileno())).version):
                     raise changed(path)
                 while piece := handle.read(_PIECE_BYTES):
                     yield piece
@@ -138,38 +140,23 @@ def _entry(key: str, status: os.stat_result) -> Entry:
     return Entry(key, status.st_size, version, status.st_mtime)
 
 
-@contextmanager
-def _in_words(path: Path) -> Iterator[None]:
-    """Turn what a file system refuses into `PlaceError`."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS) and error.filename2:
-            raise PlaceError(
-                "{path}: its file system has no hard links ({reason}), by which machines agree who "
-                "was first; choose another one, or an object store",
-                path=path,
-                reason=error.strerror,
-            ) from error
-        raise PlaceError(disk_message(error, str(path))) from error
-
-
 def is_shared(folder: Path) -> bool:
     """Return whether a folder, there or not, is on a file system that several machines share."""
     return mount_type(folder) in SHARED_TYPES
 
 
-def mount_type(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
+def mount_type(folder: Path) -> str | None:
     """Return the type of the file system of a folder; None where the system does not tell."""
-    try:
-        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return None
+    import psutil  # here: others would start later
+
     wanted = folder.resolve()
     deepest: tuple[int, str | None] = (-1, None)
-    for line in lines:
-        _, point, kind, *_ = line.split(" ")
-        place = Path(unescape_mount(point))
-        if wanted.is_relative_to(place) and len(place.parts) >= deepest[0]:
-            deepest = len(place.parts), kind  # of two on one another the later is on top
+    with suppress(OSError):
+        for mount in psutil.disk_partitions(all=True):
+            place = Path(mount.mountpoint)
+            if wanted.is_relative_to(place) and len(place.parts) >= deepest[0]:
+                deepest = (
+                    len(place.parts),
+                    mount.fstype,
+                )  # of two on one another the later is on top
     return deepest[1]

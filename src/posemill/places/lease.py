@@ -17,6 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,7 +60,6 @@ class LeaseState(Holder):
     Args:
         owner: Whose it is: processes of one owner know by other means that the last one is gone.
         beat: How often it was written.
-        is_released: Whether the holder gave it back.
         live: What the holder says about its work.
         written_at: By the clock of the place: only to be shown.
     """
@@ -74,9 +74,7 @@ class LeaseState(Holder):
 
 def read_lease(place: Place) -> LeaseState | None:
     """Return the lease of the highest epoch; None where nobody ever had one."""
-    last = None
-    for last in place.list(_PREFIX):  # noqa: B007  (old ones are removed: two or three)
-        pass
+    last = max(place.list(_PREFIX), default=None)  # old ones are removed: two or three
     content = place.get(last.key) if last else None
     if last is None or content is None:
         return None
@@ -100,9 +98,6 @@ class Lease:
         live: Asked at each renewal what is to be told.
         on_wait: Called several times a second with the holder while its silence is waited for;
             what it raises ends the wait.
-
-    Raises:
-        RunError: Somebody else works there.
     """
 
     def __init__(
@@ -115,7 +110,6 @@ class Lease:
     ) -> None:
         self._place, self._live = place, live
         self.epoch = self._acquire(owner, on_wait)
-        self.is_lost = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew_on, name="lease", daemon=True)
         self._thread.start()
@@ -158,15 +152,12 @@ class Lease:
 
     def _renew_on(self) -> None:
         while not self._ended.wait(RENEW_SECONDS):
-            try:
+            with suppress(PlaceError):  # records cannot be written either, which says it
                 self.renew()
-            except PlaceError:
-                continue  # records cannot be written either, which says it where it is heard
 
     def renew(self, *, is_released: bool = False) -> None:
-        """Write the lease again, unless another epoch has begun: then it is lost."""
+        """Write the lease again, unless another epoch has begun."""
         if any(True for _ in self._place.list(_PREFIX, after=_key(self.epoch))):
-            self.is_lost = True
             return
         self._state = replace(
             self._state, beat=self._state.beat + 1, is_released=is_released, live=self._live()
@@ -177,10 +168,8 @@ class Lease:
         """Give it back, so that the next one need not wait."""
         self._ended.set()
         self._thread.join()
-        try:
+        with suppress(PlaceError):  # the next one waits, and that is all
             self.renew(is_released=True)
-        except PlaceError:
-            return  # the next one waits, and that is all
 
 
 def _key(epoch: int) -> str:

@@ -41,17 +41,33 @@ TRIES, MOST_SECONDS, PAUSE_SECONDS = 4, 90.0, 0.5
 _LIST_CHUNK = 1000
 _PIECE_BYTES = 1 << 20
 # What the services say in their answers, and what to do about it.
-_EXPIRED = ("ExpiredToken", "TokenRefreshRequired", "RequestExpired", "token has expired")
-_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
-_REFUSED = ("403 Forbidden", "401 Unauthorized")
-_TEMPLATES = {
-    _NO_BUCKET: "{name}: there is no bucket {bucket!r}; make it, or look at its name",
-    _EXPIRED: "{name}: the credentials have expired; get new ones and set {variables}, then run "
-    "the same command again",
-    _REFUSED: "{name}: access was refused ({error}): the credentials are wrong, or may not do "
-    "this; set {variables}",
-    ("169.254.169.254", "metadata.google.internal", "MissingCredential"): "{name}: no credentials "
-    "were found; set {variables}",
+_REFUSED = (
+    "{name}: access was refused ({error}): the credentials are wrong, or may not do this; set "
+    "{variables}"
+)
+_NO_CREDENTIALS = "{name}: no credentials were found; set {variables}"
+_NO_ANSWER = (
+    "{name} does not answer as it should, after several tries ({error}); everything committed so "
+    "far is safe: run the same command again when it does"
+)
+_EXPIRED = (
+    "{name}: the credentials have expired; get new ones and set {variables}, then run the same "
+    "command again"
+)
+_NO_BUCKET = "{name}: there is no bucket {bucket!r}; make it, or look at its name"
+_WORDS = {
+    "NoSuchBucket": _NO_BUCKET,
+    "ContainerNotFound": _NO_BUCKET,
+    "The specified bucket does not exist": _NO_BUCKET,
+    "ExpiredToken": _EXPIRED,
+    "TokenRefreshRequired": _EXPIRED,
+    "RequestExpired": _EXPIRED,
+    "token has expired": _EXPIRED,
+    "403 Forbidden": _REFUSED,
+    "401 Unauthorized": _REFUSED,
+    "169.254.169.254": _NO_CREDENTIALS,
+    "metadata.google.internal": _NO_CREDENTIALS,
+    "MissingCredential": _NO_CREDENTIALS,
 }
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, AWS_REGION, "
@@ -101,13 +117,6 @@ class ObjectPlace(Place):
             return self.get(key) == content
         return True
 
-    def get(self, key: str) -> bytes | None:
-        """Return an object; None if there is none."""
-        try:
-            return self._call(key, lambda: bytes(obstore.get(self._store, key).bytes()))
-        except FileNotFoundError:
-            return None
-
     def look(self, key: str) -> Entry | None:
         """Return size and etag of an object; None if there is none."""
         try:
@@ -131,9 +140,7 @@ class ObjectPlace(Place):
         pages = obstore.list(
             self._store, prefix.rstrip("/") or None, offset=last or None, chunk_size=_LIST_CHUNK
         )
-        for page in pages:
-            return cast("Sequence[Any]", page)
-        return []
+        return cast("Sequence[Any]", next(iter(pages), []))
 
     def delete(self, key: str) -> None:
         """Remove an object."""
@@ -173,30 +180,25 @@ class ObjectPlace(Place):
             except (AlreadyExistsError, PreconditionError, NotModifiedError):
                 raise
             except FileNotFoundError as error:
-                if _says(error, _NO_BUCKET):
+                if _template_of(error) == _NO_BUCKET:
                     raise self._error(key, error) from error
                 raise
             except (BaseError, OSError) as error:
                 is_over = time.monotonic() - started > MOST_SECONDS or number == TRIES - 1
-                if is_over or _is_final(error):
+                is_final = _template_of(error) in (_NO_BUCKET, _EXPIRED, _REFUSED)
+                if is_over or is_final or "400 Bad Request" in str(error):
                     raise self._error(key, error) from error
                 time.sleep(random.uniform(0.5, 1.0) * PAUSE_SECONDS * 2**number)
         raise AssertionError  # the last try returns or raises
 
     def _error(self, key: str, error: Exception) -> PlaceError:
-        values = {
-            "name": self.name_of(key),
-            "variables": _CREDENTIALS[self.scheme],
-            "bucket": self.bucket,
-            "error": _code_of(error),
-        }
-        for words, template in _TEMPLATES.items():
-            if _says(error, words) or (words == _REFUSED and _is_refusal(error)):
-                return PlaceError(template, **values)
+        _, has_code, behind = str(error).partition("<Code>")
         return PlaceError(
-            "{name} does not answer as it should, after several tries ({error}); everything "
-            "committed so far is safe: run the same command again when it does",
-            **values,
+            _template_of(error),
+            name=self.name_of(key),
+            variables=_CREDENTIALS[self.scheme],
+            bucket=self.bucket,
+            error=behind.partition("</Code>")[0] if has_code else _first_line(error),
         )
 
 
@@ -221,25 +223,12 @@ def _entry(item: Any) -> Entry:
     return Entry(item["path"], item["size"], item["e_tag"] or "", item["last_modified"].timestamp())
 
 
-def _says(error: Exception, words: tuple[str, ...]) -> bool:
+def _template_of(error: Exception) -> str:
+    """Return what is to be said about an error."""
     text = str(error)
-    return any(word in text for word in words)
-
-
-def _is_refusal(error: Exception) -> bool:
-    refused = (PermissionDeniedError, UnauthenticatedError, PermissionError)
-    return isinstance(error, refused) or _says(error, _REFUSED)
-
-
-def _is_final(error: Exception) -> bool:
-    return _is_refusal(error) or _says(error, (*_NO_BUCKET, *_EXPIRED, "400 Bad Request"))
-
-
-def _code_of(error: Exception) -> str:
-    text = str(error)
-    if "<Code>" in text:
-        return text.partition("<Code>")[2].partition("</Code>")[0]
-    return _first_line(error)
+    template = next((template for words, template in _WORDS.items() if words in text), _NO_ANSWER)
+    is_refusal = isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError)
+    return _REFUSED if is_refusal and template not in (_NO_BUCKET, _EXPIRED) else template
 
 
 def _first_line(error: Exception) -> str:

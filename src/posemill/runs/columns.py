@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posemill.records import IntArray
-from posemill.runs.schema import numbers_of, skeleton_of
+from posemill.runs.schema import floats_of, numbers_of, skeleton_of
 from posemill.skeletons import get_skeleton, point_map
 
 _FLOATS = ("keypoints", "scores")
@@ -26,10 +26,7 @@ _WHOLE, _FIRST = "holistic-543", "holistic-143"
 
 
 def part_for(skeleton_name: str, layout: str) -> str:
-    """Return the skeleton to read from a run, so that its clips can become another layout.
-
-    It is the run's own, or one with fewer points that lie in columns of their own.
-    """
+    """Return the skeleton to read from a run, whole or the part that lies in columns of its own."""
     has_more = skeleton_name == _WHOLE and layout != _WHOLE and _is_in_first(layout)
     return _FIRST if has_more else skeleton_name
 
@@ -45,44 +42,28 @@ def _is_in_first(layout: str) -> bool:
 def as_stored(table: pa.Table) -> pa.Table:
     """Return the rows of a run's table in the columns of a shard."""
     is_parted = skeleton_of(table.schema) == _WHOLE
-    columns: list[tuple[pa.Field, pa.ChunkedArray]] = []
+    columns: dict[pa.Field, pa.ChunkedArray] = {}
     for field, column in zip(table.schema, table.columns, strict=True):
         if field.name not in _FLOATS:
-            columns.append((field, column))
-        else:
-            parts = _parts_of(field.name) if is_parted else {field.name: None}
-            columns += [_stored(name, column, places) for name, places in parts.items()]
-    schema = pa.schema([field for field, _ in columns], table.schema.metadata)
-    return pa.Table.from_arrays([column for _, column in columns], schema=schema)
-
-
-def _stored(
-    name: str, column: pa.ChunkedArray, places: IntArray | None
-) -> tuple[pa.Field, pa.ChunkedArray]:
-    """Return the lists of a column, or some places of each, and that no number of them is null.
-
-    Parquet keeps such a column without a flag per number, which a quarter less work unpacks.
-    """
-    width = column.type.list_size if places is None else len(places)
-    kind = pa.list_(pa.field("element", pa.float32(), nullable=False), width)
-    chunks = []
-    for chunk in column.chunks:
-        numbers = chunk.flatten()
-        if places is not None:
-            rows = numbers.to_numpy(zero_copy_only=False).reshape(len(chunk), column.type.list_size)
-            numbers = pa.array(np.take(rows, places, axis=1, mode="clip").reshape(-1))
-        chunks.append(pa.FixedSizeListArray.from_arrays(numbers, type=kind))
-    return pa.field(name, kind, nullable=False), pa.chunked_array(chunks, kind)
+            columns[field] = column
+            continue
+        rows = floats_of(column).reshape(len(table), -1)
+        parts = _parts_of(field.name) if is_parted else {field.name: None}
+        for name, places in parts.items():
+            part = rows if places is None else np.take(rows, places, axis=1, mode="clip")
+            # That no number is null spares a flag per number: a quarter less work unpacks them.
+            number = pa.field("element", pa.float32(), nullable=False)
+            kind = pa.list_(number, part.shape[1])
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), type=kind)
+            columns[pa.field(name, kind, nullable=False)] = lists
+    schema = pa.schema(list(columns), table.schema.metadata)
+    return pa.Table.from_arrays(list(columns.values()), schema=schema)
 
 
 def read_groups(file: pq.ParquetFile, groups: Iterable[int], wanted: pa.Schema) -> pa.Table:
-    """Return row groups of a shard as columns of the table.
+    """Return row groups of a shard as columns of the table; only what they need is read.
 
-    Args:
-        file: A shard.
-        groups: Which ones; at least one.
-        wanted: Columns out of `run_schema`, with its metadata: of the shard's own skeleton, or of
-            the part of it that `part_for` names. Only what they are made of is read.
+    `wanted` is out of `run_schema`, of the shard's own skeleton or the part `part_for` names.
     """
     is_parted, is_part = skeleton_of(file.schema_arrow) == _WHOLE, skeleton_of(wanted) == _FIRST
     sources = {name: [name] for name in wanted.names}

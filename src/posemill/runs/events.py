@@ -60,11 +60,9 @@ class Lost(NamedTuple):
 
 
 class UnitProgress(NamedTuple):
-    """How far a unit is after a commit.
+    """How far a unit is after a commit; no unit where a clip comes whole, without a plan.
 
-    Args:
-        unit_no: None where a clip comes whole, without a plan.
-        state: The tracker's state before `next_frame`; None for a fresh one.
+    `state` is the tracker's before `next_frame`; None for a fresh one.
     """
 
     unit_no: int | None
@@ -80,9 +78,7 @@ class UnitProgress(NamedTuple):
 class PlannedClip(NamedTuple):
     """A clip of a run; the order of clips is the order of reading.
 
-    Args:
-        num_frames: None if not known yet.
-        content: A digest of what the clip is, to notice a change of the source.
+    `content` is a digest of what the clip is, to notice a change of the source.
     """
 
     split: str
@@ -128,8 +124,7 @@ class Started:
 class Committed:
     """A shard that is whole at its place (none if no row was made), and the units it moves on.
 
-    Args:
-        clips: New ones, of a run without a plan.
+    A run without a plan has new clips with it.
     """
 
     shard: Shard | None
@@ -154,11 +149,7 @@ class GaveUp(Crashed):
 
 @dataclass(frozen=True)
 class Reset:
-    """Everything that failed is to be done again.
-
-    Args:
-        clips: These start anew as a whole.
-    """
+    """Everything that failed is to be done again, and these clips as a whole."""
 
     clips: tuple[ChangedClip, ...] = ()
 
@@ -181,11 +172,7 @@ def to_json(event: Event) -> dict[str, Any]:
 
 
 def from_json(content: Mapping[str, Any]) -> Event:
-    """Return the event that `to_json` wrote.
-
-    Raises:
-        ValueError, TypeError, KeyError: Something else wrote it.
-    """
+    """Return the event that `to_json` wrote; ValueError, TypeError or KeyError for another text."""
     kind = _KINDS[content["kind"]]
     return kind(**_fields(kind, content))
 

@@ -10,7 +10,7 @@ import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -30,11 +30,7 @@ class IndexedClip:
 
     Args:
         path: The folder of `000000.jpg`, `000001.jpg` …, or the pack.
-        label: Of a list source.
-        format: What the pictures are; `rgb` for a pack.
         offset: Where the first frame begins in the pack, in bytes; None in a folder.
-        num_frames: How many there are.
-        width: Of every frame, in pixels, as the height.
         fps: Frames per second of these frames, not of the video; None where nobody knows.
         frame_indices: Which frames of the source they are: `0-299`, `0-298/2`, `0-9 12 15`.
         extra: Other columns of the list source.
@@ -60,8 +56,10 @@ class IndexedClip:
 
 
 COLUMNS = tuple(column.name for column in fields(IndexedClip))[:-1]
-_OPTIONAL: Mapping[str, Callable[[str], Any]] = {"label": str, "offset": int, "fps": float}
-_NUMBERS = ("num_frames", "width", "height")
+_OPTIONAL = ("label", "offset", "fps")
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "label": str, "offset": int, "num_frames": int, "width": int, "height": int, "fps": float,
+}  # fmt: skip
 
 
 def picture_name(position: int, format: str) -> str:
@@ -79,19 +77,14 @@ def ranges_of(indices: Sequence[int]) -> str:
             end += 1
         if end - position < 3 and step > 1:
             end = position + 1  # two numbers far apart are no range
-        last = indices[end - 1]
         every = f"/{step}" if step > 1 else ""
-        words.append(str(first) if last == first else f"{first}-{last}{every}")
+        words.append(f"{first}-{indices[end - 1]}{every}" if end > position + 1 else str(first))
         position = end
     return " ".join(words)
 
 
 def indices_of(ranges: str) -> IntArray:
-    """Return the numbers that `ranges_of` wrote, int64.
-
-    Raises:
-        ValueError: It is not written so.
-    """
+    """Return the numbers that `ranges_of` wrote, int64; ValueError if it did not."""
     parts = [np.zeros(0, np.int64)]
     for word in ranges.split():
         span, _, step = word.partition("/")
@@ -104,28 +97,20 @@ def indices_of(ranges: str) -> IntArray:
 def write_index(folder: Path, clips: Iterable[IndexedClip]) -> Path:
     """Write `index.csv` into the folder that the clips lie below; return its path."""
     clips = list(clips)
-    more = sorted({name for clip in clips for name in clip.extra} - {*COLUMNS})
+    names = [*COLUMNS, *sorted({name for clip in clips for name in clip.extra} - {*COLUMNS})]
     path = folder / INDEX_NAME
-    with (
-        atomic_path(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as handle,
-    ):
-        writer = csv.DictWriter(handle, [*COLUMNS, *more], restval="", lineterminator="\n")
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, names, "", "ignore", lineterminator="\n")
         writer.writeheader()
         for clip in clips:
             fps = None if clip.fps is None else f"{clip.fps:.6g}"
             place = clip.path.relative_to(folder).as_posix()
-            row = {name: getattr(clip, name) for name in COLUMNS}
-            writer.writerow({**clip.extra, **row, "path": place, "fps": fps})
+            writer.writerow({**clip.extra, **vars(clip), "path": place, "fps": fps})
     return path
 
 
 def read_index(path: Path) -> list[IndexedClip]:
-    """Return the clips of an `index.csv`, or of the folder it lies in.
-
-    Raises:
-        RunError: There is none, as in a folder that is not finished; or it is something else.
-    """
+    """Return the clips of an `index.csv`, or of the folder it lies in."""
     file = path / INDEX_NAME if path.is_dir() else path
     if not file.is_file():
         raise RunError(
@@ -144,11 +129,9 @@ def _clip_of(line: Line, folder: Path) -> IndexedClip:
     extra = dict(line.values)
     try:
         row: dict[str, Any] = {name: extra.pop(name) for name in COLUMNS}
-        for name, reader in _OPTIONAL.items():
-            row[name] = reader(row[name]) if row[name] else None
-        for name in _NUMBERS:
-            row[name] = int(row[name])
-        if row["format"] not in ("jpg", "png", "webp", PACKED) or not row["num_frames"]:
+        for name, reader in _READERS.items():
+            row[name] = None if name in _OPTIONAL and not row[name] else reader(row[name])
+        if row["format"] not in get_args(FrameFormat) or not row["num_frames"]:
             raise ValueError(f"the format {row['format']!r} is not known, or there are no frames")
     except KeyError as error:
         raise ContentError(

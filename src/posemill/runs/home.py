@@ -76,9 +76,9 @@ class RunHome:
         """
         if uri_of(path) is None and is_copy(Path(path)):
             return cls._of_copy(Path(path))
-        place = _place_elsewhere(path, kind)
-        if place is None:
-            return cls(Path(path), open_place(path))
+        place = open_place(path)
+        if not _is_kept_as_records(place, path, kind):
+            return cls(Path(path), place)
         home = cls._of_copy(_folder_for(place))
         with exclusive_lock(home._index_lock):
             if holder_of(home.work) is None:  # whose ledger is current
@@ -143,9 +143,8 @@ class RunHome:
         if holder is not None or self.is_here:
             return holder
         lease = read_lease(self.place)
-        if lease is None or lease.is_released:
-            return None
-        return lease if time.time() - lease.written_at < 2 * PATIENCE_SECONDS else None
+        is_old = lease is None or time.time() - lease.written_at >= 2 * PATIENCE_SECONDS
+        return None if lease is None or is_old or lease.is_released else lease
 
     @contextmanager
     def owned(self, stop_signal: Callable[[], int] = lambda: 0) -> Iterator[RecordLog | None]:
@@ -155,10 +154,6 @@ class RunHome:
 
         Args:
             stop_signal: Asked while a lease is waited for; another number than 0 ends the wait.
-
-        Raises:
-            RunError: Somebody works on it, or something else lies there.
-            StoppedError: A signal came.
         """
         with run_lock(self.work):
             if self.is_here:
@@ -167,12 +162,15 @@ class RunHome:
             self._refuse_foreign()
 
             def wait(holder: LeaseState) -> None:
-                template = (
-                    "{run} was last worked on by {holder}, which did not give it back; "
-                    "waiting {seconds:.0f} s to see whether it still works"
+                warn_once(
+                    Message(
+                        "{run} was last worked on by {holder}, which did not give it back; "
+                        "waiting {seconds:.0f} s to see whether it still works",
+                        run=self.name,
+                        holder=holder.describe(),
+                        seconds=PATIENCE_SECONDS,
+                    )
                 )
-                who = holder.describe()
-                warn_once(Message(template, run=self.name, holder=who, seconds=PATIENCE_SECONDS))
                 if signal := stop_signal():
                     raise StoppedError(signal, self.name)
 
@@ -190,9 +188,7 @@ class RunHome:
     def _refuse_foreign(self) -> None:
         """Raise where something lies at the place that is no run of ours."""
         ours = ("lease/", PREFIX, SNAPSHOTS, f"{SHARDS_NAME}/")
-        if self.place.look(MANIFEST_NAME) is not None:
-            return
-        for entry in self.place.list():
+        for entry in () if self.place.look(MANIFEST_NAME) else self.place.list():
             if not entry.key.startswith(ours):
                 raise foreign_place(self.name, entry.key)
 
@@ -225,16 +221,16 @@ class RunHome:
         if isinstance(self.place, FolderPlace):
             return self.place.root / SHARDS_NAME / path.name
         with read_ledger(self.work) as ledger:
-            names = ledger.execute(
+            rows = ledger.execute(
                 "SELECT name FROM shards WHERE shard_no >= "
                 "(SELECT shard_no FROM shards WHERE name = ?) ORDER BY shard_no LIMIT ?",
                 (path.name, _AHEAD),
             ).fetchall()
-        missing = [name for (name,) in names if not (path.parent / name).exists()]
         path.parent.mkdir(exist_ok=True)
+        missing = [path.with_name(name) for (name,) in rows if not path.with_name(name).exists()]
 
-        def fetch(name: str) -> None:
-            self.place.fetch(f"{SHARDS_NAME}/{name}", path.parent / name)
+        def fetch(target: Path) -> None:
+            self.place.fetch(f"{SHARDS_NAME}/{target.name}", target)
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(fetch, missing))
@@ -268,24 +264,21 @@ def local_copy(path: Path) -> Path:
     return fetched(uri)
 
 
-def _place_elsewhere(path: str | os.PathLike[str], kind: str) -> Place | None:
-    """Return the place of a run that is kept as records; None for a folder of this machine."""
-    if uri_of(path) is not None:
-        place = open_place(path)
-        if isinstance(place, FolderPlace) and (place.root / LEDGER_NAME).exists():
-            raise RunError(
-                "{uri} is a run of this machine; name it by its path: {folder}",
-                uri=place.uri,
-                folder=place.root,
-            )
-        return place
-    folder = Path(path)
-    if (folder / PREFIX).is_dir():
-        return open_place(folder)
-    if (folder / LEDGER_NAME).exists():
-        return None
-    is_elsewhere = kind == "shared" or (kind == "auto" and is_shared(folder))
-    return open_place(folder) if is_elsewhere else None
+def _is_kept_as_records(place: Place, path: str | os.PathLike[str], kind: str) -> bool:
+    """Return whether a run lies elsewhere; False for a folder of this machine."""
+    if not isinstance(place, FolderPlace):
+        return True
+    is_here = (place.root / LEDGER_NAME).exists()
+    if uri_of(path) is None:
+        is_to_be = kind == "shared" or (kind == "auto" and is_shared(place.root))
+        return (place.root / PREFIX).is_dir() or (is_to_be and not is_here)
+    if is_here:
+        raise RunError(
+            "{uri} is a run of this machine; name it by its path: {folder}",
+            uri=place.uri,
+            folder=place.root,
+        )
+    return True
 
 
 def _folder_for(place: Place) -> Path:

@@ -76,13 +76,10 @@ _ADD_COUNTS = (
 
 
 class Ledger(LedgerReader):
-    """An open ledger. One process writes it at a time; events are all that is written.
+    """An open ledger, made if it is not there. One process writes it at a time, by events alone.
 
     Writing and reading have a connection each: another thread may write while this one reads what
     was durable before.
-
-    Args:
-        path: Of the file; made if it is not there.
     """
 
     def __init__(self, path: Path) -> None:

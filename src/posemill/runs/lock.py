@@ -23,53 +23,42 @@ _LOCK_TRIES = 10
 
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run for the block. A dead holder's lock is free by itself.
-
-    Raises:
-        RunError: Somebody else holds it, or the file system has no locks.
-    """
+    """Hold the lock of a run for the block. A dead holder's lock is free by itself."""
     path = folder / LOCK_NAME
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        _lock(descriptor, path)
-        holder = Holder(os.getpid(), socket.gethostname(), now_text())
-        text = json.dumps(asdict(holder)).encode() + b"\n"
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, text)
-        os.ftruncate(descriptor, len(text))
-        yield
-    finally:
-        os.close(descriptor)  # which frees the lock
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    """Take the lock; `status` and the like have it for an instant to ask."""
-    try:
-        for _ in range(_LOCK_TRIES):
-            if try_lock(descriptor):
-                return
+    with path.open("a+", encoding="utf-8") as file:  # closing it frees the lock
+        for _ in range(_LOCK_TRIES):  # `status` and the like have it for an instant to ask
+            if _try_lock(file.fileno(), folder):
+                break
             time.sleep(0.01)
+        else:
+            raise RunError(
+                "{folder} is being worked on by {holder}; look with: posemill status {folder!q}; "
+                "end it with: posemill stop {folder!q}",
+                folder=folder,
+                holder=_read_holder(path).describe(),
+            )
+        file.truncate(0)
+        holder = Holder(os.getpid(), socket.gethostname(), now_text())
+        file.write(f"{json.dumps(asdict(holder))}\n")
+        file.flush()
+        yield
+
+
+def _try_lock(descriptor: int, folder: Path) -> bool:
+    try:
+        return try_lock(descriptor)
     except OSError as error:
         raise RunError(
             "{folder}: its file system cannot lock files ({reason}); put the run on another disk",
-            folder=path.parent,
+            folder=folder,
             reason=error.strerror,
         ) from error
-    raise RunError(
-        "{folder} is being worked on by {holder}; look with: posemill status {folder!q}; end it "
-        "with: posemill stop {folder!q}",
-        folder=path.parent,
-        holder=_read_holder(path).describe(),
-    )
 
 
 def holder_of(folder: Path) -> Holder | None:
     """Return who works on a run now, None if nobody does.
 
     What the file says counts only while somebody holds its lock: the dead leave their text.
-
-    Raises:
-        RunError: The lock cannot be asked, so nobody can say.
     """
     path = folder / LOCK_NAME
     try:

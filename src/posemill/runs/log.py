@@ -4,6 +4,7 @@ elsewhere, by a thread of its own, so that who supervises workers never waits fo
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -30,12 +31,9 @@ class _Batch(NamedTuple):
 
 
 class EventLog:
-    """Writes the events of a run.
+    """Writes the events of a run, into the ledger in its folder here, which nobody else writes.
 
-    Args:
-        folder: Of the run on this machine; only this log writes the ledger in it.
-        records: Where each batch goes first, of a run that lies elsewhere; None for one that is
-            here, whose ledger is the record.
+    Of a run that lies elsewhere each batch goes through `records` first.
     """
 
     def __init__(self, folder: Path, records: RecordLog | None = None) -> None:
@@ -53,11 +51,7 @@ class EventLog:
         self.flush()
 
     def append(self, event: Event) -> None:
-        """Take an event; it is durable after a flush. Waits only if very many are on their way.
-
-        Raises:
-            What writing an earlier one raised.
-        """
+        """Take an event; it is durable after a flush. Waits only if very many are on their way."""
         self._events.append(event)
         self.flush_if_due()
 
@@ -106,11 +100,9 @@ class EventLog:
         """Return the frames by split that a ledger of that number does not have yet."""
         frames: Counter[str] = Counter()
         batches = [batch.events for batch in self._waiting if batch.number > number]
-        for event in (event for events in [*batches, self._events] for event in events):
-            if isinstance(event, Committed):
-                for unit in event.units:
-                    lost = sum(frames.num_frames for frames in unit.lost)
-                    frames[unit.split] += unit.num_rows + lost
+        for event in itertools.chain(*batches, self._events):
+            for unit in event.units if isinstance(event, Committed) else ():
+                frames[unit.split] += unit.num_rows + sum(lost.num_frames for lost in unit.lost)
         return frames
 
     def close(self) -> None:

@@ -37,13 +37,10 @@ class Manifest:
     """What decides the content of a run.
 
     Args:
-        skeleton_name: The layout of the keypoints kept.
         kind: What made it: `extract`, `import`, `merge`, `prepare` …
         options: The options that decide the result, by name.
         engine: What `Estimator.identity` says: engine, options, model hashes.
         source: Where the clips came from: path, layout, fingerprint, counts.
-        versions: posemill, Python and the packages under it.
-        created_at: UTC, ISO 8601.
         run_id: Made up for this run; its shards carry it.
     """
 
@@ -71,11 +68,6 @@ class Manifest:
         check_parts(folder)
         try:
             content = parse_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise not_a_run(folder) from error
-        except (OSError, ValueError) as error:
-            raise RunError("{path} cannot be read: {error}", path=path, error=error) from error
-        try:
             version = content.pop("posemill_run")
             if version != FORMAT_VERSION:
                 raise ValueError(f"run format {version!r:.20}, expected {FORMAT_VERSION}")
@@ -84,7 +76,9 @@ class Manifest:
                 kind = str if setting.type == "str" else dict
                 if not isinstance(getattr(manifest, setting.name), kind):
                     raise TypeError(setting.name)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except FileNotFoundError as error:
+            raise not_a_run(folder) from error
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise RunError(
                 "{path} is not the manifest of a posemill run, or of one by another version "
                 "({error}); use the posemill that made it, or choose another folder",
@@ -109,11 +103,9 @@ class Manifest:
 
     def differences(self, other: Manifest) -> list[str]:
         """Return one line per setting that decides the result and is not the same in `other`."""
-        return [
-            line
-            for group in ("skeleton_name", "options", "engine", "source")
-            for line in _differences(group, getattr(self, group), getattr(other, group))
-        ]
+        decisive = ("skeleton_name", "options", "engine", "source")
+        old, new = ({name: getattr(each, name) for name in decisive} for each in (self, other))
+        return _differences("", old, new)
 
 
 def not_a_run(name: Path | str) -> RunError:
@@ -147,33 +139,25 @@ def _differences(name: str, old: Any, new: Any) -> list[str]:
 def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return `Manifest.extraction` of a manifest as plain values."""
     options, source = facts.get("options") or {}, facts.get("source") or {}
-    if facts.get("kind") == "extract" and "engine" not in options:
+    if facts.get("kind") != "extract":
+        runs = [extraction_of(run.get("manifest") or {}) for run in source.get("inputs") or ()]
+        return runs[0] if runs and runs.count(runs[0]) == len(runs) else {}
+    if "engine" not in options:
         return {}
-    if facts.get("kind") == "extract":
-        mode = options.get("mode")
-        if mode == "auto":
-            mode = _mode_of_all(source)
-        return {
-            "engine": options["engine"],
-            "engine_options": dict(options.get("engine_options") or {}),
-            "mode": mode,
-            "decoder": options.get("decoder"),
-            **{name: options[name] for name in ("resize", "fps", "stride") if options.get(name)},
-        }
-    inputs = source.get("inputs") or ()
-    extractions = [extraction_of(run.get("manifest") or {}) for run in inputs]
-    is_known = bool(extractions) and extractions.count(extractions[0]) == len(extractions)
-    return extractions[0] if is_known else {}
-
-
-def _mode_of_all(source: Mapping[str, Any]) -> str:
-    """Return the mode that `auto` came to; `auto` itself where clips were of both kinds."""
-    tracking = source.get("tracking")
-    if tracking is None:  # nothing had to be decided
-        return "image" if source.get("layout") == "pictures" else "video"
-    if not isinstance(tracking, Mapping) or not tracking.get("num_alone"):
-        return "video"
-    return "auto" if tracking.get("num_tracked") else "image"
+    mode, tracking = options.get("mode"), source.get("tracking")
+    if mode == "auto" and tracking is None:  # nothing had to be decided
+        mode = "image" if source.get("layout") == "pictures" else "video"
+    elif mode == "auto":  # it stays where clips were of both kinds
+        found = tracking if isinstance(tracking, Mapping) else {}
+        mode = "auto" if found.get("num_tracked") else "image"
+        mode = mode if found.get("num_alone") else "video"
+    return {
+        "engine": options["engine"],
+        "engine_options": dict(options.get("engine_options") or {}),
+        "mode": mode,
+        "decoder": options.get("decoder"),
+        **{name: options[name] for name in ("resize", "fps", "stride") if options.get(name)},
+    }
 
 
 def current_versions() -> dict[str, str]:
@@ -182,9 +166,8 @@ def current_versions() -> dict[str, str]:
     return {"posemill": __version__, "python": platform.python_version(), **installed}
 
 
-@cache
+@cache  # since the answer is read from its files
 def _installed_version(name: str) -> str:
-    """Return the version of a package: asked once, since the answer is read from its files."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -216,10 +199,8 @@ def shard_path(folder: Path, name: str) -> Path:
 
 def check_ledger_is_there(folder: Path) -> None:
     """Raise where there are shards but no ledger to say what they hold; nothing is touched."""
-    if (folder / LEDGER_NAME).exists() or not (folder / SHARDS_NAME).is_dir():
-        return
-    num_shards = sum(path.suffix == ".parquet" for path in (folder / SHARDS_NAME).iterdir())
-    if num_shards:
+    shards = () if (folder / LEDGER_NAME).exists() else (folder / SHARDS_NAME).glob("*.parquet")
+    if num_shards := len(list(shards)):
         raise RunError(
             "{folder} has {num_shards} shards and no ledger.sqlite, which says what they hold; "
             "nothing was touched: put ledger.sqlite back from a copy, or choose another folder",

@@ -30,9 +30,7 @@ class Failure:
 
     Args:
         num_frames: How many frames were lost with it; 0 for a clip whose length is not known.
-        path: The file.
         reason: A few words that are the same for all failures of a sort.
-        message: All that is known.
     """
 
     clip_id: str
@@ -49,9 +47,7 @@ class Unit:
     """A run of frames of one clip that one worker does in order, as it stands.
 
     Args:
-        start_frame: Its first frame.
         stop_frame: Where it ends (exclusive), None for the end of the clip.
-        next_frame: Where to go on.
         state: The tracker's state before `next_frame`, None for a fresh one.
         is_chain: Whether frames depend on those before (video mode).
         clip: With its length as far as it is known by now.
@@ -94,8 +90,7 @@ class SplitCounts:
 
     Args:
         frames_known: Frames of clips whose length is known.
-        clips_failed: Those of the clips done that gave no keypoints at all. Their frames are among
-            `frames_failed` where their length is known.
+        clips_failed: Of the clips done, those without keypoints; `frames_failed` has their frames.
     """
 
     split: str
@@ -135,12 +130,7 @@ def check_tables(database: sqlite3.Connection, path: Path) -> None:
 
 
 class LedgerReader:
-    """What a ledger says, for who only reads it and for who writes it.
-
-    Args:
-        database: A connection to it; used by one thread at a time.
-        path: Of the file.
-    """
+    """What a ledger says, for who only reads it and for who writes it, by one thread at a time."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database, self.path = database, path
@@ -174,10 +164,7 @@ class LedgerReader:
             yield Failure(*row)
 
     def reasons(self) -> list[tuple[str, int, int]]:
-        """Return reasons, how many failures each has and how many frames, most frequent first.
-
-        Behind the first `_MOST_REASONS` all others are one row.
-        """
+        """Return reasons, failures and frames, most frequent first; the rare ones as one row."""
         rows: list[tuple[str, int, int]] = self._database.execute(
             "SELECT reason, count(*), sum(num_frames) FROM failures GROUP BY reason "
             "ORDER BY count(*) DESC, reason"

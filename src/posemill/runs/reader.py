@@ -144,10 +144,7 @@ class Run:
             return list(ledger.failures())
 
     def unfinished_clips(self) -> list[tuple[str, str, int, int | None]]:
-        """Return (split, id, frames that are there, frames there will be) of what is not done.
-
-        None for a length that is not known yet.
-        """
+        """Return (split, id, frames there, frames there will be or None) of what is not done."""
         with read_ledger(self.folder) as ledger:
             return list(ledger.unfinished())
 
@@ -163,11 +160,9 @@ class Run:
             return [clip_id for (clip_id,) in rows]
 
     def found_counts(self, split: str, *, is_grouped: bool = False) -> Iterator[FoundCounts]:
-        """Return what was found in each clip of a split, out of the records alone.
+        """Yield what was found in each clip of a split, out of the records alone.
 
-        Args:
-            split: Its name.
-            is_grouped: Clips whose records are the same come as one, by the id of the first.
+        Grouped, clips whose records are the same come as one, by the id of the first.
         """
         self._in_split(split)
         alike: dict[tuple[tuple[int, str], ...], tuple[str, int]] = {}
@@ -205,10 +200,10 @@ class Run:
     def clips(
         self, split: str | None = None, *, skeleton_name: str | None = None
     ) -> Iterator[PoseClip]:
-        """Yield the clips that have keypoints, in a stable order.
+        """Yield the clips that have keypoints, of one split or of all, in a stable order.
 
         Args:
-            split: Only those of this one; of all by default.
+            split: A split's name.
             skeleton_name: A layout to have them in, as by `PoseClip.as_skeleton`; the run's own by
                 default. Of a run of 543 points others need less reading.
         """
@@ -241,18 +236,12 @@ class Run:
             )
 
     def read_block(self, plan: BlockPlan, skeleton_name: str | None = None) -> ClipBlock:
-        """Return neighbouring clips in shared arrays. Any number of threads may read at once.
-
-        Args:
-            plan: Which clips.
-            skeleton_name: As in `clips`.
-        """
+        """Return neighbouring clips in shared arrays. Any number of threads may read at once."""
         wanted = skeleton_name or self.skeleton_name
         part = part_for(self.skeleton_name, wanted)
         table = read_rows(self._home, plan, self.skeleton_name, CLIP_COLUMNS, part=part)
         made = {"skeleton_name": part, **self._made}
-        part_of = self.skeleton_name if part != self.skeleton_name else None
-        block = block_of(table, plan.names, plan.lengths, made, part_of=part_of)
+        block = block_of(table, plan.names, plan.lengths, made, whole=self.skeleton_name)
         return block.as_skeleton(wanted)
 
     def clip(self, clip_id: str, split: str | None = None) -> PoseClip:

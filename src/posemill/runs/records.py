@@ -13,6 +13,7 @@ begins with the newest one. Whoever writes it, it is the same: the records befor
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import shutil
 import sqlite3
@@ -23,10 +24,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import IO
 
 from posemill.errors import RunError
 from posemill.files import atomic_path, parse_json
-from posemill.messages import Message
 from posemill.places import Place
 from posemill.runs.events import Event, from_json, to_json
 from posemill.runs.ledger import Ledger
@@ -38,16 +39,12 @@ _VERSION = 1
 _AT_ONCE = 16  # requests side by side; a page of records is in memory
 _PAGE = 256
 _MOST_BYTES = 256 << 20  # of one record, unpacked
+_CORRUPT = (OSError, EOFError, ValueError, zlib.error)
 _MOST_TIMES = 200  # that a snapshot may be larger when it is unpacked
 
 
 class RecordLog:
-    """The records of a run, and the ledger that follows them.
-
-    Args:
-        place: The run's place.
-        epoch: Of the lease one writes under.
-    """
+    """The records of a run, and the ledger that follows them; written under a lease's epoch."""
 
     def __init__(self, place: Place, epoch: int = 0) -> None:
         self.place, self.epoch = place, epoch
@@ -59,9 +56,9 @@ class RecordLog:
         first = at = ledger.number
         for page in self._pages(at):
             with ledger.transaction(at + len(page)):
-                for content in page:
-                    at += 1
-                    self._apply(ledger, content, at)
+                for number, content in enumerate(page, start=at + 1):
+                    self._apply(ledger, content, number)
+            at += len(page)
         self._number = at
         return at - first
 
@@ -70,45 +67,45 @@ class RecordLog:
         try:
             for event in events:
                 ledger.apply(event)
+        except sqlite3.OperationalError:
+            raise  # the disk, not the record
         except (sqlite3.Error, RunError, OverflowError, TypeError) as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise  # the disk, not the record
             raise self._damaged(number, error) from error
 
     def _pages(self, at: int) -> Iterator[list[bytes]]:
         page: list[str] = []
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for entry in self.place.list(PREFIX, after=_key(at) if at else ""):
-                if entry.key != _key(at + len(page) + 1):
+                if entry.key != (expected := _key(at + len(page) + 1)):
                     raise RunError(
                         "{record} is missing, but there is {key}; put it back from a "
                         "copy: what follows rests on it",
-                        record=self.place.name_of(_key(at + len(page) + 1)),
+                        record=self.place.name_of(expected),
                         key=entry.key,
                     )
                 page.append(entry.key)
                 if len(page) == _PAGE:
-                    yield self._get_all(pool, page)
+                    yield list(pool.map(self._get, page))
                     at, page = at + len(page), []
             if page:
-                yield self._get_all(pool, page)
+                yield list(pool.map(self._get, page))
 
-    def _get_all(self, pool: ThreadPoolExecutor, keys: Sequence[str]) -> list[bytes]:
-        contents = list(pool.map(self.place.get, keys))
-        if None in contents:
+    def _get(self, key: str) -> bytes:
+        content = self.place.get(key)
+        if content is None:
             raise RunError(
-                "{place}: a record has gone while the run was read", place=self.place.name
+                "{record} has gone while the run was read", record=self.place.name_of(key)
             )
-        return [content for content in contents if content is not None]
+        return content
 
     def _parse(self, content: bytes, number: int) -> tuple[int, list[Event]]:
         """Return the epoch and the events of a record."""
         try:
-            record = parse_json(_unpack(content))
+            record = parse_json(b"".join(_unpacked(io.BytesIO(content), _MOST_BYTES)))
             if record["posemill_record"] != _VERSION or record["number"] != number:
                 raise ValueError(f"version {record['posemill_record']}, number {record['number']}")
             return int(record["epoch"]), [from_json(event) for event in record["events"]]
-        except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
+        except (*_CORRUPT, LookupError, TypeError, AttributeError) as error:
             raise self._damaged(number, error) from error
 
     def _damaged(self, number: int, error: Exception) -> RunError:
@@ -122,23 +119,17 @@ class RecordLog:
     def take_over(self, ledger: Ledger) -> None:
         """Write the empty record that shuts out every writer before; the ledger is current then.
 
-        Raises:
-            RunError: A later epoch has written: this one slept since it got its lease.
+        Refused where a later epoch has written: this one slept since it got its lease.
         """
         while True:
             self.follow(ledger)
-            if self._last_epoch() > self.epoch:
+            last = self._get(_key(self._number)) if self._number else None
+            if last is not None and self._parse(last, self._number)[0] > self.epoch:
                 raise self._taken_over()
             if self.place.create(_key(self._number + 1), self._content([])):
                 self._number += 1
                 with ledger.transaction(self._number):
-                    pass
-                return
-
-    def _last_epoch(self) -> int:
-        """Return the epoch of the last record, which is the highest of all."""
-        content = self.place.get(_key(self._number)) if self._number else None
-        return 0 if content is None else self._parse(content, self._number)[0]
+                    return
 
     def _taken_over(self) -> RunError:
         return RunError(
@@ -148,11 +139,7 @@ class RecordLog:
         )
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Write events as the next record; the ledger may be committed then.
-
-        Raises:
-            RunError: Another writer took over: these events may not count.
-        """
+        """Write events as the next record; the ledger may be committed then, unless this raises."""
         if not self.place.create(_key(self._number + 1), self._content(events)):
             raise self._taken_over()
         self._number += 1
@@ -188,36 +175,31 @@ class RecordLog:
             packed = temporary.with_suffix(".gz")
             try:
                 self.place.fetch(newest, packed)
-                _unpack_file(packed, temporary)
-                last_record = _number_of(temporary)
-            except (OSError, EOFError, ValueError, zlib.error, sqlite3.Error) as error:
-                raise self._bad_snapshot(newest, error) from error
+                with packed.open("rb") as source, temporary.open("wb") as target:
+                    target.writelines(_unpacked(source, _MOST_TIMES * packed.stat().st_size))
+                if (last := _number_of(temporary)) != int(number):
+                    raise ValueError(f"it is of record {last}")
+            except (*_CORRUPT, sqlite3.Error) as error:
+                raise RunError(
+                    "{snapshot} is damaged ({why}); delete it: the records hold the same",
+                    snapshot=self.place.name_of(newest),
+                    why=error,
+                ) from error
             finally:
                 packed.unlink(missing_ok=True)
-            if last_record != int(number):
-                raise self._bad_snapshot(
-                    newest, Message("it is of record {last_record}", last_record=last_record)
-                )
             for suffix in ("-wal", "-shm"):  # of the old one
                 path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
-    def _bad_snapshot(self, key: str, why: object) -> RunError:
-        return RunError(
-            "{snapshot} is damaged ({why}); delete it: the records hold the same",
-            snapshot=self.place.name_of(key),
-            why=why,
-        )
 
-
-def _unpack(content: bytes) -> bytes:
-    """Return the text of a record; a stranger's may be a few bytes that become gigabytes."""
-    unpacker = zlib.decompressobj(wbits=31)  # gzip
-    text = unpacker.decompress(content, _MOST_BYTES)
-    if unpacker.unconsumed_tail:
-        raise ValueError(f"it is larger than {_MOST_BYTES >> 20} MB")
-    if not unpacker.eof:
-        raise ValueError("it is cut off")
-    return text
+def _unpacked(packed: IO[bytes], most: int) -> Iterator[bytes]:
+    """Yield what gzip packed; a stranger's may be a few bytes that become gigabytes."""
+    left = most
+    with gzip.open(packed) as source:
+        while piece := source.read(1 << 20):
+            left -= len(piece)
+            if left < 0:
+                raise ValueError(f"unpacked it is larger than {most >> 20} MB")
+            yield piece
 
 
 def _number_of(path: Path) -> int:
@@ -226,16 +208,6 @@ def _number_of(path: Path) -> int:
         return 0
     with closing(sqlite3.connect(path)) as database:
         return int(database.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _unpack_file(packed: Path, target: Path) -> None:
-    left = _MOST_TIMES * packed.stat().st_size
-    with gzip.open(packed) as source, target.open("wb") as handle:
-        while piece := source.read(1 << 20):
-            left -= len(piece)
-            if left < 0:
-                raise ValueError(f"unpacked it is more than {_MOST_TIMES} times as large")
-            handle.write(piece)
 
 
 def _key(number: int) -> str:

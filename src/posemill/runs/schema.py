@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
@@ -21,14 +22,13 @@ from posemill.records import (
     OtherPeople,
     PersonIds,
     PoseClip,
-    join_world,
     nothing_in_metres,
 )
 from posemill.skeletons import WORLD_LAYOUT, get_skeleton
 
 SCHEMA_VERSION = 2  # of a shard
 Integer = TypeVar("Integer", np.int32, np.int64)
-_WORLD_NUMBERS = 3 * WORLD_LAYOUT.num_points
+_WORLD_SHAPE = (WORLD_LAYOUT.num_points, 3)
 # Columns of some runs only. Of those whose engine finds several people: all but the one in
 # `keypoints`, largest first, behind each other, and the ids of the one and of the others, null
 # where people were not followed. Of those with landmarks in metres: x, y and z of 75 points, NaN
@@ -37,7 +37,7 @@ OPTIONAL = {
     "other_keypoints": pa.list_(pa.float32()),
     "other_scores": pa.list_(pa.float32()),
     "person_ids": pa.list_(pa.int32()),
-    "world": pa.list_(pa.float32(), _WORLD_NUMBERS),
+    "world": pa.list_(pa.float32()),
     "other_world": pa.list_(pa.float32()),
 }
 # What `block_of` needs; the ledger knows the rest.
@@ -106,17 +106,13 @@ def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
 def check_schema(schema: pa.Schema, where: str) -> str:
     """Return the skeleton's name of a shard, or raise if its schema is not one we can read."""
     metadata = schema.metadata or {}
-    version = metadata.get(_VERSION_KEY)
-    if version is None or _SKELETON_KEY not in metadata:
+    version = metadata.get(_VERSION_KEY, b"none").decode()
+    if version != str(SCHEMA_VERSION) or _SKELETON_KEY not in metadata:
         raise RunError(
-            "{name}: not a shard of a posemill run (no schema version in its header)", name=where
-        )
-    if int(version) != SCHEMA_VERSION:
-        raise RunError(
-            "{name}: schema version {version}, this posemill reads {expected}; use "
-            "the posemill that made it",
+            "{name}: not a shard of a posemill run, or of another version (schema version "
+            "{version}, this posemill reads {expected}); use the posemill that made it",
             name=where,
-            version=int(version),
+            version=version,
             expected=SCHEMA_VERSION,
         )
     return skeleton_of(schema)
@@ -140,115 +136,84 @@ def table_of(clip: PoseClip) -> pa.Table:
         pa.array(np.asarray(clip.sizes_wh[:, 0], np.int32)),
         pa.array(np.asarray(clip.sizes_wh[:, 1], np.int32)),
         *(pa.array(column) for column in clip.present.T),
-        _rows_of(clip.points, 3 * num_points),
-        _rows_of(clip.scores, num_points),
+        pa.FixedSizeListArray.from_arrays(_flat(clip.points), 3 * num_points),
+        pa.FixedSizeListArray.from_arrays(_flat(clip.scores), num_points),
         pa.array([label] * num_frames, pa.string()),
         pa.array([clip.fps] * num_frames, pa.float64()),
         pa.array([_dump_extra(clip)] * num_frames, pa.string()),
     ]
     others, optional = clip.others, dict[str, pa.Array]()
     if others is not None:
-        optional["other_keypoints"] = _lists_of(others, others.points)
-        optional["other_scores"] = _lists_of(others, others.scores)
-        optional["person_ids"] = _column_of_ids(others)
+        optional["other_keypoints"] = _lists_of(others.counts, others.points)
+        optional["other_scores"] = _lists_of(others.counts, others.scores)
+        ids = others.ids
+        joined = ids and np.insert(ids.others, others.starts[:-1], ids.first).astype(np.int32)
+        optional["person_ids"] = _lists_of(1 + others.counts, joined)
     if clip.world is not None:
-        optional["world"] = _rows_of(clip.world, _WORLD_NUMBERS)
+        optional["world"] = _lists_of(np.ones(num_frames, np.int64), clip.world)
     if clip.world is not None and others is not None:
-        metres = join_world([others])
-        optional["other_world"] = (
-            pa.nulls(num_frames, OPTIONAL["other_world"])
-            if metres is None
-            else _lists_of(others, metres)
-        )
+        optional["other_world"] = _lists_of(others.counts, others.world)
     schema = run_schema(clip.skeleton_name, optional)
     return pa.Table.from_arrays([*columns, *optional.values()], schema=schema)
 
 
-def _rows_of(values: FloatArray, width: int) -> pa.Array:
-    numbers = np.ascontiguousarray(values, np.float32).reshape(-1)
-    return pa.FixedSizeListArray.from_arrays(pa.array(numbers), width)
+def _flat(values: npt.NDArray[Any]) -> pa.Array:
+    return pa.array(np.ascontiguousarray(values).reshape(-1))
 
 
-def _lists_of(others: OtherPeople, values: FloatArray) -> pa.Array:
-    """Return a row of numbers for each frame: those of all its other people."""
-    numbers = np.ascontiguousarray(values, np.float32).reshape(-1)
-    per_person = math.prod(values.shape[1:])
-    return pa.ListArray.from_arrays(
-        pa.array((others.starts * per_person).astype(np.int32)), pa.array(numbers)
-    )
+def _lists_of(counts: IntArray, values: npt.NDArray[Any] | None) -> pa.Array:
+    """Return a list for each frame: the numbers of so many people, or null where none has any."""
+    if values is None:
+        return pa.nulls(len(counts))
+    ends = np.cumsum(counts * math.prod(values.shape[1:]))
+    starts = pa.array(np.concatenate([[0], ends]), pa.int32())
+    return pa.ListArray.from_arrays(starts, _flat(values))
 
 
-def _column_of_ids(others: OtherPeople) -> pa.Array:
-    num_frames = len(others.counts)
-    if others.ids is None:
-        return pa.nulls(num_frames, pa.list_(pa.int32()))
-    frames = np.arange(num_frames)
-    order = np.argsort(np.concatenate([frames, np.repeat(frames, others.counts)]), kind="stable")
-    return pa.ListArray.from_arrays(
-        pa.array((others.starts + np.arange(num_frames + 1)).astype(np.int32)),
-        pa.array(np.concatenate(others.ids)[order].astype(np.int32)),
-    )
+def _people_in(
+    table: pa.Table, name: str, counts: IntArray, shape: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    """Return `(people, *shape)`: what `_lists_of` made a column of."""
+    lists = table.column(name).combine_chunks()
+    if (_lengths_of(lists) != math.prod(shape) * counts).any():
+        raise RunError("the shard is damaged: its {name} are not of as many people", name=name)
+    return numbers_of(lists.flatten()).reshape(-1, *shape)
+
+
+def _lengths_of(lists: pa.Array) -> IntArray:
+    return np.diff(numbers_of(lists.offsets)).astype(np.int64)
 
 
 def people_of(table: pa.Table, num_points: int) -> OtherPeople | None:
     """Return the others of the rows of a table; None where it does not know them."""
     if "other_scores" not in table.schema.names:
         return None
-    points, scores, ids = (table.column(name).combine_chunks() for name in list(OPTIONAL)[:3])
-    counts, rest = np.divmod(_lengths_of(scores), num_points)
-    people = OtherPeople(
+    counts = _lengths_of(table.column("other_scores").combine_chunks()) // num_points
+    ids = None
+    if not table.column("person_ids").null_count:
+        joined = _people_in(table, "person_ids", 1 + counts, ()).astype(np.int64)
+        first = np.cumsum(1 + counts) - 1 - counts
+        ids = PersonIds(joined[first], np.delete(joined, first))
+    return OtherPeople(
         counts,
-        numbers_of(points.flatten()).reshape(-1, num_points, 3),
-        numbers_of(scores.flatten()).reshape(-1, num_points),
-        _world_of_others(table, counts),
-        None if ids.null_count else _ids_of(ids, counts),
+        _people_in(table, "other_keypoints", counts, (num_points, 3)),
+        _people_in(table, "other_scores", counts, (num_points,)),
+        world_of(table, "other_world", counts),
+        ids,
     )
-    if rest.any() or (_lengths_of(points) != 3 * num_points * counts).any():
-        raise RunError("the shard is damaged: its people have not as many points as the skeleton")
-    return people
 
 
-def _ids_of(lists: pa.Array, counts: npt.NDArray[np.int64]) -> PersonIds:
-    """Return the ids of a column: in each row that of the first person and those of the others."""
-    if (_lengths_of(lists) != 1 + counts).any():
-        raise RunError("the shard is damaged: it has not as many ids as people")
-    ids = numbers_of(lists.flatten()).astype(np.int64)
-    is_first = np.zeros(len(ids), bool)
-    is_first[np.cumsum(1 + counts) - 1 - counts] = True
-    return PersonIds(ids[is_first], ids[~is_first])
-
-
-def _world_of_others(table: pa.Table, counts: IntArray) -> FloatArray | None:
-    if "other_world" not in table.schema.names:
+def world_of(table: pa.Table, name: str, counts: IntArray) -> FloatArray | None:
+    """Return `(people, 75, 3)` in metres, NaN in frames without; None where no frame has any."""
+    if name not in table.schema.names:
         return None
-    lists = table.column("other_world").combine_chunks()
-    lengths = _lengths_of(lists)
-    if not lengths.any():
+    has_metres = _lengths_of(table.column(name).combine_chunks()) > 0
+    if not has_metres.any():
         return None
-    has_metres = lengths > 0
-    if (lengths[has_metres] != _WORLD_NUMBERS * counts[has_metres]).any():
-        raise RunError("the shard is damaged: not all of its people have 75 points in metres")
     world = nothing_in_metres(int(counts.sum()))
-    world[np.repeat(has_metres, counts)] = numbers_of(lists.flatten()).reshape(-1, *world.shape[1:])
+    known = _people_in(table, name, np.where(has_metres, counts, 0), _WORLD_SHAPE)
+    world[np.repeat(has_metres, counts)] = known
     return world
-
-
-def world_of(table: pa.Table) -> FloatArray | None:
-    """Return `(rows, 75, 3)` in metres, NaN in rows without them; None where no row has any."""
-    if "world" not in table.schema.names:
-        return None
-    column = table.column("world")
-    if column.null_count == len(column):
-        return None
-    world = nothing_in_metres(len(column))
-    is_known = column.is_valid().to_numpy()
-    world[is_known] = floats_of(column.drop_null()).reshape(-1, *world.shape[1:])
-    return world
-
-
-def _lengths_of(lists: pa.Array) -> npt.NDArray[np.int64]:
-    ends: npt.NDArray[np.int64] = numbers_of(lists.offsets).astype(np.int64)
-    return ends[1:] - ends[:-1]
 
 
 def _dump_extra(clip: PoseClip) -> str | None:
@@ -266,54 +231,50 @@ def block_of(
     lengths: Sequence[int],
     made: Mapping[str, Any],
     *,
-    part_of: str | None = None,
+    whole: str,
 ) -> ClipBlock:
-    """Return the clips whose rows these are.
+    """Return the clips whose rows these are, by clip and frame.
 
     Args:
-        table: The columns `CLIP_COLUMNS`, by clip and frame.
+        table: The columns `CLIP_COLUMNS`.
         names: Split and id of each clip.
         lengths: Frames of each, at least one.
-        made: What all clips of the run have in common, as fields of `PoseClip`: their skeleton,
-            and how they were normalised and interpolated.
-        part_of: The run's skeleton, where that of `made` is a part of it. The score of a point
-            that was not found is 0 then, as in `PoseClip.as_skeleton`.
+        made: What all clips of the run have in common, as fields of `PoseClip`.
+        whole: The run's skeleton. Where that of `made` is a part of it, the score of a point that
+            was not found is 0, as in `PoseClip.as_skeleton`.
     """
-    is_part = part_of is not None
-    whole, skeleton_name = part_of or made["skeleton_name"], made["skeleton_name"]
+    skeleton_name = made["skeleton_name"]
     arrays = arrays_of(table, skeleton_name)
-    if is_part:
-        arrays["scores"] = np.require(arrays["scores"], requirements="W")
+    if skeleton_name != whole:
+        is_found = ~np.isnan(arrays["points"][..., 0])
+        arrays["scores"] = np.where(is_found, arrays["scores"], np.float32(0))
     others = people_of(table, get_skeleton(whole).num_points)
     others = others and others.as_skeleton(whole, skeleton_name)
-    world = world_of(table)
-    frames = PoseClip(
-        **arrays, **made, split=names[0][0], clip_id=names[0][1], others=others, world=world
-    )
-    if is_part:
-        np.copyto(frames.scores, 0, where=~frames.mask)
-    paths = table.column("image_path").to_pylist()
+    world = world_of(table, "world", np.ones(len(table), np.int64))
+    (split, clip_id), *_ = names
+    frames = PoseClip(**arrays, **made, split=split, clip_id=clip_id, others=others, world=world)
+    texts = {name: table.column(name) for name in ("image_path", "label", "fps", "extra")}
     clips, start = [], 0
     for (split, clip_id), length in zip(names, lengths, strict=True):
         rows = slice(start, start + length)
+        paths = texts["image_path"][rows].to_pylist()
         # What is the same in all rows of a clip is taken from its first.
-        first = (table.column(name)[start] for name in ("label", "fps", "extra"))
-        label, fps, extra = (value.as_py() for value in first)
-        start += length
+        label, fps, extra = (texts[name][start].as_py() for name in ("label", "fps", "extra"))
         clips.append(
-            PoseClip(
+            dataclasses.replace(
+                frames,
                 **{name: values[rows] for name, values in arrays.items()},
-                **made,
                 clip_id=clip_id,
                 split=split,
-                image_paths=() if None in paths[rows] else tuple(paths[rows]),
+                image_paths=() if None in paths else tuple(paths),
                 label=label,
                 fps=fps,
                 extra=_extra_of(extra, clip_id) if extra else {},
-                others=None if others is None else others.of_frames(rows.start, rows.stop),
+                others=others and others.of_frames(rows.start, rows.stop),
                 world=None if world is None else world[rows],
             )
         )
+        start += length
     return ClipBlock(frames, tuple(clips))
 
 

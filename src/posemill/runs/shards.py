@@ -42,11 +42,7 @@ class ShardRows(NamedTuple):
 
     @classmethod
     def from_ledger(cls, row: Sequence[Any]) -> ShardRows:
-        """Return a row of the ledger, which may be a stranger's.
-
-        Raises:
-            RunError: It says what no run can.
-        """
+        """Return a row of the ledger, which may be a stranger's; RunError for nonsense."""
         rows = cls(*row)
         for number in (rows.offset, rows.num_rows):
             if not isinstance(number, int) or number < 0:

@@ -29,12 +29,7 @@ from posemill.runs.events import (
 )
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import (
-    SHARDS_NAME,
-    Manifest,
-    check_folder,
-    shard_path,
-)
+from posemill.runs.manifest import SHARDS_NAME, Manifest, check_folder, shard_path
 from posemill.runs.queries import Failure
 from posemill.runs.schema import join_tables, table_of
 from posemill.runs.shards import BlockPlan, ShardRows, checksum_of, read_rows
@@ -47,36 +42,14 @@ def write_table(table: pa.Table, place: Path | str, name: str, run_id: str) -> S
     """Write a table as one shard of a run, whole or not at all; return it without its pieces.
 
     It is compressed in memory first, so that a full disk is met in one plain write, which leaves
-    nothing behind.
-
-    Args:
-        table: The rows.
-        place: The run's folder, or its URI.
-        name: Of the file.
-        run_id: Of the run's manifest. The shard carries it.
+    nothing behind. The shard carries its name and the run's id.
     """
-    content = _shard_of(
-        table.replace_schema_metadata(
-            {**table.schema.metadata, _RUN_KEY: run_id.encode(), _NAME_KEY: name.encode()}
-        )
-    )
-    if uri_of(place) is not None:
-        open_place(place).put(f"{SHARDS_NAME}/{name}", content.getvalue())
-    else:
-        path = Path(place) / SHARDS_NAME / name
-        with atomic_path(path) as temporary, temporary.open("wb") as handle:
-            handle.write(content.getbuffer())
-    return Shard(name, len(table), len(content.getbuffer()), (), checksum_of(content))
-
-
-def _shard_of(table: pa.Table) -> io.BytesIO:
-    """Return the content of a shard."""
-    buffer = io.BytesIO()
-    stored = as_stored(table)
+    metadata = {**table.schema.metadata, _RUN_KEY: run_id.encode(), _NAME_KEY: name.encode()}
+    stored, content = as_stored(table.replace_schema_metadata(metadata)), io.BytesIO()
     floats = [field.name for field in stored.schema if pa.types.is_nested(field.type)]
     pq.write_table(
         stored,
-        buffer,
+        content,
         row_group_size=ROWS_PER_GROUP,
         compression="zstd",
         compression_level=3,
@@ -86,7 +59,12 @@ def _shard_of(table: pa.Table) -> io.BytesIO:
         use_dictionary=[name for name in stored.column_names if name not in floats],
         column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
     )
-    return buffer
+    if uri_of(place) is not None:
+        open_place(place).put(f"{SHARDS_NAME}/{name}", content.getvalue())
+    else:
+        with atomic_path(Path(place) / SHARDS_NAME / name) as temporary:
+            temporary.write_bytes(content.getbuffer())
+    return Shard(name, len(table), len(content.getbuffer()), (), checksum_of(content))
 
 
 def found_counts(clip: PoseClip) -> str:
@@ -97,12 +75,7 @@ def found_counts(clip: PoseClip) -> str:
 
 
 class ShardWriter:
-    """Collects pieces of clips and writes them as one shard.
-
-    Args:
-        place: The run's folder, or its URI.
-        run_id: Of the run's manifest.
-    """
+    """Collects pieces of clips and writes them as one shard of the run at a folder or a URI."""
 
     def __init__(self, place: Path | str, run_id: str) -> None:
         self._place, self._run_id = place, run_id
@@ -129,12 +102,8 @@ class ShardWriter:
 class RunWriter:
     """Writes a run clip by clip, for importers and mergers. Reading order is the order of adding.
 
-    A run that was not finished is not continued: the next attempt needs a new folder.
-
-    Args:
-        folder: New or empty.
-        manifest: What the run is; its skeleton is the one every clip must have.
-        rows_per_shard: Clips are collected until a shard has at least as many frames.
+    A run that was not finished is not continued: the next attempt needs a new folder. Clips are
+    collected until a shard has at least `rows_per_shard` frames.
     """
 
     def __init__(self, folder: Path | str, manifest: Manifest, *, rows_per_shard: int = 4096):
