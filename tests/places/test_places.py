@@ -6,7 +6,6 @@ import itertools
 import os
 import socket
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
@@ -28,12 +27,6 @@ class TestSharedFolders(PlaceContract):
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
         return open_place(tmp_path / "a place")
-
-
-class TestFileUris(PlaceContract):
-    @pytest.fixture
-    def place(self, tmp_path: Path) -> Place:
-        return open_place(f"file://{tmp_path}/place")
 
 
 class TestS3(PlaceContract):
@@ -182,16 +175,6 @@ def test_mounts_tell_which_folders_machines_share(tmp_path, monkeypatch):
 
     monkeypatch.setattr(psutil, "disk_partitions", refuse)
     assert mount_type(tmp_path) is None
-
-
-def test_threads_share_a_storage(s3_bucket):
-    place = open_place(s3_bucket)
-    threads = [threading.Thread(target=place.put, args=(f"{n}", b"x")) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(list(place.list())) == 8
 
 
 def test_a_listing_ends_where_the_last_key_is_the_marker_of_a_folder(s3_bucket, monkeypatch):

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from posemill.errors import RunError
-from posemill.records import PoseClip
 from posemill.runs.events import Piece
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
 from posemill.runs.writer import RunWriter, compact
-
-
-def make_clip(name, value, num_frames=4):
-    points = np.full((num_frames, 543, 3), value, np.float32)
-    sizes = np.ones((num_frames, 2), np.int32)
-    return PoseClip(points, points[..., 0], sizes, clip_id=name)
+from tests.runs.conftest import small_clip
 
 
 def give_up(events, clip_no=None):
@@ -30,9 +23,9 @@ def give_up(events, clip_no=None):
 
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path, is_gone):
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
         for number, name in enumerate("abc"):
-            writer.add(make_clip(name, number))
+            writer.add(small_clip(name, 4, start=number))
     home = RunHome.at(tmp_path / "run")
     with EventLog(home.work) as events:
         give_up(events, 2)
@@ -58,9 +51,9 @@ def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path, is_gone)
 
 
 def test_damaged_rows_are_not_written_anew(tmp_path):
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
         for number, name in enumerate("abc"):
-            writer.add(make_clip(name, number))
+            writer.add(small_clip(name, 4, start=number))
     (shard,) = (tmp_path / "run" / "shards").iterdir()
     content = bytearray(shard.read_bytes())
     page = pq.ParquetFile(shard).metadata.row_group(0).column(0).dictionary_page_offset

@@ -13,24 +13,13 @@ import numpy as np
 import pytest
 
 from posemill.errors import MissingExtraError, RunError
-from posemill.records import PoseClip
 from posemill.runs import reader
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure, SplitCounts
 from posemill.runs.reader import FoundCounts, open_run
 from posemill.runs.shards import read_rows
 from posemill.runs.writer import RunWriter
-
-
-def make_clip(clip_id, num_frames, *, start, split="train"):
-    """A clip of 18 points that all are `start`, `start + 1`, …; its second frame shows nobody."""
-    points = np.zeros((num_frames, 18, 3), np.float32)
-    points += start + np.arange(num_frames, dtype=np.float32)[:, None, None]
-    points[1:2] = np.nan
-    scores = np.full((num_frames, 18), 0.5, np.float32)
-    sizes = np.tile(np.array([[210, 260]], np.int32), (num_frames, 1))
-    return PoseClip(points, scores, sizes, "openpose-18", clip_id=clip_id, split=split)
-
+from tests.runs.conftest import small_clip
 
 FAILURE = Failure("lost", "dev", None, 0, "p", "truncated", "cut off")
 
@@ -42,9 +31,9 @@ def run(tmp_path):
         "openpose-18", options={"recipe": {"normalize": "shoulders", "interpolate": 3}}
     )
     with RunWriter(tmp_path / "run", manifest, rows_per_shard=5) as writer:
-        writer.add(make_clip("b", 3, start=10))
-        writer.add(make_clip("a", 2, start=20))
-        writer.add(make_clip("a", 1, start=30, split="dev"))
+        writer.add(small_clip("b", 3, start=10))
+        writer.add(small_clip("a", 2, start=20))
+        writer.add(small_clip("a", 1, start=30, split="dev"))
         writer.add_failure(FAILURE)
     return open_run(str(tmp_path / "run"))
 

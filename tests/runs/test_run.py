@@ -169,15 +169,6 @@ def test_events_that_cannot_be_added_leave_nothing(tmp_path):
 def test_what_is_not_a_run_is_told_apart(tmp_path):
     with pytest.raises(RunError, match=r"is not a posemill run: it has no manifest\.json"):
         open_run(tmp_path)
-    (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(RunError, match=r"manifest\.json is not the manifest of a posemill run"):
-        open_run(tmp_path)
-    (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(RunError, match="is not the manifest of a posemill run"):
-        open_run(tmp_path)
-    (tmp_path / "manifest.json").write_text('{"posemill_run": 9}')
-    with pytest.raises(RunError, match="run format 9, expected 1"):
-        open_run(tmp_path)
     Manifest("holistic-543").write(tmp_path)
     with pytest.raises(RunError, match=r"has no ledger\.sqlite yet"):
         open_run(tmp_path)
@@ -191,14 +182,6 @@ def test_damaged_shards_are_named(clips, tmp_path, recommit):
     run = open_run(tmp_path / "run")
     shard = tmp_path / "run" / "shards" / "part-000-0000000.parquet"
     content = shard.read_bytes()
-    with pytest.raises(RunError, match="has no split 'test'; it has train, dev"):
-        list(run.clips("test"))
-    with pytest.raises(RunError, match=r"has no keypoints of a clip 'zz'; clip_ids\(\) lists"):
-        run.clip("zz")
-    with pytest.raises(RunError, match=r"'a' is in several splits \(dev, train\): say which"):
-        run.clip("a")
-    with pytest.raises(ValueError, match=r"no columns \['x'\]; a run has split"):
-        run.table(columns=["x"])
     shard.write_bytes(content[:-100])
     with pytest.raises(RunError, match=r"part-000-0000000\.parquet is damaged"):
         list(run.clips())

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from posemill.errors import RunError
-from posemill.records import PoseClip
 from posemill.runs.events import Piece
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
@@ -25,22 +23,7 @@ from posemill.runs.writer import (
     remove_uncommitted,
     write_table,
 )
-
-
-def make_clip(clip_id="a", num_frames=3, *, first=0, split="train", **more):
-    """A clip of 18 points, found in every frame but the second."""
-    points = np.arange(num_frames * 54, dtype=np.float32).reshape(num_frames, 18, 3)
-    points[1:2] = np.nan
-    return PoseClip(
-        points,
-        np.ones((num_frames, 18), np.float32),
-        np.tile(np.array([[210, 260]], np.int32), (num_frames, 1)),
-        "openpose-18",
-        clip_id=clip_id,
-        split=split,
-        frame_indices=np.arange(first, first + num_frames),
-        **more,
-    )
+from tests.runs.conftest import small_clip
 
 
 @pytest.fixture
@@ -52,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_shard_has_groups_of_512_rows_checksums_and_its_own_size(folder):
     path = folder / "shards" / "a.parquet"
-    shard = write_table(table_of(make_clip(num_frames=513)), folder, path.name, "id")
+    shard = write_table(table_of(small_clip(num_frames=513)), folder, path.name, "id")
     assert (shard.name, shard.num_rows, shard.num_bytes) == (path.name, 513, path.stat().st_size)
     assert [each.name for each in path.parent.iterdir()] == ["a.parquet"]
     metadata = pq.read_schema(path).metadata
@@ -79,15 +62,15 @@ def test_a_shard_has_groups_of_512_rows_checksums_and_its_own_size(folder):
 
 
 def test_what_was_found_is_counted_by_part_and_by_size():
-    clip = make_clip(num_frames=4)
+    clip = small_clip(num_frames=4)
     clip.sizes_wh[2:] = 320, 240
     assert found_counts(clip) == "[[3],[[210,260,2],[320,240,2]]]"
 
 
 def test_pieces_of_a_shard_lie_behind_each_other(folder):
     writer = ShardWriter(folder, "id")
-    writer.add(7, make_clip(num_frames=3, first=5), unit_no=9)
-    writer.add(8, make_clip("b", 2))
+    writer.add(7, small_clip(num_frames=3, first=5), unit_no=9)
+    writer.add(8, small_clip("b", 2))
     assert writer.num_rows == 5
     shard = writer.write("x.parquet")
     assert (shard.name, shard.num_rows) == ("x.parquet", 5)
@@ -101,7 +84,7 @@ def test_pieces_of_a_shard_lie_behind_each_other(folder):
     ]  # fmt: skip
     # The next shard starts anew.
     assert writer.num_rows == 0
-    writer.add(9, make_clip("c", 1))
+    writer.add(9, small_clip("c", 1))
     shard = writer.write("y.parquet")
     assert (shard.num_rows, [piece.row_offset for piece in shard.pieces]) == (1, [0])
 
@@ -110,7 +93,7 @@ def test_pieces_of_a_shard_lie_behind_each_other(folder):
 def test_a_shard_is_full_when_it_has_as_many_rows(tmp_path, limit, rows):
     with RunWriter(tmp_path / "a" / "run", Manifest("openpose-18"), rows_per_shard=limit) as writer:
         for name, length in {"a": 3, "b": 2, "c": 3}.items():
-            writer.add(make_clip(name, length))
+            writer.add(small_clip(name, length))
     shards = sorted((tmp_path / "a" / "run" / "shards").iterdir())
     assert [path.name for path in shards] == [
         f"part-000-{index:07d}.parquet" for index in range(len(rows))
@@ -120,9 +103,9 @@ def test_a_shard_is_full_when_it_has_as_many_rows(tmp_path, limit, rows):
 
 def test_a_shard_has_4096_rows_unless_told_otherwise(tmp_path):
     writer = RunWriter(str(tmp_path / "run"), Manifest("openpose-18"))
-    writer.add(make_clip("a", 4095))
+    writer.add(small_clip("a", 4095))
     assert list((tmp_path / "run" / "shards").iterdir()) == []
-    writer.add(make_clip("b", 1))
+    writer.add(small_clip("b", 1))
     assert len(list((tmp_path / "run" / "shards").iterdir())) == 1
     writer.finish()
 
@@ -134,9 +117,9 @@ def failure(clip_id, split="train", num_frames=2):
 def test_clips_frames_and_failures_are_counted_by_split(tmp_path):
     with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
         writer.add_failure(failure("a"))
-        writer.add(make_clip("a", 3))
-        writer.add(make_clip("empty", 0))
-        writer.add(make_clip("a", 2, split="dev"))
+        writer.add(small_clip("a", 3))
+        writer.add(small_clip("empty", 0))
+        writer.add(small_clip("a", 2, split="dev"))
         writer.add_failure(failure("gone", "dev", 0))
         writer.add_failure(failure("gone", "dev", 0))
     run = open_run(tmp_path / "run")
@@ -151,11 +134,11 @@ def test_clips_frames_and_failures_are_counted_by_split(tmp_path):
 def test_what_cannot_be_written_is_refused_and_not_counted(tmp_path):
     with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
         with pytest.raises(ValueError, match="clip 'a': extra holds what JSON cannot"):
-            writer.add(make_clip("a", extra={"x": object()}))
-        writer.add(make_clip("a", 2))
-        writer.add(make_clip("b", 1))
+            writer.add(small_clip("a", extra={"x": object()}))
+        writer.add(small_clip("a", 2))
+        writer.add(small_clip("b", 1))
         with pytest.raises(ValueError, match=r"^clip 'a' of split 'train' was added before$"):
-            writer.add(make_clip("a", 1))
+            writer.add(small_clip("a", 1))
     run = open_run(tmp_path / "run")
     assert (len(run), run.num_frames) == (2, 3)
     assert [(clip.clip_id, len(clip)) for clip in run] == [("a", 2), ("b", 1)]
@@ -167,7 +150,7 @@ def test_a_clip_of_another_skeleton_is_told_what_to_do(tmp_path):
     )
     writer = RunWriter(tmp_path / "run", Manifest("holistic-143"))
     with pytest.raises(ValueError, match=said):
-        writer.add(make_clip())
+        writer.add(small_clip())
     writer.finish()
 
 
@@ -181,7 +164,7 @@ def test_a_run_is_not_written_over(tmp_path):
 def test_an_error_leaves_a_run_that_is_not_finished_and_closed(tmp_path):
     def write():
         with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
-            writer.add(make_clip())
+            writer.add(small_clip())
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -194,7 +177,7 @@ def test_an_error_leaves_a_run_that_is_not_finished_and_closed(tmp_path):
 
 def test_only_shards_and_temporary_files_without_a_record_are_removed(tmp_path):
     with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
-        writer.add(make_clip())
+        writer.add(small_clip())
     shards = tmp_path / "run" / "shards"
     for name in ("a.parquet", ".b.parquet.1.tmp", "notes.txt"):
         (shards / name).write_bytes(b"")

@@ -179,10 +179,11 @@ class Run:
     def _sum_up(
         self, split: str, clip_id: str, pieces: Sequence[tuple[int, str]], num_clips: int = 1
     ) -> FoundCounts:
-        sizes: Counter[tuple[int, int]] = Counter()
+        sizes, num_frames = Counter[tuple[int, int]](), 0
         present = [0] * len(get_skeleton(self.skeleton_name).parts)
         try:
-            for _, found in pieces:
+            for num_rows, found in pieces:
+                num_frames += num_rows
                 parts, by_size = json.loads(found)
                 present = [int(a) + int(b) for a, b in zip(present, parts, strict=True)]
                 for width, height, count in by_size:
@@ -194,7 +195,6 @@ class Run:
                 folder=self.folder,
                 clip_id=clip_id,
             ) from error
-        num_frames = sum(num_rows for num_rows, _ in pieces)
         return FoundCounts(split, clip_id, num_frames, tuple(present), sizes, num_clips)
 
     def clips(
@@ -248,10 +248,11 @@ class Run:
         """Return one clip; `split` is needed only where two splits have the same id."""
         condition, values = self._in_split(split)
         with read_ledger(self.folder) as ledger:
-            rows = ledger.execute(
+            found = ledger.execute(
                 f"{SELECT_ROWS} WHERE {condition} AND clip_id = ? ORDER BY clip_no, first_frame",
                 (*values, readable(clip_id)),
-            ).fetchall()
+            )
+            rows = tuple(map(ShardRows.from_ledger, found))
         if not rows:
             near = hint(clip_id, self.clip_ids(split)) or Message("; clip_ids() lists them")
             raise RunError(
@@ -260,16 +261,16 @@ class Run:
                 clip_id=clip_id,
                 near=near,
             )
-        if len({row[0] for row in rows}) > 1:
-            splits = ", ".join(sorted({row[1] for row in rows}))
+        splits = {row.split for row in rows}
+        if len(splits) > 1:
             raise RunError(
                 "clip {clip_id!r} is in several splits ({splits}): say which, as "
                 "run[{split!r}, {clip_id!r}]",
                 clip_id=clip_id,
-                splits=splits,
-                split=rows[0][1],
+                splits=", ".join(sorted(splits)),
+                split=rows[0].split,
             )
-        (clip,) = self.read_block(BlockPlan(tuple(map(ShardRows.from_ledger, rows)))).clips
+        (clip,) = self.read_block(BlockPlan(rows)).clips
         return dataclasses.replace(clip, run_folder=str(self.folder))
 
     def table(self, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
@@ -321,10 +322,9 @@ class Run:
         """Return what `to_numpy` does, the arrays as tensors that share its memory."""
         from_numpy = import_optional("torch").from_numpy
         arrays = self.to_numpy(split)
-        return {
-            name: value if name == "clip_ids" else from_numpy(value)
-            for name, value in arrays.items()
-        }
+        clip_ids = arrays.pop("clip_ids")
+        tensors = {name: from_numpy(values) for name, values in arrays.items()}
+        return {**tensors, "clip_ids": clip_ids}
 
     def _in_split(self, split: str | None) -> tuple[str, tuple[str, ...]]:
         """Return what SQL asks of clips of a split, or of all, and its values."""

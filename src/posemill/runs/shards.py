@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -62,17 +63,15 @@ class BlockPlan:
     @property
     def names(self) -> list[tuple[str, str]]:
         """Split and id of each clip."""
-        return [(first.split, first.clip_id) for first, _ in self._clips()]
+        return [(split, clip_id) for (_, split, clip_id), _ in self._clips()]
 
     @property
     def lengths(self) -> list[int]:
         """Frames of each clip."""
-        return [length for _, length in self._clips()]
+        return [sum(piece.num_rows for piece in pieces) for _, pieces in self._clips()]
 
-    def _clips(self) -> Iterator[tuple[ShardRows, int]]:
-        for _, pieces in groupby(self.rows, key=lambda rows: rows.clip_no):
-            rows = list(pieces)
-            yield rows[0], sum(piece.num_rows for piece in rows)
+    def _clips(self) -> Iterator[tuple[tuple[int, str, str], Iterator[ShardRows]]]:
+        return groupby(self.rows, key=itemgetter(0, 1, 2))
 
 
 def plan_blocks(ledger_rows: Iterable[Sequence[Any]]) -> Iterator[BlockPlan]:
@@ -125,7 +124,6 @@ def read_rows(
         columns: `frame_index` among them; None for all.
         part: The skeleton of the result, if it is only a part: see `columns.part_for`.
     """
-    tables: list[pa.Table] = []
 
     def read_shard(path: Path, rows: Sequence[ShardRows]) -> list[pa.Table]:
         with _open(home.shard(path), skeleton_name, rows[0].checksum) as file:
@@ -134,6 +132,7 @@ def read_rows(
             wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
             return [_read(file, path, piece, wanted) for piece in rows]
 
+    tables: list[pa.Table] = []
     for shard, group in groupby(_joined(plan.rows), key=lambda rows: rows.shard):
         rows, path = list(group), shard_path(home.work, shard)
         try:
