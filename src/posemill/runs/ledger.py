@@ -87,6 +87,7 @@ class Ledger(LedgerReader):
             with atomic_path(path) as temporary, closing(sqlite3.connect(temporary)) as database:
                 database.executescript(_TABLES)
         self._writer = _connect(path)
+        self._write = self._writer.execute
         try:
             check_tables(self._writer, path)
             # FULL: a commit that was acknowledged survives a power cut.
@@ -99,10 +100,10 @@ class Ledger(LedgerReader):
     @contextmanager
     def transaction(self, number: int) -> Iterator[None]:
         """Let all that is applied inside become durable together, as of that number."""
-        self._writer.execute("BEGIN IMMEDIATE")
+        self._write("BEGIN IMMEDIATE")
         with self._writer:
             yield
-            self._writer.execute(f"PRAGMA user_version = {number:d}")
+            self._write(f"PRAGMA user_version = {number:d}")
 
     def apply(self, event: Event) -> None:
         """Add an event to the tables: the only writer of them."""
@@ -111,20 +112,20 @@ class Ledger(LedgerReader):
     def _count(self, split: str, **changes: int) -> None:
         """Add to the counts of a split, by column name."""
         values = {**dict.fromkeys(COUNTS, 0), "split": readable(split), **changes}
-        self._writer.execute(_ADD_COUNTS, values)
+        self._write(_ADD_COUNTS, values)
 
     def _add_planned(self, event: Planned) -> None:
         for table in _ALL_TABLES:
-            self._writer.execute(f"DELETE FROM {table}")
+            self._write(f"DELETE FROM {table}")
         self._add_clips(event.clips)
         self._writer.executemany(
             f"{_ADD_UNIT} VALUES (?, ?, ?, ?, ?, ?, ?)",
             ((*unit, unit.start_frame) for unit in event.units),
         )
-        self._writer.execute("INSERT INTO meta VALUES ('planned', ?)", (event.run_id,))
+        self._write("INSERT INTO meta VALUES ('planned', ?)", (event.run_id,))
 
     def _add_clips(self, clips: Sequence[PlannedClip]) -> None:
-        (last_no,) = self._writer.execute("SELECT coalesce(max(clip_no), 0) FROM clips").fetchone()
+        (last_no,) = self._write("SELECT coalesce(max(clip_no), 0) FROM clips").fetchone()
         try:
             self._writer.executemany(
                 "INSERT INTO clips (split, clip_id, num_frames, content) VALUES (?, ?, ?, ?)",
@@ -132,7 +133,7 @@ class Ledger(LedgerReader):
             )
         except sqlite3.IntegrityError as error:
             raise RunError("two clips have the same split and id: {error}", error=error) from error
-        new = self._writer.execute(
+        new = self._write(
             "SELECT split, count(*), coalesce(sum(num_frames), 0) FROM clips WHERE clip_no > ? "
             "GROUP BY split ORDER BY min(clip_no)",
             (last_no,),
@@ -141,15 +142,15 @@ class Ledger(LedgerReader):
             self._count(split, num_clips=num_clips, frames_known=num_frames)
 
     def _add_started(self, event: Started) -> None:
-        self._writer.execute("DELETE FROM meta WHERE key = 'finished_at'")
-        self._writer.execute(
+        self._write("DELETE FROM meta WHERE key = 'finished_at'")
+        self._write(
             "INSERT INTO meta VALUES ('starts', '1') "
             "ON CONFLICT DO UPDATE SET value = CAST(value AS INTEGER) + 1"
         )
 
     def _add_finished(self, event: Finished) -> None:
         values = (event.finished_at,)
-        self._writer.execute("INSERT OR REPLACE INTO meta VALUES ('finished_at', ?)", values)
+        self._write("INSERT OR REPLACE INTO meta VALUES ('finished_at', ?)", values)
 
     def _add_committed(self, event: Committed) -> None:
         if event.clips:
@@ -181,10 +182,10 @@ class Ledger(LedgerReader):
     def _add_shard(self, shard: Shard) -> None:
         old_no = "(SELECT shard_no FROM shards WHERE name = ?)"
         for table in ("pieces", "shards") if shard.replaces else ():
-            self._writer.execute(f"DELETE FROM {table} WHERE shard_no = {old_no}", [shard.replaces])
+            self._write(f"DELETE FROM {table} WHERE shard_no = {old_no}", [shard.replaces])
         if not shard.name:
             return
-        cursor = self._writer.execute(
+        cursor = self._write(
             "INSERT INTO shards (name, num_rows, num_bytes, checksum) VALUES (?, ?, ?, ?)",
             (shard.name, shard.num_rows, shard.num_bytes, shard.checksum),
         )
@@ -196,7 +197,7 @@ class Ledger(LedgerReader):
 
     def _measure_clip(self, clip_no: int) -> dict[str, int]:
         """Return what a clip adds to the counts of which a unit is done, if it was its last one."""
-        is_left, known, rows, lost = self._writer.execute(
+        is_left, known, rows, lost = self._write(
             f"SELECT is_left, num_frames, num_rows, num_lost FROM ({PER_CLIP}) WHERE clip_no = ?",
             (clip_no,),
         ).fetchone()
@@ -205,15 +206,13 @@ class Ledger(LedgerReader):
         counts, num_frames = {"clips_done": 1}, rows + (lost or 0)
         counts["clips_failed"] = not rows and lost is not None
         if known is None or num_frames > known:  # a video that did not say, or said too little
-            self._writer.execute(
-                "UPDATE clips SET num_frames = ? WHERE clip_no = ?", (num_frames, clip_no)
-            )
+            self._write("UPDATE clips SET num_frames = ? WHERE clip_no = ?", (num_frames, clip_no))
             counts["frames_known"] = num_frames - (known or 0)
         return counts
 
     def _add_crashed(self, event: Crashed) -> None:
         is_given_up = isinstance(event, GaveUp)
-        self._writer.execute(
+        self._write(
             "INSERT INTO crashes (unit_no, frame_index, phase, message, tries, is_given_up) "
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET tries = tries + excluded.tries, "
             "is_given_up = is_given_up OR excluded.is_given_up, message = excluded.message",
@@ -229,43 +228,42 @@ class Ledger(LedgerReader):
         each other, or a whole rest was lost, the unit starts anew and its rows no longer count.
         The length of a clip stays: a file that ends too early still does.
         """
-        write = self._writer.execute
         for clip in event.clips:  # as it is now: all of it starts anew
             values = (clip.num_frames, clip.content, clip.clip_no)
-            if not write(
+            if not self._write(
                 "UPDATE clips SET num_frames = ?, content = ? WHERE clip_no = ?", values
             ).rowcount:
                 raise sqlite3.IntegrityError("a record names a clip that the run does not have")
-            write("UPDATE units SET next_frame = -1 WHERE clip_no = ?", (clip.clip_no,))
-        write(
+            self._write("UPDATE units SET next_frame = -1 WHERE clip_no = ?", (clip.clip_no,))
+        self._write(
             "UPDATE units SET next_frame = -1 WHERE unit_no IN (SELECT unit_no FROM failures JOIN "
             "units USING (unit_no, clip_no) WHERE is_chain OR is_video OR frame_index IS NULL OR "
             "num_frames != 1)"
         )
         for table in ("pieces", "failures", "crashes"):
-            write(
+            self._write(
                 f"DELETE FROM {table} WHERE unit_no IN "
                 "(SELECT unit_no FROM units WHERE next_frame = -1)"
             )
-        write(
+        self._write(
             "UPDATE units SET next_frame = start_frame, state = NULL, is_done = 0 "
             "WHERE next_frame = -1"
         )
         pictures = "SELECT failure_no FROM failures JOIN units USING (unit_no, clip_no)"
-        write(
+        self._write(
             "DELETE FROM crashes WHERE (unit_no, frame_index) IN "
             f"(SELECT unit_no, frame_index FROM failures WHERE failure_no IN ({pictures}))"
         )
-        write(
+        self._write(
             f"{_ADD_UNIT} SELECT clip_no, frame_index, frame_index + 1, 0, 0, 1, frame_index "
             f"FROM failures WHERE failure_no IN ({pictures}) ORDER BY failure_no"
         )
-        write(f"DELETE FROM failures WHERE failure_no IN ({pictures})")
-        write(
+        self._write(f"DELETE FROM failures WHERE failure_no IN ({pictures})")
+        self._write(
             "DELETE FROM meta WHERE key = 'finished_at' "
             "AND EXISTS (SELECT 1 FROM units WHERE is_done = 0)"
         )
-        write(
+        self._write(
             "UPDATE splits SET (clips_done, frames_known, frames_out, frames_failed, clips_failed) "
             "= (SELECT sum(is_done), coalesce(sum(num_frames), 0), sum(num_rows), "
             "coalesce(sum(num_lost), 0), sum(is_done AND NOT num_rows AND num_lost IS NOT NULL) "
@@ -275,13 +273,13 @@ class Ledger(LedgerReader):
 
     def copy_to(self, path: Path) -> None:
         """Write the ledger as it is into a new file."""
-        self._writer.execute("VACUUM INTO ?", (str(path),))
+        self._write("VACUUM INTO ?", (str(path),))
 
     def close(self) -> None:
         """Close; a ledger nobody else has open becomes one plain file."""
         self._database.close()
         try:
-            self._writer.execute("PRAGMA journal_mode=DELETE")
+            self._write("PRAGMA journal_mode=DELETE")
         except sqlite3.OperationalError:
             pass  # someone reads it: the write-ahead file stays beside it, which is as good
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,6 +21,7 @@ from posemill.runs.manifest import LEDGER_NAME, check_ledger_is_there
 if TYPE_CHECKING:  # numpy: `status` would take longer
     from posemill.records import Clip
 
+FoundInPieces = tuple[tuple[int, str], ...]  # rows and `Piece.found` of each
 _MOST_REASONS = 50  # one by one: an engine may have another one for every frame
 
 
@@ -63,14 +64,6 @@ class Unit:
     is_chain: bool
     clip: Clip
     given_up: tuple[tuple[int, int, str], ...] = ()
-
-
-class FoundInClip(NamedTuple):
-    """Rows and `Piece.found` of the pieces of a clip, in the order of frames."""
-
-    clip_no: int
-    clip_id: str
-    pieces: tuple[tuple[int, str], ...]
 
 
 class ClipRecord(NamedTuple):
@@ -129,35 +122,36 @@ def check_tables(database: sqlite3.Connection, path: Path) -> None:
         )
 
 
+def check_numbers(row: Sequence[object], numbers: Iterable[object]) -> None:
+    """Raise where a ledger, which may be a stranger's, has something else than numbers from 0."""
+    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise RunError("the ledger is damaged: {row}; put back a copy of it", row=row)
+
+
 class LedgerReader:
     """What a ledger says, for who only reads it and for who writes it, by one thread at a time."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database, self.path = database, path
-
-    def execute(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
-        """Return the rows of a question of one's own."""
-        return self._database.execute(query, values)
+        self.execute = database.execute  # for a question of one's own
 
     @property
     def number(self) -> int:
         """How often the ledger was written; elsewhere, the number of the last record in it."""
-        return int(self._database.execute("PRAGMA user_version").fetchone()[0])
+        return int(self.execute("PRAGMA user_version").fetchone()[0])
 
     def counts(self) -> list[SplitCounts]:
         """Return the counts of every split, in the order of the source."""
-        rows = self._database.execute(
+        rows = self.execute(
             f"SELECT split, {', '.join(COUNTS)} FROM splits ORDER BY rowid"
         ).fetchall()
-        if wrong := [row for row in rows if not all(isinstance(number, int) for number in row[1:])]:
-            raise RunError(
-                "the ledger is damaged: it counts {counts}; put back a copy of it", counts=wrong[0]
-            )
+        for row in rows:
+            check_numbers(row, row[1:])
         return [SplitCounts(*row) for row in rows]
 
     def failures(self) -> Iterator[Failure]:
         """Yield the failures in the order of clips and frames."""
-        for row in self._database.execute(
+        for row in self.execute(
             "SELECT clip_id, split, frame_index, failures.num_frames, path, reason, message "
             "FROM failures JOIN clips USING (clip_no) ORDER BY clip_no, frame_index"
         ):
@@ -165,7 +159,7 @@ class LedgerReader:
 
     def reasons(self) -> list[tuple[str, int, int]]:
         """Return reasons, failures and frames, most frequent first; the rare ones as one row."""
-        rows: list[tuple[str, int, int]] = self._database.execute(
+        rows: list[tuple[str, int, int]] = self.execute(
             "SELECT reason, count(*), sum(num_frames) FROM failures GROUP BY reason "
             "ORDER BY count(*) DESC, reason"
         ).fetchall()
@@ -178,14 +172,14 @@ class LedgerReader:
 
     def unfinished(self) -> Iterator[tuple[str, str, int, int | None]]:
         """Yield (split, clip id, rows, length or None) of clips that lack rows without a reason."""
-        yield from self._database.execute(
+        yield from self.execute(
             f"SELECT split, clip_id, num_rows, num_frames FROM ({PER_CLIP}) WHERE CASE WHEN "
             "num_frames IS NULL THEN num_lost IS NULL "
             "ELSE num_rows + coalesce(num_lost, 0) < num_frames END ORDER BY clip_no"
         )
 
     def _meta(self, key: str) -> str | None:
-        row = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        row = self.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
     def planned_run(self) -> str | None:
@@ -202,7 +196,7 @@ class LedgerReader:
 
     def clips(self) -> list[ClipRecord]:
         """Return all clips in their order."""
-        rows = self._database.execute(
+        rows = self.execute(
             "SELECT clip_no, split, clip_id, num_frames, content, "
             "clip_no IN (SELECT clip_no FROM failures) FROM clips ORDER BY clip_no"
         )
@@ -210,7 +204,7 @@ class LedgerReader:
 
     def costs_to_do(self) -> list[tuple[int, int]]:
         """Return number and remaining cost of every unit that is not done, in order."""
-        return self._database.execute(
+        return self.execute(
             "SELECT unit_no, max(1, cost - next_frame + start_frame) FROM units "
             "WHERE is_done = 0 ORDER BY clip_no, start_frame"
         ).fetchall()
@@ -219,7 +213,7 @@ class LedgerReader:
         """Return those of the units that are not done, as they stand, of the clips of a source."""
         units = []
         for unit_no in unit_nos:
-            row = self._database.execute(
+            row = self.execute(
                 "SELECT clip_no, start_frame, stop_frame, next_frame, state, is_chain, num_frames "
                 "FROM units JOIN clips USING (clip_no) WHERE unit_no = ? AND is_done = 0",
                 (unit_no,),
@@ -227,14 +221,8 @@ class LedgerReader:
             if row is None:
                 continue
             clip_no, start, stop, next_frame, state, is_chain, num_frames = row
-            if not all(isinstance(number, int) for number in (start, next_frame, stop or 0)):
-                raise RunError(
-                    "the ledger is damaged: unit {unit_no} goes on at {next_frame!r}; put back a "
-                    "copy of it",
-                    unit_no=unit_no,
-                    next_frame=next_frame,
-                )
-            given_up = self._database.execute(
+            check_numbers(row, (start, next_frame, stop or 0))
+            given_up = self.execute(
                 "SELECT frame_index, phase, message FROM crashes WHERE unit_no = ? AND is_given_up",
                 (unit_no,),
             )
@@ -247,52 +235,47 @@ class LedgerReader:
 
     def crashes(self) -> Counter[tuple[int, int, int]]:
         """Return how often a worker died at each unit, frame and phase."""
-        rows = self._database.execute("SELECT unit_no, frame_index, phase, tries FROM crashes")
+        rows = self.execute("SELECT unit_no, frame_index, phase, tries FROM crashes")
         return Counter({(unit, frame, phase): tries for unit, frame, phase, tries in rows})
 
     def counts_at(self) -> tuple[list[SplitCounts], int]:
         """Return the counts, and the number of the ledger that they are of."""
-        self._database.execute("BEGIN")
+        self.execute("BEGIN")
         with self._database:
             return self.counts(), self.number
 
     def shard_sizes(self) -> dict[str, int]:
         """Return the bytes of every shard that counts, by its name."""
-        return dict(self._database.execute("SELECT name, num_bytes FROM shards").fetchall())
+        return dict(self.execute("SELECT name, num_bytes FROM shards").fetchall())
 
     def stale_shards(self) -> list[Shard]:
         """Return the shards that hold rows of no piece, with the pieces in the order of rows."""
-        shards = self._database.execute(
+        shards = self.execute(
             "SELECT shard_no, name, num_rows, num_bytes, checksum FROM shards WHERE num_rows > "
             "(SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE shard_no = shards.shard_no)"
         ).fetchall()
         query = (
             f"SELECT {', '.join(Piece._fields)} FROM pieces WHERE shard_no = ? ORDER BY row_offset"
         )
-        return [
-            Shard(
-                name,
-                num_rows,
-                num_bytes,
-                tuple(map(Piece._make, self.execute(query, [number]))),
-                checksum,
-            )
-            for number, name, num_rows, num_bytes, checksum in shards
-        ]
+        stale = []
+        for number, name, num_rows, num_bytes, checksum in shards:
+            pieces = tuple(map(Piece._make, self.execute(query, [number])))
+            stale.append(Shard(name, num_rows, num_bytes, pieces, checksum))
+        return stale
 
-    def found(self, split: str | None = None) -> Iterator[FoundInClip]:
-        """Yield what is noted of each clip that gave rows, in reading order."""
-        rows = self._database.execute(
+    def found(self, split: str | None = None) -> Iterator[tuple[int, str, FoundInPieces]]:
+        """Yield number, id and pieces of each clip that gave rows, in reading order."""
+        rows = self.execute(
             "SELECT clip_no, clip_id, pieces.num_rows, found FROM pieces JOIN clips USING "
             "(clip_no) WHERE +split = ? OR ? IS NULL ORDER BY clip_no, first_frame",
             (split, split),
         )
         for (clip_no, clip_id), pieces in groupby(rows, key=itemgetter(0, 1)):
-            yield FoundInClip(clip_no, clip_id, tuple((piece[2], piece[3]) for piece in pieces))
+            yield clip_no, clip_id, tuple((piece[2], piece[3]) for piece in pieces)
 
     def check_totals(self) -> None:
         """Raise if frames in are not frames out and frames failed, counted from the records."""
-        known, rows, failed, counted = self._database.execute(
+        known, rows, failed, counted = self.execute(
             "SELECT coalesce(sum(num_frames), 0), coalesce(sum(num_rows), 0), "
             "coalesce(sum(num_lost), 0), (SELECT coalesce(sum(frames_out + frames_failed), 0) "
             f"FROM splits) FROM ({PER_CLIP})"

@@ -23,7 +23,7 @@ from posemill.records import PoseClip, fields_of_recipe
 from posemill.runs.columns import part_for
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import Manifest
-from posemill.runs.queries import Failure, SplitCounts, read_ledger
+from posemill.runs.queries import Failure, FoundInPieces, SplitCounts, read_ledger
 from posemill.runs.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
 from posemill.runs.shards import (
     SELECT_ROWS,
@@ -165,7 +165,7 @@ class Run:
         Grouped, clips whose records are the same come as one, by the id of the first.
         """
         self._in_split(split)
-        alike: dict[tuple[tuple[int, str], ...], tuple[str, int]] = {}
+        alike: dict[FoundInPieces, tuple[str, int]] = {}
         with read_ledger(self.folder) as ledger:
             for _, clip_id, found in ledger.found(split):
                 if is_grouped:
@@ -177,7 +177,7 @@ class Run:
             yield self._sum_up(split, clip_id, found, number)
 
     def _sum_up(
-        self, split: str, clip_id: str, pieces: Sequence[tuple[int, str]], num_clips: int = 1
+        self, split: str, clip_id: str, pieces: FoundInPieces, num_clips: int = 1
     ) -> FoundCounts:
         sizes, num_frames = Counter[tuple[int, int]](), 0
         present = [0] * len(get_skeleton(self.skeleton_name).parts)

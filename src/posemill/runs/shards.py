@@ -21,6 +21,7 @@ from posemill.errors import RunError
 from posemill.runs.columns import read_groups
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import shard_path
+from posemill.runs.queries import check_numbers
 from posemill.runs.schema import check_schema, integers_of, join_tables, run_schema
 
 # Joined with what a block is chosen by; `rows_of` takes the rows.
@@ -45,9 +46,7 @@ class ShardRows(NamedTuple):
     def from_ledger(cls, row: Sequence[Any]) -> ShardRows:
         """Return a row of the ledger, which may be a stranger's; RunError for nonsense."""
         rows = cls(*row)
-        for number in (rows.offset, rows.num_rows):
-            if not isinstance(number, int) or number < 0:
-                raise RunError("the ledger is damaged: {row}; put back a copy of it", row=row)
+        check_numbers(row, (rows.offset, rows.num_rows))
         return rows
 
 
