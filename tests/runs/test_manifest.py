@@ -99,7 +99,7 @@ def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "Expecting property name"), ("[" * 100_000, "nested too deep"), ("[]", "pop"),
+        ("{", "Expecting property name"), ("[" * 100_000, "nested too deep"), ("[]", "integer"),
         ({"posemill_run": None}, "run format None, expected 1"), ({"posemill_run": 2}, "format 2"),
         ({"colour": "blue"}, "'colour'"), ('{"posemill_run": 1, "kind": "x"}', "'skeleton_name'"),
         ({"skeleton_name": 3}, "skeleton_name"), ({"kind": None}, "kind"),
