@@ -42,6 +42,7 @@ from posemill.runs.manifest import (
     foreign_place,
     is_copy,
     not_a_run,
+    shard_path,
 )
 from posemill.runs.queries import read_ledger
 from posemill.runs.records import PREFIX, SNAPSHOTS, RecordLog
@@ -227,13 +228,14 @@ class RunHome:
                 (path.name, _AHEAD),
             ).fetchall()
         path.parent.mkdir(exist_ok=True)
-        missing = [path.with_name(name) for (name,) in rows if not path.with_name(name).exists()]
+        targets = [shard_path(self.work, name) for (name,) in rows]
 
         def fetch(target: Path) -> None:
-            self.place.fetch(f"{SHARDS_NAME}/{target.name}", target)
+            if not target.exists():
+                self.place.fetch(f"{SHARDS_NAME}/{target.name}", target)
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(fetch, missing))
+            list(pool.map(fetch, targets))
         return path
 
     def forget_shard(self, path: Path) -> bool:
@@ -270,8 +272,9 @@ def _is_kept_as_records(place: Place, path: str | os.PathLike[str], kind: str) -
         return True
     is_here = (place.root / LEDGER_NAME).exists()
     if uri_of(path) is None:
-        is_to_be = kind == "shared" or (kind == "auto" and is_shared(place.root))
-        return (place.root / PREFIX).is_dir() or (is_to_be and not is_here)
+        if is_here or kind == "local":
+            return (place.root / PREFIX).is_dir()
+        return kind == "shared" or (place.root / PREFIX).is_dir() or is_shared(place.root)
     if is_here:
         raise RunError(
             "{uri} is a run of this machine; name it by its path: {folder}",

@@ -103,9 +103,11 @@ class Manifest:
 
     def differences(self, other: Manifest) -> list[str]:
         """Return one line per setting that decides the result and is not the same in `other`."""
-        decisive = ("skeleton_name", "options", "engine", "source")
-        old, new = ({name: getattr(each, name) for name in decisive} for each in (self, other))
-        return _differences("", old, new)
+        return [
+            line
+            for group in ("skeleton_name", "options", "engine", "source")
+            for line in _differences(group, getattr(self, group), getattr(other, group))
+        ]
 
 
 def not_a_run(name: Path | str) -> RunError:

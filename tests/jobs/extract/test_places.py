@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import signal
+import sqlite3
 import threading
 import time
 from contextlib import closing
@@ -445,6 +446,19 @@ def test_a_bad_copy_of_a_shard_is_fetched_anew(tree, config_for, s3_bucket):
         for shard in (folder / "shards").iterdir():
             shard.write_bytes(damage)
         assert open_run(place).to_numpy()["points"].tobytes() == expected
+
+
+def test_a_shard_that_a_ledger_elsewhere_names_outside_of_the_run_is_not_fetched(
+    tree, config_for, s3_bucket
+):
+    place = Path(s3_bucket) / "runs" / "a"
+    extract(config_for(tree, task_frames=8).replace(out=place))
+    folder = RunHome.existing(place).work
+    run = open_run(folder)
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as ledger, ledger:
+        ledger.execute("UPDATE shards SET name = '../../x.parquet' WHERE shard_no = 2")
+    with pytest.raises(RunError, match="which is not a file of"):
+        next(run.clips())
 
 
 def test_a_run_of_this_machine_named_by_a_uri_is_not_begun_anew(tree, config_for, tmp_path):
