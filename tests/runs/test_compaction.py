@@ -15,6 +15,15 @@ from posemill.runs.writer import RunWriter, compact
 from tests.runs.conftest import small_clip
 
 
+@pytest.fixture
+def run(tmp_path):
+    """A run of three clips in a shard: a, b and c have the points of 0, 1 and 2."""
+    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
+        for number, name in enumerate("abc"):
+            writer.add(small_clip(name, 4, start=number))
+    return tmp_path / "run"
+
+
 def give_up(events, clip_no=None):
     """Let the rows of a clip, or of all, count no more, as a unit that starts anew does."""
     where = "" if clip_no is None else f" WHERE clip_no = {clip_no:d}"
@@ -22,15 +31,12 @@ def give_up(events, clip_no=None):
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path, is_gone):
-    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
-        for number, name in enumerate("abc"):
-            writer.add(small_clip(name, 4, start=number))
-    home = RunHome.at(tmp_path / "run")
+def test_a_shard_is_rewritten_without_rows_that_were_given_up(run, is_gone):
+    home = RunHome.at(run)
     with EventLog(home.work) as events:
         give_up(events, 2)
         assert [compact(home, events) for _ in range(2)] == [1, 0]
-        (shard,) = (tmp_path / "run" / "shards").iterdir()
+        (shard,) = (run / "shards").iterdir()
         assert shard.name == "part-000-0000000-r1.parquet"
         assert pq.read_table(shard)["clip_id"].to_pylist() == ["a"] * 4 + ["c"] * 4
         clips = {clip.clip_id: clip.points[0, 0, 0] for clip in open_run(home.work).clips()}
@@ -43,27 +49,24 @@ def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path, is_gone)
         # One of which nothing counts any more goes, also where somebody else removed its file.
         give_up(events)
         if is_gone:
-            (tmp_path / "run" / "shards" / "part-000-0000000-r2.parquet").unlink()
+            (run / "shards" / "part-000-0000000-r2.parquet").unlink()
         assert [compact(home, events) for _ in range(2)] == [1, 0]
         assert events.ledger.shard_sizes() == {}
-    assert list((tmp_path / "run" / "shards").iterdir()) == []
+    assert list((run / "shards").iterdir()) == []
     assert list(open_run(home.work).clips()) == []
 
 
-def test_damaged_rows_are_not_written_anew(tmp_path):
-    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
-        for number, name in enumerate("abc"):
-            writer.add(small_clip(name, 4, start=number))
-    (shard,) = (tmp_path / "run" / "shards").iterdir()
+def test_damaged_rows_are_not_written_anew(run):
+    (shard,) = (run / "shards").iterdir()
     content = bytearray(shard.read_bytes())
     page = pq.ParquetFile(shard).metadata.row_group(0).column(0).dictionary_page_offset
     content[page + 40] ^= 1
     shard.write_bytes(content)
-    events = EventLog(tmp_path / "run")
+    events = EventLog(run)
     give_up(events, 2)
     with pytest.raises(
         RunError, match=r"part-000-0000000\.parquet (is damaged|cannot be read).*; put"
     ):
-        compact(RunHome.at(tmp_path / "run"), events)
+        compact(RunHome.at(run), events)
     events.close()
     assert shard.exists()

@@ -23,17 +23,10 @@ from posemill.sources import find_clips
 
 @pytest.mark.parametrize(
     ("indices", "text"),
-    [
-        ([], ""),
-        ([7], "7"),
-        ([0, 1], "0-1"),
-        ([0, 2], "0 2"),
-        ([*range(300)], "0-299"),
-        ([*range(0, 300, 2)], "0-298/2"),
-        ([0, 1, 2, 4, 5, 6, 8], "0-2 4-6 8"),
-        ([0, 5, 6, 7], "0 5-7"),
-    ],
-)
+    [([], ""), ([7], "7"), ([0, 1], "0-1"), ([0, 2], "0 2"), ([*range(300)], "0-299"),
+     ([*range(0, 300, 2)], "0-298/2"), ([0, 1, 2, 4, 5, 6, 8], "0-2 4-6 8"),
+     ([0, 5, 6, 7], "0 5-7")],
+)  # fmt: skip
 def test_numbers_are_written_in_short(indices, text):
     assert ranges_of(indices) == text
     assert indices_of(text).tolist() == indices

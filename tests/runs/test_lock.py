@@ -20,14 +20,8 @@ def test_the_holder_is_known_while_the_lock_is_held_and_not_after(tmp_path):
         assert holder is not None
         assert (holder.pid, holder.host) == (os.getpid(), socket.gethostname())
     assert holder_of(tmp_path) is None
-    assert (tmp_path / lock.LOCK_NAME).exists()  # the text of the dead says nothing
-
-
-def test_two_who_ask_do_not_take_each_other_for_the_holder(tmp_path):
-    with run_lock(tmp_path):
-        pass
-    with (tmp_path / lock.LOCK_NAME).open("rb") as handle:
-        assert lock.try_lock(handle.fileno(), is_shared=True)  # as one who asks has it
+    with (tmp_path / lock.LOCK_NAME).open("rb") as handle:  # the text of the dead says nothing
+        assert lock.try_lock(handle.fileno(), is_shared=True)  # as another one who asks has it
         assert holder_of(tmp_path) is None
 
 
@@ -64,7 +58,7 @@ def test_a_holder_who_has_not_written_yet_is_waited_for_and_then_unknown(tmp_pat
     assert sum(naps) == pytest.approx(0.5)
 
 
-def test_a_lock_that_cannot_be_asked_is_said_with_what_to_do(tmp_path, monkeypatch):
+def test_a_lock_that_cannot_be_asked_or_taken_is_said_with_what_to_do(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise OSError(95, "Operation not supported")
 
@@ -72,19 +66,10 @@ def test_a_lock_that_cannot_be_asked_is_said_with_what_to_do(tmp_path, monkeypat
     monkeypatch.setattr(lock, "try_lock", refuse)
     with pytest.raises(RunError, match=r"cannot tell .* \(Operation not supported\)"):
         holder_of(tmp_path)
+    no_locks = pytest.raises(RunError, match=r"its file system cannot lock files \(Operation not")
+    with no_locks, run_lock(tmp_path):
+        pass
     (tmp_path / lock.LOCK_NAME).unlink()
     (tmp_path / lock.LOCK_NAME).symlink_to(lock.LOCK_NAME)  # a loop: it cannot be opened
     with pytest.raises(RunError, match="Too many levels"):
         holder_of(tmp_path)
-
-
-def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
-    def refuse(_descriptor):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(lock, "try_lock", refuse)
-    with (
-        pytest.raises(RunError, match=r"its file system cannot lock files \(Operation not"),
-        run_lock(tmp_path),
-    ):
-        pass

@@ -8,21 +8,10 @@ from contextlib import closing
 import pytest
 
 from posemill.errors import RunError
-from posemill.runs.events import (
-    Committed,
-    Finished,
-    Lost,
-    Piece,
-    PlannedClip,
-    Shard,
-    UnitProgress,
-)
+from posemill.runs.events import Committed, Finished, Lost, Piece, PlannedClip, Shard, UnitProgress
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
-from posemill.runs.queries import (
-    SplitCounts,
-    read_ledger,
-)
+from posemill.runs.queries import SplitCounts, read_ledger
 
 
 @pytest.fixture

@@ -134,13 +134,6 @@ def test_memory_of_reading_clip_by_clip_does_not_grow_with_the_run(tmp_path):
     assert max(in_use[8:]) <= max(in_use[:8]) * 1.05
 
 
-def test_a_clip_without_frames_is_counted_and_not_read(tmp_path):
-    write_run(tmp_path / "run", [make_clip("none", 0), make_clip("some", 2)])
-    run = open_run(tmp_path / "run")
-    assert len(run) == 2
-    assert [clip.clip_id for clip in run.clips()] == ["some"]
-
-
 def test_a_run_that_was_not_finished_says_so(clips, tmp_path):
     writer = RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1)
     writer.add(clips[0])
@@ -189,21 +182,11 @@ def test_damaged_shards_are_named(clips, tmp_path, recommit):
     with pytest.raises(RunError, match="not a shard of a posemill run, or of another version"):
         list(run.clips())
     small = run_schema("holistic-143").empty_table()
-    pq.write_table(small, shard)
-    with pytest.raises(RunError, match="is not the shard that was committed"):
-        list(run.clips())
-    pq.write_table(pq.read_table(pa.BufferReader(content)).slice(0, 705), shard)
-    recommit(tmp_path / "run")
-    with pytest.raises(RunError, match="counts on 711 rows, the file has 705"):
-        list(run.clips())
     newer = small.replace_schema_metadata(
         {**small.schema.metadata, b"posemill.schema_version": b"7"}
     )
     pq.write_table(newer, shard)
     with pytest.raises(RunError, match=r"schema version 7, this posemill reads 2\); use"):
-        list(run.clips())
-    shard.unlink()
-    with pytest.raises(RunError, match="is missing, but the ledger counts on it"):
         list(run.clips())
 
 

@@ -13,13 +13,7 @@ from posemill.runs import shards
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
-from posemill.runs.shards import (
-    BlockPlan,
-    ShardRows,
-    checksum_of,
-    plan_blocks,
-    read_rows,
-)
+from posemill.runs.shards import BlockPlan, ShardRows, checksum_of, plan_blocks, read_rows
 from posemill.runs.writer import RunWriter
 
 
