@@ -102,7 +102,7 @@ class FolderPlace(Place):
             with os.scandir(self.root / prefix) as entries:
                 # `a/` of a folder sorts as its keys do: `a-b` comes before `a/b`.
                 children = sorted(
-                    (f"{prefix}{entry.name}/" if entry.is_dir() else f"{prefix}{entry.name}", entry)
+                    (f"{prefix}{entry.name}{'/' if entry.is_dir() else ''}", entry)
                     for entry in entries
                     if entry.name[0] != "."
                 )

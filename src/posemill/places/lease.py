@@ -133,10 +133,11 @@ class Lease:
     def _wait_for_silence(self, last: LeaseState, on_wait: Callable[[LeaseState], None]) -> None:
         """Return when a lease was not written for long enough; raise as soon as it was."""
         started, looked_at = time.monotonic(), 0.0
+        pause = PATIENCE_SECONDS / 8
         while time.monotonic() - started < PATIENCE_SECONDS:
             on_wait(last)
-            time.sleep(min(0.2, PATIENCE_SECONDS / 8))
-            if time.monotonic() - looked_at < min(1.0, PATIENCE_SECONDS / 8):
+            time.sleep(min(0.2, pause))
+            if time.monotonic() - looked_at < min(1.0, pause):
                 continue
             looked_at = time.monotonic()
             now = read_lease(self._place)

@@ -56,18 +56,10 @@ _EXPIRED = (
 )
 _NO_BUCKET = "{name}: there is no bucket {bucket!r}; make it, or look at its name"
 _WORDS = {
-    "NoSuchBucket": _NO_BUCKET,
-    "ContainerNotFound": _NO_BUCKET,
-    "The specified bucket does not exist": _NO_BUCKET,
-    "ExpiredToken": _EXPIRED,
-    "TokenRefreshRequired": _EXPIRED,
-    "RequestExpired": _EXPIRED,
-    "token has expired": _EXPIRED,
-    "403 Forbidden": _REFUSED,
-    "401 Unauthorized": _REFUSED,
-    "169.254.169.254": _NO_CREDENTIALS,
-    "metadata.google.internal": _NO_CREDENTIALS,
-    "MissingCredential": _NO_CREDENTIALS,
+    _NO_BUCKET: ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"),
+    _EXPIRED: ("ExpiredToken", "TokenRefreshRequired", "RequestExpired", "token has expired"),
+    _REFUSED: ("403 Forbidden", "401 Unauthorized"),
+    _NO_CREDENTIALS: ("169.254.169.254", "metadata.google.internal", "MissingCredential"),
 }
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, AWS_REGION, "
@@ -226,7 +218,8 @@ def _entry(item: Any) -> Entry:
 def _template_of(error: Exception) -> str:
     """Return what is to be said about an error."""
     text = str(error)
-    template = next((template for words, template in _WORDS.items() if words in text), _NO_ANSWER)
+    said = (template for template, words in _WORDS.items() if any(word in text for word in words))
+    template = next(said, _NO_ANSWER)
     is_refusal = isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError)
     return _REFUSED if is_refusal and template not in (_NO_BUCKET, _EXPIRED) else template
 
