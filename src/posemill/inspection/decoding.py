@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -137,27 +138,26 @@ def _in_process(task: dict[str, Any]) -> dict[str, Any]:
     return measured
 
 
-def _speeds_of(path: str, kind: str, found: dict[str, dict[str, Any]]) -> Iterator[DecodeSpeed]:
-    usual, opencv = found.get(USUAL, {}), found.get("opencv", {})
-    for name, result in found.items():
-        refused = result.get("refused", "")
-        for access in ACCESSES:
-            rates = {each: result.get(f"{access}/{each}", {}).get("rate") for each in THREADS}
-            sums = [result.get(f"{access}/{each}", {}).get("sum") for each in THREADS]
-            wanted = usual.get(f"{access}/1", {}).get("sum")
-            base = {each: opencv.get(f"{access}/{each}", {}).get("rate") for each in THREADS}
-            known = {each: rate for each, rate in rates.items() if rate}
-            yield DecodeSpeed(
-                path,
-                kind,
-                name,
-                access,
-                known,
-                {each: rate / base[each] for each, rate in known.items() if base[each]},
-                result.get("memory_mb", 0.0),
-                wanted is not None and all(each == wanted for each in sums),
-                refused,
-            )
+def _speeds_of(path: str, kind: str, results: dict[str, dict[str, Any]]) -> Iterator[DecodeSpeed]:
+    def values_of(name: str, access: str, key: str) -> dict[int, Any]:
+        measured = results.get(name, {})
+        found = {threads: measured.get(f"{access}/{threads}", {}).get(key) for threads in THREADS}
+        return {threads: value for threads, value in found.items() if value}
+
+    for name, access in product(results, ACCESSES):
+        rates, opencv = values_of(name, access, "rate"), values_of("opencv", access, "rate")
+        usual = values_of(USUAL, access, "sum").get(1)
+        yield DecodeSpeed(
+            path,
+            kind,
+            name,
+            access,
+            frames_per_second=rates,
+            ratios={threads: rates[threads] / opencv[threads] for threads in rates & opencv.keys()},
+            memory_mb=results[name].get("memory_mb", 0.0),
+            is_equal=list(values_of(name, access, "sum").values()) == [usual] * len(THREADS),
+            refused=results[name].get("refused", ""),
+        )
 
 
 def _winners(speeds: Iterable[DecodeSpeed]) -> dict[str, dict[str, str]]:
@@ -165,15 +165,14 @@ def _winners(speeds: Iterable[DecodeSpeed]) -> dict[str, dict[str, str]]:
     seconds: dict[tuple[str, str], dict[str, float]] = {}
     for speed in speeds:
         times = seconds.setdefault((speed.kind, speed.access), {})
-        is_right = speed.is_equal and not speed.refused and speed.frames_per_second.get(1)
-        own = 1 / speed.frames_per_second[1] if is_right else float("inf")
-        times[speed.decoder] = times.get(speed.decoder, 0.0) + own
+        rate = speed.frames_per_second.get(1) if speed.is_equal and not speed.refused else None
+        times[speed.decoder] = times.get(speed.decoder, 0.0) + (1 / rate if rate else math.inf)
     winners: dict[str, dict[str, str]] = {}
     for (kind, access), times in seconds.items():
-        best = min(times, key=lambda name: times[name])
-        if times.get(USUAL, float("inf")) <= _CLEARLY * times[best]:
+        best = min(times, key=times.__getitem__)
+        if times.get(USUAL, math.inf) <= _CLEARLY * times[best]:
             best = USUAL
-        if times[best] < float("inf"):
+        if times[best] < math.inf:
             winners.setdefault(kind, {})[access] = best
     return winners
 

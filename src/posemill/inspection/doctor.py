@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from types import MappingProxyType
@@ -39,7 +39,17 @@ _OPENCV_PACKAGES = (
 )
 _ABOUT_CLUSTER = "posemill.executors.ray_connection:about_cluster"
 _LITERT = "ai-edge-litert"
-_NEEDED_LIBRARIES = {"opencv", "litert", "onnxruntime", "openvino"}
+# What to do where a library fails that networks or pictures need.
+_REMEDIES = {
+    "opencv": Message("install another version of opencv-python-headless"),
+    "litert": Message(
+        "run the networks on ONNX Runtime: {--engine-option:runtime=onnxruntime}, after pip "
+        "install 'posemill[onnx]'"
+    ),
+    "onnxruntime": Message("run the networks on LiteRT: {--engine-option:runtime=litert}"),
+    "openvino": Message("do not ask for {--engine-option:runtime=openvino}"),
+}
+_NETWORK = "pose_detection"
 
 
 @dataclass(frozen=True)
@@ -88,15 +98,13 @@ def diagnose(
         ray_address: Of a cluster to look at as well; empty: none.
         tried: What came of trying libraries; one that failed is not loaded here.
     """
-    versions = _versions()
-    failed = {name: outcome.reason for name, outcome in tried.items() if not outcome.works}
-    has_providers = list_onnx_runtimes() and "onnxruntime" not in failed
-    providers = list_providers() if has_providers else []
+    has_failed = "onnxruntime" in tried and not tried["onnxruntime"].works
+    providers = list_providers() if list_onnx_runtimes() and not has_failed else []
     gpus = list_gpus()
     usable = gpus if "CUDAExecutionProvider" in providers else []
     cluster, no_cluster = _cluster(ray_address)
     diagnosis = Diagnosis(
-        versions=versions,
+        versions=_versions(),
         machine=_machine(),
         devices={
             device: choose_runtime("auto", device)
@@ -113,28 +121,7 @@ def diagnose(
     )
     diagnosis.problems.extend(_problems(diagnosis))
     diagnosis.warnings.extend(_warnings(diagnosis))
-    for name in _NEEDED_LIBRARIES & failed.keys():
-        diagnosis.problems.append(_say_failed(name, failed[name]))
     return diagnosis
-
-
-def _say_failed(library: str, reason: str) -> str:
-    remedy = {
-        "opencv": Message("install another version of opencv-python-headless"),
-        "litert": Message(
-            "run the networks on ONNX Runtime: {--engine-option:runtime=onnxruntime}, after pip "
-            "install 'posemill[onnx]'"
-        ),
-        "onnxruntime": Message("run the networks on LiteRT: {--engine-option:runtime=litert}"),
-        "openvino": Message("do not ask for {--engine-option:runtime=openvino}"),
-    }[library]
-    return Message(
-        "{library} was tried on this machine and failed: {reason}. Its processor may name "
-        "instructions that a virtual machine refuses; {remedy}",
-        library=library,
-        reason=reason,
-        remedy=remedy,
-    )
 
 
 def _cluster(address: str) -> tuple[dict[str, Any] | None, list[str]]:
@@ -149,16 +136,11 @@ def _cluster(address: str) -> tuple[dict[str, Any] | None, list[str]]:
 
 
 def _versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {
-        "posemill": __version__,
-        "python": platform.python_version(),
-    }
-    versions.update({name: _version_of(name) for name in _BASE_PACKAGES})
     opencv = [name for name in _OPENCV_PACKAGES if _version_of(name)] or [_OPENCV_PACKAGES[0]]
     # LiteRT is not made for every system, ONNX Runtime is an extra.
     runtimes = [name for name in (_LITERT, *list_onnx_runtimes()) if _version_of(name)]
-    versions.update({name: _version_of(name) for name in (*opencv, *runtimes)})
-    return versions
+    versions = {name: _version_of(name) for name in (*_BASE_PACKAGES, *opencv, *runtimes)}
+    return {"posemill": __version__, "python": platform.python_version(), **versions}
 
 
 def _version_of(package: str) -> str | None:
@@ -235,104 +217,86 @@ def missing_by_extra(requirements: Sequence[str]) -> dict[str, list[str]]:
     return missing
 
 
-def _problems(diagnosis: Diagnosis) -> list[str]:
-    problems: list[str] = [
-        Message("{name} is not installed; run: pip install posemill", name=name)
-        for name, version in diagnosis.versions.items()
-        if version is None
-    ]
+def _problems(diagnosis: Diagnosis) -> Iterator[str]:
+    for name, version in diagnosis.versions.items():
+        if version is None:
+            yield Message("{name} is not installed; run: pip install posemill", name=name)
     if _LITERT not in diagnosis.versions and not list_onnx_runtimes():
         wanted = _LITERT if has_litert_here() else "'posemill[onnx]'"
-        problems.append(
-            Message("nothing here runs the networks; run: pip install {wanted}", wanted=wanted)
-        )
+        yield Message("nothing here runs the networks; run: pip install {wanted}", wanted=wanted)
     needed = [name for name, state in diagnosis.cache["models"].items() if state != "ready"]
     if needed and not diagnosis.cache["writable"]:
-        problems.append(
-            Message(
-                "the cache folder {folder} is not writable and lacks {needed}; set POSEMILL_CACHE "
-                "to a folder you may write to",
-                folder=diagnosis.cache["folder"],
-                needed=", ".join(needed),
-            )
+        yield Message(
+            "the cache folder {folder} is not writable and lacks {needed}; set POSEMILL_CACHE to "
+            "a folder you may write to",
+            folder=diagnosis.cache["folder"],
+            needed=", ".join(needed),
         )
-    return problems
+    for name, outcome in diagnosis.tried.items():
+        if name in _REMEDIES and not outcome.works:
+            yield Message(
+                "{library} was tried on this machine and failed: {reason}. Its processor may name "
+                "instructions that a virtual machine refuses; {remedy}",
+                library=name,
+                reason=outcome.reason,
+                remedy=_REMEDIES[name],
+            )
 
 
-def _warnings(diagnosis: Diagnosis) -> list[str]:
-    warnings: list[str] = []
-    versions = diagnosis.versions
-    found = [name for name in _OPENCV_PACKAGES if versions.get(name)]
-    if len(found) > 1:
-        warnings.append(
-            Message(
-                "{found} are installed together and overwrite each other's files; run: pip "
-                "uninstall {packages}, then install one of them again",
-                found=" and ".join(found),
-                packages=" ".join(found),
-            )
+def _warnings(diagnosis: Diagnosis) -> Iterator[str]:
+    versions = {name: diagnosis.versions.get(name) for name in _OPENCV_PACKAGES}
+    installed = [name for name, version in versions.items() if version]
+    if len(installed) > 1:
+        yield Message(
+            "{found} are installed together and overwrite each other's files; run: pip uninstall "
+            "{packages}, then install one of them again",
+            found=" and ".join(installed),
+            packages=" ".join(installed),
         )
-    warnings.extend(_runtime_warnings(diagnosis))
-    for name in _OPENCV_PACKAGES:
-        version = versions.get(name)
-        if version and int(version.partition(".")[0]) >= 5:
-            warnings.append(
-                Message(
-                    "{name} {version}: version 5 warps crops differently, about 1 px of noise in "
-                    "the landmarks; run: pip install '{name}<5'",
-                    name=name,
-                    version=version,
-                )
+    yield from _runtime_warnings(diagnosis)
+    for name in installed:
+        if int(str(versions[name]).partition(".")[0]) >= 5:
+            yield Message(
+                "{name} {version}: version 5 warps crops differently, about 1 px of noise in the "
+                "landmarks; run: pip install '{name}<5'",
+                name=name,
+                version=versions[name],
             )
     states = diagnosis.cache["models"]
     if damaged := [name for name, state in states.items() if state == "damaged"]:
-        warnings.append(
-            Message(
-                "damaged in the cache: {damaged}; the next use fetches them again, or run: "
-                "posemill models pull",
-                damaged=", ".join(damaged),
-            )
+        yield Message(
+            "damaged in the cache: {damaged}; the next use fetches them again, or run: posemill "
+            "models pull",
+            damaged=", ".join(damaged),
         )
-    if missing := [name for name, state in states.items() if state == "missing"]:
-        warnings.append(
-            Message(
-                "{num_missing} of {num_states} models are not in the cache yet; the first use "
-                "fetches them, or run: posemill models pull",
-                num_missing=len(missing),
-                num_states=len(states),
-            )
+    if num_missing := list(states.values()).count("missing"):
+        yield Message(
+            "{num_missing} of {num_states} models are not in the cache yet; the first use fetches "
+            "them, or run: posemill models pull",
+            num_missing=num_missing,
+            num_states=len(states),
         )
-    return warnings
 
 
-def _runtime_warnings(diagnosis: Diagnosis) -> list[str]:
-    warnings: list[str] = []
+def _runtime_warnings(diagnosis: Diagnosis) -> Iterator[str]:
     installed = list_onnx_runtimes()
     if _LITERT not in diagnosis.versions and installed:
-        remedy = Message("; run: pip install {litert}", litert=_LITERT) if has_litert_here() else ""
-        warnings.append(
-            Message(
-                "{litert} is not installed: on a CPU the networks run on ONNX Runtime, and "
-                "landmarks differ from MediaPipe's by some hundredths of a pixel, more in video "
-                "mode{remedy}",
-                litert=_LITERT,
-                remedy=remedy,
-            )
+        yield Message(
+            "{litert} is not installed: on a CPU the networks run on ONNX Runtime, and landmarks "
+            "differ from MediaPipe's by some hundredths of a pixel, more in video mode{remedy}",
+            litert=_LITERT,
+            remedy=Message("; run: pip install {litert}", litert=_LITERT)
+            if has_litert_here()
+            else "",
         )
     if diagnosis.gpus and "CUDAExecutionProvider" not in diagnosis.providers:
-        warnings.append(
-            Message(
-                "{num_gpus} GPU(s) here that cannot be used: {remedy}",
-                num_gpus=len(diagnosis.gpus),
-                remedy=say_how_to_use_gpus(installed),
-            )
+        yield Message(
+            "{num_gpus} GPU(s) here that cannot be used: {remedy}",
+            num_gpus=len(diagnosis.gpus),
+            remedy=say_how_to_use_gpus(installed),
         )
     elif len(installed) > 1:
-        warnings.append(say_how_to_use_gpus(installed))
-    return warnings
-
-
-_NETWORK = "pose_detection"
+        yield say_how_to_use_gpus(installed)
 
 
 def try_libraries() -> dict[str, Outcome]:

@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from posemill.outputs import Outputs
 from posemill.records import Frame, PoseClip
 
 SHEET_FRAMES = 12  # of a whole clip's contact sheet
+_SHEET_ENDING = "_contact_sheet.png"
 _SHEET_CELLS = 60  # at most on one sheet: more are no longer looked at
 
 
@@ -55,12 +55,11 @@ def draw_gallery(
     overwrite: bool = False,
 ) -> Iterator[Path]:
     """Write what is asked for below the folder `out`; yield the paths as they are written."""
-    outputs = Outputs(material.path, overwrite=overwrite)
     outlines: Iterable[Outline] = material.outlines()
     if request.clip_ids is not None:
         wanted = set(request.clip_ids)
-        outlines = [each for each in outlines if each.clip_id in wanted]
-        for clip_id in sorted(wanted - {each.clip_id for each in outlines}):
+        outlines = [outline for outline in outlines if outline.clip_id in wanted]
+        for clip_id in sorted(wanted - {outline.clip_id for outline in outlines}):
             raise PosemillError(
                 "{path} has no clip {clip_id!r}; posemill view --detailed lists them",
                 path=material.path,
@@ -72,13 +71,14 @@ def draw_gallery(
             "{path}: no frames to draw; what gave no keypoints, and why: posemill view {path!q}",
             path=material.path,
         )
-    more: dict[str, Any] = {"kind": request.video, "originals": originals, "outputs": outputs}
-    if request.style == "openpose":
-        yield from draw_maps(material, chosen, out, **more)
-    elif request.video is None:
-        yield from draw_samples(material, chosen, out, originals=originals, outputs=outputs)
+    outputs = Outputs(material.path, overwrite=overwrite)
+    gallery = _Gallery(material, chosen, out, originals, outputs)
+    if request.video is not None:
+        yield from gallery.movies(request.video, is_openpose=request.style == "openpose")
+    elif request.style == "openpose":
+        yield from gallery.maps()
     else:
-        yield from draw_movies(material, chosen, out, **more)
+        yield from gallery.samples()
 
 
 def choose_frames(
@@ -92,16 +92,12 @@ def choose_frames(
     frame of a clip comes only when every clip has one. The same seed gives the same frames,
     whatever the order of the clips.
     """
+    lengths = {(each.split, each.clip_id): each.num_frames for each in outlines if each.num_frames}
     if num_samples is None:
-        return {
-            (each.split, each.clip_id): list(range(each.num_frames))
-            for each in outlines
-            if each.num_frames
-        }
+        return {name: list(range(length)) for name, length in lengths.items()}
     by_split: dict[str, list[tuple[str, int]]] = {}
-    for outline in outlines:
-        if outline.num_frames:
-            by_split.setdefault(outline.split, []).append((outline.clip_id, outline.num_frames))
+    for (split, clip_id), length in lengths.items():
+        by_split.setdefault(split, []).append((clip_id, length))
     chosen: dict[ClipName, list[int]] = {}
     for split, clips in by_split.items():
         rng = np.random.default_rng([seed, zlib.crc32(split.encode("utf-8", "replace"))])
@@ -120,105 +116,98 @@ def choose_frames(
     return {name: sorted(rows) for name, rows in chosen.items()}
 
 
-def draw_samples(
-    material: ClipInput,
-    chosen: dict[ClipName, list[int]],
-    out: Path,
-    *,
-    originals: Originals,
-    outputs: Outputs,
-) -> Iterator[Path]:
-    """Write a PNG for every chosen frame and a contact sheet per split; yield the paths."""
-    sheets = {split: safe_path(out, split, suffix="_contact_sheet.png") for split, _ in chosen}
-    for path in sheets.values():
-        outputs.claim_file(path)
-    cells: dict[str, list[Cell]] = {}
-    part_names: Sequence[str] = ()
-    for clip in material.pick(chosen):
-        part_names = clip.skeleton.part_names
-        rows = chosen[clip.split, clip.clip_id]
-        for row, frame in originals.frames(clip, rows):
-            number = int(clip.frame_indices[row])
-            path = safe_path(out, clip.split, clip.clip_id, suffix=f"_frame{number:06d}.png")
-            write_picture(path, draw(frame, clip, row), outputs)
-            yield path
+@dataclass(frozen=True)
+class _Gallery:
+    """The pictures of chosen rows of clips, below a folder."""
+
+    material: ClipInput
+    chosen: dict[ClipName, list[int]]
+    out: Path
+    originals: Originals
+    outputs: Outputs
+
+    def _clips(self) -> Iterator[tuple[PoseClip, list[int]]]:
+        for clip in self.material.pick(self.chosen):
+            yield clip, self.chosen[clip.split, clip.clip_id]
+
+    def samples(self) -> Iterator[Path]:
+        """Write a PNG for every chosen frame and a contact sheet per split; yield the paths."""
+        splits = dict.fromkeys(split for split, _ in self.chosen)
+        sheets = {split: safe_path(self.out, split, suffix=_SHEET_ENDING) for split in splits}
+        for path in sheets.values():
+            self.outputs.claim_file(path)
+        cells: dict[str, list[Cell]] = {}
+        part_names: Sequence[str] = ()
+        for clip, rows in self._clips():
+            part_names = clip.skeleton.part_names
             sheet = cells.setdefault(clip.split, [])
-            if len(sheet) < _SHEET_CELLS:
-                caption = f"{clip.clip_id}  {number}"
-                sheet.append(draw_cell(frame, clip, row, caption=caption))
-    for split, sheet in cells.items():
-        title = f"{split}: {len(sheet)} frames"
-        picture = contact_sheet(sheet, part_names=part_names, title=title)
-        write_picture(sheets[split], picture, outputs)
-        yield sheets[split]
+            for row, frame in self.originals.frames(clip, rows):
+                number = int(clip.frame_indices[row])
+                ending = f"_frame{number:06d}.png"
+                path = safe_path(self.out, clip.split, clip.clip_id, suffix=ending)
+                write_picture(path, draw(frame, clip, row), self.outputs)
+                yield path
+                if len(sheet) < _SHEET_CELLS:
+                    caption = f"{clip.clip_id}  {number}"
+                    sheet.append(draw_cell(frame, clip, row, caption=caption))
+        for split, sheet in cells.items():
+            title = f"{split}: {len(sheet)} frames"
+            picture = contact_sheet(sheet, part_names=part_names, title=title)
+            write_picture(sheets[split], picture, self.outputs)
+            yield sheets[split]
 
+    def movies(self, kind: str, *, is_openpose: bool) -> Iterator[Path]:
+        """Write the chosen clips as movies, and a contact sheet of each; yield the paths.
 
-def draw_movies(
-    material: ClipInput,
-    chosen: dict[ClipName, list[int]],
-    out: Path,
-    *,
-    kind: str,
-    originals: Originals,
-    outputs: Outputs,
-) -> Iterator[Path]:
-    """Write every named clip as a movie, and a contact sheet of it; yield the paths."""
-    for clip in material.pick(chosen):
-        path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
-        sheet_path = safe_path(out, clip.split, clip.clip_id, suffix="_contact_sheet.png")
-        outputs.claim_file(sheet_path)
+        Of skeletons on black nothing else is written: the folder is what a generator reads.
+        """
+        for clip, _ in self._clips():
+            path = safe_path(self.out, clip.split, clip.clip_id, suffix=f".{kind}")
+            sheet_path = safe_path(self.out, clip.split, clip.clip_id, suffix=_SHEET_ENDING)
+            cells: list[Cell] = []
+            if is_openpose:
+                frames = self._told(pose_maps(clip, range(len(clip))))
+            else:
+                self.outputs.claim_file(sheet_path)
+                frames = self._drawn(clip, cells)
+            fps = clip.fps if clip.fps and 0 < clip.fps <= 1000 else 25.0
+            with self.outputs.writing_file(path), writing(path):
+                write_movie(path, frames, kind=kind, fps=fps)
+            yield path
+            if not is_openpose:
+                write_picture(sheet_path, clip_sheet(clip, cells), self.outputs)
+                yield sheet_path
+
+    def maps(self) -> Iterator[Path]:
+        """Write the skeletons of the chosen frames on black, one PNG a picture; yield the paths.
+
+        Folders and names are those of the pictures, as `--to txt` has them.
+        """
+        taken: set[Path] = set()
+        for clip, rows in self._clips():
+            files = frame_names(clip.image_paths, clip.frame_indices)
+            folder = picture_folder(clip, self.material.pictures_root)
+            for row, picture in pose_maps(clip, rows):
+                path = safe_path(self.out, *filter(None, [folder]), files[row], suffix=".png")
+                if path in taken:  # x.png after x.jpg, both clips of their own
+                    path = safe_path(self.out, place_of(clip), suffix=".png")
+                taken.add(path)
+                write_picture(path, picture, self.outputs)
+                self.originals.on_frame()
+                yield path
+
+    def _told(self, frames: Iterable[tuple[int, Frame]]) -> Iterator[Frame]:
+        for _, frame in frames:
+            self.originals.on_frame()
+            yield frame
+
+    def _drawn(self, clip: PoseClip, cells: list[Cell]) -> Iterator[Frame]:
+        """Yield every frame drawn, and keep some of them as cells on the way."""
         kept = set(spread_rows(clip))
-        cells: list[Cell] = []
-        with outputs.writing_file(path), writing(path):
-            write_movie(path, _drawn(clip, originals, kept, cells), kind=kind, fps=_fps_of(clip))
-        yield path
-        write_picture(sheet_path, clip_sheet(clip, cells), outputs)
-        yield sheet_path
-
-
-def draw_maps(
-    material: ClipInput,
-    chosen: dict[ClipName, list[int]],
-    out: Path,
-    *,
-    kind: str | None,
-    originals: Originals,
-    outputs: Outputs,
-) -> Iterator[Path]:
-    """Write the skeletons of the chosen frames on black, one PNG a picture; yield the paths.
-
-    Folders and names are those of the pictures, as `--to txt` has them. With a `kind` of movie each
-    chosen clip is one instead. Nothing else is written: the folder is what a generator reads.
-    """
-    taken: set[Path] = set()
-    for clip in material.pick(chosen):
-        if kind is not None:
-            path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
-            frames = (frame for _, frame in pose_maps(clip, range(len(clip))))
-            with outputs.writing_file(path), writing(path):
-                write_movie(path, _told(frames, originals), kind=kind, fps=_fps_of(clip))
-            yield path
-            continue
-        files = frame_names(clip.image_paths, clip.frame_indices)
-        folder = picture_folder(clip, material.pictures_root)
-        for row, picture in pose_maps(clip, chosen[clip.split, clip.clip_id]):
-            path = safe_path(out, *filter(None, [folder]), files[row], suffix=".png")
-            if path in taken:  # x.png after x.jpg, both clips of their own
-                path = safe_path(out, place_of(clip), suffix=".png")
-            taken.add(path)
-            write_picture(path, picture, outputs)
-            originals.on_frame()
-            yield path
-
-
-def _told(frames: Iterator[Frame], originals: Originals) -> Iterator[Frame]:
-    for frame in frames:
-        originals.on_frame()
-        yield frame
-
-
-def _fps_of(clip: PoseClip) -> float:
-    return clip.fps if clip.fps and 0 < clip.fps <= 1000 else 25.0
+        for row, frame in self.originals.frames(clip, range(len(clip))):
+            if row in kept:
+                cells.append(frame_cell(frame, clip, row))
+            yield draw(frame, clip, row)
 
 
 def spread_rows(clip: PoseClip) -> list[int]:
@@ -236,16 +225,6 @@ def clip_sheet(clip: PoseClip, cells: Sequence[Cell]) -> Frame:
 def frame_cell(frame: Frame | None, clip: PoseClip, row: int) -> Cell:
     """Return a frame of a clip for its contact sheet."""
     return draw_cell(frame, clip, row, caption=f"frame {int(clip.frame_indices[row])}")
-
-
-def _drawn(
-    clip: PoseClip, originals: Originals, kept: set[int], cells: list[Cell]
-) -> Iterator[Frame]:
-    """Yield every frame drawn, and keep some of them as cells on the way."""
-    for row, frame in originals.frames(clip, range(len(clip))):
-        if row in kept:
-            cells.append(frame_cell(frame, clip, row))
-        yield draw(frame, clip, row)
 
 
 def write_picture(path: Path, picture: Frame, outputs: Outputs) -> None:
