@@ -148,7 +148,7 @@ def test_a_file_says_its_format_and_nothing_of_failures(clips: list[PoseClip], t
     num_bytes = (tmp_path / "a.npz").stat().st_size
     assert source.facts() == {"format": "npz", "losses": [], "bytes": num_bytes}
     assert source.origin() == {"path": str(tmp_path / "a.npz"), "kind": "npz"}
-    assert (source.num_failed(), source.num_clips_failed(), source.failures()) == ({}, {}, [])
+    assert (source.num_failed(), source.num_failed("clips"), source.failures()) == ({}, {}, [])
     assert (source.num_frames, source.splits, source.run) == (None, None, None)
 
 
@@ -161,7 +161,10 @@ def test_failures_are_those_of_the_chosen_splits(clips: list[PoseClip], tmp_path
     both, dev = ClipInput(tmp_path / "run"), ClipInput(tmp_path / "run", splits=["dev"])
     assert [each.split for each in both.failures()] == ["train", "dev"]
     assert [each.split for each in dev.failures()] == ["dev"]
-    assert (both.num_clips_failed(), dev.num_clips_failed()) == ({"train": 1, "dev": 1}, {"dev": 1})
+    assert (both.num_failed("clips"), dev.num_failed("clips")) == (
+        {"train": 1, "dev": 1},
+        {"dev": 1},
+    )
     assert (list(both.num_failed()), list(dev.num_failed())) == (["train", "dev"], ["dev"])
     assert (both.num_frames, dev.num_frames) == (35, 5)
     assert dev.origin()["num_failures"] == 1

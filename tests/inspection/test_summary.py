@@ -121,9 +121,11 @@ def test_failures_are_grouped_the_most_frequent_first() -> None:
 
 def material(**answers: Any) -> Any:
     known: dict[str, Any] = {
-        "facts": {}, "num_failed": {}, "num_clips_failed": {}, "failures": [], "samples": [],
+        "facts": {}, "failures": [], "samples": [],
     }  # fmt: skip
+    failed = answers.pop("failed", {})
     calls = {name: lambda value=value: value for name, value in (known | answers).items()}
+    calls["num_failed"] = lambda unit="frames": failed.get(unit, {})
     return SimpleNamespace(path=Path("here"), name="here", kind="run", **calls)
 
 
@@ -155,8 +157,7 @@ def test_nothing_to_look_at_is_described_by_what_the_run_is_for() -> None:
 def test_failures_are_counted_by_split_and_in_all() -> None:
     found = describe(
         material(
-            num_failed={"train": 3, "dev": 4},
-            num_clips_failed={"train": 1, "dev": 2},
+            failed={"frames": {"train": 3, "dev": 4}, "clips": {"train": 1, "dev": 2}},
             failures=[failure("no picture")],
         ),
         [outline()],

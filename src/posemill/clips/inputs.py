@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from posemill.blocks import ClipBlock, join_clips
 from posemill.clips.people import choose_person, parse_person
@@ -191,25 +190,44 @@ class ClipInput:
     def outlines(self, *, is_grouped: bool = False) -> Iterator[Outline]:
         """Yield the clips without their keypoints: fast for a run, out of its records.
 
-        Args:
-            is_grouped: Clips of a run whose records are the same may come as one.
+        Grouped: clips of a run whose records are the same may come as one.
         """
         if self.run is None:
             for clip in self.clips_so_far():
+                sizes, counts = np.unique(clip.sizes_wh, axis=0, return_counts=True)
                 yield Outline(
                     clip.split,
                     clip.clip_id,
                     clip.skeleton_name,
                     len(clip),
                     tuple(clip.present.sum(0).tolist()),
-                    _count_sizes(clip.sizes_wh),
+                    dict(zip(map(tuple, sizes.tolist()), counts.tolist(), strict=True)),
                     clip.normalized,
                     clip.interpolated,
                     clip.smoothed,
                 )
             return
+        done = fields_of_recipe(self.run.manifest.options.get("recipe"))
         for split in self._run_splits:
-            yield from _outlines_of(self.run, split, self._size_wh, is_grouped=is_grouped)
+            for counted in self.run.found_counts(split, is_grouped=is_grouped):
+                yield Outline(
+                    split,
+                    counted.clip_id,
+                    self.run.skeleton_name,
+                    counted.num_frames,
+                    counted.num_present,
+                    self._with_known_size(counted.sizes_wh),
+                    num_clips=counted.num_clips,
+                    **done,
+                )
+
+    def _with_known_size(self, sizes_wh: Mapping[Size, int]) -> Mapping[Size, int]:
+        if self._size_wh is None:
+            return sizes_wh
+        sizes: Counter[Size] = Counter()
+        for size, count in sizes_wh.items():
+            sizes[size if min(size) > 0 else self._size_wh] += count
+        return sizes
 
     def pick(self, names: Iterable[ClipName]) -> Iterator[PoseClip]:
         """Yield the clips of these names, in any order."""
@@ -227,18 +245,19 @@ class ClipInput:
         return {split: list(self.run.plan_blocks(split)) for split in self._run_splits}
 
     def read_block(self, plan: BlockPlan, *, layout: str | None = None) -> ClipBlock:
-        """Return many clips of a run at once; several threads may call it.
-
-        Args:
-            plan: One of `plan_splits`.
-            layout: As in `clips`.
-        """
+        """Return many clips of a run at once; several threads may call it."""
         assert self.run is not None
-        block = self.run.read_block(plan, skeleton_name=_part_of(self.run, layout))
+        block = self.run.read_block(plan, skeleton_name=self._part_for(layout))
         has_sizes = self._size_wh is None or (block.frames.sizes_wh > 0).all()
         if has_sizes and block.frames.others is None:
             return block
         return join_clips([self._shown(clip) for clip in block.clips])
+
+    def _part_for(self, layout: str | None) -> str:
+        """Return what of a run's skeleton is read to make a layout of it."""
+        assert self.run is not None
+        whole = self.run.skeleton_name
+        return whole if layout is None else part_for(whole, layout)
 
     def _shown(self, clip: PoseClip) -> PoseClip:
         return choose_person(clip.with_size(self._size_wh), self.person)
@@ -258,14 +277,13 @@ class ClipInput:
                 yield item
         kind = RunError if self.run is not None else FormatError
         if not seen and not known:
-            advice = ""
-            if self.failures():
-                advice = Message("; what failed, and why: posemill view {name!q}", name=self.name)
+            advice = Message("; what failed, and why: posemill view {name!q}", name=self.name)
+            splits = ", ".join(map(repr, self._splits or ()))
             raise kind(
                 "{name}: holds no clips{of_splits}; expected some{advice}",
                 name=self.name,
-                of_splits=_of_splits(self._splits),
-                advice=advice,
+                of_splits=Message(" of split {splits}", splits=splits) if splits else "",
+                advice=advice if self.failures() else "",
             )
         _, missing = match_splits(self.splits or (), seen)
         if missing and self.run is None:
@@ -281,7 +299,7 @@ class ClipInput:
 
     def _all_clips(self, layout: str | None) -> Iterator[PoseClip]:
         if self.run is not None:
-            part = _part_of(self.run, layout)
+            part = self._part_for(layout)
             for split in self._run_splits:
                 for clip in self.run.clips(split, skeleton_name=part):
                     yield self._shown(clip)
@@ -338,18 +356,14 @@ class ClipInput:
         failures = [] if self.run is None else self.run.failures()
         return [each for each in failures if self._splits is None or each.split in self._splits]
 
-    def num_failed(self) -> dict[str, int]:
-        """Return how many frames gave no keypoints, by split; empty where that is not recorded."""
-        return self._counted("frames_failed")
+    def num_failed(self, unit: Literal["frames", "clips"] = "frames") -> dict[str, int]:
+        """Return how many frames, or whole clips, gave no keypoints, by split.
 
-    def num_clips_failed(self) -> dict[str, int]:
-        """Return how many clips gave none at all, by split; empty where that is not recorded."""
-        return self._counted("clips_failed")
-
-    def _counted(self, field: str) -> dict[str, int]:
-        counts = {} if self.run is None else {each.split: each for each in self.run.counts}
+        Empty where that is not recorded.
+        """
+        counts = {} if self.run is None else {counts.split: counts for counts in self.run.counts}
         return {
-            split: getattr(counts[split], field)
+            split: getattr(counts[split], f"{unit}_failed")
             for split in self._splits or counts
             if split in counts
         }
@@ -376,42 +390,6 @@ class ClipInput:
         return facts
 
 
-def _outlines_of(
-    run: Run, split: str, size_wh: Size | None, *, is_grouped: bool
-) -> Iterator[Outline]:
-    made = fields_of_recipe(run.manifest.options.get("recipe"))
-    for each in run.found_counts(split, is_grouped=is_grouped):
-        sizes = each.sizes_wh if size_wh is None else _with_size(each.sizes_wh, size_wh)
-        yield Outline(
-            split,
-            each.clip_id,
-            run.skeleton_name,
-            each.num_frames,
-            each.num_present,
-            sizes,
-            num_clips=each.num_clips,
-            **made,
-        )
-
-
-def _with_size(sizes_wh: Mapping[Size, int], size_wh: Size) -> Counter[Size]:
-    """Return the counts with `size_wh` for sizes that are not known."""
-    sizes: Counter[Size] = Counter()
-    for (width, height), count in sizes_wh.items():
-        sizes[size_wh if width <= 0 or height <= 0 else (width, height)] += count
-    return sizes
-
-
-def _count_sizes(sizes_wh: npt.NDArray[Any]) -> Counter[tuple[int, int]]:
-    sizes, counts = np.unique(sizes_wh, axis=0, return_counts=True)
-    pairs = zip(sizes.tolist(), counts.tolist(), strict=True)
-    return Counter({(width, height): count for (width, height), count in pairs})
-
-
-def _part_of(run: Run, layout: str | None) -> str:
-    return run.skeleton_name if layout is None else part_for(run.skeleton_name, layout)
-
-
 def _has_loose_pictures(source: Mapping[str, Any]) -> bool:
     """Return whether a manifest's source, or one of a run merged into it, had loose pictures."""
     tracking = source.get("tracking")
@@ -421,7 +399,3 @@ def _has_loose_pictures(source: Mapping[str, Any]) -> bool:
     return source.get("layout") == "pictures" or any(
         _has_loose_pictures((each.get("manifest") or {}).get("source") or {}) for each in inputs
     )
-
-
-def _of_splits(splits: tuple[str, ...] | None) -> str:
-    return Message(" of split {splits}", splits=", ".join(map(repr, splits))) if splits else ""

@@ -30,9 +30,7 @@ def choose_person(clip: PoseClip, person: str | int) -> PoseClip:
     `main` is number 1. A frame in which the chosen one was not found has no points then. In
     pictures that stand alone people are numbered in each by their area.
 
-    Args:
-        clip: With `others`; any other is returned as it is.
-        person: As `parse_person` gives it; with `all` the clip stays as it is.
+    Of `all` the clip stays as it is.
     """
     if clip.others is None or person == "all":
         return clip

@@ -10,6 +10,7 @@ it. Of clips with several people `track_id` says who is who.
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -80,8 +81,7 @@ class CocoFormat(Format):
             for name, waiting in (("annotations", annotations), ("videos", videos)):
                 handle.write(f'\n],\n"{name}": [')
                 waiting.seek(0)
-                while piece := waiting.read(1 << 20):
-                    handle.write(piece)
+                shutil.copyfileobj(waiting, handle)
             handle.write("\n]}\n")
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
@@ -116,14 +116,7 @@ def _category() -> dict[str, Any]:
 def _write_frames(
     clip: PoseClip, summary: Summary, handle: IO[str], people: tuple[IO[str], int]
 ) -> int:
-    """Write pictures and annotations of a clip; return how many annotations there are now.
-
-    Args:
-        clip: Of one of our layouts.
-        summary: Of what was written before.
-        handle: Takes the pictures.
-        people: Takes the annotations, and how many were written before.
-    """
+    """Write pictures and annotations of a clip; return how many annotations there are now."""
     annotations, num_people = people
     paths = clip.image_paths or [f"{clip.clip_id}/{i:06d}" for i in clip.frame_indices.tolist()]
     for row, found in enumerate(people_in_pixels(clip)):

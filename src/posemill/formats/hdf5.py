@@ -28,13 +28,12 @@ from posemill.formats.shared.contract import (
     Size,
     arrays_of,
     clip_of_arrays,
-    head_of,
     info_text,
-    read_header,
     read_info,
     row_shape,
     skeleton_for,
 )
+from posemill.npz.clips import read_object
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import Skeleton, get_skeleton
 
@@ -56,14 +55,11 @@ class Hdf5Format(Format):
 
     name = "hdf5"
     suffix = ".h5"
+    first_bytes = b"\x89HDF\r\n\x1a\n"
     layouts: tuple[str, ...] = ("holistic-543", ANY)
     has_mask = True
     needs_unicode = True
     damage = (RuntimeError,)
-
-    def sniff(self, path: Path) -> bool:
-        """Return True for a file that begins as HDF5 files do."""
-        return head_of(path, 8) == b"\x89HDF\r\n\x1a\n"
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file; its datasets grow with every clip."""
@@ -83,7 +79,7 @@ class Hdf5Format(Format):
         """Yield the clips."""
         h5py = _h5py()
         with h5py.File(path, "r") as file:
-            header = read_header(str(file.attrs.get("posemill", "{}")))
+            header = read_object(str(file.attrs.get("posemill", "{}")))
             sets = _open_sets(path, file, h5py)
             skeleton = skeleton_for(sets["keypoints"].shape[1], path, header.get("skeleton"))
             done = fields_of_recipe(header.get("recipe"))

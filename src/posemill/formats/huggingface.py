@@ -10,7 +10,7 @@ split `all` is called `full` there, and `all` again where posemill reads it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from posemill.formats.shared.contract import (
     Format,
     Recipe,
     Size,
-    Summary,
     arrays_of,
     clip_of_arrays,
     info_text,
@@ -51,26 +50,14 @@ class HuggingFaceFormat(Format):
     """A folder with a Parquet file per split."""
 
     name = "huggingface"
+    files_inside = "data/*-of-*.parquet"
     layouts: tuple[str, ...] = ("holistic-543", ANY)
     has_mask = True
     needs_unicode = True
     damage = (pa.ArrowException,)
 
-    def sniff(self, path: Path) -> bool:
-        """Return True for a folder with `data/*.parquet`."""
-        return path.is_dir() and any(path.glob("data/*-of-*.parquet"))
-
-    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
-        """Write a Parquet file per split, the dataset card and our index."""
-        summary = super().write(clips, path, recipe=recipe)
-        if _RESERVED.keys() & summary.splits:
-            summary.losses += (
-                Message("the split name 'all', which Hugging Face reserves: it is 'full'"),
-            )
-        return summary
-
     def write_clips(self, clips: ClipStream, path: Path) -> None:
-        """Write a folder."""
+        """Write a Parquet file per split, the dataset card and our index."""
         with new_folder(clips) as (folder, index):
             (folder / "data").mkdir()
             with ExitStack() as files:
@@ -85,6 +72,9 @@ class HuggingFaceFormat(Format):
                     table = splits[clip.split]
                     table.add(_row_of(clip, table.schema, clips.asked), len(clip))
             _write_card(folder, clips)
+        if _RESERVED.keys() & clips.summary.splits:
+            renamed = Message("the split name 'all', which Hugging Face reserves: it is 'full'")
+            clips.summary.losses += (renamed,)
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips, split by split."""

@@ -50,15 +50,11 @@ class NpzFormat(Format):
 
     name = "npz"
     suffix = ".npz"
+    file_ending = ".npz"
+    files_inside = "*_keypoints.npz"
     layouts: tuple[str, ...] = ("holistic-143", ANY)
     has_mask = True
     holds_world = True
-
-    def sniff(self, path: Path) -> bool:
-        """Return True for a `.npz`, or a folder with `*_keypoints.npz` in it."""
-        if path.is_dir():
-            return any(path.glob("*_keypoints.npz"))
-        return path.suffix.lower() == ".npz"
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write one archive; see the module for its arrays."""

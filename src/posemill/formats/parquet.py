@@ -32,9 +32,7 @@ from posemill.formats.shared.contract import (
     Recipe,
     Size,
     expect_new,
-    head_of,
     info_text,
-    read_header,
     read_info,
     skeleton_for,
 )
@@ -43,6 +41,7 @@ from posemill.formats.shared.people import clip_of_rows
 from posemill.geometry import fill_missing
 from posemill.machine.limits import free_memory
 from posemill.messages import Message
+from posemill.npz.clips import read_object
 from posemill.records import PoseClip, fields_of_recipe, nothing_in_metres
 from posemill.skeletons import WORLD_LAYOUT, get_skeleton, is_skeleton
 from posemill.terminal import warn_once
@@ -82,6 +81,7 @@ class ParquetFormat(Format):
 
     name = "parquet"
     suffix = ".parquet"
+    first_bytes = b"PAR1"
     layouts: tuple[str, ...] = ("holistic-543", ANY)
     has_mask = True
     holds_world = True
@@ -89,10 +89,6 @@ class ParquetFormat(Format):
     needs_unicode = True
     may_lose = (EMPTY_CLIPS,)
     damage = (pa.ArrowException,)
-
-    def sniff(self, path: Path) -> bool:
-        """Return True for a file that begins as Parquet files do."""
-        return head_of(path, 4) == b"PAR1"
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file, a row group per few thousand frames."""
@@ -203,7 +199,7 @@ def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
 
 def header_of(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
     """Return what a file of ours says about itself; its skeleton is known."""
-    header = read_header(((file.schema_arrow.metadata or {}).get(_KEY) or b"{}").decode())
+    header = read_object(((file.schema_arrow.metadata or {}).get(_KEY) or b"{}").decode())
     if not header:
         raise ContentError(
             "expected a table that posemill exported, got one without its header; of a run, name "

@@ -8,6 +8,7 @@ split `'posemill'`: JSON with version and recipe.
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -24,13 +25,12 @@ from posemill.formats.shared.contract import (
     Format,
     Size,
     make_clip,
-    read_header,
     same_sizes,
 )
 from posemill.formats.shared.losses import EMPTY_CLIPS, EXTRA, FPS, LABELS, POSITIONS, SCORES, SIZES
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 from posemill.formats.shared.pixels import LOOKED_AT, are_pixels, from_pixels
-from posemill.npz.clips import expect_together
+from posemill.npz.clips import expect_together, read_object
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
@@ -96,8 +96,7 @@ def _join(waiting: dict[str, dict[str, IO[bytes]]], header: str, handle: IO[byte
         for name, file in lists.items():
             handle.write(out.pickled_text(name) + out.LIST + out.MARK)
             file.seek(0)
-            while piece := file.read(1 << 20):
-                handle.write(piece)
+            shutil.copyfileobj(file, handle)
             handle.write(out.APPENDS)
         handle.write(out.pickled_text("posemill") + out.pickled_text(header) + out.SETITEMS)
     handle.write(out.SETITEMS + out.STOP)
@@ -117,7 +116,7 @@ def _clips_of(split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip
     starts = [rows[0] for rows in pieces]
     expect_together([ids[start] for start in starts], starts)
     header = lists.get("posemill")
-    ours = read_header(header) if isinstance(header, str) else {}
+    ours = read_object(header) if isinstance(header, str) else {}
     done = fields_of_recipe(ours.get("recipe"))
     some = range(0, len(frames), max(1, len(frames) // LOOKED_AT))
     is_pixels = not ours and are_pixels(_points(split, some, frames))

@@ -58,17 +58,13 @@ class PoseFormat(Format):
     """A folder of `.pose` files, or one `.pose` file with one clip."""
 
     name = "pose"
+    file_ending = ".pose"
+    files_inside = "**/*.pose"
     layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "coco-133", "openpose-18")
     has_pixels = True
     holds_people = True
     losses: tuple[str, ...] = (Message("digits beyond float32 pixels"),)
     may_lose = (TINY_SCORES, OTHER_SIZES)
-
-    def sniff(self, path: Path) -> bool:
-        """Return True for a `.pose` file or a folder with some."""
-        if path.is_dir():
-            return next(path.rglob("*.pose"), None) is not None
-        return path.suffix.lower() == ".pose"
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a file per clip; one clip to `path` itself if that ends in `.pose`."""

@@ -42,13 +42,10 @@ class WebDatasetFormat(Format):
 
     name = "webdataset"
     suffix = ".tar"
+    file_ending = ".tar"
     layouts: tuple[str, ...] = ("holistic-543", ANY)
     has_mask = True
     damage = (tarfile.TarError,)
-
-    def sniff(self, path: Path) -> bool:
-        """Return True for a tar file."""
-        return path.suffix.lower() == ".tar" and path.is_file()
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one tar."""

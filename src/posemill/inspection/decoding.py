@@ -98,10 +98,8 @@ def measure_decoders(
 ) -> DecodeReport:
     """Return how fast all installed decoders read some videos, and remember the quickest.
 
-    Args:
-        paths: Of videos.
-        seconds: That each way to read is repeated for, at least once.
-        on_step: Called after each decoder and video.
+    Each way to read is repeated for `seconds`, at least once; `on_step` is called after each
+    decoder and video.
     """
     ready, missing = installed_decoders()
     speeds: list[DecodeSpeed] = []

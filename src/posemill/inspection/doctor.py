@@ -94,9 +94,8 @@ def diagnose(
 ) -> Diagnosis:
     """Return what is on this machine. Opens no model and changes nothing.
 
-    Args:
-        ray_address: Of a cluster to look at as well; empty: none.
-        tried: What came of trying libraries; one that failed is not loaded here.
+    `ray_address` names a cluster to look at as well. A library that failed when it was `tried` is
+    not loaded here.
     """
     has_failed = "onnxruntime" in tried and not tried["onnxruntime"].works
     providers = list_providers() if list_onnx_runtimes() and not has_failed else []

@@ -6,8 +6,8 @@ the camera are judged alike. Pure functions; a long clip is taken in blocks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ _FARTHEST = 1e4  # in pictures; beyond it a number is damage, not a place
 _PAIRS = ("shoulder", "elbow", "wrist", "hip")
 
 
-@dataclass(frozen=True)
-class Motion:
+class Motion(NamedTuple):
     """Per frame, compared with the one before (the first frame has no motion).
 
     Args:
@@ -48,31 +47,17 @@ class Motion:
 
 def measure_motion(clip: PoseClip) -> Motion:
     """Return the motion in a clip; frames that do not follow on one another have none."""
-    num_frames, num_parts = len(clip), len(clip.skeleton.parts)
-    motion = Motion(
-        np.full((num_frames, num_parts), np.nan, np.float32),
-        np.zeros((num_frames, num_parts), bool),
-        np.zeros(num_frames, bool),
-        np.zeros(num_frames, bool),
-    )
-    scale = body_scale(clip)
-    step = usual_step(clip)
+    scale, step = body_scale(clip), usual_step(clip)
     # Of 30 frames a second 12.5 are two or three apart; where one is lost it is twice a step.
     apart = np.diff(clip.frame_indices, prepend=clip.frame_indices[:1])
     follows = np.abs(apart - step) < step
-    for start in range(0, num_frames, BLOCK_FRAMES):
+    blocks = []
+    for start in range(0, max(1, len(clip)), BLOCK_FRAMES):
         # One frame of overlap: the block's first frame has a predecessor too.
-        rows = slice(max(0, start - 1), min(num_frames, start + BLOCK_FRAMES))
-        kept = slice(1 if start else 0, None)
-        into = slice(start, rows.stop)
-        block = _Block(clip, rows, scale)
-        motion.moved[into] = np.where(follows[into, None], block.moved()[kept], np.nan)
-        motion.frozen[into] = block.frozen()[kept] & follows[into, None]
-        motion.swapped[into] = (block.sides_crossed()[kept] & follows[into]) | (
-            block.hand_at_other_wrist()[kept]
-        )
-        motion.doubled[into] = block.doubled()[kept]
-    return motion
+        rows = slice(max(0, start - 1), start + BLOCK_FRAMES)
+        block = _motion_of(clip, rows, scale, follows[rows])
+        blocks.append([values[start - rows.start :] for values in block])
+    return Motion(*(np.concatenate(values) for values in zip(*blocks, strict=True)))
 
 
 def find_jumps(moved: FloatArray, fps: float | None) -> BoolArray:
@@ -140,15 +125,6 @@ def _places(clip: PoseClip, rows: slice) -> FloatArray:
 
 
 @cache
-def _sampled_points(skeleton_name: str) -> tuple[tuple[int, ...], ...]:
-    """Return per part the points whose motion is looked at."""
-    return tuple(
-        tuple(range(part.start, part.stop, -(-len(part) // _MAX_POINTS)))
-        for part in get_skeleton(skeleton_name).parts
-    )
-
-
-@cache
 def _body_pairs(skeleton_name: str) -> tuple[tuple[int, int], ...]:
     """Return the left and the right point of every pair of joints the body has."""
     names = get_skeleton(skeleton_name).point_names
@@ -159,87 +135,53 @@ def _body_pairs(skeleton_name: str) -> tuple[tuple[int, int], ...]:
     )
 
 
-class _Block:
-    """Some frames of a clip, in body scales, unsure body points taken out."""
-
-    def __init__(self, clip: PoseClip, rows: slice, scale: float) -> None:
-        self.clip, self.rows = clip, rows
-        self.skeleton = clip.skeleton
-        self.places = _places(clip, rows) / np.float32(scale)
-        unsure = clip.scores[rows] < SURE_SCORE
-        for part in self.skeleton.parts:
-            if part.name in BODY_PARTS:
-                within = slice(part.start, part.stop)
-                self.places[:, within][unsure[:, within]] = np.nan
-
-    def moved(self) -> FloatArray:
-        """Return `(frames, parts)`: the way four fifths of the part's points stay below."""
-        result = np.full((len(self.places), len(self.skeleton.parts)), np.nan, np.float32)
-        for number, indices in enumerate(_sampled_points(self.clip.skeleton_name)):
-            steps = np.diff(self.places[:, list(indices)], axis=0)
-            ways = np.hypot(steps[..., 0], steps[..., 1])
-            found = np.isfinite(ways).sum(1)
-            ordered = np.sort(ways, axis=1)  # NaN last
-            pick = (0.8 * found).astype(int)
-            result[1:, number] = np.take_along_axis(ordered, pick[:, None], 1)[:, 0]
-        return result
-
-    def frozen(self) -> BoolArray:
-        """Return `(frames, parts)`: found, and not one number differs from the frame before."""
-        result = np.zeros((len(self.places), len(self.skeleton.parts)), bool)
-        points = self.clip.points[self.rows]
-        for number, part in enumerate(self.skeleton.parts):
-            block = points[:, part.start : part.stop]
-            there = ~np.isnan(block)
-            same = (block[1:] == block[:-1]) | (~there[1:] & ~there[:-1])
-            result[1:, number] = same.all((1, 2)) & there[1:].any((1, 2))
-        return result
-
-    def sides_crossed(self) -> BoolArray:
-        """Return `(frames,)`: each side is near where the other side was, and far from itself."""
-        crossed = np.zeros(len(self.places), bool)
-        if (hands := self._hands()) is not None:
-            crossed |= _crossed(hands)
-        if pairs := _body_pairs(self.clip.skeleton_name):
-            crossed |= _crossed(self.places[:, np.array(pairs)])
-        return crossed
-
-    def hand_at_other_wrist(self) -> BoolArray:
-        """Return `(frames,)`: a hand begins at the body's other wrist, not at its own."""
-        result = np.zeros(len(self.places), bool)
-        names = self.skeleton.point_names
-        if "left_hand" not in self.skeleton.part_names or "left_wrist" not in names:
-            return result
-        wrists = self.places[:, [names.index("left_wrist"), names.index("right_wrist")]]
+def _motion_of(clip: PoseClip, rows: slice, scale: float, follows: BoolArray) -> Motion:
+    """Return the motion in some frames, of which `follows` says if they follow the one before."""
+    skeleton, points = clip.skeleton, clip.points[rows]
+    places = _places(clip, rows) / np.float32(scale)
+    for part in skeleton.parts:
+        if part.name in BODY_PARTS:
+            within = slice(part.start, part.stop)
+            places[:, within][clip.scores[rows, within] < SURE_SCORE] = np.nan
+    shape = len(places), len(skeleton.parts)
+    moved, frozen = np.full(shape, np.nan, np.float32), np.zeros(shape, bool)
+    for number, part in enumerate(skeleton.parts):
+        sample = places[:, part.start : part.stop : -(-len(part) // _MAX_POINTS)]
+        ways = np.hypot(*np.moveaxis(np.diff(sample, axis=0), -1, 0))
+        # The way that four fifths of the points stay below; NaN are sorted last.
+        pick = (0.8 * np.isfinite(ways).sum(1)).astype(int)
+        moved[1:, number] = np.take_along_axis(np.sort(ways, axis=1), pick[:, None], 1)[:, 0]
+        block = points[:, part.start : part.stop]
+        is_found = ~np.isnan(block)
+        is_same = (block[1:] == block[:-1]) | (~is_found[1:] & ~is_found[:-1])
+        frozen[1:, number] = is_same.all((1, 2)) & is_found[1:].any((1, 2))
+    crossed, at_other_wrist, doubled = (np.zeros(len(places), bool) for _ in range(3))
+    if pairs := _body_pairs(clip.skeleton_name):
+        crossed |= _crossed(places[:, np.array(pairs)])
+    if "left_hand" in skeleton.part_names:
+        parts = [skeleton.part(f"{side}_hand") for side in ("left", "right")]
+        hands = [places[:, part.start : part.stop] for part in parts]
+        crossed |= _crossed(np.stack([hand.mean(1) for hand in hands], 1)[:, None])
+        between = np.hypot(*np.moveaxis(hands[0] - hands[1], -1, 0)).mean(1)
         with np.errstate(invalid="ignore"):
-            apart = _distance(wrists[:, 0], wrists[:, 1]) > 0.4
-            for side, name in enumerate(("left_hand", "right_hand")):
-                start = self.places[:, self.skeleton.part(name).start]
-                own = _distance(start, wrists[:, side])
-                other = _distance(start, wrists[:, 1 - side])
-                result |= apart & (own > 0.3) & (other < 0.5 * own)
-        return result
+            doubled = np.asarray(between < 0.2 * np.ptp(hands[0], axis=1).max(1))
+        if "left_wrist" in skeleton.point_names:
+            at_other_wrist = _at_other_wrist(clip, places, [hand[:, 0] for hand in hands])
+    moved[~follows] = np.nan
+    return Motion(moved, frozen & follows[:, None], crossed & follows | at_other_wrist, doubled)
 
-    def doubled(self) -> BoolArray:
-        """Return `(frames,)`: the points of both hands lie on one another."""
-        if "left_hand" not in self.skeleton.part_names:
-            return np.zeros(len(self.places), bool)
-        left, right = (
-            self.places[:, self.skeleton.part(name).start : self.skeleton.part(name).stop]
-            for name in ("left_hand", "right_hand")
-        )
-        apart = np.hypot(*np.moveaxis(left - right, -1, 0)).mean(1)
-        extent = np.ptp(left, axis=1).max(1)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(apart < 0.2 * extent)
 
-    def _hands(self) -> FloatArray | None:
-        """Return `(frames, 1, 2, 2)`: the middles of the left and the right hand."""
-        if "left_hand" not in self.skeleton.part_names:
-            return None
-        parts = [self.skeleton.part(name) for name in ("left_hand", "right_hand")]
-        middles = [self.places[:, part.start : part.stop].mean(1) for part in parts]
-        return np.stack(middles, 1)[:, None]
+def _at_other_wrist(clip: PoseClip, places: FloatArray, starts: list[FloatArray]) -> BoolArray:
+    """Return `(frames,)`: a hand begins at the body's other wrist, not at its own."""
+    names = clip.skeleton.point_names
+    wrists = [places[:, names.index(f"{side}_wrist")] for side in ("left", "right")]
+    result = np.zeros(len(places), bool)
+    with np.errstate(invalid="ignore"):
+        apart = _distance(*wrists) > 0.4
+        for side, start in enumerate(starts):
+            own, other = _distance(start, wrists[side]), _distance(start, wrists[1 - side])
+            result |= apart & (own > 0.3) & (other < 0.5 * own)
+    return result
 
 
 def _distance(one: FloatArray, other: FloatArray) -> FloatArray:
@@ -249,8 +191,7 @@ def _distance(one: FloatArray, other: FloatArray) -> FloatArray:
 def _crossed(pairs: FloatArray) -> BoolArray:
     """Return `(frames,)`: over all pairs found in both frames, crossing explains the motion better.
 
-    Args:
-        pairs: `(frames, pairs, 2 sides, 2)` in body scales.
+    `pairs` are `(frames, pairs, 2 sides, 2)`.
     """
     result = np.zeros(len(pairs), bool)
     before, now = pairs[:-1], pairs[1:]

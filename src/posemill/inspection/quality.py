@@ -157,11 +157,7 @@ def _is_continuous(clip: PoseClip, motion: Motion) -> bool:
 
 
 def _outside_share(points: FloatArray) -> float:
-    """Return which share of the found points lies outside of the picture; NaN without any.
-
-    Args:
-        points: `(frames, points, 2 or more)` as shares of the picture.
-    """
+    """Return which share of the found points lies outside of the picture; NaN without any."""
     places = points[..., :2]
     is_found = ~np.isnan(places[..., 0])
     with np.errstate(invalid="ignore"):

@@ -80,13 +80,8 @@ def measure_runtimes(
 ) -> list[RuntimeSpeed]:
     """Return what each installed runtime makes of the first frames of a source.
 
-    Args:
-        source: A picture, a folder of pictures, or a video.
-        engine: One with an option `runtime`.
-        options: Its other options.
-        num_frames: So many are looked at.
-        rounds: Passes over the frames.
-        on_step: Called once for each of `runtimes_of`.
+    `engine` has an option `runtime`, `options` are its others; `on_step` is called once for each of
+    `runtimes_of`.
     """
     frames = read_frames(source, num_frames)
     speeds: list[RuntimeSpeed] = []

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from posemill.clips.inputs import ClipInput, Outline
-from posemill.inspection.quality import ClipQuality
+from posemill.inspection.quality import COUNTED, ClipQuality
 from posemill.records import PoseClip
 from posemill.runs.queries import Failure
 from posemill.skeletons import get_skeleton
@@ -83,29 +83,25 @@ def describe(
     *,
     num_rows: int = 5,
 ) -> dict[str, Any]:
-    """Return what `posemill view` shows, for JSON.
-
-    Args:
-        material: What is looked at.
-        outlines: Its outlines (the caller may watch them pass).
-        num_rows: Sample rows, one from each of the first clips.
-    """
-    facts, failed, clips_failed = (
-        material.facts(),
-        material.num_failed(),
-        material.num_clips_failed(),
-    )
+    """Return what `posemill view` shows, for JSON."""
+    facts, failed = material.facts(), material.num_failed()
     # A split of which nothing could be read has no outlines, and must show all the same.
     summaries = summarize(outlines, failed)
-    rows = [each.to_dict() for each in summaries]
+    rows = [summary.to_dict() for summary in summaries]
     if failed:
         for row in rows:
-            for key, counts in (("clips_failed", clips_failed), ("frames_failed", failed)):
+            for key, counts in (
+                ("clips_failed", material.num_failed("clips")),
+                ("frames_failed", failed),
+            ):
                 row[key] = counts.get(row["split"], sum(counts.values()))
+    skeleton_names = list(summaries[-1].skeleton_names) if summaries else []
+    if not skeleton_names and "skeleton_name" in facts:  # what the run is for
+        skeleton_names = [str(facts["skeleton_name"])]
     return {
         "path": material.name,
         "kind": material.kind,
-        "skeleton_names": _skeleton_names(summaries, facts),
+        "skeleton_names": skeleton_names,
         # What was done to the clips; several words where a folder's files differ.
         "normalized": list(summaries[-1].normalized) if summaries else [],
         "interpolated": summaries[-1].interpolated if summaries else 0,
@@ -140,15 +136,13 @@ def group_failures(failures: Iterable[Failure]) -> list[Reason]:
         )
         for reason, group in by_reason.items()
     ]
-    return sorted(reasons, key=lambda each: -each.failures)
+    return sorted(reasons, key=lambda reason: -reason.failures)
 
 
 def summarize(outlines: Iterable[Outline], splits: Iterable[str] = ()) -> list[SplitSummary]:
     """Return the summary of every split in order, and of all together where there are several.
 
-    Args:
-        outlines: Of clips of any splits.
-        splits: Splits that are listed even where they have no clips.
+    `splits` are listed even where they have no clips.
     """
     by_split = {split: SplitSummary(split) for split in splits}
     total = SplitSummary(ALL_SPLITS)
@@ -157,12 +151,6 @@ def summarize(outlines: Iterable[Outline], splits: Iterable[str] = ()) -> list[S
         total.add(outline)
     summaries = list(by_split.values())
     return [*summaries, total] if len(summaries) > 1 else summaries
-
-
-def _skeleton_names(summaries: list[SplitSummary], facts: Mapping[str, Any]) -> list[str]:
-    """Return the layouts of the clips; where there are none, what the run is for."""
-    found = list(summaries[-1].skeleton_names) if summaries else []
-    return found or ([str(facts["skeleton_name"])] if "skeleton_name" in facts else [])
 
 
 def sample_rows(clips: Iterable[PoseClip], count: int) -> list[dict[str, Any]]:
@@ -210,11 +198,7 @@ def clip_row(quality: ClipQuality) -> dict[str, Any]:
         "num_frames": quality.num_frames,
         "badness": round(quality.badness, 4),
         "reasons": list(quality.reasons),
-        "num_jumps": quality.num_jumps,
-        "num_swaps": quality.num_swaps,
-        "num_doubled": quality.num_doubled,
-        "num_frozen": quality.num_frozen,
-        "is_continuous": quality.is_continuous,
+        **{name: getattr(quality, name) for name in ("num_jumps", *COUNTED, "is_continuous")},
         "parts": {
             part.name: {
                 "presence": round(part.num_present / frames, 4),

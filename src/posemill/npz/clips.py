@@ -93,8 +93,7 @@ class NpzClips:
     def column(self, name: str) -> tuple[str, ...]:
         """Return what an array says of each clip; '' where there is none.
 
-        Args:
-            name: Of the array: one text or whole number a clip, or one a frame.
+        The array has a text or whole number for each clip, or for each frame.
         """
         array = self.arrays.get(name)
         if array is not None and array.shape == (int(self.offsets[-1]),):
@@ -125,30 +124,30 @@ def read_npz_clips(arrays: MappedNpz, *, unit: str = "clip") -> NpzClips:
         FormatError: It has no keypoints, or its arrays do not go together.
     """
     with reading(arrays.path, "npz"):
-        return _read_clips(arrays, unit)
-
-
-def _read_clips(arrays: MappedNpz, unit: str) -> NpzClips:
-    keypoints = _keypoints(arrays)
-    frames = _frame_arrays(arrays, keypoints)
-    offsets = _offsets(arrays, frames, len(keypoints))
-    names = [name for name in ("splits", "labels", "clip_info") if name in arrays]
-    if unit == "frame":
-        # What is said of clips is not said of their frames.
-        names = [n for n in names if len(np.atleast_1d(arrays[n])) == len(keypoints)]
-        offsets, ids = np.arange(len(keypoints) + 1), _frame_ids(frames, len(keypoints))
-    else:
-        ids = _clip_ids(arrays, frames, offsets)
-    texts = {name: _clip_texts(arrays, name, offsets) for name in names}
-    empty = ("",) * (len(offsets) - 1)
-    splits = texts.get("splits", empty)
-    if unit == "clip":
-        _expect_once(ids, splits)
-    labels = texts.get("labels")
-    if not labels:
-        infos = [_read_object(text or "{}", "clip_info") for text in texts.get("clip_info", empty)]
-        labels = tuple(str(info.get("label") or "") for info in infos)
-    return NpzClips(arrays.path, arrays, _header_of(arrays), offsets, ids, splits, labels)
+        frames = _frame_arrays(arrays)
+        num_frames = len(arrays["keypoints"])
+        offsets = _offsets(arrays, frames, num_frames)
+        names = [name for name in ("splits", "labels", "clip_info") if name in arrays]
+        if unit == "frame":
+            # What is said of clips is not said of their frames.
+            names = [name for name in names if len(np.atleast_1d(arrays[name])) == num_frames]
+            offsets, ids = np.arange(num_frames + 1), _frame_ids(frames, num_frames)
+        else:
+            ids = _clip_ids(arrays, frames, offsets)
+        texts = {name: _clip_texts(arrays, name, offsets) for name in names}
+        empty = ("",) * (len(offsets) - 1)
+        splits = texts.get("splits", empty)
+        counts = Counter(zip(splits, ids, strict=True))
+        twice = [clip_id for (_, clip_id), count in counts.items() if count > 1]
+        if twice and unit == "clip":
+            raise ContentError(
+                "expected every clip once, but {clip_id!r} of clip_ids comes again; give its clips "
+                "names of their own",
+                clip_id=twice[0][:80],
+            )
+        infos = (read_object(text or "{}", "clip_info") for text in texts.get("clip_info", empty))
+        labels = texts.get("labels") or tuple(str(info.get("label") or "") for info in infos)
+        return NpzClips(arrays.path, arrays, _header_of(arrays), offsets, ids, splits, labels)
 
 
 def read_frames(arrays: MappedNpz, rows: slice) -> NpzFrames:
@@ -175,10 +174,11 @@ def read_npz_header(arrays: MappedNpz) -> Mapping[str, Any]:
 def _header_of(arrays: MappedNpz) -> Mapping[str, Any]:
     if "meta" not in arrays:
         return {}
-    return _read_object(str(next(iter(arrays["meta"].reshape(-1)), "")), "meta")
+    return read_object(str(next(iter(arrays["meta"].reshape(-1)), "")), "meta")
 
 
-def _read_object(text: str, name: str) -> dict[str, Any]:
+def read_object(text: str, name: str = "header") -> dict[str, Any]:
+    """Return the object in a text of JSON: what a file of ours says about itself or a clip."""
     value = json.loads(text)
     if not isinstance(value, dict):
         raise ValueError(f"expected an object as {name}, got {type(value).__name__}")
@@ -217,7 +217,8 @@ def expect_together(ids: Sequence[object], starts: Sequence[int]) -> None:
         seen.add(name)
 
 
-def _keypoints(arrays: MappedNpz) -> Array:
+def _frame_arrays(arrays: MappedNpz) -> dict[str, Array]:
+    """Return what an archive has of each frame beside its keypoints, shapes and types checked."""
     if "keypoints" not in arrays:
         raise ContentError(
             "expected an array 'keypoints' (frames, points, dims), found {arrays}",
@@ -230,29 +231,22 @@ def _keypoints(arrays: MappedNpz) -> Array:
             dtype=keypoints.dtype,
             shape=keypoints.shape,
         )
-    return keypoints
-
-
-def _frame_arrays(arrays: MappedNpz, keypoints: Array) -> dict[str, Array]:
-    known = {}
     num_frames, num_points = keypoints.shape[:2]
-    for name, (kinds, row) in _FRAME_ARRAYS.items():
-        if name not in arrays:
-            continue
-        array = arrays[name]
-        expected = (num_frames, *(num_points if length is None else length for length in row))
-        if name == "video_ids" and "lengths" in arrays and array.shape == arrays["lengths"].shape:
-            continue  # one per clip
-        if array.shape != expected or not _is_of_kind(array, kinds):
+    known = {name: arrays[name] for name in _FRAME_ARRAYS if name in arrays}
+    if "lengths" in arrays and known.get("video_ids", keypoints).shape == arrays["lengths"].shape:
+        known.pop("video_ids", None)  # one per clip
+    for name, array in known.items():
+        kinds, row = _FRAME_ARRAYS[name]
+        shape = (num_frames, *(num_points if length is None else length for length in row))
+        if array.shape != shape or not _is_of_kind(array, kinds):
             raise ContentError(
                 "expected '{name}' of shape {expected} (kind {kinds}), got {dtype} {shape}",
                 name=name,
-                expected=expected,
+                expected=shape,
                 kinds=kinds,
                 dtype=array.dtype,
                 shape=array.shape,
             )
-        known[name] = array
     return known
 
 
@@ -285,24 +279,20 @@ def _offsets(arrays: MappedNpz, frames: Mapping[str, Array], num_frames: int) ->
 def _clip_ids(arrays: MappedNpz, frames: Mapping[str, Array], offsets: IntArray) -> tuple[str, ...]:
     """Return an id per clip: those of the file, else its name; numbered where one comes again."""
     if "clip_ids" in arrays:
-        ids = list(_clip_texts(arrays, "clip_ids", offsets))
+        ids: Sequence[str] = _clip_texts(arrays, "clip_ids", offsets)
     elif "video_ids" in frames:
-        ids = [
-            str(frames["video_ids"][start]) if start < stop else ""
-            for start, stop in pairwise(offsets.tolist())
-        ]
-    elif "video_ids" in arrays:
-        ids = [str(value) for value in arrays["video_ids"]]
+        names = frames["video_ids"]
+        bounds = pairwise(offsets.tolist())
+        ids = [str(names[start]) if start < stop else "" for start, stop in bounds]
     else:
-        ids = [""] * (len(offsets) - 1)
+        ids = [str(name) for name in arrays.get("video_ids", [""] * (len(offsets) - 1))]
     ids = [name or arrays.path.stem for name in ids]
     counts, seen = Counter(ids), Counter[str]()
-    if "clip_ids" in arrays or len(counts) == len(ids):
-        return tuple(ids)
-    for index, name in enumerate(ids):
-        if counts[name] > 1:
-            ids[index] = f"{name}_{seen[name]:04d}"
-            seen[name] += 1
+    if "clip_ids" not in arrays:
+        for index, name in enumerate(ids):
+            if counts[name] > 1:
+                ids[index] = f"{name}_{seen[name]:04d}"
+                seen[name] += 1
     return tuple(ids)
 
 
@@ -332,14 +322,3 @@ def _clip_texts(arrays: MappedNpz, name: str, offsets: IntArray) -> tuple[str, .
             shape=array.shape,
         )
     return tuple(map(str, array.tolist()))
-
-
-def _expect_once(ids: Sequence[str], splits: Sequence[str]) -> None:
-    keys = Counter(zip(splits, ids, strict=True))
-    for (_, clip_id), count in keys.most_common(1):
-        if count > 1:
-            raise ContentError(
-                "expected every clip once, but {clip_id!r} of clip_ids comes again; give its clips "
-                "names of their own",
-                clip_id=clip_id[:80],
-            )

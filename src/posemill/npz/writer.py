@@ -48,10 +48,6 @@ class ArchiveWriter(ExitStack):
 
     Columns wait in unnamed temporary files in the same folder (they vanish with the process) until
     `finish`; the first goes straight to its place where the number of rows is known.
-
-    Args:
-        path: The file.
-        num_rows: How many rows each column will have, None where nobody knows.
     """
 
     def __init__(self, path: Path, *, num_rows: int | None = None) -> None:

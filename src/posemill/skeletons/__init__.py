@@ -23,22 +23,22 @@ from importlib import import_module
 
 from posemill import plugins
 from posemill.errors import PosemillError
-from posemill.skeletons.layouts import BUILDERS, FACE_68_OF_468
+from posemill.skeletons.layouts import FACE_68_OF_468, LAYOUTS, build_skeleton
 from posemill.skeletons.layouts import WORLD_LAYOUT as WORLD_LAYOUT
 from posemill.skeletons.layouts import Bone as Bone
 from posemill.skeletons.layouts import Part as Part
 from posemill.skeletons.layouts import Skeleton as Skeleton
 from posemill.terminal import warn_once
 
-SKELETON_NAMES = tuple(BUILDERS)
+SKELETON_NAMES = tuple(LAYOUTS)
 _SHORT_NAMES = {name.partition("-")[2]: name for name in SKELETON_NAMES if "holistic" in name}
 
 
 @cache
 def get_skeleton(name: str) -> Skeleton:
     """Return the skeleton of that name: one of ours (`SKELETON_NAMES`), or one an engine brings."""
-    if name in BUILDERS:
-        return BUILDERS[name]()
+    if name in LAYOUTS:
+        return build_skeleton(name, LAYOUTS[name])
     if name in plugins.outside("skeleton"):
         found = plugins.load("skeleton", {}, name)
         if not isinstance(found, Skeleton) or found.name != name:
@@ -67,10 +67,6 @@ def full_name(name: str) -> str:
 
 def guess_skeleton(num_points: int, where: object) -> str | None:
     """Return the one skeleton of ours with so many points, and say that it is a guess.
-
-    Args:
-        num_points: Points of a frame of a file that does not name its skeleton.
-        where: The file, for the message.
 
     Returns:
         None where there is no such skeleton, or more than one.
@@ -112,10 +108,7 @@ def _skeletons_of_engines() -> Iterator[Skeleton]:
 # Points of the face in the skeletons that do not have 68 of them.
 _DENSE_FACES = {"holistic-543": 468, "holistic-553": 478, "face-468": 468, "face-478": 478}
 # Points of ours that go by another name in the 33 of Holistic. Small toes have no source.
-_OTHER_NAMES = {
-    "left_big_toe": "left_foot_index",
-    "right_big_toe": "right_foot_index",
-}
+_OTHER_NAMES = {f"{side}_big_toe": f"{side}_foot_index" for side in ("left", "right")}
 
 _MIDDLES = {"neck": ("left_shoulder", "right_shoulder"), "hip": ("left_hip", "right_hip")}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 
 Bone = tuple[int, int]
@@ -187,149 +187,93 @@ HALPE_BONES: tuple[Bone, ...] = (
 )  # fmt: skip
 
 
-def _chain_bones(chains: Iterable[Sequence[int]]) -> tuple[Bone, ...]:
-    return tuple(bone for chain in chains for bone in pairwise(chain))
+Points = tuple[tuple[str, ...], tuple[Bone, ...]]  # of a part: their names, and its bones
 
 
-def _shifted(bones: Iterable[Bone], offset: int) -> tuple[Bone, ...]:
-    return tuple((a + offset, b + offset) for a, b in bones)
-
-
-def _lay_out(sizes: dict[str, int]) -> tuple[Part, ...]:
-    parts, start = [], 0
-    for name, size in sizes.items():
-        parts.append(Part(name, start, start + size))
-        start += size
-    return tuple(parts)
-
-
-def _hand_names(side: str) -> tuple[str, ...]:
-    return tuple(f"{side}_hand_{name}" for name in HAND_NAMES)
-
-
-def _swap_sides(names: Sequence[str]) -> tuple[int, ...]:
-    """Return for each name the index of the one that says the other side, or its own."""
-    swapped = (
-        name.replace("left", "\0").replace("right", "left").replace("\0", "right") for name in names
+def _face(num_points: int) -> Points:
+    contours: tuple[tuple[int, ...], ...] = (
+        FACE_68_CONTOURS if num_points == 68 else FACE_468_CONTOURS
     )
+    if num_points == 478:
+        contours += tuple((*points[1:], points[1]) for points in IRISES)
+    names = tuple(f"face_{index}" for index in range(num_points))
+    return names, tuple(bone for contour in contours for bone in pairwise(contour))
+
+
+_POSE: Points = (POSE_NAMES, POSE_BONES)
+_HANDS: dict[str, Points] = {
+    f"{side}_hand": (tuple(f"{side}_hand_{name}" for name in HAND_NAMES), HAND_BONES)
+    for side in ("left", "right")
+}
+_HALPE = (*COCO_BODY_NAMES, *HALPE_NAMES)
+_BODY_17_BONES = tuple(bone for bone in COCO_BODY_BONES if max(bone) < len(COCO_BODY_NAMES))
+_LIMBS = tuple(bone for bone in _BODY_17_BONES if bone not in _TRUNK)
+# The parts of each in their order; the bones of a body may lead to its feet.
+LAYOUTS: dict[str, dict[str, Points]] = {
+    "holistic-543": {"pose": _POSE, "face": _face(468), **_HANDS},
+    "holistic-143": {"face": _face(68), **_HANDS, "pose": _POSE},
+    "holistic-553": {"pose": _POSE, "face": _face(478), **_HANDS},
+    "openpose-18": {"pose": (OPENPOSE_NAMES, OPENPOSE_BONES)},
+    "coco-17": {"body": (COCO_BODY_NAMES, _BODY_17_BONES)},
+    "coco-133": {
+        "body": (COCO_BODY_NAMES, COCO_BODY_BONES),
+        "feet": (COCO_FEET_NAMES, ()),
+        "face": _face(68),
+        **_HANDS,
+    },
+    "halpe-26": {"body": (_HALPE[:20], (*_LIMBS, *HALPE_BONES)), "feet": (_HALPE[20:], ())},
+    "pose-33": {"pose": _POSE},
+    "hands-42": _HANDS,
+    "face-468": {"face": _face(468)},
+    "face-478": {"face": _face(478)},
+    "face-68": {"face": _face(68)},
+}
+
+
+def build_skeleton(name: str, layout: dict[str, Points]) -> Skeleton:
+    """Return a skeleton of these parts; the names of points say which are those of a side."""
+    names = tuple(name for part_names, _ in layout.values() for name in part_names)
+    parts: list[Part] = []
+    bones: list[Bone] = []
+    mirror = list(_swap_sides(names))
+    for part, (part_names, part_bones) in layout.items():
+        start = parts[-1].stop if parts else 0
+        parts.append(Part(part, start, start + len(part_names)))
+        bones += [(one + start, other + start) for one, other in part_bones]
+        if part == "face":
+            mirrored = mirror_of_face(len(part_names))
+            mirror[start : parts[-1].stop] = [start + index for index in mirrored]
+    return Skeleton(name, tuple(parts), names, tuple(bones), tuple(mirror))
+
+
+def _swap_sides(names: Sequence[str]) -> Iterator[int]:
+    """Yield for each name the index of the one that says the other side, or its own."""
     where = {name: index for index, name in enumerate(names)}
-    return tuple(where[name] for name in swapped)
+    for name in names:
+        swapped = name.replace("left", "\0").replace("right", "left").replace("\0", "right")
+        yield where[swapped]
 
 
 def mirror_of_face(num_points: int) -> tuple[int, ...]:
     """Return each point's counterpart on the other side, in a face of 68, 468 or 478 points."""
     if num_points == 68:
-        return _mirror_of_face_68()
-    right_half = (index for index in range(248) if index not in FACE_468_MIDLINE)
-    pairs = list(enumerate(right_half, start=248))
+        # Of both halves, from the outer points to the inner ones: jaw, brows, nose, eyes, mouth.
+        right = (*range(8), *range(17, 22), 31, 32, *range(36, 42), 48, 49, 50, 59, 58, 60, 61, 67)
+        left = (
+            *range(16, 8, -1), *range(26, 21, -1), 35, 34, 45, 44, 43, 42, 47, 46,
+            54, 53, 52, 55, 56, 64, 63, 65,
+        )  # fmt: skip
+        pairs = list(zip(right, left, strict=True))
+    else:
+        right_half = (index for index in range(248) if index not in FACE_468_MIDLINE)
+        pairs = list(enumerate(right_half, start=248))
     if num_points == 478:
         pairs += zip(IRISES[0], (473, 476, 475, 474, 477), strict=True)
-    return _swapped(num_points, pairs)
-
-
-def _mirror_of_face_68() -> tuple[int, ...]:
-    # Of both halves, from the outer points to the inner ones: jaw, brows, nose, eyes, mouth.
-    right = (*range(8), *range(17, 22), 31, 32, *range(36, 42), 48, 49, 50, 59, 58, 60, 61, 67)
-    left = (
-        *range(16, 8, -1), *range(26, 21, -1), 35, 34, 45, 44, 43, 42, 47, 46,
-        54, 53, 52, 55, 56, 64, 63, 65,
-    )  # fmt: skip
-    return _swapped(68, zip(right, left, strict=True))
-
-
-def _swapped(num_points: int, pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
     mirror = list(range(num_points))
     for one, other in pairs:
         mirror[one], mirror[other] = other, one
     return tuple(mirror)
 
 
-def _face_contours(num_points: int) -> tuple[tuple[int, ...], ...]:
-    if num_points == 68:
-        return FACE_68_CONTOURS
-    circles = ((*points[1:], points[1]) for points in IRISES)
-    return (*FACE_468_CONTOURS, *circles) if num_points == 478 else FACE_468_CONTOURS
-
-
-def _holistic(name: str, face_points: int, order: Sequence[str]) -> Skeleton:
-    """Return a layout of the parts that Holistic has, of all or of some of them."""
-    names = {
-        "pose": POSE_NAMES,
-        "face": tuple(f"face_{index}" for index in range(face_points)),
-        "left_hand": _hand_names("left"),
-        "right_hand": _hand_names("right"),
-    }
-    bones = {
-        "pose": POSE_BONES,
-        "face": _chain_bones(_face_contours(face_points)),
-        "left_hand": HAND_BONES,
-        "right_hand": HAND_BONES,
-    }
-    parts = _lay_out({part: len(names[part]) for part in order})
-    point_names = tuple(name for part in order for name in names[part])
-    mirror = list(_swap_sides(point_names))
-    for face in (part for part in parts if part.name == "face"):
-        face_mirror = mirror_of_face(face_points)
-        mirror[face.start : face.stop] = [face.start + index for index in face_mirror]
-    all_bones = tuple(bone for part in parts for bone in _shifted(bones[part.name], part.start))
-    return Skeleton(name, parts, point_names, all_bones, tuple(mirror))
-
-
-def _body(
-    name: str, sizes: dict[str, int], names: tuple[str, ...], bones: Iterable[Bone]
-) -> Skeleton:
-    """Return a layout of points whose names say the sides."""
-    return Skeleton(name, _lay_out(sizes), names, tuple(bones), _swap_sides(names))
-
-
-def _coco_133() -> Skeleton:
-    parts = _lay_out({"body": 17, "feet": 6, "face": 68, "left_hand": 21, "right_hand": 21})
-    names = (
-        *COCO_BODY_NAMES,
-        *COCO_FEET_NAMES,
-        *(f"face_{i}" for i in range(68)),
-        *_hand_names("left"),
-        *_hand_names("right"),
-    )
-    mirror = list(_swap_sides(names))
-    mirror[23:91] = [23 + index for index in _mirror_of_face_68()]
-    bones = (
-        *COCO_BODY_BONES,
-        *_shifted(_chain_bones(FACE_68_CONTOURS), 23),
-        *_shifted(HAND_BONES, 91),
-        *_shifted(HAND_BONES, 112),
-    )
-    return Skeleton("coco-133", parts, names, bones, tuple(mirror))
-
-
-_BODY_17_BONES = tuple(bone for bone in COCO_BODY_BONES if max(bone) < len(COCO_BODY_NAMES))
-_LIMBS = tuple(bone for bone in _BODY_17_BONES if bone not in _TRUNK)
-# Those of Holistic's parts: points of the face, and the parts in their order.
-_HOLISTIC: dict[str, tuple[int, tuple[str, ...]]] = {
-    "holistic-543": (468, ("pose", "face", "left_hand", "right_hand")),
-    "holistic-143": (68, ("face", "left_hand", "right_hand", "pose")),
-    "holistic-553": (478, ("pose", "face", "left_hand", "right_hand")),
-    "pose-33": (0, ("pose",)),
-    "hands-42": (0, ("left_hand", "right_hand")),
-    "face-468": (468, ("face",)),
-    "face-478": (478, ("face",)),
-    "face-68": (68, ("face",)),
-}
-_OTHERS: dict[str, Callable[[], Skeleton]] = {
-    "openpose-18": lambda: _body("openpose-18", {"pose": 18}, OPENPOSE_NAMES, OPENPOSE_BONES),
-    "coco-17": lambda: _body("coco-17", {"body": 17}, COCO_BODY_NAMES, _BODY_17_BONES),
-    "coco-133": _coco_133,
-    "halpe-26": lambda: _body(
-        "halpe-26",
-        {"body": 20, "feet": 6},
-        (*COCO_BODY_NAMES, *HALPE_NAMES),
-        (*_LIMBS, *HALPE_BONES),
-    ),
-}
-_NAMES = (*list(_HOLISTIC)[:3], *_OTHERS, *list(_HOLISTIC)[3:])  # as lists show them
-# name -> what builds it, when it is asked for
-BUILDERS: dict[str, Callable[[], Skeleton]] = {
-    name: _OTHERS.get(name) or partial(_holistic, name, *_HOLISTIC[name]) for name in _NAMES
-}
 # Of landmarks in metres (`PoseClip.world`). Not a skeleton that clips can have.
-WORLD_LAYOUT = _holistic("world-75", 0, ("pose", "left_hand", "right_hand"))
+WORLD_LAYOUT = build_skeleton("world-75", {"pose": _POSE, **_HANDS})

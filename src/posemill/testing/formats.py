@@ -190,7 +190,7 @@ class FormatContract:
         message = (
             "pixels of the picture, but clip 'clip_1' is normalised by 'shoulders'"
             if form.has_pixels
-            else "by 'none', the clips before it by 'shoulders'; one file holds one normalisation"
+            else "is 'none', the clips before it are 'shoulders'; one file holds one skeleton"
         )
         with pytest.raises(FormatError, match=message):
             form.write([first, *others], out_of(form, tmp_path), recipe=Recipe())

@@ -23,6 +23,7 @@ from posemill.files import naming, reading
 from posemill.formats.shared.losses import Loss
 from posemill.geometry import Fill, check_scores, fill_missing, find_points
 from posemill.messages import Message
+from posemill.npz.clips import read_object
 from posemill.plugins import unknown
 from posemill.records import NORMALIZATIONS, SMOOTHINGS, PoseClip
 from posemill.skeletons import (
@@ -124,12 +125,16 @@ class Summary:
 class Format:
     """A format. Instances hold no state; a new one is a module and a row in `FORMATS`.
 
-    A subclass says what it holds and has `sniff`, `write_clips` and `read_clips`. What all formats
-    check and count is done here.
+    A subclass says what it holds and is known by, and has `write_clips` and `read_clips`. What all
+    formats check and count is done here.
     """
 
     name: str
     suffix = ""  # of the file; empty for a folder
+    # What it is known by: first bytes of a file, or else its ending; of a folder a file inside.
+    first_bytes = b""
+    file_ending = ""
+    files_inside = ""
     layouts: tuple[str, ...]  # skeletons it can hold, the usual one first; `ANY`: all others too
     has_pixels = False  # True: coordinates are pixels of the picture, so sizes must be known
     has_mask = False  # True: `fill` chooses what stands for missing points
@@ -152,7 +157,11 @@ class Format:
 
     def sniff(self, path: Path) -> bool:
         """Return True if the path looks like this format; reads a few bytes at most."""
-        raise NotImplementedError
+        if path.is_dir():
+            return bool(self.files_inside) and any(path.glob(self.files_inside))
+        if self.first_bytes:
+            return head_of(path, len(self.first_bytes)) == self.first_bytes
+        return path.suffix.lower() == self.file_ending and path.is_file()
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write the clips; `path` is the old state or the whole new one, never a part."""
@@ -194,11 +203,8 @@ class ClipStream:
 
     All clips of a file have one skeleton and one normalisation, which the format can hold.
 
-    Args:
-        form: The format.
-        clips: What is written; taking the last of none is an error.
-        path: The file or folder.
-        recipe: What is asked for; `recipe` is that, and what was done to the clips so far.
+    `asked` is the recipe that was given, `recipe` that and what was done to the clips so far.
+    Taking the last of no clips is an error.
     """
 
     def __init__(self, form: Format, clips: Iterable[PoseClip], path: Path, recipe: Recipe) -> None:
@@ -266,14 +272,18 @@ class ClipStream:
         form, clip_id = self._form, clip.clip_id
         self.skeleton_name = self.skeleton_name or clip.skeleton_name
         self._normalized = self._normalized or clip.normalized
-        if clip.skeleton_name != self.skeleton_name:
-            raise ContentError(
-                "clip {clip_id!r} is {skeleton}, the clips before it are {before}; one file holds "
-                "one skeleton: choose a layout for all",
-                clip_id=clip_id,
-                skeleton=clip.skeleton_name,
-                before=self.skeleton_name,
-            )
+        for value, before in (
+            (clip.skeleton_name, self.skeleton_name),
+            (clip.normalized, self._normalized),
+        ):
+            if value != before:
+                raise ContentError(
+                    "clip {clip_id!r} is {value!r}, the clips before it are {before!r}; one file "
+                    "holds one skeleton and one normalisation: choose a layout for all",
+                    clip_id=clip_id,
+                    value=value,
+                    before=before,
+                )
         if not form.holds(self.skeleton_name):
             raise ContentError(
                 "{name} holds {layouts}, clip {clip_id!r} is {skeleton}",
@@ -284,14 +294,6 @@ class ClipStream:
             )
         if form.needs_unicode:
             _expect_unicode(clip)
-        if clip.normalized != self._normalized:
-            raise ContentError(
-                "clip {clip_id!r} is normalised by {normalized!r}, the clips before it by "
-                "{before!r}; one file holds one normalisation",
-                clip_id=clip_id,
-                normalized=clip.normalized,
-                before=self._normalized,
-            )
         if form.has_pixels and clip.normalized != "none":
             raise ContentError(
                 "{name} holds pixels of the picture, but clip {clip_id!r} is normalised by "
@@ -475,7 +477,7 @@ def info_text(clip: PoseClip) -> str:
 
 def read_info(text: str) -> dict[str, Any]:
     """Return label, fps and extra from `info_text`, their types checked."""
-    info = read_header(text or "{}")
+    info = read_object(text or "{}")
     label, fps, extra = info.get("label"), info.get("fps"), info.get("extra", {})
     if not isinstance(extra, Mapping):
         raise ValueError(f"expected an object as extra, got {type(extra).__name__}")
@@ -484,14 +486,6 @@ def read_info(text: str) -> dict[str, Any]:
         "fps": None if fps is None else float(fps),
         "extra": extra,
     }
-
-
-def read_header(text: str) -> dict[str, Any]:
-    """Return the object in a text of JSON: what one of our files says about itself or a clip."""
-    header = json.loads(text)
-    if not isinstance(header, dict):
-        raise ValueError(f"expected an object as header, got {type(header).__name__}")
-    return header
 
 
 def expect_new(name: tuple[str, str], seen: set[tuple[str, str]]) -> None:

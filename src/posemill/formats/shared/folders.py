@@ -26,13 +26,7 @@ INDEX = "posemill.jsonl"
 
 
 class IndexWriter:
-    """Writes `posemill.jsonl` and says where each clip's files go.
-
-    Args:
-        folder: Where it is written.
-        clips: What is written; their header is its first line.
-        facts: What else a reader has to know.
-    """
+    """Writes `posemill.jsonl` and says where each clip's files go."""
 
     def __init__(self, folder: Path, clips: ClipStream, **facts: str) -> None:
         self._folder, self._clips, self._facts = folder, clips, facts
@@ -43,12 +37,7 @@ class IndexWriter:
         self._num_replaced = 0
 
     def place(self, clip: PoseClip, *, has_picture_files: bool = False) -> Path:
-        """Note the clip and return the path, inside the folder, of its file or its files' folder.
-
-        Args:
-            clip: Which one.
-            has_picture_files: The clip has a file for each picture.
-        """
+        """Note the clip and return the path of its file, or of the folder of its files."""
         if self._handle is None:
             self._handle = (self._folder / INDEX).open("w", encoding="utf-8")
             self._handle.write(json.dumps(self._clips.header(clip) | self._facts) + "\n")
@@ -275,10 +264,7 @@ def read_clip_folders(
 ) -> Iterator[tuple[list[Path], dict[str, Any], str | None]]:
     """Yield of each clip the files of its frames, in order, its fields and its skeleton if known.
 
-    Args:
-        path: A folder with an index, or one in which every folder with such files is a clip.
-        ending: Of the files.
-        size_wh: The pictures' size, where there is no index.
+    Without an index every folder with such files is a clip, of pictures of `size_wh`.
     """
     if header := header_in(path):
         for record in records_in(path):

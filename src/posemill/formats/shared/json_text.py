@@ -80,10 +80,7 @@ def line_of(record: dict[str, Any], clip_id: str) -> str:
 def is_line_list(path: Path, key: str, *, line: int) -> bool:
     """Return True if a file has our lines: this one opens the list `key`, the next is a record.
 
-    Args:
-        path: The file.
-        key: Of the list.
-        line: Counted from 0.
+    Lines are counted from 0.
     """
     with path.open("rb") as handle:
         for _ in range(line):

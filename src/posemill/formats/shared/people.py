@@ -108,11 +108,7 @@ def clip_of_people(
 ) -> PoseClip:
     """Return the clip of the people of each frame, of whom the first stands for it.
 
-    Args:
-        frames: Of each frame the people; points beyond those of the skeleton are left out.
-        skeleton_name: Of the points.
-        sizes_wh: `(frames, 2)`.
-        fields: The other fields of `PoseClip`.
+    Points beyond those of the skeleton are left out; `sizes_wh` are `(frames, 2)`.
     """
     from_pixels(np.zeros((len(sizes_wh), 1, 2)), sizes_wh)  # all must be known
     people = [person for frame in frames for person in frame]
@@ -161,12 +157,8 @@ def clip_of_axis(
 ) -> PoseClip:
     """Return the clip of `(frames, people, keypoints, 2 or 3)`: of each frame those found in it.
 
-    Args:
-        points: Of everybody.
-        scores: Likewise, above 0 where found.
-        first: `(frames,)`: who stands for each frame, if found.
-        ids: `(frames, people)`; None where nobody knows them.
-        fields: The other fields of `PoseClip`.
+    Scores are above 0 where found; `first` `(frames,)` says who stands for each frame, `ids` are
+    `(frames, people)`, None where nobody knows them.
     """
     frames, people = np.nonzero((scores > 0).any(axis=2))
     order = np.lexsort((people != first[frames], frames))

@@ -14,7 +14,7 @@ import pickletools
 import re
 import struct
 from collections.abc import Callable, Mapping
-from enum import Enum
+from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from os import SEEK_CUR
 from pathlib import Path
@@ -30,28 +30,6 @@ _DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|[SU]\d{1,6})$")
 _MAX_DIMS = 8
 # A list costs a byte in the file and sixty in memory: real files have far fewer.
 _MOST_LISTS = 1_000_000  # beside one for every eight bytes
-
-
-class _Global(Enum):
-    """The names a pickle may mention."""
-
-    RECONSTRUCT = "empty array"
-    FROM_BUFFER = "array from bytes"
-    SCALAR = "numpy number"
-    NDARRAY = "the array type"
-    DTYPE = "a number type"
-    ENCODE = "bytes from text"
-
-
-_GLOBALS = {
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): _Global.RECONSTRUCT
-       for core in ("core", "_core")},
-    **{(f"numpy.{core}.multiarray", "scalar"): _Global.SCALAR for core in ("core", "_core")},
-    **{(f"numpy.{core}.numeric", "_frombuffer"): _Global.FROM_BUFFER for core in ("core", "_core")},
-    ("numpy", "ndarray"): _Global.NDARRAY,
-    ("numpy", "dtype"): _Global.DTYPE,
-    ("_codecs", "encode"): _Global.ENCODE,
-}  # fmt: skip
 
 
 class PickledArray:
@@ -213,9 +191,8 @@ class _Machine:
         self._stack.append(self._memo[index])
 
     def _global(self, module: object, name: object) -> None:
-        is_text = isinstance(module, str) and isinstance(name, str)
-        known = _GLOBALS.get((str(module), str(name))) if is_text else None
-        if known is None:
+        known = _GLOBALS.get(f"{module} {name}")
+        if known is None or not isinstance(module, str) or not isinstance(name, str):
             raise ContentError(
                 "the pickle asks for {module}.{name}; only plain values and numpy arrays are "
                 "read, nothing is run",
@@ -228,7 +205,7 @@ class _Machine:
         function, args = self._pop_many(2)
         if not isinstance(args, tuple) or not isinstance(function, _Global):
             raise ValueError("the pickle calls something that is not a numpy array")
-        self._stack.append(_CALLS[function](*args))
+        self._stack.append(function.call(*args))
 
     def _build(self) -> None:
         state, target = self._pop(), self._top()
@@ -281,16 +258,26 @@ def _encode(text: object, encoding: object = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-_CALLS: dict[_Global, Callable[..., Any]] = {
-    _Global.RECONSTRUCT: lambda *args: PickledArray(),
-    _Global.FROM_BUFFER: lambda data, dtype, shape, order: PickledArray(
-        _array(data, dtype, shape, order)
-    ),
-    _Global.SCALAR: lambda dtype, data: _array(data, dtype, (), "C").item(),
-    _Global.NDARRAY: lambda *args: PickledArray(),
-    _Global.DTYPE: lambda code, *flags: _DtypeName(code),
-    _Global.ENCODE: _encode,
+@dataclass(frozen=True)
+class _Global:
+    """A name that a pickle may mention: what is called instead of it."""
+
+    call: Callable[..., Any]
+
+
+_OF_NUMPY: dict[str, Callable[..., Any]] = {
+    "multiarray _reconstruct": lambda *_: PickledArray(),
+    "multiarray scalar": lambda dtype, data: _array(data, dtype, (), "C").item(),
+    "numeric _frombuffer": lambda *arguments: PickledArray(_array(*arguments)),
 }
+# What a pickle writes, module and name, and all that is ever called.
+_GLOBALS = {
+    "numpy ndarray": _Global(lambda *_: PickledArray()),
+    "numpy dtype": _Global(lambda code, *_: _DtypeName(code)),
+    "_codecs encode": _Global(_encode),
+    **{f"numpy.{core}.{name}": _Global(call)
+       for core in ("core", "_core") for name, call in _OF_NUMPY.items()},
+}  # fmt: skip
 
 _NAMES = {opcode.code: opcode.name for opcode in pickletools.opcodes}
 _READERS: dict[str, Callable[[Any], Any]] = {
@@ -312,8 +299,7 @@ _BYTES: dict[str, Callable[[Any], int]] = {
     "BYTEARRAY8": pickletools.read_uint8,
 }
 _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
-    "PROTO": lambda m, _: None,
-    "FRAME": lambda m, _: None,
+    **dict.fromkeys(("PROTO", "FRAME"), lambda m, _: None),
     "MARK": lambda m, _: m._marks.append(len(m._stack)),
     "POP": lambda m, _: m._pop(),
     "POP_MARK": lambda m, _: m._since_mark(),
@@ -334,13 +320,9 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     "APPENDS": lambda m, _: m._append(m._since_mark()),
     "SETITEM": lambda m, _: m._set(m._pop_many(2)),
     "SETITEMS": lambda m, _: m._set(m._since_mark()),
-    "PUT": lambda m, index: m._put(index),
-    "BINPUT": lambda m, index: m._put(index),
-    "LONG_BINPUT": lambda m, index: m._put(index),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), lambda m, index: m._put(index)),
     "MEMOIZE": lambda m, _: m._put(len(m._memo)),
-    "GET": lambda m, index: m._get(index),
-    "BINGET": lambda m, index: m._get(index),
-    "LONG_BINGET": lambda m, index: m._get(index),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda m, index: m._get(index)),
     "GLOBAL": lambda m, names: m._global(*names),
     "STACK_GLOBAL": lambda m, _: m._global(*m._pop_many(2)),
     "REDUCE": lambda m, _: m._call(),

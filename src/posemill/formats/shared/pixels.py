@@ -19,8 +19,7 @@ _LEAST_PIXELS = 4
 def are_pixels(points: npt.NDArray[Any]) -> bool:
     """Return whether x and y of another maker's file are pixels, by their median.
 
-    Args:
-        points: `(frames, keypoints, 2 or 3)`: some of a file, or all: not all are looked at.
+    Points are `(frames, keypoints, 2 or 3)`; not all are looked at.
     """
     step = max(1, len(points) // LOOKED_AT)
     with np.errstate(all="ignore"):

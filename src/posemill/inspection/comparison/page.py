@@ -44,10 +44,7 @@ _Box = tuple[float, float, float, float]
 def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -> None:
     """Write the page: one file, whole or not at all, of a few MB however long the runs are.
 
-    Args:
-        compared: Its worst frames are read again, for their pictures.
-        out: The HTML file.
-        originals: Where the pictures come from.
+    The worst frames are read again, for their pictures.
     """
     sides = compared.pairing.one, compared.pairing.other
     labels = _labels(*(side.material.path for side in sides))

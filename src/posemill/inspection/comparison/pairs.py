@@ -65,9 +65,8 @@ class Side:
 class Pairing:
     """Two inputs, and the layout they are compared in.
 
-    Args:
-        layout: A skeleton that both have or can be turned into.
-        is_shared: `(keypoints,)` of the layout: the points that both can have.
+    `layout` is a skeleton that both have or can be turned into, and `is_shared` `(keypoints,)` says
+    which of its points both can have.
     """
 
     one: Side

@@ -84,12 +84,7 @@ def write_text(
 ) -> None:
     """Write one line of text into the picture, its lower left corner at `at_xy`, cut at the edges.
 
-    Args:
-        picture: `(height, width, 3)` RGB, modified.
-        text: As `drawable_text` returns it.
-        at_xy: In pixels.
-        height: Of the capitals in pixels.
-        colour: RGB.
+    `text` is as `drawable_text` returns it, `height` that of the capitals in pixels.
     """
     coverage, left, top = _coverage(text, height)
     x, y = at_xy[0] + left, at_xy[1] + top

@@ -35,10 +35,9 @@ class Place:
 class Originals:
     """Finds and reads the original frames of clips; what is gone is counted, not raised.
 
-    Args:
-        places: Where the datasets were when the keypoints were found; a merged run has several.
-        moved_to: Where they are now, if that is elsewhere.
-        follows_links: False: a link that leads out of its place is not opened.
+    `places` are where the datasets were when the keypoints were found (a merged run has several),
+    `moved_to` where they are now. Without `follows_links` a link that leads out of its place is not
+    opened.
     """
 
     def __init__(

@@ -21,11 +21,6 @@ def safe_path(folder: Path, *names: str, suffix: str) -> Path:
     `..`, absolute paths, drive letters and characters some file system refuses become harmless; a
     name that had to be changed gets a hash of the original, so two names never share a file.
 
-    Args:
-        folder: Below it the path will be.
-        names: For instance split and clip; each becomes one or more folders, the last the file.
-        suffix: Added to the last name as it is, for instance `_frame000012.png`.
-
     Raises:
         PosemillError: A link inside the folder leads out of it.
     """

@@ -39,10 +39,7 @@ def place_points(
 ) -> FloatArray:
     """Return `(keypoints, 2)` in pixels of a canvas, NaN where not to be drawn.
 
-    Args:
-        points: `(keypoints, 2 or more)` of a frame.
-        size_wh: Size of the canvas.
-        bounds: What `model_bounds` says; then the clip as a whole is fitted into the canvas.
+    With the `bounds` of `model_bounds` the clip as a whole is fitted into the canvas.
     """
     points = points[:, :2].astype(np.float32)
     size = np.array(size_wh, np.float32)

@@ -29,10 +29,6 @@ def pose_maps(clip: PoseClip, rows: Sequence[int]) -> Iterator[tuple[int, Frame]
     All people are drawn, the one that stands for the frame last. Points outside of the picture are
     left out. Where nobody was found the map is black.
 
-    Args:
-        clip: Of a skeleton that can become openpose-18.
-        rows: Of the frames.
-
     Raises:
         ConfigError: The clip cannot be drawn so.
     """

@@ -45,11 +45,7 @@ def contact_sheet(
 ) -> Frame:
     """Return one picture of all cells, in rows, captions below them and a legend at the end.
 
-    Args:
-        cells: At least one.
-        part_names: The parts the legend explains.
-        title: Said in the legend.
-        cell_width: Width of each cell in pixels; the height follows the most usual shape.
+    The height of the cells follows the most usual shape of their pictures.
     """
     if not cells:
         raise ValueError("cells: expected at least one, got none")

@@ -52,11 +52,7 @@ def write_report(
 ) -> None:
     """Write the report: one file, whole or not at all, of a few MB however long the run is.
 
-    Args:
-        material: What was measured; its worst clips are read again, for their pictures.
-        quality: What `measure_all` says about it.
-        out: The HTML file.
-        originals: Where the pictures come from.
+    The worst clips are read again, for their pictures.
     """
     facts, failures = material.facts(), material.failures()
     name = material.path.resolve().name or str(material.path)
@@ -129,7 +125,7 @@ def _tiles(quality: RunQuality, material: ClipInput) -> str:
         [
             (quality.num_clips, "clips"),
             (quality.num_frames, "frames"),
-            (sum(material.num_clips_failed().values()), Message("clips failed")),
+            (sum(material.num_failed("clips").values()), Message("clips failed")),
             (sum(material.num_failed().values()), Message("frames failed")),
             (sum(p["num_jumps"] for s in splits for p in s.parts.values()), "jumps"),
             (sum(s.sums["num_swaps"] for s in splits), Message("left/right suspects")),

@@ -91,10 +91,7 @@ def _bars_of_splits(
 ) -> list[tuple[str, list[Bar]]]:
     """Return a group of bars for each split.
 
-    Args:
-        quality: Of a run.
-        heading: Of a group: a template of `split` and `frames`.
-        bar_of: Gives length and HTML of a bar by the totals of a part and the number of frames.
+    `bar_of` gives length and HTML of a bar by the totals of a part and the number of frames.
     """
     return [
         (

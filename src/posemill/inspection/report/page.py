@@ -49,12 +49,7 @@ def text(value: Any) -> str:
 def write_page(out: Path, command: str, title: str, *content: str, subtitle: str) -> None:
     """Write the page of a command: one file, whole or not at all.
 
-    Args:
-        out: The HTML file.
-        command: `report` or the like.
-        title: Plain text, as the subtitle is.
-        content: HTML.
-        subtitle: Below the title.
+    Title and subtitle are plain text, the content is HTML.
     """
     language = chosen_language().replace("_", "-")
     body = "\n".join(content)
@@ -123,13 +118,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def figure(picture: Frame, caption: str, *, longest: int = 360) -> str:
-    """Return a picture inside the page, as JPEG, with a caption that is plain text.
-
-    Args:
-        picture: RGB.
-        caption: Also what a screen reader says.
-        longest: Pixels of its longer side, at most.
-    """
+    """Return a picture inside the page, as JPEG, with a caption that is plain text."""
     return (
         f'<figure><img alt="{text(caption)}" src="{picture_uri(picture, longest)}">'
         f"<figcaption>{text(caption)}</figcaption></figure>"
@@ -154,9 +143,7 @@ Bar = tuple[str, str, float, str]  # name, colour, length from 0 to 1, and the H
 def bar_chart(groups: Iterable[tuple[str, Iterable[Bar]]], *, label: str) -> str:
     """Return horizontal bars in groups, each with a heading, as wide as there is room.
 
-    Args:
-        groups: Heading and bars of each.
-        label: What the chart shows, for screen readers.
+    `label` says to screen readers what it shows.
     """
     marks = [f'<div class="bars" role="group" aria-label="{text(label)}">']
     for heading, bars in groups:
@@ -180,9 +167,7 @@ def badge(share: float, words: str) -> str:
 def line_chart(lines: Sequence[tuple[str, npt.NDArray[Any]]], *, label: str) -> str:
     """Return curves over time, the first one wide and pale, behind the others.
 
-    Args:
-        lines: Colour of each, and its `(frames,)` values, NaN where it is broken.
-        label: What they show; stands above them.
+    Each has a colour and `(frames,)` values, NaN where it is broken; the label stands above.
     """
     left, top, width, height = 40, 8, 376.0, 200.0  # no wider than a phone
     known = np.concatenate([values[np.isfinite(values)] for _, values in lines])
@@ -223,9 +208,7 @@ def colour_key(colours: Iterable[tuple[str, str]]) -> str:
 def strip_chart(strips: Sequence[tuple[str, npt.NDArray[np.uint8]]], *, label: str) -> str:
     """Return one thin row per part: coloured while it was found, grey while it was missing.
 
-    Args:
-        strips: Part name, and `(bins,)` presence over time, 255 for every frame of the bin.
-        label: For screen readers.
+    Each has a part name and `(bins,)` presence over time, 255 for every frame of the bin.
     """
     rows = []
     empty = np.array(rgb_of(EMPTY))

@@ -68,8 +68,7 @@ def smoothing_section(clip: PoseClip) -> str:
 def jitter_of(points: FloatArray) -> float:
     """Return the mean length of the second difference along time, in pixels; 0 without any.
 
-    Args:
-        points: `(frames, keypoints, 2)` in pixels, NaN where missing.
+    Points are `(frames, keypoints, 2)` in pixels, NaN where missing.
     """
     changes = np.linalg.norm(np.diff(points, 2, axis=0), axis=-1)
     changes = changes[np.isfinite(changes)]
@@ -79,9 +78,7 @@ def jitter_of(points: FloatArray) -> float:
 def lag_of(raw: FloatArray, smoothed: FloatArray) -> float:
     """Return by how many frames the smoothed points come late: the shift that fits them best.
 
-    Args:
-        raw: `(frames, keypoints, 2)` in pixels, NaN where missing, as `smoothed` is.
-        smoothed: Of the same frames.
+    Both are `(frames, keypoints, 2)` in pixels, NaN where missing.
     """
     errors = []
     for shift in range(min(_MOST_LAG, len(raw) - 1) + 1):
