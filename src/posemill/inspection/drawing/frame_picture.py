@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 
 from posemill.inspection.drawing.lettering import add_legend, drawable_text, write_text
+from posemill.inspection.drawing.picture_files import scaled
 from posemill.inspection.drawing.placing import model_bounds, place_points
 from posemill.inspection.drawing.strokes import paint_keypoints
 from posemill.records import Frame, PoseClip
@@ -52,23 +52,25 @@ def draw(
     if frame is None or bounds is not None:
         canvas = _blank(clip, index, min_long_side, _SCALED if bounds is not None else _GONE)
     else:
-        canvas = _sized(frame, min_long_side)
+        scale = min_long_side / max(frame.shape[:2])
+        canvas = scaled(frame, scale) if scale > 1 else frame.copy()
     size_wh = canvas.shape[1], canvas.shape[0]
-    ids = clip.person_ids
-    if clip.others is not None and ids is not None:
-        for row in range(*clip.others.starts[index : index + 2]):
-            paint_keypoints(
-                canvas,
-                clip.skeleton_name,
-                place_points(clip.others.points[row], size_wh, bounds),
-                clip.others.scores[row] >= min_score,
-                line_scale=line_scale,
-                rim=person_colour(int(ids.others[row])),
-            )
-    points = place_points(clip.points[index], size_wh, bounds)
+    others, ids = clip.others, clip.person_ids
+    people = [(clip.points[index], clip.scores[index], 0 if ids is None else ids.first[index])]
+    if others is not None and ids is not None:
+        rows = slice(*others.starts[index : index + 2])
+        beside = zip(others.points[rows], others.scores[rows], ids.others[rows], strict=True)
+        people = [*beside, *people]  # who stands for the frame is drawn last, over the others
+    for points, scores, person_id in people:
+        paint_keypoints(
+            canvas,
+            clip.skeleton_name,
+            place_points(points, size_wh, bounds),
+            scores >= min_score,
+            line_scale=line_scale,
+            rim=person_colour(int(person_id)),
+        )
     sure = clip.scores[index] >= min_score
-    rim = person_colour(0 if ids is None else int(ids.first[index]))
-    paint_keypoints(canvas, clip.skeleton_name, points, sure, line_scale=line_scale, rim=rim)
     if not legend:
         return canvas
     if title is None:
@@ -85,14 +87,6 @@ def missing_parts(clip: PoseClip, row: int) -> tuple[str, ...]:
     is_missing = np.isnan(clip.points[row, :, 0])
     parts = clip.skeleton.parts
     return tuple(part.name for part in parts if is_missing[part.start : part.stop].all())
-
-
-def _sized(frame: Frame, min_long_side: int) -> Frame:
-    scale = min_long_side / max(frame.shape[:2])
-    if scale <= 1:
-        return np.array(frame, np.uint8)
-    size_wh = (round(frame.shape[1] * scale), round(frame.shape[0] * scale))
-    return np.asarray(cv2.resize(frame, size_wh, interpolation=cv2.INTER_CUBIC), np.uint8)
 
 
 def _blank(clip: PoseClip, index: int, min_long_side: int, words: str) -> Frame:

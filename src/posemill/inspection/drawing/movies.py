@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import av
-import cv2
 import numpy as np
 
 from posemill.files import atomic_path
+from posemill.inspection.drawing.picture_files import paste
 from posemill.records import Frame
 
 _GIF_MAX_WIDTH = 480
@@ -104,11 +104,6 @@ def _palette_graph(width: int, height: int, rate: Fraction) -> Any:
 def _fitted(picture: Frame, width: int, height: int) -> Frame:
     if abs(picture.shape[0] - height) <= 1 and abs(picture.shape[1] - width) <= 1:
         return np.ascontiguousarray(picture[:height, :width])  # one row less is not worth a blur
-    scale = min(width / picture.shape[1], height / picture.shape[0])
-    size_wh = (
-        min(width, max(1, round(picture.shape[1] * scale))),
-        min(height, max(1, round(picture.shape[0] * scale))),
-    )
     canvas = np.zeros((height, width, 3), np.uint8)
-    canvas[: size_wh[1], : size_wh[0]] = cv2.resize(picture, size_wh, interpolation=cv2.INTER_AREA)
+    paste(canvas, picture)
     return canvas

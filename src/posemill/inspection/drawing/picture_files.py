@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
+import numpy as np
 
 from posemill.errors import PosemillError
 from posemill.files import mark_output, new_folders, safe_parts
@@ -53,27 +54,40 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+def scaled(picture: Frame, scale: float) -> Frame:
+    """Return a picture so many times as large."""
+    size_wh = tuple(max(1, round(side * scale)) for side in picture.shape[1::-1])
+    way = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(picture, size_wh, interpolation=way), np.uint8)
+
+
+def paste(place: Frame, picture: Frame) -> None:
+    """Put the whole picture into the middle of the place, as large as it fits."""
+    small = scaled(picture, min(np.divide(place.shape[:2], picture.shape[:2])))
+    height, width = small.shape[:2]
+    top, left = (place.shape[0] - height) // 2, (place.shape[1] - width) // 2
+    place[top : top + height, left : left + width] = small
+
+
 def png_bytes(picture: Frame) -> bytes:
     """Return an RGB picture as PNG."""
-    done, data = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
-    if not done:
-        raise PosemillError(
-            "a picture of {picture_shape} cannot be written as PNG", picture_shape=picture.shape
-        )
-    return data.tobytes()
+    return _encoded(picture, ".png")
 
 
 def jpeg_bytes(picture: Frame, *, longest: int | None = None, quality: int = 80) -> bytes:
     """Return an RGB picture as JPEG, made smaller where its longer side has more pixels."""
     scale = (longest or 1 << 16) / max(picture.shape[:2])
-    if scale < 1:
-        size_wh = tuple(max(1, round(side * scale)) for side in picture.shape[1::-1])
-        picture = cv2.resize(picture, size_wh, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
-    bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-    done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])
+    picture = scaled(picture, scale) if scale < 1 else picture
+    return _encoded(picture, ".jpg", cv2.IMWRITE_JPEG_QUALITY, quality)
+
+
+def _encoded(picture: Frame, ending: str, *options: int) -> bytes:
+    done, data = cv2.imencode(ending, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), options)
     if not done:
         raise PosemillError(
-            "a picture of {picture_shape} cannot be written as JPEG", picture_shape=picture.shape
+            "a picture of {picture_shape} cannot be written as {ending}",
+            picture_shape=picture.shape,
+            ending=ending,
         )
     return data.tobytes()
 

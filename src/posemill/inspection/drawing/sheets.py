@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 
 from posemill.inspection.drawing.frame_picture import draw, missing_parts
@@ -17,6 +16,7 @@ from posemill.inspection.drawing.lettering import (
     text_size,
     write_text,
 )
+from posemill.inspection.drawing.picture_files import paste
 from posemill.records import Frame, PoseClip
 from posemill.skeletons.palette import ALARM, BACKGROUND, BRIGHT, lack_words
 
@@ -65,21 +65,9 @@ def contact_sheet(
         row, column = divmod(number, columns)
         x = _GAP + column * (cell_width + _GAP)
         y = _GAP + row * (cell_height + _CAPTION + _GAP)
-        _paste(sheet[y : y + cell_height, x : x + cell_width], cell.picture)
+        paste(sheet[y : y + cell_height, x : x + cell_width], cell.picture)
         _write_caption(sheet[y + cell_height :, x : x + cell_width], cell)
     return add_legend(sheet, [(name, True) for name in part_names], drawable_text(title), height=13)
-
-
-def _paste(place: Frame, picture: Frame) -> None:
-    """Put the whole picture into the middle of the place, as large as it fits."""
-    scale = min(place.shape[0] / picture.shape[0], place.shape[1] / picture.shape[1])
-    size_wh = (
-        max(1, round(picture.shape[1] * scale)),
-        max(1, round(picture.shape[0] * scale)),
-    )
-    small = cv2.resize(picture, size_wh, interpolation=cv2.INTER_AREA)
-    top, left = (place.shape[0] - size_wh[1]) // 2, (place.shape[1] - size_wh[0]) // 2
-    place[top : top + size_wh[1], left : left + size_wh[0]] = small
 
 
 def _write_caption(strip: Frame, cell: Cell) -> None:
