@@ -63,28 +63,24 @@ def change_each_person(clip: PoseClip, change: Callable[[PoseClip], PoseClip]) -
     ids = clip.person_ids
     if clip.others is None or ids is None:
         return change(clip)
-    num_frames, counts = len(clip), clip.others.counts
-    frames = np.arange(num_frames)
-    frames = np.concatenate([frames, np.repeat(frames, counts)])
-    points = np.concatenate([clip.points, clip.others.points])
-    scores = np.concatenate([clip.scores, clip.others.scores])
-    numbers = np.concatenate(ids)
+    rows = clip.everybody()
+    points, scores, numbers = rows.points.copy(), rows.scores.copy(), rows.ids
+    is_first = np.diff(rows.frames, prepend=-1) > 0
     if not numbers.any():
-        places = np.arange(len(clip.others.points)) - np.repeat(clip.others.starts[:-1], counts)
-        numbers = np.concatenate([np.ones(num_frames, np.int64), places + 2])
+        numbers = np.arange(len(numbers)) - np.flatnonzero(is_first)[rows.frames] + 1
     for number in np.unique(numbers[numbers > 0]):
-        rows = numbers == number
-        alone_points = np.full_like(clip.points, np.nan)
-        alone_scores = np.zeros_like(clip.scores)
-        alone_points[frames[rows]], alone_scores[frames[rows]] = points[rows], scores[rows]
+        is_chosen = numbers == number
+        frames = rows.frames[is_chosen]
+        alone_points, alone_scores = np.full_like(clip.points, np.nan), np.zeros_like(clip.scores)
+        alone_points[frames], alone_scores[frames] = points[is_chosen], scores[is_chosen]
         alone = dataclasses.replace(clip, points=alone_points, scores=alone_scores, others=None)
         changed = change(alone)
-        points[rows], scores[rows] = changed.points[frames[rows]], changed.scores[frames[rows]]
+        points[is_chosen], scores[is_chosen] = changed.points[frames], changed.scores[frames]
     others = dataclasses.replace(
-        clip.others, points=points[num_frames:], scores=scores[num_frames:], ids=ids
+        clip.others, points=points[~is_first], scores=scores[~is_first], ids=ids
     )
     return dataclasses.replace(
-        clip, points=points[:num_frames], scores=scores[:num_frames], others=others
+        clip, points=points[is_first], scores=scores[is_first], others=others
     )
 
 

@@ -51,7 +51,6 @@ _PARTS = {"face_keypoints_2d": ("face", 70), "hand_left_keypoints_2d": ("left_ha
 _MAX_FRAME_BYTES = 1 << 22
 # What a file of people or of our clips says early, however it is laid out.
 IS_OPENPOSE = re.compile(rb'"people"\s*:|"clips"\s*:\s*\[')
-_LOSSES = (Message("x and y beyond a thousandth of a pixel; scores beyond a millionth"),)
 
 
 @cache
@@ -95,7 +94,8 @@ def _frames_of(clip: PoseClip) -> Iterator[list[dict[str, Any]]]:
 
 
 def _texts_of(clip: PoseClip) -> Iterator[str]:
-    return (json.dumps({"version": 1.3, "people": people}) for people in _frames_of(clip))
+    for people in _frames_of(clip):
+        yield json.dumps({"version": 1.3, "people": people})
 
 
 def people_of(frame: Any) -> list[tuple[str, Person]]:
@@ -158,16 +158,21 @@ def _clip(frames: list[Any], fields: dict[str, Any], skeleton: str | None) -> Po
     return clip_of_people([[person for _, person in people] for people in read], name, **fields)
 
 
-class OpenPoseFolderFormat(Format):
-    """A folder per clip with `<picture>_keypoints.json` per frame."""
-
-    name = "openpose"
+class _OpenPoseFormat(Format):
     layouts: tuple[str, ...] = ("coco-133", "openpose-18")
     has_pixels = True
     holds_people = True
-    mirrors = True
-    losses: tuple[str, ...] = _LOSSES
+    losses: tuple[str, ...] = (
+        Message("x and y beyond a thousandth of a pixel; scores beyond a millionth"),
+    )
     may_lose = (DEPTH,)
+
+
+class OpenPoseFolderFormat(_OpenPoseFormat):
+    """A folder per clip with `<picture>_keypoints.json` per frame."""
+
+    name = "openpose"
+    mirrors = True
 
     def sniff(self, path: Path) -> bool:
         """Return True for a folder of ours or one with `*_keypoints.json` in it."""
@@ -191,16 +196,11 @@ class OpenPoseFolderFormat(Format):
             yield _clip(frames, fields, skeleton)
 
 
-class OpenPoseFileFormat(Format):
+class OpenPoseFileFormat(_OpenPoseFormat):
     """One JSON file: a list of clips, each with its frames by number."""
 
     name = "openpose-file"
     suffix = ".json"
-    layouts: tuple[str, ...] = ("coco-133", "openpose-18")
-    has_pixels = True
-    holds_people = True
-    losses: tuple[str, ...] = _LOSSES
-    may_lose = (DEPTH,)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a JSON file whose beginning names people or our clips."""

@@ -46,8 +46,10 @@ def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -
 
     The worst frames are read again, for their pictures.
     """
-    sides = compared.pairing.one, compared.pairing.other
-    labels = _labels(*(side.material.path for side in sides))
+    pairing = compared.pairing
+    paths = [side.material.path.resolve() for side in (pairing.one, pairing.other)]
+    has_same_names = paths[0].name == paths[1].name
+    labels = [str(path) if has_same_names else path.name or str(path) for path in paths]
     write_page(
         out,
         "compare",
@@ -57,32 +59,17 @@ def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -
         _worst_section(compared, labels, originals),
         section(
             Message("What is not the same"),
-            table(["setting", *labels], differences(compared.pairing)),
+            table(["setting", *labels], differences(pairing)),
             remark=Message("As recorded with the data."),
         ),
         _method_section(labels),
-        subtitle=_subtitle(compared),
-    )
-
-
-def _labels(*paths: Path) -> list[str]:
-    """Return short names of two inputs, that are not the same."""
-    names = [path.resolve().name or str(path) for path in paths]
-    return names if names[0] != names[1] else [str(path) for path in paths]
-
-
-def _subtitle(compared: Comparison) -> Message:
-    pairing = compared.pairing
-    sides = [
-        f"{side.material.path.resolve()} ({side.skeleton_name})"
-        for side in (pairing.one, pairing.other)
-    ]
-    return Message(
-        "{one} and {other}, compared in {num_points} points of {layout}",
-        one=sides[0],
-        other=sides[1],
-        num_points=int(pairing.is_shared.sum()),
-        layout=pairing.layout,
+        subtitle=Message(
+            "{one} and {other}, compared in {num_points} points of {layout}",
+            one=f"{paths[0]} ({pairing.one.skeleton_name})",
+            other=f"{paths[1]} ({pairing.other.skeleton_name})",
+            num_points=int(pairing.is_shared.sum()),
+            layout=pairing.layout,
+        ),
     )
 
 

@@ -70,7 +70,11 @@ def write_report(
             origin,
             findings.method_section(),
         ]
-    write_page(out, "report", name, *body, subtitle=_subtitle(material, facts))
+    about = [material.path.resolve(), Message(material.kind), facts.get("skeleton_name", "")]
+    if "is_finished" in facts:
+        unfinished = Message("not finished: what is here so far")
+        about.append(Message("finished") if facts["is_finished"] else unfinished)
+    write_page(out, "report", name, *body, subtitle=join(", ", about))
 
 
 def _smoothing(material: ClipInput, quality: RunQuality) -> list[str]:
@@ -109,14 +113,6 @@ def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
         if len(chosen) < _PICTURES_PER_CLIP:
             chosen.setdefault(int(row), "")
     return sorted(chosen.items())
-
-
-def _subtitle(material: ClipInput, facts: Mapping[str, Any]) -> str:
-    skeleton = facts.get("skeleton_name", "")
-    state = {True: "finished", False: Message("not finished: what is here so far")}.get(
-        facts.get("is_finished", ""), ""
-    )
-    return join(", ", [material.path.resolve(), Message(material.kind), skeleton, Message(state)])
 
 
 def _tiles(quality: RunQuality, material: ClipInput) -> str:
