@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -39,6 +40,14 @@ def test_plain_numpy_loads_it_without_pickle_and_finds_the_promised_arrays(path:
         assert json.loads(str(data["meta"][0]))["skeleton"] == "holistic-143"
         assert (data["keypoints"][~data["mask"]] == 0).all()
         assert not data["mask"].all()
+
+
+def test_landmarks_in_metres_come_back(tmp_path: Path) -> None:
+    clip = next(iter(make_clips()))
+    world = np.random.default_rng(0).random((len(clip), 75, 3)).astype(np.float32)
+    NPZ.write([dataclasses.replace(clip, world=world)], tmp_path / "a.npz", recipe=Recipe())
+    (found,) = NPZ.read(tmp_path / "a.npz")
+    np.testing.assert_array_equal(found.world, world)
 
 
 @pytest.mark.parametrize(("fill", "is_zero"), [("zero", True), ("nan", False)])
