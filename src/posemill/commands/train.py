@@ -35,7 +35,7 @@ from posemill.terminal import warn_caller
 if TYPE_CHECKING:
     from posemill.records import PoseClip
     from posemill.training.config.train_config import TrainConfig
-    from posemill.training.runs.inference import Prediction
+    from posemill.training.tasks.task import Prediction
 
 _PARALLEL = "{mode}, {processes} x {threads} threads: {mode_reason}"
 _NOTHING = Message("nothing to change")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +18,7 @@ from posemill.training.bf16 import amx_off_if_needed, try_bf16
 
 @dataclass(frozen=True)
 class Precision:
-    """A number format of the forward pass.
-
-    Args:
-        name: `fp32`, `bf16` or `fp16`.
-        reason: Why this one, for the user to read.
-        is_slow: True where the hardware has to emulate it.
-    """
+    """A number format of the forward pass, and why; `is_slow` where the hardware emulates it."""
 
     name: str
     reason: str
@@ -31,39 +26,32 @@ class Precision:
 
     def describe(self) -> Message:
         """Return it in a sentence."""
-        return Message("precision {name}: {reason}", name=self.name, reason=self.reason)
+        return Message("precision {name}: {reason}", **vars(self))
 
 
 def choose_device(name: str) -> torch.device:
     """Return the device of that name; `auto` is the first GPU, or the CPU where there is none."""
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(
-            "{--device}: expected auto, cpu, cuda or cuda:N, got {name!r}", name=name
-        ) from error
-    if device.type not in ("cpu", "cuda"):
+        return torch.device("cuda" if num_gpus else "cpu")
+    if re.fullmatch(r"cpu|cuda(:\d+)?", name) is None:
         raise ConfigError("{--device}: expected auto, cpu, cuda or cuda:N, got {name!r}", name=name)
-    if device.type == "cuda":
-        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if not found:
-            built = torch.version.cuda or Message("none (this torch is built for the CPU only)")
-            raise DeviceError(
-                "{--device:{name}}, but torch sees no GPU; CUDA of torch {version}: {cuda}. Use "
-                "{--device:cpu}, or install a CUDA build of torch",
-                name=name,
-                version=torch.__version__,
-                cuda=built,
-            )
-        if (device.index or 0) >= found:
-            raise DeviceError(
-                "{--device:{name}}, but there are {num_gpus} GPUs: cuda:0 to cuda:{last}",
-                name=name,
-                num_gpus=found,
-                last=found - 1,
-            )
+    device = torch.device(name)
+    if device.type == "cuda" and not num_gpus:
+        raise DeviceError(
+            "{--device:{name}}, but torch sees no GPU; CUDA of torch {version}: {cuda}. Use "
+            "{--device:cpu}, or install a CUDA build of torch",
+            name=name,
+            version=torch.__version__,
+            cuda=torch.version.cuda or Message("none (this torch is built for the CPU only)"),
+        )
+    if device.type == "cuda" and (device.index or 0) >= num_gpus:
+        raise DeviceError(
+            "{--device:{name}}, but there are {num_gpus} GPUs: cuda:0 to cuda:{last}",
+            name=name,
+            num_gpus=num_gpus,
+            last=num_gpus - 1,
+        )
     return device
 
 
@@ -78,8 +66,7 @@ def choose_precision(requested: str, device: torch.device) -> Precision:
 
     `auto` on a GPU: bf16 where the GPU has it, else fp16. On a CPU: bf16 where the CPU has
     instructions for it that were tried and work, else fp32, as emulated bf16 is more than ten
-    times slower. `mixed`
-    (`use_fp16`) is the same on a CPU, and fp16 on a GPU.
+    times slower. `mixed` (`use_fp16`) is the same on a CPU, and fp16 on a GPU.
     """
     if device.type == "cuda":
         return _choose_on_gpu(requested, torch.cuda.is_bf16_supported(including_emulation=False))
@@ -98,10 +85,10 @@ def choose_precision(requested: str, device: torch.device) -> Precision:
         reasons = {
             "auto": Message("this CPU has bf16 instructions"),
             "mixed": Message("mixed, which is bf16 on a CPU that computes it; fp16 is for GPUs"),
-            "bf16": Message("asked for")
-            if fast
-            else Message("asked for, although {missing}", missing=missing),
+            "bf16": Message("asked for"),
         }
+        if not fast:
+            reasons["bf16"] = Message("asked for, although {missing}", missing=missing)
         return Precision("bf16", trial.describe() or reasons[requested], is_slow=not fast)
     if requested == "bf16":
         raise DeviceError(
@@ -114,10 +101,8 @@ def choose_precision(requested: str, device: torch.device) -> Precision:
 def precision_of_run(name: str, device: torch.device, reason: str) -> Precision:
     """Return the format that a run was trained in, or fp32 where bf16 does not work here."""
     if name == "bf16" and device.type == "cpu" and not try_bf16().works:
-        return Precision(
-            "fp32",
-            Message("the run was trained in bf16; {reason}", reason=try_bf16().describe()),
-        )
+        template = "the run was trained in bf16; {reason}"
+        return Precision("fp32", Message(template, reason=try_bf16().describe()))
     return Precision(name, reason)
 
 
@@ -148,14 +133,12 @@ def as_float(output: Any) -> Any:
     if isinstance(output, Tensor):
         return output.float() if output.dtype in (torch.bfloat16, torch.float16) else output
     if isinstance(output, (tuple, list)):
-        parts = [as_float(part) for part in output]
-        is_named = hasattr(output, "_fields")
-        return type(output)(*parts) if is_named else type(output)(parts)
+        make = getattr(output, "_make", type(output))
+        return make([as_float(part) for part in output])
     if isinstance(output, dict):
         return {name: as_float(part) for name, part in output.items()}
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
-        fields = dataclasses.fields(output)
-        return dataclasses.replace(
-            output, **{f.name: as_float(getattr(output, f.name)) for f in fields}
-        )
+        names = [field.name for field in dataclasses.fields(output)]
+        parts = {name: as_float(getattr(output, name)) for name in names}
+        return dataclasses.replace(output, **parts)
     return output

@@ -192,7 +192,7 @@ def test_the_likeliest_class_is_said_with_its_chance_by_clips_that_count() -> No
     assert (task.main, task.higher_is_better) == ("accuracy", True)
     assert [task.is_right(row) for row in rows] == [True, False]
     assert task.describe(rows[1], ("yes", "no"))[:2] == ("yes", "no")
-    answer = task.answer(output[:1], ("yes", "no"))
+    answer = task.answer(output[:1], ("yes", "no"), "a")
     assert (answer.label, [name for name, _ in answer.top]) == ("no", ["no", "yes"])
     assert answer.probability == pytest.approx(rows[0].chance, abs=1e-6)
 
@@ -243,7 +243,7 @@ def test_the_decoder_asked_for_is_used_once_a_head_is_chosen() -> None:
     output = CtcOutput(loud, torch.tensor([6]))
     expected = decode_beam(loud[0].log_softmax(-1).numpy())
     assert said(decoder="beam", head="sequence") == expected == [1]
-    assert Ctc(decoder="beam", head="sequence").answer(output, ("", "a")).label == "a"
+    assert Ctc(decoder="beam", head="sequence").answer(output, ("", "a"), "clip").label == "a"
 
 
 def test_the_head_of_fewest_errors_on_dev_is_chosen() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ from posemill.training.record.checkpoints import load_into
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.inference import config_of, load_model
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.workload import Callbacks
 
 _RUNS = Path("runs")
 
@@ -108,9 +106,10 @@ def fit(
             "give a scheduler of torch, or a function that builds one",
             scheduler=scheduler,
         )
-    callbacks = Callbacks(on_step=on_step, on_evaluate=on_evaluate, on_epoch=on_epoch)
-    for name, function in vars(callbacks).items():
-        if function is not None and not callable(function):
+    given = {"on_step": on_step, "on_evaluate": on_evaluate, "on_epoch": on_epoch}
+    callbacks = {name: function for name, function in given.items() if function is not None}
+    for name, function in callbacks.items():
+        if not callable(function):
             raise TypeError(f"{name}: expected a function, got {type(function).__name__}")
     chosen = (config or TrainConfig()).replace(**settings).replace(**names)
     chosen = chosen.replace(**settings_of_loader(train_set, chosen.given))
@@ -140,14 +139,13 @@ def fit(
         )
     if chosen.out:
         expect_folder(chosen.out, kind="a run")
-        result = run_training(make, Resolved.of(chosen))
-    else:
-        folder = _new_folder()
-        try:
-            result = run_training(make, Resolved.of(chosen.replace(out=str(folder))))
-        finally:
-            with suppress(OSError):
-                folder.rmdir()  # empty still: nothing began
+    folder = chosen.out or str(_new_folder())
+    try:
+        result = run_training(make, Resolved.of(chosen.replace(out=folder)))
+    finally:
+        with suppress(OSError):
+            if not chosen.out:
+                Path(folder).rmdir()  # empty still: nothing began
     load_into(model, RunFolder(result.out).checkpoints.load_weights("best"), where="best")
     return result
 
@@ -157,23 +155,22 @@ def _new_folder() -> Path:
     if under_torchrun():
         raise ConfigError(
             "{--out}: expected the folder of the run, for example {--out:runs/fit1}: the "
-            "processes of "
-            "torchrun have to agree on it"
+            "processes of torchrun have to agree on it"
         )
-    for number in count(1):
-        folder = _RUNS / f"fit{number}"
+    number = 1
+    while True:
+        folder = _RUNS.absolute() / f"fit{number}"
         try:
             folder.mkdir(parents=True)
+            return folder
         except FileExistsError:
-            continue
+            number += 1
         except OSError as error:
             raise ConfigError(
                 "{--out}: cannot make {folder} ({reason}); give the folder of the run: {--out:…}",
-                folder=folder.absolute(),
+                folder=folder,
                 reason=error.strerror,
             ) from error
-        return folder.absolute()
-    raise AssertionError("count() does not end")
 
 
 def evaluate(

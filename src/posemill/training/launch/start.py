@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from posemill.errors import ConfigError, PosemillError, RunError
@@ -28,7 +29,7 @@ from posemill.training.loggers import say
 from posemill.training.loop.timing import read_evidence
 from posemill.training.loop.trainer import TrainState
 from posemill.training.multigrid.stages import Stages
-from posemill.training.precision import choose_device, precision_of_run
+from posemill.training.precision import Precision, choose_device, precision_of_run
 from posemill.training.ranks import refuse_second_start
 from posemill.training.record.checkpoints import check_identity
 from posemill.training.record.run_folder import RunFolder
@@ -65,15 +66,12 @@ def train(resolved: Resolved) -> TrainResult:
     if not resolved.config.out:
         raise ConfigError("{--out}: expected the folder of the run, for example runs/train1")
     expect_folder(resolved.config.out, kind="a run")
-    if resolved.config.leave_out and "=" not in resolved.config.leave_out:
-        found = leave_each_out(resolved)
-        scores = {
-            row["group"]: {found["score"]: row[found["score"]]}
-            for row in found["groups"]
-            if "run" in row
-        }
-        return TrainResult(Path(resolved.config.out), scores, found)
-    return run_training(build_workload, resolved)
+    if not resolved.config.leave_out or "=" in resolved.config.leave_out:
+        return run_training(build_workload, resolved)
+    found = leave_each_out(resolved)
+    score = found["score"]
+    scores = {row["group"]: {score: row[score]} for row in found["groups"] if "run" in row}
+    return TrainResult(Path(resolved.config.out), scores, found)
 
 
 def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
@@ -97,13 +95,13 @@ def _lock_begun(
     Another process that trains there would replace what is read. The processes of torchrun wait
     for the first one's lock, and all fail where it fails.
     """
-    log, error = None, None
+    log, failure = None, None
     if runtime.is_first and config.resume:
         try:
             log = lock.enter_context(folder.made_and_locked()) if folder.has_begun() else None
-        except RunError as found:
-            error = found
-    if failure := runtime.gather(error)[0]:
+        except RunError as error:
+            failure = error
+    if failure := runtime.gather(failure)[0]:
         raise failure
     return log
 
@@ -117,16 +115,10 @@ def _run_in(
     lock: ExitStack,
     log: LogFile | None,
 ) -> TrainResult:
-    """Train in a folder.
+    """Train in a folder: a new one, or one that holds a training to be continued.
 
-    Args:
-        folder: A new one, or one that holds a training to be continued.
-        make_for: As for `run_training`.
-        resolved: The settings.
-        runtime: This process.
-        lock: Holds the lock of the folder until the caller is done.
-        log: Of the folder if it is locked already; None for a new one, which is locked before
-            anything is written.
+    `lock` holds the lock of the folder until the caller is done. A new one, without a `log`, is
+    locked before anything is written.
     """
     is_first = runtime.is_first
     if is_first:
@@ -141,12 +133,12 @@ def _run_in(
     modes.plan_mode(config)  # what this machine does not have shows before the data are read
     make: MakeWorkload = partial(make_for, resolved.config)
     workload = make()  # what is wrong with the data shows here, before anything is written
-    begun: modes.Decision | None = None
+    begun = None
     if continues:
         _check_continued(folder, workload)
         begun = _decision_of(folder, config)
     if workload.task.is_own:
-        precision = begun.precision if begun else modes.plan_precision(config)
+        precision = begun[1] if begun else modes.plan_precision(config)
         try_one_batch(workload, config.replace(precision=precision.name))
     plan, precision = begun or modes.decide(workload, make_for, config)
     config = config.replace(precision=precision.name)
@@ -155,14 +147,16 @@ def _run_in(
     stages.check_norms(workload.model, plan.processes)
     if continues and (finished := _finished(folder, stages, config)):
         return finished
-    decided = dict(workload.decided)
-    planned = plan.apply(config, is_threadsafe=workload.train.is_threadsafe)
-    planned = planned.replace(**{name: value for name, (value, _) in decided.items()})
-    notes = _notes_of(workload, resolved, planned, looks_for_leaks=is_first and not continues)
-    notes += _notes_of_resume(folder, planned, continues=continues)
+    decided = {name: value for name, (value, _) in workload.decided.items()}
+    planned = plan.apply(config, is_threadsafe=workload.train.is_threadsafe).replace(**decided)
+    notes = _notes_of(workload, resolved, planned)
+    notes += _notes_of_start(folder, workload, planned, continues=continues)
+    why = dict.fromkeys(("parallel", "processes", "threads", "workers"), plan.reason)
+    why |= {"precision": precision.reason}
+    why |= {name: reason for name, (_, reason) in workload.decided.items()}
+    grid_lines = stages.describe()
     if plan.mode != "multi_process" or under_torchrun():
         make = partial(_given, workload)
-    grid_lines = stages.describe()
     del workload, stages  # where there are several processes, each makes its own
     reasons: dict[str, Any] = {"mode_reason": plan.reason, "precision_reason": precision.reason}
     if not is_first:
@@ -173,8 +167,6 @@ def _run_in(
             log = lock.enter_context(folder.made_and_locked())
         folder.expect_free(resume=False)  # another may have begun since
     with folder.naming_the_disk(), _ended_in(log):
-        why = dict.fromkeys(("parallel", "processes", "threads", "workers"), plan.reason)
-        why |= {"precision": precision.reason} | {name: text for name, (_, text) in decided.items()}
         _write_settings(folder, resolved, planned, why)
         log.write(f"start: pid {os.getpid()}")
         lines = [
@@ -202,19 +194,15 @@ def _check_continued(folder: RunFolder, workload: Workload) -> None:
     """Refuse to go on with another model or other classes, before anything is written."""
     facts = folder.read_facts()
     check_identity(facts.get("identity"), workload.identity, str(folder.path))
-    before, now = list(facts.get("class_names", [])), list(workload.class_names)
+    before, now = list(facts["class_names"]), list(workload.class_names)
     if before and now != before:
         raise RunError(
             "{folder} has learned the classes {old_classes}, and these data have {new_classes}: "
             "continue with the data it began with, or choose another {--out}",
             folder=folder.path,
-            old_classes=_listed(before),
-            new_classes=_listed(now),
+            old_classes=shorten(", ".join(before), 80, placeholder=" …"),
+            new_classes=shorten(", ".join(now), 80, placeholder=" …"),
         )
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:5]) + " …" * (len(names) > 5)
 
 
 def _finished(folder: RunFolder, stages: Stages, config: TrainConfig) -> TrainResult | None:
@@ -243,37 +231,32 @@ def _finished(folder: RunFolder, stages: Stages, config: TrainConfig) -> TrainRe
     is_over = state.step >= stages.total_steps
     if not (is_over or is_out_of_patience) or not (summary := folder.read_summary()):
         return None
-    why = Message("nothing was left to train: a larger {--epochs} goes on")
+    template = "nothing was left to train: a larger {--epochs} goes on"
     if not is_over:
-        why = Message(
+        template = (
             "nothing was left to train: no better score in "
-            "{num_evaluations:evaluation|evaluations} ({--patience:{patience}}); a larger "
-            "{--patience}, or 0, goes on",
-            num_evaluations=state.num_worse,
-            patience=config.patience,
+            "{num_worse:evaluation|evaluations} ({--patience:{patience}}); a larger "
+            "{--patience}, or 0, goes on"
         )
     if is_first_process():
-        say(why)
+        say(Message(template, num_worse=state.num_worse, patience=config.patience))
     return TrainResult(folder.path, summary["scores"], summary)
 
 
-def _notes_of_resume(folder: RunFolder, planned: TrainConfig, *, continues: bool) -> list[str]:
-    """Return what changed since a training began, or that it begins although it was to go on."""
+def _notes_of_start(
+    folder: RunFolder, workload: Workload, planned: TrainConfig, *, continues: bool
+) -> list[str]:
+    """Return what changed since a training began; of a new one what flatters its scores."""
     if continues:
         return describe_changes(folder.config_path, with_absolute_paths(planned))
+    found = workload.find_leaks() if is_first_process() else []
     if planned.resume:
-        return [
-            Message(
-                "{folder} has no checkpoint to go on from: the training begins anew",
-                folder=folder.path,
-            )
-        ]
-    return []
+        template = "{folder} has no checkpoint to go on from: the training begins anew"
+        found.append(Message(template, folder=folder.path))
+    return found
 
 
-def _notes_of(
-    workload: Workload, resolved: Resolved, planned: TrainConfig, *, looks_for_leaks: bool
-) -> list[str]:
+def _notes_of(workload: Workload, resolved: Resolved, planned: TrainConfig) -> list[str]:
     unused = unused_settings(
         resolved.config,
         has_dev=workload.val is not None,
@@ -283,7 +266,7 @@ def _notes_of(
         is_own=workload.task.is_own,
         has_own_optimizer=workload.make_optimizer is not None,
     )
-    return [*workload.notes, *unused, *(workload.find_leaks() if looks_for_leaks else ())]
+    return [*workload.notes, *unused]
 
 
 def _tell(lines: list[str], log: LogFile) -> None:
@@ -321,16 +304,12 @@ def _write_settings(
         temporary.write_text(text, encoding="utf-8")
 
 
-def _decision_of(folder: RunFolder, config: TrainConfig) -> modes.Decision:
+def _decision_of(folder: RunFolder, config: TrainConfig) -> tuple[modes.ModePlan, Precision]:
     """Return mode and number format of a begun training: others would change the results."""
     facts, reason = folder.read_facts(), Message("as the run began")
-    plan = modes.plan_mode(config) or modes.ModePlan(
-        facts["mode"],
-        config.processes or facts["processes"],
-        config.threads or facts["threads"],
-        reason,
-    )
+    processes, threads = (getattr(config, n) or facts[n] for n in ("processes", "threads"))
+    plan = modes.plan_mode(config) or modes.ModePlan(facts["mode"], processes, threads, reason)
     precision = modes.plan_precision(config)
     if config.precision in ("auto", "mixed"):
         precision = precision_of_run(facts["precision"], choose_device(config.device), reason)
-    return modes.Decision(plan, precision)
+    return plan, precision

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -119,7 +119,9 @@ class Trainer:
                 while not self._is_over:
                     self._run_stage(self.stages.at(self.state.epoch))
             restore_norms(self.workload.model)
-            self._finish_writing()
+            self.clock.restart()
+            self._writer.wait()
+            self.clock.lap("checkpoint")
         finally:
             self.reporter.stop()
             self._writer.close()
@@ -157,17 +159,16 @@ class Trainer:
     def _run_epoch(self, stage: Stage, loader: Loader, batches: Iterator[Any]) -> None:
         state, config, steps = self.state, self.config, stage.epoch_steps
         watch = self.reporter.watch
-        is_own, on_step = self.workload.make_optimizer, self.workload.callbacks.on_step
         for step in range(state.step_in_epoch, steps):
-            # A user's own optimizer has its own.
-            lr = None if is_own else self.stages.learning_rate(state.step) * self._plateau_factor
+            lr = None  # a user's own optimizer has its own
+            if not self.workload.make_optimizer:
+                lr = self.stages.learning_rate(state.step) * self._plateau_factor
             watch.is_in_step = True
             self.stepper.take(batches, loader.num_micro_batches(step), lr)
             state.step += 1
             state.step_in_epoch += 1
             self.reporter.advance(state.epoch)
-            if on_step is not None:
-                self._tell(on_step)
+            self._tell("on_step")
             watch.is_in_step = False
             is_last = self._is_over or state.step_in_epoch == steps
             if state.step % config.log_every == 0 or is_last:
@@ -189,14 +190,17 @@ class Trainer:
             names = ["best"] if self._evaluate() else []
         elif state.epoch == 1:  # so that a training which lasts shows soon that it learns
             self.reporter.say_loss(state)
-        if not state.step_in_epoch and (on_epoch := self.workload.callbacks.on_epoch):
-            self._tell(on_epoch)
+        if not state.step_in_epoch:
+            self._tell("on_epoch")
         is_due = state.epoch % config.save_every == 0 or state.epoch == stage.stop_epoch
         if names or is_over or state.is_stopped or is_due:
             self.save("last", *names)
 
-    def _tell(self, callback: Callable[[Any], Any], **told: Any) -> None:
-        """Call a user's function; where one process's says True, all stop."""
+    def _tell(self, name: str, **told: Any) -> None:
+        """Call a user's function, if there is one; where one process's says True, all stop."""
+        callback = self.workload.callbacks.get(name)
+        if callback is None:
+            return
         moment = Moment(
             step=self.state.step,
             epoch=self.state.epoch,
@@ -267,8 +271,7 @@ class Trainer:
         if state.is_out_of_patience(self.config.patience) and not state.is_stopped:
             state.is_stopped = True
             self.reporter.say_stopped(state)
-        if on_evaluate := self.workload.callbacks.on_evaluate:
-            self._tell(on_evaluate, scores=result.scores)
+        self._tell("on_evaluate", scores=result.scores)
         return is_better
 
     def load_best(self) -> None:
@@ -326,13 +329,10 @@ class Trainer:
         if self.runtime.is_first:
             self.folder.cut_metrics(self.state.step)
         self.reporter.count_earlier_time()
-        said = Message(
-            "continued after step {step} of {total_steps}",
-            step=self.state.step,
-            total_steps=self.total_steps,
-        )
-        self.reporter.last_words.append(said)
-        self.reporter.notes.append(said)
+        template = "continued after step {step} of {total_steps}"
+        continued = Message(template, step=self.state.step, total_steps=self.total_steps)
+        self.reporter.last_words.append(continued)
+        self.reporter.notes.append(continued)
 
     def _restore_state(self, saved: Mapping[str, Any]) -> None:
         self.stepper.load_state_dict(saved)
@@ -358,11 +358,6 @@ class Trainer:
 
     def _load(self, clips: Clips, *, shuffle: bool) -> Loader:
         return open_loader(clips, self.config, self.runtime, shuffle=shuffle)
-
-    def _finish_writing(self) -> None:
-        self.clock.restart()
-        self._writer.wait()
-        self.clock.lap("checkpoint")
 
     def summary(self) -> dict[str, Any]:
         """Return scores and timing, ready for JSON."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from posemill.terminal import warn_caller
 from posemill.training.config.kinds import OWN
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.loaders import EpochLoader
+from posemill.training.data.loaders import open_loader
 from posemill.training.loop.passes import evaluate_split
 from posemill.training.models.base import Model
 from posemill.training.precision import (
@@ -34,34 +33,8 @@ from posemill.training.runs.figure_samples import PredictionPictures
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.keypoint_kind import needed_skeleton
 from posemill.training.tasks.kinds import kind_of_identity
-from posemill.training.tasks.task import make_task
-from posemill.training.tasks.workload import Workload, build_from, describe_too_short
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a model says about one clip.
-
-    Args:
-        clip_id: The clip.
-        label: The class, or the glosses with spaces between.
-        probability: Of the class; None for glosses.
-        top: The likeliest classes with their probabilities, the best first; empty for glosses.
-    """
-
-    clip_id: str
-    label: str
-    probability: float | None = None
-    top: list[tuple[str, float]] = field(default_factory=list)
-
-    def title(self) -> str:
-        """Return the label, with its probability where it has one."""
-        share = "" if self.probability is None else f" {self.probability:.0%}"
-        return f"{self.label or 'nothing'}{share}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields, for JSON."""
-        return asdict(self)
+from posemill.training.tasks.task import Prediction, make_task
+from posemill.training.tasks.workload import Workload, describe_too_short
 
 
 def load_model(
@@ -94,7 +67,7 @@ def load_model(
         load_into(model, saved, where=str(folder.path))
         return model.eval()
     try:
-        built = build_from(identity)
+        built = kind_of_identity(identity).build(identity)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise RunError(
             "{path} describes a model that cannot be built ({error!r}); put it back from a copy, "
@@ -175,22 +148,18 @@ def evaluate(
             identity=facts["identity"],
         )
         runtime = Runtime(device=chosen, precision=precision)
-        result = evaluate_split(
-            workload, EpochLoader(scored, config, runtime, shuffle=False), runtime
-        )
-    scores = {name: value for name, value in result.scores.items() if name != "loss"}
-    return {
-        **scores,
-        **{name: value for name, value in result.scores.items() if name == "loss"},
-        "split": split,
-        "num_clips": len(result.rows),
-        **({"num_unreadable": unread} if (unread := len(clips) - len(result.rows)) else {}),
-        **({"num_too_short": clips.num_too_short} if config.task == "ctc" else {}),
-        "checkpoint": checkpoint,
-        "precision": precision.name,
-        "run": str(run),
-        **({"head": head} if head else {}),
-    }
+        loader = open_loader(scored, config, runtime, shuffle=False)
+        result = evaluate_split(workload, loader, runtime)
+    num_rows = len(result.rows)
+    found: dict[str, Any] = {name: result.scores[name] for name in result.scores if name != "loss"}
+    found |= {name: result.scores[name] for name in result.scores if name == "loss"}
+    found |= {"split": split, "num_clips": num_rows}
+    if num_rows < len(clips):
+        found["num_unreadable"] = len(clips) - num_rows
+    if config.task == "ctc":
+        found["num_too_short"] = clips.num_too_short
+    found |= {"checkpoint": checkpoint, "precision": precision.name, "run": str(run)}
+    return found | ({"head": head} if head else {})
 
 
 def _judged_by(run: Path | str, config: TrainConfig) -> str:
@@ -237,8 +206,7 @@ def predict_clips(
     for clip in kind.new_clips(config.replace(out=str(run)), identity, clips):
         with torch.no_grad():
             output = task.call(model, clip.batch.to(chosen))
-        answer = task.answer(output, names)
-        said = Prediction(clip.picture.clip_id, answer.label, answer.probability, list(answer.top))
+        said = task.answer(output, names, clip.picture.clip_id)
         if pictures is not None:
             pictures.draw(clip.picture, said.title(), facts.get("skeleton_name"))
         yield said

@@ -30,6 +30,12 @@ _COUNTS = {
     "failed": "{number} failed",
     "waiting": "{number} waiting",
 }
+_HEADLINES = {
+    "finished": "{folder}: finished",
+    "running": "{folder}: running, by another process",
+    "stopped": "{folder}: stopped before its end",
+    "unknown": "{folder}: its lock cannot be looked at, so nobody knows whether it runs",
+}
 # A title that leads to no other folder, and the digest of the settings.
 _NAME = r"[\w.=+-]+-[0-9a-f]{8}"
 State = Literal["running", "finished", "stopped", "unknown"]
@@ -55,24 +61,12 @@ class _Status:
 
     def headline(self) -> Message:
         """Return one line about it."""
-        template = "{folder}: finished"
-        if self.state == "running":
-            template = "{folder}: running, by another process"
-        elif self.state == "unknown":
-            template = "{folder}: its lock cannot be looked at, so nobody knows whether it runs"
-        elif self.state == "stopped":
-            template = "{folder}: stopped before its end"
-        if self.pid is not None and self.state == "running":
-            template = "{folder}: running, {who}"
-        elif self.pid is not None and self.state == "stopped":
-            template = "{folder}: stopped before its end; {who} has ended"
-        who = Message(
-            "pid {pid} on {host} since {started_at}",
-            pid=self.pid,
-            host=self.host,
-            started_at=self.started_at,
-        )
-        return Message(template, folder=self.folder, who=who)
+        templates = dict(_HEADLINES)
+        if self.pid is not None:
+            templates["running"] = "{folder}: running, {who}"
+            templates["stopped"] = "{folder}: stopped before its end; {who} has ended"
+        who = Message("pid {pid} on {host} since {started_at}", **vars(self))
+        return Message(templates[self.state], folder=self.folder, who=who)
 
     def next_command(self) -> str:
         """Return the command that a user would give next."""
@@ -116,23 +110,15 @@ class TrainStatus(_Status):
         if self.epoch is not None:
             parts.append(Message("epoch {epoch}", epoch=_of(self.epoch, self.epochs)))
         if self.step is not None:
-            steps = _of(self.step, self.total_steps)
-            if self.total_steps:
-                steps += f" ({self.step / self.total_steps:.1%})"
+            share = f" ({self.step / self.total_steps:.1%})" if self.total_steps else ""
+            steps = f"{_of(self.step, self.total_steps)}{share}"
             parts.append(Message("step {steps}", steps=steps))
         if self.samples_per_second is not None:
             parts.append(Message("{speed:.0f} samples/s", speed=self.samples_per_second))
         if self.seconds_left is not None:
             parts.append(Message("{time} left", time=duration(self.seconds_left)))
         if self.best is not None:
-            parts.append(
-                Message(
-                    "best {score} {best:.4f} at step {step}",
-                    score=self.chosen_by,
-                    best=self.best,
-                    step=self.best_step,
-                )
-            )
+            parts.append(Message("best {chosen_by} {best:.4f} at step {best_step}", **vars(self)))
         return join(", ", parts or [Message("no step yet")])
 
     def next_command(self) -> str:
@@ -163,7 +149,7 @@ def read_train_status(folder: Path) -> TrainStatus:
     live, summary = read_live(folder), read_object(folder / "summary.json")
     numbers = _pick(live, int, "step", "epoch", "epochs", "total_steps", "best_step")
     numbers |= _pick(live, float, "best", "samples_per_second", "seconds_left", "written_at")
-    (last_step,) = _pick(summary, int, "steps").values()
+    last_step = _pick(summary, int, "steps")["steps"]
     is_finished = last_step is not None and last_step >= (numbers["step"] or 0)
     state = _state(is_running, is_finished=is_finished)
     if numbers["step"] is None:
@@ -174,14 +160,13 @@ def read_train_status(folder: Path) -> TrainStatus:
     if not (is_running and is_fresh):
         numbers["seconds_left"] = None
     is_here = live.get("host") == socket.gethostname()
-    checkpoint = _pick(read_object(folder / "checkpoints" / "last.json"), int, "step")
     return TrainStatus(
         folder,
         state,
         **_who(folder, live),
         **numbers,
         **_pick(live, str, "chosen_by"),
-        checkpoint_step=checkpoint["step"],
+        checkpoint_step=_pick(read_object(folder / "checkpoints/last.json"), int, "step")["step"],
         scores=_scores(summary) if state == "finished" else {},
         gpus=tuple(with_workers(live.get("workers_on")) if is_running and is_here else ()),
     )
@@ -202,14 +187,13 @@ def _who(folder: Path, live: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pick(values: Mapping[str, Any], kind: type, *names: str) -> dict[str, Any]:
     """Return values of a file that may be a stranger's; None for one that is of another kind."""
-    kinds = (int, float) if kind is float else (kind,)
+    kinds = (int, float) if kind is float else kind
 
     def is_sane(value: Any) -> bool:
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        is_small = is_number and abs(value) < 1e15  # nor NaN
-        return isinstance(value, kinds) and (is_small or kind is str)
+        is_small = isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) < 1e15)
+        return isinstance(value, kinds) and not isinstance(value, bool) and is_small  # nor NaN
 
-    return {name: value if is_sane(value := values.get(name)) else None for name in names}
+    return {name: values[name] if is_sane(values.get(name)) else None for name in names}
 
 
 def resume_command(folder: Path) -> str:
@@ -230,21 +214,16 @@ def resume_command(folder: Path) -> str:
     return command if is_here else f"{command} --out {shlex.quote(str(folder))}"
 
 
-def _of(number: int, total: int | None) -> str:
-    return str(number) if total is None else f"{number}/{total}"
+def _of(number: int | None, total: int | None) -> str | None:
+    return None if number is None else str(number) if total is None else f"{number}/{total}"
 
 
 def _scores(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    found = summary.get("scores")
-    by_split = found if isinstance(found, dict) else {}
-    picked = {
-        split: _pick(scores, float, *scores)
-        for split, scores in by_split.items()
-        if isinstance(scores, dict)
-    }
+    by_split = summary.get("scores")
     return {
-        split: {name: value for name, value in scores.items() if value is not None}
-        for split, scores in picked.items()
+        split: {n: value for n, value in _pick(scores, float, *scores).items() if value is not None}
+        for split, scores in (by_split.items() if isinstance(by_split, dict) else ())
+        if isinstance(scores, dict)
     }
 
 
@@ -349,9 +328,10 @@ def _row(folder: Path, entry: Mapping[str, Any], failures: Any) -> dict[str, Any
 
 def _progress(status: TrainStatus) -> dict[str, Any]:
     """Return how far a training is, in columns."""
-    steps = None if status.step is None else f"{status.step}/{status.total_steps}"
-    epochs = None if status.epoch is None else f"{status.epoch}/{status.epochs}"
-    row: dict[str, Any] = {"epoch": epochs, "step": steps}
+    row: dict[str, Any] = {
+        "epoch": _of(status.epoch, status.epochs),
+        "step": _of(status.step, status.total_steps),
+    }
     if status.best is not None:
         row[f"best_{status.chosen_by}"] = status.best
     for split, scores in status.scores.items():

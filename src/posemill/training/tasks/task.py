@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
+from posemill.messages import Message
 from posemill.records import IntArray
 from posemill.training.data.batches import Batch
 from posemill.training.models.base import CtcOutput, steps_mask
@@ -52,12 +54,30 @@ class Words(NamedTuple):
     chance: float | None = None
 
 
-class Answer(NamedTuple):
-    """What a model says of a new clip; see `Prediction`."""
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says about one clip.
 
+    Args:
+        clip_id: The clip.
+        label: The class, or the glosses with spaces between.
+        probability: Of the class; None for glosses.
+        top: The likeliest classes with their probabilities, the best first; empty for glosses.
+    """
+
+    clip_id: str
     label: str
     probability: float | None = None
-    top: Sequence[tuple[str, float]] = ()
+    top: list[tuple[str, float]] = field(default_factory=list)
+
+    def title(self) -> str:
+        """Return the label, with its probability where it has one."""
+        share = "" if self.probability is None else f" {self.probability:.0%}"
+        return f"{self.label or 'nothing'}{share}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, for JSON."""
+        return asdict(self)
 
 
 class Task(ABC):
@@ -109,7 +129,7 @@ class Task(ABC):
         """Return the task with the head that has the best scores (of dev)."""
         return self
 
-    def answer(self, output: Any, names: Sequence[str]) -> Answer:
+    def answer(self, output: Any, names: Sequence[str], clip_id: str) -> Prediction:
         """Return what the output of a batch of one clip says of it."""
         raise NotImplementedError
 
@@ -158,15 +178,14 @@ class Classify(Task):
         said, true = ([getattr(row, name) for row in rows] for name in ("said", "true"))
         return confusion_matrix(said, true, num_classes)
 
-    def answer(self, output: Tensor, names: Sequence[str]) -> Answer:
+    def answer(self, output: Tensor, names: Sequence[str], clip_id: str) -> Prediction:
         """Return the likeliest classes with their probabilities."""
-        chances = output.float().softmax(-1)[0].cpu()
-        best = chances.topk(min(_TOP, len(names)))
-        top = [
-            (names[index], round(value, 6))
-            for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        ]
-        return Answer(*top[0], top)
+        best = output.float().softmax(-1)[0].cpu().topk(min(_TOP, len(names)))
+        likeliest = [names[index] for index in best.indices.tolist()]
+        chances = [round(value, 6) for value in best.values.tolist()]
+        return Prediction(
+            clip_id, likeliest[0], chances[0], list(zip(likeliest, chances, strict=True))
+        )
 
 
 class Ctc(Task):
@@ -229,18 +248,11 @@ class Ctc(Task):
 
     def observe(self, output: CtcOutput, batch: Batch) -> list[Row]:
         """Return the glosses every head reads out of each sample."""
-        said = self._read(output)
-        table = zip(
-            batch.indices.tolist(),
-            said,
-            batch.targets.tolist(),
-            batch.target_lengths.tolist(),
-            batch.weights.tolist(),
-            strict=True,
-        )
+        columns = (batch.indices, batch.targets, batch.target_lengths, batch.weights)
+        table = zip(self._read(output), *(column.tolist() for column in columns), strict=True)
         return [
             Row(index, glosses, target[:length])
-            for index, glosses, target, length, weight in table
+            for glosses, index, target, length, weight in table
             if weight
         ]
 
@@ -252,10 +264,9 @@ class Ctc(Task):
             for head, logits in heads.items()
             if logits is not None
         }
-        lengths = output.lengths.tolist()
         return [
             {head: self._decode(table[row, :length]) for head, table in scores.items()}
-            for row, length in enumerate(lengths)
+            for row, length in enumerate(output.lengths.tolist())
         ]
 
     def _decode(self, log_probs: Any) -> list[int]:
@@ -293,10 +304,11 @@ class Ctc(Task):
         chosen.head = min(rates, key=lambda head: rates[head]) if rates else HEADS[0]
         return chosen
 
-    def answer(self, output: CtcOutput, names: Sequence[str]) -> Answer:
+    def answer(self, output: CtcOutput, names: Sequence[str], clip_id: str) -> Prediction:
         """Return the glosses with spaces between."""
         (glosses,) = self._read(output)
-        return Answer(" ".join(names[gloss] for gloss in glosses[self.head or HEADS[0]]))
+        said = " ".join(names[gloss] for gloss in glosses[self.head or HEADS[0]])
+        return Prediction(clip_id, said)
 
 
 def _ctc_loss(logits: Tensor, lengths: Tensor, batch: Batch) -> Tensor:
@@ -331,17 +343,17 @@ def make_task(config: Any, *, head: str = "") -> Task:
         head: Of a trained model of ctc: the head that was chosen.
     """
     options = config.loss_options
-    if config.task == "classify":
-        if options:
-            raise ConfigError("classify has no loss option {option!r}", option=next(iter(options)))
-        return Classify(config.label_smoothing)
+    known = _CTC_OPTIONS if config.task == "ctc" else ()
     for name in options:
-        if name not in _CTC_OPTIONS:
+        if name not in known:
             raise ConfigError(
-                "ctc has no loss option {name!r}; it has {options}",
+                "{task} has no loss option {name!r}; it has {options}",
+                task=config.task,
                 name=name,
-                options=", ".join(_CTC_OPTIONS),
+                options=", ".join(known) or Message("none"),
             )
+    if config.task == "classify":
+        return Classify(config.label_smoothing)
     return Ctc(**options, decoder=config.ctc_decoder, beam_width=config.beam_width, head=head)
 
 

@@ -23,7 +23,7 @@ from posemill.training.data.clips import Clips
 from posemill.training.data.readers import refuse_missing
 from posemill.training.models import MODELS_OF, input_of
 from posemill.training.models.base import Model
-from posemill.training.tasks.kinds import Kind, find_kind, kind_of_identity
+from posemill.training.tasks.kinds import Kind, find_kind
 from posemill.training.tasks.task import Task, make_task
 
 
@@ -58,15 +58,6 @@ class Moment:
         return float(self._stepper.last_loss())
 
 
-@dataclass(frozen=True)
-class Callbacks:
-    """A user's functions, each called with a `Moment` in every process; True ends the training."""
-
-    on_step: Callable[[Any], Any] | None = None
-    on_evaluate: Callable[[Any], Any] | None = None
-    on_epoch: Callable[[Any], Any] | None = None
-
-
 @dataclass
 class Workload:
     """All that one process needs to train.
@@ -86,7 +77,8 @@ class Workload:
             second.
         decided: Settings that the data decided, by flat name, and why.
         make_optimizer: The user's own, built for a model; None builds what the settings say.
-        callbacks: Called after steps, evaluations and epochs.
+        callbacks: A user's `on_step`, `on_evaluate` and `on_epoch`, each called with a `Moment` in
+            every process; True ends the training.
         loggers: Get every line of the log, see `posemill.training.loggers`.
         draw_sample: `draw_sample(axes, sample, output)` draws one sample of `fit`.
     """
@@ -104,7 +96,7 @@ class Workload:
     find_leaks: Callable[[], list[str]] = list
     decided: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     make_optimizer: Callable[[nn.Module, Any, Any], Any] | None = None
-    callbacks: Callbacks = field(default_factory=Callbacks)
+    callbacks: Mapping[str, Callable[[Moment], Any]] = field(default_factory=dict)
     loggers: tuple[Any, ...] = ()
     draw_sample: Callable[[Any, Any, Any], None] | None = None
 
@@ -137,6 +129,9 @@ def build_workload(config: TrainConfig) -> Workload:
     test = _find_scored(sets, "test_split", config, kind)
     names = [usual_split(name) for name in (config.val_split, config.test_split)]
     scored = {name: sets[name] for name in names if name in sets}
+    decided = dict(kind.decided(config, train))
+    if config.dev_fraction is None and "dev" in sets and sets["dev"].is_share:
+        decided["dev_fraction"] = DEV_SHARE, Message("no dev split in the data")
     return Workload(
         model=model,
         train=kind.open(config, train, is_training=True),
@@ -149,7 +144,7 @@ def build_workload(config: TrainConfig) -> Workload:
         recipe=kind.recipe(config),
         notes=(*_notes_of(sets, val, config), *kind.notes(config, sets)),
         find_leaks=partial(_find_leaks, config, {"train": train, **scored}),
-        decided={**_decided_share(sets, config), **kind.decided(config, train)},
+        decided=decided,
     )
 
 
@@ -174,18 +169,12 @@ def _find_leaks(config: TrainConfig, sets: Sets) -> list[str]:
     return found
 
 
-def _decided_share(sets: Sets, config: TrainConfig) -> dict[str, tuple[Any, str]]:
-    if config.dev_fraction is None and "dev" in sets and sets["dev"].is_share:
-        return {"dev_fraction": (DEV_SHARE, Message("no dev split in the data"))}
-    return {}
-
-
 def _notes_of(sets: Sets, val: Clips | None, config: TrainConfig) -> Iterator[str]:
     """Yield what a user should know of the splits before the training begins."""
     dev = sets.get("dev")
     if dev is not None and dev.is_share and config.dev_fraction is None:
-        both = Message("; frames of one clip may be on both sides")
         total = len(dev) + len(sets[config.data.training_split])
+        both = Message("; frames of one clip may be on both sides")
         yield Message(
             "no dev split in {path}: {num_dev} of {total} training clips are set aside "
             "for it (share {share}, {--split-seed:{split_seed}}); {--dev-fraction} sets "
@@ -226,11 +215,6 @@ def _find_scored(sets: Sets, field: str, config: TrainConfig, kind: Kind) -> Cli
     if not name or (name == FIELDS[field].default and name not in sets):
         return None
     return kind.open(config, _pick(sets, field, config), is_training=False)
-
-
-def build_from(identity: Mapping[str, Any]) -> nn.Module:
-    """Return a new model as the `identity` of a workload describes it."""
-    return kind_of_identity(identity).build(identity)
 
 
 def _pick(sets: Sets, field: str, config: TrainConfig) -> Clips:

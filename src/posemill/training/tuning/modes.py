@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -38,14 +39,7 @@ _PAYS_AFTER_SECONDS = 30.0  # below, starting processes costs more than they sav
 
 @dataclass(frozen=True)
 class ModePlan:
-    """How a training runs, and why.
-
-    Args:
-        mode: `single`, `multi_thread` or `multi_process`.
-        processes: Ranks.
-        threads: Of each rank.
-        reason: For the user to read.
-    """
+    """How a training runs, with so many threads in each process, and why."""
 
     mode: str
     processes: int
@@ -54,31 +48,20 @@ class ModePlan:
 
     def describe(self) -> Message:
         """Return it in a sentence."""
-        return Message(
-            "mode {mode}, {processes} x {threads} threads: {reason}",
-            mode=self.mode,
-            processes=self.processes,
-            threads=self.threads,
-            reason=self.reason,
-        )
+        return Message("mode {mode}, {processes} x {threads} threads: {reason}", **vars(self))
 
     def apply(self, config: TrainConfig, *, is_threadsafe: bool = True) -> TrainConfig:
         """Return the settings with this plan in them; loader processes where not given.
 
-        Args:
-            config: The settings.
-            is_threadsafe: Whether a thread may make batches beside the training.
+        In mode `multi_thread` there is one only where no thread may make batches.
         """
         workers = config.workers
-        if workers < 0:
+        if workers < 0 and self.mode == "multi_thread":
             workers = 0 if is_threadsafe else 1
-            if self.mode != "multi_thread":
-                workers = loader_workers(config.preset, cores=count_cores(), ranks=self.processes)
+        elif workers < 0:
+            workers = loader_workers(config.preset, cores=count_cores(), ranks=self.processes)
         return config.replace(
-            parallel=self.mode,
-            processes=self.processes,
-            threads=self.threads,
-            workers=workers,
+            parallel=self.mode, processes=self.processes, threads=self.threads, workers=workers
         )
 
 
@@ -122,15 +105,10 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
                 processes=config.processes,
                 world=world,
             )
-        local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
-        threads = config.threads or max(1, cores // local)
-        return ModePlan(
-            "multi_process",
-            world,
-            threads,
-            Message("torchrun started {world} processes", world=world),
-        )
-    if config.parallel != "auto":
+        threads = max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", world)))
+        reason = Message("torchrun started {world} processes", world=world)
+        plan = ModePlan("multi_process", world, threads, reason)
+    elif config.parallel != "auto":
         ranks = config.processes or units if config.parallel == "multi_process" else 1
         threads = {"single": 1, "multi_thread": cores}.get(config.parallel, max(1, cores // ranks))
         plan = ModePlan(config.parallel, ranks, threads, Message("asked for"))
@@ -142,8 +120,7 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
         plan = ModePlan("single", 1, cores, reason)
     elif device.type == "cuda":
         mode = "multi_process" if units > 1 else "single"
-        reason = Message("{units} GPUs", units=units)
-        plan = ModePlan(mode, units, max(1, cores // units), reason)
+        plan = ModePlan(mode, units, max(1, cores // units), Message("{units} GPUs", units=units))
     elif cores == 1:
         plan = ModePlan("single", 1, 1, Message("one core"))
     else:
@@ -153,22 +130,20 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
 
 def plan_precision(config: TrainConfig) -> Precision:
     """Return the number format by what the hardware has; `probe_precision` measures it."""
-    device = choose_device(config.device)
-    if _is_fp32_for_all(config, device):
+    if _is_fp32_for_all(config):
         return Precision("fp32", Message("deterministic: the same on every CPU"))
-    return choose_precision(config.precision, device)
+    return choose_precision(config.precision, choose_device(config.device))
 
 
-def _is_fp32_for_all(config: TrainConfig, device: torch.device) -> bool:
+def _is_fp32_for_all(config: TrainConfig) -> bool:
     is_open = config.precision == "auto" or "precision" not in config.given
-    return is_open and config.deterministic and device.type == "cpu"
+    return is_open and config.deterministic and choose_device(config.device).type == "cpu"
 
 
 def processor_made_ready(config: TrainConfig) -> AbstractContextManager[None]:
     """Return the block in which a training can choose among the number formats that work here."""
-    device = choose_device(config.device)
-    requested = "fp32" if _is_fp32_for_all(config, device) else config.precision
-    return bf16_made_ready(requested, device)
+    requested = "fp32" if _is_fp32_for_all(config) else config.precision
+    return bf16_made_ready(requested, choose_device(config.device))
 
 
 def resolve_hardware(resolved: Resolved) -> Resolved:
@@ -182,53 +157,34 @@ def resolve_hardware(resolved: Resolved) -> Resolved:
     why: dict[str, str] = {}
     if config.device == "auto":
         found["device"] = device.type
-        why["device"] = (
-            Message("a GPU is here") if device.type == "cuda" else Message("no GPU here")
-        )
+        here = {"cuda": Message("a GPU is here"), "cpu": Message("no GPU here")}
+        why["device"] = here[device.type]
     if config.precision in ("auto", "mixed"):
         with processor_made_ready(config):
             chosen = plan_precision(config)
-        found["precision"], why["precision"] = chosen.name, chosen.reason
+        reasons = [chosen.reason]
         if config.precision == "auto" and chosen.name == "bf16" and device.type == "cpu":
-            why["precision"] = join(
-                "; ", [chosen.reason, Message("measured against fp32 at the start")]
-            )
+            reasons.append(Message("measured against fp32 at the start"))
+        found["precision"], why["precision"] = chosen.name, join("; ", reasons)
     planned = (plan.apply(config) if plan else config).to_dict()
-    asked = {"parallel": "auto", "processes": 0, "threads": 0}
-    for name in (name for name, value in asked.items() if getattr(config, name) == value):
-        found[name] = planned[name]
-        why[name] = (
-            plan.reason
-            if plan
-            else Message("measured at the start, on {num_cores} cores", num_cores=count_cores())
-        )
+    measured = Message("measured at the start, on {num_cores} cores", num_cores=count_cores())
+    for name, open_value in (("parallel", "auto"), ("processes", 0), ("threads", 0)):
+        if getattr(config, name) == open_value:
+            found[name], why[name] = planned[name], plan.reason if plan else measured
     return resolved.with_machine(found, why)
-
-
-class Decision(NamedTuple):
-    """How a training runs and in which number format."""
-
-    plan: ModePlan
-    precision: Precision
 
 
 def decide(
     workload: Workload, make: MakeFor, config: TrainConfig, *, most_seconds: float | None = None
-) -> Decision:
+) -> tuple[ModePlan, Precision]:
     """Return mode and number format of a new training, measured where nothing else decides."""
     plan, usual = plan_mode(config), plan_precision(config)
     if config.progress and (plan is None or _is_precision_open(config, usual)):
-        say(
-            Message(
-                "measuring first steps to find the fastest mode and number format: up to "
-                "{seconds:.0f} s",
-                seconds=PROCESS_SECONDS,
-            )
-        )
+        what = "measuring first steps to find the fastest mode and number format"
+        say(Message("{what}: up to {seconds:.0f} s", what=Message(what), seconds=PROCESS_SECONDS))
     precision = probe_precision(workload, config, usual, threads=plan.threads if plan else 1)
     config = config.replace(precision=precision.name)
-    plan = plan or probe_mode(workload, make, config, most_seconds=most_seconds)
-    return Decision(plan, precision)
+    return plan or probe_mode(workload, make, config, most_seconds=most_seconds), precision
 
 
 def with_open_workers(resolved: Resolved) -> TrainConfig:
@@ -266,9 +222,8 @@ def probe_mode(
     elif most_seconds is not None and most_seconds < PROCESS_SECONDS:
         note = Message("no time to try several processes")
     elif quickest < _PAYS_AFTER_SECONDS:
-        note = Message(
-            "{quickest:.0f} s of work: too short for several processes to pay", quickest=quickest
-        )
+        template = "{quickest:.0f} s of work: too short for several processes to pay"
+        note = Message(template, quickest=quickest)
     else:
         started = time.perf_counter()
         note = Message("{total} steps to take", total=total)
@@ -285,11 +240,10 @@ def probe_mode(
             taken_seconds = (RANK_WARM_STEPS + _RANK_STEPS) * step_seconds
             start = max(0.0, time.perf_counter() - started - taken_seconds)
             predicted["multi_process"] = start + total * step_seconds
-    best = min(predicted, key=lambda mode: predicted[mode])
-    measured = _list_times(seconds)
-    reason = Message("a step takes: {measured}; {note}", measured=measured, note=note)
-    chosen = {"single": one, "multi_thread": many, "multi_process": ranks}[best]
-    return ModePlan(best, chosen.processes, chosen.threads, reason)
+    best = min((one, many, ranks), key=lambda each: predicted.get(each.parallel, math.inf))
+    template = "a step takes: {measured}; {note}"
+    reason = Message(template, measured=_list_times(seconds), note=note)
+    return ModePlan(best.parallel, best.processes, best.threads, reason)
 
 
 def probe_precision(
@@ -305,19 +259,11 @@ def probe_precision(
     one = config.replace(parallel="single", processes=1, threads=threads, workers=0, compile="off")
     arms = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
     seconds = measure_in_turn(workload, arms, _CPU)
-    measured = _list_times(seconds)
-    if seconds["bf16"] * _BF16_GAIN < seconds["fp32"]:
-        return replace(
-            usual,
-            reason=Message(
-                "{reason}; a step takes: {measured}", reason=usual.reason, measured=measured
-            ),
-        )
-    reason = Message(
-        "bf16 is not clearly faster on this CPU; a step takes: {measured}",
-        measured=measured,
-    )
-    return Precision("fp32", reason)
+    is_faster = seconds["bf16"] * _BF16_GAIN < seconds["fp32"]
+    reason = usual.reason if is_faster else Message("bf16 is not clearly faster on this CPU")
+    template = "{reason}; a step takes: {measured}"
+    reason = Message(template, reason=reason, measured=_list_times(seconds))
+    return replace(usual, reason=reason) if is_faster else Precision("fp32", reason)
 
 
 def _is_precision_open(config: TrainConfig, usual: Precision) -> bool:
@@ -343,6 +289,6 @@ def bf16_gain(workload: Workload, config: TrainConfig, device: torch.device) -> 
     can_choose = config.precision == "fp32" and not config.deterministic
     if not can_choose or choose_precision("auto", device).name != "bf16":
         return None
-    configs = {name: config.replace(precision=name) for name in ("fp32", "bf16")}
-    seconds = measure_in_turn(workload, configs, device)
+    arms = {name: config.replace(precision=name) for name in ("fp32", "bf16")}
+    seconds = measure_in_turn(workload, arms, device)
     return seconds["fp32"] / seconds["bf16"]
