@@ -90,11 +90,14 @@ def tune(
     settings["tune"] = "speed" if keep_maths else "all"
     resolved = resolve_config(None if config is None else Path(config), settings)
     with naming_the_extra():
-        from posemill.training.tuning.tune import tune as measure
-    found = measure(resolved)
+        from posemill.training.tasks.workload import build_workload
+        from posemill.training.tuning.modes import processor_made_ready
+        from posemill.training.tuning.tune import tune_training
+    with processor_made_ready(resolved.config):
+        found = tune_training(build_workload, resolved)
     if out is not None:
         with outputs.writing_file(Path(out)), atomic_path(Path(out)) as temporary:
-            temporary.write_text(found.to_toml(), encoding="utf-8")
+            temporary.write_text(found.resolved.to_toml(is_short=True), encoding="utf-8")
     return found
 
 
@@ -142,12 +145,7 @@ def evaluate(
         return evaluate_run(
             Path(run), split=split, checkpoint=checkpoint, device=device, data=data, labels=labels
         )
-    options = {
-        "metric": metric,
-        "metrics": metrics,
-        "collate_fn": collate_fn,
-        "forward": forward,
-    }
+    options = {"metric": metric, "metrics": metrics, "collate_fn": collate_fn, "forward": forward}
     return evaluate_model(
         Path(run), model, data, loss=loss, options=options, checkpoint=checkpoint, device=device
     )

@@ -96,11 +96,11 @@ def test_the_settings_of_the_requirement_are_flags_as_they_are_written(
 ) -> None:
     seen: list[Any] = []
 
-    def look(resolved: Any, **_: Any) -> Any:
-        seen.append(resolved)
+    def look(*arguments: Any) -> Any:
+        seen.append(arguments[-1])
         raise KeyboardInterrupt
 
-    called = {"train": "front.train", "tune": "tuning.tune.tune"}
+    called = {"train": "front.train", "tune": "tuning.tune.tune_training"}
     monkeypatch.setattr(f"posemill.training.{called[command]}", look)
     words = [command]
     for name, value in settings_of(WRITTEN[preset]).items():

@@ -33,10 +33,9 @@ _NOT_SHARED = ("out", "leave_out", "resume", "progress")
 def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     """Return the test scores of each group under a model that was trained on all others.
 
-    Returns:
-        `leave_out` (the column), `score` (`accuracy` or `wer`), `groups` (a row for each: `group`,
-        `clips`, `clips_scored`, the scores, `run`), `mean` and `worst` over groups. It is written
-        to `left_out.json` in the folder of `out`, too.
+    `leave_out` (the column), `score` (`accuracy` or `wer`), `groups` (a row for each: `group`,
+    `clips`, `clips_scored`, the scores, `run`), `mean` and `worst` over groups. It is written to
+    `left_out.json` in the folder of `out`, too.
     """
     if under_torchrun():
         raise ConfigError(
@@ -61,11 +60,11 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
         if resolved.sources[name] in ("file", "flag", "given") and name not in _NOT_SHARED
     }
     out = Path(config.out)
-    values = {row["group"]: f"{column}={row['group']}" for row in rows if row["clips_scored"]}
-    jobs = {
-        group: make_job(value, {"leave_out": value}, out, shared=given)
-        for group, value in values.items()
-    }
+    jobs: dict[str, SweepJob] = {}
+    for row in rows:
+        if row["clips_scored"]:
+            value = f"{column}={row['group']}"
+            jobs[row["group"]] = make_job(value, {"leave_out": value}, out, shared=given)
     file = out / "leave_out.toml"  # the same command again, for who has forgotten it
     sweep = Sweep(file, out, None, given, tuple(jobs.values()), started_by="train")
     refuse_foreign_parts(sweep, file.name)

@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -78,20 +79,20 @@ def train_rank(
     # Each process met its own clips; who started several of them has met none.
     is_alone = runtime.size == 1
     unread_elsewhere = [] if is_alone else runtime.gather(describe_problems(unread))
-    summary |= {
+    summary |= _ways(config, runtime) | {
         "scores": {name: result.scores for name, result in results.items()},
-        "mode": config.parallel,
-        "processes": runtime.size,
-        "threads": torch.get_num_threads() if not config.threads else config.threads,
-        "precision": runtime.precision.name,
+        "threads": config.threads or torch.get_num_threads(),
         "device": str(runtime.device),
         "head": workload.task.head,
         "unread": sorted({line for lines in unread_elsewhere for line in lines}),
     }
     if runtime.is_first:
         folder.write_summary(summary)
-        write_samples(folder.path / "samples.csv", workload, results)
-        write_predictions(folder.path / "predictions.csv", workload, results)
+        # Of `fit` the metrics that have a value for each sample, of the first split.
+        scored = [result.rows for result in results.values()][:1]
+        samples = (workload.task.sample_values(rows) for rows in scored)
+        _write_rows(folder.path / "samples.csv", chain.from_iterable(samples))
+        _write_rows(folder.path / "predictions.csv", _predictions(workload, results))
         if config.figures:
             from posemill.training.runs.figure_samples import draw_first_samples
             from posemill.training.runs.figures import draw_training
@@ -104,9 +105,8 @@ def _measure_bf16(trainer: Trainer) -> None:
     """Measure what the other number format would have been, where some steps more do not show."""
     is_long = sum(trainer.clock.read().values()) >= LEAST_SECONDS and trainer.state.step >= 500
     if is_long and trainer.runtime.size == 1:
-        trainer.reporter.measured["bf16_gain"] = bf16_gain(
-            trainer.workload, trainer.config, trainer.runtime.device
-        )
+        gain = bf16_gain(trainer.workload, trainer.config, trainer.runtime.device)
+        trainer.reporter.measured["bf16_gain"] = gain
 
 
 def _final_scores(trainer: Trainer) -> dict[str, Evaluation]:
@@ -127,10 +127,7 @@ def _facts(workload: Workload, config: TrainConfig, runtime: Runtime) -> dict[st
         "posemill": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "mode": config.parallel,
-        "processes": runtime.size,
-        "threads": config.threads,
-        "precision": runtime.precision.name,
+        **_ways(config, runtime),
         "num_parameters": sum(p.numel() for p in workload.model.parameters()),
         "identity": dict(workload.identity),
         "class_names": list(workload.class_names),
@@ -139,32 +136,34 @@ def _facts(workload: Workload, config: TrainConfig, runtime: Runtime) -> dict[st
     }
 
 
-def write_predictions(path: Path, workload: Workload, results: Mapping[str, Evaluation]) -> None:
-    """Write what was said of the clips of all splits; nothing where they have no names.
+def _ways(config: TrainConfig, runtime: Runtime) -> dict[str, Any]:
+    """Return how a training computes, as `run.json` and `summary.json` say it."""
+    ways = {"mode": config.parallel, "processes": runtime.size, "threads": config.threads}
+    return {**ways, "precision": runtime.precision.name}
 
-    The probability is that of the predicted label, empty for sequences.
+
+def _predictions(workload: Workload, results: Mapping[str, Evaluation]) -> Iterator[dict[str, Any]]:
+    """Yield what was said of the clips of all splits; nothing where they have no names.
+
+    The score is the probability of the predicted label, empty for sequences.
     """
-    rows = []
-    for name, result in results.items():
-        clips = workload.tests.get(name, workload.val)
-        if clips is None or not clips.keys:
-            continue
-        for row in result.rows:
+    for split, result in results.items():
+        clips = workload.tests.get(split, workload.val)
+        clip_ids = clips.clip_ids if clips is not None else ()
+        for row in result.rows if clip_ids else ():
             words = workload.task.describe(row, workload.class_names)
             chance = "" if words.chance is None else f"{words.chance:.4f}"
-            rows.append((name, clips.keys[row.sample][1], words.true, words.said, chance))
-    if rows:
-        _write_rows(path, [COLUMNS, *rows])
+            values = (split, clip_ids[row.sample], words.true, words.said, chance)
+            yield dict(zip(COLUMNS, values, strict=True))
 
 
-def write_samples(path: Path, workload: Workload, results: Mapping[str, Evaluation]) -> None:
-    """Write the metrics of `fit` that have a value for each sample of the first split."""
-    first = next(iter(results.values()), None)
-    rows = workload.task.sample_values(first.rows) if first else []
-    if rows:
-        _write_rows(path, [list(rows[0]), *(row.values() for row in rows)])
-
-
-def _write_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:
-    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
+def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as a table; nothing where there are none."""
+    if rows := list(rows):
+        with (
+            atomic_path(path) as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as file,
+        ):
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)

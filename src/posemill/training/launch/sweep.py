@@ -23,6 +23,7 @@ import json
 import math
 import re
 import statistics
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -52,13 +53,10 @@ _TABLES = ("config", "out", "settings", "grid", "random", "folds")
 
 @dataclass(frozen=True)
 class SweepJob:
-    """One training of a sweep.
+    """One training of a sweep: its name, what it has different, and the folder where it writes.
 
-    Args:
-        name: `lr=0.1-1f2e3d4c` or `signer=anna-1f2e3d4c`: what it has different, and the digest of
-            all its settings that decide what is learned.
-        changes: What it has different from the shared config.
-        folder: Where it writes.
+    A name is `lr=0.1-1f2e3d4c` or `signer=anna-1f2e3d4c`: what it has different, and the digest of
+    all its settings that decide what is learned.
     """
 
     name: str
@@ -78,15 +76,15 @@ class SweepJob:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep as its file describes it.
+    """A sweep as a file describes it, and the folder of its jobs.
 
     Args:
-        path: The file.
+        path: The file, which is given to the command `started_by`: `sweep`, or `train` with
+            `leave_out`.
         out: Folder of the sweep.
         config: File of what all trainings share, or None.
         settings: More of what they share; it wins.
         jobs: The trainings.
-        started_by: The command that is given the file: `sweep`, or `train` with `leave_out`.
     """
 
     path: Path
@@ -99,13 +97,9 @@ class Sweep:
     def resolve(self, job: SweepJob, *, cores: int) -> Resolved:
         """Return a job's whole configuration for its share of the cores."""
         shared = read_config(self.config) if self.config else {}
-        flags = {**self.settings, **job.changes}
-        options = {
-            **shared.get("model_options", {}),
-            **self.settings.get("model_options", {}),
-            **job.changes.get("model_options", {}),
-        }
-        flags |= {"model_options": options, "out": str(job.run_folder), "progress": False}
+        flags = {**self.settings, **job.changes, "out": str(job.run_folder), "progress": False}
+        layers = (shared, self.settings, job.changes)
+        flags["model_options"] = dict(ChainMap(*(a.get("model_options", {}) for a in layers[::-1])))
         chosen = {**shared, **flags}
         # The jobs are the parallel work; a job does not spread beyond its own cores.
         if chosen.get("parallel", "auto") == "auto":
@@ -125,27 +119,26 @@ class Sweep:
 def read_sweep(path: Path, *, out: str = "") -> Sweep:
     """Return the sweep of a TOML file; every setting is checked before anything runs."""
     table = load_toml(path, what="sweep")
-    for name in table:
-        if name not in _TABLES:
-            raise ConfigError(
-                "{path}: unknown table {name!r}; expected {names}",
-                path=path,
-                name=name,
-                names=", ".join(_TABLES),
-            )
-    folder = Path(out or table.get("out", ""))
-    if not (out or table.get("out")):
+    if unknown_tables := [name for name in table if name not in _TABLES]:
+        raise ConfigError(
+            "{path}: unknown table {name!r}; expected {names}",
+            path=path,
+            name=unknown_tables[0],
+            names=", ".join(_TABLES),
+        )
+    out = out or table.get("out", "")
+    if not out:
         raise ConfigError("{path}: expected out = 'folder' in the file, or {--out}", path=path)
-    expect_folder(folder, kind="a sweep")
+    expect_folder(out, kind="a sweep")
     config = path.parent / table["config"] if table.get("config") else None
     settings = TrainConfig.flatten(table.get("settings", {}), where=str(path))
     shared = {**(read_config(config) if config else {}), **settings}
-    jobs = [
-        make_job(_title_of(change), change, folder, shared=shared)
-        for change in _all_changes(path, table)
-    ]
-    unique = {job.name: job for job in jobs}  # two random draws may be the same
-    sweep = Sweep(path, folder, config, settings, tuple(unique.values()))
+    jobs: dict[str, SweepJob] = {}  # two random draws may be the same
+    for change in _all_changes(path, table):
+        words = [f"{name}={value}" for name, value in flatten(change).items()]
+        job = make_job("+".join(words) or "training", change, Path(out), shared=shared)
+        jobs[job.name] = job
+    sweep = Sweep(path, Path(out), config, settings, tuple(jobs.values()))
     for job in sweep.jobs:
         _check_model(path, sweep.resolve(job, cores=1).config)
     return sweep
@@ -157,17 +150,16 @@ def _check_model(path: Path, config: TrainConfig) -> None:
     if model.name not in known_models():
         raise unknown("model", model.name, known_models())
     options = options_of(model.name) if model.options else []
-    for name in model.options:
-        if name not in options:
-            raise ConfigError(
-                "{path}: {name!r} is no setting, and no option of model {model}, which has "
-                "{options}{hint}",
-                path=path,
-                name=name,
-                model=model.name,
-                options=", ".join(options),
-                hint=hint(name, [*options, *TrainConfig.all_fields()]),
-            )
+    for name in set(model.options).difference(options):
+        raise ConfigError(
+            "{path}: {name!r} is no setting, and no option of model {model}, which has "
+            "{options}{hint}",
+            path=path,
+            name=name,
+            model=model.name,
+            options=", ".join(options),
+            hint=hint(name, [*options, *TrainConfig.all_fields()]),
+        )
 
 
 def _all_changes(path: Path, table: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -248,21 +240,13 @@ def _as_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def _title_of(changes: Mapping[str, Any]) -> str:
-    return "+".join(f"{name}={value}" for name, value in flatten(changes).items()) or "training"
-
-
 def make_job(
     title: str, changes: Mapping[str, Any], out: Path, *, shared: Mapping[str, Any]
 ) -> SweepJob:
     """Return a training of a sweep, named by a title and the digest of its settings.
 
-    Args:
-        title: For who looks for its folder; what a file name cannot have becomes `_`.
-        changes: What it has different from the shared settings.
-        out: Folder of the sweep.
-        shared: What all trainings have; where that decides what is learned, another value makes
-            another training of it.
+    What a file name cannot have becomes `_` in the title. Of the `shared` settings those that
+    decide what is learned are part of the digest: another value makes another training of it.
     """
     learned = {name: value for name, value in shared.items() if decides_learning(name)}
     text = json.dumps({**learned, **changes}, sort_keys=True)

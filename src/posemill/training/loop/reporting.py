@@ -53,13 +53,6 @@ _STEP_PARTS = ("data", "transfer", "forward", "backward", "optimizer")
 class Reporter:
     """Shows, writes and keeps what one process of a training has to say; only the first says it.
 
-    Args:
-        workload: Its scores and loggers.
-        config: The settings, `workers` resolved.
-        runtime: This process.
-        folder: Where the log goes.
-        clock: Where the time of the training goes.
-
     Attributes:
         notes: What works, but not as it should; said at the start and in the summary.
         last_words: What is said again at the end.
@@ -93,7 +86,11 @@ class Reporter:
         self._time = time.perf_counter()
         self._timing_at = self._live_at = self._log_at = 0.0
         self._console = Console(stderr=True, quiet=not runtime.is_first)
-        self._loggers: list[Logger] = _loggers_of(workload, config) if runtime.is_first else []
+        self._loggers: list[Logger] = list(workload.loggers) if runtime.is_first else []
+        has_board = any(isinstance(logger, TensorBoardLogger) for logger in self._loggers)
+        is_wanted = runtime.is_first and config.tensorboard and not has_board
+        if is_wanted and find_spec("tensorboard") is not None:
+            self._loggers.append(TensorBoardLogger())
         self._speed = Speedometer()
         self._live: dict[str, Any] = {}
         # Open while the first process trains.
@@ -110,7 +107,8 @@ class Reporter:
         self.note_best(state)
         self.note(workers_on=self._ranks_on())
         self._meter.start()
-        if _is_of_a_user(self._workload):
+        is_our_model = type(self._workload.model).__module__.startswith("posemill.")
+        if self._workload.task.is_own or not is_our_model:  # a step runs code that is not ours
             self.watch.start()
         self._time = time.perf_counter()
 
@@ -184,8 +182,7 @@ class Reporter:
     def _note_speed(self) -> None:
         step = self._live["step"]
         speed = self._speed.see(step)
-        left = (self._live["total_steps"] - step) / speed if speed else None
-        self.note(seconds_left=left)
+        self.note(seconds_left=(self._live["total_steps"] - step) / speed if speed else None)
 
     def report_loss(self, state: TrainState, loss: float, samples: int, *, lr: float) -> None:
         """Log the mean loss since the last report, over so many samples."""
@@ -234,10 +231,8 @@ class Reporter:
             logger.log({f"{event}/{name}": value for name, value in values.items()}, step)
         if event != "train":
             return
-        text = Message(
-            "loss {loss:.4f}  {samples_per_second:.0f} samples/s  data wait {data_wait:.0%}",
-            **values,
-        )
+        template = "loss {loss:.4f}  {samples_per_second:.0f} samples/s  data wait {data_wait:.0%}"
+        text = Message(template, **values)
         self._live["samples_per_second"] = values["samples_per_second"]
         if self._progress:
             self._progress.update(self._bar, text=render(text))
@@ -247,29 +242,18 @@ class Reporter:
 
     def say_loss(self, state: TrainState) -> None:
         """Say the last loss after an epoch that has no evaluation."""
-        self.say(
-            Message(
-                "epoch {epoch}: loss {loss:.4f} on training clips",
-                epoch=state.epoch,
-                loss=self._loss,
-            )
-        )
+        template = "epoch {epoch}: loss {loss:.4f} on training clips"
+        self.say(Message(template, epoch=state.epoch, loss=self._loss))
 
     def say_stopped(self, state: TrainState) -> None:
         """Say why patience ended a training."""
-        self.say_last(
-            Message(
-                "stopped early after epoch {epoch} of {epochs}: no better {score} in "
-                "{num_evaluations:evaluation|evaluations} ({--patience:{patience}}); the best was "
-                "at step {best_step}",
-                epoch=state.epoch,
-                epochs=self._config.epochs,
-                score=self._main,
-                num_evaluations=state.num_worse,
-                patience=self._config.patience,
-                best_step=state.best_step,
-            )
+        template = (
+            "stopped early after epoch {epoch} of {epochs}: no better {score} in "
+            "{num_worse:evaluation|evaluations} ({--patience:{patience}}); the best was at step "
+            "{best_step}"
         )
+        known = {"epochs": self._config.epochs, "patience": self._config.patience}
+        self.say_last(Message(template, **vars(state), **known, score=self._main))
 
     def _ranks_on(self) -> dict[str, list[int]]:
         """Which ranks of this machine are on which GPU, for `posemill status`."""
@@ -320,20 +304,6 @@ class Reporter:
         }
 
 
-def _loggers_of(workload: Workload, config: TrainConfig) -> list[Logger]:
-    """Return the loggers of a user, and TensorBoard where it is wanted and installed."""
-    has_board = any(isinstance(logger, TensorBoardLogger) for logger in workload.loggers)
-    if config.tensorboard and not has_board and find_spec("tensorboard") is not None:
-        return [*workload.loggers, TensorBoardLogger()]
-    return list(workload.loggers)
-
-
-def _is_of_a_user(workload: Workload) -> bool:
-    """Return whether a step runs code that is not ours."""
-    is_our_model = type(workload.model).__module__.startswith("posemill.")
-    return workload.task.is_own or not is_our_model
-
-
 def score_that_chooses(workload: Workload) -> tuple[str, bool]:
     """Return (name of the score that picks the best checkpoint, True where higher is better)."""
     if workload.val is None:
@@ -346,8 +316,7 @@ def describe_videos(training: Clips) -> dict[str, int]:
     clips = training.video
     if clips is None or clips.cache is not None or clips.size.size_wh is None:
         return {}
-    needed = clips.estimate_bytes()
-    if needed is None:
+    if (needed := clips.estimate_bytes()) is None:
         return {}
     return {
         "num_videos": sum(clip.kind == "video" for clip in clips.clips),
@@ -370,30 +339,29 @@ def readable_errors(config: TrainConfig) -> Iterator[None]:
         first_line = next(iter(str(error).splitlines()), type(error).__name__)
         # A batch of a loader that has just died is a broken connection.
         is_broken = isinstance(error, (ConnectionError, EOFError)) and config.workers > 0
+        is_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError))
         if is_broken or "DataLoader worker" in first_line:
-            raise TrainingError(
+            template = (
                 "a loader process died ({first_line}); where memory is short, lower {--workers} "
-                "(now {workers}) or use {--cache:mmap}. Continue with {--resume:True}",
-                first_line=first_line,
-                workers=config.workers,
-            ) from error
-        if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-            raise TrainingError(
+                "(now {workers}) or use {--cache:mmap}. Continue with {--resume:True}"
+            )
+        elif type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            template = (
                 "torch.compile failed ({first_line}); use {--compile:off}, or see that a C++ "
-                "compiler is installed",
-                first_line=first_line,
-            ) from error
-        is_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-            "can't allocate memory" in first_line
-        )
-        if not is_memory:
+                "compiler is installed"
+            )
+        elif is_memory or "can't allocate memory" in first_line:
+            template = (
+                "out of memory with {--micro-batch:{micro_batch}}: try {--micro-batch:{lower}} "
+                "(the global batch stays the same), {--activation-checkpointing:True}, "
+                "{--cache:mmap}, or {--preset:memory-limited}. The cause: {first_line}"
+            )
+        else:
             raise
-        lower = max(1, config.micro_batch // 2)
         raise TrainingError(
-            "out of memory with {--micro-batch:{micro_batch}}: try {--micro-batch:{lower}} (the "
-            "global batch stays the same), {--activation-checkpointing:True}, {--cache:mmap}, or "
-            "{--preset:memory-limited}. The cause: {first_line}",
-            micro_batch=config.micro_batch,
-            lower=lower,
+            template,
             first_line=first_line,
+            workers=config.workers,
+            micro_batch=config.micro_batch,
+            lower=max(1, config.micro_batch // 2),
         ) from error

@@ -13,7 +13,7 @@ import sysconfig
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -107,7 +107,7 @@ class BusyMeter:
         self._device = device
         self._samples: list[float] = []
         self._is_over = threading.Event()
-        self._begin: tuple[float, float, float] | None = None
+        self._begin: tuple[float, float] | None = None
 
     def start(self) -> None:
         """Begin to measure."""
@@ -125,12 +125,10 @@ class BusyMeter:
         """Return the share so far, 0 to 1; None where it cannot be told."""
         if self._begin is None:
             return sum(self._samples) / len(self._samples) if self._samples else None
-        passed, busy, total = (
+        busy, total = (
             after - before for after, before in zip(_core_times(), self._begin, strict=True)
         )
-        if not total or not passed:
-            return None
-        return min(1.0, max(0.0, busy / total))
+        return min(1.0, max(0.0, busy / total)) if total else None
 
     def _sample(self) -> None:
         import torch
@@ -144,33 +142,27 @@ class BusyMeter:
             self._samples += [share for share in shares if share is not None]
 
 
-def _core_times() -> tuple[float, float, float]:
-    """Return the time, and the seconds that cores were busy of those they could have been."""
+def _core_times() -> tuple[float, float]:
+    """Return the seconds that cores were busy, and those that they could have been."""
     import psutil
 
-    now, cores = time.monotonic(), count_cores()
-    names = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    if len(names) == cores:
-        every = psutil.cpu_times(percpu=True)
-        times = [every[name] for name in names if name < len(every)]
-        if len(times) == cores:
-            total = sum(sum(each[:8]) for each in times)  # guests are in `user` already
-            idle = sum(each.idle + getattr(each, "iowait", 0.0) for each in times)
-            return now, total - idle, total
+    cores = count_cores()
+    names = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    times = [each for name, each in enumerate(psutil.cpu_times(percpu=True)) if name in names]
+    if len(times) == len(names) == cores:
+        total = sum(sum(each[:8]) for each in times)  # guests are in `user` already
+        idle = sum(each.idle + getattr(each, "iowait", 0.0) for each in times)
+        return total - idle, total
     own = os.times()
     used = own.user + own.system + own.children_user + own.children_system
-    return now, used, now * cores
+    return used, time.monotonic() * cores
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A line of a user's code that waits for the device or prints.
+    """A line of a user's code that waits for the device or prints, by a `call` such as `.item()`.
 
-    Args:
-        file: Its file.
-        line: Its number.
-        call: `.item()`, `.cpu()`, `.tolist()`, `.synchronize()` or `print()`.
-        share: Of the time of steps that was spent there, 0 to 1.
+    `share` is that of the time of steps that was spent there, 0 to 1.
     """
 
     file: str
@@ -282,8 +274,19 @@ def write_evidence(folder: Path, evidence: Evidence) -> None:
     write_object(folder / TIMING_NAME, asdict(evidence))
 
 
-def _fields_of(kind: str) -> list[str]:
-    return [field.name for field in fields(Evidence) if field.type == kind]
+# How a field of a stranger's file is read, by its type.
+_READ: Mapping[Any, Callable[[Any], Any]] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": lambda value: value is True,
+    "float | None": lambda value: None if value is None else float(value),
+}
+
+
+def _read_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    known = {field.name: field.type for field in fields(kind) if field.type in _READ}
+    return {name: _READ[kind](values[name]) for name, kind in known.items()}
 
 
 def read_evidence(folder: Path) -> Evidence:
@@ -299,22 +302,9 @@ def read_evidence(folder: Path) -> Evidence:
             "{folder} has measured nothing yet: wait until it has taken some steps", folder=folder
         )
     try:
-        counts: dict[str, Any] = {name: int(values[name]) for name in _fields_of("int")}
-        shares: dict[str, Any] = {
-            name: None if values[name] is None else float(values[name])
-            for name in _fields_of("float | None")
-        }
-        return Evidence(
-            {part: float(values["timing_seconds"][part]) for part in PARTS},
-            is_gpu=values["is_gpu"] is True,
-            compile_seconds=float(values["compile_seconds"]),
-            waits=tuple(
-                Wait(str(w["file"]), int(w["line"]), str(w["call"]), float(w["share"]))
-                for w in values["waits"]
-            ),
-            **counts,
-            **shares,
-        )
+        seconds = {part: float(values["timing_seconds"][part]) for part in PARTS}
+        waits = tuple(Wait(**_read_fields(Wait, wait)) for wait in values["waits"])
+        return Evidence(seconds, waits=waits, **_read_fields(Evidence, values))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(
             "{path} is not what posemill wrote: {error!r}", path=path, error=error

@@ -60,7 +60,7 @@ def draw_samples(
 
     Keypoints are drawn as skeletons, video as strips of film; None where clips have neither.
     """
-    task = workload.task
+    task, names = workload.task, workload.class_names
     pictures = [(row, clips.picture(row.sample)) for row in choose_samples(task, result.rows)]
     shown = [
         (row, picture)
@@ -69,33 +69,30 @@ def draw_samples(
     ]
     if not shown:
         return None
-    film_heights = [
-        _film_height(picture.frames)
-        for _, picture in shown
-        if picture.points is None and picture.frames is not None
-    ]
-    columns = 1 if film_heights else 2 if task.is_sequence else 4  # sentences need room
-    height = film_heights[0] + 0.35 if film_heights else 3.1
-    figure, grid = _grid(-(-len(shown) // columns), columns, (_WIDTH / columns, height))
-    for axes, (row, picture) in zip(grid.flat, shown, strict=False):
+    film = next((each.frames for _, each in shown if each.points is None), None)
+    columns = 2 if task.is_sequence else 4  # sentences need room
+    height = 3.1
+    if film is not None:
+        columns, height = 1, _film_height(film) + 0.35
+    figure, places = _grid(len(shown), columns, (_WIDTH / columns, height))
+    for axes, (row, picture) in zip(places, shown, strict=False):
         _draw_picture(axes, picture, workload.skeleton_name)
-        text = describe_sample(task, row, workload.class_names)
-        if film_heights:
-            title = f"{picture.clip_id}: {text}".replace("\n", "; ")
-            _judge(axes, title, is_right=task.is_right(row), loc="left")
-        else:
-            _judge(axes, f"{picture.clip_id}\n{text}", is_right=task.is_right(row))
+        title = f"{picture.clip_id}\n{describe_sample(task, row, names)}"
+        if film is not None:
+            title = title.replace("\n", ": ", 1).replace("\n", "; ")
+        _judge(axes, title, is_right=task.is_right(row), loc="center" if film is None else "left")
     figure.suptitle(f"{split_name}: ✓ right, ✗ wrong", fontsize=10)
     return figure
 
 
-def _grid(rows: int, columns: int, size_wh: tuple[float, float]) -> tuple[Figure, Any]:
+def _grid(count: int, columns: int, size_wh: tuple[float, float]) -> tuple[Figure, list[Axes]]:
     """Return a figure with places for pictures of a size in inches, without scales; the places."""
+    rows = -(-count // columns)
     figure = new_figure(size_wh[0] * columns, size_wh[1] * rows + 0.4)
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat:
+    places = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in places:
         axes.axis("off")
-    return figure, grid
+    return figure, places
 
 
 def _judge(
@@ -138,27 +135,21 @@ def draw_skeleton(
         mask: `(frames, keypoints)`.
         skeleton_name: One of ours, or None: then the points alone.
     """
-    frame = _busiest(mask)
     seen = np.where(mask[..., None], points[..., :2], np.nan)
-    parts: Any = get_skeleton(skeleton_name).parts if skeleton_name else ()
-    for part in parts:
-        if part.name.endswith("hand"):
-            colour = part_colour(part.name)
-            path = np.ma.masked_invalid(seen[:, part.start : part.stop])
-            centre = path.mean(1).filled(np.nan)
-            axes.plot(centre[:, 0], centre[:, 1], color=colour, alpha=0.35, linewidth=4)
-    now = seen[frame]
+    now = seen[_busiest(mask)]
     if skeleton_name:
-        bones = get_skeleton(skeleton_name).bones
-        for (one, other), key in zip(bones, bone_keys(skeleton_name), strict=True):
-            ends = now[[one, other]]
-            axes.plot(ends[:, 0], ends[:, 1], color=hex_of(COLOURS[key]), linewidth=1.2)
+        skeleton = get_skeleton(skeleton_name)
+        for part in skeleton.parts:
+            if part.name.endswith("hand"):
+                path = np.ma.masked_invalid(seen[:, part.start : part.stop]).mean(1).filled(np.nan)
+                axes.plot(*path.T, color=part_colour(part.name), alpha=0.35, linewidth=4)
+        for ends, key in zip(skeleton.bones, bone_keys(skeleton_name), strict=True):
+            axes.plot(*now[list(ends)].T, color=hex_of(COLOURS[key]), linewidth=1.2)
+        colours = [hex_of(COLOURS[key]) for key in point_keys(skeleton_name)]
+        axes.scatter(now[:, 0], now[:, 1], s=3, c=colours, zorder=3)
     else:
-        for point in range(seen.shape[1]):
-            axes.plot(seen[:, point, 0], seen[:, point, 1], color=GREY, alpha=0.3, linewidth=1)
-    keys = point_keys(skeleton_name) if skeleton_name else ()
-    dots = [hex_of(COLOURS[key]) for key in keys] or GREY
-    axes.scatter(now[:, 0], now[:, 1], s=3 if skeleton_name else 8, c=dots, zorder=3)
+        axes.plot(seen[..., 0], seen[..., 1], color=GREY, alpha=0.3, linewidth=1)
+        axes.scatter(now[:, 0], now[:, 1], s=8, c=GREY, zorder=3)
     axes.set_aspect("equal", adjustable="datalim")
     axes.invert_yaxis()
 
@@ -200,8 +191,8 @@ def draw_user_samples(
     """Return a figure of the first samples of a batch."""
     count = len(batch)
     shown = min(most, count)
-    figure, grid = _grid(-(-shown // _COLUMNS), _COLUMNS, (2.7, 2.7))
-    for row, axes in zip(range(shown), grid.flat, strict=False):
+    figure, places = _grid(shown, _COLUMNS, (2.7, 2.7))
+    for row, axes in zip(range(shown), places, strict=False):
         draw(axes, take_sample(batch.inputs, row, count), take_sample(output, row, count))
     figure.suptitle(name, fontsize=10)
     return figure
@@ -213,13 +204,13 @@ def draw_first_samples(trainer: Trainer) -> Figure | None:
     workload = trainer.workload
     if workload.draw_sample is None:
         return None
-    is_scored = workload.val is not None
-    split = workload.train if workload.val is None else workload.val
+    split, name = workload.val, trainer.config.val_split
+    if split is None:
+        split, name = workload.train, "train"
     config = trainer.config.replace(workers=0, parallel="single", processes=1)
-    loader = open_loader(split, config, Runtime(), shuffle=not is_scored)
+    loader = open_loader(split, config, Runtime(), shuffle=workload.val is None)
     batch: Batch = next(loader.batches()).to(trainer.runtime.device)
     output = call_model(workload.task, workload.model.eval(), batch, trainer.runtime)
-    name = trainer.config.val_split if is_scored else "train"
     return draw_user_samples(workload.draw_sample, batch, output, name)
 
 
@@ -243,13 +234,7 @@ class PredictionPictures:
         self._drawn: set[Path] = set()
 
     def draw(self, clip: Picture, title: str, skeleton_name: str | None = None) -> None:
-        """Write the picture of a clip: frames of a video, or keypoints and the way of the hands.
-
-        Args:
-            clip: What the model looked at.
-            title: What it said.
-            skeleton_name: Of keypoints; None for points without names.
-        """
+        """Write the picture of a clip: frames of a video, or keypoints and the way of the hands."""
         path = self._folder / f"{clip.clip_id.replace('/', '_')}.png"
         if path in self._drawn:
             raise ConfigError(
@@ -259,20 +244,15 @@ class PredictionPictures:
             )
         self._drawn.add(path)
         self._folder.mkdir(parents=True, exist_ok=True)
-        figure = _figure_of(clip, title, skeleton_name)
+        size_wh = 4.0, 4.0
+        if clip.frames is not None:
+            size_wh = _WIDTH, _film_height(clip.frames) + 0.1
+            clip = clip._replace(points=None)
+        figure, (axes,) = _grid(1, 1, size_wh)
+        _draw_picture(axes, clip, skeleton_name)
+        axes.set_title(f"{clip.clip_id}: {title}", fontsize=9)
         with self._outputs.writing_file(path), atomic_path(path) as temporary:
             figure.savefig(temporary, format="png")
-
-
-def _figure_of(clip: Picture, title: str, skeleton_name: str | None) -> Figure:
-    size_wh = 4.0, 4.0
-    if clip.frames is not None:
-        size_wh = _WIDTH, _film_height(clip.frames) + 0.1
-        clip = clip._replace(points=None)
-    figure, grid = _grid(1, 1, size_wh)
-    _draw_picture(grid[0, 0], clip, skeleton_name)
-    grid[0, 0].set_title(f"{clip.clip_id}: {title}", fontsize=9)
-    return figure
 
 
 def draw_looks(
@@ -289,34 +269,27 @@ def draw_looks(
         return None
     chosen = choose_samples(task, result.rows)[::2][:_NUM_LOOKS]
     side = _WIDTH / _NUM_LOOKS
-    figure, grid = _grid(2, _NUM_LOOKS, (side, side + 0.25))
+    figure, places = _grid(2 * _NUM_LOOKS, _NUM_LOOKS, (side, side + 0.25))
     image: Any = None
-    for (top, below), row in zip(grid.T, chosen, strict=False):
+    for top, below, row in zip(places, places[_NUM_LOOKS:], chosen, strict=False):
         clip = clips[Draw(row.sample)]
         frames = clip.inputs[0][0].numpy()
-        said = int(row.said)
-        of_frames = chances_lost(workload, clip, said, _covered_frames(frames))
-        lost = chances_lost(workload, clip, said, _covered_places(frames)).reshape(_CELLS, _CELLS)
+        of_frames = chances_lost(workload, clip, row.said, _covered_frames(frames))
+        lost = chances_lost(workload, clip, row.said, _covered_places(frames))
         key = int(of_frames.argmax())
         top.imshow(frames[key])
         text = describe_sample(task, row, workload.class_names).replace(", true", "\ntrue")
         _judge(top, text, is_right=task.is_right(row))
         height, width = frames.shape[1:3]
-        below.imshow(frames[key], extent=(0, width, height, 0))
+        extent = 0, width, height, 0
+        below.imshow(frames[key], extent=extent)
         most = max(0.05, float(lost.max()))
-        image = below.imshow(
-            lost.clip(0, most) / most,
-            cmap="inferno",
-            alpha=0.55,
-            vmin=0,
-            vmax=1,
-            extent=(0, width, height, 0),
-            interpolation="bilinear",
-        )
-        below.set_title(
-            f"frame {key + 1} of {len(frames)}; covered: {-lost.max():+.0%}", fontsize=8
-        )
-    bar = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.5, aspect=30)
+        heat = lost.clip(0, most).reshape(_CELLS, _CELLS) / most
+        style: dict[str, Any] = {"cmap": "inferno", "alpha": 0.55, "vmin": 0, "vmax": 1}
+        image = below.imshow(heat, extent=extent, interpolation="bilinear", **style)
+        title = f"frame {key + 1} of {len(frames)}; covered: {-lost.max():+.0%}"
+        below.set_title(title, fontsize=8)
+    bar = figure.colorbar(image, ax=places, shrink=0.5, aspect=30)
     bar.set_label("chance lost, of the most", fontsize=8)
     figure.suptitle(f"{split_name}: where predictions look, found by covering", fontsize=10)
     return figure
@@ -326,13 +299,9 @@ def draw_looks(
 def chances_lost(
     workload: Workload, clip: Batch, said: int, covered: npt.NDArray[np.uint8]
 ) -> FloatArray:
-    """Return `(N,)`: how much the chance of a class falls for each changed form of a clip.
+    """Return `(N,)`: how much the chance of the class `said` falls for changed forms of a clip.
 
-    Args:
-        workload: Its model, on any device.
-        clip: A batch of the clip alone.
-        said: The class.
-        covered: `(N, T, height, width, 3)`: the clip's frames, changed.
+    The clip is alone in a batch; `covered` are its frames, changed: `(N, T, height, width, 3)`.
     """
     model = workload.model.eval()
     device = next(model.parameters()).device

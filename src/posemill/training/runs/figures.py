@@ -67,11 +67,8 @@ def draw_training(
             pictures["looks"] = draw_looks(workload, clips, result, name)
     if samples is not None:
         pictures["samples"] = samples
-    paths = []
-    for name, figure in pictures.items():
-        if figure is not None:
-            paths.append(save_figure(figure, figures / f"{name}.png"))
-    return paths
+    drawn = {name: figure for name, figure in pictures.items() if figure is not None}
+    return [save_figure(figure, figures / f"{name}.png") for name, figure in drawn.items()]
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -120,11 +117,8 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
         loss.plot(at, known, "o-", ms=4, color=_VAL_COLOUR, label="dev")
     loss.set_title("loss")
     loss.legend(frameon=False)
-    names = [
-        name
-        for name in (evals[0] if evals else {})
-        if name not in ("event", "step", "epoch", "loss")
-    ]
+    known_scores = evals[0] if evals else {}
+    names = [name for name in known_scores if name not in ("event", "step", "epoch", "loss")]
     for name in names:
         # The score that chooses may be that of a head: it lies broad and pale behind it.
         is_sum = any(other.startswith(f"{name}_") for other in names)
@@ -172,17 +166,11 @@ def draw_confusion(confusion: IntArray, names: Sequence[str], split: str) -> Fig
         axes.set_xticks(range(count), [_short(name) for name in names], rotation=90, fontsize=size)
         axes.set_yticks(range(count), [_short(name) for name in names], fontsize=size)
     if count <= 15:
+        centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
         for row, column in zip(*np.nonzero(confusion), strict=True):
-            share = confusion[row, column] / max(1, int(totals[row, 0]))
-            axes.text(
-                column,
-                row,
-                str(confusion[row, column]),
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="white" if share > 0.6 else "black",
-            )
+            number = confusion[row, column]
+            colour = "white" if number / max(1, int(totals[row, 0])) > 0.6 else "black"
+            axes.text(column, row, str(number), color=colour, **centred)
     right, total = int(confusion.diagonal().sum()), int(confusion.sum())
     axes.set_title(f"{split}: {right} of {total} right")
     axes.set_xlabel("predicted")

@@ -76,13 +76,11 @@ class Arm:
         self._clock = Clock(self._device)
         with random_states_kept():
             model = copy.deepcopy(workload.model).to(self._device).train()
-            self._stepper = Stepper(
-                dataclasses.replace(workload, model=model),
-                config,
-                runtime=runtime,
-                clock=self._clock,
-            )
-        clips = workload.train if repeats else take_some(workload.train, config.batch_size)
+            copied = dataclasses.replace(workload, model=model)
+            self._stepper = Stepper(copied, config, runtime=runtime, clock=self._clock)
+        clips = workload.train
+        if not repeats:
+            clips = take_some(clips, config.batch_size)
         self.batch_size = min(config.batch_size, len(clips) or config.batch_size)
         loaded = config.replace(workers=0) if repeats else config
         self._loader = open_loader(clips, loaded, runtime, shuffle=True)

@@ -21,8 +21,7 @@ from posemill.training.config.run_settings import loader_workers
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loggers import say
 from posemill.training.loop.reporting import describe_videos
-from posemill.training.precision import Precision, choose_device, choose_precision
-from posemill.training.tasks.workload import build_workload
+from posemill.training.precision import choose_device, choose_precision
 from posemill.training.tuning.arms import (
     MakeFor,
     grown_memory,
@@ -33,7 +32,6 @@ from posemill.training.tuning.arms import (
 from posemill.training.tuning.modes import (
     PROCESS_SECONDS,
     decide,
-    processor_made_ready,
     with_open_workers,
 )
 
@@ -53,13 +51,9 @@ _MODE = ("parallel", "processes", "threads", "workers")  # measured together
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table.
+    """One line of the table: the `gain` is against the best so far, which it took turns with.
 
-    Args:
-        setting: What was tried, as `workers 2`.
-        samples_per_second: None where it was not measured.
-        gain: Against the best so far, which it took turns with.
-        note: `taken`, or why it was not measured.
+    `note` is `taken`, or why it was not measured.
     """
 
     setting: str
@@ -75,8 +69,8 @@ class Tuned:
     Args:
         resolved: The user's settings, with what was found in them and why.
         rows: What was measured, in the order of time.
-        before: Samples a second of the settings as they were, at the end, in turns with
-        after: those of the settings found.
+        before: Samples a second of the settings as they were, at the end.
+        after: Those of the settings found, in turns with them.
         found: What was changed, by flat name; nothing where nothing was clearly faster.
     """
 
@@ -95,19 +89,11 @@ class Tuned:
         """Return what is said of it, in a line or two."""
         if not self.found:
             return [Message("tuned: nothing was clearly faster than these settings, which stay")]
+        template = "tuned: {after:.0f} samples/s, {before:.0f} before ({gain:.2f}x)"
         return [
             Message("tuned: {values}", values=_spell(self.found)),
-            Message(
-                "tuned: {after:.0f} samples/s, {before:.0f} before ({gain:.2f}x)",
-                after=self.after,
-                before=self.before,
-                gain=self.gain,
-            ),
+            Message(template, after=self.after, before=self.before, gain=self.gain),
         ]
-
-    def to_toml(self) -> str:
-        """Return the configuration: what the user gave, and what was found, with the reason."""
-        return self.resolved.to_toml(is_short=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -130,7 +116,6 @@ class Search:
         seconds: The time that all may take.
         keeps_maths: Leave batch and precision alone.
         fixed: Settings that stay, by flat name.
-        report: Called with what is measured now.
     """
 
     def __init__(
@@ -141,10 +126,9 @@ class Search:
         *,
         keeps_maths: bool = False,
         fixed: frozenset[str] = frozenset(),
-        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.make, self.best, self.seconds = make, base, seconds
-        self.keeps_maths, self.fixed, self.report = keeps_maths, fixed, report
+        self.keeps_maths, self.fixed = keeps_maths, fixed
         self.rows: list[Row] = []
         self.reasons: dict[str, str] = {}
         self._end = time.monotonic() + seconds
@@ -164,6 +148,10 @@ class Search:
         """Of the time that all may take."""
         return self._end - time.monotonic()
 
+    def _say_what(self, text: str) -> None:
+        if self.best.progress:
+            say(Message("measuring: {what}", what=text))
+
     def run(self) -> None:
         """Go through all settings, as far as the time allows."""
         steps = {
@@ -180,7 +168,7 @@ class Search:
         }
         for setting, step in steps.items():
             if self.seconds_left > 0:
-                self.report(setting)
+                self._say_what(setting)
                 step()
             else:
                 self.rows.append(Row(setting, note=_NO_TIME))
@@ -221,14 +209,10 @@ class Search:
             note = "taken" if is_clear and number == fastest else ""
             self.rows.append(Row(_spell(values), speed, speed / before, note))
         if is_clear:
-            old = {name: getattr(self.best, name) for name in known[fastest]}
+            old = _spell({name: getattr(self.best, name) for name in known[fastest]})
             self.best = self.best.replace(**known[fastest])
-            why = Message(
-                "measured {speed:.0f} samples/s, {before:.0f} with {settings}",
-                speed=speeds[fastest],
-                before=before,
-                settings=_spell(old),
-            )
+            template = "measured {speed:.0f} samples/s, {before:.0f} with {settings}"
+            why = Message(template, speed=speeds[fastest], before=before, settings=old)
             self.reasons |= dict.fromkeys(known[fastest], why)
 
     def take_turns(self, configs: Sequence[TrainConfig], rounds: int = _ROUNDS) -> list[float]:
@@ -249,7 +233,7 @@ class Search:
 
     def compare(self, base: TrainConfig) -> tuple[float, float]:
         """Return samples a second of where it began and of the best, once more."""
-        self.report(Message("the settings found, against those before"))
+        self._say_what(Message("the settings found, against those before"))
         if "multi_process" not in (base.parallel, self.best.parallel):
             before, after = self.take_turns([base, self.best], rounds=_LAST_ROUNDS)
             return before, after
@@ -304,11 +288,11 @@ class Search:
         cores = count_cores()
         if not self._is_on_cpu or cores < 2 or self._has_processes:
             return
+        other = {"parallel": "multi_thread", "threads": cores, "workers": 0}
         if self.best.parallel == "multi_thread":
             workers = loader_workers(self.best.preset, cores=cores, ranks=1)
-            self.try_values({"parallel": "single", "threads": 1, "workers": workers})
-        else:
-            self.try_values({"parallel": "multi_thread", "threads": cores, "workers": 0})
+            other = {"parallel": "single", "threads": 1, "workers": workers}
+        self.try_values(other)
 
     def _layouts(self) -> None:
         model = self.make(self.best).model
@@ -397,24 +381,18 @@ class Search:
             self._measure([values], lambda new: [self._run_alone(one) for one in (self.best, *new)])
 
 
-def tune(resolved: Resolved) -> Tuned:
-    """Return faster settings for a training, measured on this machine, its data and its model.
+def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:
+    """Return faster settings for what `make` returns, measured on this machine.
 
     `tune = "speed"` leaves batch and precision alone; flags, and settings given in Python, stay.
     """
-    with processor_made_ready(resolved.config):
-        return tune_training(build_workload, resolved)
-
-
-def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:
-    """Return faster settings for what `make` returns; see `tune`."""
     if under_torchrun():
         raise ConfigError(
             "tune measures in one process: run posemill tune first, and give the file that it "
             "writes to torchrun"
         )
     config, started, make = resolved.config, time.monotonic(), _Kept(make)
-    base, precision = as_it_would_run(resolved, make, most_seconds=config.tune_seconds / 2)
+    base, why = as_it_would_run(resolved, make, most_seconds=config.tune_seconds / 2)
     with freed_memory_returned():
         search = Search(
             make,
@@ -422,42 +400,33 @@ def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:
             started + config.tune_seconds * 0.8 - time.monotonic(),  # finding the mode took some
             keeps_maths=config.tune == "speed",
             fixed=frozenset(n for n, source in resolved.sources.items() if source in _GIVEN),
-            report=_say_what if config.progress else lambda _: None,
         )
-        search.rows.append(Row(_spell({"precision": precision.name}), note=precision.reason))
+        search.rows.append(Row(_spell({"precision": base.precision}), note=why))
         search.run()
         before, after = search.compare(base) if search.best != base else (1.0, 1.0)
-    found = _differences(base, search.best) if after >= before * _LEAST_GAIN else {}
-    together = Message(
-        "measured {after:.0f} samples/s, {before:.0f} before", after=after, before=before
-    )
+    old, new = base.to_dict(), search.best.to_dict()
+    changed = {name for name, value in new.items() if value != old[name]}
+    if changed & set(_MODE):
+        changed |= set(_MODE)
+    is_faster = after >= before * _LEAST_GAIN
+    found = {name: value for name, value in new.items() if is_faster and name in changed}
+    template = "measured {after:.0f} samples/s, {before:.0f} before"
+    together = Message(template, after=after, before=before)
     reasons = {name: search.reasons.get(name, together) for name in found}
     tuned = resolved.with_machine({**found, "tune": "none"}, reasons)
     settled = Resolved(tuned.config, {**tuned.sources, "tune": "default"})
     return Tuned(settled, tuple(search.rows), before, after, found)
 
 
-def _say_what(text: str) -> None:
-    say(Message("measuring: {what}", what=text))
-
-
 def as_it_would_run(
     resolved: Resolved, make: MakeFor, *, most_seconds: float | None = None
-) -> tuple[TrainConfig, Precision]:
-    """Return the settings with all decided that a training decides by itself, and its precision."""
+) -> tuple[TrainConfig, str]:
+    """Return the settings with all that a training decides by itself; why this number format."""
     config = with_open_workers(resolved)
     workload = make(config)
     plan, precision = decide(workload, make, config, most_seconds=most_seconds)
     config = config.replace(precision=precision.name)
-    return plan.apply(config, is_threadsafe=workload.train.is_threadsafe), precision
-
-
-def _differences(base: TrainConfig, best: TrainConfig) -> dict[str, Any]:
-    before, after = base.to_dict(), best.to_dict()
-    changed = {name: value for name, value in after.items() if value != before[name]}
-    if changed.keys() & set(_MODE):
-        changed |= {name: after[name] for name in _MODE}
-    return changed
+    return plan.apply(config, is_threadsafe=workload.train.is_threadsafe), precision.reason
 
 
 class _Kept:
