@@ -39,12 +39,7 @@ _WIDTH, _FRAMES, _BATCH = 128, 32, 8
 
 @dataclass(frozen=True)
 class Bf16Trial:
-    """What came of trying bf16.
-
-    Args:
-        plain: As the machine is.
-        without_amx: With AMX off; None where it was not tried.
-    """
+    """What came of trying bf16 as the machine is, and with AMX off (None: not tried)."""
 
     plain: Outcome
     without_amx: Outcome | None = None
@@ -68,28 +63,24 @@ class Bf16Trial:
 
     def describe(self) -> str:
         """Return what is said of it in this process; empty where bf16 works as the machine is."""
+        template = (
+            "bf16 works on this CPU only with AMX off, which torch takes only before it computes: "
+            "start the program with {variable}={value}"
+        )
         if self.needs_amx_off and not self.works:
-            return Message(
-                "bf16 works on this CPU only with AMX off, which torch takes only before it "
-                "computes: start the program with {variable}={value}",
-                variable=ISA_VARIABLE,
-                value=WITHOUT_AMX,
-            )
+            return Message(template, variable=ISA_VARIABLE, value=WITHOUT_AMX)
         return self.describe_machine()
 
     def describe_machine(self) -> str:
         """Return what is said of this machine; empty where bf16 works as it is."""
-        if self.plain.works:
-            return ""
+        template = "bf16 was tried on this CPU and failed: {reason}"
         if self.needs_amx_off:
-            return Message(
+            template = (
                 "bf16 works on this CPU with AMX off ({variable}={value}); with AMX it fails: "
-                "{reason}",
-                reason=self.plain.reason,
-                variable=ISA_VARIABLE,
-                value=WITHOUT_AMX,
+                "{reason}"
             )
-        return Message("bf16 was tried on this CPU and failed: {reason}", reason=self.plain.reason)
+        values = {"reason": self.plain.reason, "variable": ISA_VARIABLE, "value": WITHOUT_AMX}
+        return "" if self.plain.works else Message(template, **values)
 
 
 @cache
@@ -128,17 +119,15 @@ def amx_off_if_needed() -> Iterator[None]:
         return
     os.environ |= {ISA_VARIABLE: WITHOUT_AMX, _MARK: trial.plain.reason}
     try:
-        if not _works_here():
+        # In a copy of this process, where torch may have computed before.
+        if (
+            hasattr(os, "fork")
+            and not run_in_fork(measure_steps, timeout_seconds=_HANG_SECONDS).works
+        ):
             _put_back()
         yield
     finally:
         _put_back()
-
-
-def _works_here() -> bool:
-    """Return whether bf16 works in a copy of this process, where torch may have computed before."""
-    can_fork = hasattr(os, "fork")
-    return not can_fork or run_in_fork(measure_steps, timeout_seconds=_HANG_SECONDS).works
 
 
 def _put_back() -> None:
@@ -163,8 +152,7 @@ def measure_steps() -> dict[str, float]:
 def _take_step(torch: Any, precision: str) -> float:
     """Return the seconds of a step: a layer of each kind, forward, backward, and to evaluate."""
     nn = torch.nn
-    linear = nn.Linear(_WIDTH, _WIDTH)
-    convolution = nn.Conv2d(3, 16, 3, padding=1)
+    linear, convolution = nn.Linear(_WIDTH, _WIDTH), nn.Conv2d(3, 16, 3, padding=1)
     lstm = nn.LSTM(_WIDTH, _WIDTH, batch_first=True)
     attention = nn.MultiheadAttention(_WIDTH, 4, batch_first=True)
     layers = nn.ModuleList([linear, convolution, lstm, attention])

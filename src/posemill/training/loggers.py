@@ -128,13 +128,11 @@ def make_loggers(given: Iterable[Any]) -> tuple[Logger, ...]:
     """Return the loggers that a user gave by name or as objects; wrong ones are a `TypeError`."""
     if isinstance(given, str):
         given = [given]
-    found = []
+    loggers = []
     for one in given:
         if isinstance(one, str) and one not in _NAMED:
-            raise ValueError(
-                f"loggers: expected {', '.join(_NAMED)} or an object, got {one!r}"
-                f"{hint(one, _NAMED)}"
-            )
+            expected = f"{', '.join(_NAMED)} or an object"
+            raise ValueError(f"loggers: expected {expected}, got {one!r}{hint(one, _NAMED)}")
         logger = _NAMED[one]() if isinstance(one, str) else one
         missing = [name for name in _METHODS if not callable(getattr(logger, name, None))]
         if missing:
@@ -145,5 +143,5 @@ def make_loggers(given: Iterable[Any]) -> tuple[Logger, ...]:
         for package, kind in _NAMED.items():
             if isinstance(logger, kind):
                 import_optional(package)
-        found.append(logger)
-    return tuple(found)
+        loggers.append(logger)
+    return tuple(loggers)

@@ -71,8 +71,7 @@ def _rank_main(packed_task: bytes, rank: int, config: TrainConfig, shared: Path)
     if config.threads:
         torch.set_num_threads(config.threads)
     try:
-        task = _unpack(packed_task)
-        store = str(shared / "store")
+        task, store = _unpack(packed_task), str(shared / "store")
         runtime = join_processes(
             rank, config.processes, store_file=store, device_type=config.device
         )
@@ -154,28 +153,22 @@ def _raise_first_error(processes: list[Any], shared: Path) -> None:
         )
     if ended:
         # The others were ended by us: the one with another code came first.
-        name, code = next(
-            ((name, code) for name, code in ended.items() if code != -15), next(iter(ended.items()))
-        )
+        name, code = min(ended.items(), key=lambda process: process[1] == -signal.SIGTERM)
+        advice = "What it said is above. Continue with {--resume:True}"
+        if code == -getattr(signal, "SIGILL", 4):
+            advice = (
+                "This machine refuses an instruction that its processor names, as some virtual "
+                "machines do: posemill doctor shows what works; continue with {--resume:True} "
+                "{--precision:fp32}"
+            )
+        if code == -getattr(signal, "SIGKILL", 9):
+            advice = (
+                "Often that is the system's out-of-memory killer: lower {--micro-batch} or "
+                "{--processes}, and continue with {--resume:True}"
+            )
         raise TrainingError(
             "{name} of the training: {ending}. {advice}",
             name=name,
             ending=describe_exit(code),
-            advice=_advice(code),
+            advice=Message(advice),
         )
-
-
-def _advice(code: int) -> str:
-    """Return what to do about a process that ended with a code."""
-    if code == -getattr(signal, "SIGILL", 4):
-        return Message(
-            "This machine refuses an instruction that its processor names, as some virtual "
-            "machines do: posemill doctor shows what works; continue with {--resume:True} "
-            "{--precision:fp32}"
-        )
-    if code == -getattr(signal, "SIGKILL", 9):
-        return Message(
-            "Often that is the system's out-of-memory killer: lower {--micro-batch} or "
-            "{--processes}, and continue with {--resume:True}"
-        )
-    return Message("What it said is above. Continue with {--resume:True}")

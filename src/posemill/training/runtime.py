@@ -31,10 +31,8 @@ class Runtime:
     """A process of a training; alone, on the CPU and in fp32 by default.
 
     Args:
-        rank: Its number among those that train together.
-        size: How many there are.
+        rank: Its number among the `size` that train together.
         local_rank: Its number among those of this machine.
-        device: Where it computes.
         precision: Number format of the forward pass; weights and optimizer stay in fp32.
         threads: Of torch; 0 leaves them as they are.
     """
@@ -135,12 +133,7 @@ def join_processes(
 ) -> Runtime:
     """Return this process as one of `size`, checked to be as many as asked for.
 
-    Args:
-        rank: This process's number, from 0.
-        size: Processes expected.
-        store_file: A path all of them see; empty under torchrun, whose variables are used.
-        device_type: `cuda` takes nccl, anything else gloo.
-        timeout_seconds: How long to wait for the others.
+    `store_file` is a path that all of them see; empty under torchrun, whose variables are used.
     """
     local_rank = int(os.environ.get("LOCAL_RANK", rank))
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
@@ -158,12 +151,8 @@ def join_processes(
             timeout=timedelta(seconds=timeout_seconds),
         )
     except (RuntimeError, ValueError) as error:
-        raise TrainingError(
-            "process {rank} of {size} could not join the others: {error}",
-            rank=rank,
-            size=size,
-            error=error,
-        ) from error
+        template = "process {rank} of {size} could not join the others: {error}"
+        raise TrainingError(template, rank=rank, size=size, error=error) from error
     check_processes(size, device_type)
     return Runtime(rank, size, local_rank)
 
@@ -188,11 +177,8 @@ def numeric_settings(config: TrainConfig) -> Iterator[None]:
 
     Freed memory is kept for what comes next; `freed_memory_returned` around all of it ends that.
     """
-    before = (
-        torch.get_num_threads(),
-        torch.are_deterministic_algorithms_enabled(),
-        torch.backends.cudnn.benchmark,
-    )
+    threads, had_benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    was_deterministic = torch.are_deterministic_algorithms_enabled()
     keep_freed_memory()
     if config.threads:
         torch.set_num_threads(config.threads)
@@ -203,11 +189,11 @@ def numeric_settings(config: TrainConfig) -> Iterator[None]:
     try:
         yield
     finally:
-        torch.set_num_threads(before[0])
+        torch.set_num_threads(threads)
         # The call loads the compiler of torch, which takes 2 s of CPU.
-        if torch.are_deterministic_algorithms_enabled() != before[1]:
-            torch.use_deterministic_algorithms(before[1])
-        torch.backends.cudnn.benchmark = before[2]
+        if torch.are_deterministic_algorithms_enabled() != was_deterministic:
+            torch.use_deterministic_algorithms(was_deterministic)
+        torch.backends.cudnn.benchmark = had_benchmark
 
 
 def seed_everything(seed: int, rank: int = 0) -> None:
@@ -257,12 +243,12 @@ def own_draws() -> Iterator[Callable[[int, int, int], None]]:
 
     After the block all generators of the CPU are as they were; those of GPUs are not touched.
     """
+
+    def seed_draws(*numbers: int) -> None:
+        value = int(np.random.SeedSequence(numbers).generate_state(1)[0])
+        random.seed(value)
+        np.random.seed(value)  # noqa: NPY002
+        torch.default_generator.manual_seed(value)
+
     with random_states_kept(with_gpu=False):
-        yield _seed_draws
-
-
-def _seed_draws(*numbers: int) -> None:
-    value = int(np.random.SeedSequence(numbers).generate_state(1)[0])
-    random.seed(value)
-    np.random.seed(value)  # noqa: NPY002
-    torch.default_generator.manual_seed(value)
+        yield seed_draws

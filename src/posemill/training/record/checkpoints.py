@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from posemill.errors import RunError, TrainingError
 from posemill.files import atomic_path, open_plain, sync_folder
 from posemill.machine.disk import disk_message
-from posemill.messages import Message
+from posemill.messages import Message, join
 from posemill.training.record.live import read_object, write_object
 
 _MODEL, _STATE = "model.safetensors", "state.pt"
@@ -38,12 +38,10 @@ _MOST_VALUES = 5_000_000  # in a state; a file of a few bytes can name one value
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A moment of a training, on the CPU.
+    """A moment of a training, on the CPU: the state dict of the model, and all else.
 
-    Args:
-        weights: State dict of the model.
-        state: All else, as tensors and plain values: `step`, `identity`, `average` (the moving
-            average of the weights by name, empty without one) and what the trainer adds.
+    The `state` has tensors and plain values: `step`, `identity`, `average` (the moving average of
+    the weights by name, empty without one) and what the trainer adds.
     """
 
     weights: Mapping[str, Tensor]
@@ -72,7 +70,10 @@ class CheckpointFolder:
         for name in names:
             pointer = {"folder": folder.name, "step": checkpoint.state["step"]}
             write_object(self.path / f"{name}.json", pointer)
-        self._remove_unused()
+        used = {self.find(name).name for name in ("last", "best") if self.has(name)}
+        for other in self.path.glob("step-*"):
+            if other.name not in used:
+                shutil.rmtree(other, ignore_errors=True)
         return folder
 
     def load(self, name: str) -> Checkpoint:
@@ -116,16 +117,11 @@ class CheckpointFolder:
         step = None
         with suppress(RunError):
             step = read_object(self.path / "last.json").get("step")
-        saved = Message("no checkpoint was written yet")
-        if step is not None:
-            saved = Message("the checkpoint of step {step} is safe", step=step)
-        return {"saved": saved, "again": Message("run the same command with {--resume:True}")}
-
-    def _remove_unused(self) -> None:
-        used = {self.find(name).name for name in ("last", "best") if self.has(name)}
-        for folder in self.path.glob("step-*"):
-            if folder.name not in used:
-                shutil.rmtree(folder, ignore_errors=True)
+        template = "the checkpoint of step {step} is safe"
+        if step is None:
+            template = "no checkpoint was written yet"
+        again = Message("run the same command with {--resume:True}")
+        return {"saved": Message(template, step=step), "again": again}
 
 
 class CheckpointWriter:
@@ -186,22 +182,19 @@ def check_identity(saved: Any, identity: Mapping[str, Any], where: str) -> None:
     if not isinstance(saved, dict):
         return
     now = json.loads(json.dumps(identity))
-    different = [key for key in {*saved, *now} if saved.get(key) != now.get(key)]
+    pairs = {key: (saved.get(key), now.get(key)) for key in sorted({*saved, *now})}
+    template = "{name} {old!r} instead of {new!r}"
+    different = [
+        Message(template, name=name, old=old, new=new)
+        for name, (old, new) in pairs.items()
+        if old != new
+    ]
     if different:
-        listed = ", ".join(
-            Message(
-                "{name} {saved!r} instead of {present!r}",
-                name=key,
-                saved=saved.get(key),
-                present=now.get(key),
-            )
-            for key in sorted(different)
-        )
         raise TrainingError(
             "the checkpoint {where} is of another model: it has {listed}; use the settings it was "
             "trained with, or another {--out}",
             where=where,
-            listed=listed,
+            listed=join(", ", different),
         )
 
 

@@ -180,8 +180,11 @@ def decide(
     """Return mode and number format of a new training, measured where nothing else decides."""
     plan, usual = plan_mode(config), plan_precision(config)
     if config.progress and (plan is None or _is_precision_open(config, usual)):
-        what = "measuring first steps to find the fastest mode and number format"
-        say(Message("{what}: up to {seconds:.0f} s", what=Message(what), seconds=PROCESS_SECONDS))
+        template = (
+            "measuring first steps to find the fastest mode and number format: up to "
+            "{seconds:.0f} s"
+        )
+        say(Message(template, seconds=PROCESS_SECONDS))
     precision = probe_precision(workload, config, usual, threads=plan.threads if plan else 1)
     config = config.replace(precision=precision.name)
     return plan or probe_mode(workload, make, config, most_seconds=most_seconds), precision
