@@ -166,12 +166,8 @@ def _all_changes(path: Path, table: Mapping[str, Any]) -> list[dict[str, Any]]:
     grid = table.get("grid", {})
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise ConfigError(
-                "{path}: grid.{name}: expected a list of values, got {values!r}",
-                path=path,
-                name=name,
-                values=values,
-            )
+            template = "{path}: grid.{name}: expected a list of values, got {values!r}"
+            raise ConfigError(template, path=path, name=name, values=values)
     combinations = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     draws = _draw(path, table.get("random", {}))
     folds = _fold_changes(path, table.get("folds", {}))
@@ -188,16 +184,11 @@ def _draw(path: Path, random: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [{}]
     samples = random.get("samples", 0)
     if not isinstance(samples, int) or samples < 1:
-        raise ConfigError(
-            "{path}: random.samples: expected 1 or more, got {samples!r}",
-            path=path,
-            samples=samples,
-        )
-    found = []
-    for number in range(samples):
-        rng = np.random.default_rng([int(random.get("seed", 0)), number])
-        found.append({name: _draw_one(path, name, random[name], rng) for name in names})
-    return found
+        template = "{path}: random.samples: expected 1 or more, got {samples!r}"
+        raise ConfigError(template, path=path, samples=samples)
+    seed = int(random.get("seed", 0))
+    rngs = [np.random.default_rng([seed, number]) for number in range(samples)]
+    return [{name: _draw_one(path, name, random[name], rng) for name in names} for rng in rngs]
 
 
 def _draw_one(path: Path, name: str, space: Any, rng: np.random.Generator) -> Any:
@@ -209,12 +200,10 @@ def _draw_one(path: Path, name: str, space: Any, rng: np.random.Generator) -> An
         ends = (math.log(low), math.log(high)) if is_log else (low, high)
         value = float(rng.uniform(*ends))
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise ConfigError(
-            "{path}: random.{name}: expected { low, high, log } or { choices }, got {space!r}",
-            path=path,
-            name=name,
-            space=space,
-        ) from error
+        template = (
+            "{path}: random.{name}: expected { low, high, log } or { choices }, got {space!r}"
+        )
+        raise ConfigError(template, path=path, name=name, space=space) from error
     value = math.exp(value) if is_log else value
     return round(value) if isinstance(low, int) and isinstance(high, int) else value
 
@@ -224,9 +213,8 @@ def _fold_changes(path: Path, folds: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [{}]
     count = folds.get("count", 0)
     if set(folds) != {"count"} or not isinstance(count, int) or count < 2:
-        raise ConfigError(
-            "{path}: folds: expected count = 2 or more, got {folds!r}", path=path, folds=dict(folds)
-        )
+        template = "{path}: folds: expected count = 2 or more, got {folds!r}"
+        raise ConfigError(template, path=path, folds=dict(folds))
     return [{"folds": count, "fold": fold} for fold in range(count)]
 
 
@@ -260,11 +248,9 @@ def tabulate(sweep: Sweep, failures: Mapping[str, str] | None = None) -> list[di
     """Return a row per job: its name, what it has different, its state and its scores."""
     rows = []
     for job in sweep.jobs:
-        summary = job.summary
         row: dict[str, Any] = {"job": job.name, **flatten(job.changes)}
-        if summary is not None:
-            row |= {"state": "done", **_scores_of(summary)}
-            row["seconds"] = summary.get("seconds")
+        if (summary := job.summary) is not None:
+            row |= {"state": "done", **_scores_of(summary), "seconds": summary.get("seconds")}
         elif failures and job.name in failures:
             row |= {"state": "failed", "reason": failures[job.name]}
         else:

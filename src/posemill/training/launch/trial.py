@@ -82,22 +82,19 @@ def _first_batch(clips: Clips, name: str, config: TrainConfig) -> Batch:
     if batch is None:
         raise ValueError(f"{name}: expected samples, got none")
     values = batch.inputs
-    if isinstance(values, (Tensor, np.ndarray, str, bytes)) or (
-        isinstance(values, (tuple, list)) and len(values) < 2
-    ):
-        raise ValueError(
-            f"{name}: expected samples (input, …, target) or a dict, got a batch of "
-            f"{describe(values)}"
-        )
+    is_too_short = isinstance(values, (tuple, list)) and len(values) < 2
+    if is_too_short or isinstance(values, (Tensor, np.ndarray, str, bytes)):
+        expected = "samples (input, …, target) or a dict"
+        raise ValueError(f"{name}: expected {expected}, got a batch of {describe(values)}")
     return batch
 
 
 def _run(task: UserTask, model: nn.Module, batch: Batch, runtime: Runtime) -> Any:
     if missing := task.missing_in(batch.inputs):
+        needed, known = (", ".join(map(repr, names)) for names in (missing, batch.inputs))
         raise ValueError(
-            f"the model's forward needs {', '.join(map(repr, missing))}, and a batch has "
-            f"{', '.join(map(repr, batch.inputs))}: name them alike, or give forward=, a function "
-            "of model and batch"
+            f"the model's forward needs {needed}, and a batch has {known}: name them alike, or "
+            "give forward=, a function of model and batch"
         )
     with _naming(f"the model cannot take a batch of {describe(batch.inputs)}"):
         return call_model(task, model, batch, runtime)

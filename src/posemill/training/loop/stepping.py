@@ -35,12 +35,7 @@ class Stepper:
     """Takes optimizer steps; reads nothing back from the device unless asked to."""
 
     def __init__(
-        self,
-        workload: Workload,
-        config: TrainConfig,
-        *,
-        runtime: Runtime,
-        clock: Clock,
+        self, workload: Workload, config: TrainConfig, *, runtime: Runtime, clock: Clock
     ) -> None:
         load_dynamo_late()
         self.workload, self.config = workload, config
@@ -62,8 +57,7 @@ class Stepper:
         make = workload.make_optimizer or build_optimizer
         self.optimizer: Any = make(self.model, config, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=runtime.needs_scaler)
-        decay = config.ema_decay
-        self.average = WeightAverage(self.model, decay) if decay else None
+        self.average = WeightAverage(self.model, config.ema_decay) if config.ema_decay else None
         self.steps_taken = 0
         groups = self.optimizer.param_groups
         self._trained = [p for group in groups for p in group["params"] if p.requires_grad]
@@ -143,9 +137,8 @@ class Stepper:
                 present=self._kind,
             )
         if self.average and not state["average"]:
-            raise TrainingError(
-                "the checkpoint has no moving average: continue with {--ema-decay:0}"
-            )
+            template = "the checkpoint has no moving average: continue with {--ema-decay:0}"
+            raise TrainingError(template)
         self.optimizer.load_state_dict(state["optimizer"])
         self._check_shapes()
         self.scaler.load_state_dict(state["scaler"])
@@ -208,28 +201,26 @@ def checkpoint_blocks(model: nn.Module) -> int:
     """Let the model's blocks compute their activations twice; return how many blocks there are.
 
     Our own models know their blocks. In any other one a block is a member of a `ModuleList`, or a
-    member of a `Sequential` that has parts of its own.
-    Blocks inside blocks are left alone.
+    member of a `Sequential` that has parts of its own. Blocks inside blocks are left alone.
     """
     if isinstance(model, KeypointModel):
         model.activation_checkpointing = True
         return sum(len(part) for part in model.modules() if isinstance(part, nn.ModuleList))
-    blocks: list[nn.Module] = []
-    _collect(model, blocks)
+    blocks = list(_blocks_of(model))
     for block in blocks:
         block.forward = partial(_forward_twice, block)  # of a copied model: of the copied block
     return len(blocks)
 
 
-def _collect(module: nn.Module, blocks: list[nn.Module]) -> None:
+def _blocks_of(module: nn.Module) -> Iterator[nn.Module]:
     for child in module.children():
         is_list = isinstance(module, nn.ModuleList)
         is_stage = isinstance(module, nn.Sequential) and next(child.children(), None) is not None
         has_weights = next(child.parameters(), None) is not None
         if (is_list or is_stage) and has_weights and not isinstance(child, nn.ModuleList):
-            blocks.append(child)
+            yield child
         else:
-            _collect(child, blocks)
+            yield from _blocks_of(child)
 
 
 def _forward_twice(block: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -274,11 +265,11 @@ def build_optimizer(
     if all(parameter.is_floating_point() for parameter in trained):
         options["fused"] = device.type in ("cpu", "cuda")
     if config.optimizer == "sgd":
-        return torch.optim.SGD(
-            groups, momentum=config.momentum, nesterov=config.momentum > 0, **options
-        )
-    factory = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return factory(groups, **options)
+        options |= {"momentum": config.momentum, "nesterov": config.momentum > 0}
+    kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
+    kind = kinds.get(config.optimizer, torch.optim.SGD)
+    optimizer: torch.optim.Optimizer = kind(groups, **options)
+    return optimizer
 
 
 class WeightAverage:
@@ -303,13 +294,11 @@ class WeightAverage:
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Let the model hold the average inside the block; the trained weights come back after."""
-        self._swap()
+        trained = {name: live.data for name, live in self._live.items()}
         try:
+            for name, live in self._live.items():
+                live.data = self.shadow[name]
             yield
         finally:
-            self._swap()
-
-    @torch.no_grad()
-    def _swap(self) -> None:
-        for name, live in self._live.items():
-            self.shadow[name], live.data = live.data, self.shadow[name]
+            for name, live in self._live.items():
+                live.data = trained[name]

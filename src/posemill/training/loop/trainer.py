@@ -50,12 +50,10 @@ class TrainState:
         epoch: The epoch of the next step.
         step_in_epoch: Steps of that epoch already taken.
         best: Best value of the score that chooses, None before the first evaluation.
-        best_step: When that was.
         num_worse: Evaluations since the best one.
         num_falls: How often scheduler `plateau` has lowered the learning rate.
         num_flat: Evaluations without a better score since it did.
         scores: Of the best evaluation.
-        is_stopped: True after early stopping.
     """
 
     step: int = 0
@@ -79,11 +77,7 @@ class Trainer:
     """Trains one workload in one process."""
 
     def __init__(
-        self,
-        workload: Workload,
-        config: TrainConfig,
-        runtime: Runtime,
-        folder: RunFolder,
+        self, workload: Workload, config: TrainConfig, runtime: Runtime, folder: RunFolder
     ) -> None:
         self.workload, self.config = workload, config
         self.runtime, self.folder = runtime, folder
@@ -100,13 +94,11 @@ class Trainer:
             self.reporter.notes.append(precision.describe())
         self.stepper = Stepper(workload, config, runtime=runtime, clock=self.clock)
         if config.activation_checkpointing:
-            blocks = self.stepper.num_checkpointed
-            self.reporter.notes.append(
-                Message("activation checkpointing: {blocks:block|blocks}", blocks=blocks)
-            )
-        self._val_loader = (
-            self._load(workload.val, shuffle=False) if workload.val is not None else None
-        )
+            template = "activation checkpointing: {blocks:block|blocks}"
+            note = Message(template, blocks=self.stepper.num_checkpointed)
+            self.reporter.notes.append(note)
+        val = workload.val
+        self._val_loader = self._load(val, shuffle=False) if val is not None else None
         self._writer = CheckpointWriter(folder.checkpoints)
 
     def run(self) -> None:
@@ -144,11 +136,8 @@ class Trainer:
     def _enter(self, stage: Stage) -> None:
         """Let batch norm take its statistics from as many clips in a stage as in any other."""
         if stage.shapes and stage is not self._stage:
-            group_norms(
-                self.workload.model,
-                clips_of_pass(stage, self.config, self.runtime.size),
-                self.runtime,
-            )
+            num_clips = clips_of_pass(stage, self.config, self.runtime.size)
+            group_norms(self.workload.model, num_clips, self.runtime)
         self._stage = stage
 
     def _settle_statistics(self) -> None:
@@ -214,9 +203,8 @@ class Trainer:
         )
         if any(self.runtime.gather(callback(moment) is True)) and not self.state.is_stopped:
             self.state.is_stopped = True
-            self.reporter.say_last(
-                Message("a callback ended the training after step {step}", step=self.state.step)
-            )
+            template = "a callback ended the training after step {step}"
+            self.reporter.say_last(Message(template, step=self.state.step))
 
     @property
     def _plateau_factor(self) -> float:
@@ -230,15 +218,11 @@ class Trainer:
             return
         state.num_flat, state.num_falls = 0, state.num_falls + 1
         lr = self.config.lr * self._plateau_factor
-        self.reporter.say(
-            Message(
-                "no better {name} in {num_evaluations:evaluation|evaluations}: the learning rate "
-                "is {lr:g} now",
-                name=name,
-                num_evaluations=most,
-                lr=lr,
-            )
+        template = (
+            "no better {name} in {num_evaluations:evaluation|evaluations}: the learning rate is "
+            "{lr:g} now"
         )
+        self.reporter.say(Message(template, name=name, num_evaluations=most, lr=lr))
 
     @property
     def _lr(self) -> float:
@@ -344,17 +328,15 @@ class Trainer:
         self._enter(stage)
         if self.state.step_in_epoch or self.state.epoch > stage.start_epoch:
             set_norm_state(self.workload.model, saved["norms"])
-        if len(saved["random"]) == self.runtime.size:
+        size, num_before = self.runtime.size, len(saved["random"])
+        if num_before == size:
             set_random_states(saved["random"][self.runtime.rank])
-        else:
-            self.reporter.notes.append(
-                Message(
-                    "continued with {num_processes} processes instead of {num_before}: dropout is "
-                    "drawn anew",
-                    num_processes=self.runtime.size,
-                    num_before=len(saved["random"]),
-                )
-            )
+            return
+        template = (
+            "continued with {num_processes} processes instead of {num_before}: dropout is drawn "
+            "anew"
+        )
+        self.reporter.notes.append(Message(template, num_processes=size, num_before=num_before))
 
     def _load(self, clips: Clips, *, shuffle: bool) -> Loader:
         return open_loader(clips, self.config, self.runtime, shuffle=shuffle)

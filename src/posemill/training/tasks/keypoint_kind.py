@@ -72,16 +72,13 @@ class KeypointKind(Kind):
 
     def decided(self, config: TrainConfig, train: KeypointClips) -> dict[str, tuple[Any, str]]:
         """Return the augmentation and the coordinates that were left open."""
-        why = Message(
-            "usual for task {task}, normalize {normalize}",
-            task=config.task,
-            normalize=config.normalize,
-        )
-        found = {name: (amount, why) for name, amount in open_augmentation(config).items()}
+        template = "usual for task {task}, normalize {normalize}"
+        why = Message(template, task=config.task, normalize=config.normalize)
+        decided = {name: (amount, why) for name, amount in open_augmentation(config).items()}
         if config.num_dims is None and train.skeleton_name:
             why = Message("the depth of {skeleton} is a guess", skeleton=train.skeleton_name)
-            return {**found, "num_dims": (train.shape["num_dims"], why)}
-        return dict(found)
+            decided["num_dims"] = train.shape["num_dims"], why
+        return dict(decided)
 
     def new_clips(
         self,
@@ -100,9 +97,7 @@ class KeypointKind(Kind):
         if isinstance(clips, (str, Path)):
             files = read_all(config.data.replace(data=str(clips))).values()
             found = (
-                (clip_id, *raw.clip(row))
-                for raw in files
-                for row, clip_id in enumerate(raw.clip_ids)
+                (name, *raw.clip(row)) for raw in files for row, name in enumerate(raw.clip_ids)
             )
         else:
             skeleton_name = needed_skeleton(identity, config.out)

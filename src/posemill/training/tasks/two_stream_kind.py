@@ -123,12 +123,10 @@ class TwoStreamKind(Kind):
         rows = match_clips([key_of(place) for place in self._video.index.clips], keys)
         seen = [place for clips in sets.values() for place in clips.places]
         joint = {rows[key_of(place)] for place in seen if key_of(place) in rows}
-        self._alone = {
-            points_path: [place.clip_id for place in seen if key_of(place) not in rows],
-            videos_path: []
-            if splits
-            else [clip_id for row, (_, clip_id) in enumerate(keys) if row not in joint],
-        }
+        self._alone = {points_path: [each.clip_id for each in seen if key_of(each) not in rows]}
+        if not splits:
+            others = [clip_id for row, (_, clip_id) in enumerate(keys) if row not in joint]
+            self._alone[videos_path] = others
         if not joint:
             first = min(place.clip_id for place in seen)
             raise TrainingError(
@@ -169,11 +167,10 @@ class TwoStreamKind(Kind):
         path, _ = paths_of_streams(config.data.path)
         return config.replace(data=path)
 
-    def _of_video(self, config: TrainConfig) -> TrainConfig:
-        """Return the settings as those of a training on the videos alone."""
-        return self._video_settings(config, paths_of_streams(config.data.path)[1])
-
-    def _video_settings(self, config: TrainConfig, path: str) -> TrainConfig:
+    def _of_video(self, config: TrainConfig, path: str | None = None) -> TrainConfig:
+        """Return the settings as those of a training on the videos alone, or at another path."""
+        if path is None:
+            _, path = paths_of_streams(config.data.path)
         options = config.model.options
         rule = "drop" if config.video.on_error == "replace" else config.video.on_error
         return config.replace(
@@ -209,7 +206,7 @@ class TwoStreamKind(Kind):
         self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
     ) -> Iterator[NewClip]:
         """Yield each of some pairs: the keypoints of a clip (`PoseClip`) and its video's path."""
-        of_points, of_video = config.replace(data=""), self._video_settings(config, "")
+        of_points, of_video = config.replace(data=""), self._of_video(config, "")
         for pose, path in clips:
             (points,) = self._keypoints.new_clips(of_points, identity, [pose])
             for video in self._video.new_clips(of_video, identity, [path]):

@@ -156,17 +156,16 @@ class VideoKind(Kind):
             )
         if config.task == "classify":
             for split, clips in sets.items():
-                lost = set(range(len(clips.class_names))) - {int(one) for one in clips.targets}
+                known = {int(number) for number in clips.targets}
+                lost = [name for i, name in enumerate(clips.class_names) if i not in known]
                 if lost:
-                    more = " …" if len(lost) > 3 else ""
-                    names = ", ".join(clips.class_names[number] for number in sorted(lost)[:3])
                     yield Message(
                         "{split} has no clip of {num_classes:class|classes} ({names}{more}): its "
                         "scores say nothing of them",
                         split=split,
                         num_classes=len(lost),
-                        names=names,
-                        more=more,
+                        names=", ".join(lost[:3]),
+                        more=" …" if len(lost) > 3 else "",
                     )
 
     def new_clips(
@@ -231,11 +230,10 @@ def make_augment(config: TrainConfig) -> ClipAugment:
     """Return how training clips are augmented; glosses of ctc do not change when mirrored."""
     video = config.video
     is_open = config.task == "classify" and not video.flip_labels
-    mirror_labels = None if is_open else video.flip_labels
     return ClipAugment(
         scale=(video.scale, 1.0),
         mirror=video.flip,
-        mirror_labels=mirror_labels,
+        mirror_labels=None if is_open else video.flip_labels,
         brightness=video.colour,
         contrast=video.colour,
         saturation=video.colour,
@@ -304,13 +302,8 @@ def compute_features(
 ) -> Store:
     """Return the features of all clips, computed where they are not kept from before.
 
-    Args:
-        clips: Of one split.
-        backbone: Its weights are part of the key.
-        num_views: Of each clip: as it is drawn in the epochs 0, 1, …
-        runtime: Where and in which number format it runs.
-        cache: See `precompute`.
-        folder: Where caches are kept; the usual place by default.
+    Of each clip there are `num_views`: as it is drawn in the epochs 0, 1, … The weights of the
+    backbone are part of the key.
     """
     parameters = {
         "weights": digest_of(backbone),
@@ -345,14 +338,11 @@ def _run(
     clips: VideoClips, backbone: Backbone, num_views: int, runtime: Runtime
 ) -> Iterator[tuple[FloatArray, BoolArray]]:
     """Yield features `(T, 1, C)` and mask `(T, 1)` of all views of a clip, clip after clip."""
-    say(
-        Message(
-            "computing what the backbone says of {num_clips:clip|clips}, "
-            "{num_draws:draw|draws} of each; it is kept for the next time",
-            num_clips=len(clips),
-            num_draws=num_views,
-        )
+    template = (
+        "computing what the backbone says of {num_clips:clip|clips}, {num_draws:draw|draws} of "
+        "each; it is kept for the next time"
     )
+    say(Message(template, num_clips=len(clips), num_draws=num_views))
     transform = ClipTransform().to(next(backbone.parameters()).device)
     rows = [(clip, view) for clip in range(len(clips)) for view in range(num_views)]
     groups = (

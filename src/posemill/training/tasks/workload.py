@@ -290,25 +290,21 @@ def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
         nearest = distance_shares(train, scored).min(1)
         column = sets["train"].group_column or "COLUMN"
         same, near = int((nearest < _SAME).sum()), int((nearest < _NEAR).sum())
+        known = {"num_clips": len(scored), "split": split}
         if same:
-            yield Message(
+            template = (
                 "{num_same} of {num_clips} {split} clips looked at are copies of training "
-                "clips: scores of {split} count what was learned by heart",
-                num_same=same,
-                num_clips=len(scored),
-                split=split,
+                "clips: scores of {split} count what was learned by heart"
             )
+            yield Message(template, num_same=same, **known)
         elif near >= _LEAST_SHARE * len(scored):
-            yield Message(
+            template = (
                 "{num_near} of {num_clips} {split} clips looked at are nearly the same as a "
                 "training clip, as clips recorded at once are: scores of {split} flatter; "
                 "{--leave-out:{column}}, with a column that says what was recorded together, "
-                "tells what new recordings would get",
-                num_near=near,
-                num_clips=len(scored),
-                split=split,
-                column=column,
+                "tells what new recordings would get"
             )
+            yield Message(template, num_near=near, column=column, **known)
 
 
 def _describe_two_labels(clips: Clips, features: FloatArray, chosen: IntArray) -> Iterator[str]:
@@ -318,15 +314,13 @@ def _describe_two_labels(clips: Clips, features: FloatArray, chosen: IntArray) -
     first, second = np.nonzero((distance_shares(features, features) < _SAME) & differ)
     if len(first):
         names = [clips.keys[int(chosen[pair[0]])][1] for pair in (first, second)]
-        yield Message(
+        template = (
             "{num_copies} of {num_clips} training clips looked at are copies of one with "
             "another label, the first {name!r} and {other_name!r}: one of the labels is "
-            "wrong, and no model can learn both",
-            num_copies=len(set(first.tolist())),
-            num_clips=len(chosen),
-            name=names[0],
-            other_name=names[1],
+            "wrong, and no model can learn both"
         )
+        counts = {"num_copies": len(set(first.tolist())), "num_clips": len(chosen)}
+        yield Message(template, **counts, name=names[0], other_name=names[1])
 
 
 def distance_shares(train: FloatArray, scored: FloatArray) -> FloatArray:

@@ -27,13 +27,9 @@ _COMPILE_SHARE = 0.20  # a longer training would have more of the faster steps
 
 @dataclass(frozen=True)
 class Advice:
-    """A change, what was seen, and what it should bring.
+    """A change of a setting (empty: of the user's own code), what was seen, what it should bring.
 
-    Args:
-        setting: Field of `TrainConfig`; empty where it is the user's own code.
-        change: The option and its value, or what else to try.
-        evidence: The measurement behind it.
-        gain: How many times as fast the training can become at most; None if it is not known.
+    `gain` is how many times as fast the training can become at most; None if it is not known.
     """
 
     setting: str
@@ -44,10 +40,10 @@ class Advice:
     @property
     def sentence(self) -> Message:
         """All of it in a sentence."""
-        values = {"evidence": self.evidence, "change": self.change}
+        template = "{evidence}: try {change} (up to {gain:.2f}x)"
         if self.gain is None:
-            return Message("{evidence}: try {change} (gain not measured)", **values)
-        return Message("{evidence}: try {change} (up to {gain:.2f}x)", **values, gain=self.gain)
+            template = "{evidence}: try {change} (gain not measured)"
+        return Message(template, **vars(self))
 
     def __str__(self) -> str:
         return str(self.sentence)
@@ -96,19 +92,12 @@ def _on_loaders(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
         loaders = Message("{workers:loader process|loader processes}", workers=workers)
     if share < DATA_SHARE:
         if workers > max(1, own_cores):
-            seen = Message(
-                "{loaders} share {num_cores:core|cores} with the training",
-                loaders=loaders,
-                num_cores=max(1, own_cores),
-            )
+            template = "{loaders} share {num_cores:core|cores} with the training"
+            seen = Message(template, loaders=loaders, num_cores=max(1, own_cores))
             yield _set("workers", max(1, spare), seen, None)
         return
-    seen = Message(
-        "{share:.0%} of the time waits for data with {loaders} on {num_cores:core|cores}",
-        share=share,
-        loaders=loaders,
-        num_cores=own_cores,
-    )
+    template = "{share:.0%} of the time waits for data with {loaders} on {num_cores:core|cores}"
+    seen = Message(template, share=share, loaders=loaders, num_cores=own_cores)
     if config.cache == "hdf5":
         seen = Message("{evidence} and cache hdf5", evidence=seen)
         yield Advice("cache", Message("{--cache:mmap} (or ram)"), seen, gain)
@@ -152,27 +141,18 @@ def _on_parts(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
         seen = Message("{share:.0%} goes into copies to the GPU", share=share)
         yield _set("pin_memory", True, seen, _gain(share))
     if (share := part["optimizer"]) >= _OPTIMIZER_SHARE and evidence.ranks == 1:
-        seen = Message(
-            "{share:.0%} goes into the optimizer: the batch is small for this model", share=share
-        )
+        template = "{share:.0%} goes into the optimizer: the batch is small for this model"
+        seen = Message(template, share=share)
         yield _set("batch_size", config.batch_size * 2, seen, _gain(share / 2))
     elif share >= _OPTIMIZER_SHARE:
-        seen = Message(
-            "{share:.0%} goes into the optimizer and the sum of gradients over {ranks} ranks",
-            share=share,
-            ranks=evidence.ranks,
-        )
-        change = Message(
-            "{--batch-size:{size}} (fewer sums), or {--parallel:multi_thread}",
-            size=config.batch_size * 2,
-        )
+        template = "{share:.0%} goes into the optimizer and the sum of gradients over {ranks} ranks"
+        seen = Message(template, share=share, ranks=evidence.ranks)
+        template = "{--batch-size:{size}} (fewer sums), or {--parallel:multi_thread}"
+        change = Message(template, size=config.batch_size * 2)
         yield Advice("batch_size", change, seen, _gain(share / 2))
     if (share := part["evaluation"]) >= _SIDE_SHARE and evidence.num_evals >= 2:
-        seen = Message(
-            "{share:.0%} goes into {num_evaluations:evaluation|evaluations}",
-            share=share,
-            num_evaluations=evidence.num_evals,
-        )
+        template = "{share:.0%} goes into {num_evaluations:evaluation|evaluations}"
+        seen = Message(template, share=share, num_evaluations=evidence.num_evals)
         yield _set("eval_every", config.eval_every * 2, seen, _gain(share / 2))
     if (share := part["checkpoint"]) >= _SIDE_SHARE:
         setting = "save_every_steps" if config.save_every_steps else "save_every"
@@ -198,9 +178,8 @@ def _on_precision(evidence: Evidence) -> Iterator[Advice]:
         return
     share = shares(evidence.timing_seconds)
     steps = share["forward"] + share["backward"] + share["optimizer"]
-    seen = Message(
-        "a step took {ratio:.2f} times as long in fp32 as in bf16", ratio=evidence.bf16_gain
-    )
+    template = "a step took {ratio:.2f} times as long in fp32 as in bf16"
+    seen = Message(template, ratio=evidence.bf16_gain)
     yield _set("precision", "bf16", seen, _gain(steps * (1 - 1 / evidence.bf16_gain)))
 
 
@@ -208,24 +187,15 @@ def _on_compile(evidence: Evidence) -> Iterator[Advice]:
     share = evidence.compile_seconds / (evidence.seconds or 1.0)
     if share < _COMPILE_SHARE:
         return
-    seen = Message(
-        "{share:.0%} of the time, {seconds:.0f} s, went into torch.compile",
-        share=share,
-        seconds=evidence.compile_seconds,
-    )
+    template = "{share:.0%} of the time, {seconds:.0f} s, went into torch.compile"
+    seen = Message(template, share=share, seconds=evidence.compile_seconds)
     yield Advice("compile", Message("{--compile:off} for so few steps"), seen, _gain(share))
 
 
 def _on_wait(wait: Wait, evidence: Evidence) -> Advice:
     share = shares(evidence.timing_seconds)
     steps = 1 - share["evaluation"] - share["checkpoint"]
-    seen = Message(
-        "{file}:{line} calls {call}, {share:.0%} of the time of steps",
-        file=wait.file,
-        line=wait.line,
-        call=wait.call,
-        share=wait.share,
-    )
+    seen = Message("{file}:{line} calls {call}, {share:.0%} of the time of steps", **vars(wait))
     return Advice("", Message("it once in 100 steps"), seen, _gain(wait.share * steps))
 
 
@@ -236,12 +206,8 @@ def _on_idle(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
     what = Message("the {num_cores:core was|cores were}", num_cores=cores)
     if evidence.is_gpu:
         what = Message("the GPU was")
-    seen = Message(
-        "{what} busy for {busy:.0%} of the time, less than {least:.0%}",
-        what=what,
-        busy=busy,
-        least=_BUSY_SHARE,
-    )
+    template = "{what} busy for {busy:.0%} of the time, less than {least:.0%}"
+    seen = Message(template, what=what, busy=busy, least=_BUSY_SHARE)
     gain = 1 / max(busy, 0.01)
     if not evidence.is_gpu and config.parallel == "single" and cores > 1:
         yield _set("parallel", "auto", seen, gain)
