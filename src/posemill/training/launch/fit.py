@@ -95,11 +95,8 @@ def fit(
         settings: Fields of `TrainConfig`, as a shorter way to write `config`. Without `out` the run
             goes to `runs/fit1`, `runs/fit2`, …
     """
-    names = {
-        name: value
-        for name, value in (("optimizer", optimizer), ("scheduler", scheduler))
-        if isinstance(value, str)
-    }
+    choices = {"optimizer": optimizer, "scheduler": scheduler}
+    names = {name: value for name, value in choices.items() if isinstance(value, str)}
     if "scheduler" in names and optimizer is not None and "optimizer" not in names:
         raise ConfigError(
             "{--scheduler:{scheduler}} goes with an optimizer by name; to an optimizer of your own "

@@ -48,12 +48,11 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     column, _ = config.data.left_out
     rows = count_groups(find_kind(config.data.kind).read_rows(config), config.task)
     if len(rows) < 2:
-        raise TrainingError(
+        template = (
             "{--leave-out}: all clips have the same {column!r} ({group}): nobody is left to learn "
-            "from",
-            column=column,
-            group=rows[0]["group"],
+            "from"
         )
+        raise TrainingError(template, column=column, group=rows[0]["group"])
     given = {
         name: config.value(field)
         for name, field in FIELDS.items()

@@ -44,10 +44,9 @@ from posemill.training.video.problems import describe_problems, live_problems
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a training gave; stands for its folder wherever a path is expected.
+    """What a training gave; stands for its folder `out` wherever a path is expected.
 
     Args:
-        out: Folder of the run.
         scores: By split, of the best checkpoint: `loss`, and `accuracy` or `wer`; with `leave_out`
             of a column, of each group under the model that was trained without it.
         summary: All of `summary.json`: timing, advice, mode and why, notes; or of `left_out.json`.

@@ -119,13 +119,10 @@ def run_sweep(
     report: Callable[[str, SweepJob], None] | None = None,
     command: Sequence[str] = (),
 ) -> Mapping[str, str]:
-    """Run a sweep and return the reasons of the trainings that failed, by name.
+    """Run a sweep, so many jobs side by side; return the reasons of those that failed, by name.
 
-    Args:
-        sweep: What to run.
-        num_jobs: How many side by side.
-        report: Told `started`, `done`, `failed` and the job.
-        command: How a training is started; `posemill train` by default.
+    `report` is told `started`, `done` or `failed` and the job; `command` is how a training is
+    started, `posemill train` by default.
     """
     sweep.out.mkdir(parents=True, exist_ok=True)
     check_own_parts(sweep.out, SWEEP_FILES, ())

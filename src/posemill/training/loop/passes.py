@@ -86,23 +86,14 @@ class _DependOn(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of a split and the rows they came from, by index.
-
-    Args:
-        scores: `loss`, unless there is none for any sample, and those of the task.
-        rows: What the model said of each sample, sorted by index.
-    """
+    """Scores of a split, with `loss` unless no sample has one, and its rows sorted by index."""
 
     scores: dict[str, float]
     rows: list[Row]
 
 
 @torch.no_grad()
-def evaluate_split(
-    workload: Workload,
-    loader: Loader,
-    runtime: Runtime,
-) -> Evaluation:
+def evaluate_split(workload: Workload, loader: Loader, runtime: Runtime) -> Evaluation:
     """Return the scores of a split with the model's weights as they are."""
     model, task = workload.model, workload.task
     rows: list[Row] = []

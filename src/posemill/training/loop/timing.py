@@ -235,7 +235,6 @@ class Evidence:
         timing_seconds: By part, as `Clock.read` returns.
         cores: Cores that a process could use.
         ranks: Processes that trained.
-        num_evals: Evaluations that ran.
         busy_share: Share of the time in which the GPU, or the cores, were at work; None if unknown.
         is_gpu: Which of them.
         padding_share: Share of the frames of all batches that only filled up; None if unknown.

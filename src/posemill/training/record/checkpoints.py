@@ -33,6 +33,7 @@ from posemill.training.record.live import read_object, write_object
 
 _MODEL, _STATE = "model.safetensors", "state.pt"
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
+_UNREADABLE = "cannot read the checkpoint file {path}: {error}"
 _MOST_VALUES = 5_000_000  # in a state; a file of a few bytes can name one value over and over
 
 
@@ -140,14 +141,12 @@ class CheckpointWriter:
     def wait(self) -> None:
         """Return when nothing is being written; raise what went wrong."""
         pending, self._pending = self._pending, None
-        if pending is None:
-            return
         try:
-            pending.result()
+            if pending is not None:
+                pending.result()
         except OSError as error:
-            raise TrainingError(
-                disk_message(error, str(self.folder.path), **self.folder.describe())
-            ) from error
+            reason = disk_message(error, str(self.folder.path), **self.folder.describe())
+            raise TrainingError(reason) from error
 
     def close(self) -> None:
         """Finish what is being written."""
@@ -238,9 +237,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return dict(safetensors.torch.load_file(path))
     except (OSError, safetensors.SafetensorError) as error:
-        raise TrainingError(
-            "cannot read the checkpoint file {path}: {error}", path=path, error=error
-        ) from error
+        raise TrainingError(_UNREADABLE, path=path, error=error) from error
 
 
 def _read_state(path: Path) -> dict[str, Any]:
@@ -252,9 +249,7 @@ def _read_state(path: Path) -> dict[str, Any]:
         _check_plain(state)
     except Exception as error:  # a broken pickle can raise anything
         first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise TrainingError(
-            "cannot read the checkpoint file {path}: {first_line}", path=path, first_line=first_line
-        ) from error
+        raise TrainingError(_UNREADABLE, path=path, error=first_line) from error
     return dict(state)
 
 

@@ -97,9 +97,8 @@ class RunFolder:
         if not self.path.exists():
             raise RunError("{folder}: there is no such folder", folder=self.path)
         if not self.has_begun():
-            raise RunError(
-                "{folder} is not the folder of a training (no run.json)", folder=self.path
-            )
+            template = "{folder} is not the folder of a training (no run.json)"
+            raise RunError(template, folder=self.path)
 
     def expect_free(self, *, resume: bool) -> None:
         """Raise RunError where it holds a training that is not to be resumed, or something else."""
@@ -179,9 +178,8 @@ class RunFolder:
         try:
             rows = [parse_json(line) for line in lines if line.endswith(b"\n")]
         except ValueError as error:
-            raise RunError(
-                "{path} holds lines that are not JSON: {error}", path=path, error=error
-            ) from error
+            template = "{path} holds lines that are not JSON: {error}"
+            raise RunError(template, path=path, error=error) from error
         if not all(isinstance(row, dict) and isinstance(row.get("step"), int) for row in rows):
             raise RunError("{path} holds lines that are not of a training: no step", path=path)
         return rows

@@ -170,8 +170,8 @@ def _judged_by(run: Path | str, config: TrainConfig) -> str:
 
 def _precision_here(trained_in: str, device: torch.device) -> Precision:
     """Return the format that a run was trained in, or fp32 where this device has it not."""
-    is_slow = trained_in == "bf16" and device.type == "cpu" and not cpu_has_fast_bf16()
-    if is_slow or (trained_in == "fp16" and device.type == "cpu"):
+    is_slow = trained_in == "fp16" or (trained_in == "bf16" and not cpu_has_fast_bf16())
+    if device.type == "cpu" and is_slow:
         return choose_precision("fp32", device)
     precision = precision_of_run(trained_in, device, Message("as it was trained"))
     if precision.name != trained_in:

@@ -35,11 +35,10 @@ class Moment:
         step: Optimizer steps taken.
         epoch: Epochs completed; in `on_step` those before this one.
         model: With its present weights, on its device.
-        optimizer: What takes the steps.
         lr: Learning rate of the last step, of the first group.
-        scores: Of the validation set; empty but in `on_evaluate`.
         is_first: True in the one process that should write files.
         out: Folder of the run.
+        scores: Of the validation set; empty but in `on_evaluate`.
     """
 
     step: int
@@ -69,8 +68,6 @@ class Workload:
         task: What is learned: calls the model, knows loss and scores.
         identity: What makes two models the same, for checkpoints: name, options, sizes.
         tests: Splits scored once, at the end, by name.
-        class_names: For figures and predictions.
-        skeleton_name: For figures.
         recipe: How `posemill prepare` made the data, to do the same to new clips.
         notes: Sentences about the data that the user should read.
         find_leaks: Returns sentences about clips that are on both sides of a split; it may take a
@@ -151,15 +148,12 @@ def build_workload(config: TrainConfig) -> Workload:
 def _check_model(config: TrainConfig, kind: str) -> None:
     """Raise `ConfigError` for a model of another kind of data; other packages bring their own."""
     is_named = kind in KINDS or "model" in config.given
-    if is_named and input_of(config.model.name) != kind:
-        raise ConfigError(
-            "model {model} takes {takes}, and {path} is {kind}; it takes {models}",
-            model=config.model.name,
-            takes=input_of(config.model.name),
-            path=config.data.path,
-            kind=kind,
-            models=", ".join(MODELS_OF.get(kind, ())) or Message("a model of its own"),
-        )
+    model, takes = config.model.name, input_of(config.model.name) if is_named else kind
+    if takes != kind:
+        models = ", ".join(MODELS_OF.get(kind, ())) or Message("a model of its own")
+        template = "model {model} takes {takes}, and {path} is {kind}; it takes {models}"
+        values = {"path": config.data.path, "kind": kind, "models": models}
+        raise ConfigError(template, model=model, takes=takes, **values)
 
 
 def _find_leaks(config: TrainConfig, sets: Sets) -> list[str]:
