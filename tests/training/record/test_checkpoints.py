@@ -63,11 +63,6 @@ def test_a_checkpoint_that_was_not_finished_does_not_count(tmp_path: Path) -> No
         folder.find("best")
 
 
-def test_a_checkpoint_is_weights_and_a_state(tmp_path: Path) -> None:
-    folder = CheckpointFolder(tmp_path).save(checkpoint(1), "last")
-    assert sorted(path.name for path in folder.iterdir()) == ["model.safetensors", "state.pt"]
-
-
 class Harm:
     """Touches a file when it is unpickled."""
 
@@ -192,7 +187,9 @@ def test_a_checkpoint_of_another_model_says_how_it_differs() -> None:
 
 def test_pointers_and_folders_are_named_by_the_step(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path)
-    assert folder.save(checkpoint(120), "last") == tmp_path / "step-00000120"
+    path = folder.save(checkpoint(120), "last")
+    assert path == tmp_path / "step-00000120"
+    assert sorted(part.name for part in path.iterdir()) == ["model.safetensors", "state.pt"]
     assert json.loads((tmp_path / "last.json").read_text()) == {
         "folder": "step-00000120",
         "step": 120,
