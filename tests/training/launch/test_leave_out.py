@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,6 @@ from posemill.training.runs.inference import evaluate
 from posemill.training.runs.status import read_sweep_status
 
 pytestmark = pytest.mark.usefixtures("warm_children")
-
-as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -46,12 +43,16 @@ def people(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def options(folder: Path, **changes: Any) -> DataSettings:
-    return as_they_are(str(folder / "all.npz"), str(folder / "labels.csv"), **changes)
+@pytest.fixture
+def given(people: Path, settings: Settings) -> dict[str, Any]:
+    return settings(data=str(people / "all.npz"), labels=str(people / "labels.csv"), model="mlp",
+                    model_options={})  # fmt: skip
 
 
 def test_every_group_is_counted_with_the_clips_that_others_could_teach(people: Path) -> None:
-    found = count_groups(read_labelled(options(people, leave_out="signer"))[1], "classify")
+    paths = str(people / "all.npz"), str(people / "labels.csv")
+    data = DataSettings(*paths, num_dims=0, dev_fraction=0.0, leave_out="signer")
+    found = count_groups(read_labelled(data)[1], "classify")
     counts = [tuple(row.values()) for row in found]
     assert counts == [("ann", 16, 16), ("bo", 16, 16), ("cy", 3, 0)]
 
@@ -94,49 +95,41 @@ def test_each_person_is_scored_by_a_model_that_never_saw_them(
     assert again == f"posemill train {out}/leave_out.toml --out {out}"
 
 
-def test_one_person_is_left_out_by_name(people: Path, settings: Settings) -> None:
-    given = {"data": str(people / "all.npz"), "labels": str(people / "labels.csv")}
-    changes = {"model": "mlp", "model_options": {}, "epochs": 1, "leave_out": "signer=bo"}
-    found = train(TrainConfig(**settings(**given, **changes)))
+def test_one_person_is_left_out_by_name(given: dict[str, Any]) -> None:
+    found = train(TrainConfig(**given | {"epochs": 1, "leave_out": "signer=bo"}))
     assert set(found.scores) == {"test"}, "no share of the same people is set aside"
 
 
-def test_a_failed_training_names_the_person_and_its_log(people: Path, settings: Settings) -> None:
-    given = {"data": str(people / "all.npz"), "labels": str(people / "labels.csv")}
-    wrong = settings(**given, leave_out="signer", model="mlp", model_options={"hiden": [2]})
+def test_a_failed_training_names_the_person_and_its_log(given: dict[str, Any]) -> None:
+    wrong = given | {"leave_out": "signer", "model_options": {"hiden": [2]}}
     message = r"2 of 2 trainings failed, the first without signer (ann|bo): .*hiden.*log\.txt"
     with pytest.raises(TrainingError, match=message):
         train(TrainConfig(**wrong))
 
 
 def test_a_file_of_the_user_where_the_sweep_would_be_written_is_left_alone(
-    people: Path, settings: Settings, tmp_path: Path
+    given: dict[str, Any], tmp_path: Path
 ) -> None:
     notes = tmp_path / "out" / "leave_out.toml"
     notes.parent.mkdir()
     notes.write_text("mine")
-    given = settings(data=str(people / "all.npz"), labels=str(people / "labels.csv"))
     with pytest.raises(RunError, match="is there and is no part of a sweep"):
         train(TrainConfig(**(given | {"out": str(notes.parent), "leave_out": "signer"})))
     assert notes.read_text() == "mine"
 
 
 def test_processes_of_torchrun_do_not_start_a_sweep_each(
-    people: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "1")
-    given = settings(data=str(people / "all.npz"), labels=str(people / "labels.csv"))
     with pytest.raises(ConfigError, match="start it without torchrun"):
         train(TrainConfig(**given, leave_out="signer"))
 
 
-def test_a_single_person_cannot_be_left_out(people: Path, settings: Settings) -> None:
-    labels = people / "one.csv"
-    labels.write_text(
-        (people / "labels.csv").read_text().replace(",bo", ",ann").replace(",cy", ",ann")
-    )
-    given = settings(data=str(people / "all.npz"), labels=str(labels), leave_out="signer")
+def test_a_single_person_cannot_be_left_out(given: dict[str, Any]) -> None:
+    labels, given["leave_out"] = Path(given["labels"]), "signer"
+    labels.write_text(labels.read_text().replace(",bo", ",ann").replace(",cy", ",ann"))
     with pytest.raises(TrainingError, match=r"all clips have the same 'signer' \(ann\): nobody"):
         train(TrainConfig(**given))
     with pytest.raises(ConfigError, match='folds=3 and leave_out="signer" both say'):

@@ -150,7 +150,7 @@ def _check_model(path: Path, config: TrainConfig) -> None:
     if model.name not in known_models():
         raise unknown("model", model.name, known_models())
     options = options_of(model.name) if model.options else []
-    for name in set(model.options).difference(options):
+    for name in [name for name in model.options if name not in options]:
         raise ConfigError(
             "{path}: {name!r} is no setting, and no option of model {model}, which has "
             "{options}{hint}",
