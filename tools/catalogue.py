@@ -199,5 +199,7 @@ def compiled(catalogue: Catalog) -> bytes:
 
 
 if __name__ == "__main__":
+    if FOLDER.resolve().parent != PACKAGE.resolve():
+        sys.exit(f"posemill is imported from {FOLDER.parent}, not from {PACKAGE}: set PYTHONPATH")
     if missing := update():
         sys.exit("no translation yet:\n" + "\n".join(missing))
