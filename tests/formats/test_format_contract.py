@@ -76,7 +76,7 @@ def form(request: pytest.FixtureRequest) -> Format:
 
 
 def test_what_a_format_holds_is_declared(form: Format) -> None:
-    flags = {name for name, value in vars(type(form)).items() if value is True}
+    flags = {name for name in dir(form) if getattr(form, name) is True}
     declared = (form.suffix, form.layouts[0], len(form.all_losses), flags)
     assert declared == DECLARED[form.name]
 

@@ -121,7 +121,7 @@ def test_home_a_run_its_clips_and_strange_names(
     page = open_page()
     page.wait_for_selector(".run .name:text-is('fake')")
     broken = page.locator(".run.broken", has_text="not_json")
-    assert "cannot be read" in broken.inner_text()
+    assert "is not the manifest of a posemill run" in broken.inner_text()
     page.get_by_role("link", name=re.compile("^fake")).click()
     page.wait_for_selector("h2:text-is('Splits')")
     page.locator(".reasonbox summary").click()
