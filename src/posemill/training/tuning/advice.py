@@ -11,7 +11,7 @@ from typing import Any
 from posemill.messages import Message, Option
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.loop.timing import DATA_SHARE, Evidence, Wait, read_evidence, shares
+from posemill.training.loop.timing import DATA_SHARE, Evidence, read_evidence, shares
 from posemill.training.models import input_of
 from posemill.training.record.run_folder import RunFolder
 
@@ -61,10 +61,7 @@ def advise(evidence: Evidence, config: TrainConfig, *, is_asked: bool = False) -
         *_on_loaders(evidence, config),
         *_on_decoding(evidence, config),
         *_on_parts(evidence, config),
-        *_on_padding(evidence, config),
-        *_on_precision(evidence),
-        *_on_compile(evidence),
-        *(_on_wait(wait, evidence) for wait in evidence.waits),
+        *_on_steps(evidence, config),
     ]
     # What leaves the device idle is named above; where nothing is, there is too little to do.
     if not any(advice.gain for advice in kept):
@@ -78,7 +75,6 @@ def _gain(saved: float) -> float:
 
 
 def _set(setting: str, value: object, evidence: Message, gain: float | None) -> Advice:
-    """Return the advice to give a setting a value."""
     return Advice(setting, Message("{option}", option=Option(setting, value)), evidence, gain)
 
 
@@ -160,43 +156,31 @@ def _on_parts(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
         yield _set(setting, getattr(config, setting) * 2, seen, _gain(share / 2))
 
 
-def _on_padding(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
-    padding = evidence.padding_share or 0.0
-    if padding < _PADDING_SHARE:
-        return
-    share = shares(evidence.timing_seconds)
-    gain = _gain(padding * (share["forward"] + share["backward"]))
-    seen = Message("{share:.0%} of the frames in batches only fill up shorter clips", share=padding)
-    if not config.bucket_by_length:
-        yield _set("bucket_by_length", True, seen, gain)
-    elif config.micro_batch > 1:
-        yield _set("micro_batch", config.micro_batch // 2, seen, gain)
-
-
-def _on_precision(evidence: Evidence) -> Iterator[Advice]:
-    if evidence.bf16_gain is None or evidence.bf16_gain < _LEAST_GAIN:
-        return
-    share = shares(evidence.timing_seconds)
-    steps = share["forward"] + share["backward"] + share["optimizer"]
-    template = "a step took {ratio:.2f} times as long in fp32 as in bf16"
-    seen = Message(template, ratio=evidence.bf16_gain)
-    yield _set("precision", "bf16", seen, _gain(steps * (1 - 1 / evidence.bf16_gain)))
-
-
-def _on_compile(evidence: Evidence) -> Iterator[Advice]:
+def _on_steps(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
+    """What makes the steps themselves shorter."""
+    part, padding = shares(evidence.timing_seconds), evidence.padding_share or 0.0
+    if padding >= _PADDING_SHARE:
+        gain = _gain(padding * (part["forward"] + part["backward"]))
+        template = "{share:.0%} of the frames in batches only fill up shorter clips"
+        seen = Message(template, share=padding)
+        if not config.bucket_by_length:
+            yield _set("bucket_by_length", True, seen, gain)
+        elif config.micro_batch > 1:
+            yield _set("micro_batch", config.micro_batch // 2, seen, gain)
+    if evidence.bf16_gain is not None and evidence.bf16_gain >= _LEAST_GAIN:
+        steps = part["forward"] + part["backward"] + part["optimizer"]
+        template = "a step took {ratio:.2f} times as long in fp32 as in bf16"
+        seen = Message(template, ratio=evidence.bf16_gain)
+        yield _set("precision", "bf16", seen, _gain(steps * (1 - 1 / evidence.bf16_gain)))
     share = evidence.compile_seconds / (evidence.seconds or 1.0)
-    if share < _COMPILE_SHARE:
-        return
-    template = "{share:.0%} of the time, {seconds:.0f} s, went into torch.compile"
-    seen = Message(template, share=share, seconds=evidence.compile_seconds)
-    yield Advice("compile", Message("{--compile:off} for so few steps"), seen, _gain(share))
-
-
-def _on_wait(wait: Wait, evidence: Evidence) -> Advice:
-    share = shares(evidence.timing_seconds)
-    steps = 1 - share["evaluation"] - share["checkpoint"]
-    seen = Message("{file}:{line} calls {call}, {share:.0%} of the time of steps", **vars(wait))
-    return Advice("", Message("it once in 100 steps"), seen, _gain(wait.share * steps))
+    if share >= _COMPILE_SHARE:
+        template = "{share:.0%} of the time, {seconds:.0f} s, went into torch.compile"
+        seen = Message(template, share=share, seconds=evidence.compile_seconds)
+        yield Advice("compile", Message("{--compile:off} for so few steps"), seen, _gain(share))
+    steps = 1 - part["evaluation"] - part["checkpoint"]
+    for wait in evidence.waits:
+        seen = Message("{file}:{line} calls {call}, {share:.0%} of the time of steps", **vars(wait))
+        yield Advice("", Message("it once in 100 steps"), seen, _gain(wait.share * steps))
 
 
 def _on_idle(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
@@ -220,8 +204,7 @@ def _on_idle(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
 def advise_run(folder: Path) -> list[Advice]:
     """Return what to change for the next training like the one in a folder, finished or not.
 
-    Raises:
-        RunError: It is not the folder of a training, or one that has measured nothing yet.
+    `RunError` where it is not the folder of a training, or one that has measured nothing yet.
     """
     run = RunFolder(folder)
     run.expect()

@@ -20,7 +20,6 @@ import psutil
 import torch
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.clips import Clips
 from posemill.training.data.loaders import open_loader
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock, shares
@@ -29,19 +28,10 @@ from posemill.training.runtime import Runtime, numeric_settings, random_states_k
 from posemill.training.tasks.workload import Workload
 
 MakeFor = Callable[[TrainConfig], Workload]
-_MOST_BATCHES = 8  # of different clips: a cache is to be full of them soon
+_MOST_BATCHES = 8  # of different clips, drawn evenly: a cache is to be full of them soon
 _LEAST_STEPS = 2
 _MOST_TURNS, _LEAST_TURNS, _LEAST_SECONDS = 12, 3, 1.0
 RANK_WARM_STEPS = 3
-
-
-def take_some(clips: Clips, batch_size: int) -> Clips:
-    """Return whole batches of clips, drawn evenly over it; a stream is left as it is."""
-    if clips.stream is not None or len(clips) <= batch_size:
-        return clips
-    count = min(len(clips) // batch_size, _MOST_BATCHES) * batch_size
-    chosen = np.linspace(0, len(clips) - 1, count).astype(np.int64)
-    return clips.select(chosen)
 
 
 def in_one_process(config: TrainConfig) -> TrainConfig:
@@ -53,14 +43,10 @@ def in_one_process(config: TrainConfig) -> TrainConfig:
 
 
 class Arm:
-    """A copy of the model that trains as a configuration says, in this process.
+    """A copy of the model that trains as a configuration says, mode and `workers` decided.
 
-    Args:
-        workload: Its model is copied.
-        config: The settings, mode and `workers` decided.
-        runtime: This process, where it is one of several.
-        repeats: Take the batches of the first two steps again and again: loading has no part in
-            what is measured.
+    Where it `repeats`, it takes the batches of the first two steps again and again: loading has no
+    part in what is measured.
     """
 
     def __init__(
@@ -79,8 +65,9 @@ class Arm:
             copied = dataclasses.replace(workload, model=model)
             self._stepper = Stepper(copied, config, runtime=runtime, clock=self._clock)
         clips = workload.train
-        if not repeats:
-            clips = take_some(clips, config.batch_size)
+        if not repeats and clips.stream is None and len(clips) > config.batch_size:
+            count = min(len(clips) // config.batch_size, _MOST_BATCHES) * config.batch_size
+            clips = clips.select(np.linspace(0, len(clips) - 1, count).astype(np.int64))
         self.batch_size = min(config.batch_size, len(clips) or config.batch_size)
         loaded = config.replace(workers=0) if repeats else config
         self._loader = open_loader(clips, loaded, runtime, shuffle=True)
@@ -103,10 +90,7 @@ class Arm:
             return self._time(_LEAST_STEPS, seconds)
 
     def run_steps(self, steps: int = 0, *, warm_steps: int = 0) -> float:
-        """Take so many steps, by default on each clip once, after some that warm up.
-
-        Return samples a second.
-        """
+        """Return samples a second of so many steps, by default on each clip once."""
         with numeric_settings(self._config), random_states_kept():
             self._take(warm_steps)
             return self._time(steps or self._loader.num_steps)

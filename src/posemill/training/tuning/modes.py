@@ -15,18 +15,13 @@ import torch
 from posemill.errors import ConfigError, DeviceError, TrainingError
 from posemill.machine.limits import count_cores
 from posemill.machine.processes import under_torchrun
-from posemill.messages import Message, join
+from posemill.messages import Message, Option, join
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.run_settings import loader_workers
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loggers import say
 from posemill.training.multigrid.stages import Stages
-from posemill.training.precision import (
-    Precision,
-    bf16_made_ready,
-    choose_device,
-    choose_precision,
-)
+from posemill.training.precision import Precision, bf16_made_ready, choose_device, choose_precision
 from posemill.training.tasks.workload import Workload
 from posemill.training.tuning.arms import RANK_WARM_STEPS, MakeFor, measure_in_turn, run_processes
 
@@ -75,21 +70,18 @@ def check_hardware(config: TrainConfig) -> torch.device:
             processes=config.processes,
             num_gpus=torch.cuda.device_count(),
         )
-    if device.type == "cpu" and config.processes > cores and not under_torchrun():
-        raise ConfigError(
-            "{--processes:{processes}}, but this process may use {cores} cores: more processes "
-            "than cores only wait for each other; use {--processes:{cores}} or fewer",
-            processes=config.processes,
-            cores=cores,
-        )
-    if config.threads > cores:
-        raise ConfigError(
-            "{--threads:{threads}}, but this process may use {num_cores:core|cores}; use "
-            "{--threads:{cores}} or fewer",
-            threads=config.threads,
-            num_cores=cores,
-            cores=cores,
-        )
+    limited = {"threads": config.threads}
+    if device.type == "cpu" and not under_torchrun():
+        limited["processes"] = config.processes
+    for name, number in limited.items():
+        if number > cores:
+            raise ConfigError(
+                "{asked}, but this process may use {num_cores:core|cores}: more than one for "
+                "each core only wait for each other; use {most} or fewer",
+                asked=Option(name, number),
+                num_cores=cores,
+                most=Option(name, cores),
+            )
     return device
 
 
@@ -197,11 +189,7 @@ def with_open_workers(resolved: Resolved) -> TrainConfig:
 
 
 def probe_mode(
-    workload: Workload,
-    make: MakeFor,
-    config: TrainConfig,
-    *,
-    most_seconds: float | None = None,
+    workload: Workload, make: MakeFor, config: TrainConfig, *, most_seconds: float | None = None
 ) -> ModePlan:
     """Return the fastest plan on this machine's CPU, measured on the first steps of the data.
 
@@ -212,9 +200,7 @@ def probe_mode(
     one = config.replace(parallel="single", processes=1, threads=1, workers=0)
     many = one.replace(parallel="multi_thread", threads=config.threads or cores)
     ranks = one.replace(
-        parallel="multi_process",
-        processes=config.processes or cores,
-        threads=config.threads or 1,
+        parallel="multi_process", processes=config.processes or cores, threads=config.threads or 1
     )
     seconds = measure_in_turn(workload, {"single": one, "multi_thread": many}, _CPU)
     total = Stages(workload.train, config).total_steps

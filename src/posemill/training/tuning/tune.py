@@ -29,11 +29,7 @@ from posemill.training.tuning.arms import (
     opened,
     run_processes,
 )
-from posemill.training.tuning.modes import (
-    PROCESS_SECONDS,
-    decide,
-    with_open_workers,
-)
+from posemill.training.tuning.modes import PROCESS_SECONDS, decide, with_open_workers
 
 _CLEARLY = 1.03  # less is noise
 _LEAST_GAIN = 1.02  # of all together: less may be noise, and the settings stay
@@ -64,21 +60,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was measured, and the settings to train with.
-
-    Args:
-        resolved: The user's settings, with what was found in them and why.
-        rows: What was measured, in the order of time.
-        before: Samples a second of the settings as they were, at the end.
-        after: Those of the settings found, in turns with them.
-        found: What was changed, by flat name; nothing where nothing was clearly faster.
-    """
+    """What was measured, and the settings to train with: the user's, with what was found."""
 
     resolved: Resolved
     rows: tuple[Row, ...]
-    before: float
-    after: float
-    found: dict[str, Any]
+    before: float  # samples a second of the settings as they were, at the end
+    after: float  # those of the settings found, in turns with them
+    found: dict[str, Any]  # by flat name; nothing where nothing was clearly faster
 
     @property
     def gain(self) -> float:
@@ -109,13 +97,9 @@ class Tuned:
 class Search:
     """Finds faster settings; `best` has those found so far, `reasons` why.
 
-    Args:
-        make: Returns the workload of a configuration.
-        base: Where to begin: as a training would run, all decided. Where it has several processes,
-            settings are measured in one of them, and the last comparison with all.
-        seconds: The time that all may take.
-        keeps_maths: Leave batch and precision alone.
-        fixed: Settings that stay, by flat name.
+    It begins with `base`: as a training would run, all decided. Where that has several processes,
+    settings are measured in one of them, and the last comparison with all. `fixed` settings stay;
+    where it `keeps_maths`, batch and precision too.
     """
 
     def __init__(
@@ -188,7 +172,6 @@ class Search:
         return is_new and not self.fixed & set(values)
 
     def _skip(self, note: Message, *candidates: Mapping[str, Any]) -> None:
-        """Say why settings were not measured."""
         self.rows += [Row(_spell(values), note=note) for values in candidates]
 
     def _measure(
