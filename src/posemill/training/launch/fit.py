@@ -19,11 +19,7 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.user_clips import Collate, take_sample
 from posemill.training.fitting.user_task import UserTask, no_loss
-from posemill.training.fitting.workload import (
-    make_user_workload,
-    read_split,
-    settings_of_loader,
-)
+from posemill.training.fitting.workload import make_user_workload, read_split, settings_of_loader
 from posemill.training.launch.start import TrainResult, run_training
 from posemill.training.loggers import make_loggers
 from posemill.training.loop.passes import evaluate_split
@@ -32,8 +28,6 @@ from posemill.training.record.checkpoints import load_into
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.inference import config_of, load_model
 from posemill.training.runtime import Runtime
-
-_RUNS = Path("runs")
 
 
 def fit(
@@ -129,13 +123,13 @@ def fit(
         draw_sample=draw_sample,
         class_names=tuple(class_names),
     )
-    if chosen.resume and not chosen.out:
+    if chosen.out:
+        expect_folder(chosen.out, kind="a run")
+    elif chosen.resume:
         raise ConfigError(
             "{--resume:True} continues the run in {--out}, which is empty: give its folder, for "
             "example {--out:runs/fit1}"
         )
-    if chosen.out:
-        expect_folder(chosen.out, kind="a run")
     folder = chosen.out or str(_new_folder())
     try:
         result = run_training(make, Resolved.of(chosen.replace(out=folder)))
@@ -156,7 +150,7 @@ def _new_folder() -> Path:
         )
     number = 1
     while True:
-        folder = _RUNS.absolute() / f"fit{number}"
+        folder = Path("runs").absolute() / f"fit{number}"
         try:
             folder.mkdir(parents=True)
             return folder

@@ -48,11 +48,12 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     column, _ = config.data.left_out
     rows = count_groups(find_kind(config.data.kind).read_rows(config), config.task)
     if len(rows) < 2:
-        template = (
+        raise TrainingError(
             "{--leave-out}: all clips have the same {column!r} ({group}): nobody is left to learn "
-            "from"
+            "from",
+            column=column,
+            group=rows[0]["group"],
         )
-        raise TrainingError(template, column=column, group=rows[0]["group"])
     given = {
         name: config.value(field)
         for name, field in FIELDS.items()
@@ -74,7 +75,17 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     for row in rows:
         if job := jobs.get(row["group"]):
             row |= {**(job.summary or {})["scores"]["test"], "run": str(job.run_folder)}
-    result = {"leave_out": column, **_summarize(rows)}
+    scored = [row for row in rows if "run" in row]
+    score = "accuracy" if "accuracy" in scored[0] else "wer"
+    worst = (min if score == "accuracy" else max)(scored, key=lambda row: float(row[score]))
+    result = {
+        "leave_out": column,
+        "score": score,
+        "groups": rows,
+        "mean": statistics.fmean(float(row[score]) for row in scored),
+        "worst": worst[score],
+        "worst_group": worst["group"],
+    }
     write_object(out / LEFT_OUT_NAME, result)
     return result
 
@@ -118,16 +129,3 @@ def _run(sweep: Sweep, column: str, jobs: Mapping[str, SweepJob], config: TrainC
             reason=reason,
             log=sweep.out / job / "log.txt",
         )
-
-
-def _summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    scored = [row for row in rows if "run" in row]
-    score = "accuracy" if "accuracy" in scored[0] else "wer"
-    worst = (min if score == "accuracy" else max)(scored, key=lambda row: float(row[score]))
-    return {
-        "score": score,
-        "groups": rows,
-        "mean": statistics.fmean(float(row[score]) for row in scored),
-        "worst": worst[score],
-        "worst_group": worst["group"],
-    }

@@ -72,7 +72,9 @@ def train_rank(
         if runtime.is_first:
             folder.write_facts(_facts(workload, config, runtime))
         trainer.run()
-        _measure_bf16(trainer)
+        is_long = sum(trainer.clock.read().values()) >= LEAST_SECONDS and trainer.state.step >= 500
+        if is_long and runtime.size == 1:  # where some steps more do not show
+            trainer.reporter.measured["bf16_gain"] = bf16_gain(workload, config, runtime.device)
         trainer.load_best()
         results = _final_scores(trainer)
         summary = trainer.summary()
@@ -99,14 +101,6 @@ def train_rank(
 
             draw_training(folder, workload, results, samples=draw_first_samples(trainer))
     return summary
-
-
-def _measure_bf16(trainer: Trainer) -> None:
-    """Measure what the other number format would have been, where some steps more do not show."""
-    is_long = sum(trainer.clock.read().values()) >= LEAST_SECONDS and trainer.state.step >= 500
-    if is_long and trainer.runtime.size == 1:
-        gain = bf16_gain(trainer.workload, trainer.config, trainer.runtime.device)
-        trainer.reporter.measured["bf16_gain"] = gain
 
 
 def _final_scores(trainer: Trainer) -> dict[str, Evaluation]:

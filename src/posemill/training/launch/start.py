@@ -76,14 +76,9 @@ def train(resolved: Resolved) -> TrainResult:
 def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
     """Train a workload in the mode, with the precision and in the folder that settings say."""
     refuse_second_start()
-    folder = RunFolder(resolved.config.out)
-    with (
-        modes.processor_made_ready(resolved.config),
-        joined(resolved.config) as runtime,
-        ExitStack() as lock,
-    ):
-        log = _lock_begun(folder, resolved.config, runtime, lock)
-        return _run_in(folder, make_for, resolved, runtime=runtime, lock=lock, log=log)
+    config = resolved.config
+    with modes.processor_made_ready(config), joined(config) as runtime, ExitStack() as lock:
+        return _run_in(RunFolder(config.out), make_for, resolved, runtime=runtime, lock=lock)
 
 
 def _lock_begun(
@@ -106,21 +101,15 @@ def _lock_begun(
 
 
 def _run_in(
-    folder: RunFolder,
-    make_for: MakeFor,
-    resolved: Resolved,
-    *,
-    runtime: Runtime,
-    lock: ExitStack,
-    log: LogFile | None,
+    folder: RunFolder, make_for: MakeFor, resolved: Resolved, *, runtime: Runtime, lock: ExitStack
 ) -> TrainResult:
     """Train in a folder: a new one, or one that holds a training to be continued.
 
-    `lock` holds the lock of the folder until the caller is done. A new one, without a `log`, is
-    locked before anything is written.
+    `lock` holds the lock of the folder until the caller is done. A new one is locked before
+    anything is written.
     """
-    is_first = runtime.is_first
-    if is_first:
+    log = _lock_begun(folder, resolved.config, runtime, lock)
+    if runtime.is_first:
         folder.expect_free(resume=resolved.config.resume)
     # The first one makes the folder, and cannot write a checkpoint before all have met.
     continues = resolved.config.resume and folder.checkpoints.has("last")
@@ -148,8 +137,7 @@ def _run_in(
         return finished
     decided = {name: value for name, (value, _) in workload.decided.items()}
     planned = plan.apply(config, is_threadsafe=workload.train.is_threadsafe).replace(**decided)
-    notes = _notes_of(workload, resolved, planned)
-    notes += _notes_of_start(folder, workload, planned, continues=continues)
+    notes = _notes_of(folder, workload, resolved, planned)
     why = dict.fromkeys(("parallel", "processes", "threads", "workers"), plan.reason)
     why |= {"precision": precision.reason}
     why |= {name: reason for name, (_, reason) in workload.decided.items()}
@@ -158,7 +146,7 @@ def _run_in(
         make = partial(_given, workload)
     del workload, stages  # where there are several processes, each makes its own
     reasons: dict[str, Any] = {"mode_reason": plan.reason, "precision_reason": precision.reason}
-    if not is_first:
+    if not runtime.is_first:
         summary = launch(make, planned, folder, runtime)
         return TrainResult(folder.path, summary["scores"], summary | reasons)
     if log is None:
@@ -207,8 +195,7 @@ def _check_continued(folder: RunFolder, workload: Workload) -> None:
 def _finished(folder: RunFolder, stages: Stages, config: TrainConfig) -> TrainResult | None:
     """Return the result of a training with nothing left to train, and say why; None for others.
 
-    Raises:
-        RunError: Its place lies elsewhere in these stages, so that it could not go on from there.
+    `RunError` where its place lies elsewhere in these stages: it could not go on from there.
     """
     try:
         state = TrainState(**folder.checkpoints.load("last").state["train_state"])
@@ -242,20 +229,10 @@ def _finished(folder: RunFolder, stages: Stages, config: TrainConfig) -> TrainRe
     return TrainResult(folder.path, summary["scores"], summary)
 
 
-def _notes_of_start(
-    folder: RunFolder, workload: Workload, planned: TrainConfig, *, continues: bool
+def _notes_of(
+    folder: RunFolder, workload: Workload, resolved: Resolved, planned: TrainConfig
 ) -> list[str]:
-    """Return what changed since a training began; of a new one what flatters its scores."""
-    if continues:
-        return describe_changes(folder.config_path, with_absolute_paths(planned))
-    found = workload.find_leaks() if is_first_process() else []
-    if planned.resume:
-        template = "{folder} has no checkpoint to go on from: the training begins anew"
-        found.append(Message(template, folder=folder.path))
-    return found
-
-
-def _notes_of(workload: Workload, resolved: Resolved, planned: TrainConfig) -> list[str]:
+    """Return what is worth a note: of a begun training what changed, of a new one its leaks too."""
     unused = unused_settings(
         resolved.config,
         has_dev=workload.val is not None,
@@ -265,7 +242,14 @@ def _notes_of(workload: Workload, resolved: Resolved, planned: TrainConfig) -> l
         is_own=workload.task.is_own,
         has_own_optimizer=workload.make_optimizer is not None,
     )
-    return [*workload.notes, *unused]
+    notes = [*workload.notes, *unused]
+    if planned.resume and folder.checkpoints.has("last"):
+        return notes + describe_changes(folder.config_path, with_absolute_paths(planned))
+    notes += workload.find_leaks() if is_first_process() else []
+    if planned.resume:
+        template = "{folder} has no checkpoint to go on from: the training begins anew"
+        notes.append(Message(template, folder=folder.path))
+    return notes
 
 
 def _tell(lines: list[str], log: LogFile) -> None:
@@ -279,11 +263,9 @@ def _ended_in(log: LogFile) -> Iterator[None]:
     """Write into the log why a training ended before its time."""
     try:
         yield
-    except PosemillError as error:
-        log.write(f"failed: {error}")
-        raise
-    except KeyboardInterrupt:
-        log.write("interrupted")
+    except (PosemillError, KeyboardInterrupt) as error:
+        is_failure = isinstance(error, PosemillError)
+        log.write(f"failed: {error}" if is_failure else "interrupted")
         raise
 
 

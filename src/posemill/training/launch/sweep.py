@@ -37,12 +37,7 @@ from posemill.outputs import expect_folder
 from posemill.plugins import hint, unknown
 from posemill.provenance import load_toml
 from posemill.settings import find_field
-from posemill.training.config.resolve import (
-    Resolved,
-    decides_learning,
-    read_config,
-    resolve_config,
-)
+from posemill.training.config.resolve import Resolved, decides_learning, read_config, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.models import known_models, options_of
 from posemill.training.record.live import read_object
@@ -76,23 +71,14 @@ class SweepJob:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep as a file describes it, and the folder of its jobs.
-
-    Args:
-        path: The file, which is given to the command `started_by`: `sweep`, or `train` with
-            `leave_out`.
-        out: Folder of the sweep.
-        config: File of what all trainings share, or None.
-        settings: More of what they share; it wins.
-        jobs: The trainings.
-    """
+    """A sweep as a file describes it, and the folder of its jobs."""
 
     path: Path
     out: Path
-    config: Path | None
-    settings: Mapping[str, Any]
+    config: Path | None  # what all trainings share
+    settings: Mapping[str, Any]  # more of what they share; it wins
     jobs: tuple[SweepJob, ...]
-    started_by: str = "sweep"
+    started_by: str = "sweep"  # the command that is given `path`; or `train` with `leave_out`
 
     def resolve(self, job: SweepJob, *, cores: int) -> Resolved:
         """Return a job's whole configuration for its share of the cores."""
@@ -107,13 +93,6 @@ class Sweep:
         if chosen.get("parallel") != "multi_process" and not chosen.get("threads"):
             flags["threads"] = cores  # several processes divide the cores among themselves
         return resolve_config(self.config, flags, cores=cores)
-
-    def write_config(self, job: SweepJob, *, cores: int) -> Path:
-        """Write `config.toml` of a job and return its path."""
-        job.folder.mkdir(parents=True, exist_ok=True)
-        path = job.folder / "config.toml"
-        path.write_text(self.resolve(job, cores=cores).to_toml(), encoding="utf-8")
-        return path
 
 
 def read_sweep(path: Path, *, out: str = "") -> Sweep:
@@ -170,10 +149,15 @@ def _all_changes(path: Path, table: Mapping[str, Any]) -> list[dict[str, Any]]:
             raise ConfigError(template, path=path, name=name, values=values)
     combinations = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     draws = _draw(path, table.get("random", {}))
-    folds = _fold_changes(path, table.get("folds", {}))
+    folds = table.get("folds", {})
+    count = folds.get("count", 0)
+    if folds and (set(folds) != {"count"} or not isinstance(count, int) or count < 2):
+        template = "{path}: folds: expected count = 2 or more, got {folds!r}"
+        raise ConfigError(template, path=path, folds=dict(folds))
+    splits = [{"folds": count, "fold": fold} for fold in range(count)] or [{}]
     return [
-        _as_settings({**combination, **draw, **fold})
-        for combination, draw, fold in product(combinations, draws, folds)
+        _as_settings({**combination, **draw, **split})
+        for combination, draw, split in product(combinations, draws, splits)
     ]
 
 
@@ -206,16 +190,6 @@ def _draw_one(path: Path, name: str, space: Any, rng: np.random.Generator) -> An
         raise ConfigError(template, path=path, name=name, space=space) from error
     value = math.exp(value) if is_log else value
     return round(value) if isinstance(low, int) and isinstance(high, int) else value
-
-
-def _fold_changes(path: Path, folds: Mapping[str, Any]) -> list[dict[str, Any]]:
-    if not folds:
-        return [{}]
-    count = folds.get("count", 0)
-    if set(folds) != {"count"} or not isinstance(count, int) or count < 2:
-        template = "{path}: folds: expected count = 2 or more, got {folds!r}"
-        raise ConfigError(template, path=path, folds=dict(folds))
-    return [{"folds": count, "fold": fold} for fold in range(count)]
 
 
 def _as_settings(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from posemill.errors import RunError
@@ -65,7 +65,9 @@ def _run_jobs(
 def _start(
     sweep: Sweep, job: SweepJob, share: Share, command: Sequence[str]
 ) -> subprocess.Popen[bytes]:
-    config = sweep.write_config(job, cores=share.num_threads)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    config = job.folder / "config.toml"
+    config.write_text(sweep.resolve(job, cores=share.num_threads).to_toml(), encoding="utf-8")
     resume = ["--resume"] if (job.run_folder / "run.json").is_file() else []
     with (job.folder / LOG_NAME).open("ab") as log:
         return subprocess.Popen(
@@ -94,15 +96,11 @@ def _end(running: Iterable[subprocess.Popen[bytes]]) -> None:
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
     """Signal a job and whatever it has started: it leads a session of its own."""
-    if process.poll() is not None:
-        return
-    try:
-        if hasattr(os, "killpg"):
+    with suppress(ProcessLookupError):
+        if process.poll() is None and hasattr(os, "killpg"):
             os.killpg(process.pid, number)
-        else:
+        elif process.poll() is None:
             process.send_signal(number)
-    except ProcessLookupError:
-        return
 
 
 def _reason(log: Path, code: int) -> str:
