@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 _NUM_SAMPLES = 8
 _MOST_FRAMES = 8  # of a strip of film
 _WIDTH = 10.8  # inches of all columns
-_COLUMNS = 4
 _NUM_LOOKS = 4
 _CELLS = 7  # of the picture's side; a square of two by two is covered at a time
 _AT_ONCE = 16
@@ -129,14 +128,12 @@ def draw_skeleton(
 ) -> None:
     """Draw the frame with most points, and the paths of the points through the clip behind it.
 
-    Args:
-        axes: Where to.
-        points: `(frames, keypoints, dims)`, y down.
-        mask: `(frames, keypoints)`.
-        skeleton_name: One of ours, or None: then the points alone.
+    Points are `(frames, keypoints, dims)`, y down; without a skeleton they are drawn alone.
     """
     seen = np.where(mask[..., None], points[..., :2], np.nan)
-    now = seen[_busiest(mask)]
+    counts = mask.sum(1)
+    busiest = np.flatnonzero(counts == counts.max())
+    now = seen[busiest[np.argmin(np.abs(busiest - len(mask) / 2))]]  # nearest to the middle
     if skeleton_name:
         skeleton = get_skeleton(skeleton_name)
         for part in skeleton.parts:
@@ -152,13 +149,6 @@ def draw_skeleton(
         axes.scatter(now[:, 0], now[:, 1], s=8, c=GREY, zorder=3)
     axes.set_aspect("equal", adjustable="datalim")
     axes.invert_yaxis()
-
-
-def _busiest(mask: BoolArray) -> int:
-    """The frame with most points, the one nearest to the middle among equals."""
-    counts = mask.sum(1)
-    best = np.flatnonzero(counts == counts.max())
-    return int(best[np.argmin(np.abs(best - len(mask) / 2))])
 
 
 def choose_samples(task: Task, rows: list[Row]) -> list[Row]:
@@ -191,7 +181,7 @@ def draw_user_samples(
     """Return a figure of the first samples of a batch."""
     count = len(batch)
     shown = min(most, count)
-    figure, places = _grid(shown, _COLUMNS, (2.7, 2.7))
+    figure, places = _grid(shown, 4, (_WIDTH / 4, _WIDTH / 4))
     for row, axes in zip(range(shown), places, strict=False):
         draw(axes, take_sample(batch.inputs, row, count), take_sample(output, row, count))
     figure.suptitle(name, fontsize=10)
@@ -217,17 +207,13 @@ def draw_first_samples(trainer: Trainer) -> Figure | None:
 class PredictionPictures:
     """The folder of the pictures; one is called like its clip.
 
-    Args:
-        folder: Where to. The pictures that are there are looked at now, before the work: each must
-            be one that may be replaced.
-        outputs: Says which may.
+    Pictures that are there are looked at before the work: `outputs` must let each be replaced.
     """
 
     def __init__(self, folder: Path, outputs: Outputs) -> None:
         if folder.exists() and not folder.is_dir():
-            raise ConfigError(
-                "{folder} is a file; expected a folder for {--pictures}", folder=folder
-            )
+            template = "{folder} is a file; expected a folder for {--pictures}"
+            raise ConfigError(template, folder=folder)
         for path in sorted(folder.glob("*.png")):
             outputs.claim_file(path)
         self._folder, self._outputs = folder, outputs

@@ -26,16 +26,9 @@ _MOST_NAMES = 60
 _MOST_BARS = 60
 # Fonts with Chinese letters, as systems have them; of Noto's collection matplotlib sees the first.
 _OTHER_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "WenQuanYi Zen Hei",
-    "WenQuanYi Micro Hei",
-    "PingFang SC",
-    "Hiragino Sans GB",
-    "Microsoft YaHei",
-    "SimHei",
-    "Arial Unicode MS",
-)
+    "Noto Sans CJK SC, Noto Sans CJK JP, WenQuanYi Zen Hei, WenQuanYi Micro Hei, PingFang SC, "
+    "Hiragino Sans GB, Microsoft YaHei, SimHei, Arial Unicode MS"
+).split(", ")
 _FEW_POINTS = 12  # each is marked: a line through one point is not to be seen
 
 
@@ -80,24 +73,18 @@ def new_figure(width: float, height: float) -> Figure:
 
 def save_figure(figure: Figure, path: Path) -> Path:
     """Write a figure as PNG; a name in a script that no font here has is drawn as boxes."""
-    _use_other_fonts(figure)
+    from matplotlib.font_manager import fontManager
+    from matplotlib.text import Text
+
+    known = {font.name for font in fontManager.ttflist}
+    families = ["DejaVu Sans", *(name for name in _OTHER_FONTS if name in known)]
+    for part in figure.findobj(Text):
+        if any(letter >= "\u2e80" for letter in part.get_text()):  # which DejaVu Sans lacks
+            part.set_fontfamily(families)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(path)
     return path
-
-
-def _use_other_fonts(figure: Figure) -> None:
-    """Let texts that matplotlib's own font lacks letters of, such as Chinese, use one that has."""
-    from matplotlib.font_manager import fontManager
-    from matplotlib.text import Text
-
-    texts = [part for part in figure.findobj(Text) if any(c >= "\u2e80" for c in part.get_text())]
-    if texts:
-        known = {font.name for font in fontManager.ttflist}
-        families = ["DejaVu Sans", *(name for name in _OTHER_FONTS if name in known)]
-        for text in texts:
-            text.set_fontfamily(families)
 
 
 def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:

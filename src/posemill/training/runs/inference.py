@@ -121,13 +121,16 @@ def evaluate(
     config, facts = config_of(run), RunFolder(run).read_facts()
     model = _load(run, config, checkpoint=checkpoint)
     is_other = bool(data) and data != config.data.path
-    split = usual_split(split or ("test" if is_other else _judged_by(run, config)))
+    if not split and not is_other:  # that of the scores at its end; of one that runs, dev
+        scores = RunFolder(run).read_summary().get("scores", {})
+        split = str(next(reversed(scores), config.val_split))
+    split = usual_split(split or "test")
     if is_other:  # nothing of other clips was ever set aside
         config = config.replace(
             data=data, dev_fraction=0.0, folds=0, fold=0, folds_by="", leave_out=""
         )
-    config = config.replace(labels=labels or config.labels)
-    config = config.replace(workers=0, parallel="single", processes=1)
+    labels = labels or config.labels
+    config = config.replace(labels=labels, workers=0, parallel="single", processes=1)
     kind = kind_of_identity(facts["identity"])
     clips = kind.load(config, class_names=facts["class_names"], splits=[split])[split]
     is_training = split == config.data.training_split
@@ -162,12 +165,6 @@ def evaluate(
     return found | ({"head": head} if head else {})
 
 
-def _judged_by(run: Path | str, config: TrainConfig) -> str:
-    """Return the split of the scores at the end of a training; of one that runs, that of dev."""
-    scores = RunFolder(run).read_summary().get("scores", {})
-    return str(next(reversed(scores), config.val_split or "test"))
-
-
 def _precision_here(trained_in: str, device: torch.device) -> Precision:
     """Return the format that a run was trained in, or fp32 where this device has it not."""
     is_slow = trained_in == "fp16" or (trained_in == "bf16" and not cpu_has_fast_bf16())
@@ -186,16 +183,12 @@ def predict_clips(
     device: str = "auto",
     pictures: PredictionPictures | None = None,
 ) -> Iterator[Prediction]:
-    """Yield what a run's best model says about each clip.
+    """Yield what the best model of a run of `train` says about each clip.
 
-    Args:
-        run: Folder that `train` wrote.
-        clips: `PoseClip`s of the run's skeleton or one that maps to it, shaped as the run's data
-            was (`posemill predict` does that), or what `prepare` wrote; for a model of video
-            paths of videos, of folders and lists of them, or of what `frames` wrote; for one of
-            both pairs of a `PoseClip` and the path of its video.
-        device: Where to compute.
-        pictures: For a picture of each clip with what is said of it.
+    Clips are `PoseClip`s of the run's skeleton or one that maps to it, shaped as the run's data
+    was (`posemill predict` does that), or what `prepare` wrote; for a model of video paths of
+    videos, of folders and lists of them, or of what `frames` wrote; for one of both pairs of a
+    `PoseClip` and the path of its video.
     """
     config, facts = config_of(run), RunFolder(run).read_facts()
     chosen = choose_device(device)

@@ -38,26 +38,20 @@ _HEADLINES = {
 }
 # A title that leads to no other folder, and the digest of the settings.
 _NAME = r"[\w.=+-]+-[0-9a-f]{8}"
+# Stopped: not finished, and nobody trains; unknown: its lock cannot be looked at.
 State = Literal["running", "finished", "stopped", "unknown"]
 
 
 @dataclass(frozen=True)
 class _Status:
-    """What trainings and sweeps say alike; what is not known is None.
-
-    Args:
-        state: `running`, `finished`, `stopped`: not finished, and nobody trains; or `unknown`: its
-            lock cannot be looked at.
-        pid: Of the process that trains, or did last.
-        last_lines: Of its log.
-    """
+    """What trainings and sweeps say alike; what is not known is None."""
 
     folder: Path
     state: State
-    pid: int | None = None
+    pid: int | None = None  # of the process that trains, or did last
     host: str | None = None
     started_at: str | None = None
-    last_lines: tuple[str, ...] = ()
+    last_lines: tuple[str, ...] = ()  # of its log
 
     def headline(self) -> Message:
         """Return one line about it."""
@@ -80,29 +74,20 @@ class _Status:
 
 @dataclass(frozen=True)
 class TrainStatus(_Status):
-    """How a training stands.
+    """How a training stands."""
 
-    Args:
-        step: Optimizer steps taken, of `total_steps`; as `epoch`, from 1, is of `epochs`.
-        seconds_left: By the speed of the last minute, while it runs.
-        best: Best value so far of the score `chosen_by`, at `best_step`.
-        checkpoint_step: Where `--resume` goes on.
-        scores: By split, at the end.
-        gpus: With the ranks on them, while it runs on this machine.
-    """
-
-    epoch: int | None = None
+    epoch: int | None = None  # from 1
     epochs: int | None = None
-    step: int | None = None
+    step: int | None = None  # optimizer steps taken
     total_steps: int | None = None
     samples_per_second: float | None = None
-    seconds_left: float | None = None
-    chosen_by: str | None = None
+    seconds_left: float | None = None  # by the speed of the last minute, while it runs
+    chosen_by: str | None = None  # the score whose best value so far is `best`
     best: float | None = None
     best_step: int | None = None
-    checkpoint_step: int | None = None
-    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    gpus: tuple[Gpu, ...] = ()
+    checkpoint_step: int | None = None  # where `--resume` goes on
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by split, at the end
+    gpus: tuple[Gpu, ...] = ()  # with the ranks on them, while it runs on this machine
 
     def describe(self) -> Message:
         """Return one line on how far it is: `epoch 3/20, step 45/300 (15.0%), …`."""
@@ -138,11 +123,7 @@ class TrainStatus(_Status):
 
 
 def read_train_status(folder: Path) -> TrainStatus:
-    """Return how the training in a folder stands.
-
-    Raises:
-        RunError: A part of it is a link, a pipe, or not what a training writes.
-    """
+    """Return how the training in a folder stands; `RunError` where a part is not a training's."""
     RunFolder(folder).check_parts()
     # In this order: a training that ends in between shows as running, not as stopped.
     is_running = is_held(folder)
@@ -237,15 +218,12 @@ def flatten(changes: Mapping[str, Any]) -> dict[str, Any]:
 class SweepStatus(_Status):
     """How a sweep stands; it is `finished` where all its trainings are done.
 
-    Args:
-        started_by: The command, `sweep`, or `train` with --leave-out.
-        file: The TOML file that it is given.
-        trainings: A row each: `job`, what it has different, `state` (`waiting`, `running`,
-            `stopped`, `failed`, `done`), `epoch`, `step`, the best score, `reason`.
+    Each has a row: `job`, what it has different, `state` (`waiting`, `running`, `stopped`,
+    `failed`, `done`), `epoch`, `step`, the best score, `reason`.
     """
 
-    started_by: str = "sweep"
-    file: str = ""
+    started_by: str = "sweep"  # the command; or `train` with --leave-out
+    file: str = ""  # of TOML, that the command is given
     workers: int = 1
     trainings: tuple[Mapping[str, Any], ...] = ()
 
@@ -274,11 +252,7 @@ class SweepStatus(_Status):
 
 
 def read_sweep_status(folder: Path) -> SweepStatus:
-    """Return how the sweep in a folder stands.
-
-    Raises:
-        RunError: Its record is not what posemill wrote, or a part of it leads outside.
-    """
+    """Return how the sweep in a folder stands; `RunError` where a part of it is not posemill's."""
     check_own_parts(folder, SWEEP_FILES, ())
     is_running = is_held(folder)
     record, live = read_object(folder / SWEEP_NAME), read_live(folder)
@@ -323,15 +297,10 @@ def _row(folder: Path, entry: Mapping[str, Any], failures: Any) -> dict[str, Any
     reason = failures.get(name) if isinstance(failures, dict) else None
     if row["state"] in ("waiting", "stopped") and isinstance(reason, str):
         row |= {"state": "failed", "reason": reason}
-    return row | (_progress(status) if status else {})
-
-
-def _progress(status: TrainStatus) -> dict[str, Any]:
-    """Return how far a training is, in columns."""
-    row: dict[str, Any] = {
-        "epoch": _of(status.epoch, status.epochs),
-        "step": _of(status.step, status.total_steps),
-    }
+    if status is None:
+        return row
+    row["epoch"] = _of(status.epoch, status.epochs)
+    row["step"] = _of(status.step, status.total_steps)
     if status.best is not None:
         row[f"best_{status.chosen_by}"] = status.best
     for split, scores in status.scores.items():
