@@ -1,8 +1,4 @@
-"""How well new people are recognised: a training for each group of clips that never sees it.
-
-The trainings are those of a sweep: side by side, each in a process of its own, and the same
-command again continues a killed one.
-"""
+"""How well new people are recognised: a sweep with a training for each group that never sees it."""
 
 from __future__ import annotations
 
@@ -26,8 +22,6 @@ from posemill.training.precision import choose_device
 from posemill.training.record.live import write_object
 from posemill.training.runs.status import LEFT_OUT_NAME
 from posemill.training.tasks.kinds import find_kind
-
-_NOT_SHARED = ("out", "leave_out", "resume", "progress")
 
 
 def leave_each_out(resolved: Resolved) -> dict[str, Any]:
@@ -57,7 +51,8 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     given = {
         name: config.value(field)
         for name, field in FIELDS.items()
-        if resolved.sources[name] in ("file", "flag", "given") and name not in _NOT_SHARED
+        if resolved.sources[name] in ("file", "flag", "given")
+        and name not in ("out", "leave_out", "resume", "progress")
     }
     out = Path(config.out)
     jobs: dict[str, SweepJob] = {}

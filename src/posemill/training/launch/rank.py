@@ -70,7 +70,18 @@ def train_rank(
         elif runtime.is_first:
             folder.cut_metrics(0)  # of a start that was killed before its first checkpoint
         if runtime.is_first:
-            folder.write_facts(_facts(workload, config, runtime))
+            facts = {
+                "posemill": __version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+                **_ways(config, runtime),
+                "num_parameters": sum(p.numel() for p in workload.model.parameters()),
+                "identity": dict(workload.identity),
+                "class_names": list(workload.class_names),
+                "skeleton_name": workload.skeleton_name,
+                "recipe": dict(workload.recipe),
+            }
+            folder.write_facts(facts)
         trainer.run()
         is_long = sum(trainer.clock.read().values()) >= LEAST_SECONDS and trainer.state.step >= 500
         if is_long and runtime.size == 1:  # where some steps more do not show
@@ -114,20 +125,6 @@ def _final_scores(trainer: Trainer) -> dict[str, Evaluation]:
     for name, split in workload.tests.items():
         results[name] = trainer.score(split)
     return results
-
-
-def _facts(workload: Workload, config: TrainConfig, runtime: Runtime) -> dict[str, Any]:
-    return {
-        "posemill": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        **_ways(config, runtime),
-        "num_parameters": sum(p.numel() for p in workload.model.parameters()),
-        "identity": dict(workload.identity),
-        "class_names": list(workload.class_names),
-        "skeleton_name": workload.skeleton_name,
-        "recipe": dict(workload.recipe),
-    }
 
 
 def _ways(config: TrainConfig, runtime: Runtime) -> dict[str, Any]:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TRAIN_COLOUR, _VAL_COLOUR = part_colour("right_hand"), part_colour("left_hand")
-_MOST_NAMES = 60
-_MOST_BARS = 60
+_MOST_CLASSES = 60  # with names, or bars
 # Fonts with Chinese letters, as systems have them; of Noto's collection matplotlib sees the first.
 _OTHER_FONTS = (
     "Noto Sans CJK SC, Noto Sans CJK JP, WenQuanYi Zen Hei, WenQuanYi Micro Hei, PingFang SC, "
@@ -148,7 +147,7 @@ def draw_confusion(confusion: IntArray, names: Sequence[str], split: str) -> Fig
     image = axes.imshow(confusion / np.maximum(totals, 1), cmap="Blues", vmin=0, vmax=1)
     bar = figure.colorbar(image, ax=axes, shrink=0.7)
     bar.set_label("share of the true class")
-    if count <= _MOST_NAMES:
+    if count <= _MOST_CLASSES:
         size = 8 if count <= 30 else 6
         axes.set_xticks(range(count), [_short(name) for name in names], rotation=90, fontsize=size)
         axes.set_yticks(range(count), [_short(name) for name in names], fontsize=size)
@@ -170,7 +169,7 @@ def draw_per_class(confusion: IntArray, names: Sequence[str], split: str) -> Fig
     values = accuracy_per_class(confusion)
     totals = confusion.sum(1)
     order = [int(i) for i in np.argsort(values, kind="stable") if totals[i]]
-    shown = order[:_MOST_BARS]
+    shown = order[:_MOST_CLASSES]
     figure = new_figure(7, max(2.5, 0.2 * len(shown) + 1.2))
     axes = figure.subplots()
     heights = [float(values[index]) for index in shown]

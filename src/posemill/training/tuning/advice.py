@@ -27,15 +27,12 @@ _COMPILE_SHARE = 0.20  # a longer training would have more of the faster steps
 
 @dataclass(frozen=True)
 class Advice:
-    """A change of a setting (empty: of the user's own code), what was seen, what it should bring.
+    """A change of a setting, what was seen, and what it should bring."""
 
-    `gain` is how many times as fast the training can become at most; None if it is not known.
-    """
-
-    setting: str
+    setting: str  # empty: the user's own code
     change: Message
     evidence: Message
-    gain: float | None
+    gain: float | None  # how many times as fast the training can become at most, where it is known
 
     @property
     def sentence(self) -> Message:

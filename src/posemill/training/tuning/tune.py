@@ -47,15 +47,12 @@ _MODE = ("parallel", "processes", "threads", "workers")  # measured together
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: the `gain` is against the best so far, which it took turns with.
-
-    `note` is `taken`, or why it was not measured.
-    """
+    """One line of the table: the `gain` is against the best so far, which it took turns with."""
 
     setting: str
     samples_per_second: float | None = None
     gain: float | None = None
-    note: str = ""
+    note: str = ""  # `taken`, or why it was not measured
 
 
 @dataclass(frozen=True)
