@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader
 
 from posemill import VideoClips
 from posemill.errors import TrainingError
-from posemill.training.video import frame_cache, reading
-from posemill.training.video.frame_cache import FrameCache
+from posemill.training.video import reading
+from posemill.training.video.reading import FrameCache
 
 
 @pytest.fixture
@@ -113,9 +113,9 @@ def test_what_has_no_room_is_decoded_each_time(
 ) -> None:
     if reason == "disk":
         full = SimpleNamespace(free=100_000, total=1_000_000)
-        monkeypatch.setattr(frame_cache.shutil, "disk_usage", lambda _: full)
+        monkeypatch.setattr(reading.shutil, "disk_usage", lambda _: full)
     else:
-        monkeypatch.setattr(frame_cache, "_MOST_BYTES", 100)
+        monkeypatch.setattr(reading, "_MOST_BYTES", 100)
     plain = read(own, tmp_path, cache=False)
     assert all(map(torch.equal, plain, read(own, tmp_path)))
     assert not list((tmp_path / "cache").rglob("*.npy"))

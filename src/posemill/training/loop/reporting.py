@@ -39,7 +39,7 @@ from posemill.training.record.live import LOG_NAME
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import Workload
-from posemill.training.video.frame_cache import free_bytes
+from posemill.training.video.reading import free_bytes
 
 if TYPE_CHECKING:
     from posemill.training.loop.trainer import TrainState

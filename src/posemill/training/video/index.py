@@ -19,8 +19,6 @@ from posemill.runs import frame_index
 from posemill.sources import find_clips
 from posemill.sources.lists import read_list
 
-_LEDGER_NAME = "ledger.sqlite"
-
 
 @dataclass(frozen=True)
 class StoredClip(Clip):
@@ -81,27 +79,48 @@ def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
     """
     if isinstance(index, Index):
         return index
-    if not isinstance(index, (str, os.PathLike)):
-        return _look_for(list(index), "index")
-    path = Path(index)
-    if (path / frame_index.INDEX_NAME).is_file():
-        path = path / frame_index.INDEX_NAME
-    elif (path / _LEDGER_NAME).is_file():  # `posemill frames` has begun, and not ended
-        return _look_for(_read_frames_index(path), str(path))
+    if isinstance(index, (str, os.PathLike)):
+        path = Path(index)
+        if (path / frame_index.INDEX_NAME).is_file():
+            path = path / frame_index.INDEX_NAME
+        clips, where = _list_clips(path), str(path)
+    else:
+        clips, where = list(index), "index"
+    if others := [clip for clip in clips if not isinstance(clip, Clip)]:
+        kind = type(others[0]).__name__
+        raise TypeError(f"index: expected a path or posemill.Clip objects, got {kind}")
+    if not clips:
+        raise SourceError("{where}: expected clips, got none", where=where)
+    exists = {path: Path(path).exists() for path in {clip.path for clip in clips}}
+    found = Index([], [])
+    for clip in clips:
+        (found.clips if exists[clip.path] else found.missing).append(clip)
+    if not found.clips:
+        raise SourceError(
+            "{where}: none of its {num_missing} clips is there; the first should be {path}",
+            where=where,
+            num_missing=len(clips),
+            path=clips[0].path,
+        )
+    return found
+
+
+def _list_clips(path: Path) -> list[Clip]:
+    """Return the clips that a path names, whether their files are there or not."""
+    if (path / "ledger.sqlite").is_file():  # `posemill frames` has begun, and not ended
+        return _read_frames_index(path)
     if path.is_dir() or suffix_of(path.name) in VIDEO_SUFFIXES:
-        clips = [
+        return [
             dataclasses.replace(clip, label=clip.label or label_of_folder(clip.clip_id) or None)
             for clip in find_clips(path).clips
         ]
-        return _look_for(clips, str(path))
     if not path.exists():
         raise SourceError(
             "{path} is not there: expected a list of clips, a video or a folder", path=path
         )
     with path.open("rb") as handle:
         is_of_frames = b"frame_indices" in handle.readline(1 << 16)
-    clips = _read_frames_index(path) if is_of_frames else [clip for _, clip in read_list(str(path))]
-    return _look_for(clips, str(path))
+    return _read_frames_index(path) if is_of_frames else [clip for _, clip in read_list(str(path))]
 
 
 def _read_frames_index(path: Path) -> list[Clip]:
@@ -126,27 +145,6 @@ def _read_frames_index(path: Path) -> list[Clip]:
         )
         for row in rows
     ]
-
-
-def _look_for(clips: list[Clip], where: str) -> Index:
-    """Return the clips divided by whether their files are there; none of them is an error."""
-    if others := [clip for clip in clips if not isinstance(clip, Clip)]:
-        kind = type(others[0]).__name__
-        raise TypeError(f"index: expected a path or posemill.Clip objects, got {kind}")
-    exists = {path: Path(path).exists() for path in {clip.path for clip in clips}}
-    index = Index([], [])
-    for clip in clips:
-        (index.clips if exists[clip.path] else index.missing).append(clip)
-    if index.clips:
-        return index
-    if not clips:
-        raise SourceError("{where}: expected clips, got none", where=where)
-    raise SourceError(
-        "{where}: none of its {num_missing} clips is there; the first should be {path}",
-        where=where,
-        num_missing=len(clips),
-        path=clips[0].path,
-    )
 
 
 def lengths_of(clips: Sequence[Clip], sampling: Sampling) -> list[int] | None:

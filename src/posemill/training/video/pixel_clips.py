@@ -41,19 +41,12 @@ _THUMBNAIL = FrameSize((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), "stretch")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PixelClips(SplitClips):
-    """The clips of one split. Batches can be had once they are opened.
+    """The clips of one split. Batches can be had once they are opened."""
 
-    Args:
-        all_places: Where clips are, with their labels: those of the list, and of the readers.
-        sampling: Which frames are taken.
-        readers: What reads them, one for each shape of a batch; empty until they are opened.
-        least_size: The smallest side the network takes; Multigrid does not go below.
-    """
-
-    all_places: tuple[Clip, ...]
+    all_places: tuple[Clip, ...]  # where those of the list, and of the readers, are; with labels
     sampling: Sampling
-    readers: tuple[VideoClips, ...] = ()
-    least_size: int = 1
+    readers: tuple[VideoClips, ...] = ()  # one for each shape of a batch; empty until opened
+    least_size: int = 1  # the smallest side the network takes; Multigrid does not go below
 
     gives_frames = True
 

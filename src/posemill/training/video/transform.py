@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from posemill.records import FloatArray
 
 VIEW_SIZE = 12
 CROP, MIRROR, COLOUR, ERASED = slice(0, 4), 4, slice(5, 8), slice(8, 12)
-_SIDES = {"left": "right", "right": "left"}
+_SIDES = (("left", "right"), ("right", "left"))
 
 
 def plain_view() -> FloatArray:
@@ -89,9 +90,9 @@ class ClipAugment:
         numbers = {name: number for number, name in enumerate(classes)}
         found = list(range(len(classes)))
         if self.mirror_labels is None and self.mirror:
-            for name in classes:
-                other = _other_side(name)
-                if other != name and other in numbers:
+            for name, (side, other_side) in product(classes, _SIDES):
+                other = name.lower().replace(side, other_side)
+                if side in name.lower() and other in numbers:
                     raise TrainingError(
                         "mirrored, {name!r} looks like {other!r}: give mirror_labels={{name!r}: "
                         "{other!r}}, {} where it stays what it is, or mirror=0",
@@ -106,13 +107,6 @@ class ClipAugment:
                 )
             found[numbers[name]], found[numbers[other]] = numbers[other], numbers[name]
         return found
-
-
-def _other_side(name: str) -> str:
-    for side, other in _SIDES.items():
-        if side in name.lower():
-            return name.lower().replace(side, other)
-    return name
 
 
 def _box(
@@ -187,21 +181,15 @@ class ClipTransform(nn.Module):
             )
         # A network in half precision would round colours, and where a part begins.
         with torch.autocast(frames.device.type, enabled=False):
-            return self._transform(frames, view)
-
-    def _transform(self, frames: Tensor, view: Tensor | None) -> Tensor:
-        # In one pass, in the order that all that follows reads: (B, T, 3, H, W), 0 to 255
-        batch, length, height, width, _ = frames.shape
-        clips = torch.empty(
-            (batch, length, 3, height, width), dtype=torch.float32, device=frames.device
-        )
-        clips.copy_(frames.permute(0, 1, 4, 2, 3))
-        size = (self.size, self.size) if self.size else (height, width)
-        clips = self._cut(clips, view, size)
-        if view is None:
-            clips = clips.sub_(self.mean * 255).div_(self.std * 255)
-        else:
-            clips = self._colour(clips, view[:, COLOUR]).mul_(_kept(view[:, ERASED], size))
+            # In one pass, in the order that all that follows reads: (B, T, 3, H, W), 0 to 255
+            seen = frames.permute(0, 1, 4, 2, 3)
+            clips = seen.to(torch.float32, memory_format=torch.contiguous_format)
+            size = (self.size, self.size) if self.size else (clips.shape[3], clips.shape[4])
+            clips = self._cut(clips, view, size)
+            if view is None:
+                clips = clips.sub_(self.mean * 255).div_(self.std * 255)
+            else:
+                clips = self._colour(clips, view[:, COLOUR]).mul_(_kept(view[:, ERASED], size))
         return clips.transpose(1, 2) if self.layout == "bcthw" else clips
 
     def _cut(self, clips: Tensor, view: Tensor | None, size: tuple[int, int]) -> Tensor:

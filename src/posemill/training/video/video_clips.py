@@ -23,10 +23,9 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, SourceError, TrainingError
 from posemill.messages import Message
 from posemill.records import Clip, match_splits, usual_split
-from posemill.training.video.frame_cache import FrameCache
 from posemill.training.video.index import Index, lengths_of, read_index
 from posemill.training.video.problems import ClipProblem, Problems
-from posemill.training.video.reading import ClipReader, FrameSize
+from posemill.training.video.reading import ClipReader, FrameCache, FrameSize
 from posemill.training.video.transform import MIRROR, ClipAugment, plain_view
 
 Item = dict[str, Any]
@@ -97,15 +96,20 @@ class VideoClips(Dataset[Item | None]):
             raise ValueError(f"on_error: expected replace, drop or raise, got {on_error!r}")
         self.sampling = Sampling.parse(sampling)
         size_wh = (size, size) if isinstance(size, int) else size
+        frame_size = FrameSize(size_wh, resize)
+        found, refused_to = read_index(index), None
         if decoder != AUTO:
             find_decoder(decoder)
-        frame_size = FrameSize(size_wh, resize)
-        found = read_index(index)
+        else:  # by a look at some of the videos
+            videos = [clip.path for clip in found.clips if clip.kind == "video"]
+            choice = choose(_some(videos), access_of(self.sampling.num_frames))
+            logging.getLogger("posemill").info("decoder %s: %s", choice.decoder, choice.why)
+            decoder, refused_to = choice.decoder, USUAL
         self._reader = ClipReader(
             frame_size,
-            decoder=self._settle(decoder, found.clips),
+            decoder=decoder,
             max_open=max_open,
-            refused_to=USUAL if decoder == AUTO else None,
+            refused_to=refused_to,
             is_cached=cache,
             cache_folder=cache_folder,
         )
@@ -123,26 +127,14 @@ class VideoClips(Dataset[Item | None]):
         self.labels = [clip.label or "" for clip in self.clips]
         numbers = {name: number for number, name in enumerate(self.classes)}
         self.targets = [numbers.get(label, -1) for label in self.labels]
-        self._by_target: dict[int, list[int]] = {}
-        for place, target in enumerate(self.targets):
-            self._by_target.setdefault(target, []).append(place)
-        clip_ids = [clip.clip_id for clip in self.clips]
-        self._problems = Problems(_RULES[on_error], dict(zip(clip_ids, self.labels, strict=True)))
+        labels = {clip.clip_id: clip.label or "" for clip in self.clips}
+        self._problems = Problems(_RULES[on_error], labels)
         self._strides: tuple[int, int] | None = None
         if on_error == "raise":
             found.expect_all(index)
         for clip in found.missing:
             reason = Message("{path!r}: missing: no such file", path=clip.path)
             self._problems.add(clip.clip_id, reason, "left out")
-
-    def _settle(self, decoder: str, clips: Sequence[Clip]) -> str:
-        """Return what `auto` comes to, by a look at some of the videos; it is logged."""
-        if decoder != AUTO:
-            return decoder
-        videos = [clip.path for clip in clips if clip.kind == "video"]
-        choice = choose(_some(videos), access_of(self.sampling.num_frames))
-        logging.getLogger("posemill").info("decoder %s: %s", choice.decoder, choice.why)
-        return choice.decoder
 
     @property
     def decoder(self) -> str:
@@ -178,13 +170,11 @@ class VideoClips(Dataset[Item | None]):
         if whole is None:
             raise ValueError(f"sampling {self.sampling}: the number of frames follows from a clip")
         made = copy.copy(self)
+        count = max(1, round(num_frames / self.sampling.length))
+        made.sampling = dataclasses.replace(self.sampling, count=count)
         if self.sampling.kind == "dense":
-            made.sampling = dataclasses.replace(self.sampling, count=num_frames)
             stride = self.sampling.window // whole
             made._strides = (stride, stride * max(1, whole // num_frames))
-        else:
-            count = max(1, round(num_frames / self.sampling.length))
-            made.sampling = dataclasses.replace(self.sampling, count=count)
         frame_size = FrameSize((size, size), self.size.resize)
         made._reader = dataclasses.replace(self._reader, size=frame_size)
         return made
@@ -238,11 +228,10 @@ class VideoClips(Dataset[Item | None]):
 
     def replacement(self, index: int, epoch: int = 0, *, is_planned: bool = False) -> Item:
         """Return the item of the next clip with the label of that one that can be read."""
-        same = self._by_target[self.targets[index]]
-        begin = same.index(index) + 1
-        others = (i for i, target in enumerate(self.targets) if target != self.targets[index])
-        order = list(islice(chain(same[begin:], same[: begin - 1], others), _MOST_TRIES))
-        last = None
+        target, others = self.targets[index], [*range(index + 1, len(self)), *range(index)]
+        same = (i for i in others if self.targets[i] == target)
+        different = (i for i in others if self.targets[i] != target)
+        order, last = list(islice(chain(same, different), _MOST_TRIES)), None
         for other in order:
             try:
                 return self._make_item(other, epoch, is_planned=is_planned)
