@@ -54,7 +54,7 @@ def test_lite0_gets_bytes_as_it_learned_from() -> None:
 
 @pytest.mark.parametrize(("size", "begin"), [(6, 0), (7, 1)])
 def test_an_odd_pixel_of_padding_comes_right_and_below(size: int, begin: int) -> None:
-    conv = _SameConv(1, 1, 3, stride=2)
+    conv = _SameConv(1, 1, 3, stride=2, bias=False)
     torch.nn.init.ones_(conv.weight)
     rows = torch.arange(float(size))
     result = conv(rows.expand(1, 1, size, size))[0, 0, 1]

@@ -62,12 +62,7 @@ class ResidualNetwork(Backbone):
     """Four stages of residual blocks, each half as large and twice as wide as the one before."""
 
     def __init__(
-        self,
-        widths: Sequence[int],
-        depths: Sequence[int],
-        *,
-        stem_kernel: int,
-        has_bottlenecks: bool,
+        self, widths: Sequence[int], depths: Sequence[int], stem_kernel: int, *, is_wide: bool
     ) -> None:
         super().__init__()
         num_inputs = widths[0]
@@ -77,7 +72,7 @@ class ResidualNetwork(Backbone):
         for number, (width, depth) in enumerate(zip(widths, depths, strict=True)):
             for place in range(depth):
                 stride = 2 if number and not place else 1
-                block = ResidualBlock(num_inputs, width, stride, is_bottleneck=has_bottlenecks)
+                block = ResidualBlock(num_inputs, width, stride, is_bottleneck=is_wide)
                 self.stages[number].append(block)
                 num_inputs = block.num_outputs
             self.add_module(f"layer{number + 1}", nn.ModuleList(self.stages[number]))
@@ -115,7 +110,7 @@ class LiteNetwork(Backbone):
     def __init__(self) -> None:
         super().__init__()
         self.num_features = _NUM_FEATURES
-        self.conv_stem = _SameConv(3, _STEM, 3, stride=2)
+        self.conv_stem = _SameConv(3, _STEM, 3, stride=2, bias=False)
         self.bn0 = _norm(_STEM)
         self.blocks = nn.ModuleList()
         self.stages = [[] for _ in _STAGES]
@@ -161,7 +156,9 @@ class InvertedBlock(FrameBlock):
         if ratio > 1:
             self.expand_conv = nn.Conv2d(num_inputs, inside, 1, bias=False)
             self.bn0 = _norm(inside)
-        self.depthwise_conv = _SameConv(inside, inside, kernel, stride=stride, groups=inside)
+        self.depthwise_conv = _SameConv(
+            inside, inside, kernel, stride=stride, groups=inside, bias=False
+        )
         self.bn1 = _norm(inside)
         self.project_conv = nn.Conv2d(inside, width, 1, bias=False)
         self.bn2 = _norm(width)
@@ -179,11 +176,6 @@ class InvertedBlock(FrameBlock):
 
 class _SameConv(nn.Conv2d):
     """A convolution with TensorFlow's padding: an odd pixel of it comes right and below."""
-
-    def __init__(
-        self, num_inputs: int, width: int, kernel: int, *, stride: int, groups: int = 1
-    ) -> None:
-        super().__init__(num_inputs, width, kernel, stride, groups=groups, bias=False)
 
     def forward(self, features: Tensor) -> Tensor:
         pads: list[int] = []
@@ -223,9 +215,9 @@ def build_backbone(name: str, *, width: float = 1.0, depth: Sequence[int] = ()) 
         if width != 1 or depth:
             raise ConfigError("backbone lite0 has one width and depth: leave both options out")
         return LiteNetwork()
-    usual_widths, usual_depths, stem_kernel, has_bottlenecks = _RESIDUAL[name]
-    widths, depths = stage_sizes(usual_widths, usual_depths, width, depth)
-    return ResidualNetwork(widths, depths, stem_kernel=stem_kernel, has_bottlenecks=has_bottlenecks)
+    usual_widths, usual_depths, stem_kernel, is_wide = _RESIDUAL[name]
+    sizes = stage_sizes(usual_widths, usual_depths, width, depth)
+    return ResidualNetwork(*sizes, stem_kernel, is_wide=is_wide)
 
 
 def stage_sizes(

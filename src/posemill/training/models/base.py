@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -15,23 +18,15 @@ from posemill.training.data.normalize import groups_of
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of input and output, as the data and the task have them; 0 where data have none.
+    """Sizes of input and output, as the data and the task have them; 0 where data have none."""
 
-    Args:
-        num_points: Keypoints of a frame.
-        num_dims: Numbers of a keypoint.
-        num_classes: Classes, or glosses with blank and unknown.
-        task: `classify` or `ctc`.
-        skeleton_name: One of ours or None.
-        num_frames: Of every video; 0 where clips differ and are padded. Training may show fewer of
-            them, all clips of a batch alike.
-    """
-
-    num_points: int = 0
-    num_dims: int = 0
-    num_classes: int = 0
-    task: str = "classify"
-    skeleton_name: str | None = None
+    num_points: int = 0  # keypoints of a frame
+    num_dims: int = 0  # numbers of a keypoint
+    num_classes: int = 0  # classes, or glosses with blank and unknown
+    task: str = "classify"  # or `ctc`
+    skeleton_name: str | None = None  # one of ours
+    # Of every video; 0 where clips differ and are padded. Training may show fewer of them, all
+    # clips of a batch alike.
     num_frames: int = 0
 
     @property
@@ -68,6 +63,8 @@ class ClipHead(nn.Linear):
     It gives logits of the clip, from mean and maximum over its steps, or for ctc of each step.
     """
 
+    __call__: Callable[..., ModelOutput]
+
     def __init__(self, shape: ModelShape, width: int, dropout: float) -> None:
         is_ctc = shape.task == "ctc"
         super().__init__(width if is_ctc else 2 * width, shape.num_classes)
@@ -84,6 +81,7 @@ class Model(nn.Module):
     """Base of all models: logits `(B, C)` out for classify, a `CtcOutput` for ctc."""
 
     takes: ClassVar[str]  # the kind of data
+    stride_option: ClassVar[str] = ""  # which says by how much time is shortened, once or in turn
     # Sizes of the frames in evaluations, as shares of their own, of models of video.
     eval_scales: tuple[float, ...] = ()
 
@@ -94,7 +92,10 @@ class Model(nn.Module):
     @classmethod
     def stride_of(cls, **options: Any) -> int:
         """Return the frames per output step under these options."""
-        return 1
+        if not cls.stride_option:
+            return 1
+        usual = inspect.signature(cls).parameters[cls.stride_option].default
+        return int(np.prod(options.get(cls.stride_option, usual)))
 
     def load_pretrained(self) -> None:
         """Copy the weights that parts of the model begin with, where the options name some."""

@@ -56,8 +56,7 @@ class GruHead(nn.Module):
     def forward(self, features: Tensor, lengths: Tensor) -> ModelOutput:
         """Return the answer for features `(B, T, C)`."""
         steps = run_recurrent(self.gru, self.dropout(self.norm(features)), lengths)
-        output: ModelOutput = self.fc(steps, lengths)
-        return output
+        return self.fc(steps, lengths)
 
 
 class ConvHead(nn.Module):
@@ -74,13 +73,10 @@ class ConvHead(nn.Module):
         steps: Tensor = self.narrow(features)
         for block in self.blocks:
             steps = block(steps, lengths)
-        output: ModelOutput = self.fc(steps, lengths)
-        return output
+        return self.fc(steps, lengths)
 
 
 HEADS = {"average": AverageHead, "gru": GruHead, "conv": ConvHead}
-
-
 SHIFT_ORDERS = ("normal", "reversed")
 
 
@@ -164,7 +160,8 @@ class Tsn(VideoModel):
     ) -> None:
         super().__init__(shape)
         self.backbone = build_backbone(backbone, width=width, depth=depth)
-        self.backbone.keep_cells(cells)
+        self.backbone.cells = cells
+        self.backbone.num_features *= cells**2
         if weights == "auto":
             weights = IMAGENET if backbone in PUBLISHED else "none"
         self.backbone_name, self.weights = backbone, weights

@@ -43,7 +43,10 @@ def point_features(points: Tensor, mask: Tensor, kinds: tuple[str, ...]) -> Tens
         columns.append(points * found)
     for name, frames in (("motion", 1), ("fast_motion", 2)):
         if name in kinds:
-            columns.append(_motion(points, mask, frames))
+            moved = points[:, frames:] - points[:, :-frames]
+            moved = moved * (mask[:, frames:] & mask[:, :-frames])[..., None]
+            moved = F.pad(moved, (0, 0, 0, 0, min(frames, points.shape[1]), 0))
+            columns.append(moved[:, : points.shape[1]])
     if "presence" in kinds:
         columns.append(found.to(points.dtype))
     return torch.cat(columns, -1)
@@ -56,12 +59,6 @@ def features_per_point(kinds: Iterable[str], num_dims: int) -> int:
         if name not in sizes:
             raise not_among("features", name, sizes)
     return sum(sizes[name] for name in set(kinds))
-
-
-def _motion(points: Tensor, mask: Tensor, frames: int) -> Tensor:
-    moved = points[:, frames:] - points[:, :-frames]
-    moved = moved * (mask[:, frames:] & mask[:, :-frames])[..., None]
-    return F.pad(moved, (0, 0, 0, 0, min(frames, points.shape[1]), 0))[:, : points.shape[1]]
 
 
 def dense_layer(before: int, after: int, dropout: float) -> list[nn.Module]:
@@ -94,20 +91,18 @@ class FrameEncoder(nn.Module):
         joined = hidden * (len(widths) + bool(self.hands))
         self.join = nn.Sequential(nn.Linear(joined, width), nn.LayerNorm(width))
 
-    def _mirror_left(self, points: Tensor) -> Tensor:
-        if not self.hands:
-            return points
-        start, stop = self.ranges[self.hands[0]]
-        sign = torch.ones_like(points[0, 0])
-        sign[start:stop, 0] = -1.0
-        return points * sign
-
     def forward(self, points: Tensor, mask: Tensor) -> Tensor:
         """Return `(B, T, width)` of points `(B, T, K, D)` and mask `(B, T, K)`."""
-        per_point = point_features(self._mirror_left(points), mask, self.features)
-        encoded = []
-        for (start, stop), network in zip(self.ranges, self.groups, strict=True):
-            encoded.append(network(per_point[:, :, start:stop].flatten(2)))
+        if self.hands:  # the left one in a mirror
+            start, stop = self.ranges[self.hands[0]]
+            sign = torch.ones_like(points[0, 0])
+            sign[start:stop, 0] = -1.0
+            points = points * sign
+        per_point = point_features(points, mask, self.features)
+        encoded = [
+            network(per_point[:, :, start:stop].flatten(2))
+            for (start, stop), network in zip(self.ranges, self.groups, strict=True)
+        ]
         if self.hands:
             left, right = self.hands
             encoded.append(torch.maximum(encoded[left], encoded[right]))

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -83,6 +82,8 @@ class TcnBilstm(KeypointModel):
     directions of the recurrent net together; `num_lstm` 0 leaves it out (classify).
     """
 
+    stride_option = "pools"
+
     def __init__(
         self,
         shape: ModelShape,
@@ -105,12 +106,9 @@ class TcnBilstm(KeypointModel):
                 width, width // 2, num_lstm, batch_first=True, bidirectional=True, dropout=between
             )
         self.head = ClipHead(shape, width, dropout)
-        self.conv_head = ClipHead(shape, width, dropout) if self.head.is_ctc else None
-
-    @classmethod
-    def stride_of(cls, **options: Any) -> int:
-        """Return the product of the pools."""
-        return math.prod(options.get("pools", (2, 2)))
+        self.conv_head: nn.Module | None = None
+        if self.head.is_ctc:
+            self.conv_head = ClipHead(shape, width, dropout)
 
     def forward(self, points: Tensor, mask: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`, or a `CtcOutput` of both heads."""
@@ -122,7 +120,7 @@ class TcnBilstm(KeypointModel):
         if self.lstm is not None:
             # The way around it keeps what the convolutions know about each step.
             sequence = features + run_recurrent(self.lstm, features, lengths)
-        output: ModelOutput = self.head(sequence, lengths)
+        output = self.head(sequence, lengths)
         if self.conv_head is not None and isinstance(output, CtcOutput):
             output.conv_logits = self.conv_head(features, lengths).logits
         return output
@@ -155,6 +153,8 @@ class TimeConv(nn.Module):
 class Transformer(KeypointModel):
     """Frame encoder, one convolution to steps of `stride` frames, then attention (norm first)."""
 
+    stride_option = "stride"
+
     def __init__(
         self,
         shape: ModelShape,
@@ -178,23 +178,12 @@ class Transformer(KeypointModel):
         self.shorten = TimeConv(width, 5, stride, dropout)
         self.blocks = nn.ModuleList(
             nn.TransformerEncoderLayer(
-                width,
-                num_heads,
-                4 * width,
-                dropout,
-                activation="gelu",
-                batch_first=True,
-                norm_first=True,
+                width, num_heads, 4 * width, dropout, "gelu", batch_first=True, norm_first=True
             )
             for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(width)
         self.head = ClipHead(shape, width, dropout)
-
-    @classmethod
-    def stride_of(cls, **options: Any) -> int:
-        """Return `stride`."""
-        return int(options.get("stride", 2))
 
     def forward(self, points: Tensor, mask: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`, or a `CtcOutput`."""
@@ -205,8 +194,7 @@ class Transformer(KeypointModel):
         outside = ~steps_mask(lengths, features.shape[1])
         for block in self.blocks:
             features = self.run(partial(block, src_key_padding_mask=outside), features)
-        output: ModelOutput = self.head(self.norm(features), lengths)
-        return output
+        return self.head(self.norm(features), lengths)
 
 
 def positions(steps: int, width: int) -> Tensor:

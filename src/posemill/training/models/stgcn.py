@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +12,7 @@ from posemill.errors import ConfigError
 from posemill.skeletons import get_skeleton
 from posemill.training.data.normalize import groups_of
 from posemill.training.models.base import ClipHead, ModelOutput, ModelShape, shorten, steps_mask
-from posemill.training.models.keypoints import (
-    KeypointModel,
-    features_per_point,
-    point_features,
-)
+from posemill.training.models.keypoints import KeypointModel, features_per_point, point_features
 
 JOINED = 128  # numbers of a step, all parts together
 
@@ -31,6 +25,8 @@ class Stgcn(KeypointModel):
     places: a gain, an offset and a vector of each point at the input, links that are learned beside
     the bones, and `num_sums` sums over the points of each part whose weights are learned.
     """
+
+    stride_option = "strides"
 
     def __init__(
         self,
@@ -66,11 +62,6 @@ class Stgcn(KeypointModel):
         self.dropout = nn.Dropout(dropout)
         self.head = ClipHead(shape, JOINED, dropout=0.0)
 
-    @classmethod
-    def stride_of(cls, **options: Any) -> int:
-        """Return the product of the strides."""
-        return math.prod(options.get("strides", (2, 2, 1)))
-
     def forward(self, points: Tensor, mask: Tensor, lengths: Tensor) -> ModelOutput:
         """Return logits `(B, C)`, or a `CtcOutput`."""
         features = self.identify(point_features(points, mask, self.features))  # (B, T, K, F)
@@ -78,8 +69,7 @@ class Stgcn(KeypointModel):
             features = self.run(block, features, lengths)
             lengths = shorten(lengths, self.strides[number])
         sequence = self.dropout(self.join(self.sums(features)))  # (B, T', JOINED)
-        output: ModelOutput = self.head(sequence, lengths)
-        return output
+        return self.head(sequence, lengths)
 
 
 class PointIdentity(nn.Module):
@@ -126,13 +116,7 @@ class GraphBlock(nn.Module):
     """A convolution of each point over time, a graph convolution, and a way around both."""
 
     def __init__(
-        self,
-        before: int,
-        width: int,
-        graphs: Tensor,
-        *,
-        time: tuple[int, int],
-        dropout: float,
+        self, before: int, width: int, graphs: Tensor, *, time: tuple[int, int], dropout: float
     ) -> None:
         super().__init__()
         kernel, self.stride = time

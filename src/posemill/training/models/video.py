@@ -36,12 +36,7 @@ class Backbone(nn.Module):
 
     num_features: int  # C
     stages: list[list[FrameBlock]]  # the residual blocks that a shift fits into
-    cells = 1
-
-    def keep_cells(self, cells: int) -> None:
-        """Give the mean of each of `cells` x `cells` parts of a frame, not that of all of it."""
-        self.num_features = self.num_features // self.cells**2 * cells**2
-        self.cells = cells
+    cells = 1  # the mean is given of each of `cells` x `cells` parts of a frame
 
     def pool(self, features: Tensor) -> Tensor:
         """Return `(B T, num_features)` of `(B T, C, H, W)`."""
@@ -75,7 +70,11 @@ class VideoModel(Model, ABC):
             return self.forward_frames(frames, lengths)
         said: list[Tensor] = []
         for scale in self.eval_scales:  # refused for ctc
-            logits: Any = self.forward_frames(_resized(frames, scale), lengths)
+            size = [round(side * scale) for side in frames.shape[-2:]]
+            flat = F.interpolate(
+                frames.flatten(0, 1), size, mode="bilinear", align_corners=False, antialias=True
+            )
+            logits: Any = self.forward_frames(flat.reshape(*frames.shape[:3], *size), lengths)
             said.append(logits.float().softmax(-1))
         return torch.stack(said).mean(0).clamp_min(1e-12).log()
 
@@ -103,12 +102,3 @@ class VideoModel(Model, ABC):
                 "as segments:16; or use tsm or tsn",
                 name=name,
             )
-
-
-def _resized(frames: Tensor, scale: float) -> Tensor:
-    """Return `(B, T, 3, H, W)` with sides of so many times their length."""
-    size = [round(side * scale) for side in frames.shape[-2:]]
-    resized = F.interpolate(
-        frames.flatten(0, 1), size, mode="bilinear", align_corners=False, antialias=True
-    )
-    return resized.reshape(*frames.shape[:3], *size)
