@@ -69,6 +69,7 @@ class Loader(Protocol):
 
     def padding_share(self) -> float | None:
         """Return the share of frames that only fill up shorter clips; None if it is unknown."""
+        return None
 
     def batches(
         self, start: int = 0, stop: int = 1, *, start_step: int = 0

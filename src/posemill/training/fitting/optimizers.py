@@ -32,8 +32,9 @@ class UserOptimizers:
         self.optimizers, self.schedulers = optimizers, schedulers
         # The groups themselves: who changes a learning rate here changes it there.
         self.param_groups = [group for one in optimizers for group in one.param_groups]
-        self._by_step = scheduler_by == "step"
         self._told_scores = [one for one in schedulers if isinstance(one, ReduceLROnPlateau)]
+        others = [one for one in schedulers if one not in self._told_scores]
+        self._moved_by = {"epoch": [], "step": [], scheduler_by: others}
         self.is_told_scores = bool(self._told_scores)
         self.name = "+".join(type(one).__name__ for one in optimizers)  # for checkpoints
 
@@ -44,25 +45,18 @@ class UserOptimizers:
 
     def step(self) -> None:
         """Take a step with each."""
-        for one in self.optimizers:
+        for one in [*self.optimizers, *self._moved_by["step"]]:
             one.step()
-        if self._by_step:
-            self._move()
 
     def end_epoch(self) -> None:
         """Move the schedulers that go by epochs."""
-        if not self._by_step:
-            self._move()
+        for one in self._moved_by["epoch"]:
+            one.step()
 
     def end_evaluation(self, value: float) -> None:
         """Tell `ReduceLROnPlateau` the score that chooses."""
         for one in self._told_scores:
             one.step(value)
-
-    def _move(self) -> None:
-        for one in self.schedulers:
-            if one not in self._told_scores:
-                one.step()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all."""
@@ -80,10 +74,9 @@ class UserOptimizers:
 def make_optimizer_maker(
     model: nn.Module, optimizer: Any, scheduler: Any, scheduler_by: str
 ) -> Callable[[nn.Module, TrainConfig, torch.device], UserOptimizers] | None:
-    """Return what builds a user's optimizers for a copy of the model; it travels to processes.
+    """Return what builds `fit`'s optimizers for a copy of the model; it travels to processes.
 
     None where the settings name them. What is wrong with them is a `TypeError` or `ValueError`.
-    Optimizer, scheduler and `scheduler_by` are those of `fit`.
     """
     if scheduler_by not in SCHEDULER_TIMES:
         raise ValueError(f"scheduler_by: expected epoch or step, got {scheduler_by!r}")
@@ -95,7 +88,7 @@ def make_optimizer_maker(
             "scheduler: a scheduler that is made already belongs to an optimizer that is: give "
             "that one too, or a function that builds the scheduler of an optimizer"
         )
-    return partial(_build, own=(model, optimizer, scheduler), scheduler_by=scheduler_by)
+    return partial(_build, own=(model, optimizer, scheduler, scheduler_by))
 
 
 def _build(
@@ -103,11 +96,10 @@ def _build(
     config: TrainConfig,
     device: torch.device,
     *,
-    own: tuple[nn.Module, Any, Any],
-    scheduler_by: str,
+    own: tuple[nn.Module, Any, Any, str],
 ) -> UserOptimizers:
     """Return the optimizers and schedulers of `own`, for a copy of its model."""
-    own_model, optimizer, scheduler = own
+    own_model, optimizer, scheduler, scheduler_by = own
     if optimizer is None:
         optimizer = build_optimizer(model, config, device)
     elif callable(optimizer):
@@ -126,8 +118,7 @@ def _build(
     if callable(scheduler):
         scheduler = scheduler(optimizers[0] if len(optimizers) == 1 else optimizers)
     schedulers = _as_list(scheduler, LRScheduler, "scheduler")
-    for one in optimizers:
-        _check_optimizer(one, model)
+    _check_optimizers(optimizers, model)
     for one in schedulers:
         if not any(one.optimizer is moved for moved in optimizers):
             raise ValueError(
@@ -148,18 +139,19 @@ def _as_list(value: Any, kind: type, name: str) -> list[Any]:
     return found
 
 
-def _check_optimizer(one: Optimizer, model: nn.Module) -> None:
+def _check_optimizers(optimizers: list[Optimizer], model: nn.Module) -> None:
     known = {id(parameter) for parameter in model.parameters()}
-    strange = sum(id(p) not in known for group in one.param_groups for p in group["params"])
-    if strange:
-        raise ValueError(
-            f"optimizer: {strange} parameters of {type(one).__name__} are not of the model; build "
-            "it from the parameters of the model that fit() is given"
-        )
-    if isinstance(one, LBFGS):
-        raise ValueError("optimizer: LBFGS calls the loss several times a step, fit() once")
-    groups = [{**group, "params": []} for group in one.param_groups]
-    _check_saved(groups, f"optimizer: the settings of {type(one).__name__}")
+    for one in optimizers:
+        strange = sum(id(p) not in known for group in one.param_groups for p in group["params"])
+        if strange:
+            raise ValueError(
+                f"optimizer: {strange} parameters of {type(one).__name__} are not of the model; "
+                "build it from the parameters of the model that fit() is given"
+            )
+        if isinstance(one, LBFGS):
+            raise ValueError("optimizer: LBFGS calls the loss several times a step, fit() once")
+        groups = [{**group, "params": []} for group in one.param_groups]
+        _check_saved(groups, f"optimizer: the settings of {type(one).__name__}")
 
 
 def _check_saved(state: Any, what: str) -> None:

@@ -19,6 +19,7 @@ from torch.utils.data import (
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch
+from posemill.training.data.clips import Loader
 from posemill.training.data.loaders import open_torch_loader, own_child_signals
 from posemill.training.fitting.user_clips import Collate, count_samples, make_user_batch
 from posemill.training.runtime import Runtime, own_draws
@@ -72,7 +73,7 @@ class _Grouped(IterableDataset[Batch]):
             at += len(samples)
 
 
-class StreamLoader:
+class StreamLoader(Loader):
     """The batches of data in an order of their own, epoch by epoch; see `Loader`.
 
     One process trains on them. What the data draw at random, their order too, follows from seed and
@@ -81,10 +82,8 @@ class StreamLoader:
     Args:
         source: An iterable of samples (`set_epoch(epoch)` is called before each epoch, where it has
             it), or a ready loader, each of whose batches is passed at once.
-        config, runtime: Batch sizes, seed and loader processes; this process.
         is_training: False where all of it is read once, by several processes in turn.
-        name: `train_set` or `val_set`, for messages.
-        collate: Makes a batch of samples.
+        name: `train_set` or `val_set`.
         steps_per_epoch: Begin again when it is read through, until there were so many steps.
         batches_per_step: Batches of a loader that are accumulated for one step.
     """
@@ -124,10 +123,6 @@ class StreamLoader:
         left = self._num_items - step * self._step_items
         return -(-min(self._step_items, left) // self._pass_items)
 
-    def padding_share(self) -> float | None:
-        """Return None: lengths are known when samples come."""
-        return None
-
     def batches(
         self, start: int = 0, stop: int = 1, *, start_step: int = 0
     ) -> Generator[Any, None, None]:
@@ -155,7 +150,14 @@ class StreamLoader:
         numbers = (self._seed, epoch)
         for batch in _seeded(self._loader, numbers, begins_again=self._begins_again):
             if not isinstance(batch, Batch):
-                batch = make_user_batch(batch, range(at, at + self._count(batch)))
+                num_samples = count_samples(batch)
+                if num_samples is None:
+                    raise ValueError(
+                        f"{self._name}: cannot tell how many samples a batch of the DataLoader "
+                        f"has: there is no tensor in a {type(batch).__name__}; give its dataset "
+                        "and collate_fn to fit() instead"
+                    )
+                batch = make_user_batch(batch, range(at, at + num_samples))
             at, num_batches = at + len(batch), num_batches + 1
             yield batch
             if self._is_training and num_batches == total:
@@ -165,16 +167,6 @@ class StreamLoader:
                 f"{self._name}: len() says {self._num_items}, but it gave {at} samples in "
                 f"{num_batches} batches; correct its len(), or give steps_per_epoch"
             )
-
-    def _count(self, values: Any) -> int:
-        num_samples = count_samples(values)
-        if num_samples is None:
-            raise ValueError(
-                f"{self._name}: cannot tell how many samples a batch of the DataLoader has: "
-                f"there is no tensor in a {type(values).__name__}; give its dataset and collate_fn "
-                "to fit() instead"
-            )
-        return num_samples
 
 
 def _seeded(source: Any, numbers: tuple[int, int], *, begins_again: bool) -> Iterator[Any]:

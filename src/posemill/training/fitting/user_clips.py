@@ -27,17 +27,13 @@ def make_user_batch(values: Any, indices: Sequence[int], *, counts: bool = True)
     `values` are `(input, …, target)`, a dict with or without `target`, or anything; a batch that
     only fills up a rank's share does not count.
     """
-    weights = torch.full((len(indices),), float(counts))
-    return Batch(values, _target_of(values), torch.tensor(indices, dtype=torch.int64), weights)
-
-
-def _target_of(values: Any) -> Any:
-    """Return the last entry of a tuple, `target` of a dict that has it, or else all of it."""
+    target = values
     if isinstance(values, (tuple, list)):
-        return values[-1]
-    if isinstance(values, Mapping) and "target" in values:
-        return values["target"]
-    return values
+        target = values[-1]
+    elif isinstance(values, Mapping):
+        target = values.get("target", values)
+    weights = torch.full((len(indices),), float(counts))
+    return Batch(values, target, torch.tensor(indices, dtype=torch.int64), weights)
 
 
 class UserClips(Clips):

@@ -30,10 +30,7 @@ def read_split(
     collate: Collate | None = None,
     steps_per_epoch: int = 0,
 ) -> UserClips:
-    """Return the split of `train_set` or `val_set`.
-
-    What is wrong with it is a `TypeError` or `ValueError`.
-    """
+    """Return the split of a set; a wrong one is a `TypeError` or `ValueError`."""
     has_items = hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
     is_iterable = isinstance(samples, IterableDataset) or not has_items
     stream = partial(
@@ -46,10 +43,7 @@ def read_split(
         if shuffles is not None:
             known_length(samples.dataset, name)
             return UserClips(
-                samples.dataset,
-                collate=samples.collate_fn,
-                seed=config.seed,
-                is_shuffled=shuffles,
+                samples.dataset, collate=samples.collate_fn, seed=config.seed, is_shuffled=shuffles
             )
         if "batch_size" in config.given and samples.batch_size:
             per_step = max(1, round(config.batch_size / samples.batch_size))
@@ -147,6 +141,8 @@ def make_user_workload(
     val = None
     if val_set is not None:
         val = read_split("val_set", val_set, config, collate=collate_fn)
+    # The same in every process: a spawned one has the script as `__mp_main__`.
+    module = type(model).__module__.replace("__mp_main__", "__main__")
     return Workload(
         # A copy: the tensors of a model that was sent to several processes are in memory that
         # they share, and each would move the weights of all.
@@ -154,14 +150,8 @@ def make_user_workload(
         train=train,
         val=val,
         task=UserTask(loss, named, main, model=model, forward=forward),
-        identity={"kind": OWN, "class": _class_name(model)},
+        identity={"kind": OWN, "class": f"{module}.{type(model).__qualname__}"},
         notes=tuple(_notes_of(train_set, config)) if train.stream else (),
         make_optimizer=make_optimizer_maker(model, optimizer, scheduler, scheduler_by),
         **facts,
     )
-
-
-def _class_name(model: nn.Module) -> str:
-    """Return the same name in every process: a spawned one has the script as `__mp_main__`."""
-    module = type(model).__module__.replace("__mp_main__", "__main__")
-    return f"{module}.{type(model).__qualname__}"

@@ -40,18 +40,12 @@ class _Grouped(_BatchNorm):
             return _norm_with_peers(self, batch)
         # The last, smaller batch of an epoch may not divide: fewer groups of one size then.
         groups = next(g for g in range(self.num_groups, 0, -1) if len(batch) % g == 0)
+        statistics = zip(batch.chunk(groups), self.group_means, self.group_vars, strict=False)
         parts = [
             nn.functional.batch_norm(
-                part,
-                self.group_means[at],
-                self.group_vars[at],
-                self.weight,
-                self.bias,
-                training=True,
-                momentum=_momentum(self),
-                eps=self.eps,
+                part, mean, var, self.weight, self.bias, True, _momentum(self), self.eps
             )
-            for at, part in enumerate(batch.chunk(groups))
+            for part, mean, var in statistics
         ]
         return parts[0] if groups == 1 else torch.cat(parts)
 

@@ -87,20 +87,16 @@ class Multigrid:
     @cached_property
     def long_cycle(self) -> tuple[tuple[Shape, ...], ...]:
         """The shapes of the batches of an epoch, for each shape of the long cycle."""
-        return tuple(self._shapes(time, space) for time, space in self.grid)
-
-    def _shapes(self, time: float, space: float) -> tuple[Shape, ...]:
-        frames = max(1, round(self.num_frames * time))
-        size = max(1, round(self.size * space))
-        batch = round(self.num_frames * self.size**2 / (frames * size**2))
-        shapes = [Shape(batch, frames, size)]
-        if self.has_short_cycle:
-            small = (self.size * share for share in SHORT_CYCLE)
-            shapes = [
-                *(Shape(batch * round((size / s) ** 2), frames, max(1, round(s))) for s in small),
-                *shapes,
-            ]
-        return tuple(shapes)
+        small = [self.size * share for share in SHORT_CYCLE if self.has_short_cycle]
+        found = []
+        for time, space in self.grid:
+            frames, size = max(1, round(self.num_frames * time)), max(1, round(self.size * space))
+            batch = round(self.num_frames * self.size**2 / (frames * size**2))
+            sides = [*small, size]
+            numbers = [batch * round((size / side) ** 2) for side in sides]
+            pairs = zip(numbers, sides, strict=True)
+            found.append(tuple(Shape(n, frames, max(1, round(side))) for n, side in pairs))
+        return tuple(found)
 
     @cached_property
     def _raw_phases(self) -> list[tuple[int, tuple[Shape, ...], float]]:
