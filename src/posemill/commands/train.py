@@ -286,7 +286,7 @@ def _with_videos(
 ) -> Iterator[tuple[PoseClip, str]]:
     """Yield the keypoints of each video and its path, for a model of both."""
     from posemill.records import PoseClip
-    from posemill.training.tasks.video_kind import videos_at
+    from posemill.training.tasks.video_kind import clips_at
 
     for item in items:
         if isinstance(item, PoseClip):
@@ -294,11 +294,11 @@ def _with_videos(
                 "{folder} was trained on keypoints and video: expected videos, got a PoseClip",
                 folder=folder,
             )
-        videos = videos_at(Path(item))
+        videos = clips_at(Path(item))
         is_alone = engine["is_alone"] and len(videos) == 1
-        for clip_id, path in videos:
-            for clip in _estimated(folder, [path], {**engine, "is_alone": is_alone}):
-                yield dataclasses.replace(clip, clip_id=clip_id), path
+        for video in videos:
+            for clip in _estimated(folder, [video.path], {**engine, "is_alone": is_alone}):
+                yield dataclasses.replace(clip, clip_id=video.clip_id), video.path
 
 
 def _estimated(

@@ -28,8 +28,6 @@ from posemill.training.data.normalize import Augment, Preparation
 from posemill.training.data.readers import find_files, read_all
 from posemill.training.tasks.kinds import Kind, NewClip, frames_per_step
 
-_Points = tuple[str, FloatArray, BoolArray]  # id, points, mask of a clip
-
 
 class KeypointKind(Kind):
     """What `posemill prepare` wrote, npz and csv files."""
@@ -128,10 +126,10 @@ def needed_skeleton(facts: Mapping[str, Any], run: Path | str) -> str:
     return str(facts["skeleton_name"])
 
 
-def _points_of(clip: PoseClip, skeleton_name: str) -> _Points:
+def _points_of(clip: PoseClip, skeleton_name: str) -> tuple[str, FloatArray, BoolArray]:
+    """Return id, points and mask of a clip."""
     if not len(clip):
         raise TrainingError("clip {clip_id!r} has no frames", clip_id=clip.clip_id)
     mapped = clip.as_skeleton(skeleton_name)
-    mask = mapped.mask
-    points = np.where(mask[..., None], mapped.points, np.float32(0)).astype(np.float32)
-    return clip.clip_id, points, mask
+    points = np.where(mapped.mask[..., None], mapped.points, np.float32(0)).astype(np.float32)
+    return clip.clip_id, points, mapped.mask

@@ -6,6 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -111,7 +112,7 @@ class Task(ABC):
 
     def is_right(self, row: Row) -> bool:
         """Return whether what was said is true."""
-        return True
+        return row.true is None or bool(row.said == row.true)
 
     def describe(self, row: Row, names: Sequence[str]) -> Words:
         """Return a row in words, with the names of the classes."""
@@ -135,11 +136,7 @@ class Task(ABC):
 
 
 class Classify(Task):
-    """Cross entropy, and the share of samples whose likeliest class is the true one.
-
-    Args:
-        label_smoothing: Share of the target spread over all classes.
-    """
+    """Cross entropy, and the share of samples whose likeliest class is the true one."""
 
     main = "accuracy"
     higher_is_better = True
@@ -164,10 +161,6 @@ class Classify(Task):
     def score(self, rows: Sequence[Row]) -> dict[str, float]:
         """Return the accuracy."""
         return {"accuracy": accuracy([row.said for row in rows], [row.true for row in rows])}
-
-    def is_right(self, row: Row) -> bool:
-        """Return whether the class is the true one."""
-        return bool(row.said == row.true)
 
     def describe(self, row: Row, names: Sequence[str]) -> Words:
         """Return both classes."""
@@ -264,15 +257,12 @@ class Ctc(Task):
             for head, logits in heads.items()
             if logits is not None
         }
+        is_beam = self.head and self.decoder == "beam"
+        decode = partial(decode_beam, beam_width=self.beam_width) if is_beam else decode_greedy
         return [
-            {head: self._decode(table[row, :length]) for head, table in scores.items()}
+            {head: decode(table[row, :length]) for head, table in scores.items()}
             for row, length in enumerate(output.lengths.tolist())
         ]
-
-    def _decode(self, log_probs: Any) -> list[int]:
-        if self.head and self.decoder == "beam":
-            return decode_beam(log_probs, self.beam_width)
-        return decode_greedy(log_probs)
 
     def score(self, rows: Sequence[Row]) -> dict[str, float]:
         """Return `wer`, and `wer_<head>` of every head."""

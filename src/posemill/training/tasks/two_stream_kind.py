@@ -55,7 +55,7 @@ class TwoStreamClips(Clips):
         video = self.pixels.__getitems__(draws)
         there = set(video.indices.tolist())
         keypoints = self.keypoints.__getitems__([draw for draw in draws if draw.clip in there])
-        return join_batches(keypoints, video)
+        return dataclasses.replace(video, inputs=(keypoints.inputs, video.inputs))
 
     def picture(self, index: int) -> Picture | None:
         """Return the frames of a clip."""
@@ -64,11 +64,6 @@ class TwoStreamClips(Clips):
     def features(self, indices: IntArray) -> FloatArray:
         """Return what the keypoints of some clips are like; nothing is decoded for it."""
         return self.keypoints.features(indices)
-
-
-def join_batches(keypoints: Batch, video: Batch) -> Batch:
-    """Return the batch of both streams, of the same clips."""
-    return dataclasses.replace(video, inputs=(keypoints.inputs, video.inputs))
 
 
 def match_clips(videos: Sequence[ClipKey], keypoints: Sequence[ClipKey]) -> dict[ClipKey, int]:
@@ -210,5 +205,6 @@ class TwoStreamKind(Kind):
         for pose, path in clips:
             (points,) = self._keypoints.new_clips(of_points, identity, [pose])
             for video in self._video.new_clips(of_video, identity, [path]):
-                batch = join_batches(points.batch, video.batch)
+                inputs = points.batch.inputs, video.batch.inputs
+                batch = dataclasses.replace(video.batch, inputs=inputs)
                 yield NewClip(video.picture._replace(clip_id=pose.clip_id), batch)

@@ -41,7 +41,7 @@ from posemill.training.video.pixel_clips import (
     read_labelled,
 )
 from posemill.training.video.transform import ClipAugment, ClipTransform
-from posemill.training.video.video_clips import Item, VideoClips
+from posemill.training.video.video_clips import VideoClips
 
 
 class VideoKind(Kind):
@@ -85,29 +85,12 @@ class VideoKind(Kind):
 
     def open(self, config: TrainConfig, clips: PixelClips, *, is_training: bool) -> PixelClips:
         """Return clips that give batches; those of the training are drawn from and augmented."""
-        augment = make_augment(config) if is_training else None
-        rule = config.video.on_error
-        if not is_training and rule == "replace":
-            rule = "drop"  # a clip that stands for another would be scored twice
-        # Computed once, draws serve trainings of every seed.
-        seed = 0 if config.video.precompute else config.seed
-        reader = open_videos(
-            config, clips.places, is_training=is_training, augment=augment, on_error=rule, seed=seed
-        )
+        reader = _open_videos(config, clips.places, is_training=is_training)
         opened = clips.opened(reader, least_size=int(FIELDS["video_size"].meta["least"]))
         if not config.video.precompute:
             return opened
         views = config.video.precompute if is_training else 1
-        device = choose_device(config.device)
-        store = compute_features(
-            reader,
-            self._frozen_backbone(config, clips),
-            num_views=views,
-            runtime=Runtime(device=device, precision=choose_precision(config.precision, device)),
-            # Features are small: only who says so has them made anew.
-            cache=config.cache if "cache" in config.given else "mmap",
-            folder=Path(config.data.cache_folder) if config.data.cache_folder else None,
-        )
+        store = _compute_features(config, reader, self._frozen_backbone(config, clips), views)
         known = {field.name: getattr(opened, field.name) for field in dataclasses.fields(opened)}
         return FeatureClips(**known, store=store, num_views=views)
 
@@ -180,12 +163,10 @@ class VideoKind(Kind):
                 kind=type(others[0]).__name__,
             )
         places = [
-            dataclasses.replace(place, label="")
-            for path in paths
-            for place in _clips_at(Path(path))
+            dataclasses.replace(place, label="") for path in paths for place in clips_at(Path(path))
         ]
-        once = config.replace(cache="none")  # they are looked at once
-        data = open_videos(once, places, is_training=False)
+        once = config.replace(cache="none", video_on_error="raise")  # they are looked at once
+        data = _open_videos(once, places, is_training=False)
         for number, place in enumerate(places):
             try:
                 item = data.at_epoch(number, 0)
@@ -200,17 +181,23 @@ class VideoKind(Kind):
                 yield NewClip(picture, batch)
 
 
-def open_videos(
-    config: TrainConfig,
-    places: Sequence[Clip],
-    *,
-    is_training: bool,
-    augment: ClipAugment | None = None,
-    on_error: str = "raise",
-    seed: int = 0,
-) -> VideoClips:
-    """Return clips as the settings say they are read."""
-    video = config.video
+def _open_videos(config: TrainConfig, places: Sequence[Clip], *, is_training: bool) -> VideoClips:
+    """Return clips as the settings say they are read; those of the training are augmented."""
+    video, augment, on_error = config.video, None, config.video.on_error
+    if is_training:
+        # Glosses of ctc do not change when mirrored.
+        is_open = config.task == "classify" and not video.flip_labels
+        augment = ClipAugment(
+            scale=(video.scale, 1.0),
+            mirror=video.flip,
+            mirror_labels=None if is_open else video.flip_labels,
+            brightness=video.colour,
+            contrast=video.colour,
+            saturation=video.colour,
+            erase=video.erase,
+        )
+    elif on_error == "replace":
+        on_error = "drop"  # a clip that stands for another would be scored twice
     return VideoClips(
         Index(list(places), []),
         sampling=video.sampling,
@@ -220,37 +207,18 @@ def open_videos(
         augment=augment,
         decoder=video.decoder,
         on_error=on_error,
-        seed=seed,
+        # Computed once, draws serve trainings of every seed.
+        seed=0 if video.precompute else config.seed,
         cache=config.cache != "none" and not config.video.precompute,
         cache_folder=config.cache_folder or None,
     )
 
 
-def make_augment(config: TrainConfig) -> ClipAugment:
-    """Return how training clips are augmented; glosses of ctc do not change when mirrored."""
-    video = config.video
-    is_open = config.task == "classify" and not video.flip_labels
-    return ClipAugment(
-        scale=(video.scale, 1.0),
-        mirror=video.flip,
-        mirror_labels=None if is_open else video.flip_labels,
-        brightness=video.colour,
-        contrast=video.colour,
-        saturation=video.colour,
-        erase=video.erase,
-    )
-
-
-def _clips_at(path: Path) -> list[Clip]:
+def clips_at(path: Path) -> list[Clip]:
     """Return the clips of a path; a folder that holds pictures itself is one."""
     if path.is_dir() and any(suffix_of(each.name) in PICTURE_SUFFIXES for each in path.iterdir()):
         return [Clip(path.name, str(path), "frames")]
     return read_index(path).clips
-
-
-def videos_at(path: Path) -> list[tuple[str, str]]:
-    """Return id and path of each video, or folder of pictures, at a path."""
-    return [(place.clip_id, place.path) for place in _clips_at(path)]
 
 
 # What a frozen backbone says of each frame is computed once: then only a head is trained.
@@ -291,22 +259,22 @@ class FeatureClips(PixelClips):
         return Batch(inputs, lengths=lengths, **pad_targets(targets, weighted))
 
 
-def compute_features(
-    clips: VideoClips,
-    backbone: Backbone,
-    *,
-    num_views: int,
-    runtime: Runtime,
-    cache: str = "mmap",
-    folder: Path | None = None,
+def _compute_features(
+    config: TrainConfig, clips: VideoClips, backbone: Backbone, num_views: int
 ) -> Store:
     """Return the features of all clips, computed where they are not kept from before.
 
     Of each clip there are `num_views`: as it is drawn in the epochs 0, 1, … The weights of the
     backbone are part of the key.
     """
+    device = choose_device(config.device)
+    runtime = Runtime(device=device, precision=choose_precision(config.precision, device))
+    weights = hashlib.sha256()
+    for name, value in sorted(backbone.state_dict().items()):
+        weights.update(f"{name}{tuple(value.shape)}".encode())
+        weights.update(value.detach().cpu().contiguous().numpy().tobytes())
     parameters = {
-        "weights": digest_of(backbone),
+        "weights": weights.hexdigest(),
         "cells": backbone.cells,
         "sampling": str(clips.sampling),
         "size": [clips.size.size_wh, clips.size.resize],
@@ -316,25 +284,18 @@ def compute_features(
         "views": num_views,
         "precision": runtime.precision.name,
     }
-    backbone.to(runtime.device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+    backbone.to(device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
     return precompute(
-        _run(clips, backbone, num_views, runtime),
+        _look_at(clips, backbone, num_views, runtime),
         key=json.dumps([list(map(fingerprint, clips.clips)), parameters], sort_keys=True),
-        kind=cache,
-        folder=folder,
+        # Features are small: only who says so has them made anew.
+        kind=config.cache if "cache" in config.given else "mmap",
+        folder=Path(config.data.cache_folder) if config.data.cache_folder else None,
     )
 
 
-def digest_of(backbone: Backbone) -> str:
-    """Return the sha256 of a network's weights."""
-    digest = hashlib.sha256()
-    for name, value in sorted(backbone.state_dict().items()):
-        digest.update(f"{name}{tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _run(
+@torch.inference_mode()
+def _look_at(
     clips: VideoClips, backbone: Backbone, num_views: int, runtime: Runtime
 ) -> Iterator[tuple[FloatArray, BoolArray]]:
     """Yield features `(T, 1, C)` and mask `(T, 1)` of all views of a clip, clip after clip."""
@@ -343,35 +304,25 @@ def _run(
         "each; it is kept for the next time"
     )
     say(Message(template, num_clips=len(clips), num_draws=num_views))
-    transform = ClipTransform().to(next(backbone.parameters()).device)
-    rows = [(clip, view) for clip in range(len(clips)) for view in range(num_views)]
+    transform = ClipTransform().to(runtime.device)
+    draws = [(clip, view) for clip in range(len(clips)) for view in range(num_views)]
     groups = (
-        [clips.at_epoch(clip, view) for clip, view in rows[start : start + _CLIPS_AT_ONCE]]
-        for start in range(0, len(rows), _CLIPS_AT_ONCE)
+        [clips.at_epoch(clip, view) for clip, view in draws[start : start + _CLIPS_AT_ONCE]]
+        for start in range(0, len(draws), _CLIPS_AT_ONCE)
     )
     for items in read_ahead(groups, depth=1):  # decoded while the network looks at those before
-        yield from _look_at(items, clips, backbone, transform=transform, runtime=runtime)
-
-
-@torch.inference_mode()
-def _look_at(
-    items: Sequence[Item | None],
-    clips: VideoClips,
-    backbone: Backbone,
-    *,
-    transform: ClipTransform,
-    runtime: Runtime,
-) -> list[tuple[FloatArray, BoolArray]]:
-    # A clip that cannot be read is one frame of zeros, which no network says of a picture.
-    rows = [np.zeros((1, 1, backbone.num_features), np.float32) for _ in items]
-    readable = {place: item for place, item in enumerate(items) if item is not None}
-    if readable:
-        batch = clips.collate_fn(list(readable.values()))
-        frames = batch["frames"].to(transform.mean.device)
-        view = batch["view"].to(frames.device) if clips.augment else None
-        with runtime.autocast():
-            features = backbone(transform(frames, view).flatten(0, 1), ClipTimes(frames.shape[1]))
-        features = features.float().cpu().reshape(*frames.shape[:2], 1, -1)
-        for place, clip, length in zip(readable, features, batch["length"].tolist(), strict=True):
-            rows[place] = clip[:length].numpy()
-    return [(row, np.ones(row.shape[:2], bool)) for row in rows]
+        # A clip that cannot be read is one frame of zeros, which no network says of a picture.
+        rows = [np.zeros((1, 1, backbone.num_features), np.float32) for _ in items]
+        readable = {place: item for place, item in enumerate(items) if item is not None}
+        if readable:
+            batch = clips.collate_fn(list(readable.values()))
+            frames = batch["frames"].to(runtime.device)
+            view = batch["view"].to(runtime.device) if clips.augment else None
+            with runtime.autocast():
+                pictures = transform(frames, view).flatten(0, 1)
+                features = backbone(pictures, ClipTimes(frames.shape[1]))
+            features = features.float().cpu().reshape(*frames.shape[:2], 1, -1)
+            lengths = batch["length"].tolist()
+            for place, clip, length in zip(readable, features, lengths, strict=True):
+                rows[place] = clip[:length].numpy()
+        yield from ((row, np.ones(row.shape[:2], bool)) for row in rows)
