@@ -106,7 +106,7 @@ class Arms:
         self.number += 1
         folder = RunFolder(self.folder / f"run{self.number}")
         folder.path.mkdir(parents=True)
-        trainer = Trainer(self.fresh(), self.config, Runtime.of(self.config), folder)
+        trainer = Trainer(self.fresh(), self.config, Runtime().using(self.config), folder)
         with numeric_settings(self.config):  # as `train_rank` does
             trainer.run()
         return_freed_memory()

@@ -94,7 +94,7 @@ def test_the_gpu_that_was_asked_for_is_the_current_one(
     runtime = Runtime(size=size).using(config.replace(device="cuda:1"))
     assert seen == [runtime.device] == [torch.device(expected)]
     assert (runtime.is_on_gpu, runtime.threads, runtime.size) == (True, 3, size)
-    assert not Runtime.of(config.replace(device="cpu")).is_on_gpu
+    assert not Runtime().using(config.replace(device="cpu")).is_on_gpu
     assert len(seen) == 1
 
 

@@ -114,25 +114,20 @@ def amx_off_if_needed() -> Iterator[None]:
     It stays on where torch has computed in this process already: then it is too late.
     """
     trial = try_bf16()
-    if not trial.needs_amx_off or _is_amx_off():
+    is_needed = trial.needs_amx_off and not _is_amx_off()
+    if is_needed and hasattr(os, "fork"):
+        # In a copy of this process, where torch may have computed before.
+        is_needed = run_in_fork(_measure_without_amx, timeout_seconds=_HANG_SECONDS).works
+    if not is_needed:
         yield
         return
-    os.environ |= {ISA_VARIABLE: WITHOUT_AMX, _MARK: trial.plain.reason}
+    variables = {ISA_VARIABLE: WITHOUT_AMX, _MARK: trial.plain.reason}
+    os.environ |= variables
     try:
-        # In a copy of this process, where torch may have computed before.
-        if (
-            hasattr(os, "fork")
-            and not run_in_fork(measure_steps, timeout_seconds=_HANG_SECONDS).works
-        ):
-            _put_back()
         yield
     finally:
-        _put_back()
-
-
-def _put_back() -> None:
-    for name in (ISA_VARIABLE, _MARK):
-        os.environ.pop(name, None)
+        for name in variables:
+            os.environ.pop(name, None)
 
 
 def measure_steps() -> dict[str, float]:

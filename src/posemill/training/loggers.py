@@ -16,8 +16,6 @@ from posemill.messages import render
 from posemill.plugins import hint
 from posemill.terminal import printable
 
-_METHODS = ("start", "log", "close")
-
 
 class Logger(Protocol):
     """Gets the numbers of a training while it runs."""
@@ -134,7 +132,8 @@ def make_loggers(given: Iterable[Any]) -> tuple[Logger, ...]:
             expected = f"{', '.join(_NAMED)} or an object"
             raise ValueError(f"loggers: expected {expected}, got {one!r}{hint(one, _NAMED)}")
         logger = _NAMED[one]() if isinstance(one, str) else one
-        missing = [name for name in _METHODS if not callable(getattr(logger, name, None))]
+        methods = ("start", "log", "close")
+        missing = [name for name in methods if not callable(getattr(logger, name, None))]
         if missing:
             raise TypeError(
                 f"loggers: {type(logger).__name__} has no {', '.join(missing)}; a logger has "

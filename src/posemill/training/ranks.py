@@ -71,10 +71,17 @@ def _rank_main(packed_task: bytes, rank: int, config: TrainConfig, shared: Path)
     if config.threads:
         torch.set_num_threads(config.threads)
     try:
-        task, store = _unpack(packed_task), str(shared / "store")
-        runtime = join_processes(
-            rank, config.processes, store_file=store, device_type=config.device
-        )
+        try:
+            task: RankTask = pickle.loads(packed_task)
+        except (AttributeError, ImportError) as error:
+            raise TrainingError(
+                "mode multi_process starts Python again, which does not find the model, the data "
+                "or the loss there: {error}. Of a notebook, put them into a module and import it, "
+                "or use {--parallel:multi_thread}",
+                error=error,
+            ) from error
+        store, size = str(shared / "store"), config.processes
+        runtime = join_processes(rank, size, store_file=store, device_type=config.device)
         result = task(runtime)
         runtime.close()
         if rank == 0:
@@ -107,19 +114,6 @@ def _pack(task: RankTask) -> bytes:
             "no local class), or use {--parallel:multi_thread}",
             error=error,
         ) from error
-
-
-def _unpack(packed_task: bytes) -> RankTask:
-    try:
-        task: RankTask = pickle.loads(packed_task)
-    except (AttributeError, ImportError) as error:
-        raise TrainingError(
-            "mode multi_process starts Python again, which does not find the model, the data or "
-            "the loss there: {error}. Of a notebook, put them into a module and import it, or use "
-            "{--parallel:multi_thread}",
-            error=error,
-        ) from error
-    return task
 
 
 def _wait(processes: list[Any], most_seconds: float | None) -> None:

@@ -44,11 +44,6 @@ class Runtime:
     precision: Precision = _FP32
     threads: int = 0
 
-    @classmethod
-    def of(cls, config: TrainConfig) -> Runtime:
-        """Return that of a process alone with these settings."""
-        return cls().using(config)
-
     def using(self, config: TrainConfig) -> Runtime:
         """Return the same process with the device, the number format and the threads of settings.
 
@@ -112,10 +107,7 @@ class Runtime:
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Return the element-wise sum over the processes, in double precision."""
-        if self.size == 1:
-            return list(values)
-        gathered = self.gather(list(values))
-        return [float(sum(column)) for column in zip(*gathered, strict=True)]
+        return [float(sum(column)) for column in zip(*self.gather(list(values)), strict=True)]
 
     def close(self) -> None:
         """Leave the group."""
@@ -124,12 +116,7 @@ class Runtime:
 
 
 def join_processes(
-    rank: int,
-    size: int,
-    *,
-    store_file: str = "",
-    device_type: str = "cpu",
-    timeout_seconds: float = 1800,
+    rank: int, size: int, *, store_file: str = "", device_type: str = "cpu"
 ) -> Runtime:
     """Return this process as one of `size`, checked to be as many as asked for.
 
@@ -137,18 +124,18 @@ def join_processes(
     """
     local_rank = int(os.environ.get("LOCAL_RANK", rank))
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    if device_type != "cuda" and local_size == size:
-        # All on one machine: gloo would otherwise look for an address of the host name.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if device_type == "cuda":
         torch.cuda.set_device(local_rank)  # before the first exchange, which is on it
+    elif local_size == size:
+        # All on one machine: gloo would otherwise look for an address of the host name.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     try:
         dist.init_process_group(
             "nccl" if device_type == "cuda" else "gloo",
             init_method=f"file://{store_file}" if store_file else "env://",
             rank=rank,
             world_size=size,
-            timeout=timedelta(seconds=timeout_seconds),
+            timeout=timedelta(minutes=30),
         )
     except (RuntimeError, ValueError) as error:
         template = "process {rank} of {size} could not join the others: {error}"

@@ -44,7 +44,7 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(
     save = Trainer.save
 
     def look(self: Trainer, *names: str) -> None:
-        self.reporter._note_speed()
+        self.reporter.note()
         seen.append(read_train_status(self.folder.path))
         save(self, *names)
 

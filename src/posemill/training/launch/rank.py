@@ -142,9 +142,9 @@ def _predictions(workload: Workload, results: Mapping[str, Evaluation]) -> Itera
         clips = workload.tests.get(split, workload.val)
         clip_ids = clips.clip_ids if clips is not None else ()
         for row in result.rows if clip_ids else ():
-            words = workload.task.describe(row, workload.class_names)
-            chance = "" if words.chance is None else f"{words.chance:.4f}"
-            values = (split, clip_ids[row.sample], words.true, words.said, chance)
+            said, true = workload.task.describe(row, workload.class_names)
+            chance = "" if row.chance is None else f"{row.chance:.4f}"
+            values = (split, clip_ids[row.sample], true, said, chance)
             yield dict(zip(COLUMNS, values, strict=True))
 
 

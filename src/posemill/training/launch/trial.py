@@ -39,7 +39,7 @@ def try_one_batch(workload: Workload, config: TrainConfig) -> None:
 
     The model, the data's order and all random generators are as before afterwards.
     """
-    runtime = Runtime.of(config)
+    runtime = Runtime().using(config)
     device, task = runtime.device, cast(UserTask, workload.task)
     model = copy.deepcopy(workload.model).to(device).train()
     with random_states_kept():

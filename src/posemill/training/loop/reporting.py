@@ -57,6 +57,7 @@ class Reporter:
         notes: What works, but not as it should; said at the start and in the summary.
         last_words: What is said again at the end.
         watch: Looks for a user's code that waits; a trainer tells it of steps.
+        loss: The last that was reported.
         measured: Fields of `Evidence` that others know, by name.
     """
 
@@ -82,8 +83,7 @@ class Reporter:
         self._seconds_before: Mapping[str, float] = clock.read()
         self._seconds_running = 0.0
         self._num_samples = 0
-        self._loss = math.nan
-        self._time = time.perf_counter()
+        self.loss = math.nan
         self._timing_at = self._live_at = self._log_at = 0.0
         self._console = Console(stderr=True, quiet=not runtime.is_first)
         self._loggers: list[Logger] = list(workload.loggers) if runtime.is_first else []
@@ -105,7 +105,14 @@ class Reporter:
         for note in self.notes:
             self.say(note)
         self.note_best(state)
-        self.note(workers_on=self._ranks_on())
+        devices = [str(self._runtime.device)]
+        if self._runtime.size > 1 and self._runtime.is_on_gpu:
+            num_here = min(self._runtime.size, torch.cuda.device_count())
+            devices = [f"cuda:{index}" for index in range(num_here)]
+        self.note(workers_on=place_workers(devices))
+        if state.step:  # advice is about all of the time, that before it was stopped too
+            with suppress(RunError):  # it had measured nothing
+                self._earlier_seconds = read_evidence(self._folder.path).timing_seconds
         self._meter.start()
         is_our_model = type(self._workload.model).__module__.startswith("posemill.")
         if self._workload.task.is_own or not is_our_model:  # a step runs code that is not ours
@@ -175,14 +182,11 @@ class Reporter:
         if self._log:
             self._live |= {"step": self._live["step"] + 1, "epoch": epoch + 1}
             if time.monotonic() - self._live_at > _LIVE_SECONDS:
-                self._note_speed()
+                speed = self._speed.see(self._live["step"])
+                left = self._live["total_steps"] - self._live["step"]
+                self.note(seconds_left=left / speed if speed else None)
         if self._progress:
             self._progress.update(self._bar, advance=1, epoch=epoch + 1)
-
-    def _note_speed(self) -> None:
-        step = self._live["step"]
-        speed = self._speed.see(step)
-        self.note(seconds_left=(self._live["total_steps"] - step) / speed if speed else None)
 
     def report_loss(self, state: TrainState, loss: float, samples: int, *, lr: float) -> None:
         """Log the mean loss since the last report, over so many samples."""
@@ -192,7 +196,7 @@ class Reporter:
         running = sum(passed[part] for part in _STEP_PARTS)
         self._seconds_running += running
         self._num_samples += samples
-        self._loss = loss
+        self.loss = loss
         values = {
             "loss": loss,
             "lr": lr,
@@ -239,33 +243,6 @@ class Reporter:
         if self._log and time.monotonic() - self._log_at > _LOG_SECONDS:
             self._log_at = time.monotonic()
             self._log.write(f"epoch {epoch + 1}, step {step}: {text}")
-
-    def say_loss(self, state: TrainState) -> None:
-        """Say the last loss after an epoch that has no evaluation."""
-        template = "epoch {epoch}: loss {loss:.4f} on training clips"
-        self.say(Message(template, epoch=state.epoch, loss=self._loss))
-
-    def say_stopped(self, state: TrainState) -> None:
-        """Say why patience ended a training."""
-        template = (
-            "stopped early after epoch {epoch} of {epochs}: no better {score} in "
-            "{num_worse:evaluation|evaluations} ({--patience:{patience}}); the best was at step "
-            "{best_step}"
-        )
-        known = {"epochs": self._config.epochs, "patience": self._config.patience}
-        self.say_last(Message(template, **vars(state), **known, score=self._main))
-
-    def _ranks_on(self) -> dict[str, list[int]]:
-        """Which ranks of this machine are on which GPU, for `posemill status`."""
-        if self._runtime.size == 1 or not self._runtime.is_on_gpu:
-            return place_workers([str(self._runtime.device)])
-        num_here = min(self._runtime.size, torch.cuda.device_count())
-        return place_workers([f"cuda:{index}" for index in range(num_here)])
-
-    def count_earlier_time(self) -> None:
-        """Count what the training took before it was stopped, too: advice is about all of it."""
-        with suppress(RunError):  # it had measured nothing
-            self._earlier_seconds = read_evidence(self._folder.path).timing_seconds
 
     def _evidence(self, state: TrainState) -> Evidence:
         earlier = self._earlier_seconds
@@ -316,7 +293,8 @@ def describe_videos(training: Clips) -> dict[str, int]:
     clips = training.video
     if clips is None or clips.cache is not None or clips.size.size_wh is None:
         return {}
-    if (needed := clips.estimate_bytes()) is None:
+    needed = clips.estimate_bytes()
+    if needed is None:
         return {}
     return {
         "num_videos": sum(clip.kind == "video" for clip in clips.clips),

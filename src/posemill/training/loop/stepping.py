@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,6 @@ from posemill.training.loop.timing import Clock
 from posemill.training.models.keypoints import KeypointModel
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import Workload
-
-_ZERO_DECAY_MAX_DIMS = 1  # biases and the scales of norms
 
 
 class Stepper:
@@ -47,11 +45,9 @@ class Stepper:
             self.num_checkpointed = checkpoint_blocks(self.model)
         if config.channels_last:
             put_channels_last(self.model)
-        runner = self.model
         self._is_compiled = uses_compile(config, device)
         self._first_seconds: list[float] = []
-        if self._is_compiled:
-            runner = cast(nn.Module, torch.compile(self.model))
+        runner: Any = torch.compile(self.model) if self._is_compiled else self.model
         # Whose call returns the sum of the loss, and the number of samples.
         self._objective: Any = share_gradients(Objective(workload.task, runner, runtime), runtime)
         make = workload.make_optimizer or build_optimizer
@@ -116,10 +112,7 @@ class Stepper:
         self.steps_taken += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that it remembers: optimizer, scaler, and the moving average of the weights.
-
-        The average, by the names of the weights, is empty where there is none.
-        """
+        """Return all that it remembers; no moving average is an empty one."""
         return {
             "kind": self._kind,
             "optimizer": self.optimizer.state_dict(),
@@ -140,7 +133,12 @@ class Stepper:
             template = "the checkpoint has no moving average: continue with {--ema-decay:0}"
             raise TrainingError(template)
         self.optimizer.load_state_dict(state["optimizer"])
-        self._check_shapes()
+        # A user's own optimizer may remember what it likes.
+        states = {} if self.workload.make_optimizer else self.optimizer.state
+        for parameter, values in states.items():
+            for name, value in values.items():
+                if isinstance(value, Tensor) and value.shape not in ((), parameter.shape):
+                    raise ValueError(f"{name} of {self._kind} has shape {tuple(value.shape)}")
         self.scaler.load_state_dict(state["scaler"])
         if self.average:
             for name, shadow in self.average.shadow.items():
@@ -149,15 +147,6 @@ class Stepper:
     @property
     def _kind(self) -> str:
         return str(getattr(self.optimizer, "name", type(self.optimizer).__name__))
-
-    def _check_shapes(self) -> None:
-        """Raise ValueError where our optimizer would compute with tensors of another shape."""
-        if self.workload.make_optimizer:
-            return  # a user's own may remember what it likes
-        for parameter, values in self.optimizer.state.items():
-            for name, value in values.items():
-                if isinstance(value, Tensor) and value.shape not in ((), parameter.shape):
-                    raise ValueError(f"{name} of {self._kind} has shape {tuple(value.shape)}")
 
     @property
     def compile_seconds(self) -> float:
@@ -254,8 +243,8 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """Return the optimizer, without weight decay on biases and norms, fused where torch has it."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    decayed = [parameter for parameter in trained if parameter.ndim > _ZERO_DECAY_MAX_DIMS]
-    plain = [parameter for parameter in trained if parameter.ndim <= _ZERO_DECAY_MAX_DIMS]
+    decayed = [parameter for parameter in trained if parameter.ndim > 1]
+    plain = [parameter for parameter in trained if parameter.ndim <= 1]  # biases, scales of norms
     groups = [
         {"params": parameters, "weight_decay": decay}
         for parameters, decay in ((decayed, config.weight_decay), (plain, 0.0))
@@ -266,10 +255,9 @@ def build_optimizer(
         options["fused"] = device.type in ("cpu", "cuda")
     if config.optimizer == "sgd":
         options |= {"momentum": config.momentum, "nesterov": config.momentum > 0}
-    kinds: dict[str, Any] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
-    kind = kinds.get(config.optimizer, torch.optim.SGD)
-    optimizer: torch.optim.Optimizer = kind(groups, **options)
-    return optimizer
+        return torch.optim.SGD(groups, **options)
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, **options)
 
 
 class WeightAverage:

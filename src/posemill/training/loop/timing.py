@@ -52,22 +52,25 @@ class Clock:
         self._uses_events = device.type == "cuda"
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._events: list[tuple[str, torch.cuda.Event]] = []
+        self._last = 0.0
         self.restart()
 
     def restart(self) -> None:
         """Forget the time since the last lap (what came between belongs to no part)."""
-        if self._uses_events:
-            self._events.append(("", self._record()))
-        else:
-            self._last = time.perf_counter()
+        self.lap("")
 
     def lap(self, part: str) -> None:
         """Add the time since the last lap to a part."""
         if self._uses_events:
-            self._events.append((part, self._record()))
+            import torch
+
+            event: torch.cuda.Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event.record()
+            self._events.append((part, event))
             return
         now = time.perf_counter()
-        self._seconds[part] += now - self._last
+        if part:
+            self._seconds[part] += now - self._last
         self._last = now
 
     def read(self) -> Mapping[str, float]:
@@ -79,14 +82,6 @@ class Clock:
                     self._seconds[part] += start.elapsed_time(end) / 1000
             self._events = self._events[-1:]
         return dict(self._seconds)
-
-    @staticmethod
-    def _record() -> torch.cuda.Event:
-        import torch
-
-        event: torch.cuda.Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
 
 
 def shares(seconds: Mapping[str, float]) -> dict[str, float]:
@@ -232,15 +227,12 @@ class Evidence:
     """Where the time of a training went.
 
     Args:
-        timing_seconds: By part, as `Clock.read` returns.
         cores: Cores that a process could use.
-        ranks: Processes that trained.
         busy_share: Share of the time in which the GPU, or the cores, were at work; None if unknown.
         is_gpu: Which of them.
         padding_share: Share of the frames of all batches that only filled up; None if unknown.
         bf16_gain: Seconds of a step in fp32 by those in bf16, where both were measured.
         compile_seconds: Seconds of torch.compile before the second step.
-        waits: Lines of a user's code that wait or print.
         num_videos: Videos that every epoch decoded anew; looked at where data is waited for.
         decoded_bytes: What their frames take in the size of the training.
         frame_side: That size, in pixels.
@@ -289,11 +281,7 @@ def _read_fields(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_evidence(folder: Path) -> Evidence:
-    """Return what the training in a folder measured.
-
-    Raises:
-        RunError: It has measured nothing yet, or the file is not what a training writes.
-    """
+    """Return what the training in a folder measured; `RunError` where that is nothing yet."""
     path = folder / TIMING_NAME
     values = read_object(path)
     if not values:

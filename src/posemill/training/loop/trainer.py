@@ -98,7 +98,9 @@ class Trainer:
             note = Message(template, blocks=self.stepper.num_checkpointed)
             self.reporter.notes.append(note)
         val = workload.val
-        self._val_loader = self._load(val, shuffle=False) if val is not None else None
+        self._val_loader = None
+        if val is not None:
+            self._val_loader = open_loader(val, config, runtime, shuffle=False)
         self._writer = CheckpointWriter(folder.checkpoints)
 
     def run(self) -> None:
@@ -126,7 +128,7 @@ class Trainer:
         """Train the epochs that a stage has left, with a loader of its own."""
         state = self.state
         self._enter(stage)
-        loader = self._load(stage.clips, shuffle=True)
+        loader = open_loader(stage.clips, self.config, self.runtime, shuffle=True)
         self.reporter.measured["padding_share"] = loader.padding_share()
         batches = loader.batches(state.epoch, stage.stop_epoch, start_step=state.step_in_epoch)
         with closing(batches):
@@ -178,7 +180,8 @@ class Trainer:
         if is_over or state.epoch % config.eval_every == 0:
             names = ["best"] if self._evaluate() else []
         elif state.epoch == 1:  # so that a training which lasts shows soon that it learns
-            self.reporter.say_loss(state)
+            template = "epoch {epoch}: loss {loss:.4f} on training clips"
+            self.reporter.say(Message(template, epoch=state.epoch, loss=self.reporter.loss))
         if not state.step_in_epoch:
             self._tell("on_epoch")
         is_due = state.epoch % config.save_every == 0 or state.epoch == stage.stop_epoch
@@ -232,11 +235,9 @@ class Trainer:
         """Score the validation split; return True where it is the best so far."""
         state, val = self.state, self.workload.val
         self._settle_statistics()
-        if val is None or self._val_loader is None:
+        if val is None:
             return True  # nothing to choose by: the latest is the best
-        self.clock.restart()
-        result = self._evaluate_with(self._val_loader)
-        self.clock.lap("evaluation")
+        result = self.score(val)
         state.num_evals += 1
         self.reporter.report_scores(state, result.scores)
         main, is_higher = score_that_chooses(self.workload)
@@ -254,7 +255,13 @@ class Trainer:
             self.reporter.note_best(state)
         if state.is_out_of_patience(self.config.patience) and not state.is_stopped:
             state.is_stopped = True
-            self.reporter.say_stopped(state)
+            template = (
+                "stopped early after epoch {epoch} of {epochs}: no better {score} in "
+                "{num_worse:evaluation|evaluations} ({--patience:{patience}}); the best was at "
+                "step {best_step}"
+            )
+            known = {"epochs": self.stages.num_epochs, "patience": self.config.patience}
+            self.reporter.say_last(Message(template, **vars(state), **known, score=main))
         self._tell("on_evaluate", scores=result.scores)
         return is_better
 
@@ -266,17 +273,16 @@ class Trainer:
         self.stepper.average = None
 
     def score(self, clips: Clips) -> Evaluation:
-        """Return the evaluation of any clips with the present weights."""
+        """Return the evaluation of clips, with the average of the weights where there is one."""
         self.clock.restart()
-        result = self._evaluate_with(self._load(clips, shuffle=False))
-        self.clock.lap("evaluation")
-        return result
-
-    def _evaluate_with(self, loader: Loader) -> Evaluation:
-        """Score a split with the moving average of the weights where there is one."""
+        loader = self._val_loader  # opened once: it may have processes
+        if loader is None or clips is not self.workload.val:
+            loader = open_loader(clips, self.config, self.runtime, shuffle=False)
         average = self.stepper.average
         with average.in_place() if average else nullcontext():
-            return evaluate_split(self.workload, loader, self.runtime)
+            result = evaluate_split(self.workload, loader, self.runtime)
+        self.clock.lap("evaluation")
+        return result
 
     def save(self, *names: str) -> None:
         """Begin to write a checkpoint; every process calls it, the first one writes."""
@@ -312,7 +318,6 @@ class Trainer:
             ) from error
         if self.runtime.is_first:
             self.folder.cut_metrics(self.state.step)
-        self.reporter.count_earlier_time()
         template = "continued after step {step} of {total_steps}"
         continued = Message(template, step=self.state.step, total_steps=self.total_steps)
         self.reporter.last_words.append(continued)
@@ -337,9 +342,6 @@ class Trainer:
             "anew"
         )
         self.reporter.notes.append(Message(template, num_processes=size, num_before=num_before))
-
-    def _load(self, clips: Clips, *, shuffle: bool) -> Loader:
-        return open_loader(clips, self.config, self.runtime, shuffle=shuffle)
 
     def summary(self) -> dict[str, Any]:
         """Return scores and timing, ready for JSON."""

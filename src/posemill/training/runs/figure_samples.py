@@ -164,11 +164,11 @@ def choose_samples(task: Task, rows: list[Row]) -> list[Row]:
 
 def describe_sample(task: Task, row: Row, names: tuple[str, ...]) -> str:
     """Return what was said and, unless that is the same, what is true."""
-    words = task.describe(row, names)
-    if words.chance is None:
-        return f"said {_cut(words.said or 'nothing')}\ntrue {_cut(words.true or 'nothing')}"
-    text = f"{words.said} {words.chance:.0%}"
-    return text if task.is_right(row) else f"{text}, true {words.true}"
+    said, true = task.describe(row, names)
+    if row.chance is None:
+        return f"said {_cut(said or 'nothing')}\ntrue {_cut(true or 'nothing')}"
+    text = f"{said} {row.chance:.0%}"
+    return text if task.is_right(row) else f"{text}, true {true}"
 
 
 def _cut(text: str) -> str:

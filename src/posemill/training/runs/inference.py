@@ -196,12 +196,12 @@ def predict_clips(
     identity, names = facts["identity"], facts["class_names"]
     kind = kind_of_identity(identity)
     task = make_task(config, head=head_of(run))
-    for clip in kind.new_clips(config.replace(out=str(run)), identity, clips):
+    for picture, batch in kind.new_clips(config.replace(out=str(run)), identity, clips):
         with torch.no_grad():
-            output = task.call(model, clip.batch.to(chosen))
-        said = task.answer(output, names, clip.picture.clip_id)
+            output = task.call(model, batch.to(chosen))
+        said = task.answer(output, names, picture.clip_id)
         if pictures is not None:
-            pictures.draw(clip.picture, said.title(), facts.get("skeleton_name"))
+            pictures.draw(picture, said.title(), facts.get("skeleton_name"))
         yield said
 
 

@@ -15,6 +15,7 @@ from posemill.npz.clips import read_npz_header
 from posemill.npz.mapped import open_npz
 from posemill.records import BoolArray, FloatArray, PoseClip
 from posemill.training.config.train_config import TrainConfig, open_augmentation
+from posemill.training.data.batches import Batch
 from posemill.training.data.clips import Picture
 from posemill.training.data.keypoint_clips import (
     KeypointClips,
@@ -26,7 +27,7 @@ from posemill.training.data.keypoint_clips import (
 from posemill.training.data.labels import LabelledClip
 from posemill.training.data.normalize import Augment, Preparation
 from posemill.training.data.readers import find_files, read_all
-from posemill.training.tasks.kinds import Kind, NewClip, frames_per_step
+from posemill.training.tasks.kinds import Kind, frames_per_step
 
 
 class KeypointKind(Kind):
@@ -83,7 +84,7 @@ class KeypointKind(Kind):
         config: TrainConfig,
         identity: Mapping[str, Any],
         clips: Iterable[PoseClip] | Path | str,
-    ) -> Iterator[NewClip]:
+    ) -> Iterator[tuple[Picture, Batch]]:
         """Yield each clip, prepared as the model's own were."""
         prepare = Preparation(
             normalize=config.normalize,
@@ -113,7 +114,7 @@ class KeypointKind(Kind):
                     num_dims=identity["num_dims"],
                 )
             picture = Picture(clip_id, points=(found_points, found_mask))
-            yield NewClip(picture, collate([Sample(points, mask, 0)]))
+            yield picture, collate([Sample(points, mask, 0)])
 
 
 def needed_skeleton(facts: Mapping[str, Any], run: Path | str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -22,13 +22,6 @@ from posemill.training.models import build_model, time_stride_of
 if TYPE_CHECKING:
     from posemill.training.config.train_config import TrainConfig
     from posemill.training.data.labels import LabelledClip
-
-
-class NewClip(NamedTuple):
-    """A clip that a trained model is to look at: to be seen, and alone in a batch."""
-
-    picture: Picture
-    batch: Batch
 
 
 class Kind(ABC):
@@ -96,8 +89,8 @@ class Kind(ABC):
 
     def new_clips(
         self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
-    ) -> Iterator[NewClip]:
-        """Yield each clip that a trained model is to look at."""
+    ) -> Iterator[tuple[Picture, Batch]]:
+        """Yield each clip that a trained model is to look at: to be seen, and alone in a batch."""
         raise ConfigError(
             "{run} was trained on {kind}, which predict cannot read", run=config.out, kind=self.name
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -13,15 +14,11 @@ from posemill.records import IntArray
 BLANK = 0  # the class that means no label
 _NEVER = -math.inf
 
-LogProbs = npt.NDArray[np.floating]
+LogProbs = npt.NDArray[np.floating]  # (steps, classes) of one clip, no padding
 
 
 def decode_greedy(log_probs: LogProbs) -> list[int]:
-    """Return the labels of the likeliest path: repeats joined, blanks left out.
-
-    Args:
-        log_probs: `(steps, classes)` of one clip, no padding.
-    """
+    """Return the labels of the likeliest path: repeats joined, blanks left out."""
     path = np.asarray(log_probs).argmax(-1)
     if not len(path):
         return []
@@ -32,42 +29,32 @@ def decode_greedy(log_probs: LogProbs) -> list[int]:
 def decode_beam(log_probs: LogProbs, beam_width: int = 10, *, top_labels: int = 20) -> list[int]:
     """Return the likeliest label sequence found by prefix beam search.
 
-    Args:
-        log_probs: `(steps, classes)` of one clip, no padding.
-        beam_width: Prefixes kept after each step.
-        top_labels: Labels tried at each step, the likeliest; the blank is always tried.
+    After each step `beam_width` prefixes are kept. At each step the likeliest `top_labels` are
+    tried; the blank always.
     """
     steps = np.asarray(log_probs, np.float64)
     # Of each prefix: log probability of the paths that end in a blank, and in its last label.
-    beam: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, _NEVER)}
+    beam: dict[tuple[int, ...], list[float]] = {(): [0.0, _NEVER]}
     for scores in steps:
         labels = np.argsort(scores)[::-1][: top_labels + 1]
-        ahead: dict[tuple[int, ...], tuple[float, float]] = {}
+        ahead: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [_NEVER, _NEVER])
         for prefix, (in_blank, in_label) in beam.items():
             both = _add(in_blank, in_label)
-            _put(ahead, prefix, both + float(scores[BLANK]), _NEVER)
+            same = ahead[prefix]
+            same[0] = _add(same[0], both + float(scores[BLANK]))
             if prefix:
                 # The same label again, without a blank between, is still the same one.
-                _put(ahead, prefix, _NEVER, in_label + float(scores[prefix[-1]]))
+                same[1] = _add(same[1], in_label + float(scores[prefix[-1]]))
             for label in labels:
                 if label == BLANK:
                     continue
                 before = in_blank if prefix and prefix[-1] == label else both
-                _put(ahead, (*prefix, int(label)), _NEVER, before + float(scores[label]))
+                key = (*prefix, int(label))
+                ahead[key][1] = _add(ahead[key][1], before + float(scores[label]))
         best = sorted(ahead.items(), key=lambda entry: _add(*entry[1]), reverse=True)
         beam = dict(best[:beam_width])
     likeliest, _ = max(beam.items(), key=lambda entry: _add(*entry[1]))
     return list(likeliest)
-
-
-def _put(
-    beam: dict[tuple[int, ...], tuple[float, float]],
-    prefix: tuple[int, ...],
-    in_blank: float,
-    in_label: float,
-) -> None:
-    old = beam.get(prefix, (_NEVER, _NEVER))
-    beam[prefix] = (_add(old[0], in_blank), _add(old[1], in_label))
 
 
 def _add(one: float, other: float) -> float:

@@ -38,20 +38,12 @@ class Row(NamedTuple):
         sample: Its index in the set.
         said: The class, the glosses of each head, or `(sum, number)` of each metric of a user.
         true: The class or the glosses; None where metrics know better.
-        chance: Probability of the class.
+        chance: Probability of the class; None where none is said.
     """
 
     sample: int
     said: Any
     true: Any = None
-    chance: float = 0.0
-
-
-class Words(NamedTuple):
-    """What was said of a sample and what is true, in words; `chance` is None of sequences."""
-
-    said: str
-    true: str
     chance: float | None = None
 
 
@@ -114,9 +106,9 @@ class Task(ABC):
         """Return whether what was said is true."""
         return row.true is None or bool(row.said == row.true)
 
-    def describe(self, row: Row, names: Sequence[str]) -> Words:
-        """Return a row in words, with the names of the classes."""
-        return Words("", "")
+    def describe(self, row: Row, names: Sequence[str]) -> tuple[str, str]:
+        """Return what was said and what is true, in words, with the names of the classes."""
+        return "", ""
 
     def confusion(self, rows: Sequence[Row], num_classes: int) -> IntArray | None:
         """Return `(classes, classes)` counts, row the true class; None where nothing classifies."""
@@ -162,9 +154,9 @@ class Classify(Task):
         """Return the accuracy."""
         return {"accuracy": accuracy([row.said for row in rows], [row.true for row in rows])}
 
-    def describe(self, row: Row, names: Sequence[str]) -> Words:
+    def describe(self, row: Row, names: Sequence[str]) -> tuple[str, str]:
         """Return both classes."""
-        return Words(names[row.said], names[row.true], row.chance)
+        return names[row.said], names[row.true]
 
     def confusion(self, rows: Sequence[Row], num_classes: int) -> IntArray | None:
         """Return the counts of true and predicted classes."""
@@ -282,10 +274,10 @@ class Ctc(Task):
     def _said(self, row: Row) -> list[int]:
         return list(row.said[self.head or HEADS[0]])
 
-    def describe(self, row: Row, names: Sequence[str]) -> Words:
+    def describe(self, row: Row, names: Sequence[str]) -> tuple[str, str]:
         """Return the glosses of the head that counts, and the true ones."""
-        said, true = (" ".join(names[gloss] for gloss in it) for it in (self._said(row), row.true))
-        return Words(said, true)
+        said = " ".join(names[gloss] for gloss in self._said(row))
+        return said, " ".join(names[gloss] for gloss in row.true)
 
     def choose_head(self, scores: Mapping[str, float]) -> Ctc:
         """Return the task with the head of the lowest error; that of sequences without scores."""
@@ -326,12 +318,7 @@ def can_spell(steps: Tensor, targets: Tensor, target_lengths: Tensor) -> Tensor:
 
 
 def make_task(config: Any, *, head: str = "") -> Task:
-    """Return the task that a `TrainConfig` names: `classify` or `ctc`.
-
-    Args:
-        config: Its `loss_options` are those of the class.
-        head: Of a trained model of ctc: the head that was chosen.
-    """
+    """Return the task that a `TrainConfig` names; with the head that was chosen for ctc."""
     options = config.loss_options
     known = _CTC_OPTIONS if config.task == "ctc" else ()
     for name in options:

@@ -19,7 +19,7 @@ from posemill.training.data.clips import ClipKey, Clips, Picture
 from posemill.training.data.keypoint_clips import KeypointClips, read_unlabelled
 from posemill.training.data.labels import LabelledClip
 from posemill.training.tasks.keypoint_kind import KeypointKind
-from posemill.training.tasks.kinds import Kind, NewClip
+from posemill.training.tasks.kinds import Kind
 from posemill.training.tasks.video_kind import VideoKind
 from posemill.training.video.index import key_of
 from posemill.training.video.pixel_clips import PixelClips
@@ -28,9 +28,7 @@ from posemill.training.video.pixel_clips import PixelClips
 class TwoStreamClips(Clips):
     """The clips of one split that are in both streams, in the same order; see `Clips`.
 
-    Args:
-        keypoints: Of the clips.
-        pixels: Gives labels and splits. What cannot be read of it is left out.
+    Video gives labels and splits; what cannot be read of it is left out.
     """
 
     def __init__(self, keypoints: KeypointClips, pixels: PixelClips) -> None:
@@ -199,12 +197,11 @@ class TwoStreamKind(Kind):
 
     def new_clips(
         self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
-    ) -> Iterator[NewClip]:
+    ) -> Iterator[tuple[Picture, Batch]]:
         """Yield each of some pairs: the keypoints of a clip (`PoseClip`) and its video's path."""
         of_points, of_video = config.replace(data=""), self._of_video(config, "")
         for pose, path in clips:
-            (points,) = self._keypoints.new_clips(of_points, identity, [pose])
-            for video in self._video.new_clips(of_video, identity, [path]):
-                inputs = points.batch.inputs, video.batch.inputs
-                batch = dataclasses.replace(video.batch, inputs=inputs)
-                yield NewClip(video.picture._replace(clip_id=pose.clip_id), batch)
+            ((_, points),) = self._keypoints.new_clips(of_points, identity, [pose])
+            for picture, video in self._video.new_clips(of_video, identity, [path]):
+                batch = dataclasses.replace(video, inputs=(points.inputs, video.inputs))
+                yield picture._replace(clip_id=pose.clip_id), batch

@@ -32,7 +32,7 @@ from posemill.training.loggers import say
 from posemill.training.models.video import Backbone, ClipTimes
 from posemill.training.precision import choose_device, choose_precision
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.kinds import Kind, NewClip, frames_per_step
+from posemill.training.tasks.kinds import Kind, frames_per_step
 from posemill.training.video.index import Index, fingerprint, read_index
 from posemill.training.video.pixel_clips import (
     PixelClips,
@@ -153,7 +153,7 @@ class VideoKind(Kind):
 
     def new_clips(
         self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
-    ) -> Iterator[NewClip]:
+    ) -> Iterator[tuple[Picture, Batch]]:
         """Yield each clip; of several, one that cannot be read is warned of."""
         paths = [clips] if isinstance(clips, (str, os.PathLike)) else list(clips)
         if others := [path for path in paths if not isinstance(path, (str, os.PathLike))]:
@@ -177,8 +177,7 @@ class VideoKind(Kind):
                 continue
             if item is not None:
                 batch = make_batch(data, [item], [0], [Draw(number)])
-                picture = Picture(place.clip_id, frames=batch.inputs[0][0].numpy())
-                yield NewClip(picture, batch)
+                yield Picture(place.clip_id, frames=batch.inputs[0][0].numpy()), batch
 
 
 def _open_videos(config: TrainConfig, places: Sequence[Clip], *, is_training: bool) -> VideoClips:
@@ -230,14 +229,9 @@ _CLIPS_AT_ONCE = 2  # larger activations are mapped and unmapped anew for every 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FeatureClips(PixelClips):
-    """Clips of which a model is given features; epoch by epoch the next view of each clip.
+    """Clips of which a model is given features; epoch by epoch the next view of each clip."""
 
-    Args:
-        store: Features `(T, 1, C)` of every view of every clip, clip after clip.
-        num_views: Of each clip.
-    """
-
-    store: Store
+    store: Store  # features `(T, 1, C)` of every view of every clip, clip after clip
     num_views: int
 
     gives_frames = False

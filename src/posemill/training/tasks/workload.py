@@ -63,20 +63,14 @@ class Workload:
 
     Args:
         model: On the CPU, weights as they start.
-        train: Clips to learn from.
         val: Clips that choose the best checkpoint, or None.
-        task: What is learned: calls the model, knows loss and scores.
         identity: What makes two models the same, for checkpoints: name, options, sizes.
         tests: Splits scored once, at the end, by name.
         recipe: How `posemill prepare` made the data, to do the same to new clips.
-        notes: Sentences about the data that the user should read.
-        find_leaks: Returns sentences about clips that are on both sides of a split; it may take a
-            second.
+        find_leaks: Returns sentences about clips that are on both sides of a split, in a second.
         decided: Settings that the data decided, by flat name, and why.
         make_optimizer: The user's own, built for a model; None builds what the settings say.
-        callbacks: A user's `on_step`, `on_evaluate` and `on_epoch`, each called with a `Moment` in
-            every process; True ends the training.
-        loggers: Get every line of the log, see `posemill.training.loggers`.
+        callbacks: A user's functions by name, each called in every process; True ends the training.
         draw_sample: `draw_sample(axes, sample, output)` draws one sample of `fit`.
     """
 
@@ -148,12 +142,16 @@ def build_workload(config: TrainConfig) -> Workload:
 def _check_model(config: TrainConfig, kind: str) -> None:
     """Raise `ConfigError` for a model of another kind of data; other packages bring their own."""
     is_named = kind in KINDS or "model" in config.given
-    model, takes = config.model.name, input_of(config.model.name) if is_named else kind
+    takes = input_of(config.model.name) if is_named else kind
     if takes != kind:
-        models = ", ".join(MODELS_OF.get(kind, ())) or Message("a model of its own")
-        template = "model {model} takes {takes}, and {path} is {kind}; it takes {models}"
-        values = {"path": config.data.path, "kind": kind, "models": models}
-        raise ConfigError(template, model=model, takes=takes, **values)
+        raise ConfigError(
+            "model {model} takes {takes}, and {path} is {kind}; it takes {models}",
+            model=config.model.name,
+            takes=takes,
+            path=config.data.path,
+            kind=kind,
+            models=", ".join(MODELS_OF.get(kind, ())) or Message("a model of its own"),
+        )
 
 
 def _find_leaks(config: TrainConfig, sets: Sets) -> list[str]:
@@ -263,14 +261,10 @@ def describe_shared_groups(sets: Mapping[str, Clips]) -> Iterator[str]:
 
 
 def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
-    """Yield a sentence on training clips under two labels, and for each split with near copies.
-
-    Args:
-        sets: By split; NaN features: cannot be told.
-    """
+    """Yield a sentence on training clips under two labels, and for each split with near copies."""
     chosen = _some(len(sets["train"]), MOST_TRAINING)
     train = sets["train"].features(chosen)
-    is_known = np.isfinite(train).all(1)
+    is_known = np.isfinite(train).all(1)  # of NaN it cannot be told
     train, chosen = train[is_known], chosen[is_known]
     if len(train) >= 8:
         yield from _describe_two_labels(sets["train"], train, chosen)
@@ -318,11 +312,9 @@ def _describe_two_labels(clips: Clips, features: FloatArray, chosen: IntArray) -
 
 
 def distance_shares(train: FloatArray, scored: FloatArray) -> FloatArray:
-    """Return `(N, M)`: how far training clips are, as a share of what is usual among them.
+    """Return how far training clips `(M, F)` are from `(N, F)` others or the same, `(N, M)`.
 
-    Args:
-        train: `(M, F)` features of training clips.
-        scored: `(N, F)` features of others, or of the same.
+    As a share of what is usual among the training clips.
     """
     spread = train.std(0)
     varies = spread > 1e-6 * max(1.0, float(np.abs(train).max()))
