@@ -2,10 +2,7 @@
 
 It is tried in copies of a process that has loaded torch and not computed before: as the machine is,
 and with AMX off. posemill's own program copies itself; elsewhere, where torch may have computed,
-
-    python -m posemill.training.bf16
-
-is the process that is copied. It prints an `Outcome` a line, as JSON.
+`python -m posemill.training.bf16` is copied, which prints an `Outcome` a line, as JSON.
 """
 
 from __future__ import annotations
@@ -191,10 +188,9 @@ def _measure_without_amx() -> dict[str, float]:
 def main() -> None:
     """Try bf16, and print what came of it."""
     die_with_parent()
-    if not hasattr(os, "fork"):
-        sys.stdout.write(json.dumps(asdict(Outcome(True, seconds=measure_steps()))))
-        return
-    for outcome in _try_in_copies():
+    can_copy = hasattr(os, "fork")
+    outcomes = _try_in_copies() if can_copy else [Outcome(True, seconds=measure_steps())]
+    for outcome in outcomes:
         sys.stdout.write(json.dumps(asdict(outcome)) + "\n")
 
 

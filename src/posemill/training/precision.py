@@ -112,8 +112,7 @@ def bf16_made_ready(requested: str, device: torch.device) -> AbstractContextMana
     It has to begin before torch computes anything; see `amx_off_if_needed`.
     """
     may_use_bf16 = requested == "bf16" or (requested != "fp32" and cpu_has_fast_bf16())
-    is_on_cpu = device.type == "cpu"
-    return amx_off_if_needed() if is_on_cpu and may_use_bf16 else nullcontext()
+    return amx_off_if_needed() if device.type == "cpu" and may_use_bf16 else nullcontext()
 
 
 def _choose_on_gpu(requested: str, has_bf16: bool) -> Precision:

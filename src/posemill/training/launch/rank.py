@@ -88,7 +88,7 @@ def train_rank(
             trainer.reporter.measured["bf16_gain"] = bf16_gain(workload, config, runtime.device)
         trainer.load_best()
         results = _final_scores(trainer)
-        summary = trainer.summary()
+        summary = trainer.reporter.summary(trainer.state)
     # Each process met its own clips; who started several of them has met none.
     is_alone = runtime.size == 1
     unread_elsewhere = [] if is_alone else runtime.gather(describe_problems(unread))

@@ -113,6 +113,7 @@ class Trainer:
                 while not self._is_over:
                     self._run_stage(self.stages.at(self.state.epoch))
             restore_norms(self.workload.model)
+            self.reporter.measured["compile_seconds"] = self.stepper.compile_seconds
             self.clock.restart()
             self._writer.wait()
             self.clock.lap("checkpoint")
@@ -342,8 +343,3 @@ class Trainer:
             "anew"
         )
         self.reporter.notes.append(Message(template, num_processes=size, num_before=num_before))
-
-    def summary(self) -> dict[str, Any]:
-        """Return scores and timing, ready for JSON."""
-        self.reporter.measured["compile_seconds"] = self.stepper.compile_seconds
-        return self.reporter.summary(self.state)

@@ -157,17 +157,14 @@ class TwoStreamKind(Kind):
         )
 
     def _of_keypoints(self, config: TrainConfig) -> TrainConfig:
-        path, _ = paths_of_streams(config.data.path)
-        return config.replace(data=path)
+        return config.replace(data=paths_of_streams(config.data.path)[0])
 
     def _of_video(self, config: TrainConfig, path: str | None = None) -> TrainConfig:
         """Return the settings as those of a training on the videos alone, or at another path."""
-        if path is None:
-            _, path = paths_of_streams(config.data.path)
         options = config.model.options
         rule = "drop" if config.video.on_error == "replace" else config.video.on_error
         return config.replace(
-            data=path,
+            data=paths_of_streams(config.data.path)[1] if path is None else path,
             model=options.get("video_model", "tsm"),
             model_options=dict(options.get("video_options") or {}),
             video_on_error=rule,  # another clip's video would stand beside the keypoints of this
