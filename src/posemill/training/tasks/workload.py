@@ -67,7 +67,7 @@ class Workload:
         identity: What makes two models the same, for checkpoints: name, options, sizes.
         tests: Splits scored once, at the end, by name.
         recipe: How `posemill prepare` made the data, to do the same to new clips.
-        find_leaks: Returns sentences about clips that are on both sides of a split, in a second.
+        find_leaks: Returns sentences on clips of both sides of a split; it may take a second.
         decided: Settings that the data decided, by flat name, and why.
         make_optimizer: The user's own, built for a model; None builds what the settings say.
         callbacks: A user's functions by name, each called in every process; True ends the training.
