@@ -37,7 +37,7 @@ def test_239_epochs_become_358_with_3_42_times_fewer_iterations() -> None:
     assert round(PAPER.saving, 2) == 3.42
     assert len(PAPER.phases) == 3 * 4 + 1
     assert [p.lr_step for p in PAPER.phases] == [0] * 4 + [1] * 4 + [2] * 4 + [3]
-    assert [p.shape for p in PAPER.phases[:4]] == [p.shape for p in PAPER.phases[8:12]]
+    assert [p.shapes for p in PAPER.phases[:4]] == [p.shapes for p in PAPER.phases[8:12]]
     fine = PAPER.phases[-1]
     assert fine.shapes == PAPER.long_cycle[-1]
     assert (fine.start_epoch, fine.stop_epoch) == (329, 358)

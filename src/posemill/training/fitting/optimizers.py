@@ -16,8 +16,6 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.stepping import build_optimizer
 from posemill.training.record.checkpoints import copy_state
 
-SCHEDULER_TIMES = ("epoch", "step")
-
 
 class UserOptimizers:
     """Several optimizers that step together, and the schedulers that move their learning rates.
@@ -78,7 +76,7 @@ def make_optimizer_maker(
 
     None where the settings name them. What is wrong with them is a `TypeError` or `ValueError`.
     """
-    if scheduler_by not in SCHEDULER_TIMES:
+    if scheduler_by not in ("epoch", "step"):
         raise ValueError(f"scheduler_by: expected epoch or step, got {scheduler_by!r}")
     if optimizer is None and scheduler is None:
         return None

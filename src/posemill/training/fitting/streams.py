@@ -34,10 +34,8 @@ def is_shuffled(loader: DataLoader[Any]) -> bool | None:
     that goes on is bit-equal.
     """
     sampler = loader.sampler
-    if (
-        isinstance(loader.dataset, IterableDataset)
-        or type(loader.batch_sampler) is not BatchSampler
-    ):
+    is_stream = isinstance(loader.dataset, IterableDataset)
+    if is_stream or type(loader.batch_sampler) is not BatchSampler:
         return None
     if loader.drop_last or loader.worker_init_fn or loader.generator is not None:
         return None
@@ -171,8 +169,17 @@ class StreamLoader(Loader):
 
 def _seeded(source: Any, numbers: tuple[int, int], *, begins_again: bool) -> Iterator[Any]:
     """Yield what an iterable gives; what it draws at random follows from seed, epoch and number."""
+    # Where torch orders the samples and processes make them, all is drawn here at the start. Others
+    # are seeded for every batch: one that draws as it goes (a shuffle buffer) would come in another
+    # order after `resume`.
+    is_seeded_once = (
+        isinstance(source, DataLoader)
+        and source.num_workers > 0
+        and type(source.batch_sampler) in (BatchSampler, type(None))
+        and type(source.sampler).__module__.startswith("torch.utils.data.")
+    )
     items: Iterator[Any] = iter(())
-    is_open, is_seeded_once = True, _draws_at_start_only(source)
+    is_open = True
     for number in count():
         value = next(items, _END) if is_seeded_once else _END
         if value is _END:
@@ -186,21 +193,6 @@ def _seeded(source: Any, numbers: tuple[int, int], *, begins_again: bool) -> Ite
         if value is _END:
             return
         yield value
-
-
-def _draws_at_start_only(source: Any) -> bool:
-    """Return whether this process draws nothing after the first batch of a loader.
-
-    Its processes make the samples, with seeds drawn at the start, and a sampler of torch orders
-    them. All others are seeded for every batch: one that draws as it goes (a shuffle buffer) would
-    come in another order after `resume`.
-    """
-    return (
-        isinstance(source, DataLoader)
-        and source.num_workers > 0
-        and type(source.batch_sampler) in (BatchSampler, type(None))
-        and type(source.sampler).__module__.startswith("torch.utils.data.")
-    )
 
 
 def known_length(source: Any, name: str) -> int:

@@ -188,9 +188,8 @@ def as_numbers(value: Any, name: str, count: int) -> Any:
 def confusion_of(output: Any, target: Any) -> IntArray | None:
     """Return the confusion matrix of a batch, None where it is not one of classes.
 
-    Args:
-        output: Scores of classes `(B, C)` or, of pixels, `(B, C, …)`.
-        target: Classes `(B,)` or `(B, …)`, or a dict with one such entry; others do not count.
+    Of scores `(B, C)` or, of pixels, `(B, C, …)`, and classes `(B,)` or `(B, …)`, or a dict with
+    one such entry; its others do not count.
     """
     if not isinstance(output, Tensor) or not output.is_floating_point() or output.ndim < 2:
         return None

@@ -116,10 +116,7 @@ def make_user_workload(
     steps_per_epoch: int = 0,
     **facts: Any,
 ) -> Workload:
-    """Return the workload of a user's model and their `(train_set, val_set)`; see `fit`.
-
-    `facts` are further fields of `Workload`.
-    """
+    """Return the workload of what `fit` is given; `facts` are further fields of `Workload`."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
     if not callable(loss):

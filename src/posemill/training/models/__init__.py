@@ -7,9 +7,8 @@ A new model is one file and one row in `MODELS_OF`; another package's is an entr
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from posemill import plugins
@@ -40,10 +39,7 @@ MODELS = {name: place for table in MODELS_OF.values() for name, place in table.i
 def build_model(name: str, **settings: Any) -> Any:
     """Return a new model with random weights; `load_pretrained` of it fetches learned ones.
 
-    Args:
-        name: One of `MODELS`, or that of another package.
-        settings: The sizes of input and output, which are the fields of `ModelShape`, and the
-            model's own options; see its class.
+    Settings are the fields of `ModelShape`, and the model's own options; see its class.
     """
     from posemill.training.models.base import ModelShape
 
@@ -71,7 +67,7 @@ def time_stride_of(name: str, **options: Any) -> int:
     return _find(name, options).stride_of(**options)
 
 
-def _find(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> type[Model]:
+def _find(name: str, options: Collection[str] = ()) -> type[Model]:
     """Return a model's class; an option that it does not have is a `ConfigError`."""
     model: type[Model] = plugins.load("model", MODELS, name, extra="train")
     known = options_of(name) if options else []

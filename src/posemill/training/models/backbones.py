@@ -204,11 +204,7 @@ BACKBONES = (*_RESIDUAL, "lite0")
 
 
 def build_backbone(name: str, *, width: float = 1.0, depth: Sequence[int] = ()) -> Backbone:
-    """Return a new network of frames with random weights.
-
-    `width` multiplies the usual channels; `depth` are the blocks of the four stages, empty for the
-    usual ones.
-    """
+    """Return a new network of frames with random weights; width and depth as in `stage_sizes`."""
     if name not in BACKBONES:
         raise plugins.unknown("backbone", name, BACKBONES)
     if name == "lite0":
@@ -223,7 +219,10 @@ def build_backbone(name: str, *, width: float = 1.0, depth: Sequence[int] = ()) 
 def stage_sizes(
     widths: Sequence[int], depths: Sequence[int], width: float, depth: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Return channels and blocks of the four stages: the usual ones as the options change them."""
+    """Return channels and blocks of four stages: the usual ones times `width`, with `depth` blocks.
+
+    An empty `depth` leaves the usual ones.
+    """
     if width <= 0:
         raise ConfigError("width: expected above 0, got {width}", width=width)
     if depth and (len(depth) != 4 or min(depth) < 1):

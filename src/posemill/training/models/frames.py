@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class AverageHead(nn.Module):
+class _AverageHead(nn.Module):
     """The mean of what every frame says."""
 
     def __init__(self, shape: ModelShape, num_features: int, width: int, dropout: float) -> None:
@@ -37,14 +37,13 @@ class AverageHead(nn.Module):
         self.fc = nn.Linear(num_features, shape.num_classes)
 
     def forward(self, features: Tensor, lengths: Tensor) -> ModelOutput:
-        """Return the answer for features `(B, T, C)`."""
         logits: Tensor = self.fc(self.dropout(features))
         if self.is_ctc:
             return CtcOutput(logits, lengths)
         return mean_time(logits, lengths)
 
 
-class GruHead(nn.Module):
+class _GruHead(nn.Module):
     """A recurrent net in both directions."""
 
     def __init__(self, shape: ModelShape, num_features: int, width: int, dropout: float) -> None:
@@ -54,12 +53,11 @@ class GruHead(nn.Module):
         self.fc = ClipHead(shape, width // 2 * 2, dropout)
 
     def forward(self, features: Tensor, lengths: Tensor) -> ModelOutput:
-        """Return the answer for features `(B, T, C)`."""
         steps = run_recurrent(self.gru, self.dropout(self.norm(features)), lengths)
         return self.fc(steps, lengths)
 
 
-class ConvHead(nn.Module):
+class _ConvHead(nn.Module):
     """Two convolutions over time, each with a way around it."""
 
     def __init__(self, shape: ModelShape, num_features: int, width: int, dropout: float) -> None:
@@ -69,14 +67,14 @@ class ConvHead(nn.Module):
         self.fc = ClipHead(shape, width, dropout)
 
     def forward(self, features: Tensor, lengths: Tensor) -> ModelOutput:
-        """Return the answer for features `(B, T, C)`."""
         steps: Tensor = self.narrow(features)
         for block in self.blocks:
             steps = block(steps, lengths)
         return self.fc(steps, lengths)
 
 
-HEADS = {"average": AverageHead, "gru": GruHead, "conv": ConvHead}
+# Each answers for features `(B, T, C)` and the lengths of clips.
+HEADS = {"average": _AverageHead, "gru": _GruHead, "conv": _ConvHead}
 SHIFT_ORDERS = ("normal", "reversed")
 
 

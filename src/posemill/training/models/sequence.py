@@ -48,9 +48,7 @@ class Mlp(KeypointModel):
         self.features = tuple(features)
         per_point = features_per_point(self.features, shape.num_dims)
         widths = [self.frames * shape.num_points * per_point, *hidden]
-        layers: list[nn.Module] = []
-        for before, after in pairwise(widths):
-            layers += dense_layer(before, after, dropout)
+        layers = [layer for pair in pairwise(widths) for layer in dense_layer(*pair, dropout)]
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], shape.num_classes))
 
     def forward(self, points: Tensor, mask: Tensor, lengths: Tensor) -> ModelOutput:

@@ -51,12 +51,7 @@ class TwoStreams(Model):
         self.video.load_pretrained()
 
     def forward(self, keypoints: tuple[Tensor, ...], video: tuple[Tensor, ...]) -> Tensor:
-        """Return logits `(B, C)`.
-
-        Args:
-            keypoints: Points `(B, T, K, D)`, mask `(B, T, K)` and lengths `(B,)`.
-            video: Frames, lengths and view; see `VideoModel`.
-        """
+        """Return logits `(B, C)` of the inputs of a `KeypointModel` and of a `VideoModel`."""
         share = self.keypoint_share
         joined: Tensor = share * self.keypoints(*keypoints) + (1 - share) * self.video(*video)
         return joined

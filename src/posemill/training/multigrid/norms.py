@@ -20,7 +20,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from posemill.training.runtime import Runtime
 
 NORM_CLIPS = 8
-_STATE = "norm."  # before the names of the groups' statistics in a checkpoint
 
 
 class _Grouped(_BatchNorm):
@@ -117,7 +116,7 @@ def restore_norms(model: nn.Module) -> None:
 def read_norm_state(model: nn.Module) -> dict[str, Tensor]:
     """Return the statistics of the groups by name, for a checkpoint."""
     return {
-        f"{_STATE}{name}.{part}": getattr(layer, part)
+        f"norm.{name}.{part}": getattr(layer, part)
         for name, layer in _norms(model, _PLAIN)
         for part in ("group_means", "group_vars")
     }

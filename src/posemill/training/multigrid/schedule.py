@@ -14,9 +14,6 @@ from itertools import accumulate, pairwise
 
 from posemill.training.data.clips import LONG_CYCLE, SHORT_CYCLE, Shape
 
-# Where the learning rate falls in the paper's example, as shares of all epochs.
-USUAL_STEPS = (94 / 239, 154 / 239, 196 / 239)
-
 
 @dataclass(frozen=True)
 class Phase:
@@ -26,11 +23,6 @@ class Phase:
     shapes: tuple[Shape, ...]  # of the batches of an epoch, in turn; the last is the long cycle's
     start_epoch: int
     stop_epoch: int  # the first one after it; the same where rounding left it none
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of the long cycle."""
-        return self.shapes[-1]
 
 
 @dataclass(frozen=True)
@@ -80,8 +72,8 @@ class Multigrid:
     @property
     def steps(self) -> tuple[float, ...]:
         """Epochs of the constant schedule where the learning rate falls."""
-        if self.lr_steps is None:
-            return tuple(share * self.epochs for share in USUAL_STEPS)
+        if self.lr_steps is None:  # where it falls in the paper's example
+            return tuple(step / 239 * self.epochs for step in (94, 154, 196))
         return self.lr_steps
 
     @cached_property
@@ -148,7 +140,8 @@ class Multigrid:
 
     def lr_factor(self, epoch: float) -> float:
         """Return what the learning rate of the constant schedule is multiplied by."""
-        return float(min(self.phase_at(epoch).shape.batch ** self.lr_power, self.most_lr_factor))
+        batch = self.phase_at(epoch).shapes[-1].batch
+        return float(min(batch**self.lr_power, self.most_lr_factor))
 
     def lr_step(self, epoch: float) -> int:
         """Return how often the learning rate has fallen; in the fine-tune phase halfway."""

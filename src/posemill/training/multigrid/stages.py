@@ -60,7 +60,8 @@ class Stages:
                 continue
             if phase.shapes not in made:
                 clips = self._clips.in_shapes(phase.shapes) if phase.shapes else self._clips
-                made[phase.shapes] = clips, _count_steps(clips, self._config)
+                loader = open_loader(clips, self._config, Runtime(), shuffle=True)
+                made[phase.shapes] = clips, loader.num_steps
             span = phase.start_epoch, phase.stop_epoch
             stage = Stage(*span, *made[phase.shapes], first_step, phase.shapes)
             first_step += stage.num_steps
@@ -118,7 +119,7 @@ class Stages:
         if schedule is None or (grid := clips.grid) is None:
             return []
         full = clips.in_shapes(schedule.long_cycle[-1][-1:])
-        constant = config.epochs * _count_steps(full, config)
+        constant = config.epochs * open_loader(full, config, Runtime(), shuffle=True).num_steps
         steps = self.total_steps
         lines: list[str] = [
             Message(
@@ -152,10 +153,6 @@ class Stages:
                 )
             )
         return lines
-
-
-def _count_steps(clips: Clips, config: TrainConfig) -> int:
-    return open_loader(clips, config, Runtime(), shuffle=True).num_steps
 
 
 def clips_of_pass(stage: Stage, config: TrainConfig, num_processes: int) -> int:

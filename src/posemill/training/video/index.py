@@ -72,10 +72,8 @@ def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
     """Return the clips that a path or a list of `Clip`s names, as `VideoClips` takes them.
 
     Nothing is decoded. An `Index` is returned as it is. Of a folder of videos or of folders of
-    pictures, the first folder is that of the split, then comes one for each label.
-
-    Raises:
-        SourceError: There are no clips, or a row does not say where one is.
+    pictures, the first folder is that of the split, then comes one for each label. No clips, or a
+    row that does not say where one is, are a `SourceError`.
     """
     if isinstance(index, Index):
         return index

@@ -35,8 +35,6 @@ from posemill.training.video.reading import ClipReader, FrameSize
 from posemill.training.video.video_clips import Item, VideoClips
 
 _FIRST_FRAME = Sampling("stride", 1 << 30)
-_THUMBNAIL_SIDE = 16
-_THUMBNAIL = FrameSize((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), "stretch")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -117,8 +115,8 @@ class PixelClips(SplitClips):
     def features(self, indices: IntArray) -> FloatArray:
         """Return the first frame of each clip, small and grey; NaN for one that cannot be read."""
         places = [self.places[int(index)] for index in indices]
-        reader = ClipReader(_THUMBNAIL, decoder=USUAL, max_open=1)
-        found = np.full((len(places), _THUMBNAIL_SIDE**2), np.nan, np.float32)
+        reader = ClipReader(FrameSize((16, 16), "stretch"), decoder=USUAL, max_open=1)
+        found = np.full((len(places), 16 * 16), np.nan, np.float32)
         for row, place in enumerate(places):
             with suppress(DecodeError):  # the training says what cannot be read
                 frames, _ = reader.read(place, _FIRST_FRAME, None)

@@ -31,7 +31,6 @@ from posemill.training.video.index import StoredClip, fingerprint
 
 Frames = npt.NDArray[np.uint8]  # (frames, height, width, 3), RGB
 Choose = Callable[..., IntArray]  # which of so many frames are read
-RESIZES = ("crop", "stretch")
 _FORMAT = 3  # of the cache
 _MOST_BYTES = 1 << 28  # of one clip of it; longer ones are decoded each time
 _KEPT_FREE = 5 * 10**9  # bytes of the disk, or a tenth of it where that is less
@@ -49,7 +48,7 @@ class FrameSize:
     resize: str = "crop"
 
     def __post_init__(self) -> None:
-        if self.resize not in RESIZES:
+        if self.resize not in ("crop", "stretch"):
             raise ValueError(f"resize: expected crop or stretch, got {self.resize!r}")
         if self.size_wh is not None and min(self.size_wh) < 1:
             raise ValueError(f"size: expected 1 pixel or more, got {self.size_wh}")
@@ -173,8 +172,7 @@ class ClipReader:
     ) -> tuple[Frames, IntArray]:
         """Return `(frames, height, width, 3)` uint8 RGB of a clip, and which of its frames.
 
-        Raises:
-            DecodeError: The clip cannot be read.
+        One that cannot be read is a `DecodeError`.
         """
         with self._lock:
             if clip.kind == "video":
@@ -241,15 +239,12 @@ class ClipReader:
         self, clip: Clip, sampling: Sampling, rng: np.random.Generator | None
     ) -> tuple[Frames, IntArray]:
         whole = self._whole_video(clip)
-        if whole is None:
-            video = self._open_video(clip)
-            indices = video.sample(sampling, rng)
-            return video.frames_at(indices), indices
-        if sampling.kind == "fps":  # by the frames' own times
-            indices = self._open_video(clip).sample(sampling, rng)
-        else:
+        if whole is not None and sampling.kind != "fps":
             indices = sampling.indices(len(whole), rng=rng)
-        return whole[indices], indices
+        else:  # of a rate by the frames' own times
+            indices = self._open_video(clip).sample(sampling, rng)
+        frames = self._open_video(clip).frames_at(indices) if whole is None else whole[indices]
+        return frames, indices
 
     def _whole_video(self, clip: Clip) -> Frames | None:
         """Return all frames out of the cache, decoded now if need be; None if it cannot be kept."""

@@ -83,9 +83,8 @@ class ClipAugment:
     def mirrored_classes(self, classes: Sequence[str]) -> list[int]:
         """Return the number that each class has when mirrored.
 
-        Raises:
-            TrainingError: `mirror_labels` names no class, or names say left and right and it is
-                not given.
+        It is a `TrainingError` where names say left and right and `mirror_labels` is not given, or
+        where that names no class.
         """
         numbers = {name: number for number, name in enumerate(classes)}
         found = list(range(len(classes)))
@@ -122,7 +121,6 @@ def _box(
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-LAYOUTS = ("btchw", "bcthw")
 _GREY = (0.299, 0.587, 0.114)  # how bright red, green and blue look
 
 
@@ -150,7 +148,7 @@ class ClipTransform(nn.Module):
         layout: str = "btchw",
     ) -> None:
         super().__init__()
-        if layout not in LAYOUTS:
+        if layout not in ("btchw", "bcthw"):
             raise ValueError(f"layout: expected btchw or bcthw, got {layout!r}")
         if size is not None and size < 1:
             raise ValueError(f"size: expected 1 or more, got {size}")

@@ -115,9 +115,8 @@ class VideoClips(Dataset[Item | None]):
         )
         self.classes = _find_classes(found.clips, classes)
         self.clips = _of_split(found.clips, split)
-        self.is_training = split is not None and usual_split(split) == "train"
-        if is_training is not None:
-            self.is_training = is_training
+        by_split = split is not None and usual_split(split) == "train"
+        self.is_training = by_split if is_training is None else is_training
         self.augment = augment if self.is_training else None
         self._mirrored = augment.mirrored_classes(self.classes) if augment else None
         self.on_error, self.seed, self.split = on_error, seed, split
@@ -273,8 +272,7 @@ class VideoClips(Dataset[Item | None]):
         `fit` uses it by itself; for a loader of torch: `DataLoader(clips,
         collate_fn=clips.collate_fn)`, or torch's own where every clip has as many frames.
         """
-        there = [item for item in items if item is not None]
-        there = there or [self.replacement(0)]
+        there = [item for item in items if item is not None] or [self.replacement(0)]
         sizes = {tuple(item["frames"].shape[1:3]) for item in there}
         if len(sizes) > 1:
             some = " and ".join(f"{width} x {height}" for height, width in sorted(sizes)[:2])
@@ -303,9 +301,7 @@ def _find_classes(clips: Sequence[Clip], wanted: Sequence[str] | None) -> list[s
             num_clips=len(clips),
             first=first,
         )
-    if wanted is None:
-        return sorted(counts)
-    names = list(wanted)
+    names = sorted(counts) if wanted is None else list(wanted)
     if unknown := sorted(set(counts) - set(names)):
         raise TrainingError(
             "classes: expected all labels, {label!r} is not among them", label=unknown[0]
