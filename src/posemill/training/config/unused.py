@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 
 from posemill.messages import Message
 from posemill.provenance import describe_unused
@@ -40,29 +40,37 @@ def unused_settings(
 ) -> list[str]:
     """Return a sentence for each setting that was given and has no effect.
 
-    Args:
-        config: As it was given; what a preset or a default says is named only where it is `typed`.
-        has_dev: Whether there is a split that picks the best checkpoint.
-        planned: With all decided that the training decides; the same where None.
-        has_gpu: Whether the training is on one.
-        typed: Settings that are named even if they are their default.
-        is_own: Whether data and model are the user's own (`fit`).
-        has_own_optimizer: Whether the optimizer is, too.
+    What a preset or a default says is named only where it is `typed`. `planned` is the
+    configuration with all decided that the training decides, `is_own` says that data and model are
+    the user's (`fit`).
     """
-    reasons = dict(_reasons(config))
-    reasons |= _reasons_of_speed(config, planned or config, has_gpu=has_gpu)
-    if is_own:
-        reasons |= dict.fromkeys(_OWN, Message("fit() is given its data and its model"))
-    if has_own_optimizer:
-        reasons |= dict.fromkeys(_OF_OPTIMIZER, Message("fit() is given its optimizer"))
-    if not has_dev:
-        reasons["patience"] = Message("there is no dev split to stop by")
-        if config.scheduler == "plateau":
-            reasons["scheduler"] = Message("there is no dev split whose score could stand still")
+    planned = planned or config
+    mode = Message("parallel is {parallel}", parallel=planned.parallel)
+    of_processes = Message("{mode}; {--parallel:multi_process} takes them", mode=mode)
+    of_threads = Message("{mode}; {--parallel:multi_thread} takes them", mode=mode)
+    is_one_process = planned.parallel in ("single", "multi_thread")
+    has_fewer_threads = config.threads and planned.threads != config.threads
+    no_loader, has_loader = Message("there is no loader process"), planned.workers != 0
+    is_ahead = has_loader or planned.parallel == "multi_thread" or has_gpu
+    no_plateau = Message("there is no dev split whose score could stand still")
+    rules = (
+        *_rules(config),
+        (is_one_process, ["processes"], of_processes),
+        (has_fewer_threads, ["threads"], of_threads),
+        (not has_loader, ["persistent_workers"], no_loader),
+        (not is_ahead, ["prefetch_factor"], no_loader),
+        (not has_gpu, ["pin_memory"], Message("there is no GPU")),
+        (is_own, _OWN, Message("fit() is given its data and its model")),
+        (has_own_optimizer, _OF_OPTIMIZER, Message("fit() is given its optimizer")),
+        (not has_dev, ["patience"], Message("there is no dev split to stop by")),
+        (not has_dev and config.scheduler == "plateau", ["scheduler"], no_plateau),
+    )
+    reasons = {name: reason for is_unused, names, reason in rules if is_unused for name in names}
     return describe_unused(config, reasons, typed=typed)
 
 
-def _reasons(config: TrainConfig) -> Iterator[tuple[str, str]]:
+def _rules(config: TrainConfig) -> tuple[tuple[bool, Sequence[str], str], ...]:
+    """Return whether settings have no effect, their names, and why, by the settings alone."""
     scheduler, data, decoder = config.scheduler, config.data, config.model.ctc_decoder
     is_ctc, is_video = data.task == "ctc", data.kind == VIDEO
     is_one_kind = data.kind not in (AUTO, OWN, TWO_STREAMS)
@@ -72,7 +80,7 @@ def _reasons(config: TrainConfig) -> Iterator[tuple[str, str]]:
     no_momentum = Message("optimizer {optimizer} has none", optimizer=config.optimizer)
     of_decoder = Message("ctc_decoder is {decoder}", decoder=decoder)
     one_size = Message("only video is evaluated at several sizes; {--eval-every} says how often")
-    rules = (
+    return (
         (is_one_kind and not is_video, _OF_VIDEO, of_kind),
         (is_one_kind and data.kind != KEYPOINTS, _OF_KEYPOINTS, of_kind),
         (is_other_cache, ["cache"], Message("decoded frames are kept on the disk, as mmap")),
@@ -89,23 +97,3 @@ def _reasons(config: TrainConfig) -> Iterator[tuple[str, str]]:
         (data.cache == "none", ["cache_folder"], Message("cache is none")),
         (not data.path.endswith(".csv"), _OF_CSV, Message("the data is not a CSV")),
     )
-    for is_unused, names, reason in rules:
-        if is_unused:
-            yield from ((name, reason) for name in names)
-
-
-def _reasons_of_speed(
-    config: TrainConfig, planned: TrainConfig, *, has_gpu: bool
-) -> Iterator[tuple[str, str]]:
-    mode = Message("parallel is {parallel}", parallel=planned.parallel)
-    if planned.parallel in ("single", "multi_thread"):
-        yield "processes", Message("{mode}; {--parallel:multi_process} takes them", mode=mode)
-    if config.threads and planned.threads != config.threads:
-        yield "threads", Message("{mode}; {--parallel:multi_thread} takes them", mode=mode)
-    no_loader = Message("there is no loader process")
-    if planned.workers == 0:
-        yield "persistent_workers", no_loader
-        if planned.parallel != "multi_thread" and not has_gpu:
-            yield "prefetch_factor", no_loader
-    if not has_gpu:
-        yield "pin_memory", Message("there is no GPU")
