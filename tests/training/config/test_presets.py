@@ -33,7 +33,7 @@ def test_what_presets_differ_in():
 
 
 def test_a_preset_is_had_by_name():
-    assert preset_values("balanced") is PRESETS["balanced"]
+    assert preset_values("balanced") == PRESETS["balanced"]
     with pytest.raises(ConfigError) as caught:
         preset_values("fast")
     assert str(caught.value) == (

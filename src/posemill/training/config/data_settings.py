@@ -12,13 +12,7 @@ from posemill.training.config.run_settings import USUAL, amount, choice, count
 DEV_SHARE = 0.15
 
 # What helped on people that the model had not seen; docs/training.md has the numbers.
-USUAL_AUGMENTATION = {
-    "rotate": 10.0,
-    "scale": 0.1,
-    "noise": 0.02,
-    "time_warp": 0.2,
-    "crop": 0.1,
-}
+USUAL_AUGMENTATION = {"rotate": 10.0, "scale": 0.1, "noise": 0.02, "time_warp": 0.2, "crop": 0.1}
 
 
 def _usual(help_text: str, name: str, most: float | None = None) -> Any:

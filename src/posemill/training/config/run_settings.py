@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from posemill.errors import ConfigError
 from posemill.plugins import not_among
 from posemill.settings import Settings, setting
 
@@ -71,11 +70,9 @@ def preset_values(name: str, *, kind: str = "keypoints") -> Mapping[str, Any]:
     """Return the settings of a preset for a kind of data; an unknown name is a `ConfigError`."""
     if name not in PRESETS:
         raise not_among("preset", name, PRESETS)
-    if kind == "video":
-        return {**PRESETS[name], **_OF_VIDEO[name]}
-    if kind == "two_streams":
-        return {**PRESETS[name], **_OF_VIDEO[name], "model": "two_streams"}
-    return PRESETS[name]
+    of_video = _OF_VIDEO[name]
+    of_kinds = {"video": of_video, "two_streams": {**of_video, "model": "two_streams"}}
+    return {**PRESETS[name], **of_kinds.get(kind, {})}
 
 
 def loader_workers(preset: str, *, cores: int, ranks: int) -> int:
@@ -134,14 +131,6 @@ class MultigridOptions(Settings, command="train"):
     # By 4 at most, as trainings of a few minutes were tried elsewhere.
     most_lr_factor: float = setting("The learning rate grows up to so much.", default=4.0, least=1)
     short_cycle: bool = setting("Change the size of frames from step to step.", default=True)
-
-    @classmethod
-    def read(cls, options: Mapping[str, Any]) -> MultigridOptions:
-        """Return the options by name; a wrong one is a `ConfigError`."""
-        try:
-            return cls(**options)
-        except ConfigError as error:
-            raise ConfigError("{--multigrid-options}: {error}", error=error) from error
 
 
 class OptimisationSettings(Settings):

@@ -81,18 +81,32 @@ class TrainConfig(Settings, command="train", words=BatchWords):
     @classmethod
     def settle(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what was given, with `micro_batch` and `batch_size` for passes of a step."""
-        words = {
-            name: word.check(given[name]) for name, word in cls.words().items() if name in given
-        }
-        if not words:
-            return given
+        words = cls.words()
         rest = {name: value for name, value in given.items() if name not in words}
-        sizes = {
-            name: cls.all_fields()[name].check(rest[name])
-            for name in ("micro_batch", "batch_size", "processes")
-            if name in rest
-        }
-        return rest | _batches_of(**words, **sizes, preset=cls.preset_values(rest))
+        if len(rest) == len(given):
+            return given
+        fields = {**cls.all_fields(), **words}
+        names = ("micro_batch", "batch_size", "processes", *words)
+        micro_batch, batch_size, processes, ims_per_gpu, steps = (
+            fields[name].check(given[name]) if name in given else 0 for name in names
+        )
+        ranks, clips = max(1, processes), micro_batch or ims_per_gpu
+        if batch_size and steps and not clips:
+            clips = -(-batch_size // (steps * ranks))
+        clips = clips or cls.preset_values(rest)["micro_batch"]
+        if batch_size and steps and -(-batch_size // (clips * ranks)) != steps:
+            raise ConfigError(
+                "{--gradient-accumulation-steps:{steps}} of {clips} clips make a batch of "
+                "{num_clips}, but {--batch-size:{batch_size}}: change one of them, for "
+                "example {--micro-batch:{micro_batch}}",
+                steps=steps,
+                clips=clips,
+                num_clips=steps * clips * ranks,
+                batch_size=batch_size,
+                micro_batch=-(-batch_size // (steps * ranks)),
+            )
+        batch = batch_size or (ims_per_gpu or clips) * (steps or 1) * ranks
+        return {**rest, "micro_batch": clips, "batch_size": batch}
 
     def check(self) -> None:
         """Raise `ConfigError` where settings do not go together."""
@@ -101,7 +115,10 @@ class TrainConfig(Settings, command="train", words=BatchWords):
                 "{--out}: a training is written to a disk of this machine, not {uri}; give a path",
                 uri=uri,
             )
-        MultigridOptions.read(self.optimisation.multigrid_options)
+        try:
+            MultigridOptions(**self.optimisation.multigrid_options)
+        except ConfigError as error:
+            raise ConfigError("{--multigrid-options}: {error}", error=error) from error
         scales = self.output.eval_scales
         if not all(0.25 <= scale <= 4 for scale in scales):
             raise ConfigError(
@@ -133,36 +150,6 @@ def open_augmentation(config: TrainConfig) -> dict[str, float]:
         for name, amount in USUAL_AUGMENTATION.items()
         if getattr(config.augmentation, name) is None
     }
-
-
-def _batches_of(
-    *,
-    ims_per_gpu: int = 0,
-    gradient_accumulation_steps: int = 0,
-    micro_batch: int = 0,
-    batch_size: int = 0,
-    processes: int = 0,
-    preset: Mapping[str, Any],
-) -> dict[str, int]:
-    """Return `micro_batch` and `batch_size`; what is 0 was not given."""
-    steps, ranks = gradient_accumulation_steps, max(1, processes)
-    clips = micro_batch or ims_per_gpu
-    if batch_size and steps and not clips:
-        clips = -(-batch_size // (steps * ranks))
-    clips = clips or preset["micro_batch"]
-    batch = batch_size or (ims_per_gpu or clips) * (steps or 1) * ranks
-    if batch_size and steps and -(-batch_size // (clips * ranks)) != steps:
-        raise ConfigError(
-            "{--gradient-accumulation-steps:{steps}} of {clips} clips make a batch of "
-            "{num_clips}, but {--batch-size:{batch_size}}: change one of them, for "
-            "example {--micro-batch:{micro_batch}}",
-            steps=steps,
-            clips=clips,
-            num_clips=steps * clips * ranks,
-            batch_size=batch_size,
-            micro_batch=-(-batch_size // (steps * ranks)),
-        )
-    return {"micro_batch": clips, "batch_size": batch}
 
 
 FIELDS = TrainConfig.all_fields()

@@ -171,7 +171,7 @@ def _make_schedule(clips: Clips, config: TrainConfig) -> Multigrid:
             "keypoints, or video with a fixed number of frames and one size (sampling "
             "segments:8, size 112); leave it out"
         )
-    options = MultigridOptions.read(config.multigrid_options)
+    options = MultigridOptions(**config.multigrid_options)
     try:
         made = Multigrid(
             config.epochs,
