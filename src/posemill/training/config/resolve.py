@@ -39,17 +39,28 @@ def resolve_config(
         given["data_kind"] = known.data.kind  # whose values the preset then has
         resolved = provenance.resolve(TrainConfig, file, given)
         resolved = Resolved(resolved.config, {**resolved.sources, "data_kind": _LOOKED_AT})
-    if resolved.config.workers < 0:
-        available = cores or count_cores()
-        preset, config = resolved.config.preset, resolved.config
+    config, preset = resolved.config, resolved.config.preset
+    values, reasons = {}, {}
+    if config.workers < 0:
+        available, most = cores or count_cores(), MOST_WORKERS[preset]
         ranks = (config.processes or available) if config.parallel == "multi_process" else 1
-        workers, most = loader_workers(preset, cores=available, ranks=ranks), MOST_WORKERS[preset]
+        values["workers"] = loader_workers(preset, cores=available, ranks=ranks)
         template = "{num_cores:core|cores}, preset {preset}"
-        if workers < most:
+        if values["workers"] < most:
             template = "{num_cores:core|cores}, preset {preset} wants {num_workers}"
-        why = Message(template, num_cores=available, preset=preset, num_workers=most)
-        resolved = resolved.with_machine({"workers": workers}, {"workers": why})
-    return _within_memory(resolved, memory_bytes or memory_limit().amount)
+        reasons["workers"] = Message(template, num_cores=available, preset=preset, num_workers=most)
+    memory = memory_bytes or memory_limit().amount
+    fitting, wanted = (
+        fitting_micro_batch(config.micro_batch, memory_bytes=memory),
+        config.micro_batch,
+    )
+    if resolved.sources["micro_batch"] == "preset" and fitting != wanted:
+        values["micro_batch"] = fitting
+        template = "{num_mb} MB of memory, preset {preset} wants {wanted}"
+        reasons["micro_batch"] = Message(
+            template, num_mb=memory >> 20, preset=preset, wanted=wanted
+        )
+    return resolved.with_machine(values, reasons)
 
 
 def with_data_kind(config: TrainConfig) -> TrainConfig:
@@ -66,23 +77,6 @@ def resolve_made(config: TrainConfig) -> Resolved:
     if known is config:
         return resolved
     return Resolved(known, {**resolved.sources, "data_kind": _LOOKED_AT})
-
-
-def _within_memory(resolved: Resolved, memory_bytes: int) -> Resolved:
-    """Return the settings with a smaller `micro_batch` where the preset's is too much for here."""
-    if resolved.sources["micro_batch"] != "preset":
-        return resolved
-    wanted = resolved.config.micro_batch
-    found = fitting_micro_batch(wanted, memory_bytes=memory_bytes)
-    if found == wanted:
-        return resolved
-    why = Message(
-        "{num_mb} MB of memory, preset {preset} wants {wanted}",
-        num_mb=memory_bytes >> 20,
-        preset=resolved.config.preset,
-        wanted=wanted,
-    )
-    return resolved.with_machine({"micro_batch": found}, {"micro_batch": why})
 
 
 def read_config(path: Path) -> dict[str, Any]:
