@@ -178,7 +178,7 @@ def test_a_checkpoint_of_another_model_says_how_it_differs() -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(TrainingError, match="another model: it has num_classes 4 instead of 5"):
         load_into(model, saved, identity={"model": "mlp", "num_classes": 5}, where="x")
-    load_into(model, saved, identity={"model": "mlp", "num_classes": 4})
+    load_into(model, saved, identity={"model": "mlp", "num_classes": 4}, where="x")
     with pytest.raises(
         TrainingError, match=r"another model: 2 tensors .* 'bias'; use the model it is of"
     ):

@@ -33,7 +33,6 @@ from posemill.training.record.live import read_object, write_object
 
 _MODEL, _STATE = "model.safetensors", "state.pt"
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
-_UNREADABLE = "cannot read the checkpoint file {path}: {error}"
 _MOST_VALUES = 5_000_000  # in a state; a file of a few bytes can name one value over and over
 
 
@@ -78,9 +77,22 @@ class CheckpointFolder:
         return folder
 
     def load(self, name: str) -> Checkpoint:
-        """Return a whole checkpoint."""
+        """Return a whole checkpoint; its files may be a stranger's: none runs code or grows."""
         folder = self.find(name)
-        return Checkpoint(_read_tensors(folder / _MODEL), _read_state(folder / _STATE))
+        path = folder / _MODEL
+        try:
+            weights = safetensors.torch.load_file(path)
+            path = folder / _STATE
+            with os.fdopen(open_plain(path), "rb") as file:
+                _refuse_compressed(file)
+                state = torch.load(file, map_location="cpu", weights_only=True)
+            _check_plain(state)
+        except Exception as error:  # a broken pickle can raise anything
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise TrainingError(
+                "cannot read the checkpoint file {path}: {error}", path=path, error=reason
+            ) from error
+        return Checkpoint(weights, state)
 
     def load_weights(self, name: str) -> Checkpoint:
         """Return the weights to use, the moving average where there is one, and the state."""
@@ -110,8 +122,7 @@ class CheckpointFolder:
                 name=name,
                 folder=self.path,
             )
-        folder: Path = self.path / name
-        return folder
+        return Path(self.path, name)
 
     def describe(self) -> dict[str, str]:
         """Return what of the training is left if it ends now, for `disk_message`."""
@@ -159,8 +170,7 @@ class CheckpointWriter:
 def copy_state(value: Any) -> Any:
     """Return a state whose tensors are copies on the CPU that later steps do not change.
 
-    Raises:
-        TypeError: It has a value that is not read back from a checkpoint.
+    A value that is not read back from a checkpoint is a TypeError.
     """
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True).contiguous()
@@ -181,12 +191,11 @@ def check_identity(saved: Any, identity: Mapping[str, Any], where: str) -> None:
     if not isinstance(saved, dict):
         return
     now = json.loads(json.dumps(identity))
-    pairs = {key: (saved.get(key), now.get(key)) for key in sorted({*saved, *now})}
     template = "{name} {old!r} instead of {new!r}"
     different = [
-        Message(template, name=name, old=old, new=new)
-        for name, (old, new) in pairs.items()
-        if old != new
+        Message(template, name=name, old=saved.get(name), new=now.get(name))
+        for name in sorted({*saved, *now})
+        if saved.get(name) != now.get(name)
     ]
     if different:
         raise TrainingError(
@@ -201,8 +210,8 @@ def load_into(
     model: nn.Module,
     checkpoint: Checkpoint,
     *,
+    where: str,
     identity: Mapping[str, Any] | None = None,
-    where: str = "",
 ) -> None:
     """Copy the weights into a model; a checkpoint of another model is a `TrainingError`."""
     if identity is not None:
@@ -231,26 +240,6 @@ def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
         if code is None:
             raise
         raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return dict(safetensors.torch.load_file(path))
-    except (OSError, safetensors.SafetensorError) as error:
-        raise TrainingError(_UNREADABLE, path=path, error=error) from error
-
-
-def _read_state(path: Path) -> dict[str, Any]:
-    """Return the state in a file that may be a stranger's: no code runs, no little file grows."""
-    try:
-        with os.fdopen(open_plain(path), "rb") as file:
-            _refuse_compressed(file)
-            state = torch.load(file, map_location="cpu", weights_only=True)
-        _check_plain(state)
-    except Exception as error:  # a broken pickle can raise anything
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise TrainingError(_UNREADABLE, path=path, error=first_line) from error
-    return dict(state)
 
 
 def _refuse_compressed(file: IO[bytes]) -> None:

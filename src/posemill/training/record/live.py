@@ -68,27 +68,19 @@ def is_held(folder: Path) -> bool | None:
     if folder.resolve() in _held:
         return True
     try:
-        descriptor = open_plain(folder / LOCK_NAME)
+        with os.fdopen(open_plain(folder / LOCK_NAME), "rb") as handle:
+            return not try_lock(handle.fileno(), is_shared=True, is_own=True)
     except FileNotFoundError:
         return False
     except OSError:
         return None
-    try:
-        return not try_lock(descriptor, is_shared=True, is_own=True)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 def stop_training(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     """End a training or a sweep, wait until it has ended; return its pid, None if none was.
 
     What the last checkpoint holds is kept. A signal goes only to a process that is seen to have
-    the lock open while it is held.
-
-    Raises:
-        RunError: It runs elsewhere, is not to be found, or does not end in time.
+    the lock open while it is held; what runs elsewhere or does not end in time is a `RunError`.
     """
     import psutil
 
@@ -122,11 +114,7 @@ def write_object(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file that may be a stranger's, nothing where there is none.
-
-    Raises:
-        RunError: It cannot be read, or holds something else.
-    """
+    """Return the object in a JSON file that may be a stranger's, nothing where there is none."""
     try:
         with os.fdopen(open_plain(path), "rb") as handle:
             found = parse_json(handle.read())
