@@ -8,6 +8,7 @@ file runs nothing. A checksum and the length of the description come first, then
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import mmap
@@ -30,7 +31,6 @@ from posemill.training.data.cache import import_h5py
 
 STORES = ("mmap", "ram", "hdf5")
 _FORMAT = 3
-_GB = 1e9
 _FULL_MARK = "no-room"
 
 
@@ -137,8 +137,10 @@ class CachedDataset:
             raise TypeError(f"cache_dataset: sample {index}: {error}") from error
         except FileNotFoundError:
             pass  # the user has removed the folder: the training goes on
-        except OSError:
-            self._stop_keeping()  # the disk is full: the training goes on
+        except OSError:  # the disk or the limit is full: the training goes on
+            self._is_full = True
+            with suppress(OSError):
+                (self.folder / _FULL_MARK).touch()  # loader processes have no other way to say it
         return value
 
     def _path(self, index: int) -> Path:
@@ -148,7 +150,13 @@ class CachedDataset:
         if index in self._in_memory:
             return self._in_memory[index]
         if self.store == "hdf5":
-            return _read_hdf5(self._path(index))
+            # h5py's functions below `File` take half the time: each sample is a file to open.
+            h5py, path = import_h5py(), os.fsencode(self._path(index))
+            with closing(h5py.h5f.open(path, h5py.h5f.ACC_RDONLY)) as opened:
+                sample = h5py.h5d.open(opened, b"sample")
+                data = np.empty(sample.shape, np.uint8)
+                sample.read(h5py.h5s.ALL, h5py.h5s.ALL, data)
+            return data.tobytes()
         with self._path(index).open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if self.store == "mmap":
@@ -157,10 +165,21 @@ class CachedDataset:
         return self._in_memory[index]
 
     def _write(self, index: int, data: bytes) -> None:
-        """Keep a sample, if there is room."""
-        if self._is_full or not self._has_room(len(data)):
-            self._stop_keeping()
+        """Keep a sample; OSError where there is no room."""
+        if self._is_full:
             return
+        if self.limit_gb is not None:
+            limit = self.limit_gb * 1e9
+            # Others write, too: look again after every hundredth of the limit.
+            if not self._num_bytes or self._num_new_bytes > limit / 100:
+                self._num_new_bytes = self._num_bytes = 0
+                for entry in self._list_kept():
+                    with suppress(FileNotFoundError):  # somebody has removed it
+                        self._num_bytes += entry.stat().st_size
+            self._num_bytes += len(data)
+            self._num_new_bytes += len(data)
+            if self._num_bytes > limit:
+                raise OSError(errno.ENOSPC, "limit_gb is reached")
         temporary = self.folder / f"{temporary_stem(self.folder)}.tmp"
         try:
             if self.store == "hdf5":
@@ -171,26 +190,6 @@ class CachedDataset:
             temporary.replace(self._path(index))
         finally:
             temporary.unlink(missing_ok=True)
-
-    def _has_room(self, num_bytes: int) -> bool:
-        if self.limit_gb is None:
-            return True
-        limit = self.limit_gb * _GB
-        # Others write, too: look again after every hundredth of the limit.
-        if not self._num_bytes or self._num_new_bytes > limit / 100:
-            self._num_new_bytes = self._num_bytes = 0
-            for entry in self._list_kept():
-                with suppress(FileNotFoundError):  # somebody has removed it
-                    self._num_bytes += entry.stat().st_size
-        self._num_bytes += num_bytes
-        self._num_new_bytes += num_bytes
-        return self._num_bytes <= limit
-
-    def _stop_keeping(self) -> None:
-        if not self._is_full:
-            self._is_full = True
-            with suppress(OSError):
-                (self.folder / _FULL_MARK).touch()  # loader processes have no other way to say it
 
     def _list_kept(self) -> list[os.DirEntry[str]]:
         return [entry for entry in os.scandir(self.folder) if entry.name.endswith(self._suffix)]
@@ -232,19 +231,7 @@ def describe_uses(before: Mapping[CachedDataset, int]) -> list[str]:
     return sorted(lines)
 
 
-def _read_hdf5(path: Path) -> bytes:
-    # h5py's functions below `File` take half the time: each sample is a file to open.
-    h5py = import_h5py()
-    with closing(h5py.h5f.open(os.fsencode(path), h5py.h5f.ACC_RDONLY)) as file:
-        sample = h5py.h5d.open(file, b"sample")
-        data = np.empty(sample.shape, np.uint8)
-        sample.read(h5py.h5s.ALL, h5py.h5s.ALL, data)
-        return data.tobytes()
-
-
 _LIVE: weakref.WeakSet[CachedDataset] = weakref.WeakSet()
-
-
 _KINDS = "biufcSUmM"  # numpy's numbers, texts and times; no objects
 _KEPT = "arrays, tensors, numbers, texts, None, and tuples, lists and dicts of them"
 
