@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.errors import ContentError, TrainingError
 from posemill.records import usual_split
 from posemill.tables import find_encoding, read_table
@@ -13,10 +14,7 @@ from posemill.tables import find_encoding, read_table
 _ID_COLUMNS = ("video_id", "clip_id", "path", "name", "id")
 _LABEL_COLUMNS: tuple[str, ...] = ("label", "class", "gloss")
 _GLOSS_COLUMNS: tuple[str, ...] = ("orth", "annotation", "gloss", "label")
-_ENDINGS = {
-    ".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv", ".png", ".jpg",
-    ".jpeg", ".npy", ".npz", ".pose",
-}  # fmt: skip
+_ENDINGS = VIDEO_SUFFIXES | PICTURE_SUFFIXES | {"npy", "npz", "pose"}
 
 
 class Annotation(NamedTuple):
@@ -35,11 +33,9 @@ USUAL_GROUPS = ("signer", "person", "subject", "session", "recorded_at")
 class Annotations(dict[str, Annotation]):
     """Annotations by clip id, and the column that says whose a clip is."""
 
-    def __init__(
-        self, rows: Mapping[str, Annotation], path: Path, *, group_column: str = ""
-    ) -> None:
+    def __init__(self, rows: Mapping[str, Annotation], group_column: str) -> None:
         super().__init__(rows)
-        self.path, self.group_column = path, group_column
+        self.group_column = group_column
 
     def match(self, clip_ids: Iterable[str]) -> dict[str, Annotation]:
         """Return what is known of each clip.
@@ -62,7 +58,7 @@ def _short_id(clip_id: str) -> str:
     path = PurePosixPath(clip_id.replace("\\", "/"))
     if path.name == "1" and len(path.parts) > 1:
         path = path.parent
-    if path.suffix.lower() in _ENDINGS:
+    if suffix_of(path.name) in _ENDINGS:
         path = path.with_suffix("")
     return str(path)
 
@@ -103,7 +99,7 @@ def read_annotations(path: Path, *, group_column: str = "") -> Annotations:
         except ContentError as error:
             raise TrainingError("{path}, {error}", path=file, error=error) from error
         rows.update(found)
-    return Annotations(rows, path, group_column=group_column)
+    return Annotations(rows, group_column)
 
 
 def expect_labels(path: Path) -> None:
@@ -120,9 +116,8 @@ def _read_rows(path: Path, group_column: str) -> tuple[dict[str, Annotation], st
         raise TrainingError(
             "{path}: neither UTF-8, UTF-16 nor GBK text; save it as UTF-8", path=path
         )
-    names = dict.fromkeys((*_ID_COLUMNS, *_LABEL_COLUMNS, *_GLOSS_COLUMNS, "split"))
-    is_asked = bool(group_column)
-    names |= dict.fromkeys([group_column] if group_column else USUAL_GROUPS)
+    groups, is_asked = [group_column] if group_column else USUAL_GROUPS, bool(group_column)
+    names = dict.fromkeys((*_ID_COLUMNS, *_LABEL_COLUMNS, *_GLOSS_COLUMNS, "split", *groups))
     is_corpus = path.name.endswith(".corpus.csv")
     parts = path.name.split(".")  # `PHOENIX-2014-T.train.corpus.csv` says train
     split = usual_split(parts[-3]) if is_corpus and len(parts) >= 4 else ""

@@ -14,13 +14,8 @@ from posemill.messages import Message
 from posemill.records import IntArray, sort_splits, usual_split
 from posemill.terminal import warn_once
 from posemill.training.config.data_settings import DataSettings
-from posemill.training.data.annotations import (
-    USUAL_GROUPS,
-    Annotation,
-    Annotations,
-    read_annotations,
-)
-from posemill.training.data.clips import SplitClips
+from posemill.training.data.annotations import USUAL_GROUPS, Annotation, read_annotations
+from posemill.training.data.clips import SplitClips, Target
 
 AnyClips = TypeVar("AnyClips", bound=SplitClips)
 
@@ -60,8 +55,7 @@ def assign_group_folds(
         best = np.lexsort((placed.sum(1), cost))[0]
         placed[best] += counts[group]
         result[group] = best
-    found: IntArray = result[members]
-    return found
+    return np.asarray(result[members])
 
 
 def pick_share(labels: Sequence[str], share: float, seed: int) -> IntArray:
@@ -77,8 +71,7 @@ def pick_share(labels: Sequence[str], share: float, seed: int) -> IntArray:
     return np.sort(np.asarray(chosen, np.int64))
 
 
-UNKNOWN = 1
-_SPECIAL = ("<blank>", "<unk>")
+_UNKNOWN, _SPECIAL = 1, ("<blank>", "<unk>")
 
 
 class LabelledClip(NamedTuple):
@@ -102,13 +95,16 @@ def label_clips(
     `rows` are what the data says of each clip; `column_of` returns what a further column of it
     says, '' for nothing.
     """
-    column, annotations = options.group_column, None
+    column, notes = options.group_column, {}
+    where = Message("{path}, and a labels file ({--labels})", path=options.path)
     if options.labels:
         annotations = read_annotations(Path(options.labels), group_column=column)
         column = column or annotations.group_column
+        notes = annotations.match(row.clip_id for row in rows)
+        template = "{path} (its first id is {clip_id!r})"
+        where = Message(template, path=options.labels, clip_id=next(iter(annotations)))
     column = column or next((name for name in USUAL_GROUPS if any(column_of(name))), "")
     groups = column_of(column) if column else [""] * len(rows)
-    notes = {} if annotations is None else annotations.match(row.clip_id for row in rows)
     labelled, missing = [], []
     for row, own_group in zip(rows, groups, strict=True):
         label, split, group = notes.get(row.clip_id) or Annotation(row.label)
@@ -118,7 +114,7 @@ def label_clips(
         else:
             missing.append(row.clip_id)
     if missing:
-        _report_missing(missing, len(labelled), annotations, options)
+        _report_missing(missing, len(labelled), where, options)
     if not labelled:
         raise TrainingError("{path}: no clips", path=options.path)
     without = [row.clip_id for row in labelled if not row.group]
@@ -135,9 +131,7 @@ def label_clips(
     return labelled
 
 
-def _report_missing(
-    missing: list[str], num_others: int, annotations: Annotations | None, options: DataSettings
-) -> None:
+def _report_missing(missing: list[str], num_others: int, where: str, options: DataSettings) -> None:
     """Say which clips have no label, or refuse them."""
     counts = {"num_missing": len(missing), "num_clips": len(missing) + num_others}
     some = _first_three(missing)
@@ -145,10 +139,6 @@ def _report_missing(
         template = "{num_missing} of {num_clips} clips have no label and are left out ({some})"
         warn_once(Message(template, some=some, **counts))
         return
-    where = Message("{path}, and a labels file ({--labels})", path=options.path)
-    if annotations is not None:
-        template = "{path} (its first id is {clip_id!r})"
-        where = Message(template, path=annotations.path, clip_id=next(iter(annotations)))
     raise TrainingError(
         "{num_missing} of {num_clips} clips have no label ({some}): {where} needs a row "
         "video_id,label for each; or leave these clips out with {--missing-labels:drop}",
@@ -200,13 +190,8 @@ def divide_into_splits(
 ) -> dict[str, AnyClips]:
     """Return the sets by split; one without clips, or a clip too short for its glosses, is refused.
 
-    Args:
-        rows: Every clip.
-        options: How they are divided, and what is done with clips too short.
-        make: Called with the `rows` `(N,)` of a split's clips, and what `SplitClips` holds of them.
-        time_stride: Frames per output step of the model (ctc).
-        class_names: Those of a trained model; from the train split where None.
-        splits: Only these; all where None.
+    `make` is called with the fields of `SplitClips` for each split. `class_names` are those of a
+    trained model, else of the train split; `splits` are all where None.
     """
     is_share = not any(row.split == "dev" for row in rows)
     rows, train = divide(rows, options), options.training_split
@@ -227,7 +212,7 @@ def divide_into_splits(
         members = [row for row in rows if row.split == split]
         clips = make(
             rows=np.asarray([row.row for row in members], np.int64),
-            targets=_targets_of(members, names, options.task),
+            targets=tuple(_targets_of(members, names, options.task)),
             keys=tuple((split, row.clip_id) for row in members),
             class_names=names,
             task=options.task,
@@ -246,8 +231,8 @@ def divide(rows: list[LabelledClip], options: DataSettings) -> list[LabelledClip
     rows = [row._replace(split=train_split) if row.split == "all" else row for row in rows]
     if options.leave_out:
         rows = _leave_out(rows, options)
+    keys = [row.label if options.task == "classify" else "" for row in rows]
     if options.folds:
-        keys = [row.label if options.task == "classify" else "" for row in rows]
         if options.folds_by:
             fold = assign_group_folds(keys, [row.group for row in rows], options.folds, seed)
         else:
@@ -258,8 +243,7 @@ def divide(rows: list[LabelledClip], options: DataSettings) -> list[LabelledClip
         ]
     if options.dev_share and not any(row.split == "dev" for row in rows):
         train = [index for index, row in enumerate(rows) if row.split == train_split]
-        keys = [rows[index].label if options.task == "classify" else "" for index in train]
-        for chosen in pick_share(keys, options.dev_share, seed):
+        for chosen in pick_share([keys[index] for index in train], options.dev_share, seed):
             rows[train[chosen]] = rows[train[chosen]]._replace(split="dev")
     return rows
 
@@ -283,15 +267,12 @@ def _leave_out(rows: Sequence[LabelledClip], options: DataSettings) -> list[Labe
     # Glosses of its own become <unk>.
     kept = [row for row in rows if options.task == "ctc" or row.label in known]
     if len(kept) < len(rows):
-        warn_once(
-            Message(
-                "{column} {value}: {num_clips} clips with labels that no other {column} has "
-                "are not scored",
-                column=column,
-                value=value,
-                num_clips=len(rows) - len(kept),
-            )
+        template = (
+            "{column} {value}: {num_clips} clips with labels that no other {column} has "
+            "are not scored"
         )
+        num_clips = len(rows) - len(kept)
+        warn_once(Message(template, column=column, value=value, num_clips=num_clips))
     train = options.training_split
     return [row._replace(split="test" if row.group == value else train) for row in kept]
 
@@ -311,16 +292,12 @@ def _name_classes(rows: Sequence[LabelledClip], split: str, task: str) -> tuple[
     return tuple(names)
 
 
-def _targets_of(
-    rows: Sequence[LabelledClip], names: Sequence[str], task: str
-) -> tuple[int | IntArray, ...]:
+def _targets_of(rows: Sequence[LabelledClip], names: Sequence[str], task: str) -> list[Target]:
     """Return the class, or the glosses, of each clip as numbers."""
     index = {name: number for number, name in enumerate(names)}
     if task == "ctc":
-        return tuple(
-            np.asarray([index.get(gloss, UNKNOWN) for gloss in row.label.split()], np.int64)
-            for row in rows
-        )
+        glosses = [[index.get(gloss, _UNKNOWN) for gloss in row.label.split()] for row in rows]
+        return [np.asarray(numbers, np.int64) for numbers in glosses]
     for row in rows:
         if row.label not in index:
             raise TrainingError(
@@ -332,4 +309,4 @@ def _targets_of(
                 clip_id=row.clip_id,
                 num_classes=len(names),
             )
-    return tuple(index[row.label] for row in rows)
+    return [index[row.label] for row in rows]
