@@ -101,13 +101,9 @@ def pad_targets(
 class BucketSampler(Sampler[list[Draw]]):
     """Yields the draws of each micro-batch of one rank; clips of like length come together.
 
-    Args:
-        lengths: `(N,)` frames of each clip.
-        batch_size: Clips of one optimizer step, over all ranks; several: of the steps in turn.
-        micro_batch_size: Most clips of a forward pass of a rank, for each batch size; None: all.
-        shuffle: In an order by seed and epoch; False: always the same, by length.
-        seed, rank, world_size: What decides the order, and whose share of it this is.
-        bucket_batches: Sort by length within so many batches; 0 does not sort.
+    `batch_size` are the clips of one optimizer step over all ranks, `micro_batch_size` the most of
+    a rank's forward pass; several: of the steps in turn. Clips are sorted by length within so many
+    batches as `bucket_batches` says, over all without `shuffle`; 0 does not sort.
     """
 
     def __init__(
@@ -143,11 +139,7 @@ class BucketSampler(Sampler[list[Draw]]):
             self._starts.append(min(len(lengths), self._starts[-1] + size))
             if self._starts[-1] == len(lengths):
                 break
-
-    @property
-    def num_steps(self) -> int:
-        """Optimizer steps of an epoch, the same on all ranks."""
-        return len(self._starts) - 1
+        self.num_steps = len(self._starts) - 1  # of an epoch, the same on all ranks
 
     def num_micro_batches(self, step: int) -> int:
         """Return how many micro-batches a step has; the same on all ranks."""
@@ -193,21 +185,18 @@ class BucketSampler(Sampler[list[Draw]]):
         batches = np.split(order, self._starts[1:-1])
         # The short batch stays last, so that every step but the last has the same size.
         is_full = len(batches[-1]) == self.batch_sizes[(len(batches) - 1) % turns]
-        full = batches if is_full else batches[:-1]
-        mixed = list(full)
+        num_full = len(batches) if is_full else len(batches) - 1
         for turn in range(turns):  # each among those of its size
-            alike = full[turn::turns]
-            mixed[turn::turns] = [alike[index] for index in rng.permutation(len(alike))]
-        return mixed + batches[len(full) :]
+            alike = batches[turn:num_full:turns]
+            batches[turn:num_full:turns] = [alike[i] for i in rng.permutation(len(alike))]
+        return batches
 
     def _share(self, batch: IntArray, step: int, epoch: int) -> Iterator[list[Draw]]:
         """This rank's part of a step's micro-batches, filled up where it is smaller."""
         mine, turn = batch[self.rank :: self.world_size], step % len(self.batch_sizes)
         for piece in np.array_split(mine, self.num_micro_batches(step)):
-            if len(piece):
-                yield [Draw(int(index), epoch, turn=turn) for index in piece]
-            else:
-                yield [Draw(int(batch[0]), epoch, 0.0, turn)]
+            draws = [Draw(int(index), epoch, turn=turn) for index in piece]
+            yield draws or [Draw(int(batch[0]), epoch, 0.0, turn)]
 
 
 def _several(sizes: int | Sequence[int]) -> tuple[int, ...]:

@@ -50,11 +50,9 @@ def precompute(
 ) -> Store:
     """Return samples that are computed once per key and kind; not touched on a cache hit.
 
-    Args:
-        samples: Points `(T, K, D)` and mask `(T, K)` of each.
-        key: Names all that decides what `samples` yields, in that order.
-        kind: `mmap`, `ram` (kept on the disk as mmap), `hdf5`, or `none`: nothing on the disk.
-        folder: Where caches are kept; `training` below posemill's cache folder by default.
+    `key` names all that decides what `samples` yields, in that order. A `kind` of `ram` is kept on
+    the disk as mmap, one of `none` is not. Caches are in `folder`, or in
+    `training` below posemill's cache folder.
     """
     if kind == "none":
         points, masks = zip(*samples, strict=True)

@@ -165,15 +165,9 @@ def keep_readable(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SplitClips(Clips):
-    """Base of clips that were read with their labels and divided into splits.
+    """Base of clips that were read with their labels and divided into splits."""
 
-    Args:
-        rows: `(N,)`: which clips of what is read these are.
-        task: `classify` or `ctc`.
-        time_stride: Frames per output step of the model (ctc).
-    """
-
-    rows: IntArray
+    rows: IntArray  # `(N,)`: which clips of what is read these are
     targets: tuple[Target, ...]
     keys: tuple[ClipKey, ...]
     class_names: tuple[str, ...]
@@ -183,7 +177,7 @@ class SplitClips(Clips):
     groups: tuple[str, ...] = ()
     group_column: str = ""
     batch_factors: tuple[int, ...] = (1,)
-    time_stride: int = 1
+    time_stride: int = 1  # frames per output step of the model (ctc)
 
     has_lengths = True  # False where only opening the clips would tell
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,11 +29,7 @@ from posemill.training.data.clips import (
     SplitClips,
     Target,
 )
-from posemill.training.data.labels import (
-    LabelledClip,
-    divide_into_splits,
-    label_clips,
-)
+from posemill.training.data.labels import LabelledClip, divide_into_splits, label_clips
 from posemill.training.data.normalize import Preparation
 from posemill.training.data.readers import content_key_of, read_all, skeleton_of
 
@@ -41,8 +37,7 @@ SampleAugment = Callable[[FloatArray, BoolArray, np.random.Generator], tuple[Flo
 _WHOLE = 4  # frames that stand for a whole clip in Multigrid: a quarter of it is one
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """One clip: points `(T, K, D)`, mask `(T, K)`, and its class or its gloss indices `(L,)`."""
 
     points: FloatArray
@@ -52,23 +47,14 @@ class Sample:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class KeypointClips(SplitClips):
-    """The clips of one split, normalised, in a packed store.
+    """The clips of one split, normalised, in a packed store."""
 
-    Args:
-        store: The packed samples, `rows` of which these are.
-        skeleton_name: One of ours or None.
-        sources: The clips of all files, to look at them; empty: they cannot be looked at.
-        augment: Function of points, mask and a random generator, or None; seed, epoch and clip
-            decide.
-        time_share: Take so much of a clip's frames, evenly, from a drawn place on.
-    """
-
-    store: Store
+    store: Store  # the packed samples, `rows` of which these are
     skeleton_name: str | None = None
-    sources: tuple[NpzClips, ...] = ()
-    augment: SampleAugment | None = None
+    sources: tuple[NpzClips, ...] = ()  # the clips of all files, to look at them
+    augment: SampleAugment | None = None  # seed, epoch and clip decide what it draws
     seed: int = 0
-    time_share: float = 1.0
+    time_share: float = 1.0  # take so much of a clip's frames, evenly, from a drawn place on
 
     @property
     def _whole_lengths(self) -> IntArray:
@@ -77,8 +63,7 @@ class KeypointClips(SplitClips):
     @property
     def lengths(self) -> IntArray:  # type: ignore[override]
         """`(N,)`: frames of each clip."""
-        lengths = self._whole_lengths
-        return share_of(lengths, self.time_share) if self.time_share < 1 else lengths
+        return share_of(self._whole_lengths, self.time_share)
 
     @property
     def shape(self) -> Mapping[str, Any]:
@@ -97,11 +82,10 @@ class KeypointClips(SplitClips):
         return collate([self._draw(draw) for draw in draws], draws)
 
     def _draw(self, draw: Draw) -> Sample:
-        sample = self.sample(draw.clip)
+        points, mask, target = sample = self.sample(draw.clip)
         if self.augment is None and self.time_share == 1:
             return sample
         rng = np.random.default_rng([self.seed, draw.epoch, draw.clip])
-        points, mask = sample.points, sample.mask
         if self.time_share < 1:
             count = len(points)
             kept = int(share_of(count, self.time_share))
@@ -109,7 +93,7 @@ class KeypointClips(SplitClips):
             points, mask = points[chosen], mask[chosen]
         if self.augment is not None:
             points, mask = self.augment(points, mask, rng)
-        return Sample(points, mask, sample.target)
+        return Sample(points, mask, target)
 
     def picture(self, index: int) -> Picture | None:
         """Return a clip as its file has it, before normalisation."""
@@ -140,20 +124,22 @@ class KeypointClips(SplitClips):
             "and come with more frames only"
         )
         for time, space in TIME_ONLY:
-            counts = {"num_short": int((~self._fitting(time)).sum()), "num_clips": len(self)}
-            if counts["num_short"] <= len(self) / 2:
+            num_short = int((~self._fitting(time)).sum())
+            if num_short <= len(self) / 2:
                 cycle.append((time, space))
-            if counts["num_short"]:
-                notes.append(Message(template, frames=_in_words(time), **counts))
+            if num_short:
+                frames = self.describe_shape(Shape(1, round(time * _WHOLE), 1))
+                notes.append(
+                    Message(template, frames=frames, num_short=num_short, num_clips=len(self))
+                )
         return Grid(_WHOLE, 1, tuple(cycle), has_short_cycle=False, notes=tuple(notes))
 
     def _fitting(self, time_share: float) -> BoolArray:
         """Return `(N,)`: whether a clip's glosses fit into a share of its frames; classes do."""
         if self.task != "ctc":
             return np.ones(len(self), bool)
-        steps = share_of(self._whole_lengths, time_share) // self.time_stride
-        fits: BoolArray = steps >= self.steps_needed
-        return fits
+        num_steps = share_of(self._whole_lengths, time_share) // self.time_stride
+        return np.asarray(num_steps >= self.steps_needed)
 
     def in_shapes(self, shapes: tuple[Shape, ...]) -> KeypointClips:
         """Return the clips that are long enough, shorter."""
@@ -164,13 +150,10 @@ class KeypointClips(SplitClips):
 
     def describe_shape(self, shape: Shape) -> str:
         """Return the share of the frames in words."""
-        return _in_words(shape.num_frames / _WHOLE)
-
-
-def _in_words(share: float) -> str:
-    if share == 1:
-        return Message("all frames")
-    return Message("1/{divisor} of the frames", divisor=round(1 / share))
+        divisor = _WHOLE // shape.num_frames
+        return Message(
+            "1/{divisor} of the frames" if divisor > 1 else "all frames", divisor=divisor
+        )
 
 
 def share_of(num_frames: Any, share: float) -> IntArray:
@@ -237,7 +220,8 @@ def _read_files(options: DataSettings) -> tuple[list[NpzClips], list[LabelledCli
     by_split = read_all(options)
     clips = list(by_split.values())
     first = clips[0]
-    for raw in clips:
+    rows: list[LabelledClip] = []
+    for split, raw in by_split.items():
         if _frame_shape(raw) != _frame_shape(first):
             raise TrainingError(
                 "{path} has {shape} numbers a frame, {first_path} {first_shape}; prepare all "
@@ -253,12 +237,9 @@ def _read_files(options: DataSettings) -> tuple[list[NpzClips], list[LabelledCli
             raise TrainingError(
                 "{path}: clip {clip_id!r} has no frames", path=raw.path, clip_id=clip_id
             )
-    facts = [
-        (usual_split(own or split), clip_id, label)
-        for split, raw in by_split.items()
-        for own, clip_id, label in zip(raw.splits, raw.clip_ids, raw.labels, strict=True)
-    ]
-    return clips, [LabelledClip(split, row, *rest) for row, (split, *rest) in enumerate(facts)]
+        for own_split, *facts in zip(raw.splits, raw.clip_ids, raw.labels, strict=True):
+            rows.append(LabelledClip(usual_split(own_split or split), len(rows), *facts))
+    return clips, rows
 
 
 def _frame_shape(clips: NpzClips) -> tuple[int, ...]:

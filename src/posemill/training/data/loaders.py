@@ -17,8 +17,6 @@ from posemill.training.data.batches import BucketSampler, start_worker
 from posemill.training.data.clips import Clips, Loader
 from posemill.training.runtime import Runtime
 
-_BUCKET_BATCHES = 32
-
 
 class EpochLoader:
     """The batches of a split, epoch by epoch, from any position; see `Loader`.
@@ -38,7 +36,7 @@ class EpochLoader:
             seed=config.seed,
             rank=runtime.rank,
             world_size=runtime.size,
-            bucket_batches=_BUCKET_BATCHES if config.bucket_by_length else 0,
+            bucket_batches=32 if config.bucket_by_length else 0,
         )
         workers = max(0, config.workers)
         ahead = {"persistent_workers": config.persistent_workers}
@@ -71,13 +69,12 @@ class EpochLoader:
         self.sampler.set_position(start, start_step, stop_epoch=stop)
         with own_child_signals():
             source = iter(self._loader)
-        is_done = False
         try:
             yield from read_ahead(source, depth=self._ahead) if self._ahead else source
-            is_done = True
-        finally:
-            if not is_done and hasattr(source, "_shutdown_workers"):
+        except BaseException:
+            if hasattr(source, "_shutdown_workers"):
                 source._shutdown_workers()
+            raise
 
 
 def open_torch_loader(

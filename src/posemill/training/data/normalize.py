@@ -138,10 +138,9 @@ def normalize_parts(
                 sizes = np.linalg.norm(known[:, one, :2] - known[:, other, :2], axis=-1)
             else:
                 sizes = np.sqrt(np.nanmean(np.square(moved[..., :2]).sum(-1), axis=1))
-            size = np.nanmedian(sizes) if np.isfinite(sizes).any() else np.nan
-            if not np.isfinite(size) or size < _SMALLEST:
-                size = 1.0
-            result[:, group.start : group.stop] = moved / size
+            size = np.nanmedian(sizes)
+            is_usable = np.isfinite(size) and size >= _SMALLEST
+            result[:, group.start : group.stop] = moved / (size if is_usable else 1.0)
     return np.where(mask[..., None], result, np.float32(0)).astype(np.float32), mask
 
 

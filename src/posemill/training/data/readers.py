@@ -54,8 +54,8 @@ def find_files(data: str) -> dict[str, Path]:
     """
     data = _local(data)
     if "{split}" in data:
-        found = {split: Path(data.replace("{split}", split)) for split in _SPLITS}
-        found = {split: path for split, path in found.items() if path.is_file()}
+        paths = {split: Path(data.replace("{split}", split)) for split in _SPLITS}
+        found = {split: path for split, path in paths.items() if path.is_file()}
         if not found:
             raise TrainingError(
                 "no file {data} for any split of {splits}", data=data, splits=", ".join(_SPLITS)

@@ -50,8 +50,17 @@ class KeypointDataset(Dataset[Item]):
         self.path = Path(path)
         self.transform = transform
         self._is_run = (self.path / MANIFEST_NAME).is_file()
-        self._source = PerProcess[Any](partial(_open, self.path, is_run=self._is_run))
-        every = (_run_index if self._is_run else _npz_index)(self._source.get())
+        if self._is_run:
+            from posemill.runs.reader import open_run
+
+            self._source = PerProcess[Any](partial(open_run, self.path))
+            run = self._source.get()
+            every = [
+                (split, clip, 0, 0, "") for split in run.splits for clip in run.clip_ids(split)
+            ]
+        else:
+            self._source = PerProcess[Any](partial(open_npz, self.path))
+            every = _npz_index(self._source.get())
         known = sorted({entry[0] for entry in every})
         wanted = known if split is None else match_splits([split], known)[0]
         self._index = [entry for entry in every if entry[0] in wanted]
@@ -98,18 +107,6 @@ class KeypointDataset(Dataset[Item]):
             "label": label,
         }
         return self.transform(item) if self.transform else item
-
-
-def _open(path: Path, *, is_run: bool) -> Any:
-    if not is_run:
-        return open_npz(path)
-    from posemill.runs.reader import open_run
-
-    return open_run(path)
-
-
-def _run_index(run: Any) -> list[tuple[str, str, int, int, str]]:
-    return [(split, name, 0, 0, "") for split in run.splits for name in run.clip_ids(split)]
 
 
 def _npz_index(arrays: MappedNpz) -> list[tuple[str, str, int, int, str]]:
