@@ -90,7 +90,7 @@ def test_a_batch_goes_to_its_device_and_into_locked_memory_whole() -> None:
 
 
 def test_batch_sizes_take_turns_and_the_same_clips_come_in_any_number_of_processes() -> None:
-    sampler = BucketSampler(LENGTHS, (8, 4, 2), micro_batch_size=(4, 2, 1), seed=3)
+    sampler = BucketSampler(LENGTHS, (8, 4, 2), micro_batch_sizes=(4, 2, 1), seed=3)
     steps = sampler.num_steps
     assert [sampler.num_micro_batches(step) for step in range(steps)] == [2] * steps
     pieces = list(sampler)
@@ -100,7 +100,7 @@ def test_batch_sizes_take_turns_and_the_same_clips_come_in_any_number_of_process
     drawn = [draw.clip for piece in pieces for draw in piece]
     assert sorted(drawn) == list(range(53))
     shares = [
-        BucketSampler(LENGTHS, (8, 4, 2), micro_batch_size=(4, 2, 1), seed=3, rank=r, world_size=2)
+        BucketSampler(LENGTHS, (8, 4, 2), micro_batch_sizes=(4, 2, 1), seed=3, rank=r, world_size=2)
         for r in range(2)
     ]
     together = [sorted(a + b) for a, b in zip(*(clips_of(s) for s in shares), strict=True)]
@@ -127,17 +127,17 @@ def test_a_share_of_the_frames_is_taken_evenly_from_a_drawn_place_on() -> None:
 
 
 def test_a_rank_without_a_clip_fills_up_with_one_that_does_not_count() -> None:
-    sampler = BucketSampler(np.array([5, 6, 7]), 2, shuffle=False, rank=1, world_size=2)
+    sampler = BucketSampler(np.array([5, 6, 7]), [2], shuffle=False, rank=1, world_size=2)
     sampler.set_position(4)
     assert list(sampler) == [[Draw(1, 4)], [Draw(2, 4, 0.0)]]
-    first = BucketSampler(np.array([5, 6, 7]), 2, shuffle=False, rank=0, world_size=2)
+    first = BucketSampler(np.array([5, 6, 7]), [2], shuffle=False, rank=0, world_size=2)
     assert list(first) == [[Draw(0)], [Draw(2)]]
 
 
 def test_a_seed_gives_the_same_order_in_every_version() -> None:
     """A training that goes on with a newer version sees every clip once in its epoch."""
     lengths = np.arange(11)[::-1] * 2
-    sampler = BucketSampler(lengths, 3, seed=5, bucket_batches=2)
+    sampler = BucketSampler(lengths, [3], seed=5, bucket_batches=2)
     sampler.set_position(2)
     assert clips_of(sampler) == [[3, 2, 0], [10, 9, 8], [6, 5, 4], [7, 1]]
 
@@ -163,7 +163,7 @@ def test_gloss_targets_are_padded_too() -> None:
 
 
 def test_every_clip_comes_once_an_epoch_in_an_order_of_its_own() -> None:
-    sampler = BucketSampler(LENGTHS, 8, seed=3)
+    sampler = BucketSampler(LENGTHS, [8], seed=3)
     first = clips_of(sampler)
     assert sorted(chain(*first)) == list(range(53))
     assert first == clips_of(sampler)
@@ -174,17 +174,17 @@ def test_every_clip_comes_once_an_epoch_in_an_order_of_its_own() -> None:
 
 def test_clips_of_like_length_come_together() -> None:
     def padding(bucket_batches: int) -> int:
-        sampler = BucketSampler(LENGTHS, 8, bucket_batches=bucket_batches)
+        sampler = BucketSampler(LENGTHS, [8], bucket_batches=bucket_batches)
         return sum(int(LENGTHS[b].max() * len(b) - LENGTHS[b].sum()) for b in clips_of(sampler))
 
     assert padding(32) < padding(0) / 3
 
 
-@pytest.mark.parametrize(("world", "micro"), [(1, 3), (2, None), (3, 2), (5, 1)])
-def test_ranks_and_micro_batches_share_the_same_steps(world: int, micro: int | None) -> None:
-    whole = clips_of(BucketSampler(LENGTHS, 8, seed=3))
+@pytest.mark.parametrize(("world", "micro"), [(1, 3), (2, 8), (3, 2), (5, 1)])
+def test_ranks_and_micro_batches_share_the_same_steps(world: int, micro: int) -> None:
+    whole = clips_of(BucketSampler(LENGTHS, [8], seed=3))
     ranks = [
-        BucketSampler(LENGTHS, 8, seed=3, rank=rank, world_size=world, micro_batch_size=micro)
+        BucketSampler(LENGTHS, [8], seed=3, rank=rank, world_size=world, micro_batch_sizes=[micro])
         for rank in range(world)
     ]
     parts = [list(sampler) for sampler in ranks]
@@ -201,28 +201,28 @@ def test_ranks_and_micro_batches_share_the_same_steps(world: int, micro: int | N
 
 
 def test_a_restored_position_continues_where_it_was() -> None:
-    sampler = BucketSampler(LENGTHS, 8, seed=3, micro_batch_size=4)
+    sampler = BucketSampler(LENGTHS, [8], seed=3, micro_batch_sizes=[4])
     sampler.set_position(2)
     whole = clips_of(sampler)
-    other = BucketSampler(LENGTHS, 8, seed=3, micro_batch_size=4)
+    other = BucketSampler(LENGTHS, [8], seed=3, micro_batch_sizes=[4])
     other.set_position(2, 3)
     skipped = sum(other.num_micro_batches(step) for step in range(3))
     assert clips_of(other) == whole[skipped:]
 
 
 def test_without_shuffling_the_order_is_by_length_or_as_it_is() -> None:
-    ordered = list(chain(*clips_of(BucketSampler(LENGTHS, 8, shuffle=False))))
+    ordered = list(chain(*clips_of(BucketSampler(LENGTHS, [8], shuffle=False))))
     assert (np.diff(LENGTHS[ordered]) >= 0).all()
-    plain = chain(*clips_of(BucketSampler(LENGTHS, 8, shuffle=False, bucket_batches=0)))
+    plain = chain(*clips_of(BucketSampler(LENGTHS, [8], shuffle=False, bucket_batches=0)))
     assert list(plain) == list(range(53))
 
 
 def test_nothing_to_draw_from_is_refused() -> None:
     with pytest.raises(ValueError, match="expected clips and a batch of 1 or more, got 0 clips"):
-        BucketSampler(np.zeros(0, np.int64), 8)
-    with pytest.raises(ValueError, match="got 53 clips, batch 0"):
-        BucketSampler(LENGTHS, 0)
-    assert BucketSampler(LENGTHS, 1).num_steps == 53
+        BucketSampler(np.zeros(0, np.int64), [8])
+    with pytest.raises(ValueError, match=r"got 53 clips, batches \[0\]"):
+        BucketSampler(LENGTHS, [0])
+    assert BucketSampler(LENGTHS, [1]).num_steps == 53
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -252,9 +252,9 @@ def test_a_loader_draws_nothing_from_the_global_generator() -> None:
 
 def test_padding_is_the_share_of_frames_that_only_fill_up() -> None:
     lengths = np.array([10, 20, 10, 20])
-    sampler = BucketSampler(lengths, 2, shuffle=False)
+    sampler = BucketSampler(lengths, [2], shuffle=False)
     assert sampler.padding_share() == 0  # 10 with 10, 20 with 20
-    mixed = BucketSampler(lengths, 2, shuffle=False, bucket_batches=0)
+    mixed = BucketSampler(lengths, [2], shuffle=False, bucket_batches=0)
     assert mixed.padding_share() == pytest.approx(20 / 80)
-    assert BucketSampler(lengths, 4, shuffle=False, micro_batch_size=2).padding_share() == 0
-    assert BucketSampler(lengths, 4, shuffle=False).padding_share() == pytest.approx(20 / 80)
+    assert BucketSampler(lengths, [4], shuffle=False, micro_batch_sizes=[2]).padding_share() == 0
+    assert BucketSampler(lengths, [4], shuffle=False).padding_share() == pytest.approx(20 / 80)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from posemill.plugins import not_among
 from posemill.settings import Settings, setting
 
 amount = partial(setting, default=0.0, least=0)
@@ -67,9 +66,7 @@ _CLIP_BYTES = 1 << 26
 
 
 def preset_values(name: str, *, kind: str = "keypoints") -> Mapping[str, Any]:
-    """Return the settings of a preset for a kind of data; an unknown name is a `ConfigError`."""
-    if name not in PRESETS:
-        raise not_among("preset", name, PRESETS)
+    """Return the settings of a preset for a kind of data."""
     of_video = _OF_VIDEO[name]
     of_kinds = {"video": of_video, "two_streams": {**of_video, "model": "two_streams"}}
     return {**PRESETS[name], **of_kinds.get(kind, {})}

@@ -101,36 +101,32 @@ def pad_targets(
 class BucketSampler(Sampler[list[Draw]]):
     """Yields the draws of each micro-batch of one rank; clips of like length come together.
 
-    `batch_size` are the clips of one optimizer step over all ranks, `micro_batch_size` the most of
-    a rank's forward pass; several: of the steps in turn. Clips are sorted by length within so many
-    batches as `bucket_batches` says, over all without `shuffle`; 0 does not sort.
+    `batch_sizes` are the clips of an optimizer step over all ranks, for the steps in turn;
+    `micro_batch_sizes` are the most of a rank's forward pass, for each batch size. Clips are sorted
+    by length within so many batches as `bucket_batches` says, over all without `shuffle`; 0 does
+    not sort.
     """
 
     def __init__(
         self,
         lengths: IntArray,
-        batch_size: int | Sequence[int],
+        batch_sizes: Sequence[int],
         *,
-        micro_batch_size: int | Sequence[int] | None = None,
+        micro_batch_sizes: Sequence[int] = (),
         shuffle: bool = True,
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
         bucket_batches: int = 32,
     ) -> None:
-        sizes = _several(batch_size)
-        if min(sizes) < 1 or not len(lengths):
+        if min(batch_sizes) < 1 or not len(lengths):
             raise ValueError(
                 f"expected clips and a batch of 1 or more, got {len(lengths)} clips, "
-                f"batch {batch_size}"
+                f"batches {batch_sizes}"
             )
         self.lengths = np.asarray(lengths)
-        self.batch_sizes = tuple(min(size, len(lengths)) for size in sizes)
-        self.micro_batch_sizes = (
-            tuple(-(-size // world_size) for size in self.batch_sizes)
-            if micro_batch_size is None
-            else _several(micro_batch_size)
-        )
+        self.batch_sizes = tuple(min(size, len(lengths)) for size in batch_sizes)
+        self.micro_batch_sizes = micro_batch_sizes or self.batch_sizes
         self.shuffle, self.seed, self.bucket_batches = shuffle, seed, bucket_batches
         self.rank, self.world_size = rank, world_size
         self.set_position(0)
@@ -197,10 +193,6 @@ class BucketSampler(Sampler[list[Draw]]):
         for piece in np.array_split(mine, self.num_micro_batches(step)):
             draws = [Draw(int(index), epoch, turn=turn) for index in piece]
             yield draws or [Draw(int(batch[0]), epoch, 0.0, turn)]
-
-
-def _several(sizes: int | Sequence[int]) -> tuple[int, ...]:
-    return (sizes,) if isinstance(sizes, int) else tuple(sizes)
 
 
 def start_worker(_: int) -> None:

@@ -30,10 +30,9 @@ from posemill.training.data.clips import (
     Target,
 )
 from posemill.training.data.labels import LabelledClip, divide_into_splits, label_clips
-from posemill.training.data.normalize import Preparation
+from posemill.training.data.normalize import MaskedPoints, Preparation, Rng
 from posemill.training.data.readers import content_key_of, read_all, skeleton_of
 
-SampleAugment = Callable[[FloatArray, BoolArray, np.random.Generator], tuple[FloatArray, BoolArray]]
 _WHOLE = 4  # frames that stand for a whole clip in Multigrid: a quarter of it is one
 
 
@@ -52,7 +51,8 @@ class KeypointClips(SplitClips):
     store: Store  # the packed samples, `rows` of which these are
     skeleton_name: str | None = None
     sources: tuple[NpzClips, ...] = ()  # the clips of all files, to look at them
-    augment: SampleAugment | None = None  # seed, epoch and clip decide what it draws
+    # What it draws is decided by seed, epoch and clip.
+    augment: Callable[[FloatArray, BoolArray, Rng], MaskedPoints] | None = None
     seed: int = 0
     time_share: float = 1.0  # take so much of a clip's frames, evenly, from a drawn place on
 

@@ -86,9 +86,7 @@ class LabelledClip(NamedTuple):
 
 
 def label_clips(
-    rows: Sequence[LabelledClip],
-    column_of: Callable[[str], Sequence[str]],
-    options: DataSettings,
+    rows: Sequence[LabelledClip], column_of: Callable[[str], Sequence[str]], options: DataSettings
 ) -> list[LabelledClip]:
     """Return every clip with label, split and group.
 

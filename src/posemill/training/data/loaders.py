@@ -31,7 +31,7 @@ class EpochLoader:
         self.sampler = BucketSampler(
             clips.lengths,
             [config.batch_size * factor for factor in clips.batch_factors],
-            micro_batch_size=[config.micro_batch * factor for factor in clips.batch_factors],
+            micro_batch_sizes=[config.micro_batch * factor for factor in clips.batch_factors],
             shuffle=shuffle and clips.is_shuffled,
             seed=config.seed,
             rank=runtime.rank,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
 from posemill.training.config.data_settings import AugmentationSettings
 
+Rng = np.random.Generator
+MaskedPoints: TypeAlias = tuple[FloatArray, BoolArray]  # `(T, K, D)` and `(T, K)`
 _SMALLEST = 1e-6
 
 
@@ -74,7 +77,7 @@ class Preparation:
                 "{--normalize:none}"
             )
 
-    def __call__(self, points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:
+    def __call__(self, points: FloatArray, mask: BoolArray) -> MaskedPoints:
         """Return points `(T, K, D)` and mask `(T, K)` of a prepared clip."""
         points = points[..., : self.num_dims] if self.num_dims else points
         if self.num_frames or (self.max_frames and len(points) > self.max_frames):
@@ -87,9 +90,7 @@ class Preparation:
         return np.where(mask[..., None], points, np.float32(0)), mask
 
 
-def sample_at(
-    points: FloatArray, mask: BoolArray, times: npt.NDArray[np.float64]
-) -> tuple[FloatArray, BoolArray]:
+def sample_at(points: FloatArray, mask: BoolArray, times: npt.NDArray[np.float64]) -> MaskedPoints:
     """Return the clip at these times, in frames, by straight lines between found points.
 
     Points are `(frames, keypoints, dims)` here and below, masks `(frames, keypoints)`.
@@ -106,7 +107,7 @@ def sample_at(
     return np.where(found[..., None], mixed, 0).astype(np.float32), found
 
 
-def normalize_whole(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:
+def normalize_whole(points: FloatArray, mask: BoolArray) -> MaskedPoints:
     """Return a clip centred on the mean of its found points, of root mean square size 1."""
     known = points[mask]
     if not len(known):
@@ -117,9 +118,7 @@ def normalize_whole(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, Bo
     return np.where(mask[..., None], moved, 0).astype(np.float32), mask
 
 
-def normalize_parts(
-    points: FloatArray, mask: BoolArray, groups: tuple[Group, ...]
-) -> tuple[FloatArray, BoolArray]:
+def normalize_parts(points: FloatArray, mask: BoolArray, groups: tuple[Group, ...]) -> MaskedPoints:
     """Return a clip with each group centred per frame and scaled per clip; missing points are 0."""
     result = np.zeros_like(points, dtype=np.float32)
     known = np.where(mask[..., None], points, np.nan)
@@ -144,9 +143,6 @@ def normalize_parts(
     return np.where(mask[..., None], result, np.float32(0)).astype(np.float32), mask
 
 
-Rng = np.random.Generator
-
-
 @dataclass(frozen=True)
 class Augment:
     """Changes a clip: call it with points `(T, K, D)`, mask `(T, K)` and a random generator.
@@ -158,9 +154,7 @@ class Augment:
     amounts: AugmentationSettings
     skeleton_name: str | None = None
 
-    def __call__(
-        self, points: FloatArray, mask: BoolArray, rng: Rng
-    ) -> tuple[FloatArray, BoolArray]:
+    def __call__(self, points: FloatArray, mask: BoolArray, rng: Rng) -> MaskedPoints:
         """Return the changed clip; the given arrays are not modified."""
         by = self.amounts
         if (by.time_warp or by.crop) and len(points) > 2:
@@ -195,9 +189,7 @@ class Augment:
         return flat.reshape(points.shape)
 
 
-def mirror(
-    points: FloatArray, mask: BoolArray, skeleton_name: str | None
-) -> tuple[FloatArray, BoolArray]:
+def mirror(points: FloatArray, mask: BoolArray, skeleton_name: str | None) -> MaskedPoints:
     """Return the clip as a mirror shows it: x negated, left and right points swapped."""
     flipped = points * np.array([-1, *[1] * (points.shape[-1] - 1)], np.float32)
     if skeleton_name is None:
@@ -221,7 +213,7 @@ def drop_parts(mask: BoolArray, rng: Rng, chance: float, skeleton_name: str) -> 
 
 def warp_time(
     points: FloatArray, mask: BoolArray, rng: Rng, *, speed: float, crop: float = 0.0
-) -> tuple[FloatArray, BoolArray]:
+) -> MaskedPoints:
     """Return the clip faster or slower as a whole, uneven along its way, its ends cut.
 
     `speed` is the largest change of length and local speed, `crop` the largest share cut off.

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from posemill.errors import TrainingError
 from posemill.machine.processes import PerProcess
 from posemill.npz.clips import read_frames, read_npz_clips, split_by_name
-from posemill.npz.mapped import MappedNpz, open_npz
+from posemill.npz.mapped import open_npz
 from posemill.records import match_splits
 from posemill.runs.manifest import MANIFEST_NAME
 from posemill.terminal import counted
@@ -60,7 +60,10 @@ class KeypointDataset(Dataset[Item]):
             ]
         else:
             self._source = PerProcess[Any](partial(open_npz, self.path))
-            every = _npz_index(self._source.get())
+            clips = read_npz_clips(self._source.get())
+            splits = [split or split_by_name(self.path) for split in clips.splits]
+            starts, ends = clips.offsets[:-1].tolist(), clips.offsets[1:].tolist()
+            every = list(zip(splits, clips.clip_ids, starts, ends, clips.labels, strict=True))
         known = sorted({entry[0] for entry in every})
         wanted = known if split is None else match_splits([split], known)[0]
         self._index = [entry for entry in every if entry[0] in wanted]
@@ -107,14 +110,6 @@ class KeypointDataset(Dataset[Item]):
             "label": label,
         }
         return self.transform(item) if self.transform else item
-
-
-def _npz_index(arrays: MappedNpz) -> list[tuple[str, str, int, int, str]]:
-    """Return split, id, first frame, end and label of every clip."""
-    clips = read_npz_clips(arrays)
-    splits = [split or split_by_name(arrays.path) for split in clips.splits]
-    starts, ends = clips.offsets[:-1].tolist(), clips.offsets[1:].tolist()
-    return list(zip(splits, clips.clip_ids, starts, ends, clips.labels, strict=True))
 
 
 def pad_clips(items: Sequence[Item]) -> Item:
