@@ -87,8 +87,7 @@ def _is_list(path: Path) -> bool:
     if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
         return False
     try:
-        rows = read_table(path, names=["path"], encoding=find_encoding(path) or "utf-8")
-        next(rows, None)
+        next(read_table(path, names=["path"], encoding=find_encoding(path) or "utf-8"), None)
         return True  # without a row, too: whoever reads it says so
     except (ContentError, OSError):
         return False

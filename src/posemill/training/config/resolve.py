@@ -73,10 +73,8 @@ def with_data_kind(config: TrainConfig) -> TrainConfig:
 def resolve_made(config: TrainConfig) -> Resolved:
     """Return the account of a configuration that was made in Python."""
     known = with_data_kind(config)
-    resolved = Resolved.of(known)
-    if known is config:
-        return resolved
-    return Resolved(known, {**resolved.sources, "data_kind": _LOOKED_AT})
+    looked_at = {} if known is config else {"data_kind": _LOOKED_AT}
+    return Resolved(known, {**Resolved.of(known).sources, **looked_at})
 
 
 def read_config(path: Path) -> dict[str, Any]:

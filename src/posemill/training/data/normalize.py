@@ -40,14 +40,14 @@ def groups_of(skeleton_name: str) -> tuple[Group, ...]:
     """Return the groups: body on the shoulders, hands on the wrist, others on their mean."""
     skeleton = get_skeleton(skeleton_name)
     where = {name: index for index, name in enumerate(skeleton.point_names)}
+    shoulders = tuple(where[name] for name in ("left_shoulder", "right_shoulder") if name in where)
     groups = []
     for part in skeleton.parts:
-        has_shoulders = {"left_shoulder", "right_shoulder"} <= {*where}
-        if part.name in ("pose", "body") and has_shoulders:
-            shoulders = (where["left_shoulder"], where["right_shoulder"])
+        wrist = f"{part.name}_wrist"
+        if part.name in ("pose", "body") and len(shoulders) == 2:
             groups.append(Group(part.start, part.stop, shoulders, shoulders))
-        elif part.name.endswith("_hand") and f"{part.name}_wrist" in where:
-            groups.append(Group(part.start, part.stop, (where[f"{part.name}_wrist"],)))
+        elif part.name.endswith("_hand") and wrist in where:
+            groups.append(Group(part.start, part.stop, (where[wrist],)))
         else:
             groups.append(Group(part.start, part.stop))
     return tuple(groups)
@@ -200,8 +200,7 @@ def mirror(points: FloatArray, mask: BoolArray, skeleton_name: str | None) -> Ma
 
 def drop_parts(mask: BoolArray, rng: Rng, chance: float, skeleton_name: str) -> BoolArray:
     """Return the mask with some parts missing in a span of frames, half of the clip or more."""
-    mask = mask.copy()
-    frames = len(mask)
+    mask, frames = mask.copy(), len(mask)
     for part in get_skeleton(skeleton_name).parts:
         if part.name in ("pose", "body") or rng.random() >= chance:
             continue

@@ -168,10 +168,7 @@ class CheckpointWriter:
 
 
 def copy_state(value: Any) -> Any:
-    """Return a state whose tensors are copies on the CPU that later steps do not change.
-
-    A value that is not read back from a checkpoint is a TypeError.
-    """
+    """Return a state with copies of its tensors; TypeError for what would not be read back."""
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True).contiguous()
     if isinstance(value, Mapping):
