@@ -126,7 +126,7 @@ class BucketSampler(Sampler[list[Draw]]):
             )
         self.lengths = np.asarray(lengths)
         self.batch_sizes = tuple(min(size, len(lengths)) for size in batch_sizes)
-        self.micro_batch_sizes = micro_batch_sizes or self.batch_sizes
+        self.micro_batch_sizes = tuple(micro_batch_sizes) or self.batch_sizes
         self.shuffle, self.seed, self.bucket_batches = shuffle, seed, bucket_batches
         self.rank, self.world_size = rank, world_size
         self.set_position(0)
