@@ -47,6 +47,9 @@ import torch._dynamo.config
 assert torch._dynamo.config.optimize_ddp
 load_dynamo_late()
 assert torch._dynamo.config.optimize_ddp, "what is loaded stays"
+del shared  # the group's last owner would wait for its threads, holding Python's lock
+import gc
+gc.collect()
 distributed.destroy_process_group()
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -112,6 +113,9 @@ class Runtime:
     def close(self) -> None:
         """Leave the group."""
         if self.size > 1 and dist.is_initialized():
+            # Whoever shares gradients goes first: as the group's last owner it would wait for the
+            # group's threads, which wait for Python's lock that it holds.
+            gc.collect()
             dist.destroy_process_group()
 
 

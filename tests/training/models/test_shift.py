@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,8 +101,11 @@ def test_it_works_under_autocast_and_data_parallel(tmp_path: Path) -> None:
                 result = parallel(torch.ones(8, 3, 6, 6))
             assert result.dtype == torch.bfloat16
             result.float().square().sum().backward()
-            found.append([result, *(weight.grad for weight in model.parameters())])
+            found.append([result.detach(), *(weight.grad for weight in model.parameters())])
     finally:
+        # As the group's last owner it would wait for the group's threads, holding Python's lock.
+        del model, parallel, result
+        gc.collect()
         torch.distributed.destroy_process_group()
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other)
