@@ -54,10 +54,22 @@ request = dict(
     parent=os.getppid(), cores=list(os.sched_getaffinity(0)),
 )
 content = json.dumps(request).encode()
+signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # until they can be passed on
 socket.send_fds(server, [len(content).to_bytes(8, "big")], files)
 server.sendall(content)
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-    signal.signal(number, lambda number, _: server.send(bytes([number])))
+
+
+def pass_on(number, _):
+    try:
+        server.send(bytes([number]))
+    except OSError:
+        pass  # the program has just ended: its answer is there
+
+
+for number in signals:
+    signal.signal(number, pass_on)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
 answer = server.recv(2)
 if not answer:
     sys.exit("the warm process is gone")
