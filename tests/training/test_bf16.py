@@ -7,16 +7,11 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from posemill.machine.trials import Outcome
-from posemill.training.bf16 import Bf16Trial
 from posemill.training.record.run_folder import RunFolder
 from tools.warm_python import WarmPython, start_warm
-
-Settings = Callable[..., dict[str, Any]]
 
 # Every Python that finds this on its path has such a processor: whoever computes in bf16 dies.
 PROCESSOR = """
@@ -266,30 +261,3 @@ def test_a_run_of_bf16_is_continued_and_scored_in_fp32_where_bf16_fails(
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["precision"] == "fp32"
     assert summary["precision_reason"].startswith(reason)
-
-
-@pytest.mark.parametrize(
-    ("trial", "works", "seconds", "sentence"),
-    [
-        (Bf16Trial(Outcome(True, seconds={"bf16": 1.0})), True, 1.0, ""),
-        (Bf16Trial(Outcome(False, "SIGILL")), False, None, "failed: SIGILL"),
-        (Bf16Trial(Outcome(False, "SIGILL"), Outcome(False, "an error")), False, None,
-         "failed: SIGILL"),
-        (Bf16Trial(Outcome(False, "SIGILL"), Outcome(True, seconds={"bf16": 2.0})), False, 2.0,
-         "start the program with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"),
-    ],
-)  # fmt: skip
-def test_what_is_said_of_a_trial_is_what_came_of_it(
-    trial: Bf16Trial,
-    works: bool,
-    seconds: float | None,
-    sentence: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    assert trial.works is works
-    assert trial.outcome.seconds.get("bf16") == seconds
-    assert trial.describe().endswith(sentence)
-    assert bool(trial.describe()) is not works
-    assert (trial.describe_machine() == trial.describe()) is not trial.needs_amx_off
-    assert trial.needs_amx_off is (seconds == 2.0)

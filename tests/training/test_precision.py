@@ -14,7 +14,6 @@ from posemill.training.precision import (
     choose_device,
     choose_precision,
 )
-from posemill.training.runtime import Runtime
 
 CPU = torch.device("cpu")
 
@@ -32,14 +31,6 @@ def test_a_cpu_without_bf16_instructions_gets_fp32_and_the_reason() -> None:
     asked = choose_precision("bf16", CPU)
     assert asked.is_slow
     assert "asked for, although this CPU has neither" in asked.reason
-
-
-def test_a_cpu_with_bf16_instructions_gets_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: True)
-    chosen = choose_precision("auto", CPU)
-    assert (chosen.name, chosen.is_slow) == ("bf16", False)
-    with Runtime(precision=chosen).autocast():
-        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
 
 
 def test_the_probe_of_the_cpu_asks_torch(monkeypatch: pytest.MonkeyPatch) -> None:

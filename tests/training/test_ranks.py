@@ -169,15 +169,6 @@ def test_torchrun_is_recognised_and_its_world_is_used(settings: Settings, tmp_pa
     assert losses_of(Path(fields["out"])) == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_process_computes_with_the_threads_that_were_asked_for() -> None:
-    config = TrainConfig(mode="multi_process", processes=1, threads=3)
-    assert run_ranks(_count_threads, config) == {"threads": 3}
-
-
-def _count_threads(_: object) -> dict[str, Any]:
-    return {"threads": torch.get_num_threads()}
-
-
 def test_processes_that_take_too_long_are_ended() -> None:
     config = TrainConfig(parallel="multi_process", processes=1, threads=1)
     started = time.monotonic()

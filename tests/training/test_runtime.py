@@ -52,17 +52,6 @@ def test_two_processes_share_numbers_and_running_statistics() -> None:
     }
 
 
-def test_alone_everything_is_as_it_was() -> None:
-    assert use_runtime(Runtime()) == {
-        "is_first": [True],
-        "gathered": [{"rank": 0}],
-        "sum": [1, 0.5],
-        "started": [1.0, 10.0],
-        "mean": [1.0, 2.0],
-        "batches": 0,
-    }
-
-
 def read() -> tuple[int, bool, bool]:
     return (
         torch.get_num_threads(),

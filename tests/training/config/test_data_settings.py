@@ -12,17 +12,6 @@ from posemill.training.config.data_settings import DataSettings
 
 @pytest.mark.parametrize(
     "options",
-    [{"task": "ctc"}, {"unit": "frame"}, {"short_clips": "drop"}, {"skeleton": "none"},
-     {"skeleton": "143"}, {"dev_fraction": 0.0}, {"dev_fraction": 0.9}, {"folds": 2, "fold": 1},
-     {"folds": 2, "fold": 0}, {"folds": 0, "fold": 7}, {"csv_dims": 1, "csv_frames": 1}],
-)  # fmt: skip
-def test_what_lies_within_the_limits_is_taken(options: dict[str, Any]) -> None:
-    made = DataSettings("a", **options)
-    assert {name: getattr(made, name) for name in options} == options
-
-
-@pytest.mark.parametrize(
-    "options",
     [{"task": "guess"}, {"unit": "word"}, {"normalize": "x"}, {"cache": "disk"},
      {"short_clips": "keep"}, {"dev_fraction": 1.0}, {"dev_fraction": -0.1}, {"folds": 1},
      {"folds": 3, "fold": 3}, {"fold": -1}, {"csv_dims": 0}, {"csv_frames": 0},

@@ -29,12 +29,6 @@ def test_loaders_are_chosen_by_the_machine(flags, cores, workers, why):
     assert (resolved.config.workers, resolved.sources["workers"]) == (workers, why)
 
 
-@pytest.mark.parametrize("workers", [0, 5])
-def test_loaders_that_were_asked_for_stay(workers):
-    resolved = resolve_config(None, {"workers": workers}, cores=3)
-    assert (resolved.config.workers, resolved.sources["workers"]) == (workers, "flag")
-
-
 def test_the_cores_are_those_of_the_machine_unless_told(monkeypatch):
     monkeypatch.setattr(resolve, "count_cores", lambda: 3)
     assert resolve_config(None, {"preset": "balanced"}).config.workers == 2

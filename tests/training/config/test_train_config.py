@@ -67,28 +67,6 @@ def test_the_defaults_and_the_limits_of_every_setting() -> None:
     assert [limit.replace("None", "") for limit in limits] == LIMITS.split()
 
 
-def test_names_of_other_programs_and_of_earlier_versions_have_their_place() -> None:
-    old = {name: field.meta["old"] for name, field in FIELDS.items() if field.meta["old"]}
-    assert old == {
-        "ctc_decoder": ("decoder",), "parallel": ("mode",), "workers": ("num_workers",),
-        "clip_grad_norm": ("max_grad_norm",), "precision": ("use_fp16",),
-    }  # fmt: skip
-    own = {name: (field.group, field.name) for name, field in FIELDS.items() if name != field.name}
-    assert own == {
-        "data": ("data", "path"), "data_kind": ("data", "kind"),
-        "model": ("model", "name"), "model_options": ("model", "options"),
-        **{name: ("augmentation", name.removeprefix("augment_"))
-           for name in FIELDS if name.startswith("augment_")},
-        **{name: ("video", name.removeprefix("video_"))
-           for name in FIELDS if name.startswith("video_")},
-    }  # fmt: skip
-
-
-def test_a_model_of_another_package_may_be_named() -> None:
-    assert [name for name, field in FIELDS.items() if field.meta["is_open"]] == ["model"]
-    assert TrainConfig(model="theirs").model.name == "theirs"
-
-
 def test_one_fold_is_none_and_the_last_fold_is_one_less_than_their_number() -> None:
     with pytest.raises(ConfigError, match="fold=0 of folds=1: expected at least two folds"):
         TrainConfig(folds=1)

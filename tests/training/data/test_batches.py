@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from dataclasses import fields
-from itertools import chain
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from posemill.training.data.batches import (
     Batch,
     BucketSampler,
     Draw,
-    start_worker,
 )
 from posemill.training.data.keypoint_clips import KeypointClips, Sample, collate, share_of
 from posemill.training.data.loaders import EpochLoader
@@ -142,14 +139,6 @@ def test_a_seed_gives_the_same_order_in_every_version() -> None:
     assert clips_of(sampler) == [[3, 2, 0], [10, 9, 8], [6, 5, 4], [7, 1]]
 
 
-def test_a_loader_process_computes_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", asked.append)
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    start_worker(0)
-    assert (asked, os.environ["OMP_NUM_THREADS"]) == ([1], "1")
-
-
 def test_gloss_targets_are_padded_too() -> None:
     samples = [
         Sample(np.ones((2, 1, 2), np.float32), np.ones((2, 1), bool), np.array(glosses))
@@ -160,24 +149,6 @@ def test_gloss_targets_are_padded_too() -> None:
     assert batch.target_lengths.tolist() == [1, 3]
     assert batch.indices.tolist() == [8, 9]
     assert batch.weights.tolist() == [1, 0]
-
-
-def test_every_clip_comes_once_an_epoch_in_an_order_of_its_own() -> None:
-    sampler = BucketSampler(LENGTHS, [8], seed=3)
-    first = clips_of(sampler)
-    assert sorted(chain(*first)) == list(range(53))
-    assert first == clips_of(sampler)
-    sampler.set_position(1)
-    assert clips_of(sampler) != first
-    assert len(first) == sampler.num_steps == 7
-
-
-def test_clips_of_like_length_come_together() -> None:
-    def padding(bucket_batches: int) -> int:
-        sampler = BucketSampler(LENGTHS, [8], bucket_batches=bucket_batches)
-        return sum(int(LENGTHS[b].max() * len(b) - LENGTHS[b].sum()) for b in clips_of(sampler))
-
-    assert padding(32) < padding(0) / 3
 
 
 @pytest.mark.parametrize(("world", "micro"), [(1, 3), (2, 8), (3, 2), (5, 1)])
@@ -208,13 +179,6 @@ def test_a_restored_position_continues_where_it_was() -> None:
     other.set_position(2, 3)
     skipped = sum(other.num_micro_batches(step) for step in range(3))
     assert clips_of(other) == whole[skipped:]
-
-
-def test_without_shuffling_the_order_is_by_length_or_as_it_is() -> None:
-    ordered = list(chain(*clips_of(BucketSampler(LENGTHS, [8], shuffle=False))))
-    assert (np.diff(LENGTHS[ordered]) >= 0).all()
-    plain = chain(*clips_of(BucketSampler(LENGTHS, [8], shuffle=False, bucket_batches=0)))
-    assert list(plain) == list(range(53))
 
 
 def test_nothing_to_draw_from_is_refused() -> None:

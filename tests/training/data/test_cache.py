@@ -31,14 +31,6 @@ def test_every_kind_gives_back_the_samples(tmp_path: Path, kind: str) -> None:
     assert any(tmp_path.iterdir()) == (kind != "none")
 
 
-@pytest.mark.parametrize("kind", ["mmap", "ram", HDF5])
-def test_a_store_travels_to_a_worker_small(tmp_path: Path, kind: str) -> None:
-    store = precompute(SAMPLES, key="a", kind=kind, folder=tmp_path)
-    store.read(0)
-    there = pickle.loads(pickle.dumps(store))
-    np.testing.assert_array_equal(there.read(2)[0], SAMPLES[2][0])
-
-
 def test_a_mapped_store_is_pickled_as_its_place(tmp_path: Path) -> None:
     big = [(np.zeros((5000, 3, 2), np.float32), np.ones((5000, 3), bool))]
     store = precompute(big, key="big", folder=tmp_path)

@@ -65,23 +65,6 @@ def test_a_file_may_say_labels_and_splits_itself(options: DataSettings, tmp_path
     ]  # fmt: skip
 
 
-def test_a_split_column_decides_over_the_file(options: DataSettings, tmp_path: Path) -> None:
-    rows = "a,no,train\nb,yes,train\nc,no,dev\nd,yes,dev\ne,yes,test\nf,no,test\n"
-    (tmp_path / "labels.csv").write_text("video_id,label,split\n" + rows)
-    sets = load_keypoints(options)
-    assert sets["dev"].clip_ids == ("c", "d")
-    assert sets["train"].clip_ids == ("a", "b")
-
-
-def test_folds_cover_all_clips_once(options: DataSettings) -> None:
-    tested = []
-    for fold in range(3):
-        sets = load_keypoints(options.replace(folds=3, fold=fold))
-        assert not set(sets["train"].clip_ids) & set(sets["test"].clip_ids)
-        tested += sets["test"].clip_ids
-    assert sorted(tested) == list("abcdef")
-
-
 def test_glosses_become_indices_and_unseen_ones_unknown(options: DataSettings) -> None:
     text = "a,RAIN\nb,RAIN SNOW\nc,SUN\nd,SUN\ne,SNOW FOG\nf,RAIN\n"
     sets = load_keypoints(ctc(options, text))

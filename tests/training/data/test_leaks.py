@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -163,11 +162,3 @@ def test_copied_pictures_are_found(pictures: Path, tmp_path: Path) -> None:
         "2 of 9 dev clips looked at are copies of training clips: scores of dev count what was "
         "learned by heart"
     ]
-
-
-def test_groups_go_with_their_clips(tmp_path: Path) -> None:
-    settings = write_clips(tmp_path / "clips", column="person")
-    clips: Any = build_workload(TrainConfig(**settings)).train
-    assert clips.group_column == "person"
-    assert clips.select([1, 2]).groups == ("b", "c")
-    assert dataclasses.replace(clips, groups=()).select([1]).groups == ()

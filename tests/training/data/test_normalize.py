@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from posemill.errors import ConfigError
 from posemill.skeletons import get_skeleton
-from posemill.training.data import normalize
 from posemill.training.data.normalize import (
     Group,
     Preparation,
@@ -33,18 +30,6 @@ def test_parts_do_not_depend_on_place_and_size_of_the_person() -> None:
     np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-def test_each_part_sits_on_its_root_in_every_frame() -> None:
-    points, mask = person()
-    result, _ = Preparation(skeleton_name="holistic-143")(points, mask)
-    where = {name: i for i, name in enumerate(get_skeleton("holistic-143").point_names)}
-    np.testing.assert_allclose(result[:, where["left_hand_wrist"]], 0, atol=1e-6)
-    shoulders = result[:, [where["left_shoulder"], where["right_shoulder"]]]
-    np.testing.assert_allclose(shoulders.mean(1), 0, atol=1e-5)
-    apart = np.linalg.norm(shoulders[:, 0, :2] - shoulders[:, 1, :2], axis=-1)
-    assert np.median(apart) == pytest.approx(1, abs=1e-4)
-    np.testing.assert_allclose(result[:, :68].mean(1), 0, atol=1e-5)
-
-
 def test_missing_points_have_no_say_and_stay_zero() -> None:
     points, mask = person()
     mask[2, 68:89] = False  # the left hand of a frame
@@ -56,23 +41,6 @@ def test_missing_points_have_no_say_and_stay_zero() -> None:
     np.testing.assert_array_equal(one, other)
     assert (one[~mask] == 0).all()
     np.testing.assert_array_equal(kept, mask)
-
-
-def test_a_part_that_is_never_found_is_zero() -> None:
-    points, mask = person()
-    mask[:, 68:89] = False
-    result, _ = Preparation(skeleton_name="holistic-143")(points, mask)
-    assert np.isfinite(result).all()
-    assert (result[:, 68:89] == 0).all()
-
-
-def test_an_unknown_skeleton_keeps_its_path_through_the_clip() -> None:
-    points = np.zeros((5, 4, 2), np.float32) + np.arange(5, dtype=np.float32)[:, None, None]
-    result, _ = Preparation()(points, np.ones((5, 4), bool))
-    steps = np.diff(result[:, 0, 0])
-    np.testing.assert_allclose(steps, steps[0], rtol=1e-5)
-    assert steps[0] > 0
-    assert np.sqrt(np.square(result).sum(-1).mean()) == pytest.approx(1, abs=1e-5)
 
 
 def test_none_leaves_numbers_alone_and_dims_are_cut() -> None:
@@ -168,17 +136,6 @@ def test_the_groups_of_a_skeleton_have_their_roots() -> None:
         (body,) = (group for group in groups_of(name) if group.ruler)
         names = get_skeleton(name).point_names
         assert [names[i] for i in body.roots] == ["left_shoulder", "right_shoulder"]
-
-
-def test_a_body_without_shoulders_and_a_hand_without_a_wrist_sit_on_their_mean(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    names = ("left_shoulder", "hip", "thumb", "face_wrist")
-    parts = [SimpleNamespace(name=name, start=index, stop=index + 1)
-             for index, name in enumerate(("body", "pose", "left_hand", "face"))]  # fmt: skip
-    made = SimpleNamespace(point_names=names, parts=parts)
-    monkeypatch.setattr(normalize, "get_skeleton", lambda _: made)
-    assert groups_of.__wrapped__("made") == tuple(Group(i, i + 1) for i in range(4))
 
 
 def test_parts_of_an_unknown_skeleton_are_refused() -> None:

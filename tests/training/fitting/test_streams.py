@@ -192,19 +192,6 @@ def test_a_loader_that_draws_as_it_goes_goes_on_in_the_same_order(kind: str, wor
     assert read(loader, batch_size=2, seed=3, start_step=2) == whole[2:]
 
 
-@pytest.mark.usefixtures("warm_children")
-def test_a_loader_with_processes_is_seeded_once_per_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    passes: list[None] = []
-    real = streams.own_draws
-    monkeypatch.setattr(streams, "own_draws", lambda: passes.append(None) or real())
-    weights = WeightedRandomSampler([1.0] * 10, 10)
-    loader = DataLoader(NUMBERS, batch_size=2, sampler=weights, num_workers=1)
-    alone = DataLoader(NUMBERS, batch_size=2, sampler=weights)
-    batches = read(loader, steps=7, batch_size=2)
-    assert len(passes) == 2
-    assert batches[:5] == read(alone, batch_size=2), "as without processes"
-
-
 def test_ranks_take_turns_in_evaluating_a_ready_loader() -> None:
     loader = DataLoader(NUMBERS, batch_size=4, drop_last=True)
     parts = [read(loader, runtime=Runtime(rank, 2), train=False) for rank in range(2)]

@@ -104,11 +104,6 @@ def test_a_scheduler_that_goes_by_scores_needs_a_val_set(fit: Fit, line: TensorD
         fit(nn.Linear(1, 1), line, scheduler=ReduceLROnPlateau)
 
 
-def test_an_empty_val_set_is_named(fit: Fit, line: TensorDataset) -> None:
-    with pytest.raises(ValueError, match="val_set: expected samples, got none"):
-        fit(nn.Linear(1, 1), line, [])
-
-
 def test_the_trial_changes_neither_the_model_nor_the_draws(fit: Fit, line: TensorDataset) -> None:
     class Net(nn.Module):
         def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from posemill.training.config.train_config import TrainConfig
@@ -21,7 +21,6 @@ from posemill.training.fitting.user_clips import (
 )
 from posemill.training.fitting.workload import read_split
 from posemill.training.runtime import Runtime
-from posemill.training.tuning.modes import ModePlan
 
 PAIRS = [(torch.tensor([x]), torch.tensor(x + 1)) for x in (1.0, 3.0)]
 
@@ -40,16 +39,6 @@ def test_a_batch_is_inputs_and_the_target_last() -> None:
     assert (batch.indices.tolist(), batch.weights.tolist(), len(batch)) == ([1, 0], [1, 1], 2)
     assert UserClips(PAIRS)[Draw(0, weight=0.0)].weights.tolist() == [0]
     assert len(UserClips(PAIRS)) == 2
-
-
-def test_a_collate_function_of_ones_own_makes_the_batch() -> None:
-    def pad(samples: list[Any]) -> dict[str, Any]:
-        return {"x": nn.utils.rnn.pad_sequence(samples, batch_first=True), "n": len(samples)}
-
-    batch = UserClips([torch.ones(2), torch.ones(3)], collate=pad).__getitems__([Draw(0), Draw(1)])
-    assert batch.inputs["x"].tolist() == [[1, 1, 0], [1, 1, 1]]
-    assert batch.inputs["n"] == 2
-    assert batch.targets is batch.inputs, "a dict without a target is the target"
 
 
 def test_everything_inside_a_batch_is_moved() -> None:
@@ -122,11 +111,3 @@ def test_what_samples_draw_follows_from_the_seed_in_every_process(samples: Any) 
     assert draws(workers=1, start_step=1) == whole[1:]
     assert draws(workers=0, seed=1) != whole
     assert draws(workers=1, seed=1) != whole
-
-
-def test_a_thread_makes_no_batches_of_samples_that_may_draw() -> None:
-    plan = ModePlan("multi_thread", 1, 2, "")
-    config = TrainConfig()
-    assert plan.apply(config).workers == 0
-    split = read_split("train_set", Drawn(), config)
-    assert plan.apply(config, is_threadsafe=split.is_threadsafe).workers == 1

@@ -38,15 +38,6 @@ def each(output: Any, target: Any) -> Any:
     return output
 
 
-def test_metrics_are_read_with_their_directions() -> None:
-    found = read_metrics(None, {"iou": mean, "error": (each, "min"), "top": (each, "max")})
-    assert [(n, m.is_higher_better) for n, m in found.items()] == [
-        ("iou", True), ("error", False), ("top", True),
-    ]  # fmt: skip
-    assert read_metrics(mean, None) == {"metric": Metric(mean)}
-    assert read_metrics(None, None) == {}
-
-
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [

@@ -2,13 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import Draw
 from posemill.training.fitting.workload import make_user_workload
 
 
@@ -23,20 +21,6 @@ PAIRS = Samples((torch.tensor([x]), torch.tensor(x + 1)) for x in (1.0, 3.0))
 
 def make(model: Any, data: Any, **options: Any) -> Any:
     return make_user_workload(model, data, TrainConfig(), **{"loss": nn.MSELoss()} | options)
-
-
-def test_a_workload_holds_a_copy_of_the_model_and_the_lengths_of_the_samples() -> None:
-    model = nn.Linear(1, 1)
-    workload = make(model, (PAIRS, list(PAIRS)))
-    assert workload.model is not model
-    assert torch.equal(next(workload.model.parameters()), model.weight)
-    np.testing.assert_array_equal(workload.train.lengths, [5, 7])
-    np.testing.assert_array_equal(workload.val.lengths, [1, 1])
-    assert (workload.task.main, workload.task.higher_is_better) == ("loss", False)
-    assert workload.identity == {"kind": "own", "class": "torch.nn.modules.linear.Linear"}
-    batch = workload.train[Draw(0)]
-    said = workload.task.call(workload.model, batch)
-    assert torch.equal(said, workload.model(batch.inputs[0]))
 
 
 def test_the_first_metric_chooses_unless_another_is_named() -> None:

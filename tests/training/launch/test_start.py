@@ -25,8 +25,6 @@ from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import Workload, build_workload
 
 Settings = Callable[..., dict[str, Any]]
-QUIET: dict[str, Any] = {"precision": "fp32", "num_workers": 0, "progress": False, "log_every": 1,
-                         "tensorboard": False, "figures": False, "eval_every": 1}  # fmt: skip
 
 
 def test_a_training_needs_data_and_a_folder(settings: Settings, tmp_path: Path) -> None:
@@ -124,29 +122,6 @@ def test_without_any_dev_split_it_is_said_that_nothing_is_scored(
     ]
 
 
-def test_where_another_split_picks_the_best_no_clips_are_set_aside(
-    settings: Settings, clips_folder: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "data").mkdir()
-    for split in ("train", "test"):
-        shutil.copy(clips_folder / f"{split}_keypoints.npz", tmp_path / "data")
-    fields = settings(data=str(tmp_path / "data"), val_split="test")
-    workload = build_workload(TrainConfig(**fields))
-    assert (len(workload.train), workload.notes) == (28, ())
-
-
-def test_without_a_bar_notes_mode_and_epochs_are_said(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train(settings(progress=False, epochs=2, eval_every=2, momentum=0.5, resume=True))
-    said = " ".join(capsys.readouterr().err.split())
-    assert "note: momentum=0.5 has no effect: optimizer adamw has none" in said
-    assert "has no checkpoint to go on from: the training begins anew" in said
-    assert "mode single, 1 x 1 threads: asked for" in said
-    assert "epoch 1: loss " in said
-    assert "epoch 2: loss " in said
-
-
 def test_a_run_finds_its_data_from_any_folder(
     settings: Settings, tmp_path: Path, clips_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,18 +194,6 @@ def test_a_resumed_training_counts_the_time_before(settings: Settings) -> None:
     (Path(settings()["out"]) / "summary.json").unlink()  # killed after its last step
     second = train(settings(epochs=2, resume=True)).summary["timing_seconds"]
     assert second["forward"] >= first["forward"] > 0
-
-
-def test_a_full_disk_names_the_flag_of_the_cache(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("posemill.training.data.cache._write", full)
-    with pytest.raises(PosemillError, match="another folder with cache_folder") as caught:
-        train(settings(cache_folder=str(tmp_path / "cache")))
-    assert "POSEMILL_CACHE" not in str(caught.value)
 
 
 def test_ranks_of_torchrun_read_a_run_only_after_the_first_one_has_locked_it(

@@ -30,14 +30,6 @@ def finish(job: Any, scores: dict[str, Any], seconds: float = 1.0) -> None:
     (job.run_folder / "summary.json").write_text(text)
 
 
-def test_a_grid_makes_every_combination(folder: Path) -> None:
-    sweep = read_sweep(write(folder, "[grid]\nlr = [0.1, 0.2]\nseed = [1, 2, 3]\n"))
-    assert len(sweep.jobs) == 6
-    first = [{"lr": 0.1, "seed": 1}, {"lr": 0.1, "seed": 2}]
-    assert [dict(job.changes) for job in sweep.jobs][:2] == first
-    assert len({job.name for job in sweep.jobs}) == 6
-
-
 def test_random_draws_follow_the_seed_and_stay_within_their_limits(folder: Path) -> None:
     text = (
         "[random]\nsamples = {}\nseed = 3\nlr = {{ low = 1e-4, high = 1e-1, log = true }}\n"
@@ -77,17 +69,6 @@ def test_the_table_says_where_each_job_stands(folder: Path) -> None:
     assert [row["state"] for row in rows] == ["done", "failed", "started", "waiting"]
     assert rows[0]["dev_accuracy"] == 0.5
     assert rows[1]["reason"] == "exit code 2: no data"
-
-
-def test_folds_are_summed_up_by_combination(folder: Path) -> None:
-    path = write(folder, "[grid]\nlr = [0.1, 0.2]\n[folds]\ncount = 2\n")
-    sweep = read_sweep(path, out=str(folder / "out"))
-    for job, accuracy in zip(sweep.jobs, (0.6, 0.8, 0.9, 1.0), strict=True):
-        finish(job, {"test": {"accuracy": accuracy}})
-    means = summarize(sweep)
-    assert [row["test_accuracy_mean"] for row in means] == pytest.approx([0.7, 0.95])
-    assert [row["trainings"] for row in means] == [2, 2]
-    assert means[0]["test_accuracy_spread"] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(

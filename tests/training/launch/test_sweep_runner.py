@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from posemill.machine.limits import count_cores
-from posemill.training.launch import sweep_runner
 from posemill.training.launch.sweep import Sweep, read_sweep
 from posemill.training.launch.sweep_runner import run_sweep
 
@@ -125,17 +124,3 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_continues(
     assert not run_sweep(sweep, command=command)
     assert [entry["resumes"] for entry in calls_of(sweep, 1)] == [False, True]
     assert len(calls_of(sweep, 0)) == 1
-
-
-def test_a_signal_reaches_what_a_job_has_started(
-    start_process: Callable[..., psutil.Popen],
-) -> None:
-    job = start_process(
-        ["sh", "-c", "sleep 60 & wait"], start_new_session=True, stdout=subprocess.DEVNULL
-    )
-    wait_until(lambda: bool(psutil.Process(job.pid).children()), job)
-    (child,) = psutil.Process(job.pid).children()
-    sweep_runner._signal(job, signal.SIGTERM)
-    assert job.wait(30) == -signal.SIGTERM
-    child.wait(30)  # TimeoutExpired if it goes on
-    sweep_runner._signal(job, signal.SIGTERM)  # one that has ended is left alone

@@ -84,15 +84,6 @@ def test_a_sweep_at_work_is_seen_and_a_second_one_kept_out(file: Path, tmp_path:
     assert read_sweep_status(found.out).next_command().endswith("--workers 2")
 
 
-def test_a_sweep_whose_trainings_are_done_is_finished(file: Path, tmp_path: Path) -> None:
-    file.write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1]\n')
-    found = read_sweep(file)
-    run_sweep(found, command=(sys.executable, "-c", TRAINING))
-    status = read_sweep_status(found.out)
-    assert status.state == "finished"
-    assert status.next_command() == f"posemill status {found.jobs[0].folder}"
-
-
 @pytest.mark.parametrize(
     "trainings",
     ["null", "[3]", '[{"name": "../../secret", "changes": {}}]', '[{"name": "0-00000000"}]',

@@ -91,26 +91,6 @@ def test_a_cache_that_does_not_fit_on_the_disk_is_not_tried(
     assert found.rows == [Row("cache mmap", note="not tried: about 0.0 GB, and 0.0 GB are free")]
 
 
-def test_the_quickest_decoder_with_the_same_frames_is_tried(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workload = build_workload(config)
-    quick = build_workload(config)
-    clips = quick.train.video
-    assert clips is not None
-    clips._reader.decoder = "torchcodec"
-    made = {"pyav": workload, "auto": quick, "torchcodec": quick}
-    found = Search(lambda each: made[each.video.decoder], config, 100.0)
-    speeds = {"pyav": 1.0, "torchcodec": 2.0}
-    monkeypatch.setattr(
-        Search, "take_turns",
-        lambda _, configs, rounds=3: [speeds[each.video.decoder] for each in configs],
-    )  # fmt: skip
-    monkeypatch.setattr(Search, "_frame_cache", lambda *_: None)
-    found._caches()
-    assert found.best.video.decoder == "torchcodec"
-
-
 def test_a_real_tuning_of_video_runs(config: TrainConfig) -> None:
     free = config.replace(tune_seconds=2.0, tune="speed")
     sources = dict.fromkeys(config.all_fields(), "file")

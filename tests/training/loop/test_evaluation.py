@@ -40,20 +40,3 @@ def test_scores_are_of_all_samples_whatever_the_batches(
         total, count = workload.task.loss(workload.task.call(workload.model, batch), batch)
     assert found.scores["loss"] == pytest.approx(float(total) / float(count), abs=1e-6)
     assert 0 <= found.scores["accuracy"] <= 1
-
-
-@pytest.mark.parametrize("is_training", [True, False])
-def test_the_model_is_left_as_it_was(
-    is_training: bool, settings: Callable[..., dict[str, Any]]
-) -> None:
-    config = TrainConfig(**settings())
-    workload = build_workload(config)
-    workload.model.train(is_training)
-    split = workload.val
-    assert split is not None
-    loader = EpochLoader(split, config, Runtime(), shuffle=False)
-    found = evaluate_split(workload, loader, Runtime())
-    assert workload.model.training is is_training
-    assert set(found.scores) == {"loss", "accuracy"}
-    assert len(found.rows) == len(split)
-    assert all(weight.grad is None for weight in workload.model.parameters())

@@ -82,17 +82,6 @@ def test_a_loader_process_that_dies_is_named(settings: Settings) -> None:
             train(fields)
 
 
-def test_other_runtime_errors_are_not_taken_for_memory(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    monkeypatch.setattr(Stepper, "take", fail)
-    with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        train(settings())
-
-
 def test_without_a_dev_split_the_lowest_loss_chooses() -> None:
     workload: Any = SimpleNamespace(val=None, task=Classify())
     assert score_that_chooses(workload) == ("loss", False)
@@ -166,23 +155,6 @@ def test_other_processes_are_silent(tmp_path: Path, capsys: pytest.CaptureFixtur
     folder = write_log(tmp_path, rank=1, progress=True)
     assert not folder.metrics_path.exists()
     assert capsys.readouterr().err == ""
-
-
-def test_a_terminal_shows_loss_speed_and_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "150")
-    write_log(tmp_path, progress=True)
-    said = capsys.readouterr().err
-    assert "epoch 1" in said
-    assert "2/4" in said
-    assert "loss 0.5000  20 samples/s  data wait 25%" in said
-
-
-def test_a_line_is_said_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    say("[bold]x[/bold] 1")
-    assert capsys.readouterr().err == "[bold]x[/bold] 1\n"
 
 
 def test_the_log_has_the_loss_every_ten_seconds_and_the_note_the_step_every_second(

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from small_sets import assert_same_state
-from torch import nn
 
 from posemill.training.bf16 import try_bf16
 from posemill.training.config.train_config import TrainConfig
@@ -123,21 +122,6 @@ def test_compile_is_for_gpus_with_a_fast_preset_or_when_asked_for() -> None:
     assert not uses_compile(TrainConfig(preset="balanced"), gpu)
     assert uses_compile(TrainConfig(compile="on"), CPU)
     assert not uses_compile(TrainConfig(compile="off", preset="extreme"), gpu)
-
-
-def test_weights_without_a_gradient_are_left_alone(settings: Settings) -> None:
-    stepper, loader = stepper_of(TrainConfig(**settings()))
-    stepper.model.unused = nn.Parameter(torch.ones(3))
-    stepper.take(loader.batches(), 1, 1e-3)
-    assert torch.equal(stepper.model.unused, torch.ones(3))
-
-
-def test_steps_that_are_only_measured_compute_activations_twice_too(settings: Settings) -> None:
-    config = TrainConfig(**settings(activation_checkpointing=True))
-    stepper, _ = stepper_of(config)
-    assert stepper.num_checkpointed > 0
-    assert stepper.model.activation_checkpointing is True
-    assert stepper_of(config.replace(activation_checkpointing=False))[0].num_checkpointed == 0
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posemill.training.loop import timing
-from posemill.training.loop.timing import PARTS, Clock, shares
+from posemill.training.loop.timing import PARTS, Clock
 
 
 @pytest.fixture
@@ -78,8 +78,3 @@ def test_on_a_gpu_laps_are_events_that_are_read_once(
     clock.lap("data")
     assert clock.read() == pytest.approx(expected | {"data": 8.5})
     assert len(clock._events) == 1
-
-
-def test_shares_add_up_to_one() -> None:
-    assert shares({"data": 1.0, "forward": 3.0}) == {"data": 0.25, "forward": 0.75}
-    assert shares({"data": 0.0}) == {"data": 0.0}

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from posemill.errors import ConfigError
 from posemill.training.models import MODELS_OF, build_model, time_stride_of
-from posemill.training.models.base import CtcOutput, ModelShape
-from posemill.training.models.sequence import Mlp, positions, resample_steps
-from posemill.training.models.stgcn import PartSums, hops_from, partitions
+from posemill.training.models.base import CtcOutput
+from posemill.training.models.sequence import resample_steps
+from posemill.training.models.stgcn import partitions
 
 LAYOUTS = [("holistic-143", 143, 3), (None, 15, 2)]
 
@@ -133,14 +133,6 @@ def test_a_clip_is_resampled_within_its_own_length() -> None:
     assert resample_steps(steps, torch.tensor([3]), 1).flatten().tolist() == [1]
 
 
-def test_for_glosses_every_frame_of_mlp_is_a_step() -> None:
-    model = Mlp(ModelShape(4, 2, 3, "ctc"), frames=5, hidden=(7,))
-    lengths = torch.tensor([6])
-    output = model(torch.zeros(1, 6, 4, 2), torch.ones(1, 6, 4) > 0, lengths)
-    assert output.logits.shape == (1, 6, 3)
-    assert output.lengths.tolist() == [6]
-
-
 def test_tcn_bilstm_has_both_heads_for_ctc_and_works_without_recurrence() -> None:
     shape = {"num_points": 15, "num_dims": 2, "num_classes": 4}
     output = build_model("tcn_bilstm", task="ctc", **shape)(*make_input(15, 2))
@@ -162,14 +154,6 @@ def test_the_order_of_frames_is_seen() -> None:
     assert torch.allclose(forward, model(points, mask, lengths))
 
 
-def test_positions_are_sines_and_cosines_at_falling_frequencies() -> None:
-    found = positions(3, 4)
-    rates = torch.tensor([1.0, 0.01])  # 10000 to the power of 0 and of minus a half
-    for time in range(3):
-        expected = torch.cat([torch.sin(time * rates), torch.cos(time * rates)])
-        torch.testing.assert_close(found[time], expected)
-
-
 def test_bones_are_told_apart_by_their_way_to_the_root() -> None:
     same, inward, outward = partitions(18, "openpose-18")
     assert outward[2, 3] > 0, "right shoulder to right elbow"
@@ -182,18 +166,6 @@ def test_bones_are_told_apart_by_their_way_to_the_root() -> None:
         rows = graph.sum(1)
         torch.testing.assert_close(rows[rows > 0], torch.ones(int((rows > 0).sum())))
     assert partitions(15, None).sum() == 0
-
-
-def test_points_that_no_root_reaches_count_from_the_first_of_them() -> None:
-    assert hops_from([2], [(0, 1), (1, 2), (3, 4), (4, 5)], 7) == [2, 1, 0, 0, 1, 2, 0]
-
-
-def test_sums_over_a_part_have_no_weight_elsewhere() -> None:
-    sums = PartSums(ModelShape(143, 3, 5, skeleton_name="holistic-143"), 2)
-    features = torch.zeros(1, 1, 143, 4)
-    features[:, :, :68] = 1.0  # the face
-    found = sums(features).unflatten(2, (4, 8)).abs().sum((0, 1, 2))
-    assert (found > 0).tolist() == [True] * 2 + [False] * 6, "two sums of each of four parts"
 
 
 def test_classes_that_differ_only_in_which_point_moves_are_learned() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from posemill.decoders.pictures import read_picture
-from posemill.errors import ConfigError, WeightsError
+from posemill.errors import WeightsError
 from posemill.training.models import build_model
 from posemill.training.models.backbones import LiteNetwork, _SameConv
 from posemill.training.models.video import ClipTimes
@@ -104,12 +104,6 @@ def test_other_weights_are_one_clear_sentence(
     save(tmp_path / "w.pth")
     with pytest.raises(WeightsError, match=message):
         build(backbone="thin", weights=str(tmp_path / "w.pth"))
-
-
-def test_imagenet_weights_are_known_of_lite0_only() -> None:
-    with pytest.raises(ConfigError, match="no package with ImageNet weights of thin is known, "
-                       "only of lite0"):  # fmt: skip
-        build(backbone="thin", weights="imagenet")
 
 
 def test_a_frozen_backbone_stays_as_it_is() -> None:

@@ -56,17 +56,6 @@ def test_it_is_the_composed_form_to_the_last_bit(
         assert ours(laid_out).is_contiguous(memory_format=layout)
 
 
-def test_each_channel_comes_from_the_frame_that_the_order_says() -> None:
-    features = torch.arange(1.0, 4.0).reshape(3, 1).expand(3, 8)  # frames 1, 2, 3
-    normal = temporal_shift(features, 3)
-    assert normal[:, 0].tolist() == [2, 3, 0]
-    assert normal[:, 1].tolist() == [0, 1, 2]
-    assert torch.equal(normal[:, 2:], features[:, 2:])
-    turned = temporal_shift(features, 3, order="reversed")
-    assert turned[:, 0].tolist() == [0, 1, 2]
-    assert turned[:, 1].tolist() == [2, 3, 0]
-
-
 def test_second_derivatives_are_right() -> None:
     features = torch.randn(6, 8, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: temporal_shift(x.sin(), 3), features)

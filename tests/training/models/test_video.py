@@ -89,17 +89,6 @@ def test_cells_say_where_in_a_frame_something_is() -> None:
     assert model(*make_clips()).shape == (3, 5)
 
 
-def test_deep_networks_shift_in_every_second_block() -> None:
-    def shifted(depth: list[int]) -> list[int]:
-        with torch.device("meta"):
-            model = build("tsm", backbone="resnet18", depth=depth)
-        stages = model.backbone.stages
-        return [sum(block.shift is not None for block in stage) for stage in stages]
-
-    assert shifted([3, 4, 6, 3]) == [3, 4, 6, 3]
-    assert shifted([3, 4, 23, 3]) == [2, 2, 12, 2]
-
-
 @pytest.mark.parametrize("name", MODELS_OF["video"])
 def test_checkpointed_blocks_give_the_same_gradients_and_statistics(name: str) -> None:
     found = []

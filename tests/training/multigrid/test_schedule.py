@@ -45,13 +45,6 @@ def test_239_epochs_become_358_with_3_42_times_fewer_iterations() -> None:
     assert PAPER.phases[0].stop_epoch == round(94 * (32 / 3) / 23 * 358.5 / (196 + 17.449))
 
 
-def test_the_other_savings_of_the_spec() -> None:
-    once = Multigrid(239, lr_steps=(94, 154, 196), epoch_factor=1.0)
-    assert round(once.saving, 1) == 5.1
-    assert once.total_epochs == 239
-    assert round(LONG_ONLY.saving, 2) == 2.17
-
-
 def test_the_keypoint_form_has_time_only() -> None:
     grid = Multigrid(40, 4, 1, lr_steps=(20, 35), grid=TIME_ONLY, has_short_cycle=False)
     assert [shapes for (shapes,) in grid.long_cycle] == [

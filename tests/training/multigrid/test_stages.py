@@ -206,13 +206,3 @@ def test_several_processes_and_accumulation_take_the_same_steps(
     for name in ("accumulated", "two"):
         for key, weight in weights["one"].items():
             assert torch.allclose(weight, weights[name][key], atol=1e-5), (name, key)
-
-
-def test_the_plan_is_printed_and_in_the_log(
-    grid_settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
-    result = train(grid_settings(progress=True))
-    said = capsys.readouterr().err
-    assert "multigrid: 1/4 of the frames: 16 clips a step, lr x 2" in said
-    assert "fewer" in (result.out / "log.txt").read_text()
-    assert result.summary["epochs"] == round(1.5 * 5)

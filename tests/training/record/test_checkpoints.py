@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pickle
 import zipfile
@@ -183,19 +182,3 @@ def test_a_checkpoint_of_another_model_says_how_it_differs() -> None:
         TrainingError, match=r"another model: 2 tensors .* 'bias'; use the model it is of"
     ):
         load_into(nn.Linear(2, 3), saved, where="x")
-
-
-def test_pointers_and_folders_are_named_by_the_step(tmp_path: Path) -> None:
-    folder = CheckpointFolder(tmp_path)
-    path = folder.save(checkpoint(120), "last")
-    assert path == tmp_path / "step-00000120"
-    assert sorted(part.name for part in path.iterdir()) == ["model.safetensors", "state.pt"]
-    assert json.loads((tmp_path / "last.json").read_text()) == {
-        "folder": "step-00000120",
-        "step": 120,
-    }
-    assert (folder.has("last"), folder.has("best")) == (True, False)
-    assert folder.describe() == {
-        "saved": "the checkpoint of step 120 is safe",
-        "again": "run the same command with resume=True",
-    }

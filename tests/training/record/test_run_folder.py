@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from posemill.errors import PosemillError, RunError, TrainingError
-from posemill.training.record import live
-from posemill.training.record.live import is_held
 from posemill.training.record.run_folder import RunFolder
 
 
@@ -113,25 +111,6 @@ def test_a_full_disk_is_named_and_other_errors_are_left_alone(folder: RunFolder)
         raise OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(FileNotFoundError), folder.naming_the_disk():
         raise FileNotFoundError(errno.ENOENT, "gone")
-
-
-def test_two_trainings_do_not_share_a_folder(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[bool] = []
-    # Of another process: this one could not be kept out by itself.
-    monkeypatch.setattr(live, "try_lock", lambda _, *, is_own: asked.append(is_own))
-    with pytest.raises(RunError, match="is being trained by another"), folder.made_and_locked():
-        pass
-    assert asked == [True], "a lock that forked loaders would keep"
-
-
-def test_the_lock_is_free_again_after_the_block(folder: RunFolder) -> None:
-    with folder.made_and_locked():
-        assert is_held(folder.path)
-    assert is_held(folder.path) is False
-    with folder.made_and_locked():
-        assert (folder.path / ".lock").exists()
 
 
 def test_the_lock_is_kept_when_the_same_process_asks_for_it_again(folder: RunFolder) -> None:

@@ -112,20 +112,6 @@ def test_points_without_a_skeleton_have_their_paths_behind_them() -> None:
     assert axes.yaxis_inverted(), "y goes down"
 
 
-def test_the_frame_with_most_points_is_drawn_of_equals_the_middle_one() -> None:
-    points = np.broadcast_to(np.arange(6, dtype=np.float32)[:, None, None], (6, 2, 2)).copy()
-    mask = np.ones((6, 2), bool)
-
-    def frame() -> float:
-        return float(skeleton_axes(points, mask, None).collections[0].get_offsets()[0, 0])
-
-    assert frame() == 3
-    mask[2:5, 0] = False
-    assert frame() == 1  # 1 and 5 are as far from 3: the first
-    mask[:5, 0] = False
-    assert frame() == 5
-
-
 @pytest.mark.parametrize("name", ["holistic-143", "openpose-18"])
 def test_a_skeleton_is_drawn_with_its_bones_in_the_colours_of_its_parts(name: str) -> None:
     skeleton = get_skeleton(name)
@@ -149,13 +135,3 @@ def test_a_skeleton_is_drawn_with_its_bones_in_the_colours_of_its_parts(name: st
     (dots,) = axes.collections
     assert dots.get_sizes().tolist() == [3]
     assert dots.get_facecolors().tolist() == [list(to_rgba(colour)) for colour in of_point]
-
-
-def test_the_path_of_a_hand_is_the_mean_of_the_points_that_were_found() -> None:
-    points = np.full((3, 143, 2), 0.5, np.float32)
-    mask = np.ones((3, 143), bool)
-    hand = get_skeleton("holistic-143").part("left_hand")
-    mask[0, hand.start + 1 : hand.stop] = False  # one point of 21
-    mask[1, hand.start : hand.stop] = False  # none
-    path = skeleton_axes(points, mask, "holistic-143").lines[0].get_xydata()
-    np.testing.assert_allclose(path, [(0.5, 0.5), (np.nan, np.nan), (0.5, 0.5)])

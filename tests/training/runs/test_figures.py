@@ -62,11 +62,6 @@ def test_the_worst_classes_are_on_top_and_empty_ones_left_out() -> None:
     assert [bar.get_width() for bar in axes.patches] == [0.5, 1]
 
 
-def test_many_classes_are_cut_and_it_is_said() -> None:
-    figure = draw_per_class(np.eye(70, dtype=np.int64), [str(i) for i in range(70)], "dev")
-    assert figure.axes[0].get_title() == "dev: accuracy of each class, the lowest 60 of 70"
-
-
 def test_curves_hold_what_the_log_says() -> None:
     rows = [
         {"event": "train", "step": 1, "epoch": 0, "loss": 2.0, "lr": 0.1},
@@ -89,12 +84,6 @@ def test_curves_hold_what_the_log_says() -> None:
     ]
     (text,) = draw_curves([]).axes[1].texts
     assert text.get_text() == "no scores"
-
-
-def test_an_evaluation_without_a_loss_leaves_a_gap() -> None:
-    rows = [{"event": "eval", "step": step, "epoch": 0, "accuracy": 1.0} for step in (1, 2)]
-    rows[1]["loss"] = 3.0
-    assert np.isnan(draw_curves(rows).axes[0].lines[-1].get_ydata()).tolist() == [True, False]
 
 
 def test_the_last_evaluation_is_drawn_and_drawn_again(tmp_path: Path) -> None:

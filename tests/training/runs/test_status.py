@@ -131,21 +131,6 @@ def test_logs_of_a_training_are_read_and_followed(settings: Settings) -> None:
         CliRunner().invoke(run_line, ["status", str(out), "--failures"], catch_exceptions=False)
 
 
-def test_what_went_wrong_is_in_the_log(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fall(self: Reporter, *rest: Any, **more: Any) -> None:
-        raise posemill.PosemillError("the loss became nan")
-
-    monkeypatch.setattr(Reporter, "report_loss", fall)
-    fields = settings()
-    with pytest.raises(posemill.PosemillError):
-        train(fields)
-    assert (
-        read_train_status(Path(fields["out"]))
-        .last_lines[-1]
-        .endswith("failed: the loss became nan")
-    )
-
-
 def test_early_stopping_is_said_at_the_end_and_again_by_who_resumes(settings: Settings) -> None:
     fields = settings(epochs=30, patience=1, lr=1e-9)
     summary = train(fields).summary
@@ -203,15 +188,6 @@ def test_a_signal_goes_only_to_whoever_holds_the_lock(tmp_path: Path) -> None:
             write_live(tmp_path, {"pid": pid, "host": socket.gethostname()})
             with pytest.raises(RunError, match=r"nothing was stopped|cannot be ended from here"):
                 stop(tmp_path)
-
-
-def test_who_asks_in_the_process_that_trains_does_not_free_its_lock(tmp_path: Path) -> None:
-    with hold(tmp_path, what="training"):
-        assert is_held(tmp_path)
-        code = f"import sys; from pathlib import Path; from posemill.training.record.live import is_held; sys.exit(3 if is_held(Path({str(tmp_path)!r})) else 0)"  # noqa: E501
-        assert subprocess.run([sys.executable, "-c", code]).returncode == 3
-        with pytest.raises(RunError, match=r"is being trained by another process"):
-            hold(tmp_path, what="training").__enter__()
 
 
 @pytest.mark.parametrize(

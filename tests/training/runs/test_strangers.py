@@ -17,7 +17,6 @@ import torch
 
 from posemill.commands.line import main
 from posemill.errors import RunError, TrainingError
-from posemill.training.config.resolve import resolve_config
 from posemill.training.front import train
 from posemill.training.launch.sweep import read_sweep, tabulate
 from posemill.training.record.checkpoints import CheckpointFolder
@@ -239,7 +238,3 @@ def test_a_file_system_without_locks_is_said(
     said = "its file system cannot lock files .*; put the training on another disk"
     with pytest.raises(RunError, match=said):
         train(settings(epochs=1))
-
-
-def test_settings_of_a_run_stay_as_they_were(run: Path) -> None:
-    assert resolve_config(run / "config.toml").config == config_of(run)

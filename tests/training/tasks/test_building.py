@@ -49,28 +49,6 @@ def test_a_clip_is_shown_as_its_file_has_it(settings: Settings, data: Path) -> N
     assert mask.sum() == mask.size - 1
 
 
-def test_the_weights_a_model_starts_from_depend_on_the_seed_alone(settings: Settings) -> None:
-    first, same, other = (
-        build_workload(TrainConfig(**settings(seed=seed))).model.state_dict() for seed in (0, 0, 1)
-    )
-    assert all((first[name] == same[name]).all() for name in first)
-    assert any((first[name] != other[name]).any() for name in first)
-
-
-def test_figures_show_clips_as_they_were_filmed(settings: Settings, clips_folder: Path) -> None:
-    workload = build_workload(TrainConfig(**settings(normalize="whole")))
-    assert workload.val is not None
-    picture = workload.val.picture(1)
-    assert picture is not None
-    assert picture.points is not None
-    clip_id, (points, mask) = picture.clip_id, picture.points
-    with np.load(clips_folder / "dev_keypoints.npz") as arrays:
-        expected = arrays["keypoints"][arrays["video_ids"] == "dev1"]
-    assert clip_id == "dev1"
-    assert np.array_equal(points, expected)
-    assert mask.all()
-
-
 @pytest.mark.parametrize("name", ["val", "valid", "Validation"])
 def test_a_split_by_another_of_its_names_is_scored_and_chooses(
     settings: Settings, data: Path, name: str
@@ -83,27 +61,6 @@ def test_a_split_by_another_of_its_names_is_scored_and_chooses(
         val = build_workload(TrainConfig(**fields)).val
         assert val is not None
         assert len(val) == 8
-
-
-def test_the_split_that_a_file_of_all_clips_names_is_understood(
-    settings: Settings, data: Path
-) -> None:
-    parts = [np.load(data / f"{split}_keypoints.npz") for split in ("train", "dev")]
-    ids = np.concatenate([part["video_ids"] for part in parts])
-    np.savez(
-        data / "all_keypoints.npz",
-        keypoints=np.concatenate([part["keypoints"] for part in parts]),
-        video_ids=ids,
-        splits=["val" if clip.startswith("dev") else "train" for clip in dict.fromkeys(ids)],
-    )
-    (data / "labels.csv").write_text(
-        "video_id,label\n"
-        + "".join(f"{clip},class{index % 3}\n" for index, clip in enumerate(dict.fromkeys(ids)))
-    )
-    fields = settings(data=str(data / "all_keypoints.npz"), labels=str(data / "labels.csv"))
-    val = build_workload(TrainConfig(**fields)).val
-    assert val is not None
-    assert len(val) == 8
 
 
 @pytest.mark.parametrize("field", ["val_split", "test_split"])

@@ -9,7 +9,6 @@ from posemill.training.tasks.metrics import (
     accuracy,
     accuracy_per_class,
     confusion_matrix,
-    count_word_errors,
     word_error_rate,
 )
 
@@ -27,26 +26,6 @@ def test_the_word_error_rate_is_that_of_jiwer(
         [" ".join(words) for words in expected], [" ".join(words) for words in predicted]
     )
     assert word_error_rate(predicted, expected) == pytest.approx(theirs.wer)
-
-
-@pytest.mark.parametrize(
-    ("predicted", "expected", "count"),
-    [
-        ("abc", "abc", 0),
-        ("axc", "abc", 1),
-        ("ac", "abc", 1),
-        ("abxc", "abc", 1),
-        ("xabc", "abc", 1),
-        ("bcx", "abc", 2),
-        ("xyz", "ab", 3),
-        ("x", "abc", 3),
-        ("ba", "ab", 2),
-        ("abc", "", 3),
-        ("", "abc", 3),
-    ],
-)
-def test_the_fewest_edits_are_counted(predicted: str, expected: str, count: int) -> None:
-    assert count_word_errors(predicted, expected) == count
 
 
 def test_accuracy_is_the_share_of_equal_entries() -> None:

@@ -12,7 +12,6 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.keypoint_clips import Sample, collate
@@ -129,18 +128,6 @@ def test_a_clip_without_glosses_is_all_blank() -> None:
     total, count = loss_of("ctc")(CtcOutput(logits, torch.tensor([6])), batch)
     torch.testing.assert_close(total, -logits.log_softmax(-1)[0, :, 0].sum())
     assert count == 1
-
-
-@pytest.mark.parametrize(
-    ("task", "options", "message"),
-    [
-        ("classify", {"conv_weight": 1.0}, "classify has no loss option 'conv_weight'"),
-        ("ctc", {"kl": 1.0}, "ctc has no loss option 'kl'; it has conv_weight"),
-    ],
-)
-def test_wrong_options_are_refused(task: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        loss_of(task, **options)
 
 
 def test_clips_too_short_for_their_glosses_do_not_hide_as_a_loss_of_nothing() -> None:
@@ -264,13 +251,3 @@ def test_the_head_of_fewest_errors_on_dev_is_chosen() -> None:
     classes = make_task(TrainConfig())
     assert classes.choose_head({"accuracy": 1.0}) is classes
     assert (classes.head, classes.is_own) == ("", False)
-
-
-def test_a_head_is_never_chosen_on_the_split_it_is_reported_for() -> None:
-    rows = [
-        Row(0, {"sequence": [2], "conv": [2, 3]}, [2, 3]),
-        Row(1, {"sequence": [3], "conv": [3]}, [3]),
-    ]
-    free = Ctc().score(rows)
-    assert free == {"wer": 0.0, "wer_sequence": pytest.approx(1 / 3), "wer_conv": 0.0}
-    assert Ctc(head="sequence").score(rows)["wer"] == pytest.approx(1 / 3)

@@ -134,14 +134,6 @@ def test_a_line_that_waits_is_named_with_its_file_and_the_slowest_first() -> Non
     ]
 
 
-def test_advice_is_plain_values_for_programs() -> None:
-    (only,) = find(checkpoint=100)
-    values = only.to_json()
-    assert (values["setting"], values["change"]) == ("save_every", "save_every=4")
-    assert values["gain"] == pytest.approx(4 / 3)
-    assert values["text"] == str(only)
-
-
 def test_videos_that_every_epoch_decodes_are_named_with_disk_and_gain() -> None:
     config = TrainConfig(workers=1, cache="none", data="my videos.csv")
     video = {"num_videos": 800, "decoded_bytes": 1_350_000_000, "frame_side": 112, "cores": 2}

@@ -112,23 +112,6 @@ def test_what_the_machine_decides_is_marked(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("_two_cores")
-@pytest.mark.parametrize("has_bf16", [False, True])
-def test_what_is_left_to_the_machine_is_never_called_a_default(
-    has_bf16: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: has_bf16)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    measured = modes.resolve_hardware(resolve_config(None, {}))
-    assert measured.config.parallel == "auto"
-    assert measured.sources["parallel"] == "machine: measured at the start, on 2 cores"
-    assert measured.sources["precision"].startswith("machine: ")
-    assert measured.config.precision == ("bf16" if has_bf16 else "fp32")
-    given = modes.resolve_hardware(resolve_config(None, {"parallel": "single", "threads": 1}))
-    assert (given.sources["parallel"], given.sources["threads"]) == ("flag", "flag")
-    assert given.sources["seed"] == "default"
-
-
-@pytest.mark.usefixtures("_two_cores")
 def test_gpus_take_a_process_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

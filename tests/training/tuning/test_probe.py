@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -84,23 +83,6 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
 
 
 @pytest.mark.usefixtures("_two_cores")
-@pytest.mark.parametrize(("given", "threads"), [({"threads": 1}, 1), ({}, 2)])
-def test_threads_that_were_given_are_those_of_the_probe(
-    given: dict[str, int], threads: int, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: dict[str, TrainConfig] = {}
-
-    def look(_: object, configs: dict[str, TrainConfig], *__: object) -> dict[str, float]:
-        asked.update(configs)
-        return {"single": 2.0, "multi_thread": 1.0}
-
-    monkeypatch.setattr(modes, "measure_in_turn", look)
-    config = TrainConfig(**settings(mode="auto", max_steps=1, **given))
-    plan = probe_mode(build_workload(config), build_workload, config)
-    assert asked["multi_thread"].threads == plan.threads == threads
-
-
-@pytest.mark.usefixtures("_two_cores")
 def test_auto_rules_out_processes_that_cannot_be_started(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,32 +121,6 @@ def test_auto_takes_bf16_only_where_it_is_faster(
     found = probe_precision(build_workload(config), config, usual, threads=1)
     assert found.name == expected
     assert ("a step takes: fp32 1000 ms, bf16 " in found.reason) is (asked == "auto")
-
-
-@pytest.mark.usefixtures("_two_cores")
-def test_a_line_says_that_modes_are_measured(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = TrainConfig(**settings(mode="auto", progress=True))
-    said: list[str] = []
-    monkeypatch.setattr(modes, "say", said.append)
-
-    def measure(*_: object) -> dict[str, float]:
-        said.append("measured")
-        return {"single": 1.0, "multi_thread": 2.0}
-
-    monkeypatch.setattr(modes, "measure_in_turn", measure)
-    modes.decide(build_workload(config), build_workload, config)
-    assert said[0].startswith("measuring first steps")
-    assert said[1:] == ["measured"]
-
-
-def test_both_formats_take_turns_on_the_data(settings: Settings) -> None:
-    config = TrainConfig(**settings(precision="auto"))
-    usual = Precision("bf16", "this CPU has bf16 instructions")
-    found = probe_precision(build_workload(config), config, usual, threads=1)
-    assert found.name in ("fp32", "bf16")
-    assert re.search(r"a step takes: fp32 \d+ ms, bf16 \d+ ms$", found.reason)
 
 
 def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(

@@ -94,12 +94,6 @@ def test_what_the_user_gave_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(name in tried for name in fixed)
 
 
-def test_a_bf16_that_would_be_emulated_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "choose_precision", lambda *_: SimpleNamespace(name="fp32"))
-    found = run(lambda _: 1.0, monkeypatch)
-    assert not [row for row in found.rows if "precision" in row.setting]
-
-
 def test_pictures_are_tried_with_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = make(model=nn.Conv2d(3, 3, 3))
     found = run(lambda config: 1.0 + config.channels_last, monkeypatch, make=pictures)

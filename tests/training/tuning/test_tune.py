@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from cli_runner import CliRunner
@@ -19,9 +17,7 @@ from posemill.errors import ConfigError
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.record.run_folder import RunFolder
-from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning import tune as tuning
-from posemill.training.tuning.arms import Arm, grown_memory
 from posemill.training.tuning.tune import Row, Search
 
 Settings = Callable[..., dict[str, Any]]
@@ -148,23 +144,3 @@ def test_processes_of_torchrun_are_not_tuned(quick: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(tuning, "under_torchrun", lambda: True)
     with pytest.raises(ConfigError, match="tune measures in one process: run posemill tune first"):
         posemill.tune(quick)
-
-
-def test_an_arm_trains_a_copy(settings: Settings) -> None:
-    config = TrainConfig(**settings())
-    workload = build_workload(config)
-    before = [weights.clone() for weights in workload.model.parameters()]
-    arm = Arm(workload, config)
-    assert arm.run(0.05) > 0
-    assert arm.run_steps(1) > 0
-    arm.close()
-    assert all(map(torch.equal, before, workload.model.parameters()))
-
-
-def test_memory_is_seen_at_its_highest() -> None:
-    def work() -> None:
-        block = np.ones(400_000_000, np.uint8)
-        block += 1
-        time.sleep(0.1)  # it is looked at from a thread
-
-    assert 200_000_000 < grown_memory(work, torch.device("cpu")) < 800_000_000

@@ -122,12 +122,6 @@ def test_what_has_no_room_is_decoded_each_time(
     assert len(opens) == 12
 
 
-def test_what_all_frames_take_is_estimated(own: Path, packed: Path) -> None:
-    clips = VideoClips(own, split="train", size=16)
-    assert clips.estimate_bytes() == 6 * 12 * 16 * 16 * 3
-    assert VideoClips(packed, size=16).estimate_bytes() is None
-
-
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainingError, match=r'cannot write decoded frames to .*cache="none"'):

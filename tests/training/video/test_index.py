@@ -94,14 +94,6 @@ def test_folders_of_videos_name_split_and_label(tmp_path: Path) -> None:
     assert names == ["wave/b2", "wave/b10"], "in natural order"
 
 
-def test_folders_of_pictures_are_clips(tmp_path: Path) -> None:
-    touch(tmp_path / "train" / "wave" / "one.v1" / "0.jpg")
-    (one,), _ = read_index(tmp_path)
-    assert (one.clip_id, one.split, one.label, one.kind) == (
-        "wave/one.v1", "train", "wave", "frames",
-    )  # fmt: skip
-
-
 def test_folders_that_cannot_be_clips_say_why(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no clips in"):
         read_index(tmp_path)
@@ -129,17 +121,6 @@ def test_a_folder_may_have_a_list_of_its_own_called_index(tmp_path: Path) -> Non
     write(tmp_path / "index.csv", "path,label", "a.mp4,x")
     (one,), _ = read_index(tmp_path)
     assert (one.clip_id, one.label) == ("a", "x")
-
-
-def test_packs_that_are_gone_are_missing_clips(packed: Path) -> None:
-    text = (packed / "index.csv").read_text()
-    last = text.splitlines()[-1].replace("000000.rgb", "000001.rgb").replace("clip8", "clip9")
-    (packed / "index.csv").write_text(f"{text}{last}\n")
-    clips, missing = read_index(packed)
-    assert len(clips) == 9
-    (gone,) = missing
-    path = str(packed / "packs" / "000001.rgb")
-    assert (gone.clip_id, gone.path, gone.label) == ("clip9", path, "stop")
 
 
 def test_clips_of_the_library_are_taken(tmp_path: Path) -> None:

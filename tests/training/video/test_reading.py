@@ -70,16 +70,6 @@ def test_a_window_of_a_video_is_a_clip(videos: Path) -> None:
     assert [number_of(frame) for frame in frames] == [2, 3, 4]
 
 
-@pytest.mark.parametrize("source", ["packed", "pictures", "videos"])
-@pytest.mark.parametrize("resize", ["crop", "stretch"])
-def test_every_source_comes_in_the_size_asked_for(
-    source: str, resize: str, request: pytest.FixtureRequest
-) -> None:
-    clips, _ = read_index(request.getfixturevalue(source))
-    frames, _ = reader(FrameSize((20, 24), resize)).read(clips[0], THREE, None)
-    assert frames.shape == (3, 24, 20, 3)
-
-
 def test_cropping_keeps_the_middle_and_the_proportions() -> None:
     size = FrameSize((16, 16))
     assert size.scaled_wh((48, 32)) == (24, 16)

@@ -182,14 +182,6 @@ def test_training_clips_are_augmented_and_scored_ones_are_not(video: Settings) -
     assert workload.val[Draw(0)].inputs[2].shape == (1, 0)
 
 
-def test_clips_that_are_chosen_twice_are_those_asked_for(video: Settings) -> None:
-    clips: Any = build_workload(TrainConfig(**video())).val
-    (chosen,) = clips.select([3, 1]).select([1]).clip_ids
-    assert chosen == clips.clip_ids[1]
-    frames = clips.select([3, 1]).select([1])[Draw(0)].inputs[0]
-    assert torch.equal(frames, clips[Draw(1)].inputs[0])
-
-
 def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(
     video: Settings, own: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -211,15 +203,6 @@ def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(
         }
         with pytest.raises(PosemillError, match=r"\A[^\n]*clip3\.mp4[^\n]*\Z"):
             train(video(data=str(own), **given))
-
-
-def test_a_path_with_a_slip_of_the_pen_is_not_taken_for_keypoints(
-    video: Settings, bars: Path
-) -> None:
-    wrong = str(bars.with_name("vidoes.csv"))
-    refused(
-        video(data=wrong, model="tsm"), TrainingError, r"no data at .*did you mean .*videos.csv"
-    )
 
 
 def test_a_file_that_is_not_there_and_a_label_without_any(video: Settings, own: Path) -> None:

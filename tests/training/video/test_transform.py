@@ -66,12 +66,6 @@ def test_each_clip_is_cut_mirrored_and_brought_to_size_by_its_own_view() -> None
     torch.testing.assert_close(found[1], floats[1, :, :, :4, :4].flip(-1), atol=1e-5, rtol=1e-5)
 
 
-def test_clips_without_a_view_are_brought_to_size() -> None:
-    grey = torch.full((1, 2, 16, 12, 3), 51, dtype=torch.uint8)
-    found = ClipTransform(8, **PLAIN)(grey)
-    torch.testing.assert_close(found, torch.full((1, 2, 3, 8, 8), 0.2))
-
-
 def test_colours_change_as_the_view_says() -> None:
     given = torch.zeros((3, 1, 1, 2, 3), dtype=torch.uint8)
     given[:, :, :, 0] = torch.tensor([204, 102, 51], dtype=torch.uint8)
