@@ -12,6 +12,7 @@ import pytest
 
 from posemill.errors import ConfigError, DeviceError
 from posemill.estimators import EngineInfo, EngineOption, engine_info, open_estimator
+from posemill.estimators.identity import build_identity
 from posemill.skeletons import Part, Skeleton, full_name, get_skeleton, is_skeleton, skeleton_names
 
 HAT = Skeleton("hat-2", (Part("hat", 0, 2),), ("left_rim", "right_rim"), ((0, 1),), (1, 0))
@@ -94,6 +95,8 @@ def test_a_wrong_option_is_refused_before_the_engine_is_opened() -> None:
         open_estimator("holistic", smooth_landmark=False)
     with pytest.raises(ConfigError, match="smooth_landmarks: expected true or false, got 'no'"):
         open_estimator("holistic", smooth_landmarks="no")
+    with pytest.raises(ConfigError, match="unknown engine 'fakes'; known: holistic, hands, face"):
+        open_estimator("fakes")
 
 
 def test_a_skeleton_that_an_engine_brings_is_known_by_name(
@@ -126,3 +129,15 @@ def test_an_engine_that_declares_nothing_is_refused(
     install_entry_points({"posemill.engines": {"mute": "json:JSONDecoder"}})
     with pytest.raises(ConfigError, match="engine 'mute' does not say what it gives"):
         open_estimator("mute")
+
+
+def test_an_identity_has_options_device_runtime_hashes_and_converter() -> None:
+    options = {"height": 368, "runtime": "auto"}
+    identity = build_identity(
+        "openpose", options, device="cuda:1", runtime="onnxruntime 1.2", hashes={"network": "ab"},
+        converter=3,
+    )  # fmt: skip
+    assert identity == {
+        "engine": "openpose", "height": "368", "device": "cuda", "runtime": "onnxruntime 1.2",
+        "converter": "3", "sha256 network": "ab",
+    }  # fmt: skip

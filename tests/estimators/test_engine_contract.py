@@ -16,13 +16,9 @@ from posemill.records import Frame
 from posemill.testing import EngineContract
 from posemill.testing.engines import same
 
-NO_PICTURES = {
-    "grey": np.zeros((8, 8), np.uint8),
-    "with alpha": np.zeros((8, 8, 4), np.uint8),
-    "16 bits": np.zeros((8, 8, 3), np.uint16),
-    "numbers": np.zeros((8, 8, 3), np.float32),
-    "empty": np.zeros((0, 8, 3), np.uint8),
-}
+# Grey, with alpha, 16 bits, numbers, empty.
+NO_PICTURES = [((8, 8), "u1"), ((8, 8, 4), "u1"), ((8, 8, 3), "u2"), ((8, 8, 3), "f4"),
+               ((0, 8, 3), "u1")]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +40,13 @@ def engines() -> Iterator[Callable[[str, dict[str, Any]], Estimator]]:
 class OurContract(EngineContract):
     """What all of ours do beside it."""
 
+    models: tuple[str, ...] = ()  # it skips where they cannot be had
+
+    @pytest.fixture(autouse=True)
+    def _models(self, need_model: Callable[[str], Path]) -> None:
+        for name in self.models:
+            need_model(name)
+
     @pytest.fixture
     def engine(self, engines: Callable[[str, dict[str, Any]], Estimator]) -> Estimator:
         """One for all tests: what an earlier one left behind must not show."""
@@ -52,7 +55,8 @@ class OurContract(EngineContract):
     def test_what_is_no_picture_is_refused_with_its_shape(
         self, engine: Estimator, frames: list[Frame]
     ) -> None:
-        for wrong in NO_PICTURES.values():
+        for shape, kind in NO_PICTURES:
+            wrong = np.zeros(shape, kind)
             said = f"frame: expected (height, width, 3) uint8 RGB, got {wrong.shape} {wrong.dtype}"
             with pytest.raises(ValueError, match=re.escape(said)):
                 engine.estimate([frames[0], wrong])
@@ -76,7 +80,7 @@ class TestHolistic(OurContract):
     name = "holistic"
 
     @pytest.fixture(autouse=True)
-    def _models(self, model_files: dict[str, Path]) -> None:
+    def _usual_models(self, model_files: dict[str, Path]) -> None:
         """Skips where the model files cannot be had."""
 
     @pytest.fixture
@@ -97,21 +101,13 @@ class TestHolisticOnOnnxRuntime(TestHolistic):
 
 class TestRefinedHolistic(TestHolistic):
     options: ClassVar = {"refine_face_landmarks": True}
-
-    @pytest.fixture(autouse=True)
-    def _attention(self, need_model: Callable[[str], Path]) -> None:
-        """Skips where the model file cannot be had."""
-        need_model("face_landmark_with_attention")
+    models = ("face_landmark_with_attention",)
 
 
 class TestHands(TestHolistic):
     name = "hands"
     options: ClassVar = {"min_detection_confidence": 0.1, "min_tracking_confidence": 0.1}
-
-    @pytest.fixture(autouse=True)
-    def _palms(self, need_model: Callable[[str], Path]) -> None:
-        """Skips where the model file cannot be had."""
-        need_model("palm_detection_full")
+    models = ("palm_detection_full",)
 
 
 class TestFace(TestHolistic):
@@ -131,24 +127,26 @@ class TestPose(TestHolistic):
 class TestOpenPose(OurContract):
     name = "openpose"
     options: ClassVar = {"height": 184}  # half of the default: a quarter of the work
-
-    @pytest.fixture(autouse=True)
-    def _models(self, need_model: Callable[[str], Path]) -> None:
-        """Skips where the model file cannot be had."""
-        need_model("mobilenet_thin")
+    models = ("mobilenet_thin",)
 
     @pytest.fixture
     def frames(self, photo: np.ndarray) -> list[Frame]:
         """A person, two side by side, grey, a strip, one pixel."""
         small = np.ascontiguousarray(photo[::2, ::2])
+        pair = np.concatenate([small, small[:, ::-1]], axis=1)
         grey = np.full((48, 64, 3), 128, np.uint8)
-        return [
-            small,
-            np.concatenate([small, small[:, ::-1]], axis=1),
-            grey,
-            grey[:4],
-            grey[:1, :1],
-        ]
+        return [small, pair, grey, grey[:4], grey[:1, :1]]
+
+
+class TestMoveNet(TestOpenPose):
+    name = "movenet"
+    options: ClassVar = {"network": "lightning"}
+    models = ("nanodet", "movenet-lightning")
+
+    @pytest.fixture(autouse=True)
+    def _runtime(self) -> None:
+        """Skips where it is not installed."""
+        pytest.importorskip("onnxruntime")
 
 
 class TestWholeBody(OurContract):
@@ -175,33 +173,25 @@ class TestWholeBody(OurContract):
         return [*make_pictures([(320, 240), (640, 300)]), grey, grey[:4], grey[:1, :1]]
 
 
-class TestMoveNet(TestOpenPose):
-    name = "movenet"
-    options: ClassVar = {"network": "lightning"}
-
-    @pytest.fixture(autouse=True)
-    def _models(self, need_model: Callable[[str], Path]) -> None:
-        """Skips where the model files cannot be had."""
-        pytest.importorskip("onnxruntime")
-        for name in ("nanodet", "movenet-lightning"):
-            need_model(name)
-
-
 class TestFake(EngineContract):
     name = "fake"
 
+    def test_the_order_of_frames_matters_and_a_dark_one_shows_nobody(self) -> None:
+        """So tests can see lost frames."""
+        frames = np.random.default_rng(3).integers(9, 256, (4, 8, 6, 3), np.uint8)
+        engine = open_estimator("fake")
+
+        def last_of(*order: int) -> np.ndarray:
+            state = engine.new_state()
+            return [engine.estimate([frames[index]], [state]) for index in order][-1].points
+
+        assert not np.array_equal(last_of(0, 1, 3), last_of(1, 0, 3))
+        assert not np.array_equal(last_of(0, 1, 3), last_of(0, 3))
+        dark = engine.estimate([np.full((4, 4, 3), 7, np.uint8)])
+        assert np.isnan(dark.points).all()
+
 
 def test_every_engine_has_its_suite() -> None:
-    # test_stock_mediapipe.py
+    here = {each.name for each in globals().values() if hasattr(each, "options")}
     elsewhere = {"mediapipe", "mediapipe-hands", "mediapipe-face", "mediapipe-pose"}
-    suites = (
-        TestHolistic,
-        TestHands,
-        TestFace,
-        TestPose,
-        TestOpenPose,
-        TestMoveNet,
-        TestWholeBody,
-        TestFake,
-    )
-    assert set(ESTIMATORS) == {suite.name for suite in suites} | elsewhere
+    assert set(ESTIMATORS) == here - {""} | elsewhere  # those are in test_stock_mediapipe.py

@@ -39,7 +39,6 @@ def test_the_largest_box_in_pixels_stands_for_the_frame() -> None:
     assert found.sizes_wh.tolist() == [[200, 10], [5, 4]]
     assert np.isnan(found.points[1]).all()
     assert (found.scores[1] == 0).all()
-    assert found.others is not None
     assert found.others.counts.tolist() == [2, 0]
     np.testing.assert_array_equal(found.others.points[..., :2], points[[1, 0]])
     np.testing.assert_array_equal(found.others.points[1, :, 2], [0, np.nan])
@@ -71,7 +70,6 @@ def test_ids_go_on_after_the_bytes_of_a_state() -> None:
     ids = []
     for step in range(4):
         keypoints = with_ids(found(step), [state.tracker for state in states], "coco-17")
-        assert keypoints.others is not None
         assert keypoints.others.ids is not None
         ids.append([numbers.tolist() for numbers in keypoints.others.ids])
         for state in states:

@@ -82,20 +82,3 @@ def test_after_a_frame_without_a_person_only_the_clock_and_visibility_stay() -> 
     assert state.world_filter.raw is not None
     assert state.visibility is not None
     assert (state.num_frames, state.num_missing) == (7, 4)
-
-
-def test_a_copy_lives_on_by_itself() -> None:
-    state = filled()
-    copy = state.copy()
-    assert_same(copy, state)
-    copy.body_filter.reset()
-    copy.world_filter.frame = 99
-    assert_same(state, filled())
-
-
-def test_body_and_auxiliary_points_have_filters_of_their_own() -> None:
-    one = HolisticState().body_filter
-    np.testing.assert_allclose(one.min_cutoff[[0, 32, 33, 34], 0], [0.05, 0.05, 0.01, 0.01])
-    np.testing.assert_allclose(one.beta[[0, 32, 33, 34], 0], [80, 80, 10, 10])
-    world = HolisticState().world_filter
-    assert (round(float(world.min_cutoff), 6), world.beta) == (0.1, 40.0)

@@ -11,12 +11,11 @@ from posemill.estimators.landmarks.body import (
     PoseLandmarks,
     follow,
     read_pose,
-    rect_from_detection,
     refine_by_heat,
 )
 from posemill.estimators.landmarks.body_state import BodyState
-from posemill.estimators.landmarks.detection import Detection, empty_shares
 from posemill.estimators.landmarks.rects import Rect, f32
+from posemill.estimators.landmarks.smoothing import OneEuro
 
 SIZE = (f32(200), f32(100))
 
@@ -27,12 +26,6 @@ def body(x: float = 0.5, visibility: float = 1.0) -> PoseLandmarks:
     landmarks[34, 1] = 0.3
     metres = np.tile(np.array([1.0, 2.0, 3.0], np.float32), (33, 1))
     return PoseLandmarks(landmarks, np.full(33, visibility, np.float32), metres, f32(math.pi / 2))
-
-
-def test_what_is_empty_beside_a_picture_is_rounded_as_the_original_does() -> None:
-    assert empty_shares(f32(4), f32(2)) == (0, 0.25)
-    # 1 - 1/(640/359), each step rounded: one bit more than 1 - 359/640
-    assert empty_shares(f32(359), f32(640)) == (f32(0.21953126788139343), 0)
 
 
 def test_heat_moves_a_point_only_where_there_is_enough() -> None:
@@ -57,14 +50,6 @@ def test_heat_beyond_the_edge_of_the_map_does_not_count(x: float, y: float) -> N
         assert float(value) == pytest.approx(np.mean(inside) / 64, abs=1e-5)
 
 
-def test_a_detected_body_is_upright_and_a_quarter_larger() -> None:
-    # In the square around the picture, of which 50 px are empty above and below.
-    points = np.array([[0.5, 0.5], [0.5, 0.4]], np.float32)
-    place = rect_from_detection(Detection(f32(0.9), np.zeros(4, np.float32), points), SIZE)
-    # 20 px up: a square of 40 px, times 1.25
-    assert [float(v) for v in place] == pytest.approx([0.5, 0.5, 0.25, 0.5, 0], abs=1e-6)
-
-
 def outputs(score: float) -> list[np.ndarray]:
     """A network's outputs: every point in the middle of the crop, no heat."""
     raw = np.tile(np.array([128, 128, 64, 2, 0], np.float32), (39, 1))
@@ -77,7 +62,6 @@ def test_a_body_is_read_above_the_score_that_was_asked_for() -> None:
     place = Rect(f32(0.3), f32(0.4), f32(0.2), f32(0.4), f32(0.5))
     assert read_pose(outputs(0.5), place, SIZE, min_score=0.5) is None
     pose = read_pose(outputs(0.51), place, SIZE, min_score=0.5)
-    assert pose is not None
     assert pose.landmarks.shape == (35, 3)
     np.testing.assert_allclose(pose.landmarks[0], [0.3, 0.4, 0.25 * 0.2], atol=1e-6)
     np.testing.assert_allclose(pose.visibility, [1 / (1 + math.exp(-2))] * 33, rtol=1e-6)
@@ -85,34 +69,12 @@ def test_a_body_is_read_above_the_score_that_was_asked_for() -> None:
     assert pose.rotation == f32(0.5)
 
 
-def test_without_a_state_nothing_is_smoothed_and_no_metres_are_made() -> None:
-    pose = follow(body(), None, SIZE)
-    np.testing.assert_allclose(pose.points[0], [0.5, 0.5, 0.1], atol=1e-6)
-    assert pose.world is None
-
-
 def test_metres_are_turned_upright_where_they_are_asked_for() -> None:
     static = BodyState(follows_pose=False)
     for state in (None, static):
         world = follow(body(), state, SIZE, keeps_world=True).world
-        assert world is not None
         np.testing.assert_allclose(world[0], [-2, 1, 3], atol=1e-6)  # a quarter turn
     assert static.next_rect is None  # nothing is remembered of a body that is not followed
-
-
-def test_a_followed_body_is_smoothed_and_remembered() -> None:
-    state = BodyState()
-    for x, visibility in ((0.5, 1.0), (0.51, 0.0)):
-        state.num_frames += 1
-        pose = follow(body(x, visibility), state, SIZE, keeps_world=True)
-    assert 0.5 < pose.points[0, 0] < 0.51
-    assert float(pose.visibility[0]) == pytest.approx(0.9)
-    assert state.next_rect is not None
-    # the auxiliary points follow more slowly than the body
-    assert 0.5 < state.next_rect.center_x < pose.points[0, 0]
-    # 20 px up: a square of 40 px, times 1.25, in shares of this frame
-    assert [float(v) for v in state.next_rect[1:]] == pytest.approx([0.5, 0.25, 0.5, 0], abs=1e-6)
-    assert pose.world is not None
 
 
 def test_a_body_may_be_followed_without_being_smoothed() -> None:
@@ -123,9 +85,7 @@ def test_a_body_may_be_followed_without_being_smoothed() -> None:
     assert float(pose.points[0, 0]) == pytest.approx(0.51, abs=1e-6)
     assert pose.visibility[0] == 0
     assert state.visibility is None
-    assert state.next_rect is not None
     assert state.next_rect.center_x < 0.51
-    assert pose.world is not None
     np.testing.assert_allclose(pose.world[0], [-2, 1, 3], atol=1e-6)
 
 
@@ -150,3 +110,32 @@ def test_a_body_without_size_is_not_filtered() -> None:
     follow(pose, state, SIZE)
     assert state.body_filter.raw is None
     assert state.next_rect is not None
+
+
+@pytest.mark.parametrize("frames_apart", [1, 3])
+@pytest.mark.parametrize("value_scale", [1.0, 0.01])
+def test_a_step_is_filtered_as_the_formula_of_one_euro_says(
+    frames_apart: int, value_scale: float
+) -> None:
+    min_cutoff, beta, step = 0.05, 80.0, 0.5
+    one = OneEuro(min_cutoff, beta)
+    one(np.array([10], np.float32), 1)
+    found = one(np.array([10 + step], np.float32), 1 + frames_apart, value_scale=value_scale)
+    seconds = frames_apart * 0.033333
+
+    def share(cutoff: float) -> float:
+        return 1 / (1 + 1 / (2 * math.pi * cutoff * seconds))
+
+    slope = share(1.0) * step * value_scale / seconds
+    expected = 10 + share(min_cutoff + beta * abs(slope)) * step
+    assert float(found[0]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_time_is_counted_from_the_last_values() -> None:
+    last = []
+    for frames in ((1, 2, 3), (1, 2, 9)):
+        one = OneEuro(0.05, 0.0)
+        for frame, value in zip(frames, (0, 0, 1), strict=True):
+            found = one(np.array([value], np.float32), frame)
+        last.append(float(found[0]))
+    assert last[0] < last[1]

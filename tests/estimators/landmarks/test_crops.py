@@ -108,31 +108,6 @@ def test_many_crops_of_a_large_picture_are_those_of_opencv() -> None:
         np.testing.assert_array_equal(cut(picture, where, 256, repeats_border=True), expected)
 
 
-def test_a_few_coordinates_close_to_the_middle_get_a_second_look_and_no_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def rounded_down(corners: object, size: int, places: np.ndarray, origin: object) -> np.ndarray:
-        return kept[places] - 1
-
-    grid, kept = SampleGrid(256), np.zeros(0)
-    corners = corners_of((f32(400.3), f32(300.1)), (f32(555.5), f32(555.5)), f32(10))
-    exact = grid.locate(corners, 256, origin=(0, 0), limits=None)
-    kept = np.rint(exact.reshape(-1) * 32)
-    exact = exact.copy()
-    monkeypatch.setattr(sampling, "_opencv_steps", rounded_down)
-    wrong = grid.locate(corners, 256, origin=(0, 0), limits=None)
-    # So many of 131,072 coordinates are looked at again, and no others change.
-    assert 5 < (exact != wrong).sum() < 500
-
-
-def test_a_crop_whose_coordinates_are_all_in_the_middle_is_that_of_opencv() -> None:
-    """One pixel and a half step aside: every coordinate is halfway, which is rounded to even."""
-    picture = make_picture(300, 300)
-    where = square(148 + 1 / 64, 148 + 1 / 64, 256, 0, picture)
-    expected = opencv_crop(picture, where, 256, repeats_border=True)
-    np.testing.assert_array_equal(cut(picture, where, 256, repeats_border=True), expected)
-
-
 def test_what_is_bent_by_the_rounding_of_its_corners_is_located_as_opencv_does() -> None:
     """An eighth of a pixel where float32 has steps of 1/2048 px: one order is not enough."""
     corners = [(8191.91943359375, 8191.9794921875), (8192.046875, 8191.9794921875),
@@ -143,12 +118,25 @@ def test_what_is_bent_by_the_rounding_of_its_corners_is_located_as_opencv_does()
     np.testing.assert_array_equal(found.reshape(-1) * 32, expected)
 
 
-def test_a_tiny_crop_far_out_has_the_errors_of_opencv_too() -> None:
-    """OpenCV solves for its matrix with an error of 0.0001 px here."""
-    picture = make_picture(16383, 6)
-    where = Rect(*map(f32, (0.89210427, 0.5755848, 5.9727818e-06, 0.01630868, 2.677918)))
-    expected = opencv_crop(picture, where, 256, repeats_border=True)
-    np.testing.assert_array_equal(cut(picture, where, 256, repeats_border=True), expected)
+ODD = {
+    # One pixel and a half step aside: every coordinate is halfway, which is rounded to even.
+    "all in the middle": ((300, 300), (*[(148 + 1 / 64) / 300] * 2, *[256 / 300] * 2, 0)),
+    # OpenCV solves for its matrix with an error of 0.0001 px here.
+    "tiny and far out": ((16383, 6), (0.89210427, 0.5755848, 5.9727818e-06, 0.01630868, 2.677918)),
+    "nowhere": ((150, 90), (0.5, math.nan, 0.5, 0.5, 0.0)),
+    "infinitely far": ((150, 90), (math.inf, 0.5, 0.5, 0.5, 0.0)),
+    "without a side": ((150, 90), (0.5, 0.5, 0.0, 0.0, 0.0)),
+    "huge": ((150, 90), (0.5, 0.5, 1e6, 1e6, 0.3)),
+}
+
+
+@pytest.mark.parametrize(("size_wh", "where"), ODD.values(), ids=ODD)
+def test_odd_crops_are_those_of_opencv(size_wh: tuple[int, int], where: tuple[float, ...]) -> None:
+    picture, rect = make_picture(*size_wh), Rect(*map(f32, where))
+    with np.errstate(invalid="ignore"):
+        found = cut(picture, rect, 256, repeats_border=True)
+        expected = opencv_crop(picture, rect, 256, repeats_border=True)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("repeats_border", [True, False])
@@ -162,23 +150,6 @@ def test_a_crop_outside_the_picture_shows_its_edge_or_nothing(
     expected = opencv_crop(picture, where, SIZE, repeats_border=repeats_border)
     np.testing.assert_array_equal(quick, expected)
     assert quick.any() == repeats_border
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        pytest.param((0.5, math.nan, 0.5, 0.5, 0.0), id="nowhere"),
-        pytest.param((math.inf, 0.5, 0.5, 0.5, 0.0), id="infinitely far"),
-        pytest.param((0.5, 0.5, 0.0, 0.0, 0.0), id="without a side"),
-        pytest.param((0.5, 0.5, 1e6, 1e6, 0.3), id="huge"),
-    ],
-)
-def test_a_crop_beyond_reason_is_left_to_opencv(where: tuple[float, ...]) -> None:
-    picture, rect = make_picture(150, 90), Rect(*map(f32, where))
-    with np.errstate(invalid="ignore"):
-        found = cut(picture, rect, SIZE, repeats_border=True)
-        expected = opencv_crop(picture, rect, SIZE, repeats_border=True)
-    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_rectangle_whose_sides_differ_fills_the_crop_where_it_may_be_stretched() -> None:

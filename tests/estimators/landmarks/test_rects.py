@@ -9,14 +9,11 @@ import pytest
 
 from posemill.estimators.landmarks.rects import (
     Rect,
-    box_of_keypoints,
     box_of_landmarks,
     enlarge,
     f32,
-    project,
     project_by_matrix,
     rotation_between,
-    square_on_line,
     turned_box_of_landmarks,
     without_border,
     wrap_angle,
@@ -53,11 +50,6 @@ def test_a_line_is_turned_away_from_where_it_should_point(
     assert float(found) == pytest.approx(turned, abs=1e-6)
 
 
-def test_a_square_on_a_line_has_twice_its_length() -> None:
-    square = square_on_line((f32(100), f32(50)), (f32(100), f32(20)), SIZE, target=math.pi / 2)
-    assert [float(v) for v in square] == pytest.approx([0.5, 0.5, 0.3, 0.6, 0])
-
-
 def test_enlarging_shifts_by_the_height_before_and_squares_by_the_longer_side() -> None:
     turned = enlarge(rect(0.5, 0.5, 0.1, 0.1, math.pi / 2), SIZE, scale=2, shift_y=-0.5)
     # 20 x 10 px: half a height (5 px) along the turned y, which points to the left of the screen
@@ -67,25 +59,6 @@ def test_enlarging_shifts_by_the_height_before_and_squares_by_the_longer_side() 
 def test_a_box_left_of_the_picture_reaches_its_edge() -> None:
     box = box_of_landmarks(np.array([[-0.4, 0.2], [-0.2, 0.4]], np.float32), f32(0))
     assert [float(v) for v in box[:4]] == pytest.approx([-0.2, 0.3, 0.4, 0.2])
-
-
-def test_a_box_around_points_of_a_detection_may_lie_outside() -> None:
-    box = box_of_keypoints(np.array([[-0.4, 0.2], [-0.2, 0.4]], np.float32), f32(0.5))
-    assert [float(v) for v in box] == pytest.approx([-0.3, 0.3, 0.2, 0.2, 0.5])
-
-
-@pytest.mark.parametrize("degrees", [0, 30, 90, -120])
-def test_a_turned_box_is_the_rectangle_the_points_were_taken_from(degrees: float) -> None:
-    """Eight points of a rectangle of 40 x 20 px around (90, 60), turned, give it back."""
-    angle = math.radians(degrees)
-    x, y = np.array([-20, 20, 20, -20, 0, 20, 0, -20]), np.array([-10, -10, 10, 10, -10, 0, 10, 0])
-    points = np.stack(
-        [(90 + x * math.cos(angle) - y * math.sin(angle)) / 200,
-         (60 + x * math.sin(angle) + y * math.cos(angle)) / 100], 1
-    ).astype(np.float32)  # fmt: skip
-    box = turned_box_of_landmarks(points, f32(angle), SIZE)
-    expected = [90 / 200, 60 / 100, 40 / 200, 20 / 100, angle]
-    assert [float(v) for v in box] == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_turned_box_lies_around_its_points_and_not_their_middle() -> None:
@@ -111,23 +84,6 @@ def test_points_of_a_crop_lose_the_border_of_a_rect_that_is_not_square() -> None
     np.testing.assert_allclose(
         without_border(points[:, :2], rect(0.5, 0.5, 0.1, 0.4, 0), SIZE), tall[:, :2]
     )
-
-
-def test_projecting_turns_and_moves() -> None:
-    points = np.array([[0.5, 0.5, 1.0], [1.0, 0.5, 0.0]], np.float32)
-    placed = project(points, rect(0.3, 0.4, 0.2, 0.4, math.pi / 2))
-    np.testing.assert_allclose(placed, [[0.3, 0.4, 0.2], [0.3, 0.6, 0]], atol=1e-6)
-
-
-@pytest.mark.parametrize("degrees", [0, 25, -100])
-def test_both_ways_of_projecting_give_the_same_point(degrees: float) -> None:
-    """For a square in pixels: (B, 2) points of a crop of 40 x 40 px."""
-    # A square in pixels is no square in shares: `project` is exact for square pictures only.
-    size = f32(200), f32(200)
-    place = rect(0.3, 0.4, 0.2, 0.2, math.radians(degrees))
-    points = np.random.default_rng(0).random((9, 2)).astype(np.float32)
-    expected = project(points, place)
-    np.testing.assert_allclose(project_by_matrix(points, place, size), expected, atol=1e-6)
 
 
 def test_projecting_by_matrix_counts_in_pixels() -> None:

@@ -1,4 +1,4 @@
-"""Where the pixels of a crop are sampled: the sums against OpenCV's own arithmetic."""
+"""Where crops and masks are sampled: the sums against OpenCV's own arithmetic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from posemill.estimators.landmarks.crops import corners_of
-from posemill.estimators.landmarks.rects import f32
+from posemill.estimators.landmarks.libm import exp
+from posemill.estimators.landmarks.masks import _from_picture, enlarge_mask
+from posemill.estimators.landmarks.rects import Rect, f32
 from posemill.estimators.landmarks.sampling import (
     Corner,
     SampleGrid,
@@ -96,3 +98,21 @@ def test_fixed_places_are_those_of_a_warp(size_wh: tuple[int, int]) -> None:
         warped = cv2.warpPerspective(picture, to_crop, size_wh, flags=cv2.INTER_LINEAR)
         cut = cv2.remap(picture, *fixed_places(corners, size_wh), cv2.INTER_LINEAR)
         np.testing.assert_array_equal(cut, warped)
+
+
+@pytest.mark.parametrize("side", [40, 250, 900, 3000])
+@pytest.mark.parametrize("angle", [0.0, 0.7, -2.5])
+def test_a_mask_is_that_of_the_whole_map_however_little_the_picture_shows_of_it(
+    side: float, angle: float
+) -> None:
+    width, height = f32(230), f32(170)
+    logits = np.random.default_rng(1).normal(0, 8, (256, 256)).astype(np.float32)
+    sure = (1 / (exp(-logits).astype(np.float64) + 1)).astype(np.float32)
+    for x, y in ((0.5, 0.5), (0.1, 0.9), (1.4, -0.3)):
+        rect = Rect(*map(f32, (x, y, side / width, side / height, angle)))
+        to_map = _from_picture(rect, (width, height)) * f32(256)
+        to_map[:, :2] *= f32(1) / np.array([width, height])
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        expected = cv2.warpAffine(sure, to_map, (230, 170), flags=flags)
+        found = enlarge_mask(logits, rect, (width, height))
+        np.testing.assert_array_equal(found, expected)

@@ -28,13 +28,6 @@ def test_a_place_in_the_square_is_that_place_of_the_frame(
     np.testing.assert_allclose(seen * square.scale + square.shift, [55.5, 44.5], atol=0.7)
 
 
-def test_what_lies_outside_of_the_frame_has_the_colour() -> None:
-    square = cut_square(np.full((10, 20, 3), 255, np.uint8), (-20, 0), 40, size=16, colour=7)
-    assert (square.picture[:4, 8:] == 255).all()
-    assert (square.picture[:, :8] == 7).all()
-    assert (square.picture[4:] == 7).all()
-
-
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5000), (3000, 2)])
 def test_strips_and_single_pixels_fit(shape: tuple[int, int]) -> None:
     frame = np.full((*shape, 3), 200, np.uint8)

@@ -70,37 +70,34 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Find:
 
 
 UPRIGHT = {"p5": (90, 40), "p6": (110, 40), "p11": (95, 60), "p12": (105, 60), "p15": (100, 100)}
+HIPS = {"p11": (95, 60), "p12": (105, 60)}
 
 
-def test_the_region_is_a_square_around_the_hips_that_holds_the_farthest_point(find: Find) -> None:
-    ((region,),) = find([person(**UPRIGHT)])
-    assert (region.center_x, region.center_y) == pytest.approx((0.5, 0.6))
-    # The ankle is 40 pixels away from the hips: 2 x 1.25 x 40 pixels.
-    assert (region.width * WIDTH, region.height * HEIGHT) == pytest.approx((100, 100))
-    assert region.rotation == pytest.approx(0, abs=1e-6)
-
-
-def test_the_region_lies_along_the_trunk(find: Find) -> None:
-    lying = person(p5=(60, 45), p6=(60, 55), p11=(100, 45), p12=(100, 55))
-    ((region,),) = find([lying])
-    assert abs(region.rotation) == pytest.approx(np.pi / 2, abs=1e-5)
-
-
-def test_hips_that_are_not_seen_are_guessed_by_head_and_shoulders(find: Find) -> None:
-    bust = person(p0=(100, 20), p5=(90, 40), p6=(110, 40))
-    ((region,),) = find([bust])
-    # From the middle of the shoulders twice as far down as the head is up.
-    assert (region.center_x * WIDTH, region.center_y * HEIGHT) == pytest.approx((100, 80))
-    assert region.rotation == pytest.approx(0, abs=1e-6)
-
-
-def test_the_head_stands_for_shoulders_and_hips_alone_are_upright(find: Find) -> None:
-    with_head = person(p0=(100, 20), p11=(95, 60), p12=(105, 60))
-    legs = person(p11=(95, 60), p12=(105, 60), p15=(100, 90))
-    (first, second) = find([with_head], [legs])
-    assert [region.rotation for region in (*first, *second)] == pytest.approx([0, 0], abs=1e-6)
-    assert first[0].height * HEIGHT == pytest.approx(2 * 1.25 * 40)
-    assert second[0].height * HEIGHT == pytest.approx(2 * 1.25 * 30)
+@pytest.mark.parametrize(
+    ("points", "center", "reach", "rotation"),
+    [
+        # The ankle is 40 pixels away from the hips.
+        (UPRIGHT, (100, 60), 40, 0),
+        # It lies along the trunk.
+        ({"p5": (60, 45), "p6": (60, 55), "p11": (100, 45), "p12": (100, 55)},
+         (100, 50), 40.3, np.pi / 2),
+        # Hips that are not seen are guessed: from the middle of the shoulders twice as far down as
+        # the head is up.
+        ({"p0": (100, 20), "p5": (90, 40), "p6": (110, 40)}, (100, 80), 60, 0),
+        # The head stands for shoulders; hips alone are upright.
+        ({"p0": (100, 20), **HIPS}, (100, 60), 40, 0),
+        ({"p15": (100, 90), **HIPS}, (100, 60), 30, 0),
+    ],
+)  # fmt: skip
+def test_the_region_is_a_square_around_the_hips_that_holds_the_farthest_point(
+    find: Find, points: dict[str, tuple[float, float]], center: tuple[float, float], reach: float,
+    rotation: float,
+) -> None:  # fmt: skip
+    ((region,),) = find([person(**points)])
+    assert (region.center_x * WIDTH, region.center_y * HEIGHT) == pytest.approx(center)
+    size = region.width * WIDTH, region.height * HEIGHT
+    assert size == pytest.approx([2 * 1.25 * reach] * 2, rel=0.01)
+    assert abs(region.rotation) == pytest.approx(rotation, abs=1e-5)
 
 
 def test_somebody_without_trunk_has_no_region_and_each_frame_its_own_people(find: Find) -> None:
@@ -133,7 +130,6 @@ def test_two_people_are_found_by_movenet_and_have_all_landmarks(
         need_model(name)
     with closing(HolisticEstimator(people=3, people_from="movenet", parts="pose")) as engine:
         found = engine.estimate([np.ascontiguousarray(np.concatenate([photo, photo], axis=1))])
-        assert found.others is not None
         assert found.others.counts.tolist() == [1]
         noses = sorted([found.points[0, 0, 0], found.others.points[0, 0, 0]])
         # The two halves are the same picture.

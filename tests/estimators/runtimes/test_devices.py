@@ -10,7 +10,7 @@ import pytest
 
 from posemill.errors import DeviceError, MissingExtraError
 from posemill.estimators import open_estimator
-from posemill.estimators.runtimes.devices import list_gpus, list_onnx_runtimes, list_providers
+from posemill.estimators.runtimes.devices import list_gpus, list_onnx_runtimes
 
 
 def test_the_gpus_are_those_the_driver_lists_if_there_is_one_and_it_works(
@@ -26,10 +26,6 @@ def test_the_gpus_are_those_the_driver_lists_if_there_is_one_and_it_works(
     tool.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert list_gpus() == []
-
-
-def test_the_cpu_is_always_a_provider() -> None:
-    assert "CPUExecutionProvider" in list_providers()
 
 
 @pytest.mark.parametrize(("device", "extra"), [("cpu", "onnx"), ("cuda:1", "gpu")])

@@ -13,10 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posemill.errors import DeviceError
 from posemill.estimators.runtimes import litert_network
-from posemill.estimators.runtimes.litert_network import LiteRTNetwork, as_onnx
-from posemill.weights.networks import NETWORKS
+from posemill.estimators.runtimes.litert_network import LiteRTNetwork
 
 SOURCES = Path(__file__).parents[3] / "src"
 TALKATIVE = """
@@ -30,52 +28,6 @@ litert_network.cached_model = load
 litert_network.LiteRTNetwork("hand_recrop")
 litert_network.LiteRTNetwork("face_landmark")
 """
-
-
-@pytest.mark.parametrize("name", ["hand_recrop", "pose_detection"])
-def test_bytes_become_the_values_that_the_network_was_trained_on(
-    name: str, model_files: dict[str, Path]
-) -> None:
-    network = LiteRTNetwork(name)
-    low, high = NETWORKS[name].value_range
-    assert not network.runs_batches
-    assert (network._values[0], network._values.dtype) == (low, np.float32)
-    np.testing.assert_allclose(network._values[[51, 255]], [low + (high - low) / 5, high], 1e-6)
-    ramp = np.arange(network.size**2 * 3).astype(np.uint8).reshape(1, network.size, -1, 3)
-    network.run(ramp)
-    np.testing.assert_array_equal(network._input(), network._values[ramp])
-
-
-@pytest.mark.parametrize(
-    ("shape", "shape_out"),
-    [
-        ((1, 7), (1, 7)),
-        ((1, 9, 3), (1, 9, 3)),
-        ((1, 1, 1, 5), (1, 5)),
-        ((1, 4, 6, 2), (1, 2, 4, 6)),
-    ],
-)
-def test_maps_have_their_channels_first_and_single_pixels_are_rows(
-    shape: tuple[int, ...], shape_out: tuple[int, ...]
-) -> None:
-    assert as_onnx(np.zeros(shape, np.float32)).shape == shape_out
-
-
-def test_another_device_than_the_cpu_is_refused() -> None:
-    with pytest.raises(DeviceError, match="'litert' runs on the cpu only, not on 'cuda:0'"):
-        LiteRTNetwork("hand_recrop", device="cuda:0")
-
-
-def test_the_standard_error_is_watched_only_for_the_first_network(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(litert_network, "_has_greeted", False)
-    before, num_open = os.fstat(2), len([*Path("/proc/self/fd").iterdir()])
-    with litert_network._without_greeting():
-        assert not os.path.samestat(before, os.fstat(2))
-    with litert_network._without_greeting():
-        assert os.path.samestat(before, os.fstat(2))
-    assert len([*Path("/proc/self/fd").iterdir()]) == num_open
 
 
 def test_only_the_greeting_is_lost_and_the_order_of_the_rest_is_kept(

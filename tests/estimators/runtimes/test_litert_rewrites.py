@@ -37,7 +37,6 @@ def test_product_and_sum_are_rounded_one_after_the_other(model_files: dict[str, 
     before = run(prune(path.read_bytes(), ["p_re_lu"]), pixels)
     graph = read_graph(path, ["batch_normalization"])
     _, weights, bias = (graph.constants.get(number) for number in graph.nodes[-1].inputs)
-    assert weights is not None
     assert bias is not None
     expected = before * weights.reshape(-1) + bias
     found = run(
