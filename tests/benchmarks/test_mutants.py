@@ -45,7 +45,7 @@ def changed(mutants: Any, source: str) -> set[str]:
         ("é = '手' + a  # ü", {"é = '手_' + a", "é = '手' - a"}),  # columns are bytes
     ],
 )
-def test_each_kind_of_fault_is_one_change(mutants: Any, source: str, expected: set[str]) -> None:
+def test_each_kind_of_fault_is_one_change(mutants, source, expected):
     assert changed(mutants, source) == expected
 
 
@@ -63,26 +63,8 @@ def test_each_kind_of_fault_is_one_change(mutants: Any, source: str, expected: s
         "import a",
     ],
 )
-def test_texts_and_types_are_left_alone(mutants: Any, source: str) -> None:
+def test_texts_and_types_are_left_alone(mutants, source):
     assert changed(mutants, source) == set()
-
-
-def test_the_mirrored_tests_come_first_and_then_those_that_import(mutants: Any) -> None:
-    stages = mutants.tests_of(ROOT, "src/posemill/runs/lock.py")
-    assert stages[0] == ["tests/runs/test_lock.py"]
-    assert "tests/jobs/extract/test_status.py" in stages[1]
-    assert "tests/runs/test_run.py" in stages[2]
-    named = [name for stage in stages for name in stage]
-    assert len(set(named)) == len(named)
-    (alone, *_) = mutants.tests_of(ROOT, "src/posemill/geometry.py")
-    assert alone == ["tests/test_geometry.py"]
-
-
-def test_a_sample_is_the_same_for_the_same_seed(mutants: Any) -> None:
-    one, same = (mutants.draw(ROOT, 7, 1, ["executors"]) for _ in range(2))
-    assert one == same
-    assert {each.folder for each in one} == {"executors"}
-    assert len({each.kind for each in one}) == 7  # as many of each kind
 
 
 SUMS = """
@@ -118,7 +100,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tree
 
 
-def test_a_fault_is_noticed_by_the_test_that_fails_and_only_by_it(mutants: Any, tree: Path) -> None:
+def test_a_fault_is_noticed_by_the_test_that_fails_and_only_by_it(mutants, tree):
     trial = mutants.Trial(
         tree,
         Path(sys.executable),
@@ -138,7 +120,7 @@ def test_a_fault_is_noticed_by_the_test_that_fails_and_only_by_it(mutants: Any, 
     assert survivor.noticed_by == ""
 
 
-def test_a_recording_says_which_test_files_run_a_line(tree: Path, tmp_path: Path) -> None:
+def test_a_recording_says_which_test_files_run_a_line(tree, tmp_path):
     shutil.copytree(ROOT / "tools", tree / "tools")
     (tree / "benchmarks" / "shared").mkdir(parents=True)
     shutil.copy(ROOT / "benchmarks/shared/covered_lines.py", tree / "benchmarks/shared")

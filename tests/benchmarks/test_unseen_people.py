@@ -28,9 +28,7 @@ def train(**settings: Any) -> SimpleNamespace:
     return SimpleNamespace(summary={"score": "accuracy", "groups": groups})
 
 
-def test_each_person_and_each_set_gets_a_row(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_person_and_each_set_gets_a_row(monkeypatch, capsys):
     monkeypatch.setattr(unseen_people, "train", train)
     monkeypatch.setattr(sys, "argv", [
         "unseen_people", "--data", "all.npz", "--labels", "labels.csv", "--models", "mlp",

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from posemill.records import Frame
 from posemill.testing.videos import VIDEO_KINDS, write_kind
-from posemill.testing.videos import number_of as _number_of
-from posemill.testing.videos import write_video as _write_video
 
 
 @pytest.fixture(params=list(VIDEO_KINDS))
@@ -33,18 +30,6 @@ def _without_permission(path: Path) -> Iterator[None]:
             pytest.skip("this user may read everything")
     finally:
         path.chmod(0o600)
-
-
-@pytest.fixture
-def number_of() -> Callable[[Frame], int]:
-    """Reads the number of a numbered frame."""
-    return _number_of
-
-
-@pytest.fixture
-def write_video() -> Callable[..., Path]:
-    """Writes a video of numbered frames."""
-    return _write_video
 
 
 @pytest.fixture

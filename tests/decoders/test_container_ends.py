@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import av
@@ -14,6 +13,7 @@ import pytest
 from posemill.decoders import open_video
 from posemill.decoders.container_ends import missing_bytes
 from posemill.errors import DecodeError
+from posemill.testing.videos import write_video
 
 FTYP = struct.pack(">I4s", 16, b"ftyp") + b"isom\0\0\0\0"
 
@@ -31,98 +31,63 @@ def wide_box(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I4sQ", 1, kind, 16 + len(content)) + content
 
 
-@pytest.mark.parametrize("make", [box, wide_box])
-@pytest.mark.parametrize("cut", [0, 1, 7, 39])
-def test_the_last_box_of_an_mp4_says_how_much_is_missing(
-    make: Callable[[bytes, bytes], bytes], cut: int
-) -> None:
-    data = FTYP + make(b"mdat", bytes(40))
-    assert missing(data[: len(data) - cut]) == cut
+def avi(size: int, kind: bytes = b"AVI ") -> bytes:
+    return b"RIFF" + struct.pack("<I", size) + kind + bytes(40)
 
 
-def test_boxes_after_a_wide_one_are_found() -> None:
-    data = FTYP + wide_box(b"mdat", bytes(40)) + box(b"moov", bytes(20))
-    assert missing(data) == 0
-    assert missing(data[:-5]) == 5
+def matroska(length: bytes, num_bytes: int, header: bytes = b"\x82ab") -> bytes:
+    return b"\x1a\x45\xdf\xa3" + header + b"\x18\x53\x80\x67" + length + bytes(num_bytes)
 
 
-def test_an_mp4_cut_inside_of_a_wide_length_is_not_whole() -> None:
-    start = FTYP + struct.pack(">I4sQ", 1, b"mdat", 56)
-    for size in range(len(FTYP) + 8, len(start)):
-        assert missing(start[:size]) == 1
-    assert missing(start) == 40
+def head(size: int, kind: bytes) -> bytes:
+    """The beginning of a box, which may say another size than it has."""
+    return struct.pack(">I4s", size, kind)
 
 
-def test_a_box_that_reaches_to_the_end_of_the_file_is_whole() -> None:
-    assert missing(FTYP + struct.pack(">I4s", 0, b"mdat") + bytes(9)) == 0
-    assert missing(FTYP + struct.pack(">I4s", 8, b"free") + box(b"moov", b"1")) == 0
-    # less than its own head: damage, which the demuxer reports
-    assert missing(FTYP + struct.pack(">I4s", 7, b"mdat") + bytes(9)) == 0
-    assert missing(FTYP + bytes(7)) == 0  # a few bytes after the last box are none
+GIF = b"GIF89a" + bytes(7)
+WIDE = FTYP + struct.pack(">I4sQ", 1, b"mdat", 56)
+PLAIN_BOX, WIDE_BOX = FTYP + box(b"mdat", bytes(40)), FTYP + wide_box(b"mdat", bytes(40))
+SEGMENT = matroska(b"\x41\x2c", 300)  # of two bytes: fourteen bits
+ENDS = [
+    *((data[: len(data) - cut], cut) for data in (PLAIN_BOX, WIDE_BOX) for cut in (0, 1, 7, 39)),
+    *((box(kind, bytes(30))[:-3], 3)
+      for kind in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")),
+    (WIDE_BOX + box(b"moov", bytes(20)), 0),
+    ((WIDE_BOX + box(b"moov", bytes(20)))[:-5], 5),
+    # It is cut inside of a length of 64 bits, or just after it.
+    *((WIDE[:size], 1) for size in range(len(FTYP) + 8, len(WIDE))),
+    (WIDE, 40),
+    # A box without a size reaches to the end; one of less than its head is damage, which the
+    # demuxer reports; a few bytes after the last one are none.
+    (FTYP + head(0, b"mdat") + bytes(9), 0),
+    (FTYP + head(8, b"free") + box(b"moov", b"1"), 0),
+    (FTYP + head(7, b"mdat") + bytes(9), 0),
+    (FTYP + bytes(7), 0),
+    # An AVI is eight bytes longer than it says, and more where an index was added.
+    (avi(44), 0), (avi(45), 1), (avi(20), 0), (avi(99, b"WAVE"), 0),
+    *((GIF + b"!\xfe\x03abc\0" + tail, missing)
+      for tail, missing in ((b";", 0), (b";\0\0", 0), (b"", 1), (b";x", 1))),
+    (GIF + b"!\xfe\x09abc\0", 1),
+    (SEGMENT, 0), (SEGMENT + bytes(5), 0), (SEGMENT[:-1], 1), (SEGMENT[:-90], 90),
+    (matroska(b"\xe0", 95), 1),
+    (matroska(b"\x01" + (300).to_bytes(7, "big"), 299), 1),  # as FFmpeg writes
+    (matroska(b"\xe0", 94, b"\x40\x03abc"), 2),
+    # Written live, cut in its head, another element, an odd length: it does not say.
+    *((matroska(length, 10), 0) for length in (b"\xff", b"\x7f\xff", b"\x01" + b"\xff" * 7)),
+    *((SEGMENT[:size], 0) for size in range(4, len(SEGMENT) - 300)),
+    (matroska(b"\xe0", 0).replace(b"\x18\x53", b"\x18\x54"), 0),
+    (matroska(b"\0", 0), 0),
+    (b"", 0), (b"RIFF", 0), (bytes(100), 0),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"])
-def test_an_mp4_is_known_by_its_first_box(kind: bytes) -> None:
-    assert missing(box(kind, bytes(30))[:-3]) == 3
-
-
-def avi(size: int) -> bytes:
-    return b"RIFF" + struct.pack("<I", size) + b"AVI " + bytes(40)
-
-
-def test_an_avi_is_eight_bytes_longer_than_it_says() -> None:
-    assert missing(avi(44)) == 0
-    assert missing(avi(45)) == 1
-    assert missing(avi(20)) == 0  # longer than it says: an index was added
-    assert missing(avi(99).replace(b"AVI ", b"WAVE")) == 0  # another RIFF file
-
-
-@pytest.mark.parametrize(("tail", "expected"), [(b";", 0), (b";\0\0", 0), (b"", 1), (b";x", 1)])
-def test_a_gif_has_its_end_mark_or_not(tail: bytes, expected: int) -> None:
-    assert missing(b"GIF89a" + bytes(7) + b"!\xfe\x03abc\0" + tail) == expected
-    assert missing(b"GIF89a" + bytes(7) + b"!\xfe\x09abc\0") == 1
-
-
-def matroska(length: bytes, content: bytes, header: bytes = b"\x82ab") -> bytes:
-    return b"\x1a\x45\xdf\xa3" + header + b"\x18\x53\x80\x67" + length + content
-
-
-@pytest.mark.parametrize(
-    ("length", "num_bytes"),
-    [
-        (b"\xe0", 96),  # one byte: seven bits
-        (b"\x41\x2c", 300),  # two: fourteen
-        (b"\x01" + (300).to_bytes(7, "big"), 300),  # eight, as FFmpeg writes
-    ],
-)
-def test_a_segment_says_how_long_it_is(length: bytes, num_bytes: int) -> None:
-    whole = matroska(length, bytes(num_bytes))
-    assert missing(whole) == missing(whole + bytes(5)) == 0
-    assert missing(whole[:-1]) == 1
-    assert missing(whole[:-90]) == 90
-    assert missing(matroska(length, bytes(num_bytes), b"\x40\x03abc")[:-2]) == 2
-
-
-@pytest.mark.parametrize("length", [b"\xff", b"\x7f\xff", b"\x01" + b"\xff" * 7])
-def test_a_segment_written_live_does_not_say(length: bytes) -> None:
-    assert missing(matroska(length, bytes(10))) == 0
-
-
-def test_matroska_that_ends_in_its_head_does_not_say() -> None:
-    whole = matroska(b"\x41\x2c", b"")
-    assert [missing(whole[:size]) for size in range(4, len(whole))] == [0] * (len(whole) - 4)
-    assert missing(matroska(b"\xe0", b"").replace(b"\x18\x53", b"\x18\x54")) == 0
-    assert missing(matroska(b"\0", b"")) == 0
-
-
-def test_other_files_do_not_say() -> None:
-    assert missing(b"") == missing(b"RIFF") == missing(bytes(100)) == 0
+@pytest.mark.parametrize(("data", "expected"), ENDS, ids=range(len(ENDS)))
+def test_a_container_says_how_much_of_it_is_missing(data, expected):
+    assert missing(data) == expected
 
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.avi"])
-def test_files_of_ffmpeg_are_whole_until_their_last_byte_is_gone(
-    name: str, write_video: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_files_of_ffmpeg_are_whole_until_their_last_byte_is_gone(name, tmp_path):
     codec = "mpeg4" if name.endswith("avi") else "libx264"
     data = write_video(tmp_path / name, 8, codec=codec).read_bytes()
     assert missing(data) == 0
@@ -146,9 +111,7 @@ def write_noise(path: Path, codec: str, pixel_format: str) -> None:
     ("ts", "mpeg2video", "yuv420p"), ("m2ts", "libx264", "yuv420p"),
     ("mjpeg", "mjpeg", "yuvj420p"),
 ])  # fmt: skip
-def test_a_file_that_is_broken_inside_does_not_end_in_silence(
-    tmp_path: Path, suffix: str, codec: str, pixels: str
-) -> None:
+def test_a_file_that_is_broken_inside_does_not_end_in_silence(tmp_path, suffix, codec, pixels):
     path = tmp_path / f"a.{suffix}"
     write_noise(path, codec, pixels)
     content = path.read_bytes()
@@ -172,7 +135,7 @@ def test_a_file_that_is_broken_inside_does_not_end_in_silence(
     assert silent == 0
 
 
-def test_a_head_of_asf_that_points_nowhere_is_no_fault_of_ours(tmp_path: Path) -> None:
+def test_a_head_of_asf_that_points_nowhere_is_no_fault_of_ours(tmp_path):
     path = tmp_path / "a.wmv"
     write_noise(path, "wmv2", "yuv420p")
     content = bytearray(path.read_bytes())
@@ -189,7 +152,7 @@ def flv(size: float, content: bytes = b"") -> bytes:
     return b"FLV\1\1\0\0\0\x09" + bytes(4) + tag + struct.pack(">I", len(tag)) + content
 
 
-def test_an_flv_that_ends_between_two_tags_is_short_of_its_own_size() -> None:
+def test_an_flv_that_ends_between_two_tags_is_short_of_its_own_size():
     size = len(flv(0))
     assert missing(flv(0)) == missing(flv(size)) == missing(flv(float("nan"))) == 0
     assert missing(flv(size + 70)) == 70
@@ -218,9 +181,7 @@ ROUND = [number % 16 for number in range(40)]
         ("the first ones are lost", bytes(3 * 188) + ts(ROUND)[3 * 188 :], 40 * 188),
     ],
 )
-def test_packets_of_mpeg_ts_have_one_length_and_follow_each_other(
-    name: str, data: bytes, expected: int
-) -> None:
+def test_packets_of_mpeg_ts_have_one_length_and_follow_each_other(name, data, expected):
     assert missing(data) == expected
     if not len(data) % 188:
         with_times = b"".join(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +44,12 @@ def decoder(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_a_file_we_may_not_read_says_so(
-    any_video: Path,
-    decoder: str,
-    without_permission: Callable[[Path], AbstractContextManager[None]],
-) -> None:
+def test_a_file_we_may_not_read_says_so(any_video, decoder, without_permission):
     with without_permission(any_video):
         assert refusal(any_video, decoder).reason == "no permission"
 
 
-def test_wrong_arguments_are_told(any_video: Path, decoder: str) -> None:
+def test_wrong_arguments_are_told(any_video, decoder):
     with pytest.raises(ConfigError, match=r"unknown decoder 'vlc'; known: .*pyav.*, auto"):
         open_video(any_video, decoder="vlc")
     with pytest.raises(ConfigError, match=r"unknown decoder 'auto'; known: .*pyav") as caught:
@@ -101,9 +95,7 @@ def write_absurd(folder: Path, suffix: str, after: bytes, offset: int, value: by
 
 
 @pytest.mark.parametrize("kind", ABSURD)
-def test_an_absurd_length_or_rate_takes_no_frame_away(
-    tmp_path: Path, decoder: str, kind: str
-) -> None:
+def test_an_absurd_length_or_rate_takes_no_frame_away(tmp_path, decoder, kind):
     path = write_absurd(tmp_path, *ABSURD[kind])
     with open_video(path, decoder=decoder) as video:
         assert video.count_frames() == 30
@@ -115,7 +107,7 @@ def test_an_absurd_length_or_rate_takes_no_frame_away(
         assert (np.diff(seconds) > 0).all()
 
 
-def test_a_stream_that_promises_more_frames_than_there_are_is_damaged(tmp_path: Path) -> None:
+def test_a_stream_that_promises_more_frames_than_there_are_is_damaged(tmp_path):
     value = (2**31 - 1).to_bytes(4, "little")
     path = write_absurd(tmp_path, ".avi", b"strh", 36, value)
     error = refusal(path, "pyav")
@@ -123,7 +115,7 @@ def test_a_stream_that_promises_more_frames_than_there_are_is_damaged(tmp_path: 
     assert (error.reason, error.frame_index) == ("corrupt", 30)
 
 
-def test_more_frames_than_the_file_has_bytes_is_no_video(tmp_path: Path, decoder: str) -> None:
+def test_more_frames_than_the_file_has_bytes_is_no_video(tmp_path, decoder):
     path = write_absurd(tmp_path, ".mp4", b"stsz", 8, (2**31 - 1).to_bytes(4, "big"))
     assert refusal(path, decoder).reason == "not a video"
 
@@ -140,7 +132,7 @@ TRAPS = {
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_every_decoder_gives_the_same_frames_of_the_traps_it_reads(shared: Path, name: str) -> None:
+def test_every_decoder_gives_the_same_frames_of_the_traps_it_reads(shared, name):
     try:
         find_decoder(name)
     except MissingExtraError as error:
@@ -161,9 +153,7 @@ def test_every_decoder_gives_the_same_frames_of_the_traps_it_reads(shared: Path,
             np.testing.assert_array_equal(frame, expected[number], f"{trap}, {number}")
 
 
-def test_torchcodec_without_ffmpeg_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torchcodec_without_ffmpeg_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "torchcodec").mkdir()
     (tmp_path / "torchcodec" / "__init__.py").touch()
     (tmp_path / "torchcodec" / "decoders.py").write_text(

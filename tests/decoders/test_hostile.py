@@ -100,9 +100,7 @@ WHOLE = ("absurd-length.mp4", "odd.mkv")  # nobody has a reason to refuse them
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_decoder_gives_the_frames_of_a_full_reading_or_refuses(
-    kind: str, decoder: str, tmp_path: Path
-) -> None:
+def test_a_decoder_gives_the_frames_of_a_full_reading_or_refuses(kind, decoder, tmp_path):
     path = made(kind, tmp_path)
     expected, reason = read(path, "pyav")
     assert expected
@@ -139,12 +137,19 @@ def read(path: Path, decoder: str) -> tuple[list[np.ndarray], str]:
     return frames, ""
 
 
-def test_frames_of_several_sizes_come_in_their_own(tmp_path: Path) -> None:
-    frames, _ = read(write_sizes(tmp_path / "sizes.mkv"), "pyav")
+def test_frames_of_several_sizes_come_in_their_own(tmp_path):
+    path = write_sizes(tmp_path / "sizes.mkv")
+    frames, _ = read(path, "pyav")
     assert [frame.shape for frame in frames] == [(48, 64, 3)] * 5 + [(64, 96, 3)] * 5
+    with open_video(path, target_size=(32, 24)) as video:
+        assert {frame.shape for frame in video.frames_at(range(10))} == {(24, 32, 3)}
+    with open_video(path, max_pixels=64 * 48) as video:
+        with pytest.raises(DecodeError, match="5 frames could be read, then: a frame of 96 x 64"):
+            video.frames_at([2, 8])
+        assert len(video.frames_at([4])) == 1
 
 
-def test_times_that_ignore_the_order_of_showing_are_not_gone_by(tmp_path: Path) -> None:
+def test_times_that_ignore_the_order_of_showing_are_not_gone_by(tmp_path):
     path = made("no-order.mp4", tmp_path)
     with open_video(path) as video:
         numbers = [number_of(frame) for frame in video]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from posemill.decoders import open_video
 from posemill.errors import DecodeError
+from posemill.testing.videos import write_video
 
 
 class Library:
@@ -57,11 +57,11 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def path(tmp_path: Path, write_video: Callable[..., Path]) -> Path:
+def path(tmp_path: Path) -> Path:
     return write_video(tmp_path / "a.mp4", 40, options={"g": "10", "bf": "0"})
 
 
-def test_frames_are_those_of_the_library(library: str, path: Path) -> None:
+def test_frames_are_those_of_the_library(library, path):
     with open_video(path) as video:
         expected = list(video)
     with open_video(path, decoder=library) as video:
@@ -79,9 +79,8 @@ def test_frames_are_those_of_the_library(library: str, path: Path) -> None:
     ],
 )
 def test_a_library_that_fails_or_gives_another_frame_is_noticed_there(
-    library: str, path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], number: int,
-    message: str,
-) -> None:  # fmt: skip
+    library, path, monkeypatch, wrong, number, message
+):
     if library == "decord" and "seconds_late" in wrong:
         pytest.skip("decord does not say when a frame is shown")
     for name, value in wrong.items():
@@ -93,10 +92,7 @@ def test_a_library_that_fails_or_gives_another_frame_is_noticed_there(
     assert (caught.value.frame_index, len(found)) == (number, number)
 
 
-def test_files_that_a_library_would_read_wrong_are_refused(
-    library: str, path: Path, tmp_path: Path, write_video: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_files_that_a_library_would_read_wrong_are_refused(library, path, tmp_path, monkeypatch):
     def refused(file: Path) -> str:
         with pytest.raises(DecodeError) as caught:
             open_video(file, decoder=library)
@@ -115,9 +111,7 @@ def test_files_that_a_library_would_read_wrong_are_refused(
         assert "decord counts 39 frames, not 40" in refused(path)
 
 
-def test_a_file_that_opencv_cannot_open_is_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_opencv_cannot_open_is_refused(path, monkeypatch):
     closed = SimpleNamespace(isOpened=lambda: False, set=lambda *_: None, release=lambda: None)
     monkeypatch.setattr("cv2.VideoCapture", lambda *_: closed)
     with pytest.raises(DecodeError, match=r"unsupported: .*OpenCV cannot open it"):

@@ -12,9 +12,7 @@ import pytest
 from posemill.decoders.opening import (
     REASONS,
     open_regular,
-    raise_decode_error,
     raise_for_os_error,
-    shown,
 )
 from posemill.errors import DecodeError
 
@@ -30,7 +28,7 @@ def refusal(path: Path | str) -> tuple[str, str]:
     return caught.value.reason, str(caught.value)
 
 
-def test_what_is_no_ordinary_file_is_told_and_nothing_stays_open(tmp_path: Path) -> None:
+def test_what_is_no_ordinary_file_is_told_and_nothing_stays_open(tmp_path):
     (tmp_path / "empty").touch()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "broken").symlink_to("no such")
@@ -62,23 +60,10 @@ def test_what_is_no_ordinary_file_is_told_and_nothing_stays_open(tmp_path: Path)
         (errno.ESTALE, "unreadable", "Stale file handle"),
     ],
 )
-def test_what_the_system_says_becomes_a_reason(number: int, reason: str, words: str) -> None:
+def test_what_the_system_says_becomes_a_reason(number, reason, words):
     error = OSError(number, os.strerror(number))
     with pytest.raises(DecodeError) as caught:
         raise_for_os_error("a.png", error)
     assert caught.value.reason == reason
     assert str(caught.value) == f"'a.png': {reason}: {words}"
     assert caught.value.__cause__ is error
-
-
-def test_an_error_keeps_its_frame_and_cause() -> None:
-    cause = KeyError()
-    with pytest.raises(DecodeError) as caught:
-        raise_decode_error("a.mp4", "corrupt", "grey", frame_index=7, cause=cause)
-    assert (caught.value.frame_index, caught.value.__cause__) == (7, cause)
-
-
-def test_any_path_can_be_shown() -> None:
-    assert shown("a b\n.png") == "'a b\\n.png'"
-    assert shown(Path("a.png")) == "'a.png'"
-    shown(os.fsdecode(b"caf\xe9")).encode("utf-8")

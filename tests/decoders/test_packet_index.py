@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +11,12 @@ from posemill.decoders.packet_index import (
     IS_KEY,
     IS_OPEN,
     IS_SHOWN,
-    find_index,
     from_bytes,
-    keep_index,
     make_index,
 )
 from posemill.files import cache_folder
-from posemill.records import Frame
+from posemill.testing.videos import number_of, write_video
 
-WriteVideo = Callable[..., Path]
-NumberOf = Callable[[Frame], int]
 KEY, PLAIN = IS_KEY | IS_SHOWN, IS_SHOWN
 ONE = (100, 7, 1, 2)
 
@@ -35,7 +30,7 @@ def kept_files() -> list[Path]:
     return [path for path in cache_folder().rglob("*") if path.is_file()]
 
 
-def test_frames_are_sure_only_where_each_has_a_time_of_its_own_and_the_first_comes_first() -> None:
+def test_frames_are_sure_only_where_each_has_a_time_of_its_own_and_the_first_comes_first():
     def is_sure(*packets: tuple[int | None, int], is_exact: bool = True) -> bool:
         seconds = [0.0] * sum(bool(flags & IS_SHOWN) for _, flags in packets)
         return make_index(list(packets), seconds, is_exact=is_exact).is_sure
@@ -49,7 +44,7 @@ def test_frames_are_sure_only_where_each_has_a_time_of_its_own_and_the_first_com
     assert not is_sure()
 
 
-def test_a_frame_is_decoded_from_a_key_frame_that_is_shown_before_it() -> None:
+def test_a_frame_is_decoded_from_a_key_frame_that_is_shown_before_it():
     packets = [(0, KEY), (3, PLAIN), (1, PLAIN), (8, KEY), (6, PLAIN), (9, PLAIN)]
     index = make_index([*packets, (12, 0)], [0.0, 0.1, 0.3, 0.6, 0.8, 0.9], is_exact=True)
     assert index.stored_at.tolist() == [0, 2, 1, 4, 3, 5]
@@ -66,11 +61,10 @@ def test_a_frame_is_decoded_from_a_key_frame_that_is_shown_before_it() -> None:
     assert make_index([(1, PLAIN)], [0.0], is_exact=True).key_before(0) is None
 
 
-def test_what_was_kept_comes_back_for_the_same_file_only() -> None:
+def test_what_was_kept_comes_back_for_the_same_file_only():
     index = make_index([(0, KEY), (9, PLAIN)], [0.5, 1.5], is_exact=True)
     data = index.to_bytes(ONE)
     again = from_bytes(data, ONE)
-    assert again is not None
     assert again.is_sure
     for name in ("pts", "flags", "seconds"):
         np.testing.assert_array_equal(getattr(again, name), getattr(index, name))
@@ -81,9 +75,7 @@ def test_what_was_kept_comes_back_for_the_same_file_only() -> None:
         assert from_bytes(broken, ONE) is None
 
 
-def test_the_index_of_a_file_is_read_once_and_not_after_it_changed(
-    tmp_path: Path, write_video: WriteVideo, number_of: NumberOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_index_of_a_file_is_read_once_and_not_after_it_changed(tmp_path, monkeypatch):
     path = write_video(tmp_path / "a.mp4", 40, options={"g": "10"})
     with open_video(path) as video:
         assert number_of(video.frames_at([33])[0]) == 33
@@ -106,9 +98,7 @@ def test_the_index_of_a_file_is_read_once_and_not_after_it_changed(
     assert len(kept_files()) == 1
 
 
-def test_a_file_changed_in_secret_is_noticed_where_its_frames_are_not_where_they_were(
-    tmp_path: Path, write_video: WriteVideo, number_of: NumberOf
-) -> None:
+def test_a_file_changed_in_secret_is_noticed_where_its_frames_are_not_where_they_were(tmp_path):
     first = write_video(tmp_path / "a.mp4", 40, options={"g": "10"})
     other = write_video(tmp_path / "b.mp4", 40, options={"g": "7"}, times=list(range(0, 120, 3)))
     size = max(first.stat().st_size, other.stat().st_size)
@@ -125,29 +115,13 @@ def test_a_file_changed_in_secret_is_noticed_where_its_frames_are_not_where_they
         assert not video.index().is_sure  # type: ignore[attr-defined]
 
 
-def test_reading_forward_keeps_nothing(tmp_path: Path, write_video: WriteVideo) -> None:
+def test_reading_forward_keeps_nothing(tmp_path):
     with open_video(write_video(tmp_path / "a.mkv", 12)) as video:
         assert len(list(video)) == video.count_frames() == 12
     assert kept_files() == []
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(
-    tmp_path: Path, write_video: WriteVideo, number_of: NumberOf
-) -> None:
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
     cache_folder().write_text("in the way")
     with open_video(write_video(tmp_path / "a.mp4", 12)) as video:
         assert number_of(video.frames_at([7])[0]) == 7
-
-
-def test_memory_holds_the_newest_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packet_index, "_MOST_IN_MEMORY", 2)
-    index = make_index([(0, KEY)], [0.0], is_exact=True)
-    for name in "abc":
-        keep_index(name, ONE, index)
-    assert list(packet_index._memory) == ["b", "c"]
-    assert find_index("b", ONE) is index
-    again = find_index("a", ONE)
-    assert again is not None
-    assert again is not index  # from the disk
-    assert list(packet_index._memory) == ["c", "a"]
-    assert find_index("d", ONE) is None

@@ -33,15 +33,13 @@ def saved(name: str, size_wh: tuple[int, int] = (300, 17), **options: object) ->
         ("WebP", {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\0"}),
     ],
 )
-def test_format_and_size_are_those_pillow_wrote(
-    name: str, options: dict[str, object], size_wh: tuple[int, int]
-) -> None:
+def test_format_and_size_are_those_pillow_wrote(name, options, size_wh):
     data = saved(name, size_wh, **options)
     assert sniff_format(data[:16]) == name
     assert read_header(data, name) == (name, size_wh, True)
 
 
-def test_other_bytes_are_no_format_of_ours() -> None:
+def test_other_bytes_are_no_format_of_ours():
     assert sniff_format(b"RIFF\0\0\0\0WAVE") is None
     assert sniff_format(b"XXXX\0\0\0\0WEBP") is None
     assert sniff_format(b"") is None
@@ -71,12 +69,12 @@ def jpeg(*before_size: bytes, end: bytes = b"\xff\xd9") -> bytes:
         b"\xff\xcc" + struct.pack(">HHH", 6, 1, 2),
     ],
 )
-def test_what_stands_before_the_size_of_a_jpeg_is_passed_over(before: bytes) -> None:
+def test_what_stands_before_the_size_of_a_jpeg_is_passed_over(before):
     assert read_header(jpeg(before), "JPEG") == ("JPEG", (30, 20), True)
     assert read_header(jpeg(before, end=b""), "JPEG") == ("JPEG", (30, 20), False)
 
 
-def test_a_jpeg_without_size_or_picture_is_short() -> None:
+def test_a_jpeg_without_size_or_picture_is_short():
     whole = jpeg()
     with pytest.raises(ShortHeaderError, match="no more markers"):
         read_header(whole[:2] + b"nothing", "JPEG")
@@ -89,26 +87,26 @@ def test_a_jpeg_without_size_or_picture_is_short() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 11, 12])
-def test_a_png_ends_with_its_last_chunk(cut: int) -> None:
+def test_a_png_ends_with_its_last_chunk(cut):
     data = saved("PNG")
     assert not read_header(data[:-cut], "PNG").has_end
     assert read_header(data + b"more", "PNG").has_end
 
 
-def test_a_png_begins_with_its_header() -> None:
+def test_a_png_begins_with_its_header():
     with pytest.raises(ShortHeaderError, match="the first chunk is not IHDR"):
         read_header(saved("PNG").replace(b"IHDR", b"IDAT"), "PNG")
 
 
 @pytest.mark.parametrize("options", [{}, {"lossless": True}])
 @pytest.mark.parametrize("cut", [1, 2, 7, 8, 9])
-def test_a_webp_cut_by_a_few_bytes_has_no_end(options: dict[str, object], cut: int) -> None:
+def test_a_webp_cut_by_a_few_bytes_has_no_end(options, cut):
     data = saved("WebP", **options)
     assert not read_header(data[:-cut], "WebP").has_end
     assert read_header(data + b"\0", "WebP").has_end
 
 
-def test_a_webp_of_another_kind_is_short() -> None:
+def test_a_webp_of_another_kind_is_short():
     with pytest.raises(ShortHeaderError, match="unknown first chunk b'ALPH'"):
         read_header(b"RIFF\x20\0\0\0WEBPALPH" + bytes(20), "WebP")
 
@@ -117,7 +115,7 @@ def bmp(header: bytes) -> bytes:
     return b"BM" + bytes(12) + header
 
 
-def test_the_rows_of_a_bmp_may_run_from_top_to_bottom() -> None:
+def test_the_rows_of_a_bmp_may_run_from_top_to_bottom():
     assert read_header(bmp(struct.pack("<Iii", 40, 30, -20)), "BMP").size_wh == (30, 20)
     assert read_header(bmp(struct.pack("<IHH", 12, 30, 40_000)), "BMP").size_wh == (30, 40_000)
 
@@ -133,13 +131,11 @@ def tiff(order: str, kind: int, code: str, tags: tuple[int, ...] = (256, 257)) -
 
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize(("kind", "code"), [(3, "H"), (4, "I")])
-def test_the_size_of_a_tiff_has_either_order_and_either_width(
-    order: str, kind: int, code: str
-) -> None:
+def test_the_size_of_a_tiff_has_either_order_and_either_width(order, kind, code):
     assert read_header(tiff(order, kind, code), "TIFF").size_wh == (30, 20)
 
 
-def test_a_tiff_without_a_size_is_short() -> None:
+def test_a_tiff_without_a_size_is_short():
     with pytest.raises(ShortHeaderError, match="size stored as type 5"):
         read_header(tiff("<", 5, "H"), "TIFF")
     with pytest.raises(ShortHeaderError, match="no width and height among its tags"):
@@ -163,12 +159,12 @@ def test_a_tiff_without_a_size_is_short() -> None:
         (b"RIFF\0\0\0\0WEBP", "WebP"),
     ],
 )
-def test_a_format_is_known_by_all_of_its_first_bytes(head: bytes, name: str) -> None:
+def test_a_format_is_known_by_all_of_its_first_bytes(head, name):
     assert sniff_format(head + bytes(16 - len(head))) == name
     assert sniff_format(head[:-1]) is None
 
 
 @pytest.mark.parametrize("marker", sorted({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}))
-def test_every_kind_of_jpeg_says_its_size(marker: int) -> None:
+def test_every_kind_of_jpeg_says_its_size(marker):
     data = jpeg().replace(b"\xff\xc0", bytes([0xFF, marker]))
     assert read_header(data, "JPEG") == ("JPEG", (30, 20), True)

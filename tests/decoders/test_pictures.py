@@ -4,8 +4,6 @@ import os
 import pickle
 import struct
 import zlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import cv2
@@ -40,7 +38,7 @@ def refusal(path: Path | str, **options: int) -> DecodeError:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".tiff", ".gif"])
-def test_pixels_are_those_of_opencv_in_rgb(suffix: str, scene: Frame, tmp_path: Path) -> None:
+def test_pixels_are_those_of_opencv_in_rgb(suffix, scene, tmp_path):
     path = tmp_path / f"a{suffix}"
     path.write_bytes(encode(scene, suffix))
     frame = read_picture(path)
@@ -49,14 +47,14 @@ def test_pixels_are_those_of_opencv_in_rgb(suffix: str, scene: Frame, tmp_path: 
     np.testing.assert_array_equal(frame, cv2.imread(str(path))[..., ::-1])
 
 
-def test_real_pictures_come_out_as_from_opencv(shared: Path) -> None:
+def test_real_pictures_come_out_as_from_opencv(shared):
     pictures = sorted((shared / "media" / "images").glob("*.jpg"))
     assert pictures
     for path in pictures:
         np.testing.assert_array_equal(read_picture(path), cv2.imread(str(path))[..., ::-1])
 
 
-def test_the_name_does_not_decide_the_format(scene: Frame, tmp_path: Path) -> None:
+def test_the_name_does_not_decide_the_format(scene, tmp_path):
     path = tmp_path / "really_a_png.jpg"
     path.write_bytes(encode(scene, ".png"))
     np.testing.assert_array_equal(read_picture(path), scene)
@@ -73,7 +71,7 @@ def test_the_name_does_not_decide_the_format(scene: Frame, tmp_path: Path) -> No
         (8, lambda a: np.rot90(a, -1)),
     ],
 )
-def test_exif_rotation_is_applied(orientation, undo, scene: Frame, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_exif_rotation_is_applied(orientation, undo, scene, tmp_path):
     path = tmp_path / "turned.jpg"
     exif = Image.Exif()
     exif[0x0112] = orientation
@@ -84,14 +82,14 @@ def test_exif_rotation_is_applied(orientation, undo, scene: Frame, tmp_path: Pat
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "1"])
-def test_other_kinds_of_png_come_out_as_rgb(mode: str, scene: Frame, tmp_path: Path) -> None:
+def test_other_kinds_of_png_come_out_as_rgb(mode, scene, tmp_path):
     picture = Image.fromarray(scene).convert(mode)
     picture.save(tmp_path / "a.png")
     expected = np.asarray(picture.convert("RGB"))
     np.testing.assert_array_equal(read_picture(tmp_path / "a.png"), expected)
 
 
-def test_16_bit_pictures_keep_their_upper_byte(scene: Frame, tmp_path: Path) -> None:
+def test_16_bit_pictures_keep_their_upper_byte(scene, tmp_path):
     grey = np.repeat(scene[..., :1], 3, 2)
     for name, stored, expected in (("a.png", scene, scene), ("a.tiff", scene, scene),
                                    ("grey.png", scene[..., :1], grey)):  # fmt: skip
@@ -99,7 +97,7 @@ def test_16_bit_pictures_keep_their_upper_byte(scene: Frame, tmp_path: Path) -> 
         np.testing.assert_array_equal(read_picture(tmp_path / name), expected)
 
 
-def test_cmyk_jpeg_comes_out_as_rgb(scene: Frame, tmp_path: Path) -> None:
+def test_cmyk_jpeg_comes_out_as_rgb(scene, tmp_path):
     path = tmp_path / "print.jpg"
     Image.fromarray(scene).convert("CMYK").save(path, quality=95)
     frame = read_picture(path)
@@ -107,14 +105,14 @@ def test_cmyk_jpeg_comes_out_as_rgb(scene: Frame, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe caf\xe9.png", b'it\'s "two" \nlines.png', b" .png"])
-def test_any_file_name_works(name: bytes, scene: Frame, tmp_path: Path) -> None:
+def test_any_file_name_works(name, scene, tmp_path):
     path = os.path.join(tmp_path, os.fsdecode(name))  # noqa: PTH118
     with open(path, "wb") as handle:  # noqa: PTH123
         handle.write(encode(scene, ".png"))
     np.testing.assert_array_equal(read_picture(path), scene)
 
 
-def test_an_error_about_a_foreign_name_can_be_printed_and_sent(tmp_path: Path) -> None:
+def test_an_error_about_a_foreign_name_can_be_printed_and_sent(tmp_path):
     path = os.path.join(tmp_path, os.fsdecode(b"\xff\n.png"))  # noqa: PTH118
     with pytest.raises(DecodeError, match=r"\\udcff\\n\.png': missing: no such file") as caught:
         read_picture(path)
@@ -125,9 +123,7 @@ def test_an_error_about_a_foreign_name_can_be_printed_and_sent(tmp_path: Path) -
 
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".bmp", ".tiff", ".gif"])
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.98])
-def test_truncated_pictures_are_noticed(
-    suffix: str, share: float, scene: Frame, tmp_path: Path
-) -> None:
+def test_truncated_pictures_are_noticed(suffix, share, scene, tmp_path):
     path = tmp_path / f"cut{suffix}"
     data = encode(cv2.resize(scene, (400, 240)), suffix)
     path.write_bytes(data[: int(len(data) * share)])
@@ -135,7 +131,7 @@ def test_truncated_pictures_are_noticed(
     assert refusal(path).reason in (["truncated"] if has_end_mark else ["corrupt", "truncated"])
 
 
-def test_a_jpeg_cut_after_its_thumbnail_is_noticed(scene: Frame, tmp_path: Path) -> None:
+def test_a_jpeg_cut_after_its_thumbnail_is_noticed(scene, tmp_path):
     path = tmp_path / "cut.jpg"
     exif = Image.Exif()
     exif[0x010E] = "thumbnail: \xff\xd8 \xff\xd9".encode("latin-1")
@@ -146,7 +142,7 @@ def test_a_jpeg_cut_after_its_thumbnail_is_noticed(scene: Frame, tmp_path: Path)
     assert "stops before its end; copy it again" in str(refusal(path))
 
 
-def test_a_jpeg_followed_by_other_bytes_is_whole(scene: Frame, tmp_path: Path) -> None:
+def test_a_jpeg_followed_by_other_bytes_is_whole(scene, tmp_path):
     path = tmp_path / "phone.jpg"
     data = encode(scene, ".jpg")
     path.write_bytes(data + b"maker's trailer" * 50)
@@ -155,7 +151,7 @@ def test_a_jpeg_followed_by_other_bytes_is_whole(scene: Frame, tmp_path: Path) -
     )
 
 
-def test_a_damaged_png_is_corrupt(scene: Frame, tmp_path: Path) -> None:
+def test_a_damaged_png_is_corrupt(scene, tmp_path):
     path = tmp_path / "flipped.png"
     data = bytearray(encode(scene, ".png"))
     middle = len(data) // 2
@@ -177,7 +173,7 @@ def png_claiming(width: int, height: int) -> bytes:
             + chunk(b"IEND", b""))  # fmt: skip
 
 
-def test_a_bomb_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
+def test_a_bomb_is_refused_before_it_is_decoded(tmp_path):
     path = tmp_path / "bomb.png"
     path.write_bytes(png_claiming(20_000, 20_000))
     error = refusal(path)
@@ -186,14 +182,14 @@ def test_a_bomb_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
     assert refusal(path, max_pixels=10**9).reason == "corrupt"  # now tried, and found too short
 
 
-def test_a_file_too_long_for_any_allowed_picture_is_not_read(tmp_path: Path) -> None:
+def test_a_file_too_long_for_any_allowed_picture_is_not_read(tmp_path):
     path = tmp_path / "long.png"
     path.write_bytes(png_claiming(1, 1))
     os.truncate(path, 3 << 20)  # sparse
     assert "too large: a file of 3,145,728 bytes" in str(refusal(path, max_pixels=1000))
 
 
-def test_what_has_no_pixels_or_is_no_picture_says_so(tmp_path: Path) -> None:
+def test_what_has_no_pixels_or_is_no_picture_says_so(tmp_path):
     path = tmp_path / "notes.png"
     for width, height in ((0, 10), (10, 0), (0, 0)):
         path.write_bytes(png_claiming(width, height))
@@ -208,7 +204,7 @@ def test_what_has_no_pixels_or_is_no_picture_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "head", [b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0", b"RIFF....WEBP"]
 )
-def test_a_bare_beginning_is_truncated(head: bytes, tmp_path: Path) -> None:
+def test_a_bare_beginning_is_truncated(head, tmp_path):
     path = tmp_path / "head"
     path.write_bytes(head)
     error = refusal(path)
@@ -216,9 +212,7 @@ def test_a_bare_beginning_is_truncated(head: bytes, tmp_path: Path) -> None:
     assert "has no size" in str(error)
 
 
-def test_a_file_that_cannot_be_opened_or_read_says_so(
-    scene: Frame, tmp_path: Path, without_permission: Callable[[Path], AbstractContextManager[None]]
-) -> None:
+def test_a_file_that_cannot_be_opened_or_read_says_so(scene, tmp_path, without_permission):
     path = tmp_path / "secret.png"
     assert refusal(path).reason == "missing"
     path.write_bytes(encode(scene, ".png"))
@@ -239,9 +233,7 @@ def damaged(data: bytes, seed: int) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".tiff", ".gif"])
-def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(
-    suffix: str, scene: Frame, tmp_path: Path
-) -> None:
+def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(suffix, scene, tmp_path):
     data = encode(scene, suffix)
     path = tmp_path / f"a{suffix}"
     reasons = set()
@@ -257,7 +249,7 @@ def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(
     assert reasons <= set(REASONS)
 
 
-def test_a_whole_picture_of_floats_is_unsupported_and_not_corrupt(tmp_path: Path) -> None:
+def test_a_whole_picture_of_floats_is_unsupported_and_not_corrupt(tmp_path):
     path = tmp_path / "depth.tiff"
     assert cv2.imwrite(str(path), np.random.default_rng(0).random((8, 8, 3)).astype(np.float32))
     with pytest.raises(DecodeError, match=r"unsupported: this TIFF is whole, but has 3 x float32"):
@@ -275,8 +267,8 @@ def test_a_whole_picture_of_floats_is_unsupported_and_not_corrupt(tmp_path: Path
     ],
 )
 def test_a_thumbnail_is_32_by_32_grey_and_decodes_no_more_than_it_needs(
-    size_wh: tuple[int, int], flags: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    size_wh, flags, tmp_path, monkeypatch
+):
     width, height = size_wh
     row = np.linspace(0, 255, width, dtype=np.uint8)
     ramp = np.broadcast_to(row[None, :, None], (height, width, 3))
@@ -295,9 +287,7 @@ def test_a_thumbnail_is_32_by_32_grey_and_decodes_no_more_than_it_needs(
 
 
 @pytest.mark.parametrize(("least_side", "factor"), [(13, 1), (12, 2), (6, 4), (4, 4), (3, 8)])
-def test_a_jpeg_is_decoded_smaller_for_who_needs_no_more(
-    least_side: int, factor: int, scene: Frame, tmp_path: Path
-) -> None:
+def test_a_jpeg_is_decoded_smaller_for_who_needs_no_more(least_side, factor, scene, tmp_path):
     (tmp_path / "a.jpg").write_bytes(encode(scene, ".jpg"))
     (tmp_path / "a.png").write_bytes(encode(scene, ".png"))
     small = read_picture(tmp_path / "a.jpg", least_side=least_side)
@@ -307,7 +297,7 @@ def test_a_jpeg_is_decoded_smaller_for_who_needs_no_more(
     assert read_picture(tmp_path / "a.png", least_side=least_side).shape == scene.shape
 
 
-def test_frames_are_averaged_where_they_become_much_smaller(scene: Frame) -> None:
+def test_frames_are_averaged_where_they_become_much_smaller(scene):
     assert pictures.resize_frame(scene, (40, 24)) is scene
     means = scene.reshape(6, 4, 10, 4, 3).mean((1, 3))
     small = pictures.resize_frame(scene, (10, 6))

@@ -33,7 +33,7 @@ def draws(seed: int = 0) -> np.random.Generator:
         ("all", "all"),
     ],
 )
-def test_a_text_names_a_sampling_and_is_its_name(text: str, written: str) -> None:
+def test_a_text_names_a_sampling_and_is_its_name(text, written):
     sampling = Sampling.parse(text)
     assert str(sampling) == written
     assert Sampling.parse(written) == sampling
@@ -54,12 +54,12 @@ KNOWN = r"sampling: expected segments:8, dense:32/64, .* got '"
         ("dense:32/16", "a window of no fewer frames than are taken from it"),
     ],
 )  # fmt: skip
-def test_other_texts_and_numbers_that_mean_nothing_are_refused(text: str, message: str) -> None:
+def test_other_texts_and_numbers_that_mean_nothing_are_refused(text, message):
     with pytest.raises(ValueError, match=message):
         Sampling.parse(text)
 
 
-def test_an_unknown_kind_and_a_rate_that_is_none_are_refused() -> None:
+def test_an_unknown_kind_and_a_rate_that_is_none_are_refused():
     with pytest.raises(ValueError, match="expected one of segments, dense, uniform, stride, fps"):
         Sampling("random", 8)
     for fps in (0.0, -1.0, float("inf"), float("nan")):
@@ -67,14 +67,14 @@ def test_an_unknown_kind_and_a_rate_that_is_none_are_refused() -> None:
             Sampling("fps", fps=fps)
 
 
-def test_segments_of_validation_are_the_middles() -> None:
+def test_segments_of_validation_are_the_middles():
     assert segment_starts(80, 8).tolist() == [5, 15, 25, 35, 45, 55, 65, 75]
     # tick = (30 - 5 + 1) / 3 = 8.667: int(4.33), int(13.0), int(21.67)
     assert segment_starts(30, 3, length=5).tolist() == [4, 13, 21]
     assert segment_starts(3, 8).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
 
 
-def test_segments_of_training_lie_each_in_its_part() -> None:
+def test_segments_of_training_lie_each_in_its_part():
     found = np.stack([segment_starts(85, 8, rng=draws(seed)) for seed in range(200)])
     parts = np.arange(8) * 10  # 85 // 8 = 10
     assert (found >= parts).all()
@@ -82,7 +82,7 @@ def test_segments_of_training_lie_each_in_its_part() -> None:
     assert {tuple(sorted(set(found[:, 3])))} == {tuple(range(30, 40))}  # every place comes up
 
 
-def test_segments_of_training_of_a_clip_with_fewer_places_than_parts() -> None:
+def test_segments_of_training_of_a_clip_with_fewer_places_than_parts():
     # 10 frames, 4 parts of 8: 3 places; N > max(S, L): drawn, in order
     found = np.stack([segment_starts(10, 4, length=8, rng=draws(seed)) for seed in range(50)])
     assert (np.diff(found) >= 0).all()
@@ -94,13 +94,13 @@ def test_segments_of_training_of_a_clip_with_fewer_places_than_parts() -> None:
     assert segment_starts(3, 4, length=5).tolist() == [0, 0, 0, 0]
 
 
-def test_frames_of_a_segment_follow_each_other_and_stop_at_the_last() -> None:
+def test_frames_of_a_segment_follow_each_other_and_stop_at_the_last():
     sampling = Sampling.parse("segments:3x5")
     assert sampling.indices(30).tolist() == [4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 21, 22, 23, 24, 25]
     assert sampling.indices(2).tolist() == [0, 1, 1, 1, 1] * 3
 
 
-def test_dense_takes_a_window_and_begins_again_where_a_clip_is_shorter() -> None:
+def test_dense_takes_a_window_and_begins_again_where_a_clip_is_shorter():
     assert dense_indices(64, 8).tolist() == [0, 8, 16, 24, 32, 40, 48, 56]
     assert dense_indices(104, 8).tolist() == [20, 28, 36, 44, 52, 60, 68, 76]
     assert dense_indices(30, 8).tolist() == [0, 8, 16, 24, 2, 10, 18, 26]
@@ -122,11 +122,11 @@ def test_dense_takes_a_window_and_begins_again_where_a_clip_is_shorter() -> None
         ("all", 4, [0, 1, 2, 3]),
     ],
 )
-def test_uniform_stride_and_all(text: str, num_frames: int, expected: list[int]) -> None:
+def test_uniform_stride_and_all(text, num_frames, expected):
     assert Sampling.parse(text).indices(num_frames).tolist() == expected
 
 
-def test_a_rate_takes_the_frames_on_show_at_its_moments() -> None:
+def test_a_rate_takes_the_frames_on_show_at_its_moments():
     assert fps_indices(10, 12.5, fps=25).tolist() == [0, 2, 4, 6, 8]
     # every 1.2 frames: 0, 1.2, 2.4, 3.6, 4.8 of 30 frames a second
     assert fps_indices(6, 25, fps=30).tolist() == [0, 1, 2, 3, 4]
@@ -138,7 +138,7 @@ def test_a_rate_takes_the_frames_on_show_at_its_moments() -> None:
     assert fps_indices(300, 15000 / 1001, fps=30000 / 1001).tolist() == list(range(0, 300, 2))
 
 
-def test_a_rate_goes_by_the_times_where_frames_come_unevenly() -> None:
+def test_a_rate_goes_by_the_times_where_frames_come_unevenly():
     # moments 0, 0.5, 1.0, 1.5 … ; the frame at 0.9 is still on show at 1.0 and 1.5
     seconds = np.array([5.0, 5.1, 5.2, 5.9, 7.0, 7.1])
     assert fps_indices(6, 2, seconds=seconds).tolist() == [0, 2, 3, 4]
@@ -146,7 +146,7 @@ def test_a_rate_goes_by_the_times_where_frames_come_unevenly() -> None:
     assert fps_indices(2, 30, seconds=huge).tolist() == [0, 1]
 
 
-def test_a_clip_without_a_rate_cannot_be_sampled_by_rate() -> None:
+def test_a_clip_without_a_rate_cannot_be_sampled_by_rate():
     for fps in (None, 0.0, float("nan")):
         with pytest.raises(ValueError, match=r"fps:5: the clip does not say how many frames a"):
             Sampling.parse("fps:5").indices(10, fps=fps)
@@ -156,7 +156,7 @@ def test_a_clip_without_a_rate_cannot_be_sampled_by_rate() -> None:
 
 @pytest.mark.parametrize("text", FIXED)
 @pytest.mark.parametrize("num_frames", [1, 2, 3, 7, 8, 9, 63, 64, 65, 1000])
-def test_every_clip_gives_as_many_frames_as_was_said(text: str, num_frames: int) -> None:
+def test_every_clip_gives_as_many_frames_as_was_said(text, num_frames):
     sampling = Sampling.parse(text)
     for rng in (None, draws(1)):
         found = sampling.indices(num_frames, rng=rng)
@@ -166,7 +166,7 @@ def test_every_clip_gives_as_many_frames_as_was_said(text: str, num_frames: int)
         assert found.max() < num_frames
 
 
-def test_lengths_that_follow_from_the_clip_are_not_said_and_one_without_frames_is_refused() -> None:
+def test_lengths_that_follow_from_the_clip_are_not_said_and_one_without_frames_is_refused():
     assert [Sampling.parse(text).num_frames for text in ("stride:2", "fps:5", "all")] == [None] * 3
     with pytest.raises(ValueError, match="sampling: expected a clip of 1 frame or more, got 0"):
         Sampling.parse("all").indices(0)

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from pathlib import Path
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +12,9 @@ import pytest
 
 from posemill.decoders import open_video
 from posemill.decoders.opening import REASONS
-from posemill.decoders.video_pyav import PyavReader
+from posemill.decoders.stream_pyav import Clock, read_orientation
 from posemill.errors import DecodeError
-from posemill.records import Frame
-
-NumberOf = Callable[[Frame], int]
-WriteVideo = Callable[..., Path]
+from posemill.testing.videos import number_of, write_video
 
 
 @pytest.mark.parametrize(
@@ -32,13 +28,7 @@ WriteVideo = Callable[..., Path]
         (0, {"vflip": True}, lambda a: a[::-1]),
     ],
 )
-def test_the_rotation_tag_is_applied(
-    tmp_path: Path,
-    write_video: WriteVideo,
-    degrees: int,
-    flips: dict[str, bool],
-    turn: Callable[[Frame], Frame],
-) -> None:
+def test_the_rotation_tag_is_applied(tmp_path, degrees, flips, turn):
     lossless = {"qp": "0"}  # x264 does not always decide the same about two videos
     plain = write_video(tmp_path / "plain.mp4", 3, options=lossless)
     turned = write_video(
@@ -56,16 +46,14 @@ def test_the_rotation_tag_is_applied(
         assert video.size_wh == size_wh
 
 
-def test_pixels_are_those_of_a_plain_conversion(any_video: Path) -> None:
+def test_pixels_are_those_of_a_plain_conversion(any_video):
     with open_video(any_video) as video, av.open(str(any_video)) as container:
         for ours, theirs in zip(video, container.decode(video=0), strict=True):
             np.testing.assert_array_equal(ours, theirs.to_ndarray(format="rgb24"))
 
 
 @pytest.mark.parametrize("space", [1, 5, 6])  # bt709, bt470bg, smpte170m
-def test_the_colour_matrix_of_the_file_is_used(
-    tmp_path: Path, write_video: WriteVideo, space: int
-) -> None:
+def test_the_colour_matrix_of_the_file_is_used(tmp_path, space):
     def tag(stream: Any) -> None:
         stream.codec_context.colorspace = space
 
@@ -84,9 +72,7 @@ def test_the_colour_matrix_of_the_file_is_used(
     np.testing.assert_allclose(pixel[[0, 2]], (expected_red, expected_blue), atol=6)
 
 
-def test_mp4_knows_its_number_of_frames_and_others_are_not_trusted(
-    tmp_path: Path, write_video: WriteVideo
-) -> None:
+def test_mp4_knows_its_number_of_frames_and_others_are_not_trusted(tmp_path):
     with open_video(write_video(tmp_path / "a.mp4", 12)) as video:
         assert video.num_frames == 12
         assert repr(video).endswith("a.mp4', fps=25.0, num_frames=12)")
@@ -98,7 +84,7 @@ def test_mp4_knows_its_number_of_frames_and_others_are_not_trusted(
         assert video.count_frames() == 5
 
 
-def test_an_animated_gif_is_a_video(tmp_path: Path, write_video: WriteVideo) -> None:
+def test_an_animated_gif_is_a_video(tmp_path):
     path = write_video(tmp_path / "a.gif", 9, codec="gif", pixel_format="rgb8")
     with open_video(path) as video:
         assert len(list(video)) == 9
@@ -110,9 +96,7 @@ def test_an_animated_gif_is_a_video(tmp_path: Path, write_video: WriteVideo) -> 
 
 @pytest.mark.parametrize("suffix", [".mkv", ".mp4"])
 @pytest.mark.parametrize("codec", ["libx264", "libvpx-vp9"])
-def test_a_stream_without_its_first_key_frame_starts_at_the_next(
-    tmp_path: Path, write_video: WriteVideo, number_of: NumberOf, codec: str, suffix: str
-) -> None:
+def test_a_stream_without_its_first_key_frame_starts_at_the_next(tmp_path, codec, suffix):
     options = {"g": "20", "bf": "0", "cpu-used": "8"}
     whole = write_video(tmp_path / f"whole{suffix}", 60, codec=codec, options=options)
     path = tmp_path / f"cut{suffix}"
@@ -130,7 +114,7 @@ def test_a_stream_without_its_first_key_frame_starts_at_the_next(
         assert video.num_frames in (40, None)
 
 
-def test_a_playlist_is_not_followed(tmp_path: Path, write_video: WriteVideo) -> None:
+def test_a_playlist_is_not_followed(tmp_path):
     write_video(tmp_path / "real.mp4", 3)
     path = tmp_path / "list.mp4"
     path.write_text("ffconcat version 1.0\nfile 'real.mp4'\n")
@@ -138,7 +122,7 @@ def test_a_playlist_is_not_followed(tmp_path: Path, write_video: WriteVideo) -> 
         open_video(path)
 
 
-def test_memory_stays_flat_over_a_long_video(tmp_path: Path, write_video: WriteVideo) -> None:
+def test_memory_stays_flat_over_a_long_video(tmp_path):
     path = write_video(
         tmp_path / "long.mp4", 400, size_wh=(320, 240), options={"preset": "ultrafast"}
     )
@@ -158,7 +142,7 @@ def test_memory_stays_flat_over_a_long_video(tmp_path: Path, write_video: WriteV
     assert process.memory_info().rss - before < 16e6
 
 
-def test_known_trouble_makers_are_read(shared: Path) -> None:
+def test_known_trouble_makers_are_read(shared):
     expected = {  # name: (frames, size, count by packets)
         "unordered.mov": (4, (50, 50), 4),
         "video_90.mov": (3, (320, 568), 3),
@@ -176,9 +160,7 @@ def test_known_trouble_makers_are_read(shared: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.avi"])
-def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(
-    tmp_path: Path, write_video: WriteVideo, name: str
-) -> None:
+def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(tmp_path, name):
     path = write_video(tmp_path / name, 20, codec="mpeg4")
     data = path.read_bytes()
     reasons = set()
@@ -197,7 +179,7 @@ def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(
     assert reasons <= set(REASONS)
 
 
-def test_a_file_of_a_stream_without_frames_has_no_size(tmp_path: Path) -> None:
+def test_a_file_of_a_stream_without_frames_has_no_size(tmp_path):
     path = tmp_path / "none.avi"
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=10)
@@ -210,24 +192,58 @@ def test_a_file_of_a_stream_without_frames_has_no_size(tmp_path: Path) -> None:
         _ = video.size_wh
 
 
-@pytest.mark.parametrize("name", ["concat", "concatf", "hls", "dash", "imf"])
-def test_no_kind_of_playlist_is_a_video(tmp_path: Path, write_video: WriteVideo, name: str) -> None:
-    with open_video(write_video(tmp_path / "a.mp4", 3)) as video:
-        assert isinstance(video, PyavReader)
-        container = SimpleNamespace(format=SimpleNamespace(name=name))
-        with pytest.raises(DecodeError, match="not a video: it is a list of other files"):
-            video._choose_stream(container)
+def clock(
+    *, rate: int | None = 25, start: int | None = None, name: str = "matroska", guessed: int = 0
+) -> Clock:
+    stream = SimpleNamespace(
+        time_base=Fraction(1, 100),
+        average_rate=Fraction(rate) if rate else None,
+        guessed_rate=Fraction(guessed) if guessed else None,
+    )
+    format_ = SimpleNamespace(name=name)
+    container: Any = SimpleNamespace(start_time=start, format=format_)
+    return Clock(container, stream)
+
+
+def seconds(one: Clock, *pts: int | None) -> list[float]:
+    return [round(one.seconds_of(value), 9) for value in pts]
+
+
+def test_a_missing_time_is_guessed_from_the_rate():
+    assert seconds(clock(), None, None, None) == [0, 0.04, 0.08]
+    assert seconds(clock(rate=None, guessed=10), None, None) == [0, 0.1]
+    assert seconds(clock(rate=None), None, None) == [0, 0]
+    assert seconds(clock(), 100, None, 200) == [1, 1.04, 2]
+
+
+def test_a_time_that_goes_backwards_counts_as_the_one_before():
+    assert seconds(clock(), 10, 5, 20) == [0.1, 0.1, 0.2]
+
+
+def test_an_avi_is_counted():
+    assert seconds(clock(name="avi"), 7, 3, 99) == [0, 0.04, 0.08]
+    assert seconds(clock(name="avi", rate=None), 7, 99) == [0.07, 0.99]
+
+
+def matrix(a: int, b: int, c: int, d: int) -> bytes:
+    """A display matrix: x' = a x + c y, y' = b x + d y."""
+    return np.array([a, b, 0, c, d, 0, 0, 0, 1 << 14], np.int32).tobytes()
 
 
 @pytest.mark.parametrize(
-    ("start_seconds", "start_index", "expected"),
-    [(0, 49, None), (0, 50, 50 * 512), (3.0, 0, None), (3.001, 0, 38413), (3.04, 1, 77 * 512)],
+    ("numbers", "expected"),
+    [
+        ((1, 0, 0, 1), (False, None)),
+        ((-1, 0, 0, -1), (False, -1)),  # half a turn
+        ((-1, 0, 0, 1), (False, 1)),  # mirrored
+        ((1, 0, 0, -1), (False, 0)),
+        ((0, 1, 1, 0), (True, None)),
+        ((0, 1, -1, 0), (True, 1)),  # a quarter
+        ((0, -1, 1, 0), (True, 0)),  # the other quarter
+        ((0, -1, -1, 0), (True, -1)),
+        ((9, 3, -3, 9), (False, None)),  # some angle: to the nearest of four
+        ((3, 9, -9, 3), (True, 1)),
+    ],
 )
-def test_far_frames_are_jumped_to_and_near_ones_decoded(
-    tmp_path: Path, write_video: WriteVideo, start_seconds: float, start_index: int, expected: Any
-) -> None:
-    path = write_video(tmp_path / "a.mp4", 100)
-    with open_video(path, start_seconds=start_seconds) as video:
-        assert isinstance(video, PyavReader)
-        found = video._find_target(video._container, video._stream, start_index)
-    assert found == expected
+def test_a_display_matrix_is_a_turn_and_a_flip(numbers, expected):
+    assert read_orientation(matrix(*(65536 * number for number in numbers))) == expected

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,17 +48,17 @@ class HatEngine:
         ({"top": 10}, "top: expected a number of at most 9, got 10"),
     ],
 )
-def test_an_option_that_cannot_be_is_said(options: dict[str, Any], message: str) -> None:
+def test_an_option_that_cannot_be_is_said(options, message):
     with pytest.raises(ConfigError, match=message):
         INFO.check_options("hat", options)
 
 
-def test_options_that_can_be_pass() -> None:
+def test_options_that_can_be_pass():
     good = {"height": 1, "share": 1, "flip": True, "size": "large", "more": None, "top": -1.5}
     INFO.check_options("hat", good)
 
 
-def test_modes_devices_and_skeletons_are_held_against_the_declaration() -> None:
+def test_modes_devices_and_skeletons_are_held_against_the_declaration():
     INFO.check_mode("hat", "auto")
     INFO.check_mode("hat", "image")
     with pytest.raises(ConfigError, match="engine 'hat' has no video mode; it has image"):
@@ -76,13 +73,13 @@ def test_modes_devices_and_skeletons_are_held_against_the_declaration() -> None:
         INFO.skeleton_to_store("hat", "hat-3")
 
 
-def test_an_option_can_change_the_skeletons() -> None:
+def test_an_option_can_change_the_skeletons():
     assert INFO.with_options({"flip": True}).skeleton_names == ("coco-133",)
     assert INFO.with_options({"flip": False, "height": 5}) is INFO
     assert INFO.with_options({}) is INFO
 
 
-def test_a_declaration_can_be_printed_as_json() -> None:
+def test_a_declaration_can_be_printed_as_json():
     said = json.loads(json.dumps(INFO.to_dict()))
     assert said["skeletons"] == ["hat-2", "openpose-18"]
     assert said["options"][1] == {
@@ -90,7 +87,7 @@ def test_a_declaration_can_be_printed_as_json() -> None:
     }  # fmt: skip
 
 
-def test_a_wrong_option_is_refused_before_the_engine_is_opened() -> None:
+def test_a_wrong_option_is_refused_before_the_engine_is_opened():
     with pytest.raises(ConfigError, match=r"did you mean 'smooth_landmarks'\?"):
         open_estimator("holistic", smooth_landmark=False)
     with pytest.raises(ConfigError, match="smooth_landmarks: expected true or false, got 'no'"):
@@ -99,9 +96,7 @@ def test_a_wrong_option_is_refused_before_the_engine_is_opened() -> None:
         open_estimator("fakes")
 
 
-def test_a_skeleton_that_an_engine_brings_is_known_by_name(
-    monkeypatch: pytest.MonkeyPatch, install_entry_points: Callable[..., Path]
-) -> None:
+def test_a_skeleton_that_an_engine_brings_is_known_by_name(monkeypatch, install_entry_points):
     assert not is_skeleton("hat-2")
     monkeypatch.setitem(sys.modules, "hats", sys.modules[__name__])
     install_entry_points({"posemill.engines": {"hat": "hats:HatEngine", "torn": "hats:Torn"}})
@@ -110,9 +105,7 @@ def test_a_skeleton_that_an_engine_brings_is_known_by_name(
     get_skeleton.cache_clear()  # other tests must not know it
 
 
-def test_a_skeleton_can_be_named_without_its_engine(
-    monkeypatch: pytest.MonkeyPatch, install_entry_points: Callable[..., Path]
-) -> None:
+def test_a_skeleton_can_be_named_without_its_engine(monkeypatch, install_entry_points):
     monkeypatch.setitem(sys.modules, "hats", sys.modules[__name__])
     install_entry_points({"posemill.skeletons": {"hat-2": "hats:HAT", "hat-9": "hats:HAT"}})
     assert get_skeleton("hat-2") is HAT
@@ -123,15 +116,13 @@ def test_a_skeleton_can_be_named_without_its_engine(
     get_skeleton.cache_clear()
 
 
-def test_an_engine_that_declares_nothing_is_refused(
-    install_entry_points: Callable[..., Path],
-) -> None:
+def test_an_engine_that_declares_nothing_is_refused(install_entry_points):
     install_entry_points({"posemill.engines": {"mute": "json:JSONDecoder"}})
     with pytest.raises(ConfigError, match="engine 'mute' does not say what it gives"):
         open_estimator("mute")
 
 
-def test_an_identity_has_options_device_runtime_hashes_and_converter() -> None:
+def test_an_identity_has_options_device_runtime_hashes_and_converter():
     options = {"height": 368, "runtime": "auto"}
     identity = build_identity(
         "openpose", options, device="cuda:1", runtime="onnxruntime 1.2", hashes={"network": "ab"},

@@ -52,22 +52,18 @@ class OurContract(EngineContract):
         """One for all tests: what an earlier one left behind must not show."""
         return engines(self.name, dict(self.options))
 
-    def test_what_is_no_picture_is_refused_with_its_shape(
-        self, engine: Estimator, frames: list[Frame]
-    ) -> None:
+    def test_what_is_no_picture_is_refused_with_its_shape(self, engine, frames):
         for shape, kind in NO_PICTURES:
             wrong = np.zeros(shape, kind)
             said = f"frame: expected (height, width, 3) uint8 RGB, got {wrong.shape} {wrong.dtype}"
             with pytest.raises(ValueError, match=re.escape(said)):
                 engine.estimate([frames[0], wrong])
 
-    def test_frames_in_any_order_of_memory_give_the_same(
-        self, engine: Estimator, frames: list[Frame]
-    ) -> None:
+    def test_frames_in_any_order_of_memory_give_the_same(self, engine, frames):
         expected = engine.estimate(frames[:1])
         same(engine.estimate([np.asfortranarray(frames[0])]), expected, [0])
 
-    def test_a_gpu_that_is_not_there_is_said(self) -> None:
+    def test_a_gpu_that_is_not_there_is_said(self):
         onnxruntime = pytest.importorskip("onnxruntime")
         if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
             pytest.skip("there is a GPU here")
@@ -176,7 +172,7 @@ class TestWholeBody(OurContract):
 class TestFake(EngineContract):
     name = "fake"
 
-    def test_the_order_of_frames_matters_and_a_dark_one_shows_nobody(self) -> None:
+    def test_the_order_of_frames_matters_and_a_dark_one_shows_nobody(self):
         """So tests can see lost frames."""
         frames = np.random.default_rng(3).integers(9, 256, (4, 8, 6, 3), np.uint8)
         engine = open_estimator("fake")
@@ -191,7 +187,7 @@ class TestFake(EngineContract):
         assert np.isnan(dark.points).all()
 
 
-def test_every_engine_has_its_suite() -> None:
+def test_every_engine_has_its_suite():
     here = {each.name for each in globals().values() if hasattr(each, "options")}
     elsewhere = {"mediapipe", "mediapipe-hands", "mediapipe-face", "mediapipe-pose"}
     assert set(ESTIMATORS) == here - {""} | elsewhere  # those are in test_stock_mediapipe.py

@@ -8,7 +8,7 @@ from posemill.estimators.people import TrackedState, drop_doubles, gather_people
 from posemill.records import Keypoints
 
 
-def test_a_box_that_overlaps_a_better_one_too_much_is_dropped() -> None:
+def test_a_box_that_overlaps_a_better_one_too_much_is_dropped():
     boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10], [0, 5, 10, 15]], np.float32)
     scores = np.array([0.8, 0.9, 0.5, 0.7], np.float32)
     assert drop_doubles(boxes, scores, most_overlap=0.45).tolist() == [1, 3, 2]
@@ -17,7 +17,7 @@ def test_a_box_that_overlaps_a_better_one_too_much_is_dropped() -> None:
     assert drop_doubles(boxes[:0], scores[:0], most_overlap=0.5).tolist() == []
 
 
-def test_edges_count_as_pixels_where_they_are_said_to() -> None:
+def test_edges_count_as_pixels_where_they_are_said_to():
     # Of 3 x 1 and 3 x 1, two columns shared: a half; with edges 4 x 2 each, three columns: 0.6.
     boxes = np.array([[0, 0, 3, 1], [1, 0, 4, 1]], np.float32)
     scores = np.array([0.9, 0.8], np.float32)
@@ -27,7 +27,7 @@ def test_edges_count_as_pixels_where_they_are_said_to() -> None:
     assert drop_doubles(boxes, scores[[0, 0]], most_overlap=0.1).tolist() == [1]
 
 
-def test_the_largest_box_in_pixels_stands_for_the_frame() -> None:
+def test_the_largest_box_in_pixels_stands_for_the_frame():
     # In a picture of 200 x 10: wide, tall, and a single point.
     wide, tall, dot = [[0, 0], [0.5, 0.4]], [[0, 0], [0.1, 1.0]], [[0.2, 0.2], [np.nan, np.nan]]
     points = np.array([dot, tall, wide], np.float32)
@@ -55,7 +55,7 @@ class Remembering:
         return b"of the engine"
 
 
-def test_ids_go_on_after_the_bytes_of_a_state() -> None:
+def test_ids_go_on_after_the_bytes_of_a_state():
     shape = np.random.default_rng(0).random((17, 2)).astype(np.float32) / 5
     frames = [np.zeros((100, 200, 3), np.uint8)] * 2
 

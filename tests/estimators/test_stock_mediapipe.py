@@ -98,7 +98,7 @@ class TestMediapipe(EngineContract):
         ]
 
 
-def test_without_mediapipe_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mediapipe_it_is_said_what_to_install(monkeypatch):
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
 
@@ -111,7 +111,7 @@ def test_without_mediapipe_it_is_said_what_to_install(monkeypatch: pytest.Monkey
         open_estimator("mediapipe")
 
 
-def test_a_mediapipe_that_cannot_be_used_says_why(install: Callable[..., None]) -> None:
+def test_a_mediapipe_that_cannot_be_used_says_why(install):
     install("0.10.35", holistic=None)
     with pytest.raises(MissingExtraError, match=r"which mediapipe 0\.10\.35 no longer has: 0"):
         open_estimator("mediapipe")
@@ -121,9 +121,7 @@ def test_a_mediapipe_that_cannot_be_used_says_why(install: Callable[..., None]) 
         open_estimator("mediapipe")
 
 
-def test_a_network_that_mediapipe_cannot_fetch_is_said_before_the_work(
-    install: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_that_mediapipe_cannot_fetch_is_said_before_the_work(install, capsys):
     install("0.10.21")
     with pytest.raises(WeightsError, match=r"network for model_complexity=2 \(no network\); it ne"):
         open_estimator("mediapipe", model_complexity=2)
@@ -132,7 +130,7 @@ def test_a_network_that_mediapipe_cannot_fetch_is_said_before_the_work(
         open_estimator("mediapipe", device="cuda:0")
 
 
-def test_parts_lie_where_the_skeleton_has_them(install: Callable[..., None]) -> None:
+def test_parts_lie_where_the_skeleton_has_them(install):
     install("0.10.21")
     grey = np.full((4, 6, 3), 51, np.uint8)
     engine = open_estimator("mediapipe", refine_face_landmarks=True, smooth_landmarks=False)
@@ -156,9 +154,7 @@ def test_parts_lie_where_the_skeleton_has_them(install: Callable[..., None]) -> 
     }  # fmt: skip
 
 
-def test_each_clip_has_a_graph_and_a_graph_that_failed_is_never_used_again(
-    install: Callable[..., None],
-) -> None:
+def test_each_clip_has_a_graph_and_a_graph_that_failed_is_never_used_again(install):
     install("0.10.21")
     grey, black = np.full((4, 6, 3), 51, np.uint8), np.zeros((4, 6, 3), np.uint8)
     engine = open_estimator("mediapipe")
@@ -222,7 +218,7 @@ np.savez(sys.argv[2], image=image.points, image_scores=image.scores, refined=ref
 
 
 @needs_stock
-def test_the_real_one_gives_what_stock_gave(media: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_real_one_gives_what_stock_gave(media, tmp_path):
     with np.load(Path(__file__).parent / "holistic" / "stock_jumper.npz") as stored:
         stock = dict(stored)
     with open_video(media("jumper")) as video:
@@ -267,7 +263,7 @@ np.savez(sys.argv[2], **kept)
 
 
 @needs_stock
-def test_the_other_engines_give_what_the_real_ones_give(shared: Path, tmp_path: Path) -> None:
+def test_the_other_engines_give_what_the_real_ones_give(shared, tmp_path):
     names = ("241", "536", "474")
     pictures = [read_picture(shared / f"media/images/COCO_val2014_000000000{name}.jpg")
                 for name in names]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +45,12 @@ def solution(request: pytest.FixtureRequest, model_files: dict[str, Path]) -> An
         (np.zeros((0, 8, 3), np.uint8), ValueError, "got one without pixels"),
     ],
 )
-def test_what_is_no_picture_is_refused(
-    solution: Any, image: Any, kind: type[Exception], words: str
-) -> None:
+def test_what_is_no_picture_is_refused(solution, image, kind, words):
     with pytest.raises(kind, match=words):
         solution.process(image)
 
 
-def test_odd_pictures_pass_through(solution: Any, photo: np.ndarray) -> None:
+def test_odd_pictures_pass_through(solution, photo):
     solution.reset()
     solution.process(np.full((1, 1, 3), 90, np.uint8))
     solution.reset()
@@ -82,12 +79,12 @@ def test_odd_pictures_pass_through(solution: Any, photo: np.ndarray) -> None:
         ("SelfieSegmentation", {"model_selection": 2}, "model_selection: expected 0 or 1, got 2"),
     ],
 )
-def test_options_that_cannot_be_are_said(name: str, options: dict[str, Any], words: str) -> None:
+def test_options_that_cannot_be_are_said(name, options, words):
     with pytest.raises(ConfigError, match=words):
         SOLUTIONS[name](**options)
 
 
-def test_a_closed_one_says_so(solution: Any, photo: np.ndarray) -> None:
+def test_a_closed_one_says_so(solution, photo):
     other = SOLUTIONS[type(solution).__name__]()
     other.close()
     other.reset()
@@ -97,9 +94,7 @@ def test_a_closed_one_says_so(solution: Any, photo: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("name", ["Hands", "FaceMesh", "Pose"])
-def test_static_pictures_do_not_remember(
-    need_model: Callable[[str], Path], photo: np.ndarray, name: str
-) -> None:
+def test_static_pictures_do_not_remember(need_model, photo, name):
     need_model("palm_detection_full")
     shifted = np.roll(photo, 6, axis=1)
     with SOLUTIONS[name](static_image_mode=True) as shared, SOLUTIONS[name]() as video:
@@ -111,9 +106,7 @@ def test_static_pictures_do_not_remember(
             assert str(video.process(shifted)) != alone
 
 
-def test_face_detection_ignores_its_confidence_as_stock_does(
-    model_files: dict[str, Path], photo: np.ndarray
-) -> None:
+def test_face_detection_ignores_its_confidence_as_stock_does(model_files, photo):
     kind = mp.solutions.face_detection.FaceDetection
     found = []
     for confidence in (0.01, 0.99):
@@ -123,9 +116,7 @@ def test_face_detection_ignores_its_confidence_as_stock_does(
 
 
 @pytest.mark.parametrize("name", ["Pose", "Holistic"])
-def test_masks_of_two_sizes_need_a_reset_or_no_smoothing(
-    model_files: dict[str, Path], photo: np.ndarray, name: str
-) -> None:
+def test_masks_of_two_sizes_need_a_reset_or_no_smoothing(model_files, photo, name):
     small = np.ascontiguousarray(photo[:480, :500])
     with SOLUTIONS[name](enable_segmentation=True) as smoothing:
         mask = smoothing.process(photo).segmentation_mask

@@ -161,7 +161,7 @@ CHECKS: dict[str, Callable[[Any, Any, int], None]] = {
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_results_are_those_of_stock(path: Path, model_files: dict[str, Path]) -> None:
+def test_results_are_those_of_stock(path, model_files):
     with np.load(path, allow_pickle=False) as stored:
         golden = dict(stored)
     check = CHECKS[str(golden["solution"])]
@@ -174,5 +174,5 @@ def test_results_are_those_of_stock(path: Path, model_files: dict[str, Path]) ->
             check(results, golden, row)
 
 
-def test_there_is_something_to_compare_with(shared: Path) -> None:
+def test_there_is_something_to_compare_with(shared):
     assert len(GOLDEN) >= 41

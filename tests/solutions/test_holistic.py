@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 
 import posemill
 
 
-def test_a_refined_face_has_ten_points_more(
-    need_model: Callable[[str], Path], photo: np.ndarray
-) -> None:
-    need_model("face_landmark_with_attention")
-    with posemill.Holistic(static_image_mode=True, refine_face_landmarks=True) as holistic:
-        points = holistic.process(photo).face_landmarks.to_numpy()
-    assert points.shape == (478, 3)
-    for iris, corners in ((468, (33, 133)), (473, (362, 263))):
-        left, right = points[list(corners), 0]
-        assert left < points[iris, 0] < right
-
-
-def test_static_pictures_are_independent_after_a_reset(
-    model_files: dict[str, Path], photo: np.ndarray
-) -> None:
+def test_static_pictures_are_independent_after_a_reset(model_files, photo):
     shifted = np.roll(photo, 4, axis=1)
     with posemill.Holistic(static_image_mode=True) as holistic:
         alone = holistic.process(shifted).face_landmarks.to_numpy()
@@ -45,8 +28,8 @@ STOCK_ORDER = (
 
 
 def test_all_eight_arguments_can_be_given_by_position_in_the_order_of_the_original(
-    model_files: dict[str, Path], photo: np.ndarray
-) -> None:
+    model_files, photo
+):
     values = (True, 1, False, False, True, False, 0.6, 0.7)
     named = dict(zip(STOCK_ORDER, values, strict=True))
     with posemill.Holistic(*values) as one, posemill.Holistic(**named) as other:
@@ -56,26 +39,7 @@ def test_all_eight_arguments_can_be_given_by_position_in_the_order_of_the_origin
         assert one._engine.options["smooth_landmarks"] is False
 
 
-def test_fields_are_set_as_in_the_original(model_files: dict[str, Path], photo: np.ndarray) -> None:
-    with posemill.Holistic(static_image_mode=True) as holistic:
-        results = holistic.process(photo)
-        empty = holistic.process(np.zeros_like(photo))
-    assert empty.pose_landmarks is None
-    assert empty.face_landmarks is None
-    assert len(results.pose_landmarks.landmark) == 33
-    assert results.pose_world_landmarks.landmark[0].y < 0  # metres, above the hips
-    assert results.face_landmarks.to_numpy().shape == (468, 3)
-    for part in (results.pose_landmarks, results.pose_world_landmarks):
-        assert all(point.HasField("visibility") for point in part.landmark)
-        assert not any(point.HasField("presence") for point in part.landmark)
-    for point in results.face_landmarks.landmark:
-        assert not point.HasField("visibility")
-        assert point.visibility == point.presence == 0.0
-
-
-def test_results_of_one_picture_do_not_change_with_the_next(
-    model_files: dict[str, Path], photo: np.ndarray
-) -> None:
+def test_results_of_one_picture_do_not_change_with_the_next(model_files, photo):
     with posemill.Holistic() as holistic:
         first = holistic.process(photo)
         kept = first.pose_landmarks.to_numpy()

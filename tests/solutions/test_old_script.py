@@ -7,11 +7,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import cv2
-import numpy as np
 import pytest
 
 import posemill
@@ -26,9 +24,7 @@ def rounded(text: str) -> str:
     return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda number: f"{float(number[0]):.5f}", text)
 
 
-def test_an_old_script_with_another_import_gives_what_stock_gives(
-    need_model: Callable[[str], Path], photo: np.ndarray, tmp_path: Path
-) -> None:
+def test_an_old_script_with_another_import_gives_what_stock_gives(need_model, photo, tmp_path):
     need_model("face_landmark_with_attention")
     pytest.importorskip("google.protobuf")
     script = (HERE / "old_script.py").read_text()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import runpy
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,8 @@ SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_with_another_import_prints_what_stock_prints(
-    script: Path, model_files: dict[str, Path], media: Callable[[str], Path], tmp_path: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    script, model_files, media, tmp_path, request, monkeypatch, capsys
+):
     if "google.protobuf" in script.read_text():
         pytest.importorskip("google.protobuf")
     if script.stem == "plot":

@@ -10,6 +10,8 @@ import pytest
 from babel.messages.pofile import read_po
 
 from posemill.commands.line import load_commands
+from posemill.training.config.run_settings import PRESETS
+from tools import preset_table
 from tools.catalogue import FILE, PACKAGE, arguments, find_messages, templates, tree_of
 
 with FILE.open("rb") as _file:
@@ -18,20 +20,20 @@ COMMANDS = "|".join(name for name in load_commands()[0] if " " not in name)
 HINT = "run: make catalogue, and translate what it names"
 
 
-def test_every_sentence_of_the_commands_is_translated() -> None:
+def test_every_sentence_of_the_commands_is_translated():
     wanted = find_messages()
     assert [text for text in wanted if not MESSAGES.get(text)] == [], HINT
     assert [text for text in MESSAGES if text not in wanted] == [], HINT
     assert len(wanted) > 400
 
 
-def test_no_placeholder_and_no_flag_differs() -> None:
+def test_no_placeholder_and_no_flag_differs():
     token = re.compile(r"\{--[^{}]*(?:\{\w+\})?\}|\{\w+(?=!r|!q|[:}])|--[a-z][\w-]*|`[^`]+`")
     for english, chinese in MESSAGES.items():
         assert set(token.findall(english)) == set(token.findall(chinese)), english
 
 
-def test_a_path_in_a_command_of_a_message_is_quoted_for_the_shell() -> None:
+def test_a_path_in_a_command_of_a_message_is_quoted_for_the_shell():
     bare = re.compile(rf"posemill (?:{COMMANDS}) (?:[A-Z_]+ )*(?:--out )?\{{\w+[:}}]")
     assert bare.search("look: posemill status {run} --failures")
     assert not bare.search("look: posemill status {run!q}")
@@ -39,7 +41,7 @@ def test_a_path_in_a_command_of_a_message_is_quoted_for_the_shell() -> None:
     assert [text for text in texts if bare.search(text)] == []
 
 
-def test_translations_are_chinese() -> None:
+def test_translations_are_chinese():
     # Names, commands and templates that only set marks between values.
     plain = {text for text, said in MESSAGES.items() if not re.search("[\u4e00-\u9fff]", said)}
     words = {re.sub(r"\{[^{}]*\}|\$? ?posemill( \w+)?:?|--[\w-]+", "", text) for text in plain}
@@ -47,7 +49,7 @@ def test_translations_are_chinese() -> None:
     assert {text for text in words if re.search("[A-Za-z]{2}", text)} <= allowed
 
 
-def test_the_compiled_file_says_what_the_readable_one_says() -> None:
+def test_the_compiled_file_says_what_the_readable_one_says():
     with FILE.with_suffix(".mo").open("rb") as file:
         compiled = gettext.GNUTranslations(file)
     assert {text: compiled.gettext(text) for text in MESSAGES} == MESSAGES, HINT
@@ -68,11 +70,11 @@ def test_the_compiled_file_says_what_the_readable_one_says() -> None:
     ("x = 'word'", []), ("def f():\n    'A docstring of {many} words.'", []),
     ("x = f'{a} is {b!r} here'", []),
 ])  # fmt: skip
-def test_templates_are_found_in_sources(code: str, expected: list[str]) -> None:
+def test_templates_are_found_in_sources(code, expected):
     assert sorted(set(templates(ast.parse(code)))) == expected
 
 
-def test_no_template_is_put_together_before_it_is_looked_up() -> None:
+def test_no_template_is_put_together_before_it_is_looked_up():
     """A finished sentence has no translation, and its values could not be told from its words."""
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -83,3 +85,9 @@ def test_no_template_is_put_together_before_it_is_looked_up() -> None:
                     if is_text and "unexpected " not in ast.unparse(argument):  # of others' errors
                         wrong.append(f"{path.relative_to(PACKAGE)}:{argument.lineno}")
     assert wrong == []
+
+
+def test_the_page_of_presets_shows_those_of_the_code():
+    page = preset_table.FILE.read_text(encoding="utf-8")
+    assert preset_table.with_table(page) == page, "python -m tools.preset_table"
+    assert preset_table.preset_table().splitlines()[0].count("|") == len(PRESETS) + 2

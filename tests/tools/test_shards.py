@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -93,7 +92,7 @@ def write_tests(project: Path, **files: str) -> None:
     (project / "tests" / "durations.json").write_text(json.dumps(seconds))
 
 
-def test_shards_that_die_fail_and_hang_are_named_and_the_others_go_on(project: Path) -> None:
+def test_shards_that_die_fail_and_hang_are_named_and_the_others_go_on(project):
     write_tests(project, a_dying=DYING, b_failing=FAILING, c_hanging=HANGING,
                 d_good="def test_good(): pass", e_unreadable="import nothing_at_all")  # fmt: skip
     code, text = run(project)
@@ -115,9 +114,7 @@ def test_shards_that_die_fail_and_hang_are_named_and_the_others_go_on(project: P
     ]
 
 
-def test_a_good_run_prints_no_more_than_its_counts_and_can_record_its_durations(
-    project: Path,
-) -> None:
+def test_a_good_run_prints_no_more_than_its_counts_and_can_record_its_durations(project):
     write_tests(project, gone="", long=BUSY)
     (project / "tests" / "test_gone.py").unlink()
     (project / "tests" / "test_new.py").write_text("def test_it(): pass")
@@ -137,9 +134,7 @@ def test_a_good_run_prints_no_more_than_its_counts_and_can_record_its_durations(
     assert 0.3 <= seconds["tests/test_long.py"] < 60
 
 
-def test_a_command_beside_the_tests_asked_for_that_fails_fails_the_run_and_is_shown(
-    project: Path,
-) -> None:
+def test_a_command_beside_the_tests_asked_for_that_fails_fails_the_run_and_is_shown(project):
     write_tests(project, one="def test_it(): pass", two="def test_it(): assert False")
     failing = "sh -c 'echo 3 lines are too long; exit 2'"
     code, text = run(project, "tests/test_one.py", "--beside", failing)
@@ -148,9 +143,7 @@ def test_a_command_beside_the_tests_asked_for_that_fails_fails_the_run_and_is_sh
     assert text.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
 
 
-def test_ctrl_c_ends_every_shard_and_leaves_nothing(
-    project: Path, start_process: Callable[..., psutil.Popen]
-) -> None:
+def test_ctrl_c_ends_every_shard_and_leaves_nothing(project, start_process):
     waiting = (
         "import subprocess\nfrom pathlib import Path\n\n"
         "def test_wait():\n"
@@ -175,7 +168,7 @@ def test_ctrl_c_ends_every_shard_and_leaves_nothing(
         assert not psutil.pid_exists(child_id) or psutil.Process(child_id).status() == "zombie"
 
 
-def test_shards_are_neighbours_and_the_last_ones_are_short() -> None:
+def test_shards_are_neighbours_and_the_last_ones_are_short():
     files, seconds = [*"abcdefghij"], dict.fromkeys("abcdefghij", 60.0)
     shards = split_files(files, seconds)
     assert [file for shard in shards for file in shard] == files

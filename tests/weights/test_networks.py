@@ -89,9 +89,7 @@ def inputs_of(spec: NetworkSpec, photo: np.ndarray) -> np.ndarray:
     return np.stack([noise, cv2.resize(photo[:300, :300], (size, size))])
 
 
-def test_a_converted_and_a_pruned_network_agree_with_litert(
-    spec: NetworkSpec, photo: np.ndarray
-) -> None:
+def test_a_converted_and_a_pruned_network_agree_with_litert(spec, photo):
     pixels = inputs_of(spec, photo)
     expected = litert_run(spec, pruned(spec.name))(pixels)
     if not spec.piece:  # LiteRT cannot run the whole of these: that is why they are in pieces
@@ -119,29 +117,18 @@ def test_a_converted_and_a_pruned_network_agree_with_litert(
 
 
 @pytest.mark.parametrize("name", ON_LITERT_ONLY)
-def test_a_network_that_cannot_be_converted_is_named(
-    need_model: Callable[[str], Path], name: str
-) -> None:
+def test_a_network_that_cannot_be_converted_is_named(need_model, name):
     need_model(name)
     with pytest.raises(WeightsError, match=rf"{name}\.tflite: operator .* is not one this conv"):
         convert(name)
 
 
-def test_the_segmentation_is_left_out(model_files: dict[str, Path]) -> None:
-    path = model_files["pose_landmark_full"]
-    graph = read_graph(path, NETWORKS["pose_landmark_full"].outputs)
-    assert len(graph.nodes) < len(read_graph(path).nodes)
-    assert not any(graph.shapes[node.outputs[0]][1:3] == (256, 256) for node in graph.nodes)
-
-
-def test_an_output_that_is_not_there_is_named(model_files: dict[str, Path]) -> None:
+def test_an_output_that_is_not_there_is_named(model_files):
     with pytest.raises(WeightsError, match=r"no output \['masks'\]; there are \['output_crop'\]"):
         read_graph(model_files["hand_recrop"], ["masks"])
 
 
-def test_an_operator_that_the_piece_does_not_need_may_be_unknown(
-    need_model: Callable[[str], Path],
-) -> None:
+def test_an_operator_that_the_piece_does_not_need_may_be_unknown(need_model):
     path = need_model("face_landmark_with_attention")
     with pytest.raises(WeightsError, match="operator MUL is not one this converter knows"):
         read_graph(path)
@@ -151,9 +138,7 @@ def test_an_operator_that_the_piece_does_not_need_may_be_unknown(
     assert len(graph.nodes) == 56
 
 
-def test_a_network_is_converted_once(
-    model_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_is_converted_once(model_files, tmp_path, monkeypatch):
     monkeypatch.setattr(networks, "cache_folder", lambda: tmp_path)
     first = load_onnx("hand_recrop")
     (cached,) = (tmp_path / "onnx").iterdir()
@@ -162,9 +147,7 @@ def test_a_network_is_converted_once(
     assert load_onnx("hand_recrop") == first
 
 
-def test_a_converted_network_that_was_damaged_is_converted_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_converted_network_that_was_damaged_is_converted_again(tmp_path, monkeypatch):
     monkeypatch.setattr(networks, "cache_folder", lambda: tmp_path)
     whole = bytes(range(256))
     assert networks.cached_model("net-v1", lambda: whole) == whole
@@ -177,18 +160,14 @@ def test_a_converted_network_that_was_damaged_is_converted_again(
     assert networks.cached_model("net-v2", lambda: b"other") == b"other"
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(
-    model_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_is_no_error(model_files, tmp_path, monkeypatch):
     (tmp_path / "onnx").write_text("a file where the folder should be")
     monkeypatch.setattr(networks, "cache_folder", lambda: tmp_path)
     assert load_onnx("hand_recrop").startswith(b"\x08\x08")
     assert cache_folder() != tmp_path
 
 
-def test_a_conversion_without_onnx_says_what_to_install(
-    model_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conversion_without_onnx_says_what_to_install(model_files, tmp_path, monkeypatch):
     monkeypatch.setattr(networks, "cache_folder", lambda: tmp_path)
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingExtraError, match="once, and that needs 'onnx'; run: pip install on"):

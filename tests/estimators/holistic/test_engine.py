@@ -57,9 +57,7 @@ def tracked(engine: HolisticEstimator, frames: list[np.ndarray]) -> list[bytes]:
     return follow(engine, frames)
 
 
-def test_the_person_in_the_photograph_is_found(
-    engine: HolisticEstimator, photo: np.ndarray
-) -> None:
+def test_the_person_in_the_photograph_is_found(engine, photo):
     keypoints = engine.estimate([photo])
     points = keypoints.points[0] * 512
     nose, left_eye, right_eye, left_shoulder, right_shoulder = points[[0, 2, 5, 11, 12], :2]
@@ -73,15 +71,11 @@ def test_the_person_in_the_photograph_is_found(
     assert keypoints.sizes_wh.tolist() == [[512, 512]]
 
 
-def test_a_clip_continued_from_its_saved_state_equals_the_uncut_one(
-    engine: HolisticEstimator, frames: list[np.ndarray], tracked: list[bytes]
-) -> None:
+def test_a_clip_continued_from_its_saved_state_equals_the_uncut_one(engine, frames, tracked):
     assert follow(engine, frames, saves=True) == tracked
 
 
-def test_tracking_smooths_and_forgets_after_an_empty_frame(
-    engine: HolisticEstimator, frames: list[np.ndarray], tracked: list[bytes]
-) -> None:
+def test_tracking_smooths_and_forgets_after_an_empty_frame(engine, frames, tracked):
     first, second, fifth = (as_bytes(engine.estimate([frames[row]]), 0) for row in (0, 1, 4))
     assert tracked[0] == first
     assert tracked[1] != second
@@ -90,12 +84,12 @@ def test_tracking_smooths_and_forgets_after_an_empty_frame(
     np.testing.assert_array_equal(points, np.frombuffer(fifth, np.float32)[: 33 * 3])
 
 
-def test_states_and_frames_must_pair_up(engine: HolisticEstimator) -> None:
+def test_states_and_frames_must_pair_up(engine):
     with pytest.raises(ValueError, match="expected 2, one per frame, got 1"):
         engine.estimate([BLACK, BLACK], [engine.new_state()])
 
 
-def test_what_decides_the_result_is_in_the_identity(engine: HolisticEstimator) -> None:
+def test_what_decides_the_result_is_in_the_identity(engine):
     identity = engine.identity()
     assert identity["engine"] == "holistic"
     assert identity["runtime"] == f"litert {metadata.version('ai-edge-litert')}"
@@ -115,17 +109,15 @@ def test_what_decides_the_result_is_in_the_identity(engine: HolisticEstimator) -
         ({"runtime": "litert", "device": "cuda:0"}, DeviceError, "runs on the cpu only"),
     ],
 )  # fmt: skip
-def test_options_that_cannot_be_are_said(
-    options: dict[str, object], error: type[Exception], message: str
-) -> None:
+def test_options_that_cannot_be_are_said(options, error, message):
     with pytest.raises(error, match=message):
         open_estimator("holistic", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("parts", ["pose", "pose,hands", "pose,face"])
 def test_parts_that_are_off_are_missing_and_the_others_have_the_same_digits(
-    engine: HolisticEstimator, frames: list[np.ndarray], tracked: list[bytes], parts: str
-) -> None:
+    engine, frames, tracked, parts
+):
     some = HolisticEstimator(parts=parts)
     state = some.new_state()
     networks = {"pose": 0, "pose,hands": 2, "pose,face": 2}

@@ -86,9 +86,7 @@ def all_models(need_model: Callable[[str], Path]) -> None:
     [*((*clip, "") for clip in CLIPS),
      *((*clip, option) for option in OPTIONS for clip in (CLIPS[0], CLIPS[2]))],
 )  # fmt: skip
-def test_landmarks_are_those_of_stock(
-    compare: Callable[..., Report], source: str, mode: Mode, option: str
-) -> None:
+def test_landmarks_are_those_of_stock(compare, source, mode, option):
     report = compare(source, mode, option=option)
     for part in PARTS:
         assert report[part]["agree"] == 1.0, part
@@ -105,9 +103,7 @@ def test_landmarks_are_those_of_stock(
         ("clips/wlasl_00335", "video", ""),
     ],
 )
-def test_on_onnxruntime_they_are_close(
-    compare: Callable[..., Report], source: str, mode: Mode, option: str
-) -> None:
+def test_on_onnxruntime_they_are_close(compare, source, mode, option):
     report = compare(source, mode, "onnxruntime", option=option)
     agree, median, high = LIMITS[mode]
     for part in PARTS:
@@ -126,9 +122,7 @@ def digits() -> dict[str, Any]:
 
 @pytest.mark.usefixtures("all_models")
 @pytest.mark.parametrize("complexity", [0, 1, 2])
-def test_the_photograph_has_the_digits_of_stock(
-    model_files: dict[str, Path], photo: np.ndarray, digits: dict[str, Any], complexity: int
-) -> None:
+def test_the_photograph_has_the_digits_of_stock(model_files, photo, digits, complexity):
     """ONNX Runtime is 0.2 px away here, as are versions of LiteRT with other kernels."""
     found = HolisticEstimator(runtime="litert", model_complexity=complexity).estimate([photo])
     pose = np.concatenate([found.points[0, :33], found.scores[0, :33, None]], 1)
@@ -141,9 +135,7 @@ def test_the_photograph_has_the_digits_of_stock(
 
 @pytest.mark.usefixtures("all_models")
 @pytest.mark.parametrize(("runtime", "apart"), [("litert", 1e-6), ("onnxruntime", 1e-3)])
-def test_a_refined_face_has_the_digits_of_stock(
-    photo: np.ndarray, digits: dict[str, Any], runtime: str, apart: float
-) -> None:
+def test_a_refined_face_has_the_digits_of_stock(photo, digits, runtime, apart):
     engine = HolisticEstimator(runtime=runtime, refine_face_landmarks=True)
     found = engine.estimate([photo])
     assert found.points.shape == (1, 553, 3)
@@ -194,9 +186,7 @@ def distances(ours: np.ndarray, stock: dict[str, Any], mode: str) -> dict[str, n
 
 
 @pytest.mark.parametrize("mode", ["image", "video"])
-def test_hands_alone_and_tracked_are_those_of_stock(
-    jumper: dict[str, Any], model_files: dict[str, Path], mode: str
-) -> None:
+def test_hands_alone_and_tracked_are_those_of_stock(jumper, model_files, mode):
     """Both hands come and go here, a face only while the man is tracked."""
     ours = estimate(jumper["frames"][mode], mode, "litert")
     apart = distances(ours, jumper, mode)
@@ -207,9 +197,7 @@ def test_hands_alone_and_tracked_are_those_of_stock(
         assert apart[part].max(initial=0) < 1e-3, part
 
 
-def test_a_hand_is_read_where_it_was_while_that_still_fits(
-    jumper: dict[str, Any], model_files: dict[str, Path]
-) -> None:
+def test_a_hand_is_read_where_it_was_while_that_still_fits(jumper, model_files):
     """Tracked hands are not those of the same frames alone, so video mode is not image mode."""
     frames = jumper["frames"]["video"][8:11]
     alone, tracked = (estimate(frames, mode, "litert") for mode in ("image", "video"))

@@ -39,9 +39,7 @@ def beside(*pictures: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.concatenate(pictures, axis=1))
 
 
-def test_somebody_alone_is_to_the_bit_what_the_engine_of_one_finds(
-    one: HolisticEstimator, everybody: HolisticEstimator, photo: np.ndarray
-) -> None:
+def test_somebody_alone_is_to_the_bit_what_the_engine_of_one_finds(one, everybody, photo):
     black = np.zeros_like(photo)
     frames = [photo, np.roll(photo, 9, axis=1), black, photo, black, black, photo]
     states = one.new_state(), everybody.new_state()
@@ -54,9 +52,7 @@ def test_somebody_alone_is_to_the_bit_what_the_engine_of_one_finds(
             assert found.others.counts.tolist() == [0]
 
 
-def test_everybody_has_body_face_and_a_state_of_their_own(
-    one: HolisticEstimator, everybody: HolisticEstimator, person: np.ndarray
-) -> None:
+def test_everybody_has_body_face_and_a_state_of_their_own(one, everybody, person):
     pair = beside(person, person[:, ::-1])
     state = everybody.new_state()
     for step in range(3):
@@ -78,8 +74,8 @@ def test_everybody_has_body_face_and_a_state_of_their_own(
 
 
 def test_who_is_new_in_a_group_is_followed_from_where_the_detector_sees_them_larger(
-    one: HolisticEstimator, everybody: HolisticEstimator, person: np.ndarray
-) -> None:
+    one, everybody, person
+):
     pair = beside(person, person[:, ::-1])
     regions = []
     for state in (None, everybody.new_state()):
@@ -96,9 +92,7 @@ def test_who_is_new_in_a_group_is_followed_from_where_the_detector_sees_them_lar
         assert followed < 0.02 * alone.rect.width * 256
 
 
-def test_somebody_small_in_a_wide_picture_is_found_and_only_once(
-    one: HolisticEstimator, everybody: HolisticEstimator, person: np.ndarray
-) -> None:
+def test_somebody_small_in_a_wide_picture_is_found_and_only_once(one, everybody, person):
     black = np.zeros_like(person)
     frame = beside(*[black] * 6, person, *[black] * 5)
     assert one.find([frame]) == [[]]  # in the whole picture the detector does not see them
@@ -106,9 +100,7 @@ def test_somebody_small_in_a_wide_picture_is_found_and_only_once(
     assert 6 / 12 < found.body.points[0, 0] < 7 / 12
 
 
-def test_clips_in_lock_step_and_states_through_bytes_equal_clips_alone(
-    everybody: HolisticEstimator, person: np.ndarray
-) -> None:
+def test_clips_in_lock_step_and_states_through_bytes_equal_clips_alone(everybody, person):
     pair = beside(person, person)
     clips = [[pair, np.roll(pair, 5, 0), pair], [beside(person, 0 * person), pair, pair]]
     states = [everybody.new_state(), everybody.new_state()]
@@ -125,9 +117,7 @@ def test_clips_in_lock_step_and_states_through_bytes_equal_clips_alone(
                 assert a.body.landmarks.tobytes() == b.body.landmarks.tobytes()
 
 
-def test_no_more_people_than_asked_for_and_nobody_stays_who_is_gone(
-    everybody: HolisticEstimator, person: np.ndarray
-) -> None:
+def test_no_more_people_than_asked_for_and_nobody_stays_who_is_gone(everybody, person):
     pair, black = beside(person, person), np.zeros((64, 64, 3), np.uint8)
     two = HolisticEstimator(people=2, parts="pose", min_detection_confidence=0.3)
     found = two.estimate([beside(person, person, person), pair])
@@ -142,7 +132,7 @@ def test_no_more_people_than_asked_for_and_nobody_stays_who_is_gone(
     two.close()
 
 
-def test_the_declaration_says_how_many_and_wrong_numbers_are_refused() -> None:
+def test_the_declaration_says_how_many_and_wrong_numbers_are_refused():
     assert engine_info("holistic").people == "one"
     assert engine_info("holistic", {"people": 3}).people == "several"
     assert engine_info("pose", {"people": "all"}).people == "several"

@@ -45,7 +45,7 @@ def through_bytes(*people: HolisticState) -> list[HolisticState]:
     return cast("list[HolisticState]", back.people)
 
 
-def test_people_come_back_from_their_bytes() -> None:
+def test_people_come_back_from_their_bytes():
     flags = [
         HolisticState(**{name: value})
         for name in ("follows_pose", "smooths")
@@ -56,14 +56,14 @@ def test_people_come_back_from_their_bytes() -> None:
         assert_same(back, person)
 
 
-def test_bytes_of_something_else_are_refused() -> None:
+def test_bytes_of_something_else_are_refused():
     whole = PeopleState([HolisticState()]).to_bytes()
     for data in (b"", b"something", whole[:-30], pack_arrays({"clip": [1, 1]})):
         with pytest.raises(FormatError, match="not a state of this engine"):
             PeopleState.from_bytes(data, HolisticState)
 
 
-def test_people_lost_for_too_long_are_forgotten_but_the_last() -> None:
+def test_people_lost_for_too_long_are_forgotten_but_the_last():
     people = [HolisticState(num_missing=missing) for missing in (3, 2, 4)]
     clip = PeopleState(list(people))
     clip.forget(3)
@@ -72,7 +72,7 @@ def test_people_lost_for_too_long_are_forgotten_but_the_last() -> None:
     assert clip.people == people[:1]
 
 
-def test_after_a_frame_without_a_person_only_the_clock_and_visibility_stay() -> None:
+def test_after_a_frame_without_a_person_only_the_clock_and_visibility_stay():
     state = filled()
     state.lose_person()
     assert state.next_rect is None

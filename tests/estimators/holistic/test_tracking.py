@@ -44,7 +44,7 @@ def is_kept(
 
 
 @pytest.mark.parametrize("turned", [0, 30, 90, -140, 175])
-def test_the_limits_count_along_the_sides_of_what_was_found(turned: float) -> None:
+def test_the_limits_count_along_the_sides_of_what_was_found(turned):
     for sign in (-1, 1):
         assert is_kept((3.9 * sign, 3.9), turned=turned)
         assert not is_kept((4.1 * sign, 0), turned=turned)
@@ -56,7 +56,7 @@ def test_the_limits_count_along_the_sides_of_what_was_found(turned: float) -> No
         assert not is_kept(degrees=15.1 * sign, turned=turned)
 
 
-def test_it_may_grow_and_shrink_by_a_share_of_what_was_found() -> None:
+def test_it_may_grow_and_shrink_by_a_share_of_what_was_found():
     assert is_kept(side=(51.9, 28.1))
     assert is_kept(side=(28.1, 51.9))
     for side in ((52.1, 40), (27.9, 40), (40, 52.1), (40, 27.9)):
@@ -100,9 +100,7 @@ def upright_hand() -> np.ndarray:
         (hands, 0, 0, 68, False),  # by 0.41
     ],
 )  # fmt: skip
-def test_a_part_is_read_where_it_was_until_it_moved_too_far(
-    part: object, degrees: float, off: float, side: float, expected: bool
-) -> None:
+def test_a_part_is_read_where_it_was_until_it_moved_too_far(part, degrees, off, side, expected):
     points, center_y, before = (
         (level_face(), 0.5, 30) if part is face else (upright_hand(), 0.48, 40)
     )
@@ -115,7 +113,7 @@ def test_a_part_is_read_where_it_was_until_it_moved_too_far(
         assert [float(v) for v in chosen] == pytest.approx(where, abs=1e-5)
 
 
-def test_a_point_near_the_edge_of_what_was_found_means_it_moved() -> None:
+def test_a_point_near_the_edge_of_what_was_found_means_it_moved():
     hand = upright_hand()
     found = rect(0.5, 0.48, 0.2, 0.4, 0.01)
     for x, was_moved in ((17.9, False), (18.2, True)):  # nine tenths of the half side of 20 px
@@ -127,9 +125,7 @@ def test_a_point_near_the_edge_of_what_was_found_means_it_moved() -> None:
     ("wrist_y", "pinky", "index", "fitted_side"),
     [(60, (94, 40), (103, 40), 1.36807 * 20 + 0.57733 * 9), (40, (92, 40), (104, 40), None)],
 )  # fmt: skip
-def test_the_fitted_crop_has_the_breadth_of_the_hand_in_it(
-    wrist_y: float, pinky: tuple[float, float], index: tuple[float, float], fitted_side: float
-) -> None:
+def test_the_fitted_crop_has_the_breadth_of_the_hand_in_it(wrist_y, pinky, index, fitted_side):
     """The second hand points at the camera: stock's crop of it is empty."""
     landmarks = np.zeros((35, 3), np.float32)
     for number, (x, y) in ((15, (100, wrist_y)), (17, pinky), (19, index)):

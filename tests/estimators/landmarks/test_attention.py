@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import onnxruntime
 
@@ -13,7 +10,7 @@ from posemill.weights.networks import load_onnx
 from posemill.weights.onnx_writer import INPUT_NAME
 
 
-def test_between_cells_features_are_blended_and_outside_of_the_map_they_are_nothing() -> None:
+def test_between_cells_features_are_blended_and_outside_of_the_map_they_are_nothing():
     y, x = np.mgrid[:48, :48]
     features = np.stack([x, y], -1).astype(np.float32)
     window = np.array([[0.5, 0, 40.25], [0, 0.5, -1]], np.float32)
@@ -26,9 +23,7 @@ def test_between_cells_features_are_blended_and_outside_of_the_map_they_are_noth
     assert not found[:, 15].any()  # right of it: 47.5 is beyond the last cell's middle
 
 
-def test_a_batch_of_faces_gives_what_each_gives_alone(
-    need_model: Callable[[str], Path], photo: np.ndarray
-) -> None:
+def test_a_batch_of_faces_gives_what_each_gives_alone(need_model, photo):
     """As on a GPU, where networks take batches."""
     need_model("face_landmark_with_attention")
     network = AttentionNetwork(BatchedPiece)

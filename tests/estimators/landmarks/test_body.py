@@ -28,7 +28,7 @@ def body(x: float = 0.5, visibility: float = 1.0) -> PoseLandmarks:
     return PoseLandmarks(landmarks, np.full(33, visibility, np.float32), metres, f32(math.pi / 2))
 
 
-def test_heat_moves_a_point_only_where_there_is_enough() -> None:
+def test_heat_moves_a_point_only_where_there_is_enough():
     points = np.full((39, 3), 0.5, np.float32)
     points[2, 0] = 1.4  # off the map
     heat = np.full((39, 64, 64), -20, np.float32)
@@ -41,7 +41,7 @@ def test_heat_moves_a_point_only_where_there_is_enough() -> None:
 
 
 @pytest.mark.parametrize(("x", "y"), [(0.001, 0.5), (0.5, 0.001), (0.999, 0.5), (0.5, 0.999)])
-def test_heat_beyond_the_edge_of_the_map_does_not_count(x: float, y: float) -> None:
+def test_heat_beyond_the_edge_of_the_map_does_not_count(x, y):
     """A window of 9 x 9 at an edge: its inner half is evenly warm, so its middle is the centre."""
     points = np.array([[x, y, 0]], np.float32)
     refine_by_heat(points, np.full((1, 64, 64), 20, np.float32))
@@ -58,7 +58,7 @@ def outputs(score: float) -> list[np.ndarray]:
     return [raw.reshape(1, -1), np.array([[score]], np.float32), heat, metres.reshape(1, -1)]
 
 
-def test_a_body_is_read_above_the_score_that_was_asked_for() -> None:
+def test_a_body_is_read_above_the_score_that_was_asked_for():
     place = Rect(f32(0.3), f32(0.4), f32(0.2), f32(0.4), f32(0.5))
     assert read_pose(outputs(0.5), place, SIZE, min_score=0.5) is None
     pose = read_pose(outputs(0.51), place, SIZE, min_score=0.5)
@@ -69,7 +69,7 @@ def test_a_body_is_read_above_the_score_that_was_asked_for() -> None:
     assert pose.rotation == f32(0.5)
 
 
-def test_metres_are_turned_upright_where_they_are_asked_for() -> None:
+def test_metres_are_turned_upright_where_they_are_asked_for():
     static = BodyState(follows_pose=False)
     for state in (None, static):
         world = follow(body(), state, SIZE, keeps_world=True).world
@@ -77,7 +77,7 @@ def test_metres_are_turned_upright_where_they_are_asked_for() -> None:
     assert static.next_rect is None  # nothing is remembered of a body that is not followed
 
 
-def test_a_body_may_be_followed_without_being_smoothed() -> None:
+def test_a_body_may_be_followed_without_being_smoothed():
     state = BodyState(smooths=False)
     for x, visibility in ((0.5, 1.0), (0.51, 0.0)):
         state.num_frames += 1
@@ -89,7 +89,7 @@ def test_a_body_may_be_followed_without_being_smoothed() -> None:
     np.testing.assert_allclose(pose.world[0], [-2, 1, 3], atol=1e-6)
 
 
-def test_speed_counts_in_sizes_of_the_body() -> None:
+def test_speed_counts_in_sizes_of_the_body():
     """The same step in pixels is slow for a large body and fast for a small one."""
     moved = []
     for reach in (0.05, 0.45):  # 5 and 45 px
@@ -103,7 +103,7 @@ def test_speed_counts_in_sizes_of_the_body() -> None:
     assert 0.51 > moved[0] > moved[1] > 0.5
 
 
-def test_a_body_without_size_is_not_filtered() -> None:
+def test_a_body_without_size_is_not_filtered():
     state = BodyState(num_frames=1)
     pose = body()
     pose.landmarks[34] = pose.landmarks[33]
@@ -114,9 +114,7 @@ def test_a_body_without_size_is_not_filtered() -> None:
 
 @pytest.mark.parametrize("frames_apart", [1, 3])
 @pytest.mark.parametrize("value_scale", [1.0, 0.01])
-def test_a_step_is_filtered_as_the_formula_of_one_euro_says(
-    frames_apart: int, value_scale: float
-) -> None:
+def test_a_step_is_filtered_as_the_formula_of_one_euro_says(frames_apart, value_scale):
     min_cutoff, beta, step = 0.05, 80.0, 0.5
     one = OneEuro(min_cutoff, beta)
     one(np.array([10], np.float32), 1)
@@ -131,7 +129,7 @@ def test_a_step_is_filtered_as_the_formula_of_one_euro_says(
     assert float(found[0]) == pytest.approx(expected, rel=1e-6)
 
 
-def test_time_is_counted_from_the_last_values() -> None:
+def test_time_is_counted_from_the_last_values():
     last = []
     for frames in ((1, 2, 3), (1, 2, 9)):
         one = OneEuro(0.05, 0.0)

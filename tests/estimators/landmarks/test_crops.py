@@ -64,9 +64,7 @@ def cut(picture: np.ndarray, rect: Rect | None, size: int, **options: object) ->
         (3840, 2160, (1500, 3500)),  # too large to be copied
     ],
 )
-def test_crops_are_those_of_opencv(
-    width: int, height: int, sides: tuple[int, int], repeats_border: bool
-) -> None:
+def test_crops_are_those_of_opencv(width, height, sides, repeats_border):
     rng = np.random.default_rng(3)
     picture = make_picture(width, height)
     for _ in range(100):
@@ -77,7 +75,7 @@ def test_crops_are_those_of_opencv(
         np.testing.assert_array_equal(found, expected)
 
 
-def test_small_crops_are_the_same_by_opencv_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_crops_are_the_same_by_opencv_itself(monkeypatch):
     picture = make_picture(320, 240)
     where = square(150.3, 120.1, 300, 0.7, picture)
     ours = cut(picture, where, 192, repeats_border=True)
@@ -88,7 +86,7 @@ def test_small_crops_are_the_same_by_opencv_itself(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("size", [128, 192, 224, 256])
 @pytest.mark.parametrize("angle", [0.0, 1.0, -2.5, math.pi / 2])
-def test_crops_of_the_networks_sizes_are_those_of_opencv(size: int, angle: float) -> None:
+def test_crops_of_the_networks_sizes_are_those_of_opencv(size, angle):
     picture = make_picture(320, 240)
     for step in range(12):
         where = square(150.3 + step * 7.77, 120.1, 60.4 + 35 * step, angle, picture)
@@ -97,7 +95,7 @@ def test_crops_of_the_networks_sizes_are_those_of_opencv(size: int, angle: float
         np.testing.assert_array_equal(found, expected)
 
 
-def test_many_crops_of_a_large_picture_are_those_of_opencv() -> None:
+def test_many_crops_of_a_large_picture_are_those_of_opencv():
     """A coordinate in a hundred thousand would be rounded the other way without a second look."""
     rng = np.random.default_rng(4)
     picture = make_picture(1280, 720)
@@ -108,7 +106,7 @@ def test_many_crops_of_a_large_picture_are_those_of_opencv() -> None:
         np.testing.assert_array_equal(cut(picture, where, 256, repeats_border=True), expected)
 
 
-def test_what_is_bent_by_the_rounding_of_its_corners_is_located_as_opencv_does() -> None:
+def test_what_is_bent_by_the_rounding_of_its_corners_is_located_as_opencv_does():
     """An eighth of a pixel where float32 has steps of 1/2048 px: one order is not enough."""
     corners = [(8191.91943359375, 8191.9794921875), (8192.046875, 8191.9794921875),
                (8192.046875, 8192.1064453125), (8191.9189453125, 8192.1064453125)]  # fmt: skip
@@ -131,7 +129,7 @@ ODD = {
 
 
 @pytest.mark.parametrize(("size_wh", "where"), ODD.values(), ids=ODD)
-def test_odd_crops_are_those_of_opencv(size_wh: tuple[int, int], where: tuple[float, ...]) -> None:
+def test_odd_crops_are_those_of_opencv(size_wh, where):
     picture, rect = make_picture(*size_wh), Rect(*map(f32, where))
     with np.errstate(invalid="ignore"):
         found = cut(picture, rect, 256, repeats_border=True)
@@ -141,9 +139,7 @@ def test_odd_crops_are_those_of_opencv(size_wh: tuple[int, int], where: tuple[fl
 
 @pytest.mark.parametrize("repeats_border", [True, False])
 @pytest.mark.parametrize(("x", "y"), [(-900, 50), (50, -900), (2000, 50), (50, 2000), (-9e5, 50)])
-def test_a_crop_outside_the_picture_shows_its_edge_or_nothing(
-    x: float, y: float, repeats_border: bool
-) -> None:
+def test_a_crop_outside_the_picture_shows_its_edge_or_nothing(x, y, repeats_border):
     picture = make_picture(150, 90)
     where = square(x, y, 120, 0.5, picture)
     quick = cut(picture, where, SIZE, repeats_border=repeats_border)
@@ -152,7 +148,7 @@ def test_a_crop_outside_the_picture_shows_its_edge_or_nothing(
     assert quick.any() == repeats_border
 
 
-def test_a_rectangle_whose_sides_differ_fills_the_crop_where_it_may_be_stretched() -> None:
+def test_a_rectangle_whose_sides_differ_fills_the_crop_where_it_may_be_stretched():
     picture = make_picture(320, 240)
     where = Rect(*map(f32, (0.5, 0.4, 150 / 320, 100 / 240, 0.3)))
     box = ((160.0, 96.0), (150.0, 100.0), float(f32(float(where.rotation * f32(180)) / math.pi)))
@@ -166,16 +162,14 @@ def test_a_rectangle_whose_sides_differ_fills_the_crop_where_it_may_be_stretched
     np.testing.assert_array_equal(cut(picture, where, SIZE, repeats_border=True), expected)
 
 
-def test_the_whole_picture_lies_in_the_middle_of_its_square() -> None:
+def test_the_whole_picture_lies_in_the_middle_of_its_square():
     picture = np.full((2, 4, 3), 200, np.uint8)
     out = cut(picture, None, 4, repeats_border=False)
     assert out[..., 0].tolist() == [[0] * 4, [200] * 4, [200] * 4, [0] * 4]
 
 
 @pytest.mark.parametrize(("width", "height"), [(640, 480), (176, 144), (359, 641), (1920, 1080)])
-def test_whole_pictures_of_one_shape_in_turns_with_others_are_those_of_opencv(
-    width: int, height: int
-) -> None:
+def test_whole_pictures_of_one_shape_in_turns_with_others_are_those_of_opencv(width, height):
     """The coordinates of the last shape are kept."""
     cropper = Cropper(224, SampleGrid(224), repeats_border=False)
     pictures = [make_picture(width, height), make_picture(height, width)]

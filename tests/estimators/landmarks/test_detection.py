@@ -13,7 +13,7 @@ from posemill.estimators.landmarks.detection import (
 )
 
 
-def test_layers_of_equal_stride_share_a_grid_in_the_order_of_the_network() -> None:
+def test_layers_of_equal_stride_share_a_grid_in_the_order_of_the_network():
     anchors = make_anchors(4, (2, 4, 4))
     # two each for the four cells of 2 px, then four for the one cell of 4 px; x runs first
     corners = [[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]]
@@ -35,7 +35,7 @@ def detect(rows: dict[int, tuple[float, ...]], min_score: float = 0.5) -> np.nda
     return found.points if found is not None else None
 
 
-def test_all_detections_come_best_first_each_with_its_box() -> None:
+def test_all_detections_come_best_first_each_with_its_box():
     boxes, logits = np.zeros((896, 6), np.float32), np.full(896, -50, np.float32)
     for row, logit, x in ((0, 1.0, 0), (1, 3.0, 0), (2, 2.0, 60), (3, 0.5, 100)):
         logits[row], boxes[row, :4] = logit, (x, 0, 16, 16)
@@ -55,20 +55,20 @@ def at(row: int) -> float:
 
 
 @pytest.mark.parametrize(("shift", "is_joined"), [(0, True), (34, True), (35, False), (70, False)])
-def test_boxes_are_joined_from_an_overlap_of_three_tenths(shift: float, is_joined: bool) -> None:
+def test_boxes_are_joined_from_an_overlap_of_three_tenths(shift, is_joined):
     """Two of 64 x 64 px side by side: (64 - s) / (64 + s) of their union is shared."""
     points = detect({0: (3.0, 0, 0, 64, 64), 1: (3.0, shift, 0, 64, 64)})
     assert float(points[0, 0]) == pytest.approx(at(0) + (0.5 if is_joined else 0), rel=1e-5)
 
 
-def test_the_overlap_goes_by_areas_of_both_boxes() -> None:
+def test_the_overlap_goes_by_areas_of_both_boxes():
     # 20 x 64 within 64 x 64: 0.3125 of the union; 18 x 64: 0.28
     for width, is_joined in ((20, True), (18, False)):
         points = detect({0: (3.0, 0, 0, 64, 64), 1: (3.0, 0, 0, width, 64)})
         assert float(points[0, 0]) == pytest.approx(at(0) + (0.5 if is_joined else 0), rel=1e-5)
 
 
-def test_the_top_one_wins_and_boxes_without_size_do_not_count() -> None:
+def test_the_top_one_wins_and_boxes_without_size_do_not_count():
     points = detect({0: (1.0, 0, 0, 9, 9), 1: (2.0, 99, 99, 9, 9), 2: (3.0, 0, 0, -1, 9),
                      3: (3.0, 0, 0, 9, -1)})  # fmt: skip
     assert float(points[0, 0]) == pytest.approx(at(1), rel=1e-5)
@@ -77,7 +77,7 @@ def test_the_top_one_wins_and_boxes_without_size_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("min_score", [0.0, 0.2, 0.5, 0.9])
-def test_the_threshold_is_a_score_that_counts_itself(min_score: float) -> None:
+def test_the_threshold_is_a_score_that_counts_itself(min_score):
     logit = math.log(min_score / (1 - min_score)) if min_score else -60.0
     assert detect({1: (logit + 1e-3, 0, 0, 9, 9)}, min_score) is not None
     below = detect({1: (logit - 1e-3, 0, 0, 9, 9)}, min_score)

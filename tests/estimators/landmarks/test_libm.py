@@ -13,7 +13,7 @@ import pytest
 from posemill.estimators.landmarks.libm import atan2, cos_sin, exp, f32, sigmoid
 
 
-def test_the_arctangent_is_within_one_unit_in_the_last_place() -> None:
+def test_the_arctangent_is_within_one_unit_in_the_last_place():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(2000, 2)).astype(np.float32) * 100
     for y, x in values:
@@ -26,16 +26,14 @@ def test_the_arctangent_is_within_one_unit_in_the_last_place() -> None:
 @pytest.mark.parametrize("ratio", [2.0**-31, 0.01, 0.4374, 0.4376, 0.6874, 0.6876, 1.1874, 1.1876,
                                    2.4374, 2.4376, 50, 2.0**61])  # fmt: skip
 @pytest.mark.parametrize(("sign_y", "sign_x"), [(1, 1), (1, -1), (-1, 1), (-1, -1)])
-def test_the_arctangent_is_right_on_both_sides_of_every_seam(
-    ratio: float, sign_y: int, sign_x: int
-) -> None:
+def test_the_arctangent_is_right_on_both_sides_of_every_seam(ratio, sign_y, sign_x):
     y, x = f32(sign_y * ratio), f32(sign_x)
     exact = math.atan2(float(y), float(x))
     assert abs(float(atan2(y, x)) - exact) <= 2 * float(np.spacing(f32(abs(exact))))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="stock on Linux uses glibc")
-def test_the_arctangent_rounds_as_the_c_library_does() -> None:
+def test_the_arctangent_rounds_as_the_c_library_does():
     libm = ctypes.CDLL(ctypes.util.find_library("m"))
     libm.atan2f.restype, libm.atan2f.argtypes = ctypes.c_float, [ctypes.c_float] * 2
     rng = np.random.default_rng(1)
@@ -50,7 +48,7 @@ def test_the_arctangent_rounds_as_the_c_library_does() -> None:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="stock on Linux uses glibc")
-def test_sine_and_cosine_round_as_the_c_library_does() -> None:
+def test_sine_and_cosine_round_as_the_c_library_does():
     libm = ctypes.CDLL(ctypes.util.find_library("m"))
     for function in (libm.cosf, libm.sinf):
         function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
@@ -61,13 +59,13 @@ def test_sine_and_cosine_round_as_the_c_library_does() -> None:
     assert mine != rounded
 
 
-def test_the_sigmoid_is_flat_far_away() -> None:
+def test_the_sigmoid_is_flat_far_away():
     values = sigmoid(np.array([-1000, 0, 2, 1000], np.float32))
     np.testing.assert_allclose(values, [0, 0.5, 1 / (1 + math.exp(-2)), 1], rtol=1e-6)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="stock on Linux uses glibc")
-def test_exp_rounds_as_the_c_library_does() -> None:
+def test_exp_rounds_as_the_c_library_does():
     libm = ctypes.CDLL(ctypes.util.find_library("m"))
     libm.expf.restype, libm.expf.argtypes = ctypes.c_float, [ctypes.c_float]
     values = np.random.default_rng(0).uniform(-110, 90, 50_000).astype(np.float32)
@@ -78,7 +76,7 @@ def test_exp_rounds_as_the_c_library_does() -> None:
         assert (ours != np.exp(values.astype(np.float64)).astype(np.float32)).any()
 
 
-def test_exp_of_many_values_is_that_of_some_and_of_a_few() -> None:
+def test_exp_of_many_values_is_that_of_some_and_of_a_few():
     values = np.linspace(-110, 95, 1_000_000).astype(np.float32)
     many = exp(values)
     for step, length in ((1, 4000), (100, 10)):

@@ -27,7 +27,7 @@ def rect(*values: float) -> Rect:
 
 
 @pytest.mark.parametrize(("angle", "wrapped"), [(0, 0), (4, 4 - 2 * math.pi), (-math.pi, -math.pi)])
-def test_angles_are_wrapped_to_half_a_turn(angle: float, wrapped: float) -> None:
+def test_angles_are_wrapped_to_half_a_turn(angle, wrapped):
     assert float(wrap_angle(angle)) == pytest.approx(wrapped, abs=1e-6)
 
 
@@ -42,26 +42,24 @@ def test_angles_are_wrapped_to_half_a_turn(angle: float, wrapped: float) -> None
         ((-10, 0), -math.pi / 2, math.pi / 2),
     ],
 )
-def test_a_line_is_turned_away_from_where_it_should_point(
-    end: tuple[float, float], target: float, turned: float
-) -> None:
+def test_a_line_is_turned_away_from_where_it_should_point(end, target, turned):
     start = f32(5), f32(7)
     found = rotation_between(start, (start[0] + f32(end[0]), start[1] + f32(end[1])), target=target)
     assert float(found) == pytest.approx(turned, abs=1e-6)
 
 
-def test_enlarging_shifts_by_the_height_before_and_squares_by_the_longer_side() -> None:
+def test_enlarging_shifts_by_the_height_before_and_squares_by_the_longer_side():
     turned = enlarge(rect(0.5, 0.5, 0.1, 0.1, math.pi / 2), SIZE, scale=2, shift_y=-0.5)
     # 20 x 10 px: half a height (5 px) along the turned y, which points to the left of the screen
     assert [float(v) for v in turned[:4]] == pytest.approx([0.5 + 5 / 200, 0.5, 0.2, 0.4])
 
 
-def test_a_box_left_of_the_picture_reaches_its_edge() -> None:
+def test_a_box_left_of_the_picture_reaches_its_edge():
     box = box_of_landmarks(np.array([[-0.4, 0.2], [-0.2, 0.4]], np.float32), f32(0))
     assert [float(v) for v in box[:4]] == pytest.approx([-0.2, 0.3, 0.4, 0.2])
 
 
-def test_a_turned_box_lies_around_its_points_and_not_their_middle() -> None:
+def test_a_turned_box_lies_around_its_points_and_not_their_middle():
     """A triangle turned by an eighth: its box's middle is not the middle of its extremes."""
     points = np.array([[0.4, 0.2], [0.6, 0.2], [0.6, 0.6]], np.float32)
     box = turned_box_of_landmarks(points, f32(math.pi / 4), SIZE)
@@ -73,7 +71,7 @@ def test_a_turned_box_lies_around_its_points_and_not_their_middle() -> None:
     assert [float(v) for v in box] == pytest.approx(expected, abs=1e-6)
 
 
-def test_points_of_a_crop_lose_the_border_of_a_rect_that_is_not_square() -> None:
+def test_points_of_a_crop_lose_the_border_of_a_rect_that_is_not_square():
     points = np.array([[0.5, 0.5, 1], [0.25, 0.75, 2]], np.float32)
     square = rect(0.5, 0.5, 0.2, 0.4, 0)
     assert without_border(points, square, SIZE) is points
@@ -86,7 +84,7 @@ def test_points_of_a_crop_lose_the_border_of_a_rect_that_is_not_square() -> None
     )
 
 
-def test_projecting_by_matrix_counts_in_pixels() -> None:
+def test_projecting_by_matrix_counts_in_pixels():
     points = np.array([[0.5, 0.5], [1.0, 0.5], [0.5, 1.0]], np.float32)
     placed = project_by_matrix(points, rect(0.3, 0.4, 0.2, 0.4, math.pi / 2), SIZE)
     # 40 px wide and high around (60, 40), turned by a quarter: right becomes down

@@ -41,9 +41,7 @@ def homography(corners: list[Corner], size: int) -> np.ndarray:
 
 @pytest.mark.parametrize("size", [4, 16, 20, 64, 192, 256])
 @pytest.mark.parametrize("origin", [(0, 0), (37, 91)])
-def test_every_coordinate_is_the_one_that_opencv_computes(
-    size: int, origin: tuple[int, int]
-) -> None:
+def test_every_coordinate_is_the_one_that_opencv_computes(size, origin):
     places = np.arange(2 * size * size)
     grid = SampleGrid(256)
     for corners in (turned(400.3, 300.1, 355.5, 10), turned(-70.2, 2000.7, 40.4, -125)):
@@ -56,7 +54,7 @@ def test_every_coordinate_is_the_one_that_opencv_computes(
         assert np.abs(found - exact).max() < 0.5 / 32 + 1e-4
 
 
-def test_coordinates_beyond_the_limits_are_the_limits() -> None:
+def test_coordinates_beyond_the_limits_are_the_limits():
     corners = turned(50, 40, 60, 0)
     free = SampleGrid(64).locate(corners, 64, origin=(0, 0), limits=None)
     kept = SampleGrid(64).locate(corners, 64, origin=(0, 0), limits=((30, 60), (25, 55)))
@@ -74,9 +72,7 @@ def test_coordinates_beyond_the_limits_are_the_limits() -> None:
         (64, BENT, 163_871),
     ],
 )
-def test_sums_are_wrong_by_no_more_than_they_say(
-    size: int, corners: list[Corner], doubt: int
-) -> None:
+def test_sums_are_wrong_by_no_more_than_they_say(size, corners, doubt):
     scale = 2.0**16
     first, growth, said = _sums(corners, size, scale)
     sums = np.empty((2, size * size), np.int32)
@@ -86,7 +82,7 @@ def test_sums_are_wrong_by_no_more_than_they_say(
 
 
 @pytest.mark.parametrize("size_wh", [(256, 256), (256, 144)])
-def test_fixed_places_are_those_of_a_warp(size_wh: tuple[int, int]) -> None:
+def test_fixed_places_are_those_of_a_warp(size_wh):
     rng = np.random.default_rng(4)
     for width, height in ((512, 512), (1280, 720), (333, 217), (3, 900)):
         picture = rng.integers(0, 256, (height, width, 3), np.uint8)
@@ -102,9 +98,7 @@ def test_fixed_places_are_those_of_a_warp(size_wh: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("side", [40, 250, 900, 3000])
 @pytest.mark.parametrize("angle", [0.0, 0.7, -2.5])
-def test_a_mask_is_that_of_the_whole_map_however_little_the_picture_shows_of_it(
-    side: float, angle: float
-) -> None:
+def test_a_mask_is_that_of_the_whole_map_however_little_the_picture_shows_of_it(side, angle):
     width, height = f32(230), f32(170)
     logits = np.random.default_rng(1).normal(0, 8, (256, 256)).astype(np.float32)
     sure = (1 / (exp(-logits).astype(np.float64) + 1)).astype(np.float32)

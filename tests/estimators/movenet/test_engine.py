@@ -94,7 +94,7 @@ def everyone(found: Keypoints, row: int = 0) -> np.ndarray:
     return np.concatenate([found.points[row : row + 1], others])[..., :2] * found.sizes_wh[row]
 
 
-def test_people_are_found_where_they_are_the_largest_first(spots: None) -> None:
+def test_people_are_found_where_they_are_the_largest_first(spots):
     frame = crowd((5, 6, 9), (20, 8, 13), (35, 25, 11))
     for network in ("thunder", "lightning"):
         found = open_estimator("movenet", network=network).estimate([frame])
@@ -110,7 +110,7 @@ def test_people_are_found_where_they_are_the_largest_first(spots: None) -> None:
     assert ((found.scores > 0) & (found.scores <= 1)).all()
 
 
-def test_forty_people_are_forty_alone_and_among_others(spots: None) -> None:
+def test_forty_people_are_forty_alone_and_among_others(spots):
     people = [(4 + 6 * column, 4 + 6 * row, 8) for row in range(5) for column in range(8)]
     engine = open_estimator("movenet", network="lightning")
     many, one, nobody = crowd(*people), crowd((20, 8, 13)), crowd()
@@ -123,7 +123,7 @@ def test_forty_people_are_forty_alone_and_among_others(spots: None) -> None:
     np.testing.assert_array_equal(everyone(together, 2), everyone(turned, 0))
 
 
-def test_a_person_over_the_edge_keeps_to_their_place_in_the_picture(spots: None) -> None:
+def test_a_person_over_the_edge_keeps_to_their_place_in_the_picture(spots):
     frame = crowd((0, 0, 9), (51, 30, 9))
     people = everyone(open_estimator("movenet").estimate([frame]))
     assert len(people) == 2
@@ -132,9 +132,7 @@ def test_a_person_over_the_edge_keeps_to_their_place_in_the_picture(spots: None)
     np.testing.assert_allclose(corner[::2].mean(0)[1], 4.5 + 9, atol=1.5)
 
 
-def test_points_that_nobody_sees_are_missing_and_a_pose_without_any_is_nobody(
-    spots: None,
-) -> None:
+def test_points_that_nobody_sees_are_missing_and_a_pose_without_any_is_nobody(spots):
     frame = crowd((20, 8, 13))
     frame[..., BLUE] = 0
     found = open_estimator("movenet").estimate([frame])
@@ -149,9 +147,7 @@ def test_points_that_nobody_sees_are_missing_and_a_pose_without_any_is_nobody(
 
 
 @pytest.mark.parametrize(("runtime", "extra"), [("onnxruntime", "onnx"), ("openvino", "openvino")])
-def test_without_its_runtime_the_pip_line_is_said(
-    monkeypatch: pytest.MonkeyPatch, runtime: str, extra: str
-) -> None:
+def test_without_its_runtime_the_pip_line_is_said(monkeypatch, runtime, extra):
     monkeypatch.setattr(networks, "load_network", lambda name: pytest.fail("fetched"))
     monkeypatch.setitem(__import__("sys").modules, runtime, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'posemill\[{extra}\]'"):
@@ -168,15 +164,13 @@ def published(need_model: Callable[[str], Path]) -> Callable[..., Any]:
     return lambda **options: open_estimator("movenet", **options)
 
 
-def test_a_network_comes_from_its_two_published_files(published: Callable[..., Any]) -> None:
+def test_a_network_comes_from_its_two_published_files(published):
     # What engines open may lie converted in the cache, by an older posemill.
     assert networks.convert("movenet-lightning") == networks.load_network("movenet-lightning")
 
 
 @pytest.mark.parametrize("network", ["thunder", "lightning"])
-def test_half_a_person_is_one_with_the_points_that_can_be_seen(
-    published: Callable[..., Any], photo: Frame, network: str
-) -> None:
+def test_half_a_person_is_one_with_the_points_that_can_be_seen(published, photo, network):
     found = published(network=network).estimate([photo, photo[:, ::-1]])
     assert found.others.counts[0] == 0
     nose, left_shoulder, right_shoulder = (found.points[:, point, :2] * 512 for point in (0, 5, 6))
@@ -187,7 +181,7 @@ def test_half_a_person_is_one_with_the_points_that_can_be_seen(
     assert found.scores[0, 13:].max() < 0.15 < found.scores[0, [0, 5, 6]].min()
 
 
-def test_nothing_is_nobody(published: Callable[..., Any]) -> None:
+def test_nothing_is_nobody(published):
     grey = np.full((240, 320, 3), 128, np.uint8)
     noise = np.random.default_rng(0).integers(0, 256, (240, 320, 3), np.uint8)
     found = published(network="lightning").estimate([grey, noise, grey[:1, :1], grey[:1]])

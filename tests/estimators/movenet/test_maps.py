@@ -16,9 +16,7 @@ RNG = np.random.default_rng(5)
 @pytest.mark.parametrize(
     ("corner", "side"), [((20, 9), 40), ((-13, -7), 90), ((30, 20), 64), ((50, 40), 16)]
 )
-def test_a_place_in_the_square_is_that_place_of_the_frame(
-    corner: tuple[int, int], side: int
-) -> None:
+def test_a_place_in_the_square_is_that_place_of_the_frame(corner, side):
     frame = np.zeros((48, 64, 3), np.uint8)
     cv2.circle(frame, (55, 44), 2, (255, 255, 255), -1)
     square = cut_square(frame, corner, side, size=128, colour=0)
@@ -29,7 +27,7 @@ def test_a_place_in_the_square_is_that_place_of_the_frame(
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5000), (3000, 2)])
-def test_strips_and_single_pixels_fit(shape: tuple[int, int]) -> None:
+def test_strips_and_single_pixels_fit(shape):
     frame = np.full((*shape, 3), 200, np.uint8)
     square = cut_square(frame, (0, 0), max(shape), size=64, colour=0)
     assert (square.picture[0, 0] == 200).all()
@@ -39,7 +37,7 @@ def test_strips_and_single_pixels_fit(shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(far * square.scale + square.shift, shape[::-1], rtol=1e-5)
 
 
-def test_boxes_are_the_expected_sides_around_the_centre_of_a_cell() -> None:
+def test_boxes_are_the_expected_sides_around_the_centre_of_a_cell():
     maps = [np.full((124, n, n), -20.0, np.float32) for n in (52, 26, 13)]
     for stride in range(3):
         maps[stride][80:] = 0
@@ -82,7 +80,7 @@ def points_one_by_one(
     return found
 
 
-def test_points_of_several_people_are_those_of_each_alone_by_a_plain_loop() -> None:
+def test_points_of_several_people_are_those_of_each_alone_by_a_plain_loop():
     """The published operators themselves were run by TensorFlow.js 4.22 on three real pictures.
 
     Points of thunder differ by at most 1.2e-7 of the picture, scores by 1.6e-6. Those of lightning
@@ -100,7 +98,7 @@ def test_points_of_several_people_are_those_of_each_alone_by_a_plain_loop() -> N
         )
 
 
-def test_the_same_person_twice_is_one_and_neighbours_are_two() -> None:
+def test_the_same_person_twice_is_one_and_neighbours_are_two():
     person = RNG.random((17, 2)) * 100
     points = np.stack([person, person + 1.5, person + 60]).astype(np.float32)
     totals, areas = np.array([0.4, 0.9, 0.1], np.float32), np.full(3, 1e4, np.float32)

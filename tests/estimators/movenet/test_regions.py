@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,9 +89,8 @@ HIPS = {"p11": (95, 60), "p12": (105, 60)}
     ],
 )  # fmt: skip
 def test_the_region_is_a_square_around_the_hips_that_holds_the_farthest_point(
-    find: Find, points: dict[str, tuple[float, float]], center: tuple[float, float], reach: float,
-    rotation: float,
-) -> None:  # fmt: skip
+    find, points, center, reach, rotation
+):
     ((region,),) = find([person(**points)])
     assert (region.center_x * WIDTH, region.center_y * HEIGHT) == pytest.approx(center)
     size = region.width * WIDTH, region.height * HEIGHT
@@ -100,7 +98,7 @@ def test_the_region_is_a_square_around_the_hips_that_holds_the_farthest_point(
     assert abs(region.rotation) == pytest.approx(rotation, abs=1e-5)
 
 
-def test_somebody_without_trunk_has_no_region_and_each_frame_its_own_people(find: Find) -> None:
+def test_somebody_without_trunk_has_no_region_and_each_frame_its_own_people(find):
     head = person(p0=(100, 20))
     hip = person(p11=(95, 60))  # one point has no reach
     shoulders = person(p5=(90, 40), p6=(110, 40))
@@ -112,9 +110,7 @@ def test_somebody_without_trunk_has_no_region_and_each_frame_its_own_people(find
     assert found[3][0].center_x == pytest.approx(0.75)
 
 
-def test_no_frames_ask_nobody_and_the_network_is_part_of_the_identity(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_frames_ask_nobody_and_the_network_is_part_of_the_identity(monkeypatch):
     people = People([])
     monkeypatch.setattr(regions, "MoveNetEstimator", people)
     finder = regions.MoveNetRegions(device="cpu", threads=2)
@@ -123,9 +119,7 @@ def test_no_frames_ask_nobody_and_the_network_is_part_of_the_identity(
     assert finder.identity() == {"movenet weights": "abc"}
 
 
-def test_two_people_are_found_by_movenet_and_have_all_landmarks(
-    photo: Frame, need_model: Callable[[str], Path], model_files: dict[str, Path]
-) -> None:
+def test_two_people_are_found_by_movenet_and_have_all_landmarks(photo, need_model, model_files):
     for name in ("nanodet", "nanodet-weights", "movenet-lightning", "movenet-lightning-weights"):
         need_model(name)
     with closing(HolisticEstimator(people=3, people_from="movenet", parts="pose")) as engine:

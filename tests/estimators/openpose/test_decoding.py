@@ -34,7 +34,7 @@ def close_to(found: People, drawn: list[FloatArray], *, within: float = 0.35) ->
         del left[best]
 
 
-def test_one_person_is_found_to_a_third_of_a_cell() -> None:
+def test_one_person_is_found_to_a_third_of_a_cell():
     drawn = [person(20.3, 4.6, 38)]
     found = find_people(draw(drawn, (46, 40)), USUAL)
     close_to(found, drawn)
@@ -44,17 +44,17 @@ def test_one_person_is_found_to_a_third_of_a_cell() -> None:
 
 
 @pytest.mark.parametrize("number", [2, 5, 10])
-def test_everyone_of_a_row_of_people_is_found_once(number: int) -> None:
+def test_everyone_of_a_row_of_people_is_found_once(number):
     drawn = [person(10 + 17.2 * i, 4 + (i % 3), 36) for i in range(number)]
     close_to(find_people(draw(drawn, (46, 17 * number + 12)), USUAL), drawn)
 
 
-def test_people_whose_heads_and_shoulders_are_close_keep_their_own_limbs() -> None:
+def test_people_whose_heads_and_shoulders_are_close_keep_their_own_limbs():
     drawn = [person(20, 4, 38), person(27.5, 6, 38)]
     close_to(find_people(draw(drawn, (48, 50)), USUAL), drawn)
 
 
-def test_two_halves_without_a_neck_are_two_people_and_with_one_they_are_one() -> None:
+def test_two_halves_without_a_neck_are_two_people_and_with_one_they_are_one():
     whole = person(20, 5, 38)
     beheaded = whole.copy()
     beheaded[1] = np.nan
@@ -65,7 +65,7 @@ def test_two_halves_without_a_neck_are_two_people_and_with_one_they_are_one() ->
     assert np.isnan(found.points[:, 1]).all()
 
 
-def test_nobody_is_found_in_nothing_and_in_noise_that_is_low() -> None:
+def test_nobody_is_found_in_nothing_and_in_noise_that_is_low():
     empty = np.zeros((NUM_MAPS, 12, 9), np.float32)
     assert len(find_people(empty, USUAL).points) == 0
     noise = np.random.default_rng(0).random((NUM_MAPS, 46, 60), np.float32) * 0.09
@@ -74,14 +74,14 @@ def test_nobody_is_found_in_nothing_and_in_noise_that_is_low() -> None:
     assert found.scores.shape == (0, 18)
 
 
-def test_loud_noise_is_bounded_and_no_crash() -> None:
+def test_loud_noise_is_bounded_and_no_crash():
     noise = np.random.default_rng(0).normal(0, 1, (NUM_MAPS, 60, 80)).astype(np.float32)
     found = find_people(noise, USUAL)
     assert found.points.shape[1:] == (18, 2)
     assert ((found.scores >= 0) & (found.scores <= 1)).all()
 
 
-def test_fewer_parts_than_asked_for_are_nobody() -> None:
+def test_fewer_parts_than_asked_for_are_nobody():
     three = np.full((18, 2), np.nan, np.float32)
     three[[1, 2, 3]] = person(20, 5, 38)[[1, 2, 3]]
     maps = draw([three], (46, 40))
@@ -90,13 +90,13 @@ def test_fewer_parts_than_asked_for_are_nobody() -> None:
     assert len(find_people(maps, Thresholds(parts=3, person=3.0)).points) == 0
 
 
-def test_ears_and_shoulders_alone_begin_no_person() -> None:
+def test_ears_and_shoulders_alone_begin_no_person():
     points = np.full((18, 2), np.nan, np.float32)
     points[[2, 16]] = person(20, 5, 38)[[2, 16]]
     assert len(find_people(draw([points], (46, 40)), Thresholds(parts=1, person=0)).points) == 0
 
 
-def test_a_limb_longer_than_half_the_picture_is_less_likely() -> None:
+def test_a_limb_longer_than_half_the_picture_is_less_likely():
     reaching = person(60, 1, 28)
     reaching[3, 0] -= 40  # the right elbow
     low, high = (find_people(draw([reaching], (rows, 90)), USUAL) for rows in (30, 90))
@@ -104,7 +104,7 @@ def test_a_limb_longer_than_half_the_picture_is_less_likely() -> None:
     assert high.totals[0] - low.totals[0] == pytest.approx(2 * 0.62 / 18, abs=0.01)
 
 
-def test_the_mirror_image_of_maps_gives_the_mirrored_people() -> None:
+def test_the_mirror_image_of_maps_gives_the_mirrored_people():
     drawn = [person(14.2, 4, 36), person(32.6, 5, 34)]
     maps = draw(drawn, (46, 48))
     mirrored = np.ascontiguousarray(maps[MIRRORED_MAPS, :, ::-1] * MIRRORED_SIGNS[:, None, None])
@@ -113,7 +113,7 @@ def test_the_mirror_image_of_maps_gives_the_mirrored_people() -> None:
     close_to(find_people(mirrored, USUAL), expected)
 
 
-def test_matching_is_that_of_going_through_pairs_by_their_score() -> None:
+def test_matching_is_that_of_going_through_pairs_by_their_score():
     rng = np.random.default_rng(1)
     scores = rng.random((3, 7, 7), np.float32)
     scores[scores < 0.4] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,7 @@ def onnx_file(
     return path
 
 
-def test_our_conversion_gives_what_opencv_gives_of_the_same_file(
-    need_model: Callable[[str], Path],
-) -> None:
+def test_our_conversion_gives_what_opencv_gives_of_the_same_file(need_model):
     path = need_model("mobilenet_thin")
     session = onnxruntime.InferenceSession(
         export_frozen_graph(path), providers=["CPUExecutionProvider"]
@@ -85,11 +83,8 @@ def test_our_conversion_gives_what_opencv_gives_of_the_same_file(
     [((), "openvino"), (("openvino",), "onnxruntime"), (("openvino", "onnxruntime"), "opencv")],
 )
 def test_the_quickest_runtime_that_works_here_runs_the_published_network_on_a_cpu(
-    need_model: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-    fails: tuple[str, ...],
-    expected: str,
-) -> None:
+    need_model, monkeypatch, fails, expected
+):
     pytest.importorskip("openvino")
     need_model("mobilenet_thin")
     # A child that ends with an illegal instruction, or a package that is not there.
@@ -105,9 +100,7 @@ def test_the_quickest_runtime_that_works_here_runs_the_published_network_on_a_cp
     np.testing.assert_allclose(asked.run(pictures), usual.run(pictures), atol=1e-4)
 
 
-def test_a_runtime_is_tried_with_the_network_it_is_to_run(
-    need_model: Callable[[str], Path],
-) -> None:
+def test_a_runtime_is_tried_with_the_network_it_is_to_run(need_model):
     need_model("mobilenet_thin")
     assert try_library("opencv", "").works
     pytest.importorskip("openvino")
@@ -116,7 +109,7 @@ def test_a_runtime_is_tried_with_the_network_it_is_to_run(
     assert tried.seconds["mobilenet_thin"] > 0
 
 
-def test_two_outputs_become_heat_maps_and_affinities() -> None:
+def test_two_outputs_become_heat_maps_and_affinities():
     heat, affinity = np.full((1, 19, 2, 3), 1.0), np.full((1, 38, 2, 3), 2.0)
     for outputs in ([heat, affinity], [affinity, heat]):
         maps = join_maps(outputs, "net")
@@ -131,8 +124,8 @@ def test_two_outputs_become_heat_maps_and_affinities() -> None:
     ("channels", "is_last"), [((57,), False), ((38, 19), False), ((19, 38), True)]
 )
 def test_a_users_file_works_as_an_engine_whatever_the_order_of_its_maps(
-    tmp_path: Path, channels: tuple[int, ...], is_last: bool
-) -> None:
+    tmp_path, channels, is_last
+):
     path = onnx_file(tmp_path / "net.onnx", channels, is_last=is_last)
     network = open_network(str(path))
     assert network.run(np.zeros((1, 3, 24, 16), np.float32)).shape == (1, 57, 3, 2)
@@ -143,9 +136,7 @@ def test_a_users_file_works_as_an_engine_whatever_the_order_of_its_maps(
     assert engine.identity()["network"] == "net.onnx"
 
 
-def test_what_cannot_be_run_is_refused_before_any_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_run_is_refused_before_any_picture(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     for name in ("net.txt", "net.onnx", "net.pth"):
         (tmp_path / name).write_bytes(b"not onnx")
@@ -173,9 +164,7 @@ def test_what_cannot_be_run_is_refused_before_any_picture(
 
 
 @pytest.mark.parametrize("shape", [(30, 40, 3), (40, 10, 3), (25, 100, 3), (500, 500, 3)])
-def test_pictures_are_fitted_into_a_network_of_one_size(
-    tmp_path: Path, shape: tuple[int, ...]
-) -> None:
+def test_pictures_are_fitted_into_a_network_of_one_size(tmp_path, shape):
     path = onnx_file(tmp_path / "fixed.onnx", (57,), size=(1, 3, 64, 128))
     fixed: Any = open_estimator("openpose", network=str(path))
     free: Any = open_estimator("openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))))
@@ -190,7 +179,7 @@ def test_pictures_are_fitted_into_a_network_of_one_size(
         open_estimator("openpose", network=str(path), second_scale=True)
 
 
-def test_layers_of_the_body_network_are_those_of_the_published_file() -> None:
+def test_layers_of_the_body_network_are_those_of_the_published_file():
     shapes = layer_shapes()
     assert len(shapes) == 12 + 10 + 5 * 14
     assert shapes.items() >= {
@@ -200,7 +189,7 @@ def test_layers_of_the_body_network_are_those_of_the_published_file() -> None:
     }.items()  # fmt: skip
 
 
-def test_the_body_network_reads_weights_by_their_published_names(tmp_path: Path) -> None:
+def test_the_body_network_reads_weights_by_their_published_names(tmp_path):
     torch = pytest.importorskip("torch")
     rng = torch.Generator().manual_seed(0)
     weights = {}
@@ -229,9 +218,8 @@ def test_the_body_network_reads_weights_by_their_published_names(tmp_path: Path)
     ],
 )
 def test_a_published_file_that_is_missing_cut_or_another_is_never_run(
-    model: str, engine: str, options: dict[str, Any], model_files: dict[str, Path],
-    need_model: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    model, engine, options, model_files, need_model, tmp_path, monkeypatch
+):
     path = need_model(model)
     whole = path.read_bytes()
     (tmp_path / "models").mkdir()
@@ -254,9 +242,7 @@ def test_a_published_file_that_is_missing_cut_or_another_is_never_run(
 
 @pytest.mark.parametrize(("size_wh", "seen"), [((40, 30), (88, 64)), ((3000, 10), (512, 8)),
                                                ((1, 400), (8, 64))])  # fmt: skip
-def test_pictures_are_seen_in_their_shape_and_strips_smaller(
-    tmp_path: Path, size_wh: tuple[int, int], seen: tuple[int, int]
-) -> None:
+def test_pictures_are_seen_in_their_shape_and_strips_smaller(tmp_path, size_wh, seen):
     engine: Any = open_estimator(
         "openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))), height=64
     )
@@ -268,9 +254,7 @@ def test_pictures_are_seen_in_their_shape_and_strips_smaller(
 
 
 @pytest.mark.parametrize("size_wh", [(1, 400), (400, 1), (20, 400), (50, 3000)])
-def test_nobody_is_in_a_strip_whatever_the_network_says(
-    size_wh: tuple[int, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_nobody_is_in_a_strip_whatever_the_network_says(size_wh, monkeypatch, tmp_path):
     engine: Any = open_estimator("openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))))
     monkeypatch.setattr(engine, "_maps_of", lambda *_: pytest.fail("it was looked at"))
     found = engine.estimate([np.full((size_wh[1], size_wh[0], 3), 9, np.uint8)])

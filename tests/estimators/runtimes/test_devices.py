@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,7 @@ from posemill.estimators import open_estimator
 from posemill.estimators.runtimes.devices import list_gpus, list_onnx_runtimes
 
 
-def test_the_gpus_are_those_the_driver_lists_if_there_is_one_and_it_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gpus_are_those_the_driver_lists_if_there_is_one_and_it_works(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     tool = tmp_path / "nvidia-smi"
     tool.touch(mode=0o755)
@@ -29,9 +26,7 @@ def test_the_gpus_are_those_the_driver_lists_if_there_is_one_and_it_works(
 
 
 @pytest.mark.parametrize(("device", "extra"), [("cpu", "onnx"), ("cuda:1", "gpu")])
-def test_a_missing_onnx_runtime_is_one_sentence_with_the_pip_line(
-    device: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_onnx_runtime_is_one_sentence_with_the_pip_line(device, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     expected = rf"runtime=onnxruntime \(device {device}\) needs 'onnxruntime'; run: pip install "
     with pytest.raises(MissingExtraError, match=rf"^{expected}'posemill\[{extra}\]'$"):
@@ -51,8 +46,8 @@ def test_a_missing_onnx_runtime_is_one_sentence_with_the_pip_line(
     ],
 )
 def test_a_gpu_that_onnx_runtime_cannot_use_is_an_error_that_says_why(
-    installed: list[str], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    installed, message, monkeypatch
+):
     def version(name: str) -> str:
         if name not in installed:
             raise metadata.PackageNotFoundError(name)

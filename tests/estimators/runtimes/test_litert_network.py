@@ -30,9 +30,7 @@ litert_network.LiteRTNetwork("face_landmark")
 """
 
 
-def test_only_the_greeting_is_lost_and_the_order_of_the_rest_is_kept(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_only_the_greeting_is_lost_and_the_order_of_the_rest_is_kept(monkeypatch, capfd):
     monkeypatch.setattr(litert_network, "_has_greeted", False)
     with open(2, "w", closefd=False) as buffered:
         monkeypatch.setattr(sys, "stderr", buffered)
@@ -44,9 +42,7 @@ def test_only_the_greeting_is_lost_and_the_order_of_the_rest_is_kept(
         assert capfd.readouterr().err == "native\nmore\nlate\n"
 
 
-def test_the_outputs_of_a_run_are_not_changed_by_the_next(
-    model_files: dict[str, Path], photo: np.ndarray
-) -> None:
+def test_the_outputs_of_a_run_are_not_changed_by_the_next(model_files, photo):
     network = LiteRTNetwork("hand_recrop")
     first = np.ascontiguousarray(photo[None, :256, :256])
     outputs = network.run(first)
@@ -56,9 +52,7 @@ def test_the_outputs_of_a_run_are_not_changed_by_the_next(
     np.testing.assert_array_equal(network.run(first)[0], kept[0])
 
 
-def test_litert_does_not_greet_on_the_terminal_and_all_else_comes_out(
-    model_files: dict[str, Path],
-) -> None:
+def test_litert_does_not_greet_on_the_terminal_and_all_else_comes_out(model_files):
     result = subprocess.run(
         [sys.executable, "-c", TALKATIVE], capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": str(SOURCES)},
@@ -68,9 +62,7 @@ def test_litert_does_not_greet_on_the_terminal_and_all_else_comes_out(
 
 
 @pytest.mark.parametrize("stderr", ["None", "open(os.devnull, 'w')"])
-def test_a_process_without_a_standard_error_can_run_networks(
-    model_files: dict[str, Path], stderr: str
-) -> None:
+def test_a_process_without_a_standard_error_can_run_networks(model_files, stderr):
     code = f"import os; os.close(2); import sys; sys.stderr = {stderr}\n"
     code += "from posemill.estimators.runtimes.litert_network import LiteRTNetwork\n"
     code += "print(LiteRTNetwork('hand_recrop').size)"
@@ -81,9 +73,7 @@ def test_a_process_without_a_standard_error_can_run_networks(
     assert result.stdout == "256\n"
 
 
-def test_a_system_without_a_place_for_files_can_run_networks(
-    model_files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_a_place_for_files_can_run_networks(model_files, monkeypatch):
     def full() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -92,9 +82,7 @@ def test_a_system_without_a_place_for_files_can_run_networks(
     assert LiteRTNetwork("hand_recrop").size == 256
 
 
-def test_a_pull_of_models_at_the_first_use_is_seen_while_it_goes_on(
-    model_files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pull_of_models_at_the_first_use_is_seen_while_it_goes_on(model_files, monkeypatch):
     seen = []
 
     def load(name: str, make: Callable[[], bytes], *, suffix: str) -> bytes:
@@ -107,9 +95,7 @@ def test_a_pull_of_models_at_the_first_use_is_seen_while_it_goes_on(
     assert os.path.samestat(seen[0], os.fstat(2))
 
 
-def test_threads_that_open_networks_at_once_leave_the_standard_error_where_it_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_that_open_networks_at_once_leave_the_standard_error_where_it_was(monkeypatch):
     monkeypatch.setattr(litert_network, "_has_greeted", False)
     before, is_in, may_leave = os.fstat(2), threading.Event(), threading.Event()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ def operators(model: bytes) -> list[str]:
     return [each["op_name"] for each in interpreter._get_ops_details()]
 
 
-def test_product_and_sum_are_rounded_one_after_the_other(model_files: dict[str, Path]) -> None:
+def test_product_and_sum_are_rounded_one_after_the_other(model_files):
     path = model_files["hand_recrop"]
     pixels = np.random.default_rng(3).random((1, 256, 256, 3), np.float32)
     before = run(prune(path.read_bytes(), ["p_re_lu"]), pixels)
@@ -45,7 +44,7 @@ def test_product_and_sum_are_rounded_one_after_the_other(model_files: dict[str, 
     np.testing.assert_array_equal(found, expected)
 
 
-def test_only_scalings_are_split(model_files: dict[str, Path]) -> None:
+def test_only_scalings_are_split(model_files):
     data = model_files["hand_recrop"].read_bytes()
     whole, split = operators(data), operators(rewrite(data, splits_scalings=True))
     num_split = split.count("MUL")
@@ -63,9 +62,7 @@ def test_only_scalings_are_split(model_files: dict[str, Path]) -> None:
         ("pose_landmark_lite_with_mask", (256, 256)),
     ],
 )
-def test_masks_keep_their_bits(
-    name: str, size_hw: tuple[int, int], model_files: dict[str, Path]
-) -> None:
+def test_masks_keep_their_bits(name, size_hw, model_files):
     data = load_tflite(name)
     rewritten = rewrite(data, splits_scalings=False)
     assert operators(rewritten).count("DEPTH_TO_SPACE") == 1
@@ -76,6 +73,6 @@ def test_masks_keep_their_bits(
     np.testing.assert_array_equal(run(rewritten, pixels), mask)
 
 
-def test_a_file_without_such_operators_stays_as_it_is(model_files: dict[str, Path]) -> None:
+def test_a_file_without_such_operators_stays_as_it_is(model_files):
     data = load_tflite("face_landmark")
     assert rewrite(data, splits_scalings=False) is data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,20 +31,18 @@ GPUS = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvi
         ("tensorrt:12", ("tensorrt", 12), ("TensorrtExecutionProvider", {"device_id": 12})),
     ],
 )  # fmt: skip
-def test_a_device_has_its_provider(device: str, parsed: tuple[str, int], provider: Any) -> None:
+def test_a_device_has_its_provider(device, parsed, provider):
     assert _parse_device(device) == parsed
     assert _provider_of(*parsed, GPUS) == provider
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cpu:0", "tensorrt:-1"])
-def test_another_device_is_refused(device: str) -> None:
+def test_another_device_is_refused(device):
     with pytest.raises(DeviceError, match=f"unknown device '{device}'; expected cpu, cuda:N or t"):
         _parse_device(device)
 
 
-def test_a_cpu_runs_one_crop_at_a_time_on_threads_that_do_not_spin(
-    model_files: dict[str, Path],
-) -> None:
+def test_a_cpu_runs_one_crop_at_a_time_on_threads_that_do_not_spin(model_files):
     network = OnnxNetwork("hand_recrop", threads=2)
     options = network._session.get_session_options()
     assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 1)
@@ -70,9 +67,7 @@ class ElsewhereSession:
         return ["CPUExecutionProvider"]
 
 
-def test_a_network_that_came_to_another_device_is_an_error(
-    model_files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_that_came_to_another_device_is_an_error(model_files, monkeypatch):
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: GPUS)
     monkeypatch.setattr(onnxruntime, "InferenceSession", ElsewhereSession)
     with pytest.raises(
@@ -82,9 +77,7 @@ def test_a_network_that_came_to_another_device_is_an_error(
     assert ElsewhereSession.asked[0][1]["device_id"] == 1
 
 
-def test_a_graph_that_cannot_be_loaded_is_named_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_graph_that_cannot_be_loaded_is_named_with_what_to_do(monkeypatch):
     monkeypatch.setattr(onnx_network, "load_onnx", lambda name: b"no graph")
     with pytest.raises(WeightsError, match=r"load hand_recrop \(.+\); delete the folder `on"):
         OnnxNetwork("hand_recrop")
@@ -98,8 +91,6 @@ def test_a_graph_that_cannot_be_loaded_is_named_with_what_to_do(
         ("cuda:0", "no memory\n", DeviceError, r"cannot use cuda:0 for face: no memory$"),
     ],
 )
-def test_the_reason_is_the_first_line_of_what_onnx_runtime_says(
-    device: str, said: str, kind: type[Exception], message: str
-) -> None:
+def test_the_reason_is_the_first_line_of_what_onnx_runtime_says(device, said, kind, message):
     with pytest.raises(kind, match=message):
         raise _load_error("face", device, RuntimeError(said), is_ours=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,13 +32,11 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
         ("litert", "cpu", "litert"),
     ],
 )
-def test_a_cpu_gets_litert_and_a_gpu_onnxruntime(asked: str, device: str, chosen: str) -> None:
+def test_a_cpu_gets_litert_and_a_gpu_onnxruntime(asked, device, chosen):
     assert choose_runtime(asked, device) == chosen
 
 
-def test_where_litert_is_not_installed_onnxruntime_takes_its_place(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_litert_is_not_installed_onnxruntime_takes_its_place(monkeypatch):
     hide(monkeypatch, "ai_edge_litert")
     assert choose_runtime("auto", "cpu") == "onnxruntime"
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
@@ -47,9 +44,7 @@ def test_where_litert_is_not_installed_onnxruntime_takes_its_place(
         LiteRTNetwork("hand_recrop")
 
 
-def test_without_any_runtime_the_one_that_is_made_for_the_system_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_any_runtime_the_one_that_is_made_for_the_system_is_asked_for(monkeypatch):
     hide(monkeypatch, "ai_edge_litert", "onnxruntime")
     assert choose_runtime("auto", "cpu") == "litert"
     monkeypatch.setattr(sys, "platform", "darwin")
@@ -63,11 +58,7 @@ def test_without_any_runtime_the_one_that_is_made_for_the_system_is_asked_for(
         LiteRTNetwork("hand_recrop")
 
 
-def test_an_engine_on_another_runtime_than_usual_says_so_once(
-    model_files: dict[str, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_engine_on_another_runtime_than_usual_says_so_once(model_files, monkeypatch, capsys):
     runtime.tell_that_litert_is_missing.cache_clear()
     HolisticEstimator(runtime="onnxruntime").close()
     assert capsys.readouterr().err == ""
@@ -79,15 +70,15 @@ def test_an_engine_on_another_runtime_than_usual_says_so_once(
     assert said.count("\n") == 1
 
 
-def test_an_unknown_runtime_is_named_with_those_there_are() -> None:
+def test_an_unknown_runtime_is_named_with_those_there_are():
     with pytest.raises(ConfigError, match="'tvm'; known: auto, litert, onnxruntime"):
         choose_runtime("tvm", "cpu")
 
 
 @pytest.mark.parametrize("kind", ["onnxruntime", "openvino"])
 def test_all_runtimes_give_outputs_of_the_same_shapes_and_nearly_the_same_values(
-    model_files: dict[str, Path], photo: np.ndarray, kind: str
-) -> None:
+    model_files, photo, kind
+):
     pytest.importorskip(kind)
     for name in model_files:
         usual, other = (

@@ -46,7 +46,7 @@ def sorted_boxes(boxes: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_people_are_those_that_rtmlib_found(cases: dict[str, Case], name: str) -> None:
+def test_people_are_those_that_rtmlib_found(cases, name):
     expected = np.load(GOLDEN)
     pictures = make_golden_pictures()
     found = open_estimator("wholebody", **cases[name].options).estimate(pictures)
@@ -59,7 +59,7 @@ def test_people_are_those_that_rtmlib_found(cases: dict[str, Case], name: str) -
 
 
 @pytest.mark.parametrize("name", NAMES[:-1])
-def test_boxes_are_those_that_rtmlib_found(cases: dict[str, Case], name: str) -> None:
+def test_boxes_are_those_that_rtmlib_found(cases, name):
     expected = np.load(GOLDEN)
     path = str(cases[name].detector)
     session = open_file(path, "detector", runtime="auto", device="cpu", threads=1)
@@ -75,9 +75,7 @@ def test_boxes_are_those_that_rtmlib_found(cases: dict[str, Case], name: str) ->
 @pytest.mark.parametrize(
     ("kind", "has_nms", "classes"), [("yolox", False, 1), ("yolox", True, 3), ("rtmdet", True, 1)]
 )
-def test_other_weights_and_pictures_give_the_same_too(
-    tmp_path: Path, kind: str, has_nms: bool, classes: int
-) -> None:
+def test_other_weights_and_pictures_give_the_same_too(tmp_path, kind, has_nms, classes):
     pytest.importorskip("rtmlib", reason="make setup installs it, without what it asks for")
     for seed in (1, 2, 3):
         detector = write_detector(tmp_path / "detector.onnx", kind, has_nms=has_nms, seed=seed,
@@ -98,9 +96,7 @@ def test_other_weights_and_pictures_give_the_same_too(
 @pytest.mark.parametrize(
     ("runtime", "tolerance", "rounding"), [("onnxruntime", 1e-3, 0.0), ("openvino", 0.02, 2**-24)]
 )
-def test_people_of_rtmo_are_those_that_rtmlib_finds(
-    tmp_path: Path, runtime: str, tolerance: float, rounding: float
-) -> None:
+def test_people_of_rtmo_are_those_that_rtmlib_finds(tmp_path, runtime, tolerance, rounding):
     pytest.importorskip(runtime)
     rtmlib = pytest.importorskip(
         "rtmlib", reason="make setup installs it, without what it asks for"

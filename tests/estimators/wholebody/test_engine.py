@@ -51,8 +51,8 @@ def write_fixed(
 
 @pytest.mark.parametrize("declared", [[1, 17, 300_000_000], None])
 def test_a_file_whose_output_would_fill_the_memory_is_refused_before_it_is_computed(
-    tmp_path: Path, declared: list[int] | None
-) -> None:
+    tmp_path, declared
+):
     helper = onnx.helper
     shape = onnx.numpy_helper.from_array(np.array([1, 17, 300_000_000], np.int64))
     nodes = [helper.make_node("Constant", [], ["shape"], value=shape),
@@ -83,7 +83,7 @@ def find_with(tmp_path: Path, pose: str) -> Callable[..., list[Any]]:
     return find
 
 
-def test_the_file_says_which_skeleton_a_run_has(tmp_path: Path) -> None:
+def test_the_file_says_which_skeleton_a_run_has(tmp_path):
     assert engine_info("wholebody").skeleton_names[0] == "coco-133"
     for count, names in {
         133: ("coco-133", "coco-17", "openpose-18"),
@@ -97,9 +97,7 @@ def test_the_file_says_which_skeleton_a_run_has(tmp_path: Path) -> None:
         assert engine.estimate([PICTURE]).points.shape == (1, count, 3)
 
 
-def test_nobody_found_is_an_empty_row_and_not_the_whole_picture(
-    find_with: Callable[..., list[Any]], pose: str
-) -> None:
+def test_nobody_found_is_an_empty_row_and_not_the_whole_picture(find_with, pose):
     assert find_with([]) == []
     assert find_with([[5, 5, 20, 40, 0.3]]) == [], "0.3 itself is not above it"
     assert len(find_with([[5, 5, 20, 40, 0.31]])) == 1
@@ -112,18 +110,14 @@ def test_nobody_found_is_an_empty_row_and_not_the_whole_picture(
     assert len(people_of(open_estimator("wholebody", pose=pose).estimate([PICTURE]), 0)) == 1
 
 
-def test_only_people_count_among_what_a_detector_knows(
-    find_with: Callable[..., list[Any]],
-) -> None:
+def test_only_people_count_among_what_a_detector_knows(find_with):
     rows = [[5, 5, 20, 40, 0.9], [30, 5, 50, 40, 0.9], [10, 10, 60, 60, 0.9]]
     one, all_ = find_with(rows, [2, 0, 56]), find_with(rows)
     assert (len(one), len(all_)) == (1, 3)
     assert any(np.array_equal(one[0][0], points, equal_nan=True) for points, _ in all_)
 
 
-def test_forty_people_and_one_over_the_edge_are_found(
-    find_with: Callable[..., list[Any]],
-) -> None:
+def test_forty_people_and_one_over_the_edge_are_found(find_with):
     crowd = [[x * 8.0, y * 8.0, x * 8 + 8.0, y * 8 + 8.0, 0.9] for x in range(8) for y in range(5)]
     people = find_with(crowd)
     assert len(people) == 40
@@ -135,7 +129,7 @@ def test_forty_people_and_one_over_the_edge_are_found(
     assert np.isfinite(beside[0][1:]).all()
 
 
-def test_points_lie_where_the_bins_say(tmp_path: Path) -> None:
+def test_points_lie_where_the_bins_say(tmp_path):
     # Bin 32 of 128 along x, bin 96 of 128 along y; a point with a negative sum is not there.
     along_x, along_y = np.zeros((2, 1, 17, 128), np.float32)
     along_x[..., 32], along_y[..., 96] = 0.4, 0.8
@@ -152,7 +146,7 @@ def test_points_lie_where_the_bins_say(tmp_path: Path) -> None:
     assert (found.scores[0, 3:5] == 0).all()
 
 
-def test_outputs_without_names_are_told_apart_by_their_lengths(tmp_path: Path) -> None:
+def test_outputs_without_names_are_told_apart_by_their_lengths(tmp_path):
     along_x, along_y = np.zeros((1, 17, 96), np.float32), np.zeros((1, 17, 128), np.float32)
     along_x[..., 48], along_y[..., 32] = 1, 1
     size = [1, 3, 64, 48]
@@ -166,7 +160,7 @@ def test_outputs_without_names_are_told_apart_by_their_lengths(tmp_path: Path) -
     np.testing.assert_array_equal(points[0], points[1])
 
 
-def test_batches_find_the_same_people(tmp_path: Path, pose: str) -> None:
+def test_batches_find_the_same_people(tmp_path, pose):
     pictures = make_pictures([(320, 240), (97, 131), (128, 96), (5, 7), (640, 300)])
     detector = str(write_detector(tmp_path / "detector.onnx", batch="batch"))
     fixed = str(write_pose(tmp_path / "fixed.onnx", 17, batch=1))
@@ -181,9 +175,7 @@ def test_batches_find_the_same_people(tmp_path: Path, pose: str) -> None:
         np.testing.assert_allclose(found.points, alone.points, atol=1e-6)
 
 
-def test_a_detector_that_takes_many_and_answers_for_one_is_asked_one_by_one(
-    tmp_path: Path, pose: str
-) -> None:
+def test_a_detector_that_takes_many_and_answers_for_one_is_asked_one_by_one(tmp_path, pose):
     dets = np.array([[[5, 5, 20, 40, 0.9], [30, 5, 50, 60, 0.8]]], np.float32)
     detector = write_fixed(tmp_path / "one.onnx", {"dets": dets}, ["batch", 3, 64, 64])
     engine = open_estimator("wholebody", pose=pose, detector=detector, detector_kind="yolox",
@@ -198,7 +190,7 @@ def test_a_detector_that_takes_many_and_answers_for_one_is_asked_one_by_one(
         open_estimator("wholebody", pose=pose, detector=str(fails), batch=4)
 
 
-def test_the_order_of_colours_is_that_of_rtmlib_or_the_one_that_is_asked_for(pose: str) -> None:
+def test_the_order_of_colours_is_that_of_rtmlib_or_the_one_that_is_asked_for(pose):
     usual = open_estimator("wholebody", pose=pose).estimate([PICTURE])
     mirrored = np.ascontiguousarray(PICTURE[..., ::-1])
     other = open_estimator("wholebody", pose=pose, colours="rgb").estimate([mirrored])
@@ -208,7 +200,7 @@ def test_the_order_of_colours_is_that_of_rtmlib_or_the_one_that_is_asked_for(pos
     ).any()
 
 
-def test_boxes_that_a_file_has_decoded_are_taken_as_they_are(tmp_path: Path, pose: str) -> None:
+def test_boxes_that_a_file_has_decoded_are_taken_as_they_are(tmp_path, pose):
     rows = np.zeros((1, 84, 6), np.float32)
     columns = [(x, y, s) for s in (8, 16, 32) for y in range(64 // s) for x in range(64 // s)]
     raw, decoded = rows.copy(), rows.copy()
@@ -227,7 +219,7 @@ def test_boxes_that_a_file_has_decoded_are_taken_as_they_are(tmp_path: Path, pos
     np.testing.assert_allclose(found[0].points, found[1].points, atol=1e-5)
 
 
-def test_a_detector_of_any_size_sees_640_or_what_is_asked_for(tmp_path: Path, pose: str) -> None:
+def test_a_detector_of_any_size_sees_640_or_what_is_asked_for(tmp_path, pose):
     detector = str(write_detector(tmp_path / "detector.onnx", is_open=True))
     fixed = str(write_detector(tmp_path / "fixed.onnx", size_wh=(96, 96)))
     usual = open_estimator("wholebody", pose=pose, detector=detector)
@@ -238,7 +230,7 @@ def test_a_detector_of_any_size_sees_640_or_what_is_asked_for(tmp_path: Path, po
     np.testing.assert_array_equal(asked.estimate([PICTURE]).points, same.estimate([PICTURE]).points)
 
 
-def test_half_precision_files_are_read(tmp_path: Path, pose: str) -> None:
+def test_half_precision_files_are_read(tmp_path, pose):
     model = onnx.load(pose)
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
@@ -253,9 +245,7 @@ def test_half_precision_files_are_read(tmp_path: Path, pose: str) -> None:
     np.testing.assert_allclose(half.scores, whole.scores, atol=0.01)
 
 
-def test_yolox_and_rtmdet_are_told_apart_by_their_first_convolution(
-    tmp_path: Path, pose: str, find_with: Callable[..., list[Any]]
-) -> None:
+def test_yolox_and_rtmdet_are_told_apart_by_their_first_convolution(tmp_path, pose, find_with):
     for kind, channels in (("yolox", 12), ("rtmdet", 3)):
         path = write_detector(tmp_path / f"{kind}.onnx", kind, has_nms=True)
         assert first_convolution_channels(path) == channels
@@ -267,7 +257,7 @@ def test_yolox_and_rtmdet_are_told_apart_by_their_first_convolution(
         find_with([], detector_kind="auto")
 
 
-def test_the_files_are_named_in_the_identity_by_their_content(tmp_path: Path, pose: str) -> None:
+def test_the_files_are_named_in_the_identity_by_their_content(tmp_path, pose):
     detector = write_detector(tmp_path / "detector.onnx")
     identity = open_estimator("wholebody", pose=pose, detector=str(detector)).identity()
     assert identity["pose"] == "pose.onnx"
@@ -278,7 +268,7 @@ def test_the_files_are_named_in_the_identity_by_their_content(tmp_path: Path, po
     assert open_estimator("wholebody", pose=pose).identity()["detector"] == "None"
 
 
-def test_a_missing_or_broken_file_is_named_before_anything_runs(tmp_path: Path, pose: str) -> None:
+def test_a_missing_or_broken_file_is_named_before_anything_runs(tmp_path, pose):
     with pytest.raises(ConfigError, match=r"needs a pose network of yours.*'pose': 'FILE'"):
         open_estimator("wholebody")
     with pytest.raises(ConfigError, match=r"pose: there is no file nowhere.onnx"):
@@ -311,15 +301,13 @@ SIMCC = {"simcc_x": AXIS[:, :17], "simcc_y": AXIS[:, :17]}
     ],
 )  # fmt: skip
 def test_pose_files_with_other_inputs_or_outputs_are_refused_with_what_they_have(
-    tmp_path: Path, outputs: dict[str, np.ndarray], picture: list[Any] | None, message: str
-) -> None:
+    tmp_path, outputs, picture, message
+):
     with pytest.raises(ConfigError, match=message):
         open_estimator("wholebody", pose=write_fixed(tmp_path / "a.onnx", outputs, picture))
 
 
-def test_detectors_with_other_outputs_are_refused_with_what_they_have(
-    tmp_path: Path, pose: str
-) -> None:
+def test_detectors_with_other_outputs_are_refused_with_what_they_have(tmp_path, pose):
     few = write_fixed(tmp_path / "few.onnx", {"output": np.zeros((1, 83, 85), np.float32)})
     odd = str(write_detector(tmp_path / "odd.onnx", has_nms=True, is_open=True))
     for detector, kind, message in (

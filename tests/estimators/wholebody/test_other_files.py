@@ -75,7 +75,7 @@ def _tflite_of(weights: dict[str, Any], sizes: dict[str, int]) -> bytes:
     return maker.to_bytes(*outputs)
 
 
-def test_a_tflite_file_gives_what_its_onnx_twin_gives(tmp_path: Path) -> None:
+def test_a_tflite_file_gives_what_its_onnx_twin_gives(tmp_path):
     onnx_file, tflite_file = write_simcc_pair(tmp_path)
     expected = open_estimator("wholebody", pose=onnx_file).estimate(PICTURES)
     assert np.isfinite(expected.points).any()
@@ -90,7 +90,7 @@ def test_a_tflite_file_gives_what_its_onnx_twin_gives(tmp_path: Path) -> None:
         assert engine.identity()["runtime"].split()[0] == options.get("runtime", "litert")
 
 
-def test_a_tflite_file_is_not_for_onnx_runtime_and_a_broken_one_is_refused(tmp_path: Path) -> None:
+def test_a_tflite_file_is_not_for_onnx_runtime_and_a_broken_one_is_refused(tmp_path):
     _, tflite_file = write_simcc_pair(tmp_path)
     with pytest.raises(ConfigError):
         open_estimator("wholebody", pose=tflite_file, runtime="onnxruntime")
@@ -100,7 +100,7 @@ def test_a_tflite_file_is_not_for_onnx_runtime_and_a_broken_one_is_refused(tmp_p
         open_estimator("wholebody", pose=str(broken))
 
 
-def test_people_of_yolo_pose_are_chosen_among_its_cells(tmp_path: Path) -> None:
+def test_people_of_yolo_pose_are_chosen_among_its_cells(tmp_path):
     path = str(write_one_stage(tmp_path / "yolo.onnx", "yolo", cells=100))
     (picture,) = make_pictures([(300, 200)])
     found = people_of(open_estimator("wholebody", pose=path).estimate([picture]), 0)
@@ -116,7 +116,7 @@ def test_people_of_yolo_pose_are_chosen_among_its_cells(tmp_path: Path) -> None:
     assert min(np.abs(person - points).max() for person, _ in found) < 1e-2
 
 
-def test_a_network_that_finds_people_itself_takes_no_detector(tmp_path: Path) -> None:
+def test_a_network_that_finds_people_itself_takes_no_detector(tmp_path):
     path = str(write_one_stage(tmp_path / "rtmo.onnx"))
     detector = str(write_detector(tmp_path / "detector.onnx"))
     with pytest.raises(ConfigError):

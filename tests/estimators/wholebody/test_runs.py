@@ -19,9 +19,7 @@ from posemill.files import sha256_of
 
 
 @pytest.mark.parametrize(("num_points", "skeleton"), [(133, "coco-133"), (26, "halpe-26")])
-def test_a_run_has_everybody_and_the_sums_of_both_files(
-    tmp_path: Path, num_points: int, skeleton: str
-) -> None:
+def test_a_run_has_everybody_and_the_sums_of_both_files(tmp_path, num_points, skeleton):
     pictures = [*make_pictures([(320, 240), (640, 300)]), np.zeros((40, 30, 3), np.uint8)]
     (tmp_path / "pictures").mkdir()
     for name, picture in zip("abc", pictures, strict=True):
