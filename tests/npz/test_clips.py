@@ -15,7 +15,6 @@ import pytest
 from posemill.errors import FormatError
 from posemill.formats import get_format
 from posemill.npz.clips import (
-    content_key,
     read_frames,
     read_npz_clips,
     read_npz_header,
@@ -187,7 +186,7 @@ def test_every_frame_can_be_a_clip_of_its_own(tmp_path: Path) -> None:
 def test_the_key_changes_with_the_content_and_not_with_the_file(tmp_path: Path) -> None:
     def key(name: str, **arrays: Any) -> str:
         np.savez(tmp_path / name, **arrays)
-        return content_key(open_npz(tmp_path / name))
+        return open_npz(tmp_path / name).content_key()
 
     first = key("a.npz", keypoints=POINTS)
     assert key("b.npz", keypoints=POINTS) == first

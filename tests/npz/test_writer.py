@@ -27,15 +27,12 @@ def test_numpy_reads_what_was_written(
     path = tmp_path / "a.npz"
     words = ["", "one", "two\r\n", "", "\U0001f600x", "\udcff"]
     with ArchiveWriter(path, num_rows=num_rows) as archive:
-        floats = archive.column("floats", np.float32, (2, 3))
-        ints = archive.column("numbers", np.int64)
-        names = archive.texts("names")
         for rows in (slice(0, 2), slice(2, 2), slice(2, 5)):
-            floats.append(FLOATS[rows])
-            ints.append(INTS[rows])
+            archive.append("floats", FLOATS[rows])
+            archive.append("numbers", INTS[rows])
         for some in (words[:4], [], words[4:]):
-            names.extend(some)
-        archive.texts("nothing").extend(["", ""])
+            archive.extend("names", some)
+        archive.extend("nothing", ["", ""])
         archive.finish({"whole": np.eye(2)})
     with np.load(path) as found:
         assert list(found) == ["floats", "numbers", "whole", "names", "nothing"]
@@ -56,18 +53,18 @@ def test_numpy_reads_what_was_written(
 
 def test_rows_of_another_shape_or_number_are_refused(tmp_path: Path) -> None:
     with ArchiveWriter(tmp_path / "a.npz", num_rows=3) as archive:
-        column = archive.column("points", np.float32, (2,))
+        archive.append("points", np.zeros((2, 2)))
         with pytest.raises(ValueError, match=r"^points: expected rows of \(2,\), got \(1, 3\)$"):
-            column.append(np.zeros((1, 3)))
-        column.append(np.zeros((2, 2)))
+            archive.append("points", np.zeros((1, 3)))
         with pytest.raises(ValueError, match=r"^points: expected 3 rows, got 2$"):
             archive.finish({})
 
 
 def test_strings_with_nul_are_refused_and_all_files_are_closed(tmp_path: Path) -> None:
     with ArchiveWriter(tmp_path / "a.npz", num_rows=1) as archive:
-        files: list[Any] = [archive.column(name, np.float32).file for name in "ab"]
-        texts = archive.texts("c")
+        for name in "ab":
+            archive.append(name, np.zeros(1))
         with pytest.raises(FormatError, match="holds a NUL character"):
-            texts.extend(["a", "b\0" + "c" * 300])
-    assert [file.closed for file in (*files, texts._file)] == [True] * 3
+            archive.extend("c", ["a", "b\0" + "c" * 300])
+        files = [*archive._columns.values(), *archive._texts.values()]
+    assert [each.file.closed for each in files] == [True] * 3

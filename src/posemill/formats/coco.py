@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from posemill.files import atomic_path
 from posemill.formats.openpose_json import IS_OPENPOSE
-from posemill.formats.shared.contract import ClipStream, Format, Size, Summary, head_of
+from posemill.formats.shared.contract import ClipStream, Format, Size, head_of
 from posemill.formats.shared.folders import fields_of, record_of
 from posemill.formats.shared.json_text import is_line_list, load_json, numbers, read_line_list
 from posemill.formats.shared.losses import DEPTH
@@ -59,26 +59,21 @@ class CocoFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file; videos and annotations wait in temporary files."""
-        num_people = 0
         with (
             atomic_path(path) as temporary,
             temporary.open("w", encoding="utf-8") as handle,
-            tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as annotations,
-            tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as videos,
+            tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as person_file,
+            tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as video_file,
         ):
+            images, people, videos = map(_Records, (handle, person_file, video_file))
             for clip in clips:
                 if clips.is_first:
                     info = {"description": "posemill", "posemill": clips.header()}
                     handle.write(f'{{"info": {json.dumps(info)},\n')
                     handle.write(f'"categories": [{json.dumps(_category())}],\n"images": [')
-                video = {
-                    "id": clips.summary.num_clips + 1,
-                    "name": clip.clip_id,
-                    "skeleton": clip.skeleton_name,
-                }
-                _put(videos, record_of(clip) | video, is_first=clips.is_first)
-                num_people = _write_frames(clip, clips.summary, handle, (annotations, num_people))
-            for name, waiting in (("annotations", annotations), ("videos", videos)):
+                video = {"name": clip.clip_id, "skeleton": clip.skeleton_name}
+                _write_frames(clip, videos.add(record_of(clip) | video), images, people)
+            for name, waiting in (("annotations", person_file), ("videos", video_file)):
                 handle.write(f'\n],\n"{name}": [')
                 waiting.seek(0)
                 shutil.copyfileobj(waiting, handle)
@@ -93,52 +88,52 @@ class CocoFormat(Format):
         content = load_json(path)
         if not isinstance(content, dict) or not isinstance(content.get("images"), list):
             raise ValueError("expected an object with a list 'images'")
-        is_ours = _has_our_videos(content)
+        videos = content.get("videos")
+        is_ours = isinstance(videos, list) and bool(videos) and all(map(_is_ours, videos))
         yield from _read_ours(*_sorted(content)) if is_ours else _read_plain(path, content)
 
 
-def _put(handle: IO[str], record: dict[str, Any], *, is_first: bool) -> None:
-    handle.write(("\n" if is_first else ",\n") + json.dumps(record))
+class _Records:
+    """A list in a file, a record a line; ids count from 1."""
+
+    def __init__(self, handle: IO[str]) -> None:
+        self._handle, self._count = handle, 0
+
+    def add(self, record: dict[str, Any]) -> int:
+        """Write a record and return its id."""
+        self._count += 1
+        separator = "\n" if self._count == 1 else ",\n"
+        self._handle.write(separator + json.dumps({"id": self._count} | record))
+        return self._count
 
 
 def _category() -> dict[str, Any]:
-    skeleton = get_skeleton(_SKELETON)
-    bones = [[a + 1, b + 1] for a, b in skeleton.bones if max(a, b) < 17]
+    body = get_skeleton(_BODY)
     return {
         "id": 1,
         "name": "person",
         "supercategory": "person",
-        "keypoints": list(skeleton.point_names[:17]),
-        "skeleton": bones,
+        "keypoints": list(body.point_names),
+        "skeleton": [[one + 1, other + 1] for one, other in body.bones],
     }
 
 
-def _write_frames(
-    clip: PoseClip, summary: Summary, handle: IO[str], people: tuple[IO[str], int]
-) -> int:
-    """Write pictures and annotations of a clip; return how many annotations there are now."""
-    annotations, num_people = people
+def _write_frames(clip: PoseClip, video_id: int, images: _Records, people: _Records) -> None:
     paths = clip.image_paths or [f"{clip.clip_id}/{i:06d}" for i in clip.frame_indices.tolist()]
     for row, found in enumerate(people_in_pixels(clip)):
-        number = summary.num_frames + row + 1
         width, height = clip.sizes_wh[row].tolist()
         image = {
-            "id": number,
             "file_name": paths[row],
             "width": width,
             "height": height,
-            "video_id": summary.num_clips + 1,
+            "video_id": video_id,
             "frame_id": row,
             "num_people": len(found),
         }
-        _put(handle, image, is_first=number == 1)
-        for person in found:
-            num_people += 1
-            annotation = {"id": num_people, "image_id": number, **_annotation(person.points)}
-            if person.person_id:
-                annotation["track_id"] = person.person_id
-            _put(annotations, annotation, is_first=num_people == 1)
-    return num_people
+        image_id = images.add(image)
+        for points, person_id in found:
+            track = {"track_id": person_id} if person_id else {}
+            people.add({"image_id": image_id, **_annotation(points), **track})
 
 
 def _annotation(points: npt.NDArray[np.float64]) -> dict[str, Any]:
@@ -179,13 +174,8 @@ def _box(points: npt.NDArray[np.float64]) -> list[float]:
     return [round(value, 3) for value in (*low.tolist(), *(high - low).tolist())]
 
 
-def _has_our_videos(content: dict[str, Any]) -> bool:
-    videos = content.get("videos")
-    if not isinstance(videos, list) or not videos:
-        return False
-    return all(
-        isinstance(video, dict) and {"clip_id", "sizes_wh"} <= set(video) for video in videos
-    )
+def _is_ours(video: Any) -> bool:
+    return isinstance(video, dict) and {"clip_id", "sizes_wh"} <= video.keys()
 
 
 def _sorted(content: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -229,21 +219,19 @@ def _read_plain(path: Path, content: dict[str, Any]) -> Iterator[PoseClip]:
             people.setdefault(annotation["image_id"], []).append(annotation)
     known = {image["id"] for image in content["images"]}
     if lost := sum(len(found) for image, found in people.items() if image not in known):
-        warn_once(
-            Message(
-                "{path}: {lost} annotations are of pictures that are not in it; left out",
-                path=path,
-                lost=lost,
-            )
-        )
+        template = "{path}: {lost} annotations are of pictures that are not in it; left out"
+        warn_once(Message(template, path=path, lost=lost))
     ids = _picture_ids([str(image["file_name"]) for image in content["images"]])
     for image, clip_id in zip(content["images"], ids, strict=True):
         # The largest first; a picture without any gives a clip without points.
         found = sorted(people.get(image["id"], []), key=lambda one: -float(one.get("area") or 0))
-        size = np.array([[image["width"], image["height"]]], np.int32)
-        name = str(image["file_name"])
-        fields: dict[str, Any] = {"clip_id": clip_id, "sizes_wh": size, "image_paths": (name,)}
-        yield clip_of_people([[_person(each) for each in found]], _SKELETON, **fields)
+        yield clip_of_people(
+            [[_person(each) for each in found]],
+            _SKELETON,
+            clip_id=clip_id,
+            sizes_wh=np.array([[image["width"], image["height"]]], np.int32),
+            image_paths=(str(image["file_name"]),),
+        )
 
 
 def _picture_ids(names: list[str]) -> list[str]:

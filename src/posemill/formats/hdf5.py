@@ -20,19 +20,8 @@ import numpy as np
 
 from posemill.errors import MissingExtraError
 from posemill.files import atomic_path
-from posemill.formats.shared.contract import (
-    ANY,
-    FRAME_ARRAYS,
-    ClipStream,
-    Format,
-    Size,
-    arrays_of,
-    clip_of_arrays,
-    info_text,
-    read_info,
-    row_shape,
-    skeleton_for,
-)
+from posemill.formats.shared import contract
+from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.npz.clips import read_object
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import Skeleton, get_skeleton
@@ -56,7 +45,7 @@ class Hdf5Format(Format):
     name = "hdf5"
     suffix = ".h5"
     first_bytes = b"\x89HDF\r\n\x1a\n"
-    layouts: tuple[str, ...] = ("holistic-543", ANY)
+    layouts: tuple[str, ...] = ("holistic-543", contract.ANY)
     has_mask = True
     needs_unicode = True
     damage = (RuntimeError,)
@@ -69,8 +58,8 @@ class Hdf5Format(Format):
                 start = clips.summary.num_frames
                 if clips.is_first:
                     do(_create, clip.skeleton.num_points)
-                do(_append, clip, start, arrays_of(clip, clips.asked))
-                row = (start, len(clip), clip.clip_id, clip.split, info_text(clip))
+                do(_append, clip, start, contract.arrays_of(clip, clips.asked))
+                row = (start, len(clip), clip.clip_id, clip.split, contract.info_text(clip))
                 for values, value in zip(per_clip.values(), row, strict=True):
                     values.append(value)
             do(_finish, per_clip, get_skeleton(clips.skeleton_name), json.dumps(clips.header()))
@@ -81,7 +70,9 @@ class Hdf5Format(Format):
         with h5py.File(path, "r") as file:
             header = read_object(str(file.attrs.get("posemill", "{}")))
             sets = _open_sets(path, file, h5py)
-            skeleton = skeleton_for(sets["keypoints"].shape[1], path, header.get("skeleton"))
+            skeleton = contract.skeleton_for(
+                sets["keypoints"].shape[1], path, header.get("skeleton")
+            )
             done = fields_of_recipe(header.get("recipe"))
             clips = {name: sets[name][()] for name in _CLIP_SETS}
             for index, length in enumerate(clips["lengths"].tolist()):
@@ -90,13 +81,13 @@ class Hdf5Format(Format):
                     raise ValueError(f"clip {index} is frames {start} to {start + length}")
                 rows = slice(start, start + length)
                 paths = tuple(_text(value) for value in sets["image_paths"][rows])
-                yield clip_of_arrays(
-                    {name: sets[name][rows] for name in FRAME_ARRAYS},
+                yield contract.clip_of_arrays(
+                    {name: sets[name][rows] for name in contract.FRAME_ARRAYS},
                     skeleton_name=skeleton,
                     clip_id=_text(clips["clip_ids"][index]),
                     split=_text(clips["splits"][index]),
                     image_paths=paths if any(paths) else (),
-                    **read_info(_text(clips["clip_info"][index])),
+                    **contract.read_info(_text(clips["clip_info"][index])),
                     **done,
                 )
 
@@ -119,8 +110,8 @@ def _new_file(h5py: Any, path: Path) -> Iterator[Callable[..., None]]:
 
 
 def _create(file: Any, num_points: int) -> None:
-    for name, (dtype, _) in FRAME_ARRAYS.items():
-        shape = row_shape(name, num_points)
+    for name, (dtype, _) in contract.FRAME_ARRAYS.items():
+        shape = contract.row_shape(name, num_points)
         file.create_dataset(
             name,
             (0, *shape),
@@ -153,7 +144,7 @@ def _finish(file: Any, per_clip: dict[str, list[Any]], skeleton: Skeleton, heade
 def _open_sets(path: Path, file: Any, h5py: Any) -> dict[str, Any]:
     """Return the datasets by name, each here, in this file and no larger than it."""
     sets = {}
-    for name in (*FRAME_ARRAYS, "image_paths", *_CLIP_SETS):
+    for name in (*contract.FRAME_ARRAYS, "image_paths", *_CLIP_SETS):
         # A link of another kind could lead into another file.
         is_here = isinstance(file.get(name, getlink=True), h5py.HardLink)
         if not is_here or not isinstance(file.get(name), h5py.Dataset):

@@ -22,20 +22,9 @@ import pyarrow.parquet as pq
 
 from posemill.errors import ContentError
 from posemill.files import reading
-from posemill.formats.parquet import TableWriter, expect_columns, header_of, warn_of_lost_rows
-from posemill.formats.shared.contract import (
-    ANY,
-    FRAME_ARRAYS,
-    ClipStream,
-    Format,
-    Recipe,
-    Size,
-    arrays_of,
-    clip_of_arrays,
-    info_text,
-    read_info,
-    row_shape,
-)
+from posemill.formats import parquet
+from posemill.formats.shared import contract
+from posemill.formats.shared.contract import FRAME_ARRAYS, ClipStream, Format, Recipe, Size
 from posemill.formats.shared.folders import new_folder
 from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
@@ -51,7 +40,7 @@ class HuggingFaceFormat(Format):
 
     name = "huggingface"
     files_inside = "data/*-of-*.parquet"
-    layouts: tuple[str, ...] = ("holistic-543", ANY)
+    layouts: tuple[str, ...] = ("holistic-543", contract.ANY)
     has_mask = True
     needs_unicode = True
     damage = (pa.ArrowException,)
@@ -61,13 +50,13 @@ class HuggingFaceFormat(Format):
         with new_folder(clips) as (folder, index):
             (folder / "data").mkdir()
             with ExitStack() as files:
-                splits: dict[str, TableWriter] = {}
+                splits: dict[str, parquet.TableWriter] = {}
                 for clip in clips:
                     index.place(clip)
                     if clip.split not in splits:
                         schema = _schema(json.dumps(clips.header() | {"split": clip.split}))
                         file = _file_of(folder, clip.split)
-                        table = TableWriter(file, schema, use_dictionary=False)
+                        table = parquet.TableWriter(file, schema, use_dictionary=False)
                         splits[clip.split] = files.enter_context(closing(table))
                     table = splits[clip.split]
                     table.add(_row_of(clip, table.schema, clips.asked), len(clip))
@@ -95,7 +84,7 @@ def _file_of(folder: Path, split: str) -> Path:
         raise ContentError(
             "split {split!r}: Hugging Face allows letters, digits and underscores only", split=split
         )
-    path = folder / "data" / f"{_written_split(split)}-00000-of-00001.parquet"
+    path = folder / "data" / f"{_RESERVED.get(split, split)}-00000-of-00001.parquet"
     if path.exists():
         raise ContentError(
             "split {split!r}: 'all' is reserved by Hugging Face and written as 'full', and here is "
@@ -103,11 +92,6 @@ def _file_of(folder: Path, split: str) -> Path:
             split=split,
         )
     return path
-
-
-def _written_split(split: str) -> str:
-    """Return the name that a split has in the dataset."""
-    return _RESERVED.get(split, split)
 
 
 def _schema(header: str) -> pa.Schema:
@@ -132,13 +116,13 @@ def _nest(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def _row_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch:
-    columns = {name: _nest(array) for name, array in arrays_of(clip, recipe).items()}
+    columns = {name: _nest(array) for name, array in contract.arrays_of(clip, recipe).items()}
     values = {
         "clip_id": clip.clip_id,
         "label": clip.label,
         "fps": clip.fps,
         "num_frames": len(clip),
-        "extra": info_text(clip),
+        "extra": contract.info_text(clip),
         "image_paths": list(clip.image_paths),
     }
     columns |= {name: pa.array([value], schema.field(name).type) for name, value in values.items()}
@@ -146,7 +130,7 @@ def _row_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch
 
 
 def _write_card(folder: Path, clips: ClipStream) -> None:
-    splits = {_written_split(split): count for split, count in clips.summary.splits.items()}
+    splits = {_RESERVED.get(name, name): count for name, count in clips.summary.splits.items()}
     configs = "".join(f"      - split: {name}\n        path: data/{name}-*\n" for name in splits)
     counts = "".join(f"| {name} | {count} |\n" for name, count in splits.items())
     recipe = json.dumps(clips.recipe.to_dict())
@@ -160,8 +144,8 @@ def _write_card(folder: Path, clips: ClipStream) -> None:
 
 
 def _read_file(path: Path, table: pq.ParquetFile) -> Iterator[PoseClip]:
-    header = header_of(path, table)
-    expect_columns(path, table, _schema(""))
+    header = parquet.header_of(path, table)
+    parquet.expect_columns(path, table, _schema(""))
     split = path.name.rsplit("-of-", 1)[0].rpartition("-")[0]
     num_lost = 0
     for batch in table.iter_batches(16):
@@ -170,32 +154,24 @@ def _read_file(path: Path, table: pq.ParquetFile) -> Iterator[PoseClip]:
                 num_lost += 1
             else:
                 yield _clip_of(batch.slice(row, 1), str(header.get("split", split)), header)
-    warn_of_lost_rows(path, num_lost)
+    parquet.warn_of_lost_rows(path, num_lost)
 
 
 def _clip_of(batch: pa.RecordBatch, split: str, header: dict[str, Any]) -> PoseClip:
-    skeleton = str(header["skeleton"])
-    names = ("clip_id", "num_frames", "extra", "image_paths")
-    plain = {name: batch[name][0].as_py() for name in names}
-    num_points = get_skeleton(skeleton).num_points
-
-    def array(name: str) -> npt.NDArray[Any]:
-        values = batch[name]
-        while True:
-            if values.null_count:
-                raise ValueError(f"empty cells in '{name}'")
-            if not pa.types.is_list(values.type):
-                break
-            values = values.flatten()
-        flat: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
-        return flat.reshape(int(plain["num_frames"]), *row_shape(name, num_points))
-
-    return clip_of_arrays(
-        {name: array(name) for name in FRAME_ARRAYS},
+    skeleton, clip_id = str(header["skeleton"]), str(batch["clip_id"][0])
+    num_frames, num_points = batch["num_frames"][0].as_py(), get_skeleton(skeleton).num_points
+    arrays = {
+        name: parquet.numbers_of(batch[name], name, clip_id).reshape(
+            num_frames, *contract.row_shape(name, num_points)
+        )
+        for name in FRAME_ARRAYS
+    }
+    return contract.clip_of_arrays(
+        arrays,
         skeleton_name=skeleton,
         split=split,
-        clip_id=str(plain["clip_id"]),
-        image_paths=tuple(map(str, plain["image_paths"] or ())),
-        **read_info(str(plain["extra"] or "{}")),
+        clip_id=clip_id,
+        image_paths=tuple(map(str, batch["image_paths"][0].as_py() or ())),
+        **contract.read_info(batch["extra"][0].as_py()),
         **fields_of_recipe(header.get("recipe")),
     )

@@ -23,26 +23,15 @@ from posemill.blocks import ClipBlock, join_stream
 from posemill.errors import ContentError
 from posemill.files import atomic_path, naming, reading
 from posemill.formats.landmarks_file import has_landmarks, read_landmarks
-from posemill.formats.shared.contract import (
-    ANY,
-    ClipStream,
-    Format,
-    Recipe,
-    Size,
-    Summary,
-    info_text,
-    make_clip,
-    read_info,
-    same_sizes,
-    skeleton_for,
-)
+from posemill.formats.shared import contract
+from posemill.formats.shared.contract import FRAME_ARRAYS, ClipStream, Format, Recipe, Size, Summary
 from posemill.formats.shared.pixels import are_pixels, from_pixels
 from posemill.geometry import Fill, fill_missing
 from posemill.npz.clips import read_npz_clips, split_by_name
 from posemill.npz.mapped import MappedNpz, open_npz
 from posemill.npz.writer import ArchiveWriter
 from posemill.records import FloatArray, PoseClip, fields_of_recipe, nothing_in_metres
-from posemill.skeletons import WORLD_LAYOUT, Skeleton, get_skeleton
+from posemill.skeletons import get_skeleton
 
 
 class NpzFormat(Format):
@@ -52,7 +41,7 @@ class NpzFormat(Format):
     suffix = ".npz"
     file_ending = ".npz"
     files_inside = "*_keypoints.npz"
-    layouts: tuple[str, ...] = ("holistic-143", ANY)
+    layouts: tuple[str, ...] = ("holistic-143", contract.ANY)
     has_mask = True
     holds_world = True
 
@@ -76,24 +65,27 @@ class NpzFormat(Format):
             recipe: Recorded; its `fill` is done here, the rest was before.
             num_frames: The frames of all blocks; if known, nothing is written twice.
         """
-        stream = ClipStream(self, (), path, recipe)
+        stream, lengths = ClipStream(self, (), path, recipe), list[int]()
         with (
             naming(path),
             atomic_path(path) as temporary,
             ArchiveWriter(temporary, num_rows=num_frames) as archive,
         ):
-            columns: _Columns | None = None
             for block in stream.blocks(blocks):
-                if columns is None:
-                    columns = _Columns(
-                        archive,
-                        get_skeleton(stream.skeleton_name),
-                        keeps_world=stream.keeps_world and not block.beside,
-                        num_people=1 + len(block.beside),
+                lengths += block.lengths.tolist()
+                for name, rows in _rows_of(block, recipe.fill or "zero").items():
+                    archive.append(name, rows)
+                if stream.keeps_world and not block.beside:
+                    world = block.frames.world
+                    archive.append(
+                        "world", nothing_in_metres(len(block)) if world is None else world
                     )
-                columns.append(block, recipe)
-            assert columns is not None
-            columns.finish(json.dumps(stream.header()))
+                for name, texts in _texts_of(block).items():
+                    archive.extend(name, texts)
+            archive.extend("keypoint_names", get_skeleton(stream.skeleton_name).point_names)
+            archive.extend("meta", [json.dumps(stream.header())])
+            sizes = np.array(lengths, np.int64)
+            archive.finish({"lengths": sizes, "offsets": np.cumsum(sizes) - sizes})
         return stream.summary
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
@@ -108,65 +100,33 @@ class NpzFormat(Format):
                 yield from clips_of(arrays, size_wh)
 
 
-class _Columns:
-    """The arrays of an archive, growing block by block."""
-
-    def __init__(
-        self,
-        archive: ArchiveWriter,
-        skeleton: Skeleton,
-        *,
-        keeps_world: bool,
-        num_people: int,
-    ) -> None:
-        row = (skeleton.num_points,) if num_people == 1 else (num_people, skeleton.num_points)
-        self._archive, self._point_names = archive, skeleton.point_names
-        self._keypoints = archive.column("keypoints", np.float32, (*row, 3))
-        self._scores = archive.column("scores", np.float32, row)
-        self._mask = archive.column("mask", np.bool_, row)
-        self._frame_index = archive.column("frame_index", np.int64)
-        self._sizes_wh = archive.column("sizes_wh", np.int32, (2,))
-        world_shape = (WORLD_LAYOUT.num_points, 3)
-        self._world = archive.column("world", np.float32, world_shape) if keeps_world else None
-        self._texts = {
-            name: archive.texts(name)
-            for name in ("image_paths", "video_ids", "clip_ids", "splits", "labels", "clip_info")
-        }
-        self._lengths: list[int] = []
-
-    def append(self, block: ClipBlock, recipe: Recipe) -> None:
-        frames = block.frames
-        people = (block, *block.beside)
-        self._keypoints.append(_stacked([_filled(each, recipe.fill or "zero") for each in people]))
-        self._scores.append(_stacked([each.frames.scores for each in people]))
-        self._mask.append(_stacked([each.frames.mask for each in people]))
-        self._frame_index.append(frames.frame_indices)
-        self._sizes_wh.append(frames.sizes_wh)
-        if self._world is not None:
-            world = frames.world
-            self._world.append(nothing_in_metres(len(frames)) if world is None else world)
-        self._lengths += block.lengths.tolist()
-        ids = [clip.clip_id for clip in block.clips]
-        paths: list[str] = []
-        for clip in block.clips:
-            paths += clip.image_paths or [""] * len(clip)
-        self._texts["image_paths"].extend(paths)
-        self._texts["video_ids"].extend(np.repeat(np.array(ids, object), block.lengths).tolist())
-        self._texts["clip_ids"].extend(ids)
-        self._texts["splits"].extend([clip.split for clip in block.clips])
-        self._texts["labels"].extend([clip.label or "" for clip in block.clips])
-        self._texts["clip_info"].extend([info_text(clip) for clip in block.clips])
-
-    def finish(self, header: str) -> None:
-        self._archive.texts("keypoint_names").extend(self._point_names)
-        self._archive.texts("meta").extend([header])
-        sizes = np.array(self._lengths, np.int64)
-        self._archive.finish({"lengths": sizes, "offsets": np.cumsum(sizes) - sizes})
+def _rows_of(block: ClipBlock, fill: Fill) -> dict[str, npt.NDArray[Any]]:
+    """Return the `FRAME_ARRAYS` of clips; several people are on an axis behind the frames."""
+    frames, people = block.frames, (block, *block.beside)
+    by_person: dict[str, list[npt.NDArray[Any]]] = {
+        "keypoints": [_filled(each, fill) for each in people],
+        "scores": [each.frames.scores for each in people],
+        "mask": [each.frames.mask for each in people],
+    }
+    arrays: dict[str, npt.NDArray[Any]] = {
+        name: values[0] if len(values) == 1 else np.stack(values, axis=1)
+        for name, values in by_person.items()
+    }
+    arrays |= {"frame_index": frames.frame_indices, "sizes_wh": frames.sizes_wh}
+    return {name: array.astype(FRAME_ARRAYS[name][0], copy=False) for name, array in arrays.items()}
 
 
-def _stacked(people: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return the array of one person, or those of several on an axis behind the frames."""
-    return people[0] if len(people) == 1 else np.stack(people, axis=1)
+def _texts_of(block: ClipBlock) -> dict[str, list[str]]:
+    clips = block.clips
+    ids = [clip.clip_id for clip in clips]
+    return {
+        "image_paths": [path for clip in clips for path in clip.image_paths or [""] * len(clip)],
+        "video_ids": np.repeat(np.array(ids, object), block.lengths).tolist(),
+        "clip_ids": ids,
+        "splits": [clip.split for clip in clips],
+        "labels": [clip.label or "" for clip in clips],
+        "clip_info": [contract.info_text(clip) for clip in clips],
+    }
 
 
 def _filled(block: ClipBlock, fill: Fill) -> FloatArray:
@@ -188,7 +148,7 @@ def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseCli
         return
     clips = read_npz_clips(arrays)
     keypoints = arrays["keypoints"]
-    skeleton = skeleton_for(keypoints.shape[1], path, clips.header.get("skeleton"))
+    skeleton = contract.skeleton_for(keypoints.shape[1], path, clips.header.get("skeleton"))
     done = fields_of_recipe(clips.header.get("recipe"))
     if "keypoint_names" in arrays:
         _check_names(arrays["keypoint_names"].tolist(), skeleton)
@@ -196,9 +156,11 @@ def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseCli
     for index, (start, stop) in enumerate(pairwise(clips.offsets.tolist())):
         rows = slice(start, stop)
         points, paths = np.array(keypoints[rows]), _cut(arrays, "image_paths", rows, np.zeros(0))
-        sizes = _cut(arrays, "sizes_wh", rows, same_sizes(size_wh, stop - start)).astype(np.int32)
-        info = read_info(str(arrays["clip_info"][index])) if "clip_info" in arrays else {}
-        yield make_clip(
+        sizes = _cut(arrays, "sizes_wh", rows, contract.same_sizes(size_wh, stop - start)).astype(
+            np.int32
+        )
+        info = contract.read_info(str(arrays["clip_info"][index])) if "clip_info" in arrays else {}
+        yield contract.make_clip(
             from_pixels(points, sizes) if is_pixels else points,
             _cut(arrays, "scores", rows),
             _cut(arrays, "mask", rows),

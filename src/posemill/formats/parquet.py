@@ -11,7 +11,8 @@ holds JSON with version, skeleton and recipe.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import groupby
@@ -25,17 +26,8 @@ import pyarrow.parquet as pq
 
 from posemill.errors import ContentError
 from posemill.files import atomic_path
-from posemill.formats.shared.contract import (
-    ANY,
-    ClipStream,
-    Format,
-    Recipe,
-    Size,
-    expect_new,
-    info_text,
-    read_info,
-    skeleton_for,
-)
+from posemill.formats.shared import contract
+from posemill.formats.shared.contract import ClipStream, Format, Recipe, Size
 from posemill.formats.shared.losses import EMPTY_CLIPS
 from posemill.formats.shared.people import clip_of_rows
 from posemill.geometry import fill_missing
@@ -53,27 +45,25 @@ _MEMORY_SHARE = 0.7  # of what is free
 _COPIES = 5  # of a clip's rows, at most, until it is a `PoseClip`
 _KEY = b"posemill"
 _WORDS = ("split", "clip_id", "clip_info")
+_OPTIONAL = {"world", "person_id"}
 
 
-def _schema(
-    skeleton_name: str, header: str, *, keeps_world: bool = False, keeps_people: bool = False
-) -> pa.Schema:
+def _schema(skeleton_name: str, optional: Collection[str], header: str = "") -> pa.Schema:
     count = get_skeleton(skeleton_name).num_points
-    fields = [
-        *(pa.field(name, pa.string()) for name in _WORDS),
-        pa.field("frame_index", pa.int64()),
-        pa.field("image_path", pa.string()),
-        pa.field("width", pa.int32()),
-        pa.field("height", pa.int32()),
-        pa.field("keypoints", pa.list_(pa.float32(), 3 * count)),
-        pa.field("scores", pa.list_(pa.float32(), count)),
-        pa.field("mask", pa.list_(pa.bool_(), count)),
-    ]
-    if keeps_world:
-        fields.append(pa.field("world", pa.list_(pa.float32(), 3 * WORLD_LAYOUT.num_points)))
-    if keeps_people:
-        fields.append(pa.field("person_id", pa.int32()))
-    return pa.schema(fields, {_KEY: header.encode()})
+    types = {
+        **dict.fromkeys(_WORDS, pa.string()),
+        "frame_index": pa.int64(),
+        "image_path": pa.string(),
+        "width": pa.int32(),
+        "height": pa.int32(),
+        "keypoints": pa.list_(pa.float32(), 3 * count),
+        "scores": pa.list_(pa.float32(), count),
+        "mask": pa.list_(pa.bool_(), count),
+        "world": pa.list_(pa.float32(), 3 * WORLD_LAYOUT.num_points),
+        "person_id": pa.int32(),
+    }
+    names = [name for name in types if name not in _OPTIONAL or name in optional]
+    return pa.schema([(name, types[name]) for name in names], {_KEY: header.encode()})
 
 
 class ParquetFormat(Format):
@@ -82,7 +72,7 @@ class ParquetFormat(Format):
     name = "parquet"
     suffix = ".parquet"
     first_bytes = b"PAR1"
-    layouts: tuple[str, ...] = ("holistic-543", ANY)
+    layouts: tuple[str, ...] = ("holistic-543", contract.ANY)
     has_mask = True
     holds_world = True
     holds_people = True
@@ -95,22 +85,32 @@ class ParquetFormat(Format):
         with atomic_path(path) as temporary, ExitStack() as files:
             for clip in clips:
                 if clips.is_first:
-                    schema = _schema(
-                        clips.skeleton_name,
-                        json.dumps(clips.header()),
-                        keeps_world=clips.keeps_world,
-                        keeps_people=clips.asked.has_people or clip.others is not None,
+                    has_people = clips.asked.has_people or clip.others is not None
+                    optional = {"world": clips.keeps_world, "person_id": has_people}
+                    kept = [name for name, is_kept in optional.items() if is_kept]
+                    schema = _schema(clips.skeleton_name, kept, json.dumps(clips.header()))
+                    floats = [n for n in ("keypoints", "scores", "world") if n in schema.names]
+                    table = TableWriter(
+                        temporary,
+                        schema,
+                        compression_level=3,
+                        use_dictionary=[*_WORDS, "image_path", "width", "height"],
+                        column_encoding=dict.fromkeys(
+                            (f"{name}.list.element" for name in floats), "BYTE_STREAM_SPLIT"
+                        ),
                     )
-                    table = files.enter_context(closing(_open_table(temporary, schema)))
+                    files.enter_context(closing(table))
                 table.add(_batch_of(clip, schema, clips.asked), len(clip))
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: rows of one split and clip id that follow each other."""
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            header = _check_file(path, file)
+            header = header_of(path, file)
+            optional = _OPTIONAL & {*file.schema_arrow.names}
+            expect_columns(path, file, _schema(str(header["skeleton"]), optional))
             seen: set[tuple[str, str]] = set()
             for name, group in groupby(_rows(path, file), key=lambda row: row[0]):
-                expect_new(name, seen)
+                contract.expect_new(name, seen)
                 pieces = _gather(name[1], (piece for _, piece in group))
                 yield _clip_of(pieces, header, split=name[0], clip_id=name[1])
 
@@ -119,9 +119,8 @@ class TableWriter:
     """A Parquet file; rows wait until there are enough frames for a row group."""
 
     def __init__(self, path: Path, schema: pa.Schema, **options: Any) -> None:
-        self._writer = pq.ParquetWriter(
-            path, schema, compression="zstd", write_page_checksum=True, **options
-        )
+        options |= {"compression": "zstd", "write_page_checksum": True}
+        self._writer = pq.ParquetWriter(path, schema, **options)
         self.schema = schema
         self._waiting: list[pa.RecordBatch] = []
         self._frames = 0
@@ -144,57 +143,34 @@ class TableWriter:
         self._writer.close()
 
 
-def _open_table(path: Path, schema: pa.Schema) -> TableWriter:
-    floats = [name for name in ("keypoints", "scores", "world") if name in schema.names]
-    return TableWriter(
-        path,
-        schema,
-        compression_level=3,
-        use_dictionary=[*_WORDS, "image_path", "width", "height"],
-        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
-    )
-
-
-def _fixed(values: npt.NDArray[Any], width: int) -> pa.Array:
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), width)
-
-
 def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch:
     keeps_people = "person_id" in schema.names
     people = (clip if keeps_people else replace(clip, others=None)).everybody()
-    frames, (rows, count) = people.frames, people.scores.shape
-    words = (clip.split, clip.clip_id, info_text(clip))
-    paths = [clip.image_paths[frame] for frame in frames] if clip.image_paths else [None] * rows
-    columns = [
-        *(pa.repeat(word, rows) for word in words),
-        pa.array(clip.frame_indices[frames].astype(np.int64)),
-        pa.array(paths, pa.string()),
-        *(pa.array(side.astype(np.int32)) for side in clip.sizes_wh[frames].T),
-        _fixed(fill_missing(people.points, recipe.fill or "zero"), 3 * count),
-        _fixed(people.scores, count),
-        _fixed(~np.isnan(people.points[..., 0]), count),
-    ]
-    if "world" in schema.names:
-        world = nothing_in_metres(rows) if people.world is None else people.world
-        columns.append(_fixed(np.ascontiguousarray(world), 3 * WORLD_LAYOUT.num_points))
-    if keeps_people:
-        is_one = np.full(rows, clip.others is None)
-        columns.append(pa.array(people.ids.astype(np.int32), mask=is_one))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    frames, rows = people.frames, len(people.frames)
+    sizes = clip.sizes_wh[frames].astype(np.int32)
+    world = nothing_in_metres(rows) if people.world is None else people.world
+    columns = {
+        "split": pa.repeat(clip.split, rows),
+        "clip_id": pa.repeat(clip.clip_id, rows),
+        "clip_info": pa.repeat(contract.info_text(clip), rows),
+        "frame_index": clip.frame_indices[frames].astype(np.int64),
+        "image_path": [clip.image_paths[frame] if clip.image_paths else None for frame in frames],
+        "width": sizes[:, 0],
+        "height": sizes[:, 1],
+        "keypoints": fill_missing(people.points, recipe.fill or "zero"),
+        "scores": people.scores,
+        "mask": ~np.isnan(people.points[..., 0]),
+        "world": world,
+        "person_id": pa.array(people.ids, mask=np.full(rows, clip.others is None)).cast(pa.int32()),
+    }
 
+    def as_arrow(values: Any, kind: pa.DataType) -> pa.Array:
+        if pa.types.is_fixed_size_list(kind):
+            return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), kind.list_size)
+        return values if isinstance(values, pa.Array) else pa.array(values, kind)
 
-def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
-    """Return the header of a file whose columns are ours."""
-    schema = file.schema_arrow
-    header = header_of(path, file)
-    expected = _schema(
-        str(header["skeleton"]),
-        "",
-        keeps_world="world" in schema.names,
-        keeps_people="person_id" in schema.names,
-    )
-    expect_columns(path, file, expected)
-    return header
+    arrays = [as_arrow(columns[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def header_of(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
@@ -206,7 +182,7 @@ def header_of(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
             "the folder, not a shard"
         )
     name = str(header.get("skeleton"))
-    skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
+    contract.skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
     return header
 
 
@@ -252,14 +228,9 @@ def _rows(path: Path, file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], p
 
 def warn_of_lost_rows(path: Path, num_lost: int) -> None:
     """Say how many rows have no clip_id, if some have none."""
+    template = "{path}: {num_lost} rows have no clip_id; they are left out"
     if num_lost:
-        warn_once(
-            Message(
-                "{path}: {num_lost} rows have no clip_id; they are left out",
-                path=path,
-                num_lost=num_lost,
-            )
-        )
+        warn_once(Message(template, path=path, num_lost=num_lost))
 
 
 def _gather(clip_id: str, group: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -269,9 +240,7 @@ def _gather(clip_id: str, group: Iterable[pa.RecordBatch]) -> list[pa.RecordBatc
     for piece in group:
         pieces.append(piece)
         num_bytes += piece.nbytes
-        if _COPIES * num_bytes <= _BOMB_BYTES:
-            continue
-        free = free_memory()
+        free = free_memory() if _COPIES * num_bytes > _BOMB_BYTES else math.inf
         if _COPIES * num_bytes > _MEMORY_SHARE * (free + num_bytes):
             raise ContentError(
                 "clip {clip_id!r} has so many frames that {free} bytes of free memory are too few "
@@ -290,12 +259,9 @@ def _clip_of(
     rows, count = table.num_rows, get_skeleton(skeleton).num_points
 
     def column(name: str, *row: int) -> npt.NDArray[Any]:
-        values = table[name].combine_chunks()
-        flat = values.flatten() if row else values
-        if values.null_count or flat.null_count:
-            raise ValueError(f"clip {clip_id[:80]!r} has empty cells in '{name}'")
-        array: npt.NDArray[Any] = flat.to_numpy(zero_copy_only=False).reshape(rows, *row)
-        return array
+        flat = numbers_of(table[name].combine_chunks(), name, clip_id)
+        values: npt.NDArray[Any] = flat.reshape(rows, *row)
+        return values
 
     has_world = "world" in table.schema.names
     has_people = "person_id" in table.schema.names and table["person_id"].null_count < rows
@@ -319,6 +285,16 @@ def _clip_of(
         frame_indices=indices[is_first],
         image_paths=() if None in paths else tuple(paths),
         world=column("world", WORLD_LAYOUT.num_points, 3) if has_world else None,
-        **read_info(str(table["clip_info"][0].as_py() or "{}")),
+        **contract.read_info(table["clip_info"][0].as_py()),
         **fields_of_recipe(header.get("recipe")),
     )
+
+
+def numbers_of(values: pa.Array, name: str, clip_id: str) -> npt.NDArray[Any]:
+    """Return the numbers in a column, those of lists behind each other; each must be there."""
+    while not values.null_count and pa.types.is_nested(values.type):
+        values = values.flatten()
+    if values.null_count:
+        raise ValueError(f"clip {clip_id[:80]!r} has empty cells in '{name}'")
+    numbers: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return numbers

@@ -19,14 +19,9 @@ from typing import IO, Any
 import numpy as np
 
 from posemill.files import atomic_path
+from posemill.formats.shared import contract
 from posemill.formats.shared import pickles as out
-from posemill.formats.shared.contract import (
-    ClipStream,
-    Format,
-    Size,
-    make_clip,
-    same_sizes,
-)
+from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.formats.shared.losses import EMPTY_CLIPS, EXTRA, FPS, LABELS, POSITIONS, SCORES, SIZES
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 from posemill.formats.shared.pixels import LOOKED_AT, are_pixels, from_pixels
@@ -121,9 +116,9 @@ def _clips_of(split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip
     some = range(0, len(frames), max(1, len(frames) // LOOKED_AT))
     is_pixels = not ours and are_pixels(_points(split, some, frames))
     for rows in pieces:
-        points, sizes = _points(split, rows, frames), same_sizes(size_wh, len(rows))
+        points, sizes = _points(split, rows, frames), contract.same_sizes(size_wh, len(rows))
         pictures = tuple(paths[index] for index in rows)
-        yield make_clip(
+        yield contract.make_clip(
             from_pixels(points, sizes) if is_pixels else points,
             None,
             None,

@@ -22,15 +22,9 @@ import numpy.typing as npt
 
 from posemill.errors import ContentError
 from posemill.files import atomic_path
+from posemill.formats.shared import contract
 from posemill.formats.shared import pickles as out
-from posemill.formats.shared.contract import (
-    ANY,
-    ClipStream,
-    Format,
-    Size,
-    same_sizes,
-    skeleton_for,
-)
+from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.formats.shared.losses import (
     DEPTH,
     EXTRA,
@@ -52,7 +46,7 @@ class PysklFormat(Format):
 
     name = "pyskl"
     suffix = ".pkl"
-    layouts: tuple[str, ...] = ("coco-133", ANY)
+    layouts: tuple[str, ...] = ("coco-133", contract.ANY)
     has_pixels = True
     holds_people = True
     losses: tuple[str, ...] = (Message("digits beyond float32 pixels"),)
@@ -214,8 +208,8 @@ def _clip_of(
         found_scores,
         first=np.full(num_frames, _main_person(people, scores), np.int64),
         ids=np.tile(np.arange(num_people) + 1, (num_frames, 1)),
-        skeleton_name=skeleton_for(total, path, skeleton),
-        sizes_wh=same_sizes((width, height), num_frames),
+        skeleton_name=contract.skeleton_for(total, path, skeleton),
+        sizes_wh=contract.same_sizes((width, height), num_frames),
         clip_id=str(header.get("clip_ids", {}).get(name, name)),
         split=split_of.get(name, "all"),
         label=None if label in (None, -1) else str(names.get(str(label), label)),

@@ -22,17 +22,8 @@ import numpy as np
 
 from posemill.errors import ContentError
 from posemill.files import atomic_path
-from posemill.formats.shared.contract import (
-    ANY,
-    ClipStream,
-    Format,
-    Size,
-    expect_new,
-    head_of,
-    info_text,
-    read_info,
-    skeleton_for,
-)
+from posemill.formats.shared import contract
+from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.formats.shared.json_text import parse_json
 from posemill.formats.shared.losses import EMPTY_CLIPS
 from posemill.formats.shared.people import clip_of_rows
@@ -53,7 +44,7 @@ class CsvFormat(Format):
 
     name = "csv"
     suffix = ".csv"
-    layouts: tuple[str, ...] = ("holistic-143", ANY)
+    layouts: tuple[str, ...] = ("holistic-143", contract.ANY)
     holds_world = True
     holds_people = True
     may_lose = (EMPTY_CLIPS,)
@@ -61,7 +52,7 @@ class CsvFormat(Format):
 
     def sniff(self, path: Path) -> bool:
         """Return True for a text whose first line has the columns."""
-        first = head_of(path, 512).partition(b"\n")[0].decode("utf-8-sig", "replace")
+        first = contract.head_of(path, 512).partition(b"\n")[0].decode("utf-8-sig", "replace")
         try:
             columns, _ = split_lines([first], names=_COLUMNS)
         except ContentError:
@@ -83,13 +74,13 @@ class CsvFormat(Format):
         """Yield the clips: rows of one split and clip that follow each other."""
         seen: set[tuple[str, str]] = set()
         for name, rows in groupby(_read_rows(path), key=itemgetter(0, 1)):
-            expect_new(name, seen)
+            contract.expect_new(name, seen)
             yield _clip_of(path, list(rows), size_wh, split=name[0], clip_id=name[1])
 
 
 def _rows_of(clip: PoseClip, header: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     names = get_skeleton(clip.skeleton_name).point_names
-    whole = header | {"clip": json.loads(info_text(clip))}
+    whole = header | {"clip": json.loads(contract.info_text(clip))}
     people = clip.everybody()
     has_others = clip.others is not None and clip.others.counts.any()
     for row, rows in groupby(range(len(people.frames)), key=people.frames.tolist().__getitem__):
@@ -210,7 +201,7 @@ def _clip_of(
         frame_of += [index] * len(found)
     first, names = infos[0], [row.point for row in people[0]]
     known = first.get("skeleton")
-    skeleton = skeleton_for(
+    skeleton = contract.skeleton_for(
         len(names), path, skeleton_of_names(names) if known is None else str(known)
     )
     order = _order_of(names, skeleton)
@@ -238,7 +229,7 @@ def _clip_of(
         sizes_wh=np.array(sizes, np.int32),
         frame_indices=np.array([frame[0].frame for frame in frames], np.int64),
         image_paths=() if None in pictures else tuple(map(str, pictures)),
-        **read_info(json.dumps(first.get("clip") or {})),
+        **contract.read_info(json.dumps(first.get("clip") or {})),
         **fields_of_recipe(first.get("recipe")),
     )
     return replace(clip, world=_world_of(frames))

@@ -19,16 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.files import atomic_path
-from posemill.formats.shared.contract import (
-    ANY,
-    FRAME_ARRAYS,
-    ClipStream,
-    Format,
-    Size,
-    arrays_of,
-    clip_of_arrays,
-    skeleton_for,
-)
+from posemill.formats.shared import contract
+from posemill.formats.shared.contract import FRAME_ARRAYS, ClipStream, Format, Size
 from posemill.formats.shared.folders import fields_of, record_of
 from posemill.formats.shared.json_text import parse_json
 from posemill.npz.mapped import read_npy
@@ -43,7 +35,7 @@ class WebDatasetFormat(Format):
     name = "webdataset"
     suffix = ".tar"
     file_ending = ".tar"
-    layouts: tuple[str, ...] = ("holistic-543", ANY)
+    layouts: tuple[str, ...] = ("holistic-543", contract.ANY)
     has_mask = True
     damage = (tarfile.TarError,)
 
@@ -54,7 +46,7 @@ class WebDatasetFormat(Format):
             for clip in clips:
                 key = _key_of(clip, clips.summary.num_clips, taken)
                 info = json.dumps(record_of(clip) | {"posemill": clips.header(clip)}).encode()
-                for name, array in arrays_of(clip, clips.asked).items():
+                for name, array in contract.arrays_of(clip, clips.asked).items():
                     _add(tar, f"{key}.{name}.npy", _npy_bytes(array))
                 _add(tar, f"{key}.json", info)
 
@@ -118,5 +110,5 @@ def _clip_of(path: Path, key: str, sample: dict[str, bytes]) -> PoseClip:
     fields = fields_of(record, len(points)) | fields_of_recipe(record["posemill"].get("recipe"))
     for name in ("sizes_wh", "frame_indices"):  # these are arrays
         del fields[name]
-    name = skeleton_for(points.shape[1], path, record["posemill"]["skeleton"])
-    return clip_of_arrays(arrays, skeleton_name=name, **fields)
+    name = contract.skeleton_for(points.shape[1], path, record["posemill"]["skeleton"])
+    return contract.clip_of_arrays(arrays, skeleton_name=name, **fields)

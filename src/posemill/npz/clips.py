@@ -9,7 +9,6 @@ clip.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -17,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,9 +53,7 @@ class NpzClips:
         arrays: What is in it.
         header: What a file of ours says about itself; empty for one of another maker.
         offsets: `(clips + 1,)`: where each clip begins; the last is the number of frames.
-        clip_ids: One per clip.
-        splits: One per clip, empty where the file does not say.
-        labels: One per clip, empty where the file has none.
+        clip_ids: One per clip, as `splits` and `labels`, which are empty where it has none.
     """
 
     path: Path
@@ -103,8 +100,7 @@ class NpzClips:
         return tuple(str(value).strip() for value in array)
 
 
-@dataclass(frozen=True, eq=False)
-class NpzFrames:
+class NpzFrames(NamedTuple):
     """Some frames: points `(n, K, D)`, mask and scores `(n, K)`, frame_index `(n,)`."""
 
     points: FloatArray
@@ -147,7 +143,7 @@ def read_npz_clips(arrays: MappedNpz, *, unit: str = "clip") -> NpzClips:
             )
         infos = (read_object(text or "{}", "clip_info") for text in texts.get("clip_info", empty))
         labels = texts.get("labels") or tuple(str(info.get("label") or "") for info in infos)
-        return NpzClips(arrays.path, arrays, _header_of(arrays), offsets, ids, splits, labels)
+        return NpzClips(arrays.path, arrays, read_npz_header(arrays), offsets, ids, splits, labels)
 
 
 def read_frames(arrays: MappedNpz, rows: slice) -> NpzFrames:
@@ -167,14 +163,10 @@ def read_frames(arrays: MappedNpz, rows: slice) -> NpzFrames:
 
 def read_npz_header(arrays: MappedNpz) -> Mapping[str, Any]:
     """Return what a file of ours says about itself; nothing for one of another maker."""
-    with reading(arrays.path, "npz"):
-        return _header_of(arrays)
-
-
-def _header_of(arrays: MappedNpz) -> Mapping[str, Any]:
     if "meta" not in arrays:
         return {}
-    return read_object(str(next(iter(arrays["meta"].reshape(-1)), "")), "meta")
+    with reading(arrays.path, "npz"):
+        return read_object(str(next(iter(arrays["meta"].reshape(-1)), "")), "meta")
 
 
 def read_object(text: str, name: str = "header") -> dict[str, Any]:
@@ -183,18 +175,6 @@ def read_object(text: str, name: str = "header") -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"expected an object as {name}, got {type(value).__name__}")
     return value
-
-
-def content_key(arrays: MappedNpz) -> str:
-    """Return a digest of all content, out of the checksums in the archive's directory.
-
-    Nothing but the directory is read: bytes that were changed behind the archive's back do not
-    show here, but in `MappedNpz.verify`.
-    """
-    digest = hashlib.sha256()
-    for entry in arrays.entries():
-        digest.update(f"{entry.filename}\0{entry.file_size}\0{entry.CRC:08x}\n".encode())
-    return digest.hexdigest()
 
 
 def split_by_name(path: Path) -> str:
@@ -288,18 +268,16 @@ def _clip_ids(arrays: MappedNpz, frames: Mapping[str, Array], offsets: IntArray)
         ids = [str(name) for name in arrays.get("video_ids", [""] * (len(offsets) - 1))]
     ids = [name or arrays.path.stem for name in ids]
     counts, seen = Counter(ids), Counter[str]()
-    if "clip_ids" not in arrays:
-        for index, name in enumerate(ids):
-            if counts[name] > 1:
-                ids[index] = f"{name}_{seen[name]:04d}"
-                seen[name] += 1
+    for index, name in enumerate(ids):
+        if counts[name] > 1 and "clip_ids" not in arrays:
+            ids[index] = f"{name}_{seen[name]:04d}"
+            seen[name] += 1
     return tuple(ids)
 
 
 def _frame_ids(frames: Mapping[str, Array], num_frames: int) -> tuple[str, ...]:
-    names = frames.get("image_paths")
-    if names is None or not names.any():
-        names = frames.get("video_ids", np.arange(num_frames))
+    names = frames.get("image_paths", np.zeros(0))
+    names = names if names.any() else frames.get("video_ids", np.arange(num_frames))
     return tuple(map(str, names.tolist()))
 
 

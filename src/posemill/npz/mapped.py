@@ -6,6 +6,7 @@ packed ones are loaded when asked for.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import struct
@@ -27,13 +28,7 @@ _MEMORY_SHARE = 0.7  # of what is free
 # Packed members that together are larger than this, and that many times the file, are taken for a
 # bomb: keypoints shrink to a half or a tenth.
 _BOMB_BYTES, _BOMB_RATIO = 1 << 26, 50
-_DAMAGE = (
-    zipfile.BadZipFile,
-    RuntimeError,
-    NotImplementedError,
-    SyntaxError,
-    tokenize.TokenError,
-)
+_DAMAGE = (zipfile.BadZipFile, RuntimeError, SyntaxError, tokenize.TokenError)
 
 
 class MappedNpz(Mapping[str, npt.NDArray[Any]]):
@@ -79,9 +74,16 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
     def __repr__(self) -> str:
         return f"MappedNpz({str(self.path)!r}, {', '.join(self._entries)})"
 
-    def entries(self) -> list[zipfile.ZipInfo]:
-        """Return the archive's directory: name, size and checksum of every member."""
-        return list(self._entries.values())
+    def content_key(self) -> str:
+        """Return a digest of all content, out of the checksums in the archive's directory.
+
+        Nothing but the directory is read: bytes that were changed behind the archive's back show
+        in `verify` only.
+        """
+        digest = hashlib.sha256()
+        for entry in self._entries.values():
+            digest.update(f"{entry.filename}\0{entry.file_size}\0{entry.CRC:08x}\n".encode())
+        return digest.hexdigest()
 
     def verify(self) -> None:
         """Read everything once and compare with the archive's checksums."""
@@ -99,9 +101,8 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
             if entry.file_size > self._size:
                 raise ValueError(f"'{name}' claims {entry.file_size} bytes of {self._size}")
             return
-        packed = sum(
-            each.file_size for each in self.entries() if each.compress_type != zipfile.ZIP_STORED
-        )
+        entries = self._entries.values()
+        packed = sum(each.file_size for each in entries if each.compress_type != zipfile.ZIP_STORED)
         if packed > max(_BOMB_BYTES, _BOMB_RATIO * self._size):
             raise ContentError(
                 "would unpack from {size} to {packed} bytes; refused (more than {bomb_ratio} "
@@ -110,18 +111,6 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                 size=self._size,
                 packed=packed,
                 bomb_ratio=_BOMB_RATIO,
-            )
-
-    def _check_memory(self, name: str, entry: zipfile.ZipInfo) -> None:
-        """Raise where a packed member does not fit into memory beside the rest."""
-        free = free_memory()
-        if entry.file_size > _BOMB_BYTES and entry.file_size > _MEMORY_SHARE * free:
-            raise ContentError(
-                "'{name}' would unpack to {file_size} bytes, and {free} are free; save it with "
-                "numpy.savez, which does not pack it: then it is read piece by piece",
-                name=name,
-                file_size=entry.file_size,
-                free=free,
             )
 
     def _open(self, name: str, entry: zipfile.ZipInfo) -> npt.NDArray[Any]:
@@ -135,22 +124,26 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                         f"'{name}' of shape {shape} {dtype} needs {num_bytes} bytes, the archive "
                         f"has {entry.file_size - start}"
                     )
+                array: npt.NDArray[Any]
                 if entry.compress_type != zipfile.ZIP_STORED or not num_bytes:
-                    self._check_memory(name, entry)
-                    loaded: npt.NDArray[Any] = np.ndarray(
-                        shape, dtype, member.read(num_bytes), order=order
-                    )
-                    return loaded
-            start += self._data_start(entry)
-            mapped: npt.NDArray[Any] = np.memmap(self.path, dtype, "r", start, shape, order=order)
-            return mapped
-
-    def _data_start(self, entry: zipfile.ZipInfo) -> int:
-        with self.path.open("rb") as handle:
-            handle.seek(entry.header_offset)
-            fixed = handle.read(30)
-        name_bytes, extra_bytes = struct.unpack("<HH", fixed[26:30])
-        return entry.header_offset + 30 + int(name_bytes) + int(extra_bytes)
+                    free = free_memory()
+                    if num_bytes > _BOMB_BYTES and num_bytes > _MEMORY_SHARE * free:
+                        raise ContentError(
+                            "'{name}' would unpack to {num_bytes} bytes, and {free} are free; save "
+                            "it with numpy.savez, which does not pack it: then it is read piece by "
+                            "piece",
+                            name=name,
+                            num_bytes=num_bytes,
+                            free=free,
+                        )
+                    array = np.ndarray(shape, dtype, member.read(num_bytes), order=order)
+                    return array
+            with self.path.open("rb") as handle:
+                handle.seek(entry.header_offset)
+                name_bytes, extra_bytes = struct.unpack("<26xHH", handle.read(30))
+            start += entry.header_offset + 30 + name_bytes + extra_bytes
+            array = np.memmap(self.path, dtype, "r", start, shape, order=order)
+            return array
 
 
 def read_npy(data: bytes) -> npt.NDArray[Any]:

@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,22 +26,12 @@ _COPY_BYTES = 1 << 20
 _CHARS = 1 << 18  # turned into rows at a time
 
 
-class Column:
-    """One growing array of an archive: `append` adds rows to `file`."""
-
-    def __init__(
-        self, name: str, dtype: npt.DTypeLike, row_shape: tuple[int, ...], file: IO[bytes]
-    ) -> None:
-        self.name, self.row_shape, self.file = name, row_shape, file
-        self.dtype = np.dtype(dtype).newbyteorder("<")
-        self.num_rows = 0
-
-    def append(self, rows: npt.NDArray[Any]) -> None:
-        """Write rows behind the ones before."""
-        if rows.shape[1:] != self.row_shape:
-            raise ValueError(f"{self.name}: expected rows of {self.row_shape}, got {rows.shape}")
-        self.file.write(np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data)
-        self.num_rows += len(rows)
+@dataclass
+class _Column:
+    file: IO[bytes]
+    dtype: np.dtype[Any]
+    row_shape: tuple[int, ...]
+    num_rows: int = 0
 
 
 class ArchiveWriter(ExitStack):
@@ -53,39 +44,44 @@ class ArchiveWriter(ExitStack):
     def __init__(self, path: Path, *, num_rows: int | None = None) -> None:
         super().__init__()
         self._folder, self._num_rows = path.parent, num_rows
-        self._columns: list[Column] = []
-        self._texts: dict[str, Texts] = {}
+        self._columns: dict[str, _Column] = {}
+        self._texts: dict[str, _Texts] = {}
         self._file = self.enter_context(path.open("wb"))
         self._zip = self.enter_context(zipfile.ZipFile(self._file, "w"))
 
-    def column(self, name: str, dtype: npt.DTypeLike, row_shape: tuple[int, ...] = ()) -> Column:
-        """Return a new column; declare the largest one first."""
-        if self._columns or self._num_rows is None:
-            file: IO[bytes] = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
-        else:
-            file = self._begin(name, np.dtype(dtype), (self._num_rows, *row_shape))
-        self._columns.append(Column(name, dtype, row_shape, self.enter_context(file)))
-        return self._columns[-1]
+    def append(self, name: str, rows: npt.NDArray[Any]) -> None:
+        """Add rows to a column, which has the type of the first; begin with the largest column."""
+        if name not in self._columns:
+            dtype, row_shape = rows.dtype.newbyteorder("<"), rows.shape[1:]
+            if self._columns or self._num_rows is None:
+                file: IO[bytes] = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+            else:
+                file = self._begin(name, dtype, (self._num_rows, *row_shape))
+            self._columns[name] = _Column(self.enter_context(file), dtype, row_shape)
+        column = self._columns[name]
+        if rows.shape[1:] != column.row_shape:
+            raise ValueError(f"{name}: expected rows of {column.row_shape}, got {rows.shape}")
+        column.file.write(np.ascontiguousarray(rows, column.dtype).reshape(-1).view(np.uint8).data)
+        column.num_rows += len(rows)
 
-    def texts(self, name: str) -> Texts:
-        """Return a new column of strings."""
-        self._texts[name] = Texts(self._folder)
-        self.callback(self._texts[name].close)
-        return self._texts[name]
+    def extend(self, name: str, texts: Sequence[str]) -> None:
+        """Add strings to a column; a NUL inside one is an error."""
+        if name not in self._texts:
+            self._texts[name] = _Texts(self._folder)
+            self.callback(self._texts[name].file.close)
+        if texts:
+            self._texts[name].extend(texts)
 
     def finish(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Append the waiting columns, small whole arrays and the texts."""
-        for column in self._columns:
+        for name, column in self._columns.items():
             if self._num_rows not in (None, column.num_rows):
-                raise ValueError(
-                    f"{column.name}: expected {self._num_rows} rows, got {column.num_rows}"
-                )
+                raise ValueError(f"{name}: expected {self._num_rows} rows, got {column.num_rows}")
             if not column.file.readable():  # it is the member itself
                 column.file.close()
                 continue
-            shape = (column.num_rows, *column.row_shape)
             column.file.seek(0)
-            with self._begin(column.name, column.dtype, shape) as member:
+            with self._begin(name, column.dtype, (column.num_rows, *column.row_shape)) as member:
                 shutil.copyfileobj(column.file, member, _COPY_BYTES)
         for name, array in arrays.items():
             with self._begin(name, array.dtype, array.shape) as member:
@@ -107,26 +103,21 @@ class ArchiveWriter(ExitStack):
         return member
 
 
-class Texts:
+class _Texts:
     """A growing column of strings, kept in a temporary file until their longest is known."""
 
     def __init__(self, folder: Path) -> None:
-        self.num_rows = 0
-        self._width = 1
+        self.num_rows, self._width = 0, 1
         # Names of files that are not UTF-8 have lone surrogates, which numpy keeps.
-        self._file = tempfile.TemporaryFile(  # noqa: SIM115
+        self.file = tempfile.TemporaryFile(  # noqa: SIM115
             "w+", encoding="utf-8", errors="surrogatepass", newline="", dir=folder
         )
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Strings as long as the longest so far."""
         return np.dtype(f"<U{self._width}")
 
     def extend(self, texts: Sequence[str]) -> None:
-        """Add strings; a NUL inside one is an error."""
-        if not texts:
-            return
         joined = "\0".join(texts)
         if joined.count("\0") != len(texts) - 1:
             bad = next(text for text in texts if "\0" in text)
@@ -135,18 +126,14 @@ class Texts:
                 "label where it comes from",
                 bad=bad[:200],
             )
-        self._file.write(joined + "\0")
+        self.file.write(joined + "\0")
         self._width = max(self._width, max(map(len, texts)))
         self.num_rows += len(texts)
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the rows as fixed-width strings."""
-        self._file.seek(0)
+        self.file.seek(0)
         rest = ""
-        while piece := self._file.read(_CHARS):
+        while piece := self.file.read(_CHARS):
             *texts, rest = (rest + piece).split("\0")
             yield np.array(texts, self.dtype).tobytes()
-
-    def close(self) -> None:
-        """Remove the temporary file."""
-        self._file.close()

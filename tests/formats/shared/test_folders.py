@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from posemill.errors import ContentError
 from posemill.formats.shared import folders
 from posemill.formats.shared.contract import ClipStream, Format, Recipe
-from posemill.formats.shared.folders import IndexWriter, new_folder, picture_folder, place_of
+from posemill.formats.shared.folders import Index, new_folder, picture_folder, place_of
 from posemill.testing.formats import make_clip
 
 
@@ -23,12 +24,9 @@ def stream(path: Path, **recipe: Any) -> ClipStream:
 
 
 def mirror(tmp_path: Path, replace: dict[str, str], **fields: Any) -> str:
-    index = IndexWriter(tmp_path, stream(tmp_path, replace=replace))
-    try:
-        found = index.place(make_clip(1, **fields)).relative_to(tmp_path).as_posix()
-        index.finish()
-    finally:
-        index.close()
+    index = Index(tmp_path, io.StringIO(), stream(tmp_path, replace=replace))
+    found = index.place(make_clip(1, **fields)).relative_to(tmp_path).as_posix()
+    index.finish()
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -49,17 +49,15 @@ class Recipe:
 
     Args:
         layout: Skeleton name, or None for what the format usually holds.
-        normalize: `none`, `shoulders` or `bbox`.
+        normalize: One of `NORMALIZATIONS`.
         interpolate: Gaps of up to this many frames become found points.
-        smooth: `none`, or a filter along time: `one-euro`, `gaussian`, `savgol`.
-        fill: What stands for missing points in formats that have a mask: `zero`, `nan`, or
-            `interpolate`. None for the format's own way.
+        smooth: One of `SMOOTHINGS`.
+        fill: What stands for missing points in formats with a mask; None: the format's own way.
         replace: Folders that are called otherwise in formats with a file per picture: `{"frames":
             "annotation"}` writes `train/annotation/x.txt` for `train/frames/x.jpg`.
-        extraction: How the keypoints were found (`Manifest.extraction` of the run); empty where
-            it is not known.
-        root: The folder the pictures were found in, for formats with a file per picture; empty
-            where it is not known. Not recorded.
+        extraction: How the keypoints were found (`Manifest.extraction` of the run), if known.
+        root: The folder the pictures were found in, if known, for formats with a file per
+            picture. Not recorded.
         has_people: Any clip may show several people, though the first does not. Not recorded.
     """
 
@@ -88,12 +86,9 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
-        fields = asdict(self)
-        del fields["root"], fields["has_people"]
-        for name in ("replace", "extraction"):
-            if not fields[name]:
-                del fields[name]
-        return fields
+        empty = {name for name in ("replace", "extraction") if not getattr(self, name)}
+        left_out = {"root", "has_people", *empty}
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def after(self, clip: PoseClip) -> Recipe:
         """Return the recipe to record: this one, and what was done to the clip before it."""
@@ -123,11 +118,7 @@ class Summary:
 
 
 class Format:
-    """A format. Instances hold no state; a new one is a module and a row in `FORMATS`.
-
-    A subclass says what it holds and is known by, and has `write_clips` and `read_clips`. What all
-    formats check and count is done here.
-    """
+    """A format, without state: what it holds and is known by, `write_clips` and `read_clips`."""
 
     name: str
     suffix = ""  # of the file; empty for a folder
@@ -193,7 +184,7 @@ class Format:
 
         Raises:
             ContentError: What the user can do something about, without the file's name.
-            Exception: ValueError, or whatever `CORRUPT` and `damage` name, for damage.
+            Exception: Whatever `CORRUPT` and `damage` name, for damage.
         """
         raise NotImplementedError
 
@@ -212,34 +203,27 @@ class ClipStream:
         self.path, self._form, self._clips = path, form, clips
         self.skeleton_name = ""  # of all the clips
         self.keeps_world = False  # whether the file has landmarks in metres: as its first clip
-        self._normalized = ""
+        self._kinds: tuple[str, str] | None = None  # their skeleton and normalisation
         self._loses_world = False
         self._losses: dict[str, None] = {}  # of clips so far
 
     def __iter__(self) -> Iterator[PoseClip]:
         for clip in self._clips:
-            self._check_world(clip)
-            self._note_losses(clip)
-            self._check_points(clip)
-            self.recipe = self.recipe.after(clip)
+            self._check(clip, [clip])
             yield clip
-            self.summary.count(clip)
+            self._count([clip])
         self._finish()
 
     def blocks(self, blocks: Iterable[ClipBlock]) -> Iterator[ClipBlock]:
         """Yield clips that come many at a time, checked and counted likewise."""
         for block in blocks:
             frames = block.frames
-            self._check_world(frames)
             is_finite = not np.isinf(frames.points).any() and np.isfinite(frames.scores).all()
             # Clips are looked at one by one where one of them must be named.
-            for clip in block.clips[: 1 if is_finite and not self._form.has_pixels else None]:
-                self._check_points(clip)
-            self.recipe = self.recipe.after(frames)
+            num_checked = 1 if is_finite and not self._form.has_pixels else None
+            self._check(frames, block.clips[:num_checked])
             yield block
-            for clip in block.clips:
-                self._note_losses(clip)
-                self.summary.count(clip)
+            self._count(block.clips)
         self._finish()
 
     @property
@@ -257,25 +241,29 @@ class ClipStream:
             "recipe": recipe.to_dict(),
         }
 
-    def _check_world(self, clip: PoseClip) -> None:
-        """Note whether the file has landmarks in metres, and whether it loses those of a clip."""
+    def _check(self, frames: PoseClip, clips: Sequence[PoseClip]) -> None:
+        """Check clips, and note what is true of all their frames."""
         if not self.skeleton_name:
-            self.keeps_world = self._form.holds_world and clip.world is not None
-        self._loses_world |= clip.world is not None and not self.keeps_world
+            self.keeps_world = self._form.holds_world and frames.world is not None
+        self._loses_world |= frames.world is not None and not self.keeps_world
+        for clip in clips:
+            self._check_points(clip)
+        self.recipe = self.recipe.after(frames)
 
-    def _note_losses(self, clip: PoseClip) -> None:
-        for loss in self._form.may_lose:
-            if loss.words not in self._losses and loss.is_in(clip):
-                self._losses[loss.words] = None
+    def _count(self, clips: Sequence[PoseClip]) -> None:
+        """Count clips that were written, and note what they lost."""
+        for clip in clips:
+            self.summary.count(clip)
+            for loss in self._form.may_lose:
+                if loss.words not in self._losses and loss.is_in(clip):
+                    self._losses[loss.words] = None
 
     def _check_points(self, clip: PoseClip) -> None:
         form, clip_id = self._form, clip.clip_id
-        self.skeleton_name = self.skeleton_name or clip.skeleton_name
-        self._normalized = self._normalized or clip.normalized
-        for value, before in (
-            (clip.skeleton_name, self.skeleton_name),
-            (clip.normalized, self._normalized),
-        ):
+        kinds = clip.skeleton_name, clip.normalized
+        self._kinds = self._kinds or kinds
+        self.skeleton_name = self._kinds[0]
+        for value, before in zip(kinds, self._kinds, strict=True):
             if value != before:
                 raise ContentError(
                     "clip {clip_id!r} is {value!r}, the clips before it are {before!r}; one file "
@@ -383,7 +371,7 @@ def make_clip(
     Args:
         points: `(frames, keypoints, 2 or 3)` numbers.
         scores: `(frames, keypoints)`, or None: 1 where found.
-        mask: True where found, or None: NaN and all-zero points are missing.
+        mask: `(frames, keypoints)`, or None: NaN and all-zero points are missing.
         fields: The other fields of `PoseClip`.
     """
     clip_id = str(fields.get("clip_id", ""))
@@ -424,14 +412,18 @@ def row_shape(name: str, num_points: int) -> tuple[int, ...]:
 
 def arrays_of(clip: PoseClip, recipe: Recipe) -> dict[str, npt.NDArray[Any]]:
     """Return the `FRAME_ARRAYS` of a clip."""
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "keypoints": fill_missing(clip.points, recipe.fill or "zero"),
-        "scores": clip.scores,
-        "mask": clip.mask,
-        "frame_index": clip.frame_indices,
-        "sizes_wh": clip.sizes_wh,
+    points = fill_missing(clip.points, recipe.fill or "zero")
+    arrays: tuple[npt.NDArray[Any], ...] = (
+        points,
+        clip.scores,
+        clip.mask,
+        clip.frame_indices,
+        clip.sizes_wh,
+    )
+    return {
+        name: array.astype(kind, copy=False)
+        for (name, (kind, _)), array in zip(FRAME_ARRAYS.items(), arrays, strict=True)
     }
-    return {name: arrays[name].astype(kind, copy=False) for name, (kind, _) in FRAME_ARRAYS.items()}
 
 
 def clip_of_arrays(arrays: Mapping[str, npt.NDArray[Any]], **fields: Any) -> PoseClip:
@@ -464,9 +456,8 @@ def same_sizes(size_wh: Size | None, num_frames: int) -> npt.NDArray[np.int32]:
 
 def info_text(clip: PoseClip) -> str:
     """Return what a clip has beside its frames, as JSON."""
-    info = {"label": clip.label, "fps": clip.fps, "extra": dict(clip.extra)}
     try:
-        return json.dumps(info, ensure_ascii=True)
+        return json.dumps({"label": clip.label, "fps": clip.fps, "extra": dict(clip.extra)})
     except (TypeError, ValueError) as error:
         raise ContentError(
             "clip {clip_id!r}: extra cannot be written as JSON: {error}",
@@ -475,9 +466,13 @@ def info_text(clip: PoseClip) -> str:
         ) from error
 
 
-def read_info(text: str) -> dict[str, Any]:
-    """Return label, fps and extra from `info_text`, their types checked."""
-    info = read_object(text or "{}")
+def read_info(text: str | None) -> dict[str, Any]:
+    """Return label, fps and extra from `info_text`, for `make_clip`."""
+    return info_fields(read_object(text or "{}"))
+
+
+def info_fields(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return label, fps and extra of an object in JSON, their types checked."""
     label, fps, extra = info.get("label"), info.get("fps"), info.get("extra", {})
     if not isinstance(extra, Mapping):
         raise ValueError(f"expected an object as extra, got {type(extra).__name__}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -18,28 +18,26 @@ import numpy as np
 
 from posemill.errors import ContentError, FormatError
 from posemill.files import atomic_folder
-from posemill.formats.shared.contract import ClipStream, Size, same_sizes
+from posemill.formats.shared.contract import ClipStream, Size, info_fields, same_sizes
 from posemill.formats.shared.json_text import MAX_LINE_BYTES, parse_json
 from posemill.records import SPLIT_NAMES, IntArray, PoseClip, fields_of_recipe
 
 INDEX = "posemill.jsonl"
 
 
-class IndexWriter:
-    """Writes `posemill.jsonl` and says where each clip's files go."""
+class Index:
+    """Writes `posemill.jsonl` into `handle` and says where each clip's files go."""
 
-    def __init__(self, folder: Path, clips: ClipStream, **facts: str) -> None:
-        self._folder, self._clips, self._facts = folder, clips, facts
+    def __init__(self, folder: Path, handle: IO[str], clips: ClipStream, **facts: str) -> None:
+        self._folder, self._handle, self._clips, self._facts = folder, handle, clips, facts
         self._recipe = clips.asked
-        self._handle: IO[str] | None = None
         self._taken: set[str] = set()
         self._folders: set[str] = set()
         self._num_replaced = 0
 
     def place(self, clip: PoseClip, *, has_picture_files: bool = False) -> Path:
         """Note the clip and return the path of its file, or of the folder of its files."""
-        if self._handle is None:
-            self._handle = (self._folder / INDEX).open("w", encoding="utf-8")
+        if not self._taken:
             self._handle.write(json.dumps(self._clips.header(clip) | self._facts) + "\n")
         root = self._recipe.root if has_picture_files else ""
         relative = key = picture_folder(clip, root)
@@ -67,8 +65,7 @@ class IndexWriter:
         """
         *folders, last = PurePosixPath(place).parts
         names = [PurePosixPath(path).stem for path in clip.image_paths]
-        is_picture = len(clip) == 1 and (names == [last] or is_named_picture(clip))
-        is_picture = is_picture and bool(folders)
+        is_picture = folders and len(clip) == 1 and (names == [last] or is_named_picture(clip))
         parts = folders if is_picture else [*folders, last]
         replace = self._recipe.replace
         self._num_replaced += any(part in replace for part in parts)
@@ -87,20 +84,16 @@ class IndexWriter:
                 folders=", ".join(sorted(self._folders)[:9]),
             )
 
-    def close(self) -> None:
-        """End the index."""
-        if self._handle is not None:
-            self._handle.close()
-
 
 @contextmanager
-def new_folder(clips: ClipStream, **facts: str) -> Iterator[tuple[Path, IndexWriter]]:
+def new_folder(clips: ClipStream, **facts: str) -> Iterator[tuple[Path, Index]]:
     """Yield a temporary folder and its index; it becomes `clips.path` when the block ends well."""
     try:
         with (
             atomic_folder(clips.path, marker=INDEX) as folder,
-            closing(IndexWriter(folder, clips, **facts)) as index,
+            (folder / INDEX).open("w", encoding="utf-8") as handle,
         ):
+            index = Index(folder, handle, clips, **facts)
             yield folder, index
             index.finish()
     except FileExistsError as error:
@@ -173,24 +166,26 @@ def is_inside(place: str) -> bool:
 
 def record_of(clip: PoseClip) -> dict[str, Any]:
     """Return what a clip has beside its points, for JSON."""
-    sizes = clip.sizes_wh
-    is_same = len(clip) and (sizes == sizes[0]).all()
-    in_order = np.array_equal(clip.frame_indices, np.arange(len(clip)))
+    sizes, indices, num_frames = clip.sizes_wh, clip.frame_indices, len(clip)
+    is_same = num_frames and (sizes == sizes[0]).all()
+    recipe = {
+        "normalize": clip.normalized,
+        "interpolate": clip.interpolated,
+        "smooth": clip.smoothed,
+    }
     return {
         "clip_id": clip.clip_id,
         "split": clip.split,
-        "num_frames": len(clip),
+        "num_frames": num_frames,
         "sizes_wh": sizes[0].tolist() if is_same else sizes.tolist(),
-        "frame_indices": None if in_order else clip.frame_indices.tolist(),
+        "frame_indices": None
+        if np.array_equal(indices, np.arange(num_frames))
+        else indices.tolist(),
         "image_paths": list(clip.image_paths),
         "label": clip.label,
         "fps": clip.fps,
         "extra": dict(clip.extra),
-        "recipe": {
-            "normalize": clip.normalized,
-            "interpolate": clip.interpolated,
-            "smooth": clip.smoothed,
-        },
+        "recipe": recipe,
     }
 
 
@@ -198,21 +193,15 @@ def fields_of(record: dict[str, Any], num_frames: int) -> dict[str, Any]:
     """Return the fields of a clip from `record_of`, for `make_clip`."""
     if int(record["num_frames"]) != num_frames:
         raise ValueError(f"expected {record['num_frames']} frames, found {num_frames}")
-    sizes = np.asarray(record["sizes_wh"], np.int32)
-    indices = record["frame_indices"]
+    sizes, indices = np.asarray(record["sizes_wh"], np.int32), record["frame_indices"]
+    is_same = sizes.ndim == 1 and sizes.size
     return {
         "clip_id": str(record["clip_id"]),
         "split": str(record["split"]),
-        "sizes_wh": np.tile(sizes, (num_frames, 1))
-        if sizes.ndim == 1 and sizes.size
-        else sizes.reshape(-1, 2),
-        "frame_indices": np.arange(num_frames)
-        if indices is None
-        else np.asarray(indices, np.int64),
-        "image_paths": tuple(str(path) for path in record["image_paths"]),
-        "label": None if record["label"] is None else str(record["label"]),
-        "fps": None if record["fps"] is None else float(record["fps"]),
-        "extra": dict(record["extra"]),
+        "sizes_wh": np.tile(sizes, (num_frames, 1)) if is_same else sizes.reshape(-1, 2),
+        "frame_indices": np.asarray(range(num_frames) if indices is None else indices, np.int64),
+        "image_paths": tuple(map(str, record["image_paths"])),
+        **info_fields(record),
         **fields_of_recipe(record.get("recipe")),
     }
 

@@ -14,7 +14,6 @@ import pickletools
 import re
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from os import SEEK_CUR
 from pathlib import Path
@@ -111,7 +110,7 @@ class _Machine:
                 raise ValueError("the pickle is cut off")
             name = _NAMES.get(code, "")
             if name == "STOP":
-                return self._pop()
+                return self._stack.pop()
             if name in _BYTES:
                 self._stack.append(self._take(_BYTES[name](self._file)))
             elif name in _PUSHES:
@@ -138,36 +137,24 @@ class _Machine:
         self._file.seek(count, SEEK_CUR)
         return self._data[at : at + count]
 
-    def _pop(self) -> Any:
-        if not self._stack or (self._marks and self._marks[-1] >= len(self._stack)):
-            raise ValueError("the pickle takes a value that it never made")
-        return self._stack.pop()
-
     def _pop_many(self, count: int) -> list[Any]:
-        return [self._pop() for _ in range(count)][::-1]
-
-    def _top(self) -> Any:
-        value = self._pop()
-        self._stack.append(value)
-        return value
+        return [self._stack.pop() for _ in range(count)][::-1]
 
     def _since_mark(self) -> list[Any]:
-        if not self._marks:
-            raise ValueError("the pickle ends a list that it never began")
         start = self._marks.pop()
         items = self._stack[start:]
         del self._stack[start:]
         return items
 
     def _append(self, items: list[Any]) -> None:
-        target = self._top()
+        target = self._stack[-1]
         if not isinstance(target, list):
             raise ValueError(f"the pickle appends to {type(target).__name__}")
         target.extend(items)
 
     def _set(self, items: list[Any]) -> None:
-        target = self._top()
-        if not isinstance(target, dict) or len(items) % 2:
+        target = self._stack[-1]
+        if not isinstance(target, dict):
             raise ValueError(f"the pickle sets items of {type(target).__name__}")
         for key, value in zip(items[::2], items[1::2], strict=True):
             # Hashing a nested tuple can take forever; ours are words and numbers.
@@ -181,14 +168,8 @@ class _Machine:
         self._set(items)
 
     def _put(self, index: int) -> None:
-        value = self._pop()
+        self._memo[index] = value = self._stack.pop()
         self.hold(value)
-        self._memo[index] = value
-
-    def _get(self, index: int) -> None:
-        if index not in self._memo:
-            raise ValueError(f"the pickle recalls a value ({index}) that it never kept")
-        self._stack.append(self._memo[index])
 
     def _global(self, module: object, name: object) -> None:
         known = _GLOBALS.get(f"{module} {name}")
@@ -203,12 +184,13 @@ class _Machine:
 
     def _call(self) -> None:
         function, args = self._pop_many(2)
-        if not isinstance(args, tuple) or not isinstance(function, _Global):
+        # Nothing that a pickle makes can be called, but what `_GLOBALS` gave it.
+        if not isinstance(args, tuple) or not callable(function):
             raise ValueError("the pickle calls something that is not a numpy array")
-        self._stack.append(function.call(*args))
+        self._stack.append(function(*args))
 
     def _build(self) -> None:
-        state, target = self._pop(), self._top()
+        state, target = self._stack.pop(), self._stack[-1]
         if isinstance(target, _DtypeName) and isinstance(state, tuple) and len(state) >= 5:
             if any(field is not None for field in state[2:5]) or state[1] not in ("<", ">", "|"):
                 raise ValueError("arrays of records; expected numbers")
@@ -222,14 +204,6 @@ class _Machine:
 
 def _read_line(file: mmap) -> str:
     return file.readline()[:256].decode("utf-8").removesuffix("\n")
-
-
-def _read_quoted(file: mmap) -> str:
-    """Return a text in quotes, as Python 2 wrote them, without escapes."""
-    text = _read_line(file)
-    if len(text) < 2 or text[0] != text[-1] or text[0] not in "'\"" or "\\" in text:
-        raise ValueError("a quoted text of an unexpected kind")
-    return text[1:-1]
 
 
 def _plain(value: Any) -> Any:
@@ -258,37 +232,28 @@ def _encode(text: object, encoding: object = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-@dataclass(frozen=True)
-class _Global:
-    """A name that a pickle may mention: what is called instead of it."""
-
-    call: Callable[..., Any]
-
-
 _OF_NUMPY: dict[str, Callable[..., Any]] = {
     "multiarray _reconstruct": lambda *_: PickledArray(),
     "multiarray scalar": lambda dtype, data: _array(data, dtype, (), "C").item(),
     "numeric _frombuffer": lambda *arguments: PickledArray(_array(*arguments)),
 }
-# What a pickle writes, module and name, and all that is ever called.
-_GLOBALS = {
-    "numpy ndarray": _Global(lambda *_: PickledArray()),
-    "numpy dtype": _Global(lambda code, *_: _DtypeName(code)),
-    "_codecs encode": _Global(_encode),
-    **{f"numpy.{core}.{name}": _Global(call)
-       for core in ("core", "_core") for name, call in _OF_NUMPY.items()},
-}  # fmt: skip
+# The names that a pickle may mention, module and name, and all that is ever called instead of them.
+_GLOBALS: dict[str, Callable[..., Any]] = {
+    "numpy ndarray": lambda *_: PickledArray(),
+    "numpy dtype": lambda code, *_: _DtypeName(code),
+    "_codecs encode": _encode,
+    **{f"numpy.core.{name}": function for name, function in _OF_NUMPY.items()},
+    **{f"numpy._core.{name}": function for name, function in _OF_NUMPY.items()},
+}
 
 _NAMES = {opcode.code: opcode.name for opcode in pickletools.opcodes}
 _READERS: dict[str, Callable[[Any], Any]] = {
     **{opcode.name: opcode.arg.reader for opcode in pickletools.opcodes if opcode.arg},
-    # These `pickletools` would unescape.
-    "STRING": _read_quoted,
-    "GLOBAL": lambda file: (_read_line(file), _read_line(file)),
+    "GLOBAL": lambda file: (_read_line(file), _read_line(file)),  # which pickletools would unescape
 }
 # Instructions whose argument is the value.
 _PUSHES = frozenset(
-    "INT LONG FLOAT STRING UNICODE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT BINSTRING "
+    "INT LONG FLOAT UNICODE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT BINSTRING "
     "SHORT_BINSTRING BINUNICODE SHORT_BINUNICODE BINUNICODE8".split()
 )
 # Instructions that bring bytes, and what reads their number: they stay in the mapped file.
@@ -301,9 +266,9 @@ _BYTES: dict[str, Callable[[Any], int]] = {
 _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     **dict.fromkeys(("PROTO", "FRAME"), lambda m, _: None),
     "MARK": lambda m, _: m._marks.append(len(m._stack)),
-    "POP": lambda m, _: m._pop(),
+    "POP": lambda m, _: m._stack.pop(),
     "POP_MARK": lambda m, _: m._since_mark(),
-    "DUP": lambda m, _: m._stack.append(m._top()),
+    "DUP": lambda m, _: m._stack.append(m._stack[-1]),
     "NONE": lambda m, _: m._stack.append(None),
     "NEWTRUE": lambda m, _: m._stack.append(True),
     "NEWFALSE": lambda m, _: m._stack.append(False),
@@ -322,7 +287,7 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     "SETITEMS": lambda m, _: m._set(m._since_mark()),
     **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), lambda m, index: m._put(index)),
     "MEMOIZE": lambda m, _: m._put(len(m._memo)),
-    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda m, index: m._get(index)),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda m, at: m._stack.append(m._memo[at])),
     "GLOBAL": lambda m, names: m._global(*names),
     "STACK_GLOBAL": lambda m, _: m._global(*m._pop_many(2)),
     "REDUCE": lambda m, _: m._call(),

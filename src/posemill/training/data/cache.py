@@ -86,11 +86,8 @@ def _write(samples: Samples, path: Path) -> None:
     lengths = [0]
     with ArchiveWriter(path) as archive:
         for points, mask in samples:
-            if len(lengths) == 1:
-                point_column = archive.column("points", np.float32, points.shape[1:])
-                mask_column = archive.column("mask", bool, mask.shape[1:])
-            point_column.append(points)
-            mask_column.append(mask)
+            archive.append("points", points.astype(np.float32, copy=False))
+            archive.append("mask", mask.astype(bool, copy=False))
             lengths.append(len(points))
         archive.finish({"offsets": np.cumsum(lengths, dtype=np.int64)})
 

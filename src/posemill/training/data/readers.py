@@ -11,7 +11,7 @@ import numpy as np
 
 from posemill.errors import TrainingError
 from posemill.files import near_path, sha256_of
-from posemill.npz.clips import NpzClips, content_key, read_npz_clips
+from posemill.npz.clips import NpzClips, read_npz_clips
 from posemill.npz.mapped import MappedNpz, open_npz
 from posemill.places import uri_of
 from posemill.places.cache import fetched
@@ -119,7 +119,7 @@ def content_key_of(clips: NpzClips, folder: Path | None = None) -> str:
     if isinstance(clips.arrays, MappedNpz):
         # Its key is made of the checksums it carries: they must be those of the bytes in it.
         verify_once(clips.path, clips.arrays.verify, folder=folder)
-        key = content_key(clips.arrays)
+        key = clips.arrays.content_key()
     else:
         key = sha256_of(clips.path)
     return f"{key}-{hashlib.sha256(clips.offsets.tobytes()).hexdigest()[:16]}"
