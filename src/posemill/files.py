@@ -18,22 +18,34 @@ import sys
 import time
 import uuid
 import zlib
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from posemill.errors import ContentError, FormatError, RunError
 from posemill.messages import Message
 from posemill.terminal import printable
 
 OUTPUT_MARK = ".posemill-output"
-# Files that only our folders have, and a word in them.
-OWN_FILES = {
-    "manifest.json": b'"posemill_run"', "run.json": b"posemill-training",
-    "posemill.jsonl": b'"posemill"',
-}  # fmt: skip
-OUTPUT_NAMES = frozenset([OUTPUT_MARK, *OWN_FILES])
+FolderKind = Literal["extraction", "sweep", "training", "prepared", "output"]
+# Files that only our folders have: a word in them, and what such a folder is.
+_OWN_FILES: dict[str, tuple[bytes, FolderKind]] = {
+    "manifest.json": (b'"posemill_run"', "extraction"),
+    "sweep.json": (b"posemill-sweep", "sweep"),
+    "run.json": (b"posemill-training", "training"),
+    "posemill.jsonl": (b'"posemill"', "output"),
+    OUTPUT_MARK: (b"", "output"),
+}
+OUTPUT_NAMES = frozenset(_OWN_FILES)
+# What tells one whose own file is damaged, or not yet written.
+_TOGETHER: dict[frozenset[str], FolderKind] = {
+    frozenset(["manifest.json", "ledger.sqlite"]): "extraction",
+    frozenset(["sweep.json", "log.txt"]): "sweep",
+    frozenset(["config.toml", "log.txt"]): "training",
+    frozenset([".lock", "log.txt"]): "training",
+}
+PREPARED_ENDING = "_keypoints.npz"
 # What broken bytes make the standard library and numpy raise.
 CORRUPT: tuple[type[Exception], ...] = (
     ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, EOFError,
@@ -183,22 +195,35 @@ def mark_output(folder: Path) -> None:
     (folder / OUTPUT_MARK).touch()
 
 
-def is_output(folder: Path, names: Container[str]) -> bool:
-    """Return whether posemill wrote a folder: pictures, a run, an export or a training.
+def folder_kind(folder: Path, names: Collection[str] | None = None) -> FolderKind | None:
+    """Return what posemill made a folder; None for one of somebody else, for a file and nothing.
 
     Args:
-        folder: The folder.
-        names: What is in it.
+        folder: The folder, which may be a stranger's.
+        names: What is in it; looked up by default.
     """
-    if OUTPUT_MARK in names:
-        return True
-    for name, word in OWN_FILES.items():
-        if name not in names:
-            continue
+
+    def read_head(name: str) -> bytes:
         with suppress(OSError), os.fdopen(open_plain(folder / name), "rb") as handle:
-            if word in handle.read(1 << 16):
-                return True
-    return False
+            return handle.read(1 << 16)
+        return b""
+
+    try:
+        names = os.listdir(folder) if names is None else names  # noqa: PTH208
+    except OSError:
+        return None
+    return kind_by_names(names, read_head)
+
+
+def kind_by_names(names: Collection[str], read_head: Callable[[str], bytes]) -> FolderKind | None:
+    """Return `folder_kind` of a folder anywhere, by its names and the first bytes of its files."""
+    for name, (word, kind) in _OWN_FILES.items():
+        if name in names and word in read_head(name):
+            return kind
+    for together, kind in _TOGETHER.items():
+        if together <= set(names):
+            return kind
+    return "prepared" if any(name.endswith(PREPARED_ENDING) for name in names) else None
 
 
 def safe_parts(name: str) -> list[str]:

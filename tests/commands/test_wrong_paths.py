@@ -56,8 +56,7 @@ def test_a_training_is_not_taken_for_a_run_of_keypoints(
 ) -> None:
     folder = tmp_path / "trained"
     folder.mkdir()
-    (folder / name).write_text("{}")
-    (folder / "log.txt").write_text("started")
+    (folder / name).write_text(f'{{"kind": "posemill-{kind}"}}')
     for call in (posemill.report, posemill.view, posemill.prepare, posemill.visualize):
         with pytest.raises(RunError, match=rf"trained is a {kind}: .* posemill status .*trained$"):
             call(folder, **({} if call is posemill.view else {"out": tmp_path / "out"}))

@@ -297,7 +297,7 @@ def test_a_training_shows_curves_a_matrix_to_choose_from_and_a_sweep(
 ) -> None:
     for name in ("one", "two"):
         write_training(runs / "trained" / name, data=str(runs / "prepared"), clip="c")
-    sweep = {"file": "s.toml", "workers": 1, "trainings": [
+    sweep = {"kind": "posemill-sweep", "file": "s.toml", "workers": 1, "trainings": [
         {"name": f"00{number}-0123abc{number}", "changes": {"lr": 0.001 * 2**number}}
         for number in range(3)
     ]}  # fmt: skip
@@ -343,7 +343,7 @@ def test_names_of_strangers_are_text_on_every_page(
     job = {"name": "000-0123abcd", "changes": {hostile: hostile, "lr": 1}}
     write_training(runs / f"{name} swept" / "000-0123abcd" / "run")
     (runs / f"{name} swept" / "sweep.json").write_text(
-        json.dumps({"file": hostile, "workers": 1, "trainings": [job, {
+        json.dumps({"kind": "posemill-sweep", "file": hostile, "workers": 1, "trainings": [job, {
             "name": "001-0123abcd", "changes": {hostile: f"{hostile}2", "lr": 2}}]})
     )  # fmt: skip
     try:

@@ -26,7 +26,7 @@ def trained(tmp_path: Path, runs: Path) -> Path:
     """Two trainings and a sweep of two, of which one waits."""
     write_training(tmp_path / "one", data=str(runs / "prepared"))
     write_training(tmp_path / "two", steps=80)
-    sweep = {"file": "sweep.toml", "workers": 1, "trainings": [
+    sweep = {"kind": "posemill-sweep", "file": "sweep.toml", "workers": 1, "trainings": [
         {"name": "000-0123abcd", "changes": {"lr": 0.001, "batch_size": 8}},
         {"name": "001-0123abce", "changes": {"lr": 0.01, "batch_size": 8}},
     ]}  # fmt: skip
@@ -104,7 +104,9 @@ def test_hostile_files_of_a_training_are_its_reason(trained: Path) -> None:
     (trained / "one" / "metrics.jsonl").write_text('{"step": "x"}\n')
     (trained / "two" / "summary.json").unlink()
     (trained / "two" / "summary.json").symlink_to("/etc/passwd")
-    (trained / "sweep" / "sweep.json").write_text('{"trainings": [{"name": "../x"}]}')
+    (trained / "sweep" / "sweep.json").write_text(
+        '{"kind": "posemill-sweep", "trainings": [{"name": "../x"}]}'
+    )
     with TestClient(make_app([trained])) as client:
         rows = {row["name"]: row for row in client.get("/api/runs").json()["runs"]}
         assert "is a link" in rows["two"]["reason"]

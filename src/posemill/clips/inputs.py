@@ -14,7 +14,7 @@ import numpy as np
 from posemill.blocks import ClipBlock, join_clips
 from posemill.clips.people import choose_person, parse_person
 from posemill.errors import FormatError, PosemillError, RunError
-from posemill.files import near_path
+from posemill.files import folder_kind, near_path
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Format, Size
 from posemill.messages import Message
@@ -23,7 +23,6 @@ from posemill.plugins import hint
 from posemill.records import PoseClip, fields_of_recipe, match_splits, usual_split
 from posemill.runs.columns import part_for
 from posemill.runs.home import local_copy
-from posemill.runs.manifest import MANIFEST_NAME
 from posemill.runs.queries import Failure
 from posemill.runs.reader import Run, open_run
 from posemill.runs.shards import BlockPlan
@@ -92,7 +91,7 @@ class ClipInput:
                 path=path,
                 near=near_path(path),
             )
-        if format_name is None and (path / MANIFEST_NAME).is_file():
+        if format_name is None and folder_kind(path) == "extraction":
             self.run = open_run(path)
             self._check_run(self.run)
         else:
@@ -128,7 +127,7 @@ class ClipInput:
     def run_beside(self) -> Run | None:
         """The run that lies beside a file, `x.run` beside `x.pkl`; None where none does."""
         folder = self.path.parent / f"{self.path.stem}.run"
-        if self.run is not None or not (folder / MANIFEST_NAME).is_file():
+        if self.run is not None or folder_kind(folder) != "extraction":
             return None
         try:
             return open_run(folder)

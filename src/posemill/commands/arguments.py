@@ -6,11 +6,11 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.config import parse_size
 from posemill.errors import ConfigError, FormatError, RunError
-from posemill.files import near_path
+from posemill.files import folder_kind, near_path
 from posemill.messages import Message
 from posemill.outputs import expect_folder
 from posemill.places import uri_of
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from posemill.formats.shared.contract import Recipe
 
 AnyPath = os.PathLike[str] | str
-KINDS = {"training": Message("a training"), "sweep": Message("a sweep")}
+KINDS: dict[str | None, Message] = {
+    "training": Message("a training"),
+    "sweep": Message("a sweep"),
+}
 
 
 def text_of(value: object) -> str | None:
@@ -66,20 +69,18 @@ class Reading(Settings):
     def open(self, path: AnyPath, *, person: str = "main") -> ClipInput:
         """Return the run or the file at a path, to be read so."""
         from posemill.clips.inputs import ClipInput
-        from posemill.runs.manifest import MANIFEST_NAME
 
-        is_run = (Path(path) / MANIFEST_NAME).is_file()
+        kind = folder_kind(Path(path))
         try:
             return ClipInput(
                 Path(path),
-                format_name=None if is_run else self.from_format,
+                format_name=None if kind == "extraction" else self.from_format,
                 size_wh=self.size,
                 splits=self.splits,
                 person=person,
             )
         except FormatError as error:
-            kind = kind_of(Path(path))
-            if kind == "extraction":
+            if kind not in KINDS:
                 raise
             raise RunError(
                 "{path} is {kind}: expected keypoints, which are in a run of posemill extract or "
@@ -160,20 +161,6 @@ class ExportShape(Shape):
     def recipe(self) -> Recipe:
         """Return what is done to the keypoints and to the names of folders."""
         return dataclasses.replace(super().recipe(), replace=self.replace_folders)
-
-
-def kind_of(folder: Path) -> Literal["extraction", "training", "sweep"]:
-    """Return what a folder holds, by the files that only this kind has."""
-    from posemill.runs.manifest import MANIFEST_NAME
-    from posemill.training.record.live import LOG_NAME, SWEEP_NAME
-
-    if not (folder / MANIFEST_NAME).exists():
-        if (folder / SWEEP_NAME).is_file():
-            return "sweep"
-        # The log is written first.
-        if (folder / "run.json").is_file() or (folder / LOG_NAME).is_file():
-            return "training"
-    return "extraction"
 
 
 def here(out: AnyPath) -> Path:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from posemill.commands.arguments import KINDS, AnyPath, kind_of, run_of
+from posemill.commands.arguments import KINDS, AnyPath, run_of
 from posemill.commands.declaring import AsJson, Ask, Command, door, paths_of
 from posemill.commands.printing import (
     print_json,
@@ -23,6 +23,7 @@ from posemill.commands.printing import (
 from posemill.commands.progress import TextLine
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, MissingExtraError, RunError
+from posemill.files import folder_kind
 from posemill.messages import Message, render
 from posemill.settings import setting
 from posemill.terminal import duration, printable
@@ -50,18 +51,13 @@ def status(run: RunFolder) -> Status | TrainStatus | SweepStatus:
     Instead of the folder of a run, the file beside it that `extract` was told to write will do.
     """
     from posemill.jobs.extract.status import read_status
+    from posemill.training.runs.status import read_sweep_status, read_train_status
 
     folder = run_of(run)
-    kind = kind_of(folder)
-    if kind == "extraction":
-        return read_status(folder)
+    kind = folder_kind(folder)
     if kind == "sweep":
-        from posemill.training.runs.status import read_sweep_status
-
         return read_sweep_status(folder)
-    from posemill.training.runs.status import read_train_status
-
-    return read_train_status(folder)
+    return read_train_status(folder) if kind == "training" else read_status(folder)
 
 
 def _show_status(
@@ -74,12 +70,9 @@ def _show_status(
     from posemill.jobs.extract.status import Status, list_failures
 
     run = run_of(ask.values["run"])
-    if failures and kind_of(run) != "extraction":
-        raise ConfigError(
-            "{run} is {kind}: {--failures} lists clips of an extraction",
-            run=run,
-            kind=KINDS[kind_of(run)],
-        )
+    if failures and (kind := KINDS.get(folder_kind(run))):
+        template = "{run} is {kind}: {--failures} lists clips of an extraction"
+        raise ConfigError(template, run=run, kind=kind)
     if watch:
         _watch(run)
     state = status(run)
@@ -155,7 +148,7 @@ def stop(folder: Path) -> int | None:
     from posemill.jobs.extract.status import stop_run
     from posemill.training.record.live import stop_training
 
-    if kind_of(folder) == "extraction":
+    if folder_kind(folder) not in KINDS:
         return stop_run(folder)
     status(folder)  # whose parts lie in it, or it says so
     return stop_training(folder)
@@ -269,7 +262,7 @@ def advise(
     from posemill.training.tuning.advice import advise_run
 
     folder = run_of(run)
-    if kind_of(folder) == "sweep":
+    if folder_kind(folder) == "sweep":
         raise RunError(
             "{folder} is a sweep: ask for advice on one of the trainings in it", folder=folder
         )
@@ -289,7 +282,7 @@ def follow_log(folder: Path, *, worker: int | None = None) -> Iterator[str]:
     from posemill.runs.lock import holder_of
     from posemill.training.record.live import is_held
 
-    is_worked_on = holder_of if kind_of(folder) == "extraction" else is_held
+    is_worked_on = is_held if folder_kind(folder) in KINDS else holder_of
     return follow_lines(_log_of(folder, worker), lambda: not is_worked_on(folder))
 
 
@@ -298,8 +291,8 @@ def _log_of(folder: Path, worker: int | None) -> Path:
     from posemill.runs.manifest import Manifest
     from posemill.training.record.live import LOG_NAME
 
-    kind = kind_of(folder)
-    if kind == "extraction":
+    kind = KINDS.get(folder_kind(folder))
+    if kind is None:
         Manifest.read(folder)  # is it one?
         path = log_path(folder, worker)
         if worker is not None and not path.is_file():
@@ -309,7 +302,7 @@ def _log_of(folder: Path, worker: int | None) -> Path:
         return path
     if worker is not None:
         template = "{folder} is {kind}; only the workers of extract have logs of theirs"
-        raise ConfigError(template, folder=folder, kind=KINDS[kind])
+        raise ConfigError(template, folder=folder, kind=kind)
     status(folder)  # whose parts lie in it, or it says so
     return folder / LOG_NAME
 

@@ -27,6 +27,7 @@ from posemill.commands.printing import (
 from posemill.commands.progress import show_progress, track
 from posemill.commands.runs import advise
 from posemill.errors import ConfigError, naming_the_extra
+from posemill.files import folder_kind
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.settings import Settings, setting
@@ -325,7 +326,7 @@ def _is_prepared(item: AnyPath | PoseClip) -> bool:
     if not isinstance(item, str | os.PathLike):
         return False
     path = Path(item)
-    return path.suffix.lower() in (".npz", ".csv") or any(path.glob("*_keypoints.npz"))
+    return path.suffix.lower() in (".npz", ".csv") or folder_kind(path) == "prepared"
 
 
 def _show_predict(

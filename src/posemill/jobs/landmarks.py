@@ -21,7 +21,7 @@ from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, SourceError
 from posemill.estimators import EngineInfo, engine_info, open_estimator
-from posemill.files import atomic_path, near_path
+from posemill.files import atomic_path, folder_kind, near_path
 from posemill.formats.landmarks_file import landmark_arrays
 from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.between import writing
@@ -31,7 +31,6 @@ from posemill.messages import Message
 from posemill.outputs import Outputs
 from posemill.places import uri_of
 from posemill.records import Clip, Frame, Keypoints, PoseClip, nobody_else
-from posemill.runs.manifest import MANIFEST_NAME
 from posemill.skeletons import get_skeleton
 from posemill.sources import find_clips
 from posemill.sources.frames import count_frames
@@ -228,7 +227,7 @@ def clips_like(
         interpolate=int(recipe.get("interpolate", 0)),
         smooth=str(recipe.get("smooth", "none")),
     )
-    if (source / MANIFEST_NAME).is_file():
+    if folder_kind(source) == "extraction":
         for clip in ClipInput(source).clips(layout=skeleton_name):
             yield shape_clip(clip, wanted, skeleton_name), []
         return
@@ -257,7 +256,7 @@ def clips_like(
 
 def count_new_frames(source: Path, recipe: Mapping[str, Any]) -> int:
     """Return of how many frames `clips_like` will find keypoints; those of a run are there."""
-    if (source / MANIFEST_NAME).is_file():
+    if folder_kind(source) == "extraction":
         return 0
     found_by, num_frames = recipe.get("extraction") or {}, 0
     decoder = settle_for_extraction(found_by.get("decoder") or AUTO)

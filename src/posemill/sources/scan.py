@@ -10,7 +10,7 @@ from pathlib import Path
 
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
 from posemill.errors import SourceError
-from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES, is_output, readable
+from posemill.files import OUTPUT_NAMES, folder_kind, kind_by_names, readable
 from posemill.messages import Message
 from posemill.places import Entry, Place, open_place, uri_of
 from posemill.sources.clip_list import Collector
@@ -96,7 +96,7 @@ def _walk(
             collector.num_ignored += num_ignored
             has_clips = folder.close()
             # The root is what the user named; anything below it that we wrote is no data.
-            if folder.parts and is_output(Path(folder.path), folder.marks):
+            if folder.parts and folder_kind(Path(folder.path), folder.marks):
                 collector.num_ignored += (folder.num_pictures or 0) + len(folder.videos)
                 problem = _WRITTEN_BY_US
     except OSError as error:
@@ -209,9 +209,7 @@ def _list(uri: str, collector: Collector) -> Iterator[Folder]:
 
 
 def _is_output(place: Place, folder: Folder) -> bool:
-    """Return whether posemill wrote a folder, as `files.is_output` does."""
-    return OUTPUT_MARK in folder.marks or any(
-        word in next(place.read("/".join((*folder.parts, name))), b"")[: 1 << 16]
-        for name, word in OWN_FILES.items()
-        if name in folder.marks
-    )
+    def read_head(name: str) -> bytes:
+        return next(place.read("/".join((*folder.parts, name))), b"")[: 1 << 16]
+
+    return kind_by_names(folder.marks, read_head) is not None

@@ -18,6 +18,7 @@ import numpy as np
 from posemill.clips.inputs import ClipInput
 from posemill.clips.people import choose_person
 from posemill.errors import PosemillError, RunError
+from posemill.files import PREPARED_ENDING
 from posemill.inspection.comparison.measure import PartAgreement, part_frames, shared_rows
 from posemill.inspection.comparison.pairs import choose_layout
 from posemill.inspection.drawing.placing import model_bounds
@@ -36,7 +37,7 @@ from posemill.skeletons.palette import (
     part_colour,
     point_keys,
 )
-from posemill.web.library import PREPARED_ENDING, ClipAddress
+from posemill.web.library import ClipAddress
 
 MOST_FRAMES = 500  # of a window
 STRIP_BINS = 600

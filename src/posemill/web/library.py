@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from posemill.errors import RunError
-from posemill.files import open_plain
-from posemill.runs.manifest import LEDGER_NAME, MANIFEST_NAME
-from posemill.training.record.live import LOG_NAME, SWEEP_NAME
+from posemill.files import folder_kind
 
 Kind = Literal["extraction", "prepared", "training", "sweep"]
-PREPARED_ENDING = "_keypoints.npz"
 _MOST_ENTRIES = 1_000_000  # files and folders looked at; a dataset may lie below the folders too
 _MOST_DEPTH = 12
 _MOST_RUNS = 5000
@@ -154,37 +151,14 @@ def _walk(root: Path, budget: list[int]) -> Iterator[tuple[Kind, Path]]:
                         names.add(entry.name)
         except OSError:
             continue  # gone by now, or not ours to read
-        kind = _kind_of(Path(folder), names)
+        kind = folder_kind(Path(folder), names)
         if kind == "training" and "run" in folders and "run.json" not in names:
             kind = None  # what a sweep made for one of its trainings, which is in `run`
-        if kind is not None:
+        if kind is not None and kind != "output":
             yield kind, Path(folder)
-        if kind in (None, "sweep", "prepared") and depth < _MOST_DEPTH:
+        if kind not in ("extraction", "training") and depth < _MOST_DEPTH:
             inside = (name for name in folders if name[0] != "." and name not in _LEFT_OUT)
             waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(inside, reverse=True)]
-
-
-def _kind_of(folder: Path, names: set[str]) -> Kind | None:
-    # A broken run is shown too, with the reason.
-    is_run = LEDGER_NAME in names or _has_word(folder / MANIFEST_NAME, b'"posemill_run"')
-    if MANIFEST_NAME in names and is_run:
-        return "extraction"
-    if SWEEP_NAME in names:
-        return "sweep"
-    is_begun = LOG_NAME in names and "config.toml" in names
-    if is_begun or ("run.json" in names and _has_word(folder / "run.json", b"posemill-training")):
-        return "training"
-    if any(name.endswith(PREPARED_ENDING) for name in names):
-        return "prepared"
-    return None
-
-
-def _has_word(path: Path, word: bytes) -> bool:
-    try:
-        with os.fdopen(open_plain(path), "rb") as handle:
-            return word in handle.read(1 << 20)
-    except OSError:
-        return False
 
 
 def mark_of_file(path: Path) -> tuple[int, int] | None:

@@ -13,15 +13,14 @@ from contextlib import closing
 from pathlib import Path
 
 from posemill.clips.inputs import ClipInput
+from posemill.files import PREPARED_ENDING, folder_kind
 from posemill.inspection.quality import ClipQuality, measure
 from posemill.messages import Message, to_json
 from posemill.records import PoseClip
-from posemill.runs.manifest import MANIFEST_NAME
 from posemill.runs.queries import read_ledger
 from posemill.runs.reader import Run, open_run
 from posemill.skeletons import get_skeleton
 from posemill.web.clip_index import MOST_PARTS, mark_of, open_index
-from posemill.web.library import PREPARED_ENDING
 
 _COMMIT_EVERY = 200  # clips
 
@@ -30,7 +29,7 @@ def fill(folder: Path, path: Path) -> None:
     """Bring the table of a run, or of prepared data, to what is there now."""
     with closing(open_index(path)) as database:
         mark = mark_of(folder)
-        if (folder / MANIFEST_NAME).is_file():
+        if folder_kind(folder) == "extraction":
             run = open_run(folder)
             _copy_records(run, database)
             _measure_run(run, database)

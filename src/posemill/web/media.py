@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from posemill.files import folder_kind
 from posemill.web.library import ClipAddress, Entry
 
 MOST_FILE_FRAMES = 20_000
@@ -23,9 +24,9 @@ def _originals(folder: Path, mark: int) -> Any:
     from dataclasses import asdict
 
     from posemill.inspection.drawing.originals import Originals
-    from posemill.runs.manifest import MANIFEST_NAME, Manifest
+    from posemill.runs.manifest import Manifest
 
-    facts = asdict(Manifest.read(folder)) if (folder / MANIFEST_NAME).is_file() else {}
+    facts = asdict(Manifest.read(folder)) if folder_kind(folder) == "extraction" else {}
     return Originals.of(facts, follows_links=False)
 
 

@@ -10,14 +10,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from posemill.files import open_plain
+from posemill.files import PREPARED_ENDING, open_plain
 from posemill.jobs.extract.status import read_status
 from posemill.machine.live_files import LIVE_NAME
 from posemill.runs.manifest import LEDGER_NAME, MANIFEST_NAME
 from posemill.training.record.live import LOG_NAME, SWEEP_NAME
 from posemill.training.runs.status import read_sweep_status, read_train_status
 from posemill.web.answers import READ_ERRORS, reason_of
-from posemill.web.library import PREPARED_ENDING, Entry, Kind, mark_of_file
+from posemill.web.library import Entry, Kind, mark_of_file
 
 _MOST_STATS = 1 << 22
 

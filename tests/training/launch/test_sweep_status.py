@@ -90,7 +90,7 @@ def test_a_sweep_at_work_is_seen_and_a_second_one_kept_out(file: Path, tmp_path:
      '[{"name": "0-00000000", "changes": {"model_options": [1]}}]'],
 )  # fmt: skip
 def test_a_strangers_record_is_refused(tmp_path: Path, trainings: str) -> None:
-    (tmp_path / "sweep.json").write_text(f'{{"trainings": {trainings}}}')
+    (tmp_path / "sweep.json").write_text(f'{{"kind": "posemill-sweep", "trainings": {trainings}}}')
     with pytest.raises(RunError, match=r"sweep.json is not what posemill wrote"):
         posemill.status(tmp_path)
 

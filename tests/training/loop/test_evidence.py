@@ -85,7 +85,7 @@ def test_what_cannot_be_advised_on_is_said(run: RunFolder, tmp_path: Path) -> No
     with pytest.raises(RunError, match=r"empty is not the folder of a training \(no run.json\)"):
         posemill.advise(tmp_path / "empty")
     (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep" / "sweep.json").write_text("{}")
+    (tmp_path / "sweep" / "sweep.json").write_text('{"kind": "posemill-sweep"}')
     with pytest.raises(RunError, match="is a sweep: ask for advice on one of the trainings in it"):
         posemill.advise(tmp_path / "sweep")
     write_object(

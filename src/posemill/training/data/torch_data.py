@@ -16,11 +16,11 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from posemill.errors import TrainingError
+from posemill.files import folder_kind
 from posemill.machine.processes import PerProcess
 from posemill.npz.clips import read_frames, read_npz_clips, split_by_name
 from posemill.npz.mapped import open_npz
 from posemill.records import match_splits
-from posemill.runs.manifest import MANIFEST_NAME
 from posemill.terminal import counted
 
 Item = dict[str, Any]
@@ -49,7 +49,7 @@ class KeypointDataset(Dataset[Item]):
     ) -> None:
         self.path = Path(path)
         self.transform = transform
-        self._is_run = (self.path / MANIFEST_NAME).is_file()
+        self._is_run = folder_kind(self.path) == "extraction"
         if self._is_run:
             from posemill.runs.reader import open_run
 
