@@ -120,7 +120,7 @@ def test_tracked_units_go_side_by_side_and_hand_on_their_state(work):
     commits = work({"is_chain": True}, {"name": "b", "stop": 3, "is_chain": True}, piece_frames=4)
     assert summary(commits)[:2] == [
         (4, [(1, 2, False, 2, []), (2, 2, False, 2, [])]),
-        (4, [(2, 3, True, 1, []), (1, 5, False, 3, [])]),
+        (4, [(1, 5, False, 3, []), (2, 3, True, 1, [])]),
     ]
     number = struct.unpack("<qd", commits[0].units[0].state)[0]
     assert number == 2  # frames the tracker has seen
@@ -131,7 +131,7 @@ def test_tracked_units_go_side_by_side_and_hand_on_their_state(work):
 
 def test_tracked_frames_and_those_that_stand_alone_are_not_mixed(work):
     commits = work({"is_chain": True}, {"name": "b", "stop": 3}, {"name": "b", "stop": 3})
-    assert [(each.unit_no, each.num_rows) for each in commits[0].units] == [(2, 3), (3, 3), (1, 12)]
+    assert [(each.unit_no, each.num_rows) for each in commits[0].units] == [(1, 12), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize(

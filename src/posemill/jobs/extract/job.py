@@ -15,7 +15,7 @@ from posemill.decoders.opening import TargetSize
 from posemill.decoders.sampling import fewer_frames
 from posemill.jobs.extract.status import Progress
 from posemill.records import Clip, Frame
-from posemill.runs.events import Lost, PlannedUnit, Shard
+from posemill.runs.events import Lost, PlannedUnit, Shard, UnitProgress
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
@@ -73,7 +73,7 @@ class Fatal:
 
 @dataclass(eq=False)
 class Lane:
-    """A unit under way.
+    """A unit under way, and what came of it since the last commit.
 
     Args:
         position: Of the unit within its task.
@@ -81,9 +81,9 @@ class Lane:
             and read again only for the state's sake.
         state: Of the sink; None where each frame stands alone.
         items: What `reader` gives.
-        num_rows: Frames that were put since the last commit.
-        lost: What gave nothing since then.
-        waiting: Number, file and pixels of frames that were read and not yet computed.
+        waiting: Frames that were read and not yet computed.
+        rows: Number, file and what the sink keeps of frames that were put.
+        lost: What gave nothing.
     """
 
     unit: Unit
@@ -92,9 +92,23 @@ class Lane:
     state: Any
     reader: ClipReader
     items: Generator[Item | End, None, None]
-    num_rows: int = 0
+    waiting: list[Item] = field(default_factory=list)
+    rows: list[tuple[int, str | None, Any]] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
-    waiting: list[tuple[int, str | None, Frame]] = field(default_factory=list)
+    is_done: bool = False
+
+    def progress(self) -> UnitProgress:
+        """Return how far it is, for a commit."""
+        return UnitProgress(
+            self.unit.unit_no,
+            self.unit.clip_no,
+            self.unit.clip.split,
+            next_frame=max(self.next_frame, self.unit.next_frame),
+            state=None if self.is_done or self.state is None else self.state.to_bytes(),
+            is_done=self.is_done,
+            num_rows=len(self.rows),
+            lost=tuple(self.lost),
+        )
 
 
 class Sink(ABC):
@@ -122,17 +136,16 @@ class Sink(ABC):
     def compute(self, frames: list[Frame], states: list[Any] | None) -> Sequence[Any]:
         """Return a result for each frame. Whatever it raises is the reason why a frame is lost."""
 
-    @abstractmethod
-    def put(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
-        """Take a result for the next commit. Who writes here raises `OSError`: it ends the run."""
+    def put(self, lane: Lane, result: Any) -> Any:
+        """Return what to keep of a result until the commit.
+
+        Who writes here raises `OSError`: it ends the run.
+        """
+        return result
 
     @abstractmethod
-    def commit(self, name: str) -> Shard | None:
-        """Make all that was put durable under that name; None if there is nothing."""
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Drop what was put since the last commit: its task ended before the next."""
+    def commit(self, name: str, lanes: Sequence[Lane]) -> Shard:
+        """Make the rows of lanes that have some durable under that name."""
 
     def state_after_failure(self, state: Any) -> Any:
         """Return the state to go on with behind a frame that `compute` failed at."""

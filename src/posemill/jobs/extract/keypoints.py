@@ -23,9 +23,6 @@ from posemill.runs.schema import leave_pandas_unloaded
 from posemill.runs.writer import ShardWriter
 from posemill.sources.reading import attempt
 
-# Number in the source, file and keypoints of a frame.
-_Row = tuple[int, "str | None", Keypoints]
-
 
 class KeypointSink(Sink):
     """An engine, and the shard that its results are collected for.
@@ -48,7 +45,6 @@ class KeypointSink(Sink):
         if is_worker_process():
             leave_pandas_unloaded()
         self._writer = ShardWriter(address, run_id)
-        self._rows: dict[Lane, list[_Row]] = {}  # since the last commit
         self._good_frame: Frame | None = None  # the last one that gave keypoints
         self._is_tracking = False
 
@@ -94,36 +90,24 @@ class KeypointSink(Sink):
         self._good_frame, self.has_worked = frames[-1], True
         return [_row_of(found, row) for row in range(len(frames))]
 
-    def put(self, lane: Lane, index: int, path: str | None, result: Keypoints) -> None:
-        """Let the keypoints of a frame wait for the next commit."""
-        row = (lane.reader.source_number(index), path, result)
-        self._rows.setdefault(lane, []).append(row)
-
-    def commit(self, name: str) -> Shard | None:
-        """Write what was put as a shard of that name; None if there is nothing."""
-        if not self._rows:
-            return None
-        for lane, rows in self._rows.items():
-            numbers, paths, results = zip(*rows, strict=True)
+    def commit(self, name: str, lanes: Sequence[Lane]) -> Shard:
+        """Write the rows as a shard of that name."""
+        for lane in lanes:
+            indices, paths, results = zip(*lane.rows, strict=True)
             unit, clip = lane.unit, lane.unit.clip
-            made = join_frames(
+            piece = join_frames(
                 results,
                 self._estimator.info.skeleton_names[0],
                 clip_id=clip.clip_id,
                 split=clip.split,
-                frame_indices=np.array(numbers, np.int64),
+                frame_indices=np.array([*map(lane.reader.source_number, indices)], np.int64),
                 image_paths=tuple(path for path in paths if path is not None),
                 label=clip.label,
                 fps=lane.reader.fps,
                 extra=dict(clip.extra),
             ).as_skeleton(self._skeleton_name)
-            self._writer.add(unit.clip_no, made, unit_no=unit.unit_no)
-        self.forget()
+            self._writer.add(unit.clip_no, piece, unit_no=unit.unit_no)
         return self._writer.write(f"{name}.parquet")
-
-    def forget(self) -> None:
-        """Drop what was put since the last commit."""
-        self._rows = {}
 
 
 def _row_of(keypoints: Keypoints, row: int) -> Keypoints:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from typing import cast
 
 import psutil
 
@@ -25,7 +26,8 @@ from posemill.jobs.extract.job import (
 from posemill.jobs.extract.workers import WorkerPlan
 from posemill.machine.disk import disk_message
 from posemill.messages import Message
-from posemill.runs.events import Committed, Lost, UnitProgress
+from posemill.records import Frame
+from posemill.runs.events import Committed, Lost
 from posemill.runs.queries import Unit
 from posemill.sources.reading import (
     SLOW_STEP_SECONDS,
@@ -63,7 +65,6 @@ class Worker:
         progress.at(*_NOWHERE, seconds=SLOW_STEP_SECONDS)
         try:
             sink = self._open()
-            sink.forget()  # of a task that was left in between
             # To tell a frame that breaks the engine from an engine that never works.
             if task.is_careful and not sink.has_worked and sink.is_broken():
                 raise _BrokenError("it fails at a grey picture", _NOWHERE)
@@ -103,8 +104,8 @@ class _TaskRun:
         # Of states that cannot be copied one is at risk at a time.
         is_careful = task.is_careful or not sink.saves_states
         self._batch_size = 1 if is_careful else worker.job.batch_size
-        self._finished: list[UnitProgress] = []
-        self._num_rows = self._num_frames = self._num_shards = 0
+        self._lanes: list[Lane] = []  # under way, and those done since the last commit
+        self._num_frames = self._num_shards = 0
         self._process = psutil.Process()
 
     def run(self) -> Iterator[Committed | Fatal | None]:
@@ -114,49 +115,55 @@ class _TaskRun:
         """
         beat_at = time.monotonic()
         to_come = deque(enumerate(self._task.units))
-        lanes: list[Lane] = []
         try:
-            while to_come or lanes:
-                while to_come and self._has_room(lanes):
-                    lanes.append(self._open_lane(*to_come.popleft()))
-                lanes = self._advance(lanes)
+            while to_come or self._open_lanes():
+                while to_come and self._has_room():
+                    self._lanes.append(self._open_lane(*to_come.popleft()))
+                self._advance()
                 if self._should_leave():
-                    yield self._commit(lanes)
+                    yield self._commit()
                     return
-                if self._num_rows >= self._task.piece_frames or self._is_at_suspect(lanes):
-                    yield self._commit(lanes)
+                num_rows = sum(len(lane.rows) for lane in self._lanes)
+                if num_rows >= self._task.piece_frames or self._is_at_suspect():
+                    yield self._commit()
                     suspect = self._task.leave_after
-                    if suspect is not None and all(lane.next_frame > suspect for lane in lanes):
+                    if suspect is not None and all(
+                        lane.next_frame > suspect for lane in self._lanes
+                    ):
                         return
                 elif time.monotonic() - beat_at > _BEAT_SECONDS:
                     beat_at = time.monotonic()
                     yield None
-            if self._finished:
-                yield self._commit([])
+            if self._lanes:
+                yield self._commit()
         except OSError as error:
             # Only writing raises here: reading and computing go through `attempt`.
             yield Fatal("RunError", disk_message(error, self._sink.writes_to))
         finally:
-            for lane in lanes:
+            for lane in self._lanes:
                 lane.items.close()
 
-    def _is_at_suspect(self, lanes: list[Lane]) -> bool:
+    def _open_lanes(self) -> list[Lane]:
+        return [lane for lane in self._lanes if not lane.is_done]
+
+    def _is_at_suspect(self) -> bool:
         """Return whether what is there is due for a commit: before, or behind the suspect frame."""
         suspect = self._task.leave_after
         return suspect is not None and any(
-            lane.next_frame in (suspect, suspect + 1) and (lane.num_rows or lane.lost)
-            for lane in lanes
+            lane.next_frame in (suspect, suspect + 1) and (lane.rows or lane.lost)
+            for lane in self._open_lanes()
         )
 
-    def _has_room(self, lanes: list[Lane]) -> bool:
+    def _has_room(self) -> bool:
         # Frames that stand alone fill a batch from one unit, tracked ones are one of each.
+        lanes = self._open_lanes()
         return not lanes or (
             len(lanes) < self._batch_size and all(lane.unit.is_chain for lane in lanes)
         )
 
     def _open_lane(self, position: int, unit: Unit) -> Lane:
         if unit.state is not None:  # a library may die of it
-            self._at((position, unit.next_frame, ESTIMATING))
+            self._at(position, unit.next_frame, ESTIMATING)
         job = self._worker.job
         after = self._task.units[position + 1 : position + 1 + VIDEOS_AHEAD]
         reader = ClipReader(
@@ -166,7 +173,7 @@ class _TaskRun:
             target_size=job.target_size,
             listing=self._worker.listing,
             next_clips=[later.clip for later in after],
-            on_step=lambda index, seconds: self._at((position, index, DECODING), seconds),
+            on_step=lambda index, seconds: self._at(position, index, DECODING, seconds=seconds),
         )
         state = attempt(lambda: self._sink.begin(unit))
         if isinstance(state, DecodeError):
@@ -177,12 +184,12 @@ class _TaskRun:
             start = unit.start_frame  # all again, to come to where it was
         return Lane(unit, position, start, state, reader, reader.read(part_of(unit, start)))
 
-    def _at(self, place: tuple[int, int, int], seconds: float = 0.0) -> None:
+    def _at(self, *place: int, seconds: float = 0.0) -> None:
         self._progress.at(*place, self._num_frames, seconds=seconds)
 
-    def _advance(self, lanes: list[Lane]) -> list[Lane]:
-        """Take the next frames of all lanes, have them handled; return the unfinished lanes."""
-        over = []
+    def _advance(self) -> None:
+        """Take the next frames of all lanes and have them handled."""
+        lanes, over = self._open_lanes(), []
         for lane in lanes:
             for _ in range(1 if lane.unit.is_chain else self._batch_size):
                 item = next(lane.items, None)
@@ -190,76 +197,59 @@ class _TaskRun:
                     over.append(lane)
                     break
                 if isinstance(item, End):
-                    self._lose_rest(lane, item)
+                    _lose_rest(lane, item)
+                    continue
+                lane.next_frame = item.frame_index + 1
+                if isinstance(item.content, DecodeError):
+                    self._lose(lane, item, item.content)
                 else:
-                    self._take(lane, item)
+                    lane.waiting.append(item)
         # Tracked or not, not mixed.
         self._handle([lane for lane in lanes if lane.unit.is_chain])
         self._handle([lane for lane in lanes if not lane.unit.is_chain])
-        self._finished += [self._collect(lane, is_done=True) for lane in over]
-        return [lane for lane in lanes if lane not in over]
-
-    def _take(self, lane: Lane, item: Item) -> None:
-        """Let a frame wait for the sink, or note why there is none."""
-        lane.next_frame = item.frame_index + 1
-        if isinstance(item.content, DecodeError):
-            self._lose(lane, item.frame_index, item.content, path=item.path)
-        else:
-            lane.waiting.append((item.frame_index, item.path, item.content))
+        for lane in over:
+            lane.is_done = True
 
     def _handle(self, lanes: list[Lane]) -> None:
         """Hand on all frames that wait in these lanes at once."""
-        waiting = [(lane, frame) for lane in lanes for frame in lane.waiting]
+        waiting = [(lane, item) for lane in lanes for item in lane.waiting]
         for lane in lanes:
             lane.waiting = []
         if not waiting:
             return
-        first, (index, _, _) = waiting[0]
-        self._at((first.position, index, ESTIMATING))
+        lane, item = waiting[0]
+        self._at(lane.position, item.frame_index, ESTIMATING)
         states = [lane.state for lane, _ in waiting if lane.state is not None] or None
         # Whoever throws leaves nobody's state to be trusted.
         saved = [state.copy() for state in states or ()] if len(waiting) > 1 else []
-        frames = [frame for _, (_, _, frame) in waiting]
+        frames = [cast(Frame, item.content) for _, item in waiting]
         results = attempt(lambda: self._sink.compute(frames, states))
         if isinstance(results, DecodeError) and len(waiting) > 1:
             # Which frame failed? Each by itself, in its turn.
-            for number, (lane, frame) in enumerate(waiting):
+            for number, (lane, item) in enumerate(waiting):
                 lane.state = saved[number] if saved else lane.state
-                lane.waiting = [frame]
+                lane.waiting = [item]
                 self._handle([lane])
-            return
-        if isinstance(results, DecodeError):
-            lane, (index, path, _) = waiting[0]
+        elif isinstance(results, DecodeError):
             if self._sink.is_broken():
-                raise _BrokenError(results.sentence, (lane.position, index, ESTIMATING, 0))
-            self._lose(lane, index, results, path=path)
+                place = (lane.position, item.frame_index, ESTIMATING, 0)
+                raise _BrokenError(results.sentence, place)
+            self._lose(lane, item, results)
             if lane.state is not None:
                 lane.state = self._sink.state_after_failure(lane.state)
-            return
-        for (lane, (index, path, _)), result in zip(waiting, results, strict=True):
-            if index >= lane.unit.next_frame:
-                self._sink.put(lane, index, path, result)
-                lane.num_rows += 1
-                self._num_rows += 1
-                self._num_frames += 1
+        else:
+            for (lane, item), result in zip(waiting, results, strict=True):
+                if item.frame_index >= lane.unit.next_frame:
+                    kept = self._sink.put(lane, result)
+                    lane.rows.append((item.frame_index, item.path, kept))
+                    self._num_frames += 1
 
-    def _lose(self, lane: Lane, index: int, failed: DecodeError, *, path: str | None) -> None:
+    def _lose(self, lane: Lane, item: Item, failed: DecodeError) -> None:
+        index, path = item.frame_index, item.path or lane.unit.clip.path
         if index >= lane.unit.next_frame:
             failed = lane.reader.with_number(failed, index)
-            lost = Lost(index, 1, path or lane.unit.clip.path, failed.reason, failed.sentence)
-            lane.lost.append(lost)
+            lane.lost.append(Lost(index, 1, path, failed.reason, failed.sentence))
             self._num_frames += 1
-
-    @staticmethod
-    def _lose_rest(lane: Lane, end: End) -> None:
-        """Note that nothing more of a unit comes, with how many frames that is."""
-        unit, index, num_frames = lane.unit, max(lane.next_frame, lane.unit.next_frame), 0
-        if end.total is not None:
-            stop = end.total if unit.stop_frame is None else min(end.total, unit.stop_frame)
-            num_frames = max(0, stop - index)
-        first, failed = index if end.is_open else None, end.failed
-        lane.lost.append(Lost(first, num_frames, unit.clip.path, failed.reason, failed.sentence))
-        lane.next_frame = index + num_frames
 
     def _should_leave(self) -> bool:
         if self._progress.is_stopping:
@@ -270,29 +260,27 @@ class _TaskRun:
         self._progress.recycle()
         return True
 
-    @staticmethod
-    def _collect(lane: Lane, *, is_done: bool) -> UnitProgress:
-        """Return how far a unit is, for the next commit."""
-        unit = lane.unit
-        progress = UnitProgress(
-            unit.unit_no,
-            unit.clip_no,
-            unit.clip.split,
-            next_frame=max(lane.next_frame, lane.unit.next_frame),
-            state=None if is_done or lane.state is None else lane.state.to_bytes(),
-            is_done=is_done,
-            num_rows=lane.num_rows,
-            lost=tuple(lane.lost),
-        )
-        lane.num_rows, lane.lost = 0, []
-        return progress
-
-    def _commit(self, lanes: list[Lane]) -> Committed:
+    def _commit(self) -> Committed:
         """Write the shard; return it with the units finished since the last, and those begun."""
-        units = [*self._finished, *(self._collect(lane, is_done=False) for lane in lanes)]
-        self._progress.at(-1, -1, WRITING, self._num_frames, seconds=SLOW_STEP_SECONDS)
-        shard = self._sink.commit(f"{self._task.name}-{self._num_shards:04d}")
-        self._num_shards += shard is not None
-        self._finished, self._num_rows, self._num_frames = [], 0, 0
-        self._progress.at(-1, -1, WRITING, 0)  # from here on they count as committed
-        return Committed(shard, tuple(units))
+        units = tuple(lane.progress() for lane in self._lanes)
+        self._at(-1, -1, WRITING, seconds=SLOW_STEP_SECONDS)
+        shard = None
+        if with_rows := [lane for lane in self._lanes if lane.rows]:
+            shard = self._sink.commit(f"{self._task.name}-{self._num_shards:04d}", with_rows)
+            self._num_shards += 1
+        self._lanes, self._num_frames = self._open_lanes(), 0
+        for lane in self._lanes:
+            lane.rows, lane.lost = [], []
+        self._at(-1, -1, WRITING)  # from here on they count as committed
+        return Committed(shard, units)
+
+
+def _lose_rest(lane: Lane, end: End) -> None:
+    """Note that nothing more of a unit comes, with how many frames that is."""
+    unit, index, num_frames = lane.unit, max(lane.next_frame, lane.unit.next_frame), 0
+    if end.total is not None:
+        stop = end.total if unit.stop_frame is None else min(end.total, unit.stop_frame)
+        num_frames = max(0, stop - index)
+    first, failed = index if end.is_open else None, end.failed
+    lane.lost.append(Lost(first, num_frames, unit.clip.path, failed.reason, failed.sentence))
+    lane.next_frame = index + num_frames

@@ -54,8 +54,6 @@ class FrameSink(Sink):
     def __init__(self, config: FramesConfig) -> None:
         self.writes_to, self._folder = str(config.out), config.out
         self._size = config.target_size
-        self._put: dict[Lane, list[int]] = {}  # frames since the last commit
-        self._num_bytes = 0
 
     def begin(self, unit: Unit) -> Kept:
         """Return how far the clip is; what lies beyond was not committed and goes."""
@@ -78,44 +76,35 @@ class FrameSink(Sink):
     def _shape(self, frame: Frame, kept: Kept) -> Any:
         """Return what is written of a frame, in the size of its clip."""
 
-    def put(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
-        """Write a frame behind the last one of its clip. It counts when it is committed."""
+    def put(self, lane: Lane, result: Any) -> int:
+        """Write a frame behind the last one of its clip; return its bytes on the disk."""
         kept: Kept = lane.state
-        self._num_bytes += self._write(lane.unit, kept, result)
+        num_bytes = self._write(lane.unit, kept, result)
         kept.num_frames += 1
-        self._put.setdefault(lane, []).append(index)
+        return num_bytes
 
     @abstractmethod
     def _write(self, unit: Unit, kept: Kept, data: Any) -> int:
         """Write one frame at its place; return its bytes on the disk."""
 
-    def commit(self, name: str) -> Shard | None:
-        """Make all that was written durable; None if there is nothing."""
-        if not self._put:
-            return None
+    def commit(self, name: str, lanes: Sequence[Lane]) -> Shard:
+        """Make all that was written durable; say which frames, for the index."""
         self._flush()
-        pieces = tuple(self._piece_of(lane, indices) for lane, indices in self._put.items())
-        num_rows = sum(piece.num_rows for piece in pieces)
-        shard = Shard(name, num_rows, self._num_bytes, pieces)
-        self.forget()
-        return shard
-
-    @staticmethod
-    def _piece_of(lane: Lane, indices: list[int]) -> Piece:
-        """Return which frames of a clip were written, for the commit and for the index."""
-        kept, unit = lane.state, lane.unit
-        numbers = [lane.reader.source_number(index) for index in indices]
-        note = {"frames": ranges_of(numbers), "size_wh": kept.size_wh, "fps": lane.reader.fps}
-        num_rows, before = len(indices), kept.num_frames - len(indices)
-        return Piece(unit.clip_no, indices[0], before, num_rows, unit.unit_no, json.dumps(note))
-
-    def forget(self) -> None:
-        """Drop what was put since the last commit; its files are written over."""
-        self._put, self._num_bytes = {}, 0
+        pieces = tuple(map(_piece_of, lanes))
+        num_bytes = sum(written for lane in lanes for _, _, written in lane.rows)
+        return Shard(name, sum(piece.num_rows for piece in pieces), num_bytes, pieces)
 
     @abstractmethod
     def _flush(self) -> None:
         """Make what was written since the last call durable."""
+
+
+def _piece_of(lane: Lane) -> Piece:
+    kept, unit, num_rows = lane.state, lane.unit, len(lane.rows)
+    numbers = [lane.reader.source_number(index) for index, _, _ in lane.rows]
+    note = {"frames": ranges_of(numbers), "size_wh": kept.size_wh, "fps": lane.reader.fps}
+    first, before = lane.rows[0][0], kept.num_frames - num_rows
+    return Piece(unit.clip_no, first, before, num_rows, unit.unit_no, json.dumps(note))
 
 
 class PictureSink(FrameSink):
