@@ -36,7 +36,7 @@ def freed_memory_returned() -> Iterator[None]:
 
 
 def _set_options(options: dict[int, int]) -> bool:
-    """Set options of malloc; whoever set some by the environment is left alone."""
+    # Whoever set some by the environment is left alone.
     if os.name != "posix" or any(name.startswith("MALLOC_") for name in os.environ):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

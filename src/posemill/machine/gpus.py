@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posemill.messages import Message
@@ -21,7 +21,6 @@ class Gpu:
 
     Args:
         index: As the driver counts them; CUDA may count others, see `place_workers`.
-        uuid: `GPU-…`.
         busy_share: Of the last moment in which it computed, 0 to 1; None where it is not told.
         memory_used: Bytes, as is `memory_total`.
         workers: Which of a run's workers, or ranks of a training, are on it.
@@ -113,8 +112,3 @@ def _workers_on(gpu: Gpu, placed: Mapping[str, Any]) -> tuple[int, ...]:
         if is_this and isinstance(workers, list):
             return tuple(index for index in workers if isinstance(index, int))
     return ()
-
-
-def as_rows(gpus: Sequence[Gpu]) -> list[dict[str, Any]]:
-    """Return them as plain values."""
-    return [asdict(gpu) for gpu in gpus]

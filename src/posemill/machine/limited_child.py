@@ -1,12 +1,9 @@
 """Shares of this machine, and the start of a training of a sweep in one.
 
-A share is taken by a process that then becomes the command:
-
     python -m posemill.machine.limited_child PARENT CORES MEMORY COMMAND...
 
-A process of its own sets its limits before the training begins, not a moment after; and on Linux
-it asks the kernel to be killed when the sweep ends, however that ends: what a killed sweep leaves
-behind would go on training beside the next one. The request lasts through the change of program.
+sets its limits before it becomes the command; and on Linux it asks the kernel to be killed when the
+sweep ends, however that ends. The request lasts through the change of program.
 """
 
 from __future__ import annotations
@@ -30,8 +27,7 @@ class Share:
 
     def command(self, *command: str) -> list[str]:
         """Return a command line tied to this share and to the life of this process."""
-        cores = ",".join(str(core) for core in self.cores)
-        limits = (str(os.getpid()), cores, str(self.memory_bytes))
+        limits = (str(os.getpid()), ",".join(map(str, self.cores)), str(self.memory_bytes))
         return python_command("posemill.machine.limited_child", *limits, *command)
 
 
@@ -44,11 +40,11 @@ def divide_machine(jobs: int) -> list[Share]:
             num_cores=available,
             workers=jobs,
         )
-    names = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    names = names or list(range(available))
+    has_names = hasattr(os, "sched_getaffinity")
+    cores = tuple(sorted(os.sched_getaffinity(0)) if has_names else range(available))
     memory = int(free_memory() * 0.9) // jobs
     return [
-        Share(tuple(names[index::jobs]), len(range(available)[index::jobs]), memory)
+        Share(cores[index::jobs], len(range(available)[index::jobs]), memory)
         for index in range(jobs)
     ]
 

@@ -1,9 +1,7 @@
 """Cores and memory that this process may use: not those of the machine, where it has fewer.
 
-A scheduler or `taskset` ties a process to some cores, and a container may have a quota of their
-time and a limit of memory, by the control groups of Linux, version 1 and 2. Whoever asks the
-machine starts a worker for every core of the host. A group's limit holds for all groups below it,
-so the smallest on the way up to the root counts.
+By affinity (`taskset`, a scheduler), and by the control groups of Linux, version 1 and 2. A group's
+limit holds for all groups below it, so the smallest on the way up to the root counts.
 """
 
 from __future__ import annotations
@@ -22,23 +20,14 @@ _ROOT = Path("/")
 
 @dataclass(frozen=True)
 class Limit:
-    """How much may be used, and what sets it.
-
-    Args:
-        amount: Cores or bytes.
-        reason: Empty where it is all that the machine has.
-    """
+    """How many cores or bytes may be used; `reason` is empty where the machine has no more."""
 
     amount: int
     reason: str = ""
 
 
 def core_limit(root: Path = _ROOT) -> Limit:
-    """Return how many cores this process may use, at least one, and why not more.
-
-    Args:
-        root: Where `proc` and `sys` are; another one for tests.
-    """
+    """Return how many cores this process may use, at least one; `proc` and `sys` are at `root`."""
     limit = Limit(os.cpu_count() or 1)
     if hasattr(os, "sched_getaffinity"):
         num_cores = len(os.sched_getaffinity(0))
@@ -64,7 +53,7 @@ def count_cores() -> int:
 
 
 def memory_limit(root: Path = _ROOT) -> Limit:
-    """Return how many bytes of memory this process may use, and why not more."""
+    """Return how many bytes of memory this process may use."""
     import psutil
 
     limit = Limit(psutil.virtual_memory().total)
@@ -95,23 +84,17 @@ def free_memory(root: Path = _ROOT) -> int:
 
 @dataclass(frozen=True)
 class _Group:
-    """One folder of a control group; `is_v2` says how its files are named."""
-
     folder: Path
-    is_v2: bool
+    is_v2: bool  # its files have other names
 
     def read(self, name: str) -> str:
-        """Return the text of a file, nothing where there is none or it may not be read."""
         try:
             return (self.folder / name).read_text().strip()
         except OSError:
             return ""
 
     def memory_limits(self) -> Iterator[tuple[Path, int]]:
-        """Yield the limits in bytes and the files that set them.
-
-        `memory.high` counts as well: above it the kernel slows a group down until it is of no use.
-        """
+        # Above `memory.high` the kernel slows a group down until it is of no use.
         for name in ("memory.max", "memory.high") if self.is_v2 else ("memory.limit_in_bytes",):
             text = self.read(name)
             if text.isdigit():  # not `max`, -1 or no file
@@ -125,7 +108,14 @@ def _groups(controller: str, root: Path) -> Iterator[_Group]:
         mounts = (root / "proc/self/mountinfo").read_text().splitlines()
     except OSError:  # not Linux, or a /proc that tells nothing
         return
-    for is_v2, mount_root, mount_point in _mounts(mounts, controller):
+    for mount in mounts:
+        fields, _, rest = mount.partition(" - ")
+        kind, _, options = rest.split(" ", 2)
+        is_v2 = kind == "cgroup2"
+        if not is_v2 and (kind != "cgroup" or controller not in options.split(",")):
+            continue
+        # Of the tree, the part that is mounted, and where.
+        mount_root, mount_point = map(_unescape, fields.split(" ")[3:5])
         for line in memberships:
             _, controllers, path = line.split(":", 2)
             if controllers if is_v2 else controller not in controllers.split(","):
@@ -143,17 +133,6 @@ def _groups(controller: str, root: Path) -> Iterator[_Group]:
                 folder = folder.parent
 
 
-def _mounts(lines: list[str], controller: str) -> Iterator[tuple[bool, str, str]]:
-    """Yield whether it is version 2, the mounted part of the tree, and where it is mounted."""
-    for line in lines:
-        fields, _, rest = line.partition(" - ")
-        kind, _, options = rest.split(" ", 2)
-        is_v2 = kind == "cgroup2"
-        if is_v2 or (kind == "cgroup" and controller in options.split(",")):
-            mount_root, mount_point = fields.split(" ")[3:5]
-            yield is_v2, unescape_mount(mount_root), unescape_mount(mount_point)
-
-
-def unescape_mount(path: str) -> str:
+def _unescape(path: str) -> str:
     r"""Return a path of the kernel's lists of mounts, where a blank is written `\040`."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)

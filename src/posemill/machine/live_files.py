@@ -40,7 +40,7 @@ class LogFile:
             os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
-        """Close the file."""
+        """Write no more."""
         os.close(self._descriptor)
 
 

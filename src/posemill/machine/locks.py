@@ -33,8 +33,8 @@ else:
         Args:
             descriptor: Of the file; closing it frees the lock.
             is_shared: Several may hold it so at once, and nobody who wants it alone.
-            is_own: Of this process: forked ones that have the file open too do not keep the lock
-                alive, and all other open files of this process share it.
+            is_own: Forked processes that have the file open too do not keep the lock alive, and
+                all open files of this process share it.
 
         Raises:
             OSError: The file system cannot lock.

@@ -28,7 +28,6 @@ _THREAD_VARIABLES = (
     "ARROW_NUM_THREADS",
 )
 
-
 # Ctrl-C, `timeout` and schedulers signal the whole group: the parent decides what it means.
 STOP_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -55,20 +54,20 @@ def die_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is None:
         return
+
+    def leave_after_parent() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
     if not parent.is_alive():  # it died before the kernel was asked
         os._exit(1)
-    threading.Thread(target=_leave_after, args=(parent.sentinel,), daemon=True).start()
+    threading.Thread(target=leave_after_parent, daemon=True).start()
 
 
 def name_process(name: str) -> None:
     """Let `top`, `ps -e` and `pgrep` show a name for this process; Linux keeps 15 characters."""
     with suppress(OSError):  # another system
         Path("/proc/self/comm").write_text(name)
-
-
-def _leave_after(sentinel: int) -> None:
-    wait([sentinel])
-    os._exit(1)
 
 
 def count_oom_kills(path: Path = Path("/proc/vmstat")) -> int:
@@ -81,12 +80,9 @@ def count_oom_kills(path: Path = Path("/proc/vmstat")) -> int:
 
 
 def thread_variables(num_threads: int) -> dict[str, str]:
-    """Return environment variables that cap the threads of the libraries of a new process.
-
-    Spinning threads of several processes, or of several libraries in one, would only take the
-    cores from each other; so they sleep while they wait.
-    """
+    """Return environment variables that cap the threads of the libraries of a new process."""
     count = str(max(1, num_threads))
+    # Threads that spin while they wait would take the cores from other processes and libraries.
     return {**dict.fromkeys(_THREAD_VARIABLES, count), "OMP_WAIT_POLICY": "passive"}
 
 
@@ -108,13 +104,9 @@ def python_command(module: str, *arguments: str) -> list[str]:
 def end_holder(
     pid: int, path: Path, is_held: Callable[[], object], *, timeout_seconds: float
 ) -> bool:
-    """End a process that has a lock file open, and wait for it; return False if it has not.
+    """End a process (by SIGTERM) that has a lock file open, and wait until the lock is not held.
 
-    Args:
-        pid: The process, which gets SIGTERM.
-        path: The lock file.
-        is_held: Whether it still has the lock.
-        timeout_seconds: How long to wait.
+    Return False if it has not the file open.
 
     Raises:
         psutil.AccessDenied: It is another user's.
@@ -122,9 +114,14 @@ def end_holder(
     """
     import psutil
 
+    def is_lock(other: str) -> bool:
+        with suppress(OSError):  # gone by now
+            return path.samefile(other)
+        return False
+
     try:
         process = psutil.Process(pid)
-        if not any(_is_same(path, file.path) for file in process.open_files()):
+        if not any(is_lock(file.path) for file in process.open_files()):
             return False
         process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
     except psutil.NoSuchProcess:
@@ -142,19 +139,11 @@ def end_holder(
     return True
 
 
-def _is_same(path: Path, other: str) -> bool:
-    try:
-        return path.samefile(other)
-    except OSError:  # gone by now
-        return False
-
-
 @contextmanager
 def stop_signals_blocked() -> Iterator[None]:
     """Start processes inside the block that a Ctrl-C cannot end before `ignore_stop_signals`.
 
-    Until then a new Python would answer with a traceback. To be used inside `environment`: it may
-    start a process itself.
+    To be used inside `environment`: it may start a process itself.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -208,8 +197,7 @@ def is_first_process() -> bool:
 def leave_at_once() -> NoReturn:
     """End this process well, without Python's and torch's clean-up.
 
-    For a process of a group whose work is done: a thread of gloo that asks for the interpreter
-    while that ends is ended too, and now and then takes the process down by an abort.
+    A thread of gloo that asks for the interpreter while that ends now and then aborts the process.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -220,21 +208,18 @@ class PerProcess(Generic[Handle]):
     """An open file or the like, which travels to another process without what is open.
 
     After a fork the position in a file is shared, and a handle of another process must not be used.
-
-    Args:
-        open_handle: Opens it; called once in each process that asks, and picklable.
+    `open_handle` is called once in each process that asks, and picklable.
     """
 
     def __init__(self, open_handle: Callable[[], Handle]) -> None:
         self._open_handle = open_handle
-        self._opened: tuple[int, Any] = (0, None)
+        self._opened: tuple[int, Handle] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_open_handle": self._open_handle, "_opened": (0, None)}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._open_handle,)
 
     def get(self) -> Handle:
         """Return the handle of this process."""
-        if self._opened[0] != os.getpid():
+        if self._opened is None or self._opened[0] != os.getpid():
             self._opened = os.getpid(), self._open_handle()
-        handle: Handle = self._opened[1]
-        return handle
+        return self._opened[1]

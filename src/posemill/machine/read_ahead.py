@@ -53,13 +53,8 @@ def map_ahead(
 ) -> Generator[Result, None, None]:
     """Yield the function of every item in order, several made at once by threads of their own.
 
-    The items are taken in the thread of the caller. Errors come out at their place.
-
-    Args:
-        function: May be called by several threads at once.
-        items: Taken no more than `depth` before the results are asked for.
-        threads: How many calls run at once.
-        depth: How many results are made or waiting, the one that is asked for among them.
+    The items are taken in the thread of the caller. Errors come out at their place. `depth` is how
+    many results are made or waiting, the one that is asked for among them.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="map-ahead")
     waiting: deque[Future[Result]] = deque()

@@ -30,13 +30,7 @@ _FAILURE_KEPT_SECONDS = 24 * 3600.0  # the machine may have been busy, or be men
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial.
-
-    Args:
-        works: Whether it ended well.
-        reason: Why not, for the user to read.
-        seconds: What was measured, by name.
-    """
+    """What came of a trial: whether it ended well or why not, and what was measured, by name."""
 
     works: bool
     reason: str = ""
@@ -88,11 +82,9 @@ def _no_answer(seconds: float) -> Outcome:
 
 
 def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: float) -> Outcome:
-    """Return what came of a function in a copy of this process, as it is now.
+    """Return what came of a function in a copy of this process, as it is now, without its threads.
 
-    Args:
-        work: Returns what it measured, by name. Must not use threads that this process has.
-        timeout_seconds: The copy is killed after that.
+    The function returns what it measured, by name.
     """
     import psutil
 
@@ -140,21 +132,15 @@ def _work_and_leave(work: Callable[[], Mapping[str, float]], writer: int) -> Non
 def kept_outcomes(name: str, facts: Any, make: Callable[[], list[Outcome]]) -> list[Outcome]:
     """Return the outcomes that are kept for this machine, or make and keep them.
 
-    A failure is tried again after a day. What cannot be read or written is not kept.
-
-    Args:
-        name: Of what is tried.
-        facts: What the answer depends on beside the machine: versions, environment.
-        make: Tries it.
+    A failure is tried again after a day. What cannot be read or written is not kept. `facts` is
+    what the answer depends on beside the machine: versions, environment.
     """
     digest = hashlib.sha256(json.dumps([machine_facts(), facts], sort_keys=True).encode())
     path = cache_folder() / "trials" / f"{name}-{digest.hexdigest()[:16]}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):
         kept = parse_json(path.read_bytes())
-        outcomes = [
-            Outcome(bool(row["works"]), str(row["reason"]), dict(row["seconds"]))
-            for row in kept["outcomes"]
-        ]
+        rows = kept["outcomes"]
+        outcomes = [Outcome(bool(r["works"]), str(r["reason"]), dict(r["seconds"])) for r in rows]
         age = time.time() - kept["tried_at"]
         if outcomes and (outcomes[-1].works or 0 <= age < _FAILURE_KEPT_SECONDS):
             return outcomes

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posemill.errors import RunError
-from posemill.machine.gpus import Gpu, as_rows, with_workers
+from posemill.machine.gpus import Gpu, with_workers
 from posemill.machine.live_files import read_live
 from posemill.machine.processes import end_holder
 from posemill.messages import Message, join
@@ -224,7 +224,7 @@ class Status(Progress):
             "finished_at": self.finished_at,
             "engine": dict(self.manifest.engine),
             "source": dict(self.manifest.source),
-            "gpus": as_rows(self.gpus),
+            "gpus": [asdict(gpu) for gpu in self.gpus],
         }
 
 

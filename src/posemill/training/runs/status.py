@@ -7,13 +7,13 @@ import shlex
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from posemill.errors import ConfigError, RunError
 from posemill.files import check_own_parts
-from posemill.machine.gpus import Gpu, as_rows, with_workers
+from posemill.machine.gpus import Gpu, with_workers
 from posemill.machine.live_files import LIVE_NAME, last_lines, read_live
 from posemill.messages import Message, join
 from posemill.terminal import duration
@@ -119,7 +119,7 @@ class TrainStatus(_Status):
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {**super().to_json(), "gpus": as_rows(self.gpus)}
+        return {**super().to_json(), "gpus": [asdict(gpu) for gpu in self.gpus]}
 
 
 def read_train_status(folder: Path) -> TrainStatus:
