@@ -21,9 +21,8 @@ from typing import Any, Protocol, cast
 
 from posemill import plugins
 
-NUM_PLACES = 4
-_COUNTER, _STOP, _SECONDS, _RECYCLE, _PLACE = 0, 1, 2, 3, 4
-NUM_SLOTS = _PLACE + NUM_PLACES
+_COUNTER, _STOP, _SECONDS, _RECYCLE, _PLACE = range(5)
+NUM_SLOTS = _PLACE + 4
 WORKER_NAME = "posemill-worker"  # and a number: the processes of executor 'processes'
 
 
@@ -35,8 +34,7 @@ def is_worker_process() -> bool:
 class Progress:
     """Where a worker is: a few numbers it sets before each step, readable even after it died.
 
-    Args:
-        slots: `NUM_SLOTS` integers; shared memory if the worker is a process of its own.
+    `slots` are `NUM_SLOTS` integers, in shared memory if the worker is a process of its own.
     """
 
     def __init__(self, slots: MutableSequence[int]) -> None:
@@ -182,10 +180,11 @@ class Executor(Protocol):
 
 
 class SupervisingExecutor(ABC):
-    """Hands tasks to workers that are started as needed; what they are is told by subclasses."""
+    """Hands tasks to workers that are started as needed; what they are is left to subclasses."""
 
     def __init__(self, num_workers: int, limits: Limits, *, first_index: int = 0) -> None:
-        # With `task`, `place`, `is_idle`, `give` and `ask_to_stop`.
+        # By number. Each has a `task` under way, if any; its `place`, as far as it said; `is_idle`
+        # where it waits for a task; and the methods `give` (a task) and `ask_to_stop`.
         self._workers: dict[int, Any] = {}
         self._indices = range(first_index, first_index + num_workers)
         self._limits = limits
@@ -210,8 +209,8 @@ class SupervisingExecutor(ABC):
         """Yield what happens, see `Executor.run`."""
         try:
             while self._hand_out(next_task):
-                for index in self._indices if self._waiting is not None else ():
-                    if index not in self._workers:
+                for index in self._indices:
+                    if self._waiting is not None and index not in self._workers:
                         self._workers[index] = worker = self._start(index, make_function)
                         if self._is_stopping:
                             worker.ask_to_stop()

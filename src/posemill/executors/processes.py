@@ -37,6 +37,7 @@ from posemill.executors import (
 )
 from posemill.files import open_plain
 from posemill.machine.processes import (
+    STOP_SIGNALS,
     count_oom_kills,
     die_with_parent,
     environment,
@@ -54,11 +55,7 @@ _END_SECONDS = 5.0
 READY, MESSAGE, FINISHED = "ready", "message", "finished"  # what a worker says, with a value
 _CONTEXT = multiprocessing.get_context("spawn")
 _SIGKILL, _SIGILL = getattr(signal, "SIGKILL", 9), getattr(signal, "SIGILL", 4)
-_OUTSIDE_SIGNALS = frozenset(
-    getattr(signal, name)
-    for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
-    if hasattr(signal, name)
-)
+_OUTSIDE_SIGNALS = (*STOP_SIGNALS, getattr(signal, "SIGQUIT", 3), _SIGKILL)
 
 
 def work(
@@ -125,20 +122,16 @@ class _Worker:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a task."""
         return self.is_ready and self.task is None and not self.is_leaving
 
     @property
     def place(self) -> tuple[int, ...]:
-        """Where it is, as far as it said."""
         return self.progress.place
 
     def ask_to_stop(self) -> None:
-        """Ask the task under way to save what it has."""
         self.progress.ask_to_stop()
 
     def give(self, task: Any) -> None:
-        """Send a task to a worker that waits for one."""
         self.task, self.seen_at = task, time.monotonic()
         # A worker that died while idle is found by its pipe's end, with this task on its account.
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -167,15 +160,13 @@ class _Worker:
         )
 
     def kill(self, reason: str) -> None:
-        """End it now, whatever it does."""
         self.reason = reason
         self.process.kill()
 
     def died(self, *, has_given: bool) -> Died:
         """Return its death, after the end of the process, which has begun.
 
-        Args:
-            has_given: Whether any worker of the executor gave anything.
+        `has_given` says whether any worker of the executor gave anything.
         """
         deadline = time.monotonic() + _END_SECONDS
         # Not `join`: it goes by a pipe too, and waits for ever for a worker that closed them all.

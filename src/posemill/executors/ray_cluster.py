@@ -10,6 +10,7 @@ An actor is given a task when it has done the one before: there is never more th
 
 from __future__ import annotations
 
+import math
 import queue
 import socket
 import sys
@@ -27,7 +28,6 @@ from posemill.executors import (
     Finished,
     Limits,
     MakeFunction,
-    Output,
     SupervisingExecutor,
     Tick,
 )
@@ -83,18 +83,20 @@ class _RemoteSlot(Slot):
         with suppress(queue.Empty):
             _, event = self._events.get(timeout=seconds)
             while True:
-                events.append(self._to_send(event))
+                events.append(_with_host(event))
                 _, event = self._events.get_nowait()
         return self.place, events
 
-    @staticmethod
-    def _to_send(event: Any) -> Event | RunError:
-        """Return an event without its task, which stays where it came from."""
-        if not isinstance(event, Exception):
-            sent: Event = replace(event, task=event.task is not None)
-            return sent
-        host, kind = socket.gethostname(), type(event).__name__
+
+def _with_host(event: Event | Exception) -> Event | RunError:
+    """Return an event that says, where it is bad news, which machine it is from."""
+    host, kind = socket.gethostname(), type(event).__name__
+    if isinstance(event, Exception):
         return RunError("{host}: {kind}: {error}", host=host, kind=kind, error=event)
+    if isinstance(event, Died):
+        reason = Message("{host}: {reason}", host=host, reason=event.reason)
+        return replace(event, reason=reason)
+    return event
 
 
 @dataclass
@@ -111,16 +113,13 @@ class _Actor:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a task."""
         return bool(self.host) and self.task is None
 
     def give(self, task: Any) -> None:
-        """Send a task to a slot that waits for one."""
         self.task, self.place = task, NOWHERE
         self.handle.give.remote(task)
 
     def ask_to_stop(self) -> None:
-        """Ask the task under way to save what it has."""
         self.handle.ask_to_stop.remote()
 
 
@@ -133,7 +132,7 @@ class RayExecutor(SupervisingExecutor):
         super().__init__(num_workers, limits)
         self._files: Any = None
         self._actor_type: Any = None
-        self._next_look = self._patient_until = 0.0
+        self._next_look, self._patient_until = 0.0, math.inf
 
     def run(
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
@@ -198,21 +197,11 @@ class RayExecutor(SupervisingExecutor):
             for event in events:
                 if isinstance(event, RunError):
                     raise event
-                yield self._known(actor, event)
+                if isinstance(event, Finished | Died) and event.task is not None:
+                    actor.task = None
+                yield event
         pause = min(max(_NEWS_SECONDS, len(self._workers) / _NEWS_PER_SECOND), _SILENT_SECONDS / 3)
         actor.answer = actor.handle.news.remote(pause)
-
-    def _known(self, actor: _Actor, event: Event) -> Event:
-        """Return an event of a slot with the task it is about, which had stayed here."""
-        if isinstance(event, Output):
-            return replace(event, task=actor.task)
-        task = actor.task if isinstance(event, Finished | Died) and event.task else None
-        if task is not None:
-            actor.task = None
-        if not isinstance(event, Died):
-            return Finished(task)
-        reason = Message("{host}: {reason}", host=actor.host, reason=event.reason)
-        return replace(event, task=task, reason=reason)
 
     def _check_machine(self, about: Mapping[str, Any]) -> None:
         """Refuse a machine that would not compute the same, or could not write the result."""
@@ -243,10 +232,10 @@ class RayExecutor(SupervisingExecutor):
         for actor in self._workers.values():
             if actor.host and actor.silent_seconds > _SILENT_SECONDS:
                 ray.kill(actor.handle)  # the answer that is waited for becomes an error
-        if self._patient_until and any(actor.host for actor in self._workers.values()):
-            self._patient_until = 0.0
-        if self._patient_until and now > self._patient_until:
-            self._patient_until = 0.0
+        if any(actor.host for actor in self._workers.values()):
+            self._patient_until = math.inf
+        if now > self._patient_until:
+            self._patient_until = math.inf
             free: dict[str, float] = ray.available_resources()
             warn_once(
                 Message(

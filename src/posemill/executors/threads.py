@@ -63,7 +63,7 @@ class SerialExecutor:
 
 
 class Slot:
-    """A worker that is given tasks one at a time: an executor of one, run by a thread of its own.
+    """A worker: an executor of one, run by a thread of its own, that is given one task at a time.
 
     `events` gets the slot with every event but ticks, or with the error it ended by.
     """
