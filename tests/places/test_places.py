@@ -19,7 +19,7 @@ from benchmarks.shared.fault_proxy import FaultProxy
 from posemill.errors import MissingExtraError, PlaceError
 from posemill.places import Place, _open, open_place, split_uri, uri_of
 from posemill.places.cache import fetched
-from posemill.places.folders import FolderPlace, is_shared, mount_type
+from posemill.places.folders import FolderPlace, is_shared
 from posemill.testing import PlaceContract
 
 
@@ -159,22 +159,21 @@ def test_no_room_for_a_copy_is_said(tmp_path, monkeypatch):
 
 
 def test_mounts_tell_which_folders_machines_share(tmp_path, monkeypatch):
-    mounts = {"/": "ext4", "/nfs": "nfs4", "/nfs/with blank": "lustre", "/nfs/local": "xfs",
+    mounts = {"/": "ext4", "/nfs": "nfs4", "/nfs/with blank": "lustre", "/nfs/local": "nfs",
               "/mnt/数据": "nfs"}  # fmt: skip
     partitions = [SimpleNamespace(mountpoint=path, fstype=kind) for path, kind in mounts.items()]
     on_top = SimpleNamespace(mountpoint="/nfs/local", fstype="btrfs")
-    kinds = {"/nfs/runs/a": "nfs4", "/nfs/with blank/b": "lustre", "/nfs/local/c": "btrfs",
-             "/nfsx": "ext4", "/mnt/数据/runs": "nfs"}  # fmt: skip
+    places = {"/nfs/runs/a": True, "/nfs": True, "/nfs/with blank/b": True, "/nfs/local/c": False,
+              "/nfs/local2/c": True, "/nfsx": False, "/mnt/数据/runs": True}  # fmt: skip
     assert not is_shared(tmp_path)
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: [*partitions, on_top])
-    assert {path: mount_type(Path(path)) for path in kinds} == kinds
-    assert [is_shared(Path(path)) for path in kinds] == [True, True, False, False, True]
+    assert {path: is_shared(Path(path)) for path in places} == places
 
     def refuse(all):
         raise OSError
 
     monkeypatch.setattr(psutil, "disk_partitions", refuse)
-    assert mount_type(tmp_path) is None
+    assert not is_shared(Path("/nfs"))
 
 
 def test_a_listing_ends_where_the_last_key_is_the_marker_of_a_folder(s3_bucket, monkeypatch):

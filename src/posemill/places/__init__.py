@@ -1,9 +1,8 @@
 """Places: where bytes are. A folder of this machine, a shared folder, an object store.
 
-A place is a URI (`s3://bucket/runs/asl`), or a folder. What is built on it
-asks for no more than what all of them promise: an object is put whole or not at all, and of all who
-create the same key exactly one succeeds. No rename, no append, no lock. A new kind is one module
-and one row in `PLACES`, and passes `posemill.testing.PlaceContract`.
+What is built on them asks for no more than what all promise: an object is put whole or not at all,
+and of all who create the same key exactly one succeeds. No rename, no append, no lock. A new kind
+is one module and one row in `PLACES`, and passes `posemill.testing.PlaceContract`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ class Entry(NamedTuple):
 
     Args:
         key: Below the place, with `/` between its parts.
-        num_bytes: Its size.
         version: Changes whenever the content does: the etag, or what a file system has for it.
         modified_at: Seconds since 1970, by the clock of the place.
     """
@@ -50,10 +48,10 @@ class Entry(NamedTuple):
 
 
 class Place(ABC):
-    """A place; threads and processes may each have one of their own. Picklable by its URI.
+    """A place, picklable by its URI.
 
-    Every call raises `PlaceError`, in words, for a place that refuses, is not there or does not
-    answer after several tries.
+    Every call raises `PlaceError` for one that refuses, is not there or does not answer after
+    several tries.
     """
 
     def __init__(self, uri: str) -> None:

@@ -141,22 +141,14 @@ def _entry(key: str, status: os.stat_result) -> Entry:
 
 
 def is_shared(folder: Path) -> bool:
-    """Return whether a folder, there or not, is on a file system that several machines share."""
-    return mount_type(folder) in SHARED_TYPES
+    """Return whether a folder, there or not, is on a file system that several machines share.
 
-
-def mount_type(folder: Path) -> str | None:
-    """Return the type of the file system of a folder; None where the system does not tell."""
+    False where the system does not tell.
+    """
     import psutil  # here: others would start later
 
-    wanted = folder.resolve()
-    deepest: tuple[int, str | None] = (-1, None)
-    with suppress(OSError):
-        for mount in psutil.disk_partitions(all=True):
-            place = Path(mount.mountpoint)
-            if wanted.is_relative_to(place) and len(place.parts) >= deepest[0]:
-                deepest = (
-                    len(place.parts),
-                    mount.fstype,
-                )  # of two on one another the later is on top
-    return deepest[1]
+    wanted, mounts = folder.resolve(), dict[Path, str]()
+    with suppress(OSError):  # of two at one place the later is on top
+        mounts = {Path(mount.mountpoint): mount.fstype for mount in psutil.disk_partitions(all=True)}
+    kinds = (mounts[path] for path in (wanted, *wanted.parents) if path in mounts)
+    return next(kinds, None) in SHARED_TYPES

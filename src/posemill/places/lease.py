@@ -93,11 +93,11 @@ class Lease:
     """Held while a coordinator works at a place; renewed by a thread.
 
     Args:
-        place: The place.
+        place: The run's.
         owner: See `LeaseState`; a lease of the same owner is taken over at once.
         live: Asked at each renewal what is to be told.
-        on_wait: Called several times a second with the holder while its silence is waited for;
-            what it raises ends the wait.
+        on_wait: Called about once a second with the holder while its silence is waited for; what
+            it raises ends the wait.
     """
 
     def __init__(
@@ -132,14 +132,10 @@ class Lease:
 
     def _wait_for_silence(self, last: LeaseState, on_wait: Callable[[LeaseState], None]) -> None:
         """Return when a lease was not written for long enough; raise as soon as it was."""
-        started, looked_at = time.monotonic(), 0.0
-        pause = PATIENCE_SECONDS / 8
-        while time.monotonic() - started < PATIENCE_SECONDS:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
             on_wait(last)
-            time.sleep(min(0.2, pause))
-            if time.monotonic() - looked_at < min(1.0, pause):
-                continue
-            looked_at = time.monotonic()
+            time.sleep(min(1.0, PATIENCE_SECONDS / 8))
             now = read_lease(self._place)
             if now is None or now.is_released:
                 return
