@@ -16,7 +16,7 @@ from posemill.errors import MissingExtraError, RunError
 from posemill.runs import reader
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure, SplitCounts
-from posemill.runs.reader import FoundCounts, open_run
+from posemill.runs.reader import Outline, open_run
 from posemill.runs.shards import read_rows
 from posemill.runs.writer import RunWriter
 from tests.runs.conftest import small_clip
@@ -36,6 +36,11 @@ def run(tmp_path):
         writer.add(small_clip("a", 1, start=30, split="dev"))
         writer.add_failure(FAILURE)
     return open_run(str(tmp_path / "run"))
+
+
+def outline(split, clip_id, num_frames, num_present, sizes_wh, **more):
+    made = {"normalized": "shoulders", "interpolated": 3}
+    return Outline(split, clip_id, "openpose-18", num_frames, num_present, sizes_wh, **made, **more)
 
 
 def change_ledger(run, command, *values):
@@ -95,7 +100,7 @@ def test_a_clip_that_is_not_there_or_twice_says_what_to_do(run):
     assert str(caught.value) == (
         "clip 'a' is in several splits (dev, train): say which, as run['train', 'a']"
     )
-    for ask in (run.clip_ids, run.table, run.to_numpy, run.found_counts):
+    for ask in (run.clip_ids, run.table, run.to_numpy, run.outlines):
         with pytest.raises(RunError) as caught:
             list(ask("test"))
         assert str(caught.value) == f"{run.folder} has no split 'test'; it has train, dev"
@@ -144,28 +149,28 @@ def test_of_a_glance_at_each_clip_one_row_is_read(run, monkeypatch):
 def test_what_was_found_is_known_without_the_shards(run):
     for path in (run.folder / "shards").iterdir():
         path.unlink()
-    assert list(run.found_counts("train")) == [
-        FoundCounts("train", "b", 3, (2,), {(210, 260): 3}),
-        FoundCounts("train", "a", 2, (1,), {(210, 260): 2}),
+    assert list(run.outlines("train")) == [
+        outline("train", "b", 3, (2,), {(210, 260): 3}),
+        outline("train", "a", 2, (1,), {(210, 260): 2}),
     ]
-    assert list(run.found_counts("dev")) == [FoundCounts("dev", "a", 1, (1,), {(210, 260): 1})]
+    assert list(run.outlines("dev")) == [outline("dev", "a", 1, (1,), {(210, 260): 1})]
 
 
 def test_clips_with_the_same_record_can_be_counted_together(run):
     change_ledger(run, "UPDATE pieces SET num_rows = 1, found = '[[1],[[210,260,1]]]'")
-    (both,) = run.found_counts("train", is_grouped=True)
-    assert both == FoundCounts("train", "b", 1, (1,), {(210, 260): 1}, num_clips=2)
+    (both,) = run.outlines("train", is_grouped=True)
+    assert both == outline("train", "b", 1, (1,), {(210, 260): 1}, num_clips=2)
     # A clip of two pieces is summed up on its own.
     change_ledger(run, "UPDATE pieces SET clip_no = 1, first_frame = 3 WHERE clip_no = 2")
-    (both,) = run.found_counts("train", is_grouped=True)
-    assert both == FoundCounts("train", "b", 2, (2,), {(210, 260): 2})
+    (both,) = run.outlines("train", is_grouped=True)
+    assert both == outline("train", "b", 2, (2,), {(210, 260): 2})
 
 
 def test_pieces_of_a_clip_are_summed_up(run):
     change_ledger(run, "UPDATE pieces SET clip_no = 1, first_frame = 3 WHERE clip_no = 2")
     change_ledger(run, "UPDATE pieces SET found = '[[1],[[210,260,1],[8,9,1]]]' WHERE piece_no = 2")
-    assert list(run.found_counts("train")) == [
-        FoundCounts("train", "b", 5, (3,), {(210, 260): 4, (8, 9): 1})
+    assert list(run.outlines("train")) == [
+        outline("train", "b", 5, (3,), {(210, 260): 4, (8, 9): 1})
     ]
 
 
@@ -175,7 +180,7 @@ def test_records_that_are_nonsense_name_the_clip(run, found):
     change_ledger(run, "UPDATE pieces SET found = ? WHERE piece_no = 1", found)
     for is_grouped in (False, True):
         with pytest.raises(RunError) as caught:
-            list(run.found_counts("train", is_grouped=is_grouped))
+            list(run.outlines("train", is_grouped=is_grouped))
         assert caught.value.sentence.values == {"folder": run.folder, "clip_id": "b"}
 
 

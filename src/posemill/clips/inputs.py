@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -20,38 +20,16 @@ from posemill.formats.shared.contract import Format, Size
 from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.plugins import hint
-from posemill.records import PoseClip, fields_of_recipe, match_splits, usual_split
+from posemill.records import PoseClip, match_splits, usual_split
 from posemill.runs.columns import part_for
 from posemill.runs.home import local_copy
 from posemill.runs.queries import Failure
+from posemill.runs.reader import Outline as Outline
 from posemill.runs.reader import Run, open_run
 from posemill.runs.shards import BlockPlan
 
 ClipName = tuple[str, str]  # split, clip_id
 Item = TypeVar("Item", PoseClip, ClipBlock)
-
-
-@dataclass(frozen=True)
-class Outline:
-    """A clip without its keypoints.
-
-    Args:
-        num_present: In how many frames each part was found, parts as in the skeleton.
-        sizes_wh: How many frames have each width and height, in pixels.
-        normalized: As in `PoseClip`, as are `interpolated` and `smoothed`.
-        num_clips: More than one: it stands for so many clips, of which all but the id is the same.
-    """
-
-    split: str
-    clip_id: str
-    skeleton_name: str
-    num_frames: int
-    num_present: tuple[int, ...]
-    sizes_wh: Mapping[tuple[int, int], int]
-    normalized: str = "none"
-    interpolated: int = 0
-    smoothed: str = "none"
-    num_clips: int = 1
 
 
 class ClipInput:
@@ -206,27 +184,16 @@ class ClipInput:
                     clip.smoothed,
                 )
             return
-        done = fields_of_recipe(self.run.manifest.options.get("recipe"))
         for split in self._run_splits:
-            for counted in self.run.found_counts(split, is_grouped=is_grouped):
-                yield Outline(
-                    split,
-                    counted.clip_id,
-                    self.run.skeleton_name,
-                    counted.num_frames,
-                    counted.num_present,
-                    self._with_known_size(counted.sizes_wh),
-                    num_clips=counted.num_clips,
-                    **done,
-                )
+            for outline in self.run.outlines(split, is_grouped=is_grouped):
+                yield outline if self._size_wh is None else self._with_size(outline, self._size_wh)
 
-    def _with_known_size(self, sizes_wh: Mapping[Size, int]) -> Mapping[Size, int]:
-        if self._size_wh is None:
-            return sizes_wh
+    @staticmethod
+    def _with_size(outline: Outline, size_wh: Size) -> Outline:
         sizes: Counter[Size] = Counter()
-        for size, count in sizes_wh.items():
-            sizes[size if min(size) > 0 else self._size_wh] += count
-        return sizes
+        for size, count in outline.sizes_wh.items():
+            sizes[size if min(size) > 0 else size_wh] += count
+        return replace(outline, sizes_wh=sizes)
 
     def pick(self, names: Iterable[ClipName]) -> Iterator[PoseClip]:
         """Yield the clips of these names, in any order."""
@@ -327,7 +294,7 @@ class ClipInput:
         known: dict[ClipName, tuple[int, Mapping[Size, int], PoseClip]] = {}
         for split in () if run is None else run.splits:
             assert run is not None
-            outlines = {each.clip_id: each for each in run.found_counts(split)}
+            outlines = {each.clip_id: each for each in run.outlines(split)}
             for clip in run.middle_frames(split):
                 outline = outlines[clip.clip_id]
                 known[split, clip.clip_id] = (outline.num_frames, outline.sizes_wh, clip)

@@ -148,7 +148,8 @@ def is_shared(folder: Path) -> bool:
     import psutil  # here: others would start later
 
     wanted, mounts = folder.resolve(), dict[Path, str]()
-    with suppress(OSError):  # of two at one place the later is on top
-        mounts = {Path(mount.mountpoint): mount.fstype for mount in psutil.disk_partitions(all=True)}
+    with suppress(OSError):
+        for mount in psutil.disk_partitions(all=True):  # of two at one place the later is on top
+            mounts[Path(mount.mountpoint)] = mount.fstype
     kinds = (mounts[path] for path in (wanted, *wanted.parents) if path in mounts)
     return next(kinds, None) in SHARED_TYPES

@@ -66,6 +66,18 @@ class Unit:
     given_up: tuple[tuple[int, int, str], ...] = ()
 
 
+class ShardRows(NamedTuple):
+    """Rows of a clip that lie behind each other in a shard."""
+
+    clip_no: int
+    split: str
+    clip_id: str
+    shard: str
+    offset: int
+    num_rows: int
+    checksum: str
+
+
 class ClipRecord(NamedTuple):
     """A clip as the run knows it."""
 
@@ -262,6 +274,24 @@ class LedgerReader:
             pieces = tuple(map(Piece._make, self.execute(query, [number])))
             stale.append(Shard(name, num_rows, num_bytes, pieces, checksum))
         return stale
+
+    def rows(self, split: str | None = None, clip_id: str | None = None) -> Iterator[ShardRows]:
+        """Yield where rows are, of a split, of clips of an id, or all, by clip and frame."""
+        known = {"split": split, "clip_id": clip_id}
+        wanted = {name: value for name, value in known.items() if value is not None}
+        # An index has the order of clips, so SQLite streams and does not sort; the plus keeps it
+        # from taking that of names, which is for a single clip.
+        plus = "+" if clip_id is None else ""
+        where = " AND ".join(f"{plus}{name} = ?" for name in wanted) or "1"
+        for row in self.execute(
+            "SELECT clip_no, split, clip_id, name, row_offset, pieces.num_rows, checksum FROM "
+            "pieces JOIN clips USING (clip_no) JOIN shards USING (shard_no) "
+            f"WHERE {where} ORDER BY clip_no, first_frame",
+            [*wanted.values()],
+        ):
+            rows = ShardRows(*row)
+            check_numbers(row, (rows.offset, rows.num_rows))
+            yield rows
 
     def found(self, split: str | None = None) -> Iterator[tuple[int, str, FoundInPieces]]:
         """Yield number, id and pieces of each clip that gave rows, in reading order."""

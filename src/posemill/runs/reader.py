@@ -6,10 +6,11 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +26,7 @@ from posemill.runs.home import RunHome
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure, FoundInPieces, SplitCounts, read_ledger
 from posemill.runs.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
-from posemill.runs.shards import (
-    SELECT_ROWS,
-    BlockPlan,
-    ShardRows,
-    middle_row,
-    plan_blocks,
-    read_rows,
-)
+from posemill.runs.shards import BlockPlan, middle_row, plan_blocks, read_rows
 from posemill.skeletons import get_skeleton
 from posemill.terminal import counted
 
@@ -44,20 +38,26 @@ def open_run(path: Path | str) -> Run:
     return Run(RunHome.existing(path))
 
 
-class FoundCounts(NamedTuple):
+@dataclass(frozen=True)
+class Outline:
     """A clip without its keypoints.
 
     Args:
         num_present: In how many frames each part was found, parts as in the skeleton.
         sizes_wh: How many frames have each width and height, in pixels.
+        normalized: As in `PoseClip`, as are `interpolated` and `smoothed`.
         num_clips: More than one: it stands for so many clips, of which all but the id is the same.
     """
 
     split: str
     clip_id: str
+    skeleton_name: str
     num_frames: int
     num_present: tuple[int, ...]
     sizes_wh: Mapping[tuple[int, int], int]
+    normalized: str = "none"
+    interpolated: int = 0
+    smoothed: str = "none"
     num_clips: int = 1
 
 
@@ -150,21 +150,21 @@ class Run:
 
     def clip_ids(self, split: str | None = None) -> list[str]:
         """Return the ids of all clips that have keypoints, in reading order."""
-        condition, values = self._in_split(split)
+        self._check_split(split)
         with read_ledger(self.folder) as ledger:
             rows = ledger.execute(
                 "SELECT clip_id FROM clips WHERE clip_no IN (SELECT clip_no FROM pieces) "
-                f"AND {condition} ORDER BY clip_no",
-                values,
+                "AND (split = ? OR ? IS NULL) ORDER BY clip_no",
+                (split, split),
             )
             return [clip_id for (clip_id,) in rows]
 
-    def found_counts(self, split: str, *, is_grouped: bool = False) -> Iterator[FoundCounts]:
-        """Yield what was found in each clip of a split, out of the records alone.
+    def outlines(self, split: str, *, is_grouped: bool = False) -> Iterator[Outline]:
+        """Yield the clips of a split without their keypoints, out of the records alone.
 
         Grouped, clips whose records are the same come as one, by the id of the first.
         """
-        self._in_split(split)
+        self._check_split(split)
         alike: dict[FoundInPieces, tuple[str, int]] = {}
         with read_ledger(self.folder) as ledger:
             for _, clip_id, found in ledger.found(split):
@@ -178,7 +178,7 @@ class Run:
 
     def _sum_up(
         self, split: str, clip_id: str, pieces: FoundInPieces, num_clips: int = 1
-    ) -> FoundCounts:
+    ) -> Outline:
         sizes, num_frames = Counter[tuple[int, int]](), 0
         present = [0] * len(get_skeleton(self.skeleton_name).parts)
         try:
@@ -195,7 +195,10 @@ class Run:
                 folder=self.folder,
                 clip_id=clip_id,
             ) from error
-        return FoundCounts(split, clip_id, num_frames, tuple(present), sizes, num_clips)
+        counts = (num_frames, tuple(present), sizes)
+        return Outline(
+            split, clip_id, self.skeleton_name, *counts, **self._made, num_clips=num_clips
+        )
 
     def clips(
         self, split: str | None = None, *, skeleton_name: str | None = None
@@ -225,15 +228,9 @@ class Run:
 
     def plan_blocks(self, split: str | None = None) -> Iterator[BlockPlan]:
         """Yield the parts of a run for `read_block`, of one split or of all, in a stable order."""
-        condition, values = self._in_split(split)
+        self._check_split(split)
         with read_ledger(self.folder) as ledger:
-            yield from plan_blocks(
-                # By clip and frame: an index has this order, so SQLite streams and does not sort.
-                # The plus keeps it from taking that of splits instead.
-                ledger.execute(
-                    f"{SELECT_ROWS} WHERE +{condition} ORDER BY clip_no, first_frame", values
-                )
-            )
+            yield from plan_blocks(ledger.rows(split))
 
     def read_block(self, plan: BlockPlan, skeleton_name: str | None = None) -> ClipBlock:
         """Return neighbouring clips in shared arrays. Any number of threads may read at once."""
@@ -246,13 +243,9 @@ class Run:
 
     def clip(self, clip_id: str, split: str | None = None) -> PoseClip:
         """Return one clip; `split` is needed only where two splits have the same id."""
-        condition, values = self._in_split(split)
+        self._check_split(split)
         with read_ledger(self.folder) as ledger:
-            found = ledger.execute(
-                f"{SELECT_ROWS} WHERE {condition} AND clip_id = ? ORDER BY clip_no, first_frame",
-                (*values, readable(clip_id)),
-            )
-            rows = tuple(map(ShardRows.from_ledger, found))
+            rows = tuple(ledger.rows(split, readable(clip_id)))
         if not rows:
             near = hint(clip_id, self.clip_ids(split)) or Message("; clip_ids() lists them")
             raise RunError(
@@ -326,16 +319,12 @@ class Run:
         tensors = {name: from_numpy(values) for name, values in arrays.items()}
         return {**tensors, "clip_ids": clip_ids}
 
-    def _in_split(self, split: str | None) -> tuple[str, tuple[str, ...]]:
-        """Return what SQL asks of clips of a split, or of all, and its values."""
-        if split is None:
-            return "1", ()
-        if split not in self.splits:
+    def _check_split(self, split: str | None) -> None:
+        if split not in (None, *self.splits):
             raise RunError(
                 "{folder} has no split {split!r}; it has {splits}{hint}",
                 folder=self.folder,
                 split=split,
                 splits=", ".join(self.splits) or "none",
-                hint=hint(split, self.splits),
+                hint=hint(str(split), self.splits),
             )
-        return "split = ?", (split,)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -21,33 +21,8 @@ from posemill.errors import RunError
 from posemill.runs.columns import read_groups
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import shard_path
-from posemill.runs.queries import check_numbers
+from posemill.runs.queries import ShardRows
 from posemill.runs.schema import check_schema, integers_of, join_tables, run_schema
-
-# Joined with what a block is chosen by; `rows_of` takes the rows.
-SELECT_ROWS = (
-    "SELECT clip_no, split, clip_id, name, row_offset, pieces.num_rows, checksum FROM pieces "
-    "JOIN clips USING (clip_no) JOIN shards USING (shard_no)"
-)
-
-
-class ShardRows(NamedTuple):
-    """Rows of a clip that lie behind each other in a shard."""
-
-    clip_no: int
-    split: str
-    clip_id: str
-    shard: str
-    offset: int
-    num_rows: int
-    checksum: str
-
-    @classmethod
-    def from_ledger(cls, row: Sequence[Any]) -> ShardRows:
-        """Return a row of the ledger, which may be a stranger's; RunError for nonsense."""
-        rows = cls(*row)
-        check_numbers(row, (rows.offset, rows.num_rows))
-        return rows
 
 
 @dataclass(frozen=True)
@@ -73,16 +48,15 @@ class BlockPlan:
         return groupby(self.rows, key=itemgetter(0, 1, 2))
 
 
-def plan_blocks(ledger_rows: Iterable[Sequence[Any]]) -> Iterator[BlockPlan]:
-    """Yield the blocks of a run, from the rows of `SELECT_ROWS` by clip and frame.
+def plan_blocks(ledger_rows: Iterable[ShardRows]) -> Iterator[BlockPlan]:
+    """Yield the blocks of a run, from its rows by clip and frame.
 
     A block has about `BLOCK_FRAMES` frames, and more if that lets it end with a shard: what lies
     in two blocks is unpacked twice.
     """
     block: list[ShardRows] = []
     size = 0
-    clips = groupby(map(ShardRows.from_ledger, ledger_rows), key=lambda rows: rows.clip_no)
-    for _, pieces in clips:
+    for _, pieces in groupby(ledger_rows, key=lambda rows: rows.clip_no):
         clip = list(pieces)
         is_full = size >= BLOCK_FRAMES and (
             block[-1].shard != clip[0].shard or size >= 2 * BLOCK_FRAMES

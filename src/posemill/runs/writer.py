@@ -30,9 +30,9 @@ from posemill.runs.events import (
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import SHARDS_NAME, Manifest, check_folder, shard_path
-from posemill.runs.queries import Failure
+from posemill.runs.queries import Failure, ShardRows
 from posemill.runs.schema import join_tables, table_of
-from posemill.runs.shards import BlockPlan, ShardRows, checksum_of, read_rows
+from posemill.runs.shards import BlockPlan, checksum_of, read_rows
 
 _RUN_KEY, _NAME_KEY = b"posemill.run", b"posemill.shard"  # what makes its checksum its own
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time

@@ -25,9 +25,9 @@ from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.quality import measure, squeeze
 from posemill.inspection.summary import clip_row
 from posemill.records import FloatArray, PersonIds, PoseClip, nobody_else
-from posemill.runs.queries import read_ledger
+from posemill.runs.queries import ShardRows, read_ledger
 from posemill.runs.reader import open_run
-from posemill.runs.shards import SELECT_ROWS, BlockPlan, ShardRows
+from posemill.runs.shards import BlockPlan
 from posemill.skeletons import get_skeleton
 from posemill.skeletons.palette import (
     COLOURS,
@@ -258,18 +258,15 @@ def _window_of_run(address: ClipAddress, start: int, count: int) -> PoseClip:
 
 
 def _rows_of(address: ClipAddress) -> Sequence[ShardRows]:
-    with read_ledger(address.entry.folder) as database:
-        rows = database.execute(
-            f"{SELECT_ROWS} WHERE split = ? AND clip_id = ? ORDER BY clip_no, first_frame",
-            (address.split, address.clip_id),
-        ).fetchall()
+    with read_ledger(address.entry.folder) as ledger:
+        rows = list(ledger.rows(address.split, address.clip_id))
     if not rows:
         raise RunError(
             "there are no keypoints of a clip {clip_id!r} in split {split!r}",
             clip_id=address.clip_id,
             split=address.split,
         )
-    return [ShardRows.from_ledger(row) for row in rows]
+    return rows
 
 
 def _is_run(address: ClipAddress) -> bool:

@@ -61,7 +61,7 @@ def _copy_records(run: Run, database: sqlite3.Connection) -> None:
     for split in run.splits if columns else ():
         shares = (
             (*_shares(each.num_present[: len(parts)], each.num_frames), split, each.clip_id)
-            for each in run.found_counts(split)
+            for each in run.outlines(split)
         )
         database.executemany(f"UPDATE clips SET {columns} WHERE split = ? AND clip_id = ?", shares)
     # A clip of which nothing came is worse than any other.

@@ -75,7 +75,7 @@ class Summary(Progress):
         parts = [part.name for part in get_skeleton(run.skeleton_name).parts]
         present, num_frames = [0] * len(parts), 0
         for split in run.splits:
-            for each in run.found_counts(split, is_grouped=True):
+            for each in run.outlines(split, is_grouped=True):
                 number = each.num_clips
                 num_frames += number * each.num_frames
                 present = [a + number * b for a, b in zip(present, each.num_present, strict=True)]
