@@ -1,4 +1,4 @@
-"""Sets of samples in memory, and states of checkpoints to compare, for tests."""
+"""Quiet settings, sets of samples in memory, and states of checkpoints to compare, for tests."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.cache import Store
 from posemill.training.data.clips import Clips, Picture
 from posemill.training.data.keypoint_clips import KeypointClips, Sample
+
+QUIET: dict[str, Any] = {
+    "parallel": "single", "precision": "fp32", "workers": 0, "progress": False,
+    "tensorboard": False, "figures": False,
+}  # fmt: skip
 
 
 def make_set(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from posemill.training.record.run_folder import RunFolder
-from tools.warm_python import WarmPython, start_warm
+from tools.warm_python import start_warm
 
 # Every Python that finds this on its path has such a processor: whoever computes in bf16 dies.
 PROCESSOR = """
@@ -105,7 +104,7 @@ json.dump(said, sys.stdout)
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
+def warm(tmp_path_factory):
     """A Python that has loaded torch on such a processor, and has not computed."""
     folder = tmp_path_factory.mktemp("path")
     (folder / "sitecustomize.py").write_text(PROCESSOR)
@@ -117,7 +116,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
 
 
 @pytest.fixture
-def planted(tmp_path: Path, warm: WarmPython) -> Callable[..., subprocess.CompletedProcess[str]]:
+def planted(tmp_path, warm):
     """Return a function that runs Python on a processor with a fault."""
 
     def run(fault: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -134,7 +133,7 @@ def planted(tmp_path: Path, warm: WarmPython) -> Callable[..., subprocess.Comple
 
 
 @pytest.fixture
-def _base(clips_folder: Path, tmp_path: Path) -> None:
+def _base(clips_folder, tmp_path):
     given = {"data": str(clips_folder), "labels": str(clips_folder / "labels.csv"), "epochs": 1,
              "batch_size": 8, "parallel": "single", "model": "mlp", "tensorboard": False,
              "figures": False, "seed": 3, "normalize": "none", "num_workers": 0}  # fmt: skip
@@ -143,11 +142,7 @@ def _base(clips_folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_base")
-def test_everything_works_in_fp32_where_bf16_fails_and_says_why(
-    planted: Callable[..., subprocess.CompletedProcess[str]],
-    clips_folder: Path,
-    tmp_path: Path,
-) -> None:
+def test_everything_works_in_fp32_where_bf16_fails_and_says_why(planted, clips_folder, tmp_path):
     ended = planted("trap", "-c", DAY, str(clips_folder / "test_keypoints.npz"))
     assert ended.returncode == 0, ended.stderr[-3000:]
     said = json.loads(ended.stdout.splitlines()[-1])
@@ -176,9 +171,7 @@ def test_everything_works_in_fp32_where_bf16_fails_and_says_why(
         ("amx", "with AMX it fails: illegal instruction (SIGILL)"),
     ],
 )
-def test_doctor_says_what_is_switched_off_and_what_it_costs(
-    planted: Callable[..., subprocess.CompletedProcess[str]], fault: str, said: str
-) -> None:
+def test_doctor_says_what_is_switched_off_and_what_it_costs(planted, fault, said):
     script = "from posemill.commands import line, machine; machine.try_libraries = dict; "
     found = json.loads(planted(fault, "-c", f"{script} line.main(['doctor', '--json'])").stdout)
     (warning,) = [text for text in found["warnings"] if "bf16" in text]
@@ -188,9 +181,7 @@ def test_doctor_says_what_is_switched_off_and_what_it_costs(
 
 
 @pytest.mark.usefixtures("_base")
-def test_amx_is_switched_off_for_this_process_and_its_ranks_where_that_helps(
-    planted: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_amx_is_switched_off_for_this_process_and_its_ranks_where_that_helps(planted, tmp_path):
     train = ("-m", "posemill", "train", "base.toml", "--parallel=multi_process", "--processes=1")
     ended = planted("amx", *train, "--out=run", "--precision=bf16")
     assert ended.returncode == 0, ended.stderr[-3000:]
@@ -203,9 +194,7 @@ def test_amx_is_switched_off_for_this_process_and_its_ranks_where_that_helps(
 
 
 @pytest.mark.usefixtures("_base")
-def test_amx_is_not_switched_off_where_torch_has_computed_already(
-    planted: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_amx_is_not_switched_off_where_torch_has_computed_already(planted, tmp_path):
     script = """
 import os, posemill, torch
 with torch.autocast("cpu", enabled=False):
@@ -223,9 +212,7 @@ print(reason)
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["precision"] == "fp32"
 
 
-def test_a_trial_that_hangs_or_fails_says_so_and_what_the_user_set_is_what_is_tried(
-    planted: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
+def test_a_trial_that_hangs_or_fails_says_so_and_what_the_user_set_is_what_is_tried(planted):
     script = "import dataclasses, json; from posemill.training.bf16 import try_bf16; "
     script += "print(json.dumps(dataclasses.asdict(try_bf16())))"
     ours = "import torch; from posemill import machine; machine.is_own_program = True; "
@@ -245,9 +232,7 @@ def test_a_trial_that_hangs_or_fails_says_so_and_what_the_user_set_is_what_is_tr
 
 
 @pytest.mark.usefixtures("_base")
-def test_a_run_of_bf16_is_continued_and_scored_in_fp32_where_bf16_fails(
-    planted: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_a_run_of_bf16_is_continued_and_scored_in_fp32_where_bf16_fails(planted, tmp_path):
     train = ("-m", "posemill", "train", "base.toml", "--out=run")
     begun = planted("amx", *train, "--precision=bf16", ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
     assert begun.returncode == 0, begun.stderr[-3000:]

@@ -17,7 +17,7 @@ SWEEPS = [path for path in FILES if "config =" in path.read_text()]
 
 
 @pytest.mark.parametrize("path", [f for f in FILES if f not in SWEEPS], ids=lambda path: path.stem)
-def test_an_example_config_is_valid_and_its_model_can_be_built(path: Path) -> None:
+def test_an_example_config_is_valid_and_its_model_can_be_built(path):
     config: TrainConfig = resolve_config(path).config
     shape = {"num_classes": 3, "task": config.task, **config.model.options}
     if input_of(config.model.name) == "video":
@@ -29,13 +29,13 @@ def test_an_example_config_is_valid_and_its_model_can_be_built(path: Path) -> No
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
-def test_an_example_sweep_is_valid(path: Path) -> None:
+def test_an_example_sweep_is_valid(path):
     sweep = read_sweep(path)
     assert len(sweep.jobs) >= 3
     assert str(sweep.out) == f"runs/{path.stem}"
 
 
-def test_the_example_of_fit_learns_masks_and_its_cache_pays(tmp_path: Path) -> None:
+def test_the_example_of_fit_learns_masks_and_its_cache_pays(tmp_path):
     main = runpy.run_path(str(EXAMPLES / "segmentation_fit.py"))["main"]
     flags = ["--samples", "48", "--cache", str(tmp_path / "cache"), "--out"]
     result = main([*flags, str(tmp_path / "one"), "--epochs", "4"])
@@ -51,9 +51,7 @@ def test_the_example_of_fit_learns_masks_and_its_cache_pays(tmp_path: Path) -> N
     assert all("0 of them new" in note for note in said), "the second training found them all"
 
 
-def test_the_example_of_fit_in_the_docs_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_of_fit_in_the_docs_runs(tmp_path, monkeypatch, capsys):
     page = (EXAMPLES.parent / "docs" / "training.md").read_text()
     (code,) = re.findall(r"```python\n(import torch.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)

@@ -55,5 +55,5 @@ distributed.destroy_process_group()
 
 
 @pytest.mark.usefixtures("warm_children")
-def test_the_compiler_is_loaded_when_something_compiles_and_not_before() -> None:
+def test_the_compiler_is_loaded_when_something_compiles_and_not_before():
     subprocess.run([sys.executable, "-c", SCRIPT], check=True)

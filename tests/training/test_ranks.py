@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,20 +28,19 @@ from posemill.training.tuning import modes
 
 pytestmark = pytest.mark.usefixtures("warm_children")
 
-Settings = Callable[..., dict[str, Any]]
 COLD_PYTHON = sys.executable
 SOURCES = str(Path(posemill.__file__).parent.parent)
 NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
 
 
 @pytest.fixture
-def cold_children(warm_children: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def cold_children(warm_children, monkeypatch):
     """Ranks are children of who started them: the warm ones are those of the warm process."""
     multiprocessing.spawn.set_executable(COLD_PYTHON)
 
 
 @pytest.fixture
-def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def _two_cores(monkeypatch):
     monkeypatch.setattr(modes, "count_cores", lambda: 2)
 
 
@@ -51,7 +49,7 @@ def losses_of(run: Path) -> list[float]:
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_all_modes_give_the_same_losses_and_weights(settings: Settings, tmp_path: Path) -> None:
+def test_all_modes_give_the_same_losses_and_weights(settings, tmp_path):
     # 28 clips in steps of 8: the last step has 4; micro-batches of 3 make it uneven, too.
     # Plain sgd: adam would blow the rounding of gradients that are zero (key biases) up to lr.
     fields = settings(model_options=NO_DROPOUT, augment_noise=0.01, epochs=1, micro_batch=3,
@@ -83,7 +81,7 @@ def test_all_modes_give_the_same_losses_and_weights(settings: Settings, tmp_path
     assert any("continued with 1 processes instead of 2" in note for note in notes)
 
 
-def test_a_rank_that_fails_ends_the_others_and_its_error_is_raised() -> None:
+def test_a_rank_that_fails_ends_the_others_and_its_error_is_raised():
     config = TrainConfig(mode="multi_process", processes=2, threads=1)
     with pytest.raises(RunError, match=r"no room in the first; choose another out") as caught:
         run_ranks(_fail, config)
@@ -97,7 +95,7 @@ def _fail(runtime: Runtime) -> dict[str, Any]:
     return {}
 
 
-def test_ranks_leave_with_their_parent(tmp_path: Path, cold_children: None) -> None:
+def test_ranks_leave_with_their_parent(tmp_path, cold_children):
     parent = get_context("fork").Process(target=_run_waiting_rank, args=(tmp_path / "rank",))
     parent.start()
     deadline = time.monotonic() + 120
@@ -124,7 +122,7 @@ def _wait_for_ever(sign: Path, _: object) -> dict[str, Any]:
     return {}
 
 
-def test_a_rank_that_dies_is_reported_with_its_code() -> None:
+def test_a_rank_that_dies_is_reported_with_its_code():
     config = TrainConfig(mode="multi_process", processes=1, threads=1)
     with pytest.raises(TrainingError, match=r"posemill-rank-0 .*exit code 7.*resume=True"):
         run_ranks(partial(_leave, 7), config)
@@ -142,13 +140,7 @@ def _leave(code: int, _: object) -> dict[str, Any]:
     os._exit(code)
 
 
-def test_what_cannot_be_sent_to_a_process_is_said() -> None:
-    config = TrainConfig(mode="multi_process", processes=1, threads=1)
-    with pytest.raises(TrainingError, match=r"one of them cannot be sent.*parallel=.multi_thread"):
-        run_ranks(lambda _: {}, config)
-
-
-def test_torchrun_is_recognised_and_its_world_is_used(settings: Settings, tmp_path: Path) -> None:
+def test_torchrun_is_recognised_and_its_world_is_used(settings, tmp_path):
     fields = settings(mode="auto", epochs=1, model_options=NO_DROPOUT)
     train(fields | {"mode": "single", "out": str(tmp_path / "single")})
     config = tmp_path / "config.toml"
@@ -169,7 +161,7 @@ def test_torchrun_is_recognised_and_its_world_is_used(settings: Settings, tmp_pa
     assert losses_of(Path(fields["out"])) == pytest.approx(expected, abs=1e-5)
 
 
-def test_processes_that_take_too_long_are_ended() -> None:
+def test_processes_that_take_too_long_are_ended():
     config = TrainConfig(parallel="multi_process", processes=1, threads=1)
     started = time.monotonic()
     with pytest.raises(TrainingError, match="several processes took more than 1 s"):

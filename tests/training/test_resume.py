@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from small_sets import assert_same_state
+from small_sets import QUIET, assert_same_state
 from torch import Tensor, nn
 
 from posemill.training.config.train_config import TrainConfig
@@ -31,18 +31,9 @@ pytestmark = pytest.mark.usefixtures("warm_children")
 
 NUM_CLIPS = 20
 CASES = ("keypoints", "video", "two_streams", "multigrid", "fit")
-QUIET = {
-    "epochs": 2,
-    "batch_size": 4,
-    "micro_batch": 2,
-    "save_every_steps": 2,
-    "log_every": 1,
-    "precision": "fp32",
-    "workers": 0,
-    "tensorboard": False,
-    "figures": False,
-    "progress": False,
-}
+SAVED = {name: value for name, value in QUIET.items() if name != "parallel"} | {
+    "epochs": 2, "batch_size": 4, "micro_batch": 2, "save_every_steps": 2, "log_every": 1,
+}  # fmt: skip
 
 
 class Killed(Exception):
@@ -60,7 +51,7 @@ class Noisy(torch.utils.data.Dataset[tuple[Tensor, int]]):
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     """Videos in a list, and keypoints of the same clips."""
     folder = tmp_path_factory.mktemp("data")
     rng, lines, points, ids = np.random.default_rng(0), ["path,split,label"], [], []
@@ -105,7 +96,7 @@ def settings(data: Path, case: str) -> dict[str, Any]:
     }
     grid = {**keypoints, "model": "stgcn", "multigrid": True, "batch_size": 4, "micro_batch": 4}
     kinds = {"keypoints": keypoints, "video": video, "two_streams": streams, "multigrid": grid}
-    return QUIET | kinds.get(case, {})
+    return SAVED | kinds.get(case, {})
 
 
 def make_net() -> nn.Module:
@@ -177,9 +168,7 @@ def train_cut(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_training_killed_at_a_random_step_continues_to_the_bit(
-    data: Path, tmp_path: Path, case: str
-) -> None:
+def test_a_training_killed_at_a_random_step_continues_to_the_bit(data, tmp_path, case):
     alone = Runtime()
     num_steps = train_case(data, tmp_path, case, "whole", mode="single", runtime=alone)
     for mode in ("single", "multi_thread"):  # whose batches are those of one thread
@@ -191,9 +180,7 @@ def test_a_training_killed_at_a_random_step_continues_to_the_bit(
         assert_same(tmp_path / "whole", tmp_path / mode / "cut", what)
 
 
-def test_several_processes_killed_at_a_random_step_continue_to_the_bit(
-    data: Path, tmp_path: Path
-) -> None:
+def test_several_processes_killed_at_a_random_step_continue_to_the_bit(data, tmp_path):
     # Processes take seconds to start: the same two train everything.
     config = TrainConfig(mode="multi_process", processes=2, threads=1)
     seed = random.randrange(1 << 30)
@@ -211,9 +198,7 @@ def _train_all(data: Path, out: Path, seed: int, runtime: Runtime) -> dict[str, 
     return steps
 
 
-def test_a_process_that_was_killed_leaves_what_continues_to_the_bit(
-    data: Path, tmp_path: Path
-) -> None:
+def test_a_process_that_was_killed_leaves_what_continues_to_the_bit(data, tmp_path):
     run = partial(train_case, data, tmp_path, "keypoints", mode="single", runtime=Runtime())
     step = random.randrange(3, run("whole"))  # the first checkpoint is that of step 2
     child = get_context("fork").Process(target=_train_until_killed, args=(run, step))
@@ -232,5 +217,5 @@ def _train_until_killed(run: Callable[..., int], step: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         take(self, *args, **options)
 
-    Stepper.take = count  # type: ignore[method-assign]
+    Stepper.take = count
     run("cut")

@@ -15,7 +15,7 @@ from posemill.training.runtime import Runtime, check_processes, numeric_settings
 pytestmark = pytest.mark.usefixtures("warm_children")
 
 
-def test_fewer_processes_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_processes_than_asked_for_is_an_error(monkeypatch):
     monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor: tensor)
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 1)
     with pytest.raises(TrainingError, match="asked for 2 processes, but 1 answered"):
@@ -40,7 +40,7 @@ def use_runtime(runtime: Runtime) -> dict[str, Any]:
     }
 
 
-def test_two_processes_share_numbers_and_running_statistics() -> None:
+def test_two_processes_share_numbers_and_running_statistics():
     config = TrainConfig(mode="multi_process", processes=2, threads=1)
     assert run_ranks(use_runtime, config) == {
         "is_first": [True, False],
@@ -60,7 +60,7 @@ def read() -> tuple[int, bool, bool]:
     )
 
 
-def test_threads_and_determinism_are_set_for_the_block_only() -> None:
+def test_threads_and_determinism_are_set_for_the_block_only():
     before = read()
     with numeric_settings(TrainConfig(threads=2, deterministic=True, cudnn_benchmark=True)):
         assert read() == (2, True, False), "a benchmark may choose another algorithm each time"
@@ -73,9 +73,7 @@ def test_threads_and_determinism_are_set_for_the_block_only() -> None:
 
 
 @pytest.mark.parametrize(("size", "expected"), [(1, "cuda:1"), (2, "cuda:0")])
-def test_the_gpu_that_was_asked_for_is_the_current_one(
-    monkeypatch: pytest.MonkeyPatch, size: int, expected: str
-) -> None:
+def test_the_gpu_that_was_asked_for_is_the_current_one(monkeypatch, size, expected):
     seen: list[torch.device] = []
     monkeypatch.setattr("posemill.training.runtime.choose_device", torch.device)
     monkeypatch.setattr(torch.cuda, "set_device", seen.append)
@@ -87,7 +85,7 @@ def test_the_gpu_that_was_asked_for_is_the_current_one(
     assert len(seen) == 1
 
 
-def test_in_fp32_nothing_is_cast_and_fp16_needs_a_scaler() -> None:
+def test_in_fp32_nothing_is_cast_and_fp16_needs_a_scaler():
     runtime = Runtime()
     with runtime.autocast():
         assert not torch.is_autocast_enabled("cpu")

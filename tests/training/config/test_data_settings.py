@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from posemill.errors import ConfigError
@@ -17,7 +15,7 @@ from posemill.training.config.data_settings import DataSettings
      {"folds": 3, "fold": 3}, {"fold": -1}, {"csv_dims": 0}, {"csv_frames": 0},
      {"folds": 3, "leave_out": "signer"}, {"skeleton": "octopus"}],
 )  # fmt: skip
-def test_what_lies_outside_of_the_limits_is_refused(options: dict[str, Any]) -> None:
+def test_what_lies_outside_of_the_limits_is_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         DataSettings("a", **options)
 
@@ -28,13 +26,11 @@ def test_what_lies_outside_of_the_limits_is_refused(options: dict[str, Any]) -> 
      ({"val_split": "valid"}, 0.15), ({"dev_fraction": 0.3}, 0.3),
      ({"dev_fraction": 0.3, "folds": 3}, 0.3)],
 )  # fmt: skip
-def test_a_share_is_set_aside_where_dev_picks_the_best(
-    options: dict[str, Any], share: float
-) -> None:
+def test_a_share_is_set_aside_where_dev_picks_the_best(options, share):
     assert DataSettings("a", **options).dev_share == share
 
 
-def test_what_is_left_out_is_a_column_and_perhaps_a_value() -> None:
+def test_what_is_left_out_is_a_column_and_perhaps_a_value():
     assert DataSettings(leave_out="signer").left_out == ("signer", None)
     assert DataSettings(leave_out="signer = ann").left_out == ("signer", "ann")
     assert DataSettings(leave_out="signer=ann").group_column == "signer"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,15 +67,13 @@ def settings_of(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("preset", WRITTEN)
-def test_a_preset_of_ours_has_the_numbers_of_the_requirement(preset: str) -> None:
+def test_a_preset_of_ours_has_the_numbers_of_the_requirement(preset):
     config = TrainConfig(preset=preset)
     assert meaning(config.replace(workers=MOST_WORKERS[preset])) == MEANT[preset]
 
 
 @pytest.mark.parametrize("preset", WRITTEN)
-def test_the_settings_of_the_requirement_mean_the_same_in_file_and_python(
-    preset: str, tmp_path: Path
-) -> None:
+def test_the_settings_of_the_requirement_mean_the_same_in_file_and_python(preset, tmp_path):
     path = tmp_path / "c.toml"
     path.write_text(WRITTEN[preset].replace("True", "true"))
     settings = settings_of(WRITTEN[preset])
@@ -92,8 +89,8 @@ def test_the_settings_of_the_requirement_mean_the_same_in_file_and_python(
 @pytest.mark.parametrize("command", ["train", "tune"])
 @pytest.mark.parametrize("preset", WRITTEN)
 def test_the_settings_of_the_requirement_are_flags_as_they_are_written(
-    preset: str, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    preset, command, monkeypatch
+):
     seen: list[Any] = []
 
     def look(*arguments: Any) -> Any:
@@ -111,7 +108,7 @@ def test_the_settings_of_the_requirement_are_flags_as_they_are_written(
     assert meaning(seen[0].config) == MEANT[preset]
 
 
-def test_accumulation_steps_and_max_grad_norm_are_understood_everywhere(tmp_path: Path) -> None:
+def test_accumulation_steps_and_max_grad_norm_are_understood_everywhere(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text("ims_per_gpu = 16\naccumulation_steps = 4\nmax_grad_norm = 0.5\n")
     words = ["train", "--ims_per_gpu", "16", "--accumulation_steps", "4", "--max_grad_norm", "0.5"]
@@ -133,8 +130,8 @@ def test_accumulation_steps_and_max_grad_norm_are_understood_everywhere(tmp_path
     ],
 )  # fmt: skip
 def test_use_fp16_on_a_cpu_is_the_mixed_precision_it_has_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, has_bf16: bool, name: str, reason: str
-) -> None:
+    monkeypatch, has_bf16, name, reason
+):
     module = "posemill.training.precision"
     monkeypatch.setattr(f"{module}.cpu_has_fast_bf16", lambda: has_bf16)
     chosen = choose_precision(TrainConfig(use_fp16=True).precision, choose_device("cpu"))
@@ -149,7 +146,7 @@ def test_use_fp16_on_a_cpu_is_the_mixed_precision_it_has_in_one_sentence(
     assert 'precision = "fp32" ' in off.stdout
 
 
-def test_eval_scales_is_a_setting_of_video_and_says_what_else_there_is() -> None:
+def test_eval_scales_is_a_setting_of_video_and_says_what_else_there_is():
     said = CliRunner().invoke(run_line, ["train", "--eval_scales", "0.5,1", "--show-config"])
     assert "eval_scales = [0.5, 1.0]" in said.stdout
     config = TrainConfig(eval_scales=[0.5, 1])
@@ -163,7 +160,7 @@ def test_eval_scales_is_a_setting_of_video_and_says_what_else_there_is() -> None
         TrainConfig(eval_scales=[1.0], task="ctc")
 
 
-def test_videos_are_evaluated_at_several_sizes_and_trained_at_one() -> None:
+def test_videos_are_evaluated_at_several_sizes_and_trained_at_one():
     torch.manual_seed(0)
     model = build_model("tsn", num_classes=3, num_frames=2)
     frames = torch.randint(0, 255, (2, 2, 48, 48, 3), dtype=torch.uint8)

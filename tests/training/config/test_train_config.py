@@ -56,7 +56,7 @@ save_every:1.. save_every_steps:0.. log_every:1..
 """
 
 
-def test_the_defaults_and_the_limits_of_every_setting() -> None:
+def test_the_defaults_and_the_limits_of_every_setting():
     fields = FIELDS.items()
     defaults = [f"{name}={field.default!r}".replace(" ", "") for name, field in fields]
     assert defaults == DEFAULTS.split()
@@ -67,7 +67,7 @@ def test_the_defaults_and_the_limits_of_every_setting() -> None:
     assert [limit.replace("None", "") for limit in limits] == LIMITS.split()
 
 
-def test_one_fold_is_none_and_the_last_fold_is_one_less_than_their_number() -> None:
+def test_one_fold_is_none_and_the_last_fold_is_one_less_than_their_number():
     with pytest.raises(ConfigError, match="fold=0 of folds=1: expected at least two folds"):
         TrainConfig(folds=1)
     with pytest.raises(ConfigError, match='scheduler="step" needs step_epochs'):
@@ -83,7 +83,7 @@ def test_one_fold_is_none_and_the_last_fold_is_one_less_than_their_number() -> N
 @pytest.mark.parametrize(
     ("value", "expected"), [(True, "int"), (1.5, "int"), ("2", "int"), (0, "at least 1")]
 )
-def test_passes_and_their_clips_are_whole_numbers(name: str, value: object, expected: str) -> None:
+def test_passes_and_their_clips_are_whole_numbers(name, value, expected):
     with pytest.raises(ConfigError, match=f"{name}: expected {expected}, got {value!r}"):
         TrainConfig(**{name: value})
 
@@ -104,14 +104,12 @@ def test_passes_and_their_clips_are_whole_numbers(name: str, value: object, expe
         ({"gradient_accumulation_steps": 2, "micro_batch": 4, "batch_size": 8}, 4, 8),
     ],
 )
-def test_two_of_pass_batch_and_accumulation_make_the_third(
-    given: dict[str, object], micro: int, batch: int
-) -> None:
+def test_two_of_pass_batch_and_accumulation_make_the_third(given, micro, batch):
     config = TrainConfig(**given)
     assert (config.micro_batch, config.batch_size) == (micro, batch)
 
 
-def test_accumulation_of_video_goes_by_the_presets_of_video(tmp_path: Path) -> None:
+def test_accumulation_of_video_goes_by_the_presets_of_video(tmp_path):
     (tmp_path / "a.mp4").touch()
     for data, batch in ((str(tmp_path), 32), ("", 64)):
         for preset, steps in (("balanced", 2), ("extreme", 1)):
@@ -123,9 +121,7 @@ def test_accumulation_of_video_goes_by_the_presets_of_video(tmp_path: Path) -> N
     assert (told.batch_size, told.model.name) == (32, "tsm")
 
 
-def test_making_a_configuration_does_not_look_at_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_making_a_configuration_does_not_look_at_the_disk(tmp_path, monkeypatch):
     (tmp_path / "a.mp4").touch()
 
     def refuse(*_: object, **__: object) -> bool:
@@ -163,12 +159,12 @@ def test_making_a_configuration_does_not_look_at_the_disk(
         ("step_epochs", 3, "step_epochs: expected list of numbers, got 3"),
     ],
 )
-def test_a_wrong_value_says_what_was_expected(field: str, value: object, message: str) -> None:
+def test_a_wrong_value_says_what_was_expected(field, value, message):
     with pytest.raises(ConfigError, match=message):
-        TrainConfig(**{field: value})  # type: ignore[arg-type]
+        TrainConfig(**{field: value})
 
 
-def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path: Path) -> None:
+def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text(
         'epochs = 3\nlr = 1\nmodel_options = { width = 8 }\n[speed]\npreset = "extreme"\n'
@@ -185,7 +181,7 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path: Path) ->
     assert config.model_options == {"width": 8}
 
 
-def test_a_configuration_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_configuration_is_read_back_as_it_was_written(tmp_path):
     config = TrainConfig(
         data='a "b"\\c ü',
         lr=1e-4 / 3,
@@ -203,14 +199,14 @@ def test_a_configuration_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_presets_touch_speed_cadence_and_the_batch_only(preset: str) -> None:
+def test_presets_touch_speed_cadence_and_the_batch_only(preset):
     config, base = resolve_config(None, {"preset": preset}).config, TrainConfig()
     for name, field in FIELDS.items():
         if field.group in ("model", "augmentation", "optimisation") and name != "batch_size":
             assert getattr(config, name) == getattr(base, name), name
 
 
-def test_presets_scale_down_by_what_the_machine_has_and_say_so() -> None:
+def test_presets_scale_down_by_what_the_machine_has_and_say_so():
     large = resolve_config(None, {"preset": "extreme"}, cores=32, memory_bytes=64 << 30)
     assert (large.config.micro_batch, large.config.workers) == (128, 16)
     assert large.sources["micro_batch"] == "preset"
@@ -238,8 +234,8 @@ def test_presets_scale_down_by_what_the_machine_has_and_say_so() -> None:
     ],
 )
 def test_flags_change_one_of_pass_batch_and_accumulation_of_a_file(
-    tmp_path: Path, file: str, flags: dict[str, int], micro: int, batch: int
-) -> None:
+    tmp_path, file, flags, micro, batch
+):
     path = tmp_path / "c.toml"
     path.write_text(file)
     resolved = resolve_config(path, flags, memory_bytes=1 << 28)
@@ -250,7 +246,7 @@ def test_flags_change_one_of_pass_batch_and_accumulation_of_a_file(
     assert resolve_config(again).config == resolved.config
 
 
-def test_what_contradicts_itself_about_the_batch_says_what_would_not() -> None:
+def test_what_contradicts_itself_about_the_batch_says_what_would_not():
     assert TrainConfig(batch_size=65, gradient_accumulation_steps=2).micro_batch == 33
     assert TrainConfig(micro_batch=4, processes=2, gradient_accumulation_steps=3).batch_size == 24
     assert TrainConfig(use_fp16=False).precision == "fp32"
@@ -267,7 +263,7 @@ def test_what_contradicts_itself_about_the_batch_says_what_would_not() -> None:
             TrainConfig(**wrong)
 
 
-def test_a_preset_gives_the_same_however_the_configuration_is_made(tmp_path: Path) -> None:
+def test_a_preset_gives_the_same_however_the_configuration_is_made(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text('[speed]\npreset = "memory-limited"\n')
     made = [
@@ -285,12 +281,12 @@ def test_a_preset_gives_the_same_however_the_configuration_is_made(tmp_path: Pat
     assert TrainConfig(preset="extreme", micro_batch=3).replace(preset="balanced").micro_batch == 3
 
 
-def test_the_default_that_help_shows_is_the_one_that_holds() -> None:
+def test_the_default_that_help_shows_is_the_one_that_holds():
     resolved = resolve_config(None, {}, cores=1).config.to_dict() | {"workers": -1}
     assert {name: field.default for name, field in FIELDS.items()} == resolved
 
 
-def test_groups_are_tables_in_the_file_and_attributes_in_python(tmp_path: Path) -> None:
+def test_groups_are_tables_in_the_file_and_attributes_in_python(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text(
         '[data]\npath = "d"\n[model]\nname = "mlp"\noptions = { width = 8 }\n'
@@ -309,6 +305,6 @@ def test_groups_are_tables_in_the_file_and_attributes_in_python(tmp_path: Path) 
     assert flat == nested == config.replace(workers=-1, data_kind="auto")
 
 
-def test_the_configuration_does_not_import_torch() -> None:
+def test_the_configuration_does_not_import_torch():
     code = "import sys, posemill.training.config.resolve; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

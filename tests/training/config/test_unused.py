@@ -16,7 +16,7 @@ def unused_settings(*arguments: Any, **options: Any) -> list[str]:
     return [note.replace("'[", "[").replace("]'", "]") for note in notes]
 
 
-def test_a_setting_that_was_given_and_has_no_effect_is_named_with_its_reason() -> None:
+def test_a_setting_that_was_given_and_has_no_effect_is_named_with_its_reason():
     config = TrainConfig(patience=3, momentum=0.5, fold=2, csv_dims=3, processes=1, beam_width=5,
                          parallel="single", label_smoothing=0.2, final_lr=0.1)  # fmt: skip
     assert unused_settings(config, has_dev=False) == [
@@ -32,7 +32,7 @@ def test_a_setting_that_was_given_and_has_no_effect_is_named_with_its_reason() -
     assert unused_settings(used, has_dev=True) == []
 
 
-def test_the_schedule_the_loss_and_the_cache_have_their_own() -> None:
+def test_the_schedule_the_loss_and_the_cache_have_their_own():
     config = TrainConfig(scheduler="constant", final_lr=0.5, step_epochs=[3.0], step_gamma=0.5,
                          task="ctc", label_smoothing=0.2, beam_width=3, cache="none",
                          cache_folder="there")  # fmt: skip
@@ -47,7 +47,7 @@ def test_the_schedule_the_loss_and_the_cache_have_their_own() -> None:
     ]
 
 
-def test_every_course_and_mode_has_settings_it_does_not_use() -> None:
+def test_every_course_and_mode_has_settings_it_does_not_use():
     config = TrainConfig(scheduler="step", step_epochs=[3.0], step_gamma=0.5, final_lr=0.5,
                          processes=1, parallel="multi_thread")  # fmt: skip
     assert unused_settings(config, has_dev=True) == [
@@ -63,12 +63,12 @@ def test_every_course_and_mode_has_settings_it_does_not_use() -> None:
     ]
 
 
-def test_what_nobody_gave_and_what_is_the_default_is_not_named() -> None:
+def test_what_nobody_gave_and_what_is_the_default_is_not_named():
     assert unused_settings(TrainConfig(), has_dev=False) == []
     assert unused_settings(resolve_config(None, {"patience": 0}).config, has_dev=False) == []
 
 
-def test_a_model_of_ones_own_needs_no_settings_of_data_and_model() -> None:
+def test_a_model_of_ones_own_needs_no_settings_of_data_and_model():
     config = TrainConfig(data="somewhere", model="mlp", augment_rotate=5.0, lr=0.1)
     assert unused_settings(config, has_dev=True, is_own=True) == [
         "--data somewhere has no effect: fit() is given its data and its model",
@@ -77,7 +77,7 @@ def test_a_model_of_ones_own_needs_no_settings_of_data_and_model() -> None:
     ]
 
 
-def test_what_the_chosen_mode_and_the_machine_do_not_use_is_named() -> None:
+def test_what_the_chosen_mode_and_the_machine_do_not_use_is_named():
     config = TrainConfig(threads=2, processes=2, prefetch_factor=4, pin_memory=True)
     typed = {"threads", "processes", "prefetch_factor", "pin_memory"}
     planned = config.replace(parallel="single", threads=1, processes=1, workers=0)
@@ -95,7 +95,7 @@ def test_what_the_chosen_mode_and_the_machine_do_not_use_is_named() -> None:
     assert unused_settings(config, has_dev=True, planned=ranks, typed=typed, has_gpu=True) == []
 
 
-def test_settings_of_another_kind_of_data_are_named() -> None:
+def test_settings_of_another_kind_of_data_are_named():
     config = TrainConfig(data_kind="video", cache="hdf5", augment_rotate=3.0)
     assert unused_settings(config, has_dev=True) == [
         "--augment-rotate 3.0 has no effect: the data is video",

@@ -14,7 +14,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_labels_csv_gives_label_and_split(tmp_path: Path) -> None:
+def test_labels_csv_gives_label_and_split(tmp_path):
     path = write(tmp_path / "labels.csv", "video_id,split,label\na,train,yes\nb,val,no\n")
     assert dict(read_annotations(path)) == {
         "a": Annotation("yes", "train"),
@@ -22,19 +22,19 @@ def test_labels_csv_gives_label_and_split(tmp_path: Path) -> None:
     }
 
 
-def test_a_byte_order_mark_and_spaces_do_no_harm(tmp_path: Path) -> None:
+def test_a_byte_order_mark_and_spaces_do_no_harm(tmp_path):
     path = write(tmp_path / "labels.csv", "\ufeffvideo_id, label\na, yes\n")
     assert read_annotations(path)["a"].label == "yes"
 
 
-def test_clips_are_found_without_their_ending_and_without_the_folder_1(tmp_path: Path) -> None:
+def test_clips_are_found_without_their_ending_and_without_the_folder_1(tmp_path):
     path = write(tmp_path / "labels.csv", "path,label\nhello/hello_1.mp4,hello\n")
     found = read_annotations(path).match(["hello/hello_1", "hello/hello_1/1", "hello/hello_2"])
     assert list(found) == ["hello/hello_1", "hello/hello_1/1"]
 
 
 @pytest.mark.parametrize("ending", [".mp4", ".avi", ".jpeg", ".pose", ".MP4"])
-def test_endings_of_clips_may_be_left_out(tmp_path: Path, ending: str) -> None:
+def test_endings_of_clips_may_be_left_out(tmp_path, ending):
     path = write(tmp_path / "labels.csv", f"path,label\nx\\a.b{ending},one\n1,two\n")
     found = read_annotations(path)
     matched = found.match(["x/a.b", "1", "x/a"])
@@ -43,7 +43,7 @@ def test_endings_of_clips_may_be_left_out(tmp_path: Path, ending: str) -> None:
     assert "x/a" not in matched, "what is no ending of a clip stays"
 
 
-def test_a_bare_name_is_enough_where_one_clip_and_one_row_have_it(tmp_path: Path) -> None:
+def test_a_bare_name_is_enough_where_one_clip_and_one_row_have_it(tmp_path):
     rows = "a/one.mp4,1\na/two.mp4,2\nb/two.mp4,3\nthree,4\n"
     found = read_annotations(write(tmp_path / "labels.csv", "path,label\n" + rows))
     matched = found.match(["x/one.mp4", "c/two.mp4", "y/three", "z/three", "b/two.mp4", "four"])
@@ -54,13 +54,13 @@ def test_a_bare_name_is_enough_where_one_clip_and_one_row_have_it(tmp_path: Path
 
 @pytest.mark.parametrize("column", ["video_id", "clip_id", "path", "name", "id"])
 @pytest.mark.parametrize("label", ["label", "class", "gloss", "orth"])
-def test_columns_may_have_other_names(tmp_path: Path, column: str, label: str) -> None:
+def test_columns_may_have_other_names(tmp_path, column, label):
     found = read_annotations(write(tmp_path / "labels.csv", f"{column},{label}\na,x\n"))
     assert dict(found) == {"a": Annotation("x")}
 
 
 @pytest.mark.parametrize("label", ["orth", "annotation", "gloss", "label"])
-def test_the_split_of_a_corpus_file_is_in_its_name(tmp_path: Path, label: str) -> None:
+def test_the_split_of_a_corpus_file_is_in_its_name(tmp_path, label):
     text = f"id|{label}\na|ONE TWO\na|ONE TWO\n"
     assert dict(read_annotations(write(tmp_path / "P.dev.corpus.csv", text))) == {
         "a": Annotation("ONE TWO", "dev")
@@ -69,7 +69,7 @@ def test_the_split_of_a_corpus_file_is_in_its_name(tmp_path: Path, label: str) -
     assert plain.split == ""
 
 
-def test_a_folder_has_its_labels_in_one_of_several_places(tmp_path: Path) -> None:
+def test_a_folder_has_its_labels_in_one_of_several_places(tmp_path):
     write(tmp_path / "labels.csv", "id,label\na,x\n")
     assert read_annotations(tmp_path)["a"].label == "x"
     write(tmp_path / "manual" / "P.dev.corpus.csv", "id|orth\na|y\n")
@@ -80,12 +80,12 @@ def test_a_folder_has_its_labels_in_one_of_several_places(tmp_path: Path) -> Non
     assert read_annotations(tmp_path)["a"].label == "w"
 
 
-def test_an_ending_that_two_clips_share_decides_nothing(tmp_path: Path) -> None:
+def test_an_ending_that_two_clips_share_decides_nothing(tmp_path):
     path = write(tmp_path / "labels.csv", "path,label\na.mp4,one\na.avi,two\n")
     assert list(read_annotations(path).match(["a.avi", "a"])) == ["a.avi"]
 
 
-def test_corpus_files_are_read_without_quoting(tmp_path: Path) -> None:
+def test_corpus_files_are_read_without_quoting(tmp_path):
     head = "name|video|start|end|speaker|orth|translation\n"
     folder = tmp_path / "annotations" / "manual"
     write(folder / "P.train.corpus.csv", head + 'x|x/1/*.png|-1|-1|S|REGEN SCHNEE|ein " fehlt\n')
@@ -107,12 +107,12 @@ def test_corpus_files_are_read_without_quoting(tmp_path: Path) -> None:
         ("video_id,label\na,x\na,y\n", "line 3: 'a' is 'y' here and 'x' above"),
     ],
 )
-def test_bad_labels_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_labels_are_refused_with_their_line(tmp_path, text, message):
     with pytest.raises(TrainingError, match=message):
         read_annotations(write(tmp_path / "labels.csv", text))
 
 
-def test_missing_labels_and_other_encodings_are_refused(tmp_path: Path) -> None:
+def test_missing_labels_and_other_encodings_are_refused(tmp_path):
     with pytest.raises(TrainingError, match=r"no labels at .*: expected a CSV file"):
         read_annotations(tmp_path / "labels.csv")
     with pytest.raises(TrainingError, match=r"expected labels.csv or \*.corpus.csv"):

@@ -45,9 +45,7 @@ def rng(seed: int = 0) -> np.random.Generator:
         ({"mirror": 0.7}, (20, 2860, 112.0658, -78.9532)),
     ],
 )
-def test_a_seed_gives_the_same_clip_in_every_version(
-    options: dict[str, float], expected: tuple[float, ...]
-) -> None:
+def test_a_seed_gives_the_same_clip_in_every_version(options, expected):
     """So that a training that goes on with a newer version sees what it would have seen."""
     whole = np.random.default_rng(0).normal(size=(20, 143, 3)).astype(np.float32)
     augment = make(**options, skeleton_name="holistic-143")
@@ -57,7 +55,7 @@ def test_a_seed_gives_the_same_clip_in_every_version(
     assert found == pytest.approx(expected, abs=2e-3)
 
 
-def test_the_given_clip_is_not_modified_and_missing_points_stay_zero() -> None:
+def test_the_given_clip_is_not_modified_and_missing_points_stay_zero():
     before = POINTS.copy()
     for seed in range(5):
         points, mask = ALL(POINTS, MASK, rng(seed))
@@ -66,7 +64,7 @@ def test_the_given_clip_is_not_modified_and_missing_points_stay_zero() -> None:
     np.testing.assert_array_equal(POINTS, before)
 
 
-def test_a_mirrored_clip_has_left_and_right_swapped() -> None:
+def test_a_mirrored_clip_has_left_and_right_swapped():
     names = get_skeleton("holistic-143").point_names
     left, right = names.index("left_wrist"), names.index("right_wrist")
     points, mask = mirror(POINTS, MASK, "holistic-143")
@@ -78,7 +76,7 @@ def test_a_mirrored_clip_has_left_and_right_swapped() -> None:
     np.testing.assert_array_equal(plain[..., 0], -POINTS[..., 0])
 
 
-def test_part_dropout_takes_whole_parts_for_a_while_but_never_the_body() -> None:
+def test_part_dropout_takes_whole_parts_for_a_while_but_never_the_body():
     augment = make(part_dropout=0.5, skeleton_name="holistic-143")
     dropped = {part.name: 0 for part in get_skeleton("holistic-143").parts}
     for seed in range(40):
@@ -95,7 +93,7 @@ def test_part_dropout_takes_whole_parts_for_a_while_but_never_the_body() -> None
     assert all(8 < dropped[name] < 32 for name in ("face", "left_hand", "right_hand"))
 
 
-def test_a_cropped_clip_is_a_piece_of_the_whole_one() -> None:
+def test_a_cropped_clip_is_a_piece_of_the_whole_one():
     line = np.arange(20, dtype=np.float32)[:, None, None] + 1
     starts, ends = [], []
     for seed in range(40):
@@ -113,7 +111,7 @@ def test_a_cropped_clip_is_a_piece_of_the_whole_one() -> None:
     assert kept.min() >= 9.5 - 1e-4, "at most half is cut"
 
 
-def test_flat_points_and_single_numbers_can_be_changed() -> None:
+def test_flat_points_and_single_numbers_can_be_changed():
     for dims in (1, 2):
         points, _ = make(rotate=10, scale=0.1, shift=0.1)(POINTS[..., :dims], MASK, rng())
         assert points.shape == (20, 143, dims)
@@ -125,7 +123,7 @@ def test_flat_points_and_single_numbers_can_be_changed() -> None:
     )
 
 
-def test_the_settings_of_a_training_say_how_clips_are_augmented() -> None:
+def test_the_settings_of_a_training_say_how_clips_are_augmented():
     off = dict.fromkeys((f"augment_{name}" for name in USUAL_AUGMENTATION), 0.0)
     clips = make_set([Sample(POINTS, MASK, 0)], "a", skeleton_name="holistic-143")
 

@@ -36,7 +36,7 @@ def clips_of(sampler: BucketSampler) -> list[list[int]]:
     return [[draw.clip for draw in batch if draw.weight] for batch in sampler]
 
 
-def test_a_batch_is_padded_with_zeros_that_the_mask_excludes() -> None:
+def test_a_batch_is_padded_with_zeros_that_the_mask_excludes():
     short = Sample(np.ones((2, 4, 3), np.float32), np.ones((2, 4), bool), 5)
     long = Sample(np.ones((6, 4, 3), np.float32), np.ones((6, 4), bool), 7)
     batch = collate([short, long])
@@ -58,7 +58,7 @@ def test_a_batch_is_padded_with_zeros_that_the_mask_excludes() -> None:
     assert len(batch) == 2
 
 
-def test_a_batch_goes_to_its_device_and_into_locked_memory_whole() -> None:
+def test_a_batch_goes_to_its_device_and_into_locked_memory_whole():
     calls: list[tuple[object, ...]] = []
 
     class Tensor:
@@ -71,7 +71,7 @@ def test_a_batch_goes_to_its_device_and_into_locked_memory_whole() -> None:
 
     names = [field.name for field in fields(Batch)]
     assert len(names) == 6
-    batch = Batch(**{name: Tensor() for name in names})  # type: ignore[arg-type]
+    batch = Batch(**{name: Tensor() for name in names})
     batch.inputs = (Tensor(), (Tensor(), Tensor()))  # two streams: tuples in a tuple
     moved = vars(batch.to("there", non_blocking=True))
     assert moved.pop("inputs") == ("moved", ("moved", "moved"))
@@ -86,7 +86,7 @@ def test_a_batch_goes_to_its_device_and_into_locked_memory_whole() -> None:
     assert pinned == dict.fromkeys(names[1:], "pinned")
 
 
-def test_batch_sizes_take_turns_and_the_same_clips_come_in_any_number_of_processes() -> None:
+def test_batch_sizes_take_turns_and_the_same_clips_come_in_any_number_of_processes():
     sampler = BucketSampler(LENGTHS, (8, 4, 2), micro_batch_sizes=(4, 2, 1), seed=3)
     steps = sampler.num_steps
     assert [sampler.num_micro_batches(step) for step in range(steps)] == [2] * steps
@@ -109,7 +109,7 @@ def test_batch_sizes_take_turns_and_the_same_clips_come_in_any_number_of_process
     assert list(sampler) == pieces[8:]
 
 
-def test_a_share_of_the_frames_is_taken_evenly_from_a_drawn_place_on() -> None:
+def test_a_share_of_the_frames_is_taken_evenly_from_a_drawn_place_on():
     numbers = np.arange(8, dtype=np.float32)[:, None, None]
     clips = make_set([Sample(numbers, np.ones((8, 1), bool), 0)] * 2, ["a"])
     maker = dataclasses.replace(clips, time_share=0.25)
@@ -123,7 +123,7 @@ def test_a_share_of_the_frames_is_taken_evenly_from_a_drawn_place_on() -> None:
     assert halved[Draw(0)].inputs[0].flatten().diff().tolist() == [4, 4, 4]
 
 
-def test_a_rank_without_a_clip_fills_up_with_one_that_does_not_count() -> None:
+def test_a_rank_without_a_clip_fills_up_with_one_that_does_not_count():
     sampler = BucketSampler(np.array([5, 6, 7]), [2], shuffle=False, rank=1, world_size=2)
     sampler.set_position(4)
     assert list(sampler) == [[Draw(1, 4)], [Draw(2, 4, 0.0)]]
@@ -131,7 +131,7 @@ def test_a_rank_without_a_clip_fills_up_with_one_that_does_not_count() -> None:
     assert list(first) == [[Draw(0)], [Draw(2)]]
 
 
-def test_a_seed_gives_the_same_order_in_every_version() -> None:
+def test_a_seed_gives_the_same_order_in_every_version():
     """A training that goes on with a newer version sees every clip once in its epoch."""
     lengths = np.arange(11)[::-1] * 2
     sampler = BucketSampler(lengths, [3], seed=5, bucket_batches=2)
@@ -139,7 +139,7 @@ def test_a_seed_gives_the_same_order_in_every_version() -> None:
     assert clips_of(sampler) == [[3, 2, 0], [10, 9, 8], [6, 5, 4], [7, 1]]
 
 
-def test_gloss_targets_are_padded_too() -> None:
+def test_gloss_targets_are_padded_too():
     samples = [
         Sample(np.ones((2, 1, 2), np.float32), np.ones((2, 1), bool), np.array(glosses))
         for glosses in ([3], [4, 5, 6])
@@ -152,7 +152,7 @@ def test_gloss_targets_are_padded_too() -> None:
 
 
 @pytest.mark.parametrize(("world", "micro"), [(1, 3), (2, 8), (3, 2), (5, 1)])
-def test_ranks_and_micro_batches_share_the_same_steps(world: int, micro: int) -> None:
+def test_ranks_and_micro_batches_share_the_same_steps(world, micro):
     whole = clips_of(BucketSampler(LENGTHS, [8], seed=3))
     ranks = [
         BucketSampler(LENGTHS, [8], seed=3, rank=rank, world_size=world, micro_batch_sizes=[micro])
@@ -171,7 +171,7 @@ def test_ranks_and_micro_batches_share_the_same_steps(world: int, micro: int) ->
     assert position == len(parts[0])
 
 
-def test_a_restored_position_continues_where_it_was() -> None:
+def test_a_restored_position_continues_where_it_was():
     sampler = BucketSampler(LENGTHS, [8], seed=3, micro_batch_sizes=[4])
     sampler.set_position(2)
     whole = clips_of(sampler)
@@ -181,7 +181,7 @@ def test_a_restored_position_continues_where_it_was() -> None:
     assert clips_of(other) == whole[skipped:]
 
 
-def test_nothing_to_draw_from_is_refused() -> None:
+def test_nothing_to_draw_from_is_refused():
     with pytest.raises(ValueError, match="expected clips and a batch of 1 or more, got 0 clips"):
         BucketSampler(np.zeros(0, np.int64), [8])
     with pytest.raises(ValueError, match=r"got 53 clips, batches \[0\]"):
@@ -190,7 +190,7 @@ def test_nothing_to_draw_from_is_refused() -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_augmentation_does_not_depend_on_workers_or_batches(num_workers: int) -> None:
+def test_augmentation_does_not_depend_on_workers_or_batches(num_workers):
     clips = make_clips(LENGTHS[:12])
     amounts = AugmentationSettings(rotate=20, noise=0.1, time_warp=0.3)
     maker = dataclasses.replace(clips, augment=Augment(amounts), seed=5)
@@ -206,7 +206,7 @@ def test_augmentation_does_not_depend_on_workers_or_batches(num_workers: int) ->
         assert not torch.equal(maker[Draw(clip, 4)].inputs[0], alone.inputs[0])
 
 
-def test_a_loader_draws_nothing_from_the_global_generator() -> None:
+def test_a_loader_draws_nothing_from_the_global_generator():
     clips = make_clips()
     torch.manual_seed(0)
     state = torch.get_rng_state()
@@ -214,7 +214,7 @@ def test_a_loader_draws_nothing_from_the_global_generator() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_padding_is_the_share_of_frames_that_only_fill_up() -> None:
+def test_padding_is_the_share_of_frames_that_only_fill_up():
     lengths = np.array([10, 20, 10, 20])
     sampler = BucketSampler(lengths, [2], shuffle=False)
     assert sampler.padding_share() == 0  # 10 with 10, 20 with 20

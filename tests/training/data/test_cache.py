@@ -3,7 +3,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ HDF5 = pytest.param("hdf5", marks=pytest.mark.skipif(not find_spec("h5py"), reas
 
 
 @pytest.mark.parametrize("kind", ["mmap", "ram", HDF5, "none"])
-def test_every_kind_gives_back_the_samples(tmp_path: Path, kind: str) -> None:
+def test_every_kind_gives_back_the_samples(tmp_path, kind):
     store = precompute(SAMPLES, key="a", kind=kind, folder=tmp_path)
     for index, (points, mask) in enumerate(SAMPLES):
         read_points, read_mask = store.read(index)
@@ -31,14 +30,14 @@ def test_every_kind_gives_back_the_samples(tmp_path: Path, kind: str) -> None:
     assert any(tmp_path.iterdir()) == (kind != "none")
 
 
-def test_a_mapped_store_is_pickled_as_its_place(tmp_path: Path) -> None:
+def test_a_mapped_store_is_pickled_as_its_place(tmp_path):
     big = [(np.zeros((5000, 3, 2), np.float32), np.ones((5000, 3), bool))]
     store = precompute(big, key="big", folder=tmp_path)
     store.read(0)
     assert len(pickle.dumps(store)) < 2000
 
 
-def test_the_same_key_is_computed_once(tmp_path: Path) -> None:
+def test_the_same_key_is_computed_once(tmp_path):
     num_computed = []
     for key in ("a", "a", "b"):
         samples = iter(SAMPLES)
@@ -47,7 +46,7 @@ def test_the_same_key_is_computed_once(tmp_path: Path) -> None:
     assert num_computed == [3, 0, 3]
 
 
-def test_a_cut_off_computation_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_cut_off_computation_leaves_nothing_behind(tmp_path):
     def broken() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield SAMPLES[0]
         raise KeyboardInterrupt
@@ -59,7 +58,7 @@ def test_a_cut_off_computation_leaves_nothing_behind(tmp_path: Path) -> None:
     assert len(store.offsets) == 4
 
 
-def test_whoever_is_second_uses_what_the_first_has_written(tmp_path: Path) -> None:
+def test_whoever_is_second_uses_what_the_first_has_written(tmp_path):
     def while_another_writes() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         precompute(SAMPLES, key="a", folder=tmp_path)
         yield from SAMPLES
@@ -69,7 +68,7 @@ def test_whoever_is_second_uses_what_the_first_has_written(tmp_path: Path) -> No
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainingError, match=r"cannot write the cache below .* cache_folder"):
         precompute(SAMPLES, key="a", folder=tmp_path / "file")

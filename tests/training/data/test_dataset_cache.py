@@ -7,12 +7,10 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from torch.utils.data import DataLoader, Subset
@@ -46,14 +44,12 @@ class Slow:
 
 
 @pytest.fixture
-def slow(tmp_path: Path) -> Slow:
+def slow(tmp_path):
     return Slow(tmp_path / "made.txt")
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_every_sample_is_made_once_and_found_by_the_next_training(
-    slow: Slow, tmp_path: Path, store: str
-) -> None:
+def test_every_sample_is_made_once_and_found_by_the_next_training(slow, tmp_path, store):
     for _ in range(2):
         cache = posemill.cache_dataset(slow, key="a", folder=tmp_path / "c", store=store)
         for _ in range(2):
@@ -69,9 +65,7 @@ def test_every_sample_is_made_once_and_found_by_the_next_training(
         cache[12]
 
 
-def test_another_key_and_another_number_of_samples_are_another_cache(
-    slow: Slow, tmp_path: Path
-) -> None:
+def test_another_key_and_another_number_of_samples_are_another_cache(slow, tmp_path):
     one = posemill.cache_dataset(slow, key={"size": 3, "of": "masks"}, folder=tmp_path)
     same = posemill.cache_dataset(slow, key={"of": "masks", "size": 3}, folder=tmp_path)
     other = posemill.cache_dataset(slow, key={"size": 4, "of": "masks"}, folder=tmp_path)
@@ -84,7 +78,7 @@ def test_another_key_and_another_number_of_samples_are_another_cache(
 
 @pytest.mark.parametrize(("store", "start"), [("mmap", "fork"), ("hdf5", "fork"), ("ram", "spawn")])
 @pytest.mark.usefixtures("warm_children")
-def test_loader_processes_share_a_cache(slow: Slow, tmp_path: Path, store: str, start: str) -> None:
+def test_loader_processes_share_a_cache(slow, tmp_path, store, start):
     cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", store=store)
     cache[0]  # this process has files open when the others start
     loader = DataLoader(cache, batch_size=2, num_workers=2, multiprocessing_context=start,
@@ -98,7 +92,7 @@ def test_loader_processes_share_a_cache(slow: Slow, tmp_path: Path, store: str, 
     assert cache.count_kept() == 12
 
 
-def test_a_limit_is_held_and_what_has_no_room_is_made_anew(slow: Slow, tmp_path: Path) -> None:
+def test_a_limit_is_held_and_what_has_no_room_is_made_anew(slow, tmp_path):
     cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", limit_gb=1000e-9)
     for _ in range(2):
         assert [cache[index]["i"] for index in range(12)] == list(range(12))
@@ -107,9 +101,7 @@ def test_a_limit_is_held_and_what_has_no_room_is_made_anew(slow: Slow, tmp_path:
     assert len(slow.made()) == 24 - cache.count_kept()
 
 
-def test_a_file_that_vanishes_while_the_limit_is_checked_is_no_full_disk(
-    slow: Slow, tmp_path: Path
-) -> None:
+def test_a_file_that_vanishes_while_the_limit_is_checked_is_no_full_disk(slow, tmp_path):
     cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", limit_gb=1)
     # Listed, but stat() fails: as a file that another process has just renamed.
     for name in (".k.1-2.tmp", f"99{cache._suffix}"):
@@ -118,9 +110,7 @@ def test_a_file_that_vanishes_while_the_limit_is_checked_is_no_full_disk(
     assert slow.made() == [1, 2]
 
 
-def test_a_full_disk_ends_the_keeping_and_not_the_training(
-    slow: Slow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_ends_the_keeping_and_not_the_training(slow, tmp_path, monkeypatch):
     cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c")
     cache[0]
     real = Path.write_bytes
@@ -137,7 +127,7 @@ def test_a_full_disk_ends_the_keeping_and_not_the_training(
 
 
 @pytest.mark.parametrize("store", ["mmap", "hdf5"])
-def test_damaged_bytes_are_made_again(slow: Slow, tmp_path: Path, store: str) -> None:
+def test_damaged_bytes_are_made_again(slow, tmp_path, store):
     cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", store=store)
     cache[1], cache[2]
     one, two = (cache.folder / f"{number}{cache._suffix}" for number in (1, 2))
@@ -150,7 +140,7 @@ def test_damaged_bytes_are_made_again(slow: Slow, tmp_path: Path, store: str) ->
     assert slow.made() == [1, 2, 1, 2]
 
 
-def test_an_hdf5_file_of_something_else_is_made_again(slow: Slow, tmp_path: Path) -> None:
+def test_an_hdf5_file_of_something_else_is_made_again(slow, tmp_path):
     h5py = pytest.importorskip("h5py")
     cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", store="hdf5")
     for index, (name, content) in enumerate([("other", [1]), ("sample", [1.5]), ("sample", 3),
@@ -175,13 +165,10 @@ for i in range(100000):
 """
 
 
-def test_killed_at_any_moment_it_holds_what_was_whole(
-    tmp_path: Path, start_process: Callable[..., psutil.Popen]
-) -> None:
+def test_killed_at_any_moment_it_holds_what_was_whole(tmp_path, start_process):
     command = [sys.executable, "-c", FILLER, str(tmp_path)]
     for number in range(2):
         process = start_process(command, stdout=subprocess.PIPE, env=os.environ)
-        assert process.stdout is not None
         process.stdout.readline()
         time.sleep(0.05 + 0.037 * number)  # the moment of the kill, anywhere in the work
         process.send_signal(signal.SIGKILL)
@@ -207,7 +194,7 @@ def test_killed_at_any_moment_it_holds_what_was_whole(
     assert count > 20, "the first ones were kept"
 
 
-def test_the_line_at_the_end_says_what_is_kept(slow: Slow, tmp_path: Path) -> None:
+def test_the_line_at_the_end_says_what_is_kept(slow, tmp_path):
     cache = posemill.cache_dataset(slow, key="maps of masks", folder=tmp_path / "c")
     cache[5]
     before = live_uses()
@@ -218,9 +205,7 @@ def test_the_line_at_the_end_says_what_is_kept(slow: Slow, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_the_end_says_that_samples_had_no_room_in_whatever_process(
-    slow: Slow, tmp_path: Path, workers: int
-) -> None:
+def test_the_end_says_that_samples_had_no_room_in_whatever_process(slow, tmp_path, workers):
     options = {"key": f"room {workers}", "folder": tmp_path / "c"}
     cache = posemill.cache_dataset(slow, **options, limit_gb=1000e-9)
     list(
@@ -232,9 +217,7 @@ def test_the_end_says_that_samples_had_no_room_in_whatever_process(
     assert not posemill.cache_dataset(slow, **options).lacks_room()
 
 
-def test_wrong_use_is_one_sentence(
-    slow: Slow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_use_is_one_sentence(slow, tmp_path, monkeypatch):
     make = posemill.cache_dataset
     with pytest.raises(TypeError):
         make(3, key="k")
@@ -281,7 +264,7 @@ def assert_same(one: Any, other: Any) -> None:
         assert one == other
 
 
-def test_nested_samples_come_back_with_types_and_shapes() -> None:
+def test_nested_samples_come_back_with_types_and_shapes():
     sample = (
         np.arange(12, dtype=np.uint8).reshape(3, 4),
         {"mask": torch.eye(3, dtype=torch.bool), "half": torch.ones(2).bfloat16(),
@@ -303,7 +286,7 @@ def test_nested_samples_come_back_with_types_and_shapes() -> None:
         ({(1, 2): 3}, "the sample: expected names or numbers as keys of a dict"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_kept_is_named_with_its_place(value: Any, message: str) -> None:
+def test_what_cannot_be_kept_is_named_with_its_place(value, message):
     with pytest.raises(TypeError, match=message):
         pack(value)
 
@@ -321,14 +304,12 @@ def framed(text: bytes) -> bytes:
         framed(b'{"array": ["<f4", [99], 0]}'),
     ],
 )  # fmt: skip
-def test_other_bytes_are_no_sample(data: bytes) -> None:
+def test_other_bytes_are_no_sample(data):
     with pytest.raises(ValueError, match="not a packed sample"):
         unpack(data)
 
 
-def test_a_cache_is_found_from_another_folder_and_may_be_removed(
-    slow: Slow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_is_found_from_another_folder_and_may_be_removed(slow, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cache = posemill.cache_dataset(slow, key="a", folder="here")
     assert cache[0]["i"] == 0

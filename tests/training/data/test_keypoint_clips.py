@@ -28,7 +28,7 @@ def write_split(folder: Path, split: str, lengths: dict[str, int], **more: Any) 
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> DataSettings:
+def options(tmp_path):
     """Two splits of short clips with two classes."""
     write_split(tmp_path / "data", "train", {"a": 4, "b": 6, "c": 5, "d": 3})
     write_split(tmp_path / "data", "test", {"e": 4, "f": 2})
@@ -42,7 +42,7 @@ def ctc(options: DataSettings, text: str, **changes: Any) -> DataSettings:
     return options.replace(task="ctc", **changes)
 
 
-def test_prepared_files_and_labels_make_sets(options: DataSettings) -> None:
+def test_prepared_files_and_labels_make_sets(options):
     sets = load_keypoints(options)
     train = sets["train"]
     assert train.class_names == ("no", "yes")
@@ -55,7 +55,7 @@ def test_prepared_files_and_labels_make_sets(options: DataSettings) -> None:
     assert sample.target == 0
 
 
-def test_a_file_may_say_labels_and_splits_itself(options: DataSettings, tmp_path: Path) -> None:
+def test_a_file_may_say_labels_and_splits_itself(options, tmp_path):
     more = {"labels": np.array(["x", "y"]), "splits": np.array(["", "val"])}
     write_split(tmp_path / "data", "train", {"a": 4, "b": 6}, **more)
     _, rows = read_labelled(options.replace(labels="", missing_labels="drop"))
@@ -65,25 +65,25 @@ def test_a_file_may_say_labels_and_splits_itself(options: DataSettings, tmp_path
     ]  # fmt: skip
 
 
-def test_glosses_become_indices_and_unseen_ones_unknown(options: DataSettings) -> None:
+def test_glosses_become_indices_and_unseen_ones_unknown(options):
     text = "a,RAIN\nb,RAIN SNOW\nc,SUN\nd,SUN\ne,SNOW FOG\nf,RAIN\n"
     sets = load_keypoints(ctc(options, text))
     assert sets["train"].class_names == ("<blank>", "<unk>", "RAIN", "SNOW", "SUN")
     assert [list(np.atleast_1d(t)) for t in sets["test"].targets] == [[3, 1], [2]]
 
 
-def test_numeric_labels_are_in_the_order_of_numbers(options: DataSettings, tmp_path: Path) -> None:
+def test_numeric_labels_are_in_the_order_of_numbers(options, tmp_path):
     (tmp_path / "labels.csv").write_text("video_id,label\na,10\nb,9\nc,10\nd,9\ne,9\nf,10\n")
     assert load_keypoints(options)["train"].class_names == ("9", "10")
 
 
-def test_one_class_only_is_refused(options: DataSettings) -> None:
+def test_one_class_only_is_refused(options):
     Path(options.labels).write_text("video_id,label\n" + "".join(f"{x},no\n" for x in "abcdef"))
     with pytest.raises(TrainingError, match="only one class in the training clips"):
         load_keypoints(options)
 
 
-def test_an_empty_split_is_refused(options: DataSettings, tmp_path: Path) -> None:
+def test_an_empty_split_is_refused(options, tmp_path):
     with pytest.raises(TrainingError, match=r"has no clips of split 'dev'"):
         load_keypoints(options, splits=["dev"])
     (tmp_path / "data" / "train_keypoints.npz").unlink()
@@ -91,16 +91,14 @@ def test_an_empty_split_is_refused(options: DataSettings, tmp_path: Path) -> Non
         load_keypoints(options)
 
 
-def test_a_file_without_clips_is_refused(options: DataSettings, tmp_path: Path) -> None:
+def test_a_file_without_clips_is_refused(options, tmp_path):
     for split in ("train", "test"):
         write_split(tmp_path / "data", split, {})
     with pytest.raises(TrainingError, match=r"data: no clips"):
         load_keypoints(options)
 
 
-def test_a_found_point_that_is_no_number_is_refused_with_the_clip(
-    options: DataSettings, tmp_path: Path
-) -> None:
+def test_a_found_point_that_is_no_number_is_refused_with_the_clip(options, tmp_path):
     points = np.ones((5, 143, 3), np.float32)
     points[3, 7] = np.nan
     ids = np.array(list("aabbb"))
@@ -116,9 +114,7 @@ def test_a_found_point_that_is_no_number_is_refused_with_the_clip(
     assert len(load_keypoints(options)["train"]) == 2, "a NaN that the mask calls missing is fine"
 
 
-def test_an_archive_is_read_through_once_and_a_changed_byte_is_noticed(
-    options: DataSettings, tmp_path: Path
-) -> None:
+def test_an_archive_is_read_through_once_and_a_changed_byte_is_noticed(options, tmp_path):
     path = tmp_path / "data" / "train_keypoints.npz"
     load_keypoints(options)
     before = path.stat()
@@ -132,9 +128,7 @@ def test_an_archive_is_read_through_once_and_a_changed_byte_is_noticed(
         load_keypoints(options)
 
 
-def test_content_that_was_changed_by_one_byte_is_not_taken_from_the_cache(
-    options: DataSettings, tmp_path: Path
-) -> None:
+def test_content_that_was_changed_by_one_byte_is_not_taken_from_the_cache(options, tmp_path):
     path = tmp_path / "data" / "train_keypoints.npz"
     options = options.replace(normalize="none")
     points = np.load(path)["keypoints"]
@@ -147,7 +141,7 @@ def test_content_that_was_changed_by_one_byte_is_not_taken_from_the_cache(
     np.testing.assert_array_equal(new, points[:4])
 
 
-def test_a_folder_that_cannot_be_written_costs_a_reading_and_no_more(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_costs_a_reading_and_no_more(tmp_path):
     (tmp_path / "file").write_text("")
     calls: list[int] = []
     for _ in range(2):
@@ -161,14 +155,14 @@ def test_a_folder_that_cannot_be_written_costs_a_reading_and_no_more(tmp_path: P
     assert len(calls) == 4
 
 
-def test_a_class_that_training_never_saw_is_refused(options: DataSettings) -> None:
+def test_a_class_that_training_never_saw_is_refused(options):
     text = Path(options.labels).read_text().replace("e,yes", "e,perhaps")
     Path(options.labels).write_text(text)
     with pytest.raises(TrainingError, match="label 'perhaps' of test clip 'e' is not among the 2"):
         load_keypoints(options)
 
 
-def test_clips_shorter_than_their_glosses_are_refused_or_dropped(options: DataSettings) -> None:
+def test_clips_shorter_than_their_glosses_are_refused_or_dropped(options):
     # Two equal glosses need a blank between them: three steps of two frames are six frames.
     text = "a,RAIN\nb,SNOW\nc,SUN SUN\nd,RAIN\ne,SUN\nf,SUN\n"
     chosen = ctc(options, text)
@@ -181,14 +175,14 @@ def test_clips_shorter_than_their_glosses_are_refused_or_dropped(options: DataSe
         load_keypoints(chosen.replace(short_clips="drop"), time_stride=9)
 
 
-def test_splits_of_different_layouts_are_refused(options: DataSettings, tmp_path: Path) -> None:
+def test_splits_of_different_layouts_are_refused(options, tmp_path):
     points = np.ones((2, 18, 3), np.float32)
     np.savez(tmp_path / "data" / "test_keypoints.npz", keypoints=points, video_ids=["e", "f"])
     with pytest.raises(TrainingError, match="prepare all splits with the same layout"):
         load_keypoints(options)
 
 
-def test_a_clip_without_frames_is_refused(options: DataSettings, tmp_path: Path) -> None:
+def test_a_clip_without_frames_is_refused(options, tmp_path):
     points = np.ones((2, 143, 3), np.float32)
     np.savez(
         tmp_path / "data" / "test_keypoints.npz",
@@ -198,14 +192,14 @@ def test_a_clip_without_frames_is_refused(options: DataSettings, tmp_path: Path)
         load_keypoints(options)
 
 
-def test_a_skeleton_that_does_not_fit_is_refused(options: DataSettings) -> None:
+def test_a_skeleton_that_does_not_fit_is_refused(options):
     with pytest.raises(ConfigError, match=r"openpose-18 has 18 points, .* has 143"):
         load_keypoints(options.replace(skeleton="openpose-18"))
     sets = load_keypoints(options.replace(skeleton="none"))
     assert sets["train"].skeleton_name is None
 
 
-def test_real_data_of_three_kinds_is_read(shared: Path, tmp_path: Path) -> None:
+def test_real_data_of_three_kinds_is_read(shared, tmp_path):
     folder = shared / "datasets"
     cache = {"cache_folder": str(tmp_path)}
     labels = str(folder / "signs48" / "labels.csv")
@@ -219,9 +213,7 @@ def test_real_data_of_three_kinds_is_read(shared: Path, tmp_path: Path) -> None:
     assert len(hands["train"]) + len(hands["test"]) == 4450
 
 
-def test_depth_is_left_out_where_nobody_asked_for_it_and_the_skeleton_is_known(
-    options: DataSettings,
-) -> None:
+def test_depth_is_left_out_where_nobody_asked_for_it_and_the_skeleton_is_known(options):
     opened = options.replace(num_dims=None)
     assert load_keypoints(opened)["train"].shape["num_dims"] == 2
     assert load_keypoints(opened.replace(skeleton="none"))["train"].shape["num_dims"] == 3

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,7 +30,7 @@ def labelled(rows: list[LabelledClip], *labels: str) -> list[LabelledClip]:
     return label_clips(rows, lambda name: [""] * len(rows), as_they_are("x", *labels))
 
 
-def test_annotations_say_more_than_the_files(tmp_path: Path) -> None:
+def test_annotations_say_more_than_the_files(tmp_path):
     known = tmp_path / "l.csv"
     known.write_text("video_id,label,split\na,new,\nb,new,test\n")
     rows = [LabelledClip("dev", 0, "a", "old"), LabelledClip("dev", 1, "b", "old"),
@@ -42,7 +41,7 @@ def test_annotations_say_more_than_the_files(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_clips_without_a_label_are_counted_and_named(tmp_path: Path) -> None:
+def test_clips_without_a_label_are_counted_and_named(tmp_path):
     head = r"^3 of 4 clips have no label \(train1, train2, train3\): "
     rows = clips("x", "", "", "")
     with pytest.raises(TrainingError, match=head + "x, and a labels file"):
@@ -56,7 +55,7 @@ def test_clips_without_a_label_are_counted_and_named(tmp_path: Path) -> None:
         labelled([])
 
 
-def test_sentences_are_divided_by_their_number_alone() -> None:
+def test_sentences_are_divided_by_their_number_alone():
     rows = clips(*(f"ONE TWO {index}" for index in range(20)))  # no two the same
     chosen = divide(rows, as_they_are("x", task="ctc", dev_fraction=0.2))
     assert [row.split for row in chosen].count("dev") == 4
@@ -66,7 +65,7 @@ def test_sentences_are_divided_by_their_number_alone() -> None:
     assert [row.split for row in tested] != [row.split for row in labelled]
 
 
-def test_clips_of_no_split_train_and_a_dev_share_is_taken_once() -> None:
+def test_clips_of_no_split_train_and_a_dev_share_is_taken_once():
     rows = clips(*"aabb" * 5, split="all")
     options = as_they_are("x", dev_fraction=0.2)
     divided = divide(rows, options)
@@ -75,7 +74,7 @@ def test_clips_of_no_split_train_and_a_dev_share_is_taken_once() -> None:
     assert divide(divided, options) == divided, "there is a dev split already"
 
 
-def test_a_share_for_dev_is_taken_where_nobody_said_how_large_and_not_from_folds() -> None:
+def test_a_share_for_dev_is_taken_where_nobody_said_how_large_and_not_from_folds():
     rows = clips(*"aabb" * 10, split="all")
     divided = divide(rows, as_they_are("x", dev_fraction=None))
     chosen = [row.label for row in divided if row.split == "dev"]
@@ -95,14 +94,12 @@ def people() -> list[LabelledClip]:
     ]
 
 
-def test_the_clips_of_one_group_are_tested_and_all_others_trained_on() -> None:
+def test_the_clips_of_one_group_are_tested_and_all_others_trained_on():
     divided = divide(people(), as_they_are("x", leave_out="signer = ann", dev_fraction=None))
     assert [row.split for row in divided] == ["test", "test", "train", "train", "train"]
 
 
-def test_a_label_that_only_the_left_out_group_has_is_not_scored_and_that_is_said(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_label_that_only_the_left_out_group_has_is_not_scored_and_that_is_said(caplog):
     divided = divide(people(), as_they_are("x", leave_out="signer=bo"))
     assert "signer bo: 1 clips with labels that no other signer has are not" in caplog.text
     assert [row.label for row in divided if row.split == "test"] == ["a", "b"]
@@ -111,13 +108,13 @@ def test_a_label_that_only_the_left_out_group_has_is_not_scored_and_that_is_said
 
 
 @pytest.mark.parametrize("given", ["signer=cy", "signer"])
-def test_a_group_that_is_not_there_is_refused_with_those_that_are(given: str) -> None:
+def test_a_group_that_is_not_there_is_refused_with_those_that_are(given):
     message = rf"leave_out: expected signer=VALUE .* \(ann, bo\), got '{given}'"
     with pytest.raises(ConfigError, match=message):
         divide(people(), as_they_are("x", leave_out=given))
 
 
-def test_any_split_may_be_the_one_to_learn_from() -> None:
+def test_any_split_may_be_the_one_to_learn_from():
     rows = [
         LabelledClip(split, number, f"{split}{number}", label)
         for split, labels in (("trainval", "abab"), ("test", "ab"), ("train", "xy"))
@@ -139,14 +136,14 @@ def test_any_split_may_be_the_one_to_learn_from() -> None:
 LABELS = ["a"] * 20 + ["b"] * 10 + ["c"] * 5
 
 
-def test_every_fold_has_its_share_of_every_class() -> None:
+def test_every_fold_has_its_share_of_every_class():
     folds = assign_folds(LABELS, 5, seed=0)
     for fold in range(5):
         members = [label for label, of in zip(LABELS, folds, strict=True) if of == fold]
         assert (members.count("a"), members.count("b"), members.count("c")) == (4, 2, 1)
 
 
-def test_a_share_is_the_same_of_every_class_and_leaves_some() -> None:
+def test_a_share_is_the_same_of_every_class_and_leaves_some():
     chosen = pick_share([*LABELS, "d", "e", "e"], 0.2, seed=3)
     picked = [(*LABELS, "d", "e", "e")[index] for index in chosen]
     assert {name: picked.count(name) for name in "abcde"} == {
@@ -155,6 +152,6 @@ def test_a_share_is_the_same_of_every_class_and_leaves_some() -> None:
     assert (np.diff(chosen) > 0).all()
 
 
-def test_seeds_give_the_same_parts_in_every_version() -> None:
+def test_seeds_give_the_same_parts_in_every_version():
     assert assign_folds(list("abababab"), 2, seed=4).tolist() == [1, 0, 0, 1, 0, 0, 1, 1]
     assert pick_share(list("abababab"), 0.5, seed=4).tolist() == [0, 1, 2, 7]

@@ -40,12 +40,12 @@ def leaks_of(settings: dict[str, Any]) -> list[str]:
     return build_workload(TrainConfig(**settings)).find_leaks()
 
 
-def test_healthy_clips_are_not_suspected(tmp_path: Path) -> None:
+def test_healthy_clips_are_not_suspected(tmp_path):
     assert leaks_of(write_clips(tmp_path / "clips")) == []
     assert leaks_of(write_clips(tmp_path / "one", copied=1, noise=0.05)) == [], "one may be chance"
 
 
-def test_copies_of_training_clips_are_counted(tmp_path: Path) -> None:
+def test_copies_of_training_clips_are_counted(tmp_path):
     (said,) = leaks_of(write_clips(tmp_path / "clips", copied=3))
     assert said == (
         "3 of 12 dev clips looked at are copies of training clips: scores of dev count what was "
@@ -53,7 +53,7 @@ def test_copies_of_training_clips_are_counted(tmp_path: Path) -> None:
     )
 
 
-def test_copies_under_two_labels_are_named(tmp_path: Path) -> None:
+def test_copies_under_two_labels_are_named(tmp_path):
     settings = write_clips(tmp_path / "clips")
     points = dict(np.load(settings["data"]))
     points["keypoints"][6:12] = points["keypoints"][18:24]  # clips 1 and 3 have the same label
@@ -67,7 +67,7 @@ def test_copies_under_two_labels_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_clips_nearly_the_same_are_counted(tmp_path: Path) -> None:
+def test_clips_nearly_the_same_are_counted(tmp_path):
     (said,) = leaks_of(write_clips(tmp_path / "clips", copied=5, noise=0.05))
     assert said.startswith(
         "5 of 12 dev clips looked at are nearly the same as a training clip, as clips recorded at "
@@ -75,7 +75,7 @@ def test_clips_nearly_the_same_are_counted(tmp_path: Path) -> None:
     )
 
 
-def test_groups_on_both_sides_are_counted_and_those_kept_apart_are_not(tmp_path: Path) -> None:
+def test_groups_on_both_sides_are_counted_and_those_kept_apart_are_not(tmp_path):
     settings = write_clips(tmp_path / "clips", column="signer")
     (said,) = leaks_of(settings)
     assert said == (
@@ -92,13 +92,13 @@ def test_groups_on_both_sides_are_counted_and_those_kept_apart_are_not(tmp_path:
     assert split.startswith("24 of 24 test clips are of a signer that training clips are of")
 
 
-def test_the_note_is_said_once_and_is_in_the_summary(tmp_path: Path, settings: Any) -> None:
+def test_the_note_is_said_once_and_is_in_the_summary(tmp_path, settings):
     given = settings(**write_clips(tmp_path / "clips", copied=3), epochs=1)
     result = train(given)
     assert any("copies of training clips" in note for note in result.summary["notes"])
 
 
-def test_folds_keep_a_group_together_and_classes_even() -> None:
+def test_folds_keep_a_group_together_and_classes_even():
     groups = [name for name, count in zip("abcdef", (9, 8, 4, 4, 2, 3), strict=True)
               for _ in range(count)]  # fmt: skip
     labels = ["x" if number % 2 else "y" for number in range(30)]
@@ -114,7 +114,7 @@ def test_folds_keep_a_group_together_and_classes_even() -> None:
         assign_group_folds(labels, groups, 7, seed=0)
 
 
-def test_folds_by_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_folds_by_a_column_that_is_not_there_is_refused(tmp_path):
     settings = write_clips(tmp_path / "clips")
     said = "leave_out or folds_by: 48 of 48 clips have no 'signer'"
     with pytest.raises(TrainingError, match=said):
@@ -122,7 +122,7 @@ def test_folds_by_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pictures(tmp_path_factory):
     """24 clips of two pictures each, of four sessions; 8 of them dev, one cannot be read."""
     folder = tmp_path_factory.mktemp("pictures")
     rng = np.random.default_rng(0)
@@ -141,7 +141,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "videos.csv"
 
 
-def test_clips_of_pixels_are_looked_at_too(pictures: Path) -> None:
+def test_clips_of_pixels_are_looked_at_too(pictures):
     settings = {"data": str(pictures), "model": "tsm", "video_sampling": "segments:2"}
     assert leaks_of(settings) == [], "sessions are apart, pictures differ"
     workload = build_workload(TrainConfig(**settings, folds=3, folds_by="session"))
@@ -151,7 +151,7 @@ def test_clips_of_pixels_are_looked_at_too(pictures: Path) -> None:
     assert "test clips are of a session that training clips are of" in said
 
 
-def test_copied_pictures_are_found(pictures: Path, tmp_path: Path) -> None:
+def test_copied_pictures_are_found(pictures, tmp_path):
     rows = pictures.read_text().splitlines()
     moved = [f"{pictures.parent}/{row}" for row in rows[1:]]
     moved += [f"{pictures.parent}/clip0{n},dev,label{n % 2},s9" for n in range(2, 4)]

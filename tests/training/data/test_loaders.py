@@ -48,7 +48,7 @@ def make_loader(*, in_thread: bool, num_workers: int = 0) -> EpochLoader:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def made(monkeypatch):
     """What the loader of torch was given last."""
     given: dict[str, Any] = {}
     monkeypatch.setattr(loaders, "DataLoader", lambda *_, **options: given.update(options))
@@ -56,9 +56,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("workers", "found"), [(-1, 0), (0, 0), (3, 3)])
-def test_the_settings_of_loading_are_handed_on(
-    made: dict[str, Any], workers: int, found: int
-) -> None:
+def test_the_settings_of_loading_are_handed_on(made, workers, found):
     config = TrainConfig(workers=workers, persistent_workers=False, prefetch_factor=5, seed=3,
                          batch_size=4, micro_batch=2, pin_memory=True)  # fmt: skip
     split = BareClips(9)
@@ -81,7 +79,7 @@ def clips_of(batches: Any) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("in_thread", [True, False])
-def test_batches_come_from_a_thread_where_asked_for_and_are_the_same(in_thread: bool) -> None:
+def test_batches_come_from_a_thread_where_asked_for_and_are_the_same(in_thread):
     loader = make_loader(in_thread=in_thread)
     seen = clips_of(loader.batches(0, 2))
     assert len(seen) == 2 * loader.num_steps == 6
@@ -92,14 +90,14 @@ def test_batches_come_from_a_thread_where_asked_for_and_are_the_same(in_thread: 
     assert all(name.startswith("read-ahead") == in_thread for name in THREADS)
 
 
-def test_leaving_early_ends_the_thread() -> None:
+def test_leaving_early_ends_the_thread():
     batches = make_loader(in_thread=True).batches(0, 50)
     next(batches)
     batches.close()
     assert not [each for each in threading.enumerate() if each.name.startswith("read-ahead")]
 
 
-def test_loader_processes_leave_the_signals_of_the_program_alone() -> None:
+def test_loader_processes_leave_the_signals_of_the_program_alone():
     seen: list[int] = []
 
     def mine(number: int, _: object) -> None:
@@ -114,7 +112,7 @@ def test_loader_processes_leave_the_signals_of_the_program_alone() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_loader_processes_stay_until_the_stream_is_left_early() -> None:
+def test_loader_processes_stay_until_the_stream_is_left_early():
     others = multiprocessing.active_children()  # of tests before
     loader = make_loader(in_thread=False, num_workers=1)
     assert len(list(loader.batches(0, 1))) == 3

@@ -22,7 +22,7 @@ def person(frames: int = 6) -> tuple[np.ndarray, np.ndarray]:
     return points, np.ones(points.shape[:2], bool)
 
 
-def test_parts_do_not_depend_on_place_and_size_of_the_person() -> None:
+def test_parts_do_not_depend_on_place_and_size_of_the_person():
     points, mask = person()
     function = Preparation(skeleton_name="holistic-143")
     one, _ = function(points, mask)
@@ -30,7 +30,7 @@ def test_parts_do_not_depend_on_place_and_size_of_the_person() -> None:
     np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-def test_missing_points_have_no_say_and_stay_zero() -> None:
+def test_missing_points_have_no_say_and_stay_zero():
     points, mask = person()
     mask[2, 68:89] = False  # the left hand of a frame
     mask[:, 3] = False  # a point of the face
@@ -43,13 +43,13 @@ def test_missing_points_have_no_say_and_stay_zero() -> None:
     np.testing.assert_array_equal(kept, mask)
 
 
-def test_none_leaves_numbers_alone_and_dims_are_cut() -> None:
+def test_none_leaves_numbers_alone_and_dims_are_cut():
     points, mask = person()
     result, _ = Preparation(normalize="none", num_dims=2)(points, mask)
     np.testing.assert_array_equal(result, points[..., :2])
 
 
-def test_resampling_keeps_the_ends_and_longer_clips_are_cut_to_the_limit() -> None:
+def test_resampling_keeps_the_ends_and_longer_clips_are_cut_to_the_limit():
     points, mask = person(9)
     short, _ = Preparation(normalize="none", num_frames=5)(points, mask)
     np.testing.assert_array_equal(short, points[::2])
@@ -59,7 +59,7 @@ def test_resampling_keeps_the_ends_and_longer_clips_are_cut_to_the_limit() -> No
     assert len(result) == 20
 
 
-def test_between_a_found_and_a_missing_point_the_found_one_counts() -> None:
+def test_between_a_found_and_a_missing_point_the_found_one_counts():
     points = np.array([[[2.0]], [[0.0]]], np.float32)
     mask = np.array([[True], [False]])
     mixed, found = sample_at(points, mask, np.array([0.5, 1.0]))
@@ -67,7 +67,7 @@ def test_between_a_found_and_a_missing_point_the_found_one_counts() -> None:
     assert found[:, 0].tolist() == [True, False]
 
 
-def test_what_was_done_is_written_down_so_that_a_cache_knows_it() -> None:
+def test_what_was_done_is_written_down_so_that_a_cache_knows_it():
     written = repr(Preparation(num_dims=2, num_frames=7, max_frames=9))
     for changes in ({"num_dims": 3}, {"num_frames": 8}, {"max_frames": 8}, {"normalize": "none"},
                     {"skeleton_name": "holistic-143"}):  # fmt: skip
@@ -79,7 +79,7 @@ def test_what_was_done_is_written_down_so_that_a_cache_knows_it() -> None:
     np.testing.assert_array_equal(whole(points, mask)[0], normalize_whole(points, mask)[0])
 
 
-def test_a_whole_clip_is_centred_on_its_mean_and_has_size_one() -> None:
+def test_a_whole_clip_is_centred_on_its_mean_and_has_size_one():
     points = np.array([[[0.0, 0.0], [6.0, 8.0], [99.0, 99.0]]], np.float32)
     result, _ = normalize_whole(points, np.array([[True, True, False]]))
     np.testing.assert_allclose(result[0], [[-0.6, -0.8], [0.6, 0.8], [0, 0]], rtol=1e-6)
@@ -88,7 +88,7 @@ def test_a_whole_clip_is_centred_on_its_mean_and_has_size_one() -> None:
     assert (still == 0).all(), "a point alone has no size to divide by"
 
 
-def test_a_group_is_centred_on_its_roots_and_measured_by_its_ruler() -> None:
+def test_a_group_is_centred_on_its_roots_and_measured_by_its_ruler():
     points = np.array([[[2.0, 2.0, 1.0], [6.0, 2.0, 3.0], [4.0, 6.0, 2.0]]], np.float32)
     every = np.ones((1, 3), bool)
 
@@ -112,14 +112,14 @@ def test_a_group_is_centred_on_its_roots_and_measured_by_its_ruler() -> None:
     assert made(roots=(2,), ruler=(1, 1))[0] == [-2, -4, -1]
 
 
-def test_the_unit_of_a_clip_is_the_median_of_its_frames() -> None:
+def test_the_unit_of_a_clip_is_the_median_of_its_frames():
     ends = np.zeros((3, 2, 2), np.float32)
     ends[:, 1, 0] = (1.0, 2.0, 30.0)
     result, _ = normalize_parts(ends, np.ones((3, 2), bool), (Group(0, 2, (0,), (0, 1)),))
     assert result[:, 1, 0].tolist() == [0.5, 1.0, 15.0]
 
 
-def test_the_groups_of_a_skeleton_have_their_roots() -> None:
+def test_the_groups_of_a_skeleton_have_their_roots():
     where = {name: i for i, name in enumerate(get_skeleton("holistic-143").point_names)}
     shoulders = (where["left_shoulder"], where["right_shoulder"])
     parts = {part.name: part for part in get_skeleton("holistic-143").parts}
@@ -138,6 +138,6 @@ def test_the_groups_of_a_skeleton_have_their_roots() -> None:
         assert [names[i] for i in body.roots] == ["left_shoulder", "right_shoulder"]
 
 
-def test_parts_of_an_unknown_skeleton_are_refused() -> None:
+def test_parts_of_an_unknown_skeleton_are_refused():
     with pytest.raises(ConfigError, match='normalize="parts" needs a known skeleton'):
         Preparation(normalize="parts")

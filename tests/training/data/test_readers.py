@@ -18,7 +18,7 @@ def save(path: Path, **arrays: Any) -> Path:
     return path
 
 
-def test_frames_with_the_same_video_id_are_a_clip(tmp_path: Path) -> None:
+def test_frames_with_the_same_video_id_are_a_clip(tmp_path):
     path = save(tmp_path / "a.npz", keypoints=POINTS, video_ids=np.array(list("aabbbbc")))
     clips = read_clips(path)
     assert clips.clip_ids == ("a", "b", "c")
@@ -30,7 +30,7 @@ def test_frames_with_the_same_video_id_are_a_clip(tmp_path: Path) -> None:
     assert clips.labels == clips.splits == ("", "", "")
 
 
-def test_a_mask_in_the_file_is_read_with_it(tmp_path: Path) -> None:
+def test_a_mask_in_the_file_is_read_with_it(tmp_path):
     mask = np.random.default_rng(1).random((7, 4)) > 0.5
     clips = read_clips(save(tmp_path / "a.npz", keypoints=POINTS, lengths=[7], mask=mask))
     np.testing.assert_array_equal(clips.clip(0)[1], mask)
@@ -47,9 +47,7 @@ def test_a_mask_in_the_file_is_read_with_it(tmp_path: Path) -> None:
         (None, ("", "")),
     ],
 )
-def test_an_array_may_say_whose_each_clip_is(
-    tmp_path: Path, array: Any, said: tuple[str, ...]
-) -> None:
+def test_an_array_may_say_whose_each_clip_is(tmp_path, array, said):
     more = {} if array is None else {"signer": array}
     clips = read_clips(save(tmp_path / "a.npz", keypoints=POINTS, lengths=[3, 4], **more))
     assert clips.column("signer") == said
@@ -57,7 +55,7 @@ def test_an_array_may_say_whose_each_clip_is(
     assert read_clips(tmp_path / "a.csv").column("signer") == ("",)
 
 
-def test_other_content_has_another_key(tmp_path: Path) -> None:
+def test_other_content_has_another_key(tmp_path):
     def key_of(path: Path) -> str:
         return content_key_of(read_clips(path), tmp_path)
 
@@ -71,7 +69,7 @@ def test_other_content_has_another_key(tmp_path: Path) -> None:
     assert key_of(tmp_path / "a.csv") != key_of(tmp_path / "b.csv")
 
 
-def test_lengths_and_labels_cut_and_name_the_clips(tmp_path: Path) -> None:
+def test_lengths_and_labels_cut_and_name_the_clips(tmp_path):
     path = save(tmp_path / "s_train.npz", keypoints=POINTS, lengths=[3, 4], labels=["run", "sit"])
     clips = read_clips(path)
     assert clips.clip_ids == ("s_train_0000", "s_train_0001")
@@ -79,7 +77,7 @@ def test_lengths_and_labels_cut_and_name_the_clips(tmp_path: Path) -> None:
     assert skeleton_of(clips) is None
 
 
-def test_every_frame_can_be_a_sample_of_its_own(tmp_path: Path) -> None:
+def test_every_frame_can_be_a_sample_of_its_own(tmp_path):
     names = np.array([f"{i}.png" for i in range(7)])
     path = save(
         tmp_path / "a.npz", keypoints=POINTS, video_ids=np.array(list("aabbbbc")), image_paths=names
@@ -89,7 +87,7 @@ def test_every_frame_can_be_a_sample_of_its_own(tmp_path: Path) -> None:
     assert clips.offsets.tolist() == list(range(8))
 
 
-def test_a_csv_row_is_a_label_and_points(tmp_path: Path) -> None:
+def test_a_csv_row_is_a_label_and_points(tmp_path):
     (tmp_path / "a.csv").write_text("0,1,2,3,4\n1,5,6,7,8\n")
     clips = read_clips(tmp_path / "a.csv")
     assert clips.labels == ("0", "1")
@@ -106,7 +104,7 @@ def test_a_csv_row_is_a_label_and_points(tmp_path: Path) -> None:
     assert read_clips(tmp_path / "a.csv", csv_dims=4).clip(0)[0].shape == (1, 1, 4)
 
 
-def test_a_row_may_be_one_number_and_has_room_for_all_its_frames(tmp_path: Path) -> None:
+def test_a_row_may_be_one_number_and_has_room_for_all_its_frames(tmp_path):
     (tmp_path / "a.csv").write_text("a,7\n")
     assert read_clips(tmp_path / "a.csv", csv_dims=1).clip(0)[0].tolist() == [[[7.0]]]
     (tmp_path / "a.csv").write_text("a,1,2\n")
@@ -125,14 +123,14 @@ def test_a_row_may_be_one_number_and_has_room_for_all_its_frames(tmp_path: Path)
         ("file,class,day\nx.mp4,wave,1\n", "of videos expected a list with a column path"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_rows_that_do_not_fit_are_refused(tmp_path, text, message):
     path = tmp_path / "a.csv"
     path.write_text(text)
     with pytest.raises(TrainingError, match=message):
         read_clips(path)
 
 
-def test_a_broken_or_foreign_file_is_refused(tmp_path: Path) -> None:
+def test_a_broken_or_foreign_file_is_refused(tmp_path):
     (tmp_path / "a.npz").write_bytes(b"PK not really")
     with pytest.raises(FormatError, match=r"a\.npz"):
         read_clips(tmp_path / "a.npz")
@@ -142,7 +140,7 @@ def test_a_broken_or_foreign_file_is_refused(tmp_path: Path) -> None:
         read_clips(tmp_path / "a")
 
 
-def test_files_are_found_by_folder_pattern_and_name(tmp_path: Path) -> None:
+def test_files_are_found_by_folder_pattern_and_name(tmp_path):
     for name in ("train_keypoints.npz", "dev_keypoints.npz", "fold1_test.npz"):
         save(tmp_path / name, keypoints=POINTS)
     assert set(find_files(str(tmp_path))) == {"train", "dev"}
@@ -151,7 +149,7 @@ def test_files_are_found_by_folder_pattern_and_name(tmp_path: Path) -> None:
     assert set(find_files(str(tmp_path / "fold1_test.npz"))) == {"all"}
 
 
-def test_files_without_the_usual_ending_are_found_by_their_whole_name(tmp_path: Path) -> None:
+def test_files_without_the_usual_ending_are_found_by_their_whole_name(tmp_path):
     files = {name: save(tmp_path / f"{name}.npz", keypoints=POINTS) for name in ("train", "dev")}
     assert find_files(str(tmp_path)) == files
     save(tmp_path / "all_keypoints.npz", keypoints=POINTS)
@@ -159,7 +157,7 @@ def test_files_without_the_usual_ending_are_found_by_their_whole_name(tmp_path: 
     assert find_files(str(tmp_path / "{split}_keypoints.npz")) == find_files(str(tmp_path))
 
 
-def test_no_data_is_said(tmp_path: Path) -> None:
+def test_no_data_is_said(tmp_path):
     (tmp_path / "nowheer").touch()
     with pytest.raises(
         TrainingError, match=r"no data at .*a folder of videos; did you mean '.*eer'"
@@ -171,7 +169,7 @@ def test_no_data_is_said(tmp_path: Path) -> None:
         find_files(str(tmp_path / "{split}.npz"))
 
 
-def test_a_skeleton_that_is_named_but_not_installed_is_said(tmp_path: Path) -> None:
+def test_a_skeleton_that_is_named_but_not_installed_is_said(tmp_path):
     path = tmp_path / "a.npz"
     meta = np.array(json.dumps({"skeleton": "cat-9"}))
     np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]), meta=meta)
@@ -182,9 +180,7 @@ def test_a_skeleton_that_is_named_but_not_installed_is_said(tmp_path: Path) -> N
     assert skeleton_of(read_clips(path)) == "openpose-18", "not what it looks like"
 
 
-def test_a_skeleton_that_is_not_named_is_guessed_aloud(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_skeleton_that_is_not_named_is_guessed_aloud(tmp_path, caplog):
     path = tmp_path / "a.npz"
     np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]))
     assert skeleton_of(read_clips(path)) == "holistic-143"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -30,7 +28,7 @@ CLIPS = [make_clip(1), make_clip(2, frames=3), make_clip(3, split="dev")]
 
 
 @pytest.fixture(params=["npz", "run"])
-def path(request, tmp_path: Path) -> Path:
+def path(request, tmp_path):
     if request.param == "npz":
         get_format("npz").write(CLIPS, tmp_path / "a.npz", recipe=Recipe())
         return tmp_path / "a.npz"
@@ -40,7 +38,7 @@ def path(request, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_items_are_the_clips(path: Path) -> None:
+def test_items_are_the_clips(path):
     data = KeypointDataset(path)
     assert len(data) == 3
     assert "3 clips" in repr(data)
@@ -53,7 +51,7 @@ def test_items_are_the_clips(path: Path) -> None:
             clip.clip_id, clip.split, clip.label)  # fmt: skip
 
 
-def test_a_split_and_a_transform_can_be_chosen(path: Path) -> None:
+def test_a_split_and_a_transform_can_be_chosen(path):
     data = KeypointDataset(path, split="dev", transform=lambda item: item["points"] * 2)
     assert len(data) == 1
     np.testing.assert_allclose(data[0].numpy(), np.nan_to_num(CLIPS[2].points) * 2)
@@ -61,7 +59,7 @@ def test_a_split_and_a_transform_can_be_chosen(path: Path) -> None:
         KeypointDataset(path, split="tset")
 
 
-def test_batches_are_padded_with_missing_points(path: Path) -> None:
+def test_batches_are_padded_with_missing_points(path):
     batch = next(iter(DataLoader(KeypointDataset(path), batch_size=2, collate_fn=pad_clips)))
     assert batch["points"].shape == (2, 5, 18, 3)
     assert batch["lengths"].tolist() == [5, 3]
@@ -72,7 +70,7 @@ def test_batches_are_padded_with_missing_points(path: Path) -> None:
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.usefixtures("warm_children")
-def test_loader_workers_read_the_same(path: Path, start: str) -> None:
+def test_loader_workers_read_the_same(path, start):
     if start == "spawn" and path.suffix == ".npz":
         pytest.skip("one spawned loader is enough: a run is the harder case")
     data = KeypointDataset(path)
@@ -84,7 +82,7 @@ def test_loader_workers_read_the_same(path: Path, start: str) -> None:
     assert torch.equal(batches[0]["points"][0], first)
 
 
-def test_a_file_of_another_maker_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_file_of_another_maker_is_read_as_it_is(tmp_path):
     ids = np.array(["a", "a", "b"])
     np.savez(tmp_path / "dev_keypoints.npz", keypoints=np.ones((3, 5, 4), np.int16), video_ids=ids)
     data = KeypointDataset(tmp_path / "dev_keypoints.npz")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from posemill.errors import ConfigError, TrainingError
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.status import read_train_status
 
-Fit = Callable[..., Any]
 squared = nn.MSELoss()
 
 
@@ -80,7 +79,7 @@ class Stream(IterableDataset[Any]):
         return iter([self.line[index] for index in range(len(self.line))])
 
 
-def test_a_model_of_ones_own_is_trained_in_place(fit: Fit, line: TensorDataset) -> None:
+def test_a_model_of_ones_own_is_trained_in_place(fit, line):
     model = nn.Linear(1, 1)
     result = fit(model, line, line, epochs=60, lr=0.1, batch_size=6, eval_every=30, save_every=60)
     assert model.weight.item() == pytest.approx(3, abs=0.05)
@@ -88,9 +87,7 @@ def test_a_model_of_ones_own_is_trained_in_place(fit: Fit, line: TensorDataset) 
     assert result.scores["dev"]["loss"] < 1e-3
 
 
-def test_without_out_everything_that_is_returned_stays(
-    fit: Fit, line: TensorDataset, tmp_path: Path
-) -> None:
+def test_without_out_everything_that_is_returned_stays(fit, line, tmp_path):
     first, second = fit(linear(), line, epochs=1), fit(linear(), line, epochs=1)
     assert (first.out, second.out) == (tmp_path / "runs/fit1", tmp_path / "runs/fit2")
     assert (first.out / "summary.json").is_file()
@@ -100,9 +97,7 @@ def test_without_out_everything_that_is_returned_stays(
     assert not (tmp_path / "runs/fit3").exists(), "nothing began"
 
 
-def test_a_folder_that_cannot_be_made_and_torchrun_ask_for_out(
-    fit: Fit, line: TensorDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_made_and_torchrun_ask_for_out(fit, line, tmp_path, monkeypatch):
     (tmp_path / "runs").touch()
     with pytest.raises(ConfigError, match=r"out: cannot make .*fit1 .*; give the folder of the"):
         fit(linear(), line)
@@ -111,9 +106,7 @@ def test_a_folder_that_cannot_be_made_and_torchrun_ask_for_out(
         fit(linear(), line)
 
 
-def test_dicts_streams_loaders_and_collate_functions_give_the_same_model(
-    fit: Fit, line: TensorDataset
-) -> None:
+def test_dicts_streams_loaders_and_collate_functions_give_the_same_model(fit, line):
     def collate(samples: list[Any]) -> Any:
         return torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])
 
@@ -138,7 +131,7 @@ def test_dicts_streams_loaders_and_collate_functions_give_the_same_model(
 
 
 @pytest.mark.usefixtures("warm_children")
-def test_processes_fit_the_same_model_as_one(fit: Fit, line: TensorDataset) -> None:
+def test_processes_fit_the_same_model_as_one(fit, line):
     models, results = [], []
     for mode in ("single", "multi_process"):
         models.append(linear())
@@ -167,7 +160,7 @@ def never(moment: Any) -> bool:
     return False
 
 
-def test_a_loader_with_an_order_of_its_own_is_not_divided(fit: Fit, line: TensorDataset) -> None:
+def test_a_loader_with_an_order_of_its_own_is_not_divided(fit, line):
     loader = DataLoader(line, batch_size=4, sampler=WeightedRandomSampler([1.0] * 20, 20))
     with pytest.raises(ConfigError, match="an order of its own, which several processes cannot"):
         fit(linear(), loader, parallel="multi_process", processes=2)
@@ -178,7 +171,7 @@ def test_a_loader_with_an_order_of_its_own_is_not_divided(fit: Fit, line: Tensor
     assert "several processes cannot share it" in auto.summary["mode_reason"]
 
 
-def test_a_loss_may_give_its_own_sum_and_number(fit: Fit, line: TensorDataset) -> None:
+def test_a_loss_may_give_its_own_sum_and_number(fit, line):
     def loss(output: Tensor, target: Tensor) -> tuple[Tensor, int]:
         return (output - target).square().sum(), len(target)
 
@@ -188,7 +181,7 @@ def test_a_loss_may_give_its_own_sum_and_number(fit: Fit, line: TensorDataset) -
     torch.testing.assert_close(one.weight, other.weight)
 
 
-def test_each_metric_has_its_direction_and_one_chooses(fit: Fit, line: TensorDataset) -> None:
+def test_each_metric_has_its_direction_and_one_chooses(fit, line):
     metrics = {"worst": (worst, "min"), "error": (error, "min"), "minus": lambda o, t: -worst(o, t)}
     result = fit(linear(), line, line, metrics=metrics, epochs=4, lr=0.1)
     assert result.summary["chosen_by"] == "worst"
@@ -204,9 +197,7 @@ def test_each_metric_has_its_direction_and_one_chooses(fit: Fit, line: TensorDat
     assert by_minus.summary["chosen_by"] == "minus"
 
 
-def test_own_optimizers_and_schedulers_are_used_and_their_settings_said(
-    fit: Fit, line: TensorDataset
-) -> None:
+def test_own_optimizers_and_schedulers_are_used_and_their_settings_said(fit, line):
     result = fit(linear(), line, optimizer=build, scheduler=halve, epochs=3, lr=0.7)
     rates = [row["lr"] for row in RunFolder(result.out).read_metrics()]
     assert rates == [0.05, 0.025, 0.0125]
@@ -229,9 +220,7 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("kind", ["map", "stream", "loader"])
-def test_a_training_that_goes_on_is_equal_to_an_unbroken_one(
-    fit: Fit, line: TensorDataset, tmp_path: Path, kind: str
-) -> None:
+def test_a_training_that_goes_on_is_equal_to_an_unbroken_one(fit, line, tmp_path, kind):
     data = {"map": line, "stream": Stream(line),
             "loader": DataLoader(line, batch_size=6,
                                  sampler=WeightedRandomSampler([1.0] * 20, 20))}[kind]  # fmt: skip
@@ -251,9 +240,7 @@ def test_a_training_that_goes_on_is_equal_to_an_unbroken_one(
     assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
 
 
-def test_callbacks_are_told_where_the_training_is_and_may_end_it(
-    fit: Fit, line: TensorDataset
-) -> None:
+def test_callbacks_are_told_where_the_training_is_and_may_end_it(fit, line):
     told: list[Any] = []
     result = fit(linear(), line, line, batch_size=10, epochs=5, metric=worst,
                  on_step=lambda m: told.append(("step", m.step, m.epoch, m.loss)),
@@ -275,9 +262,7 @@ def test_callbacks_are_told_where_the_training_is_and_may_end_it(
         fit(linear(), line, on_epoch=3)
 
 
-def test_a_model_of_a_run_of_fit_is_loaded_into_one_that_is_given(
-    fit: Fit, line: TensorDataset
-) -> None:
+def test_a_model_of_a_run_of_fit_is_loaded_into_one_that_is_given(fit, line):
     model = linear()
     result = fit(model, line, line, epochs=3, lr=0.1)
     loaded = posemill.load_model(result.out, model=nn.Linear(1, 1))
@@ -297,9 +282,7 @@ def test_a_model_of_a_run_of_fit_is_loaded_into_one_that_is_given(
         posemill.load_model(result.out, model=nn.Linear(2, 1))
 
 
-def test_a_run_of_fit_scores_and_predicts_with_the_model_it_is_given(
-    fit: Fit, line: TensorDataset
-) -> None:
+def test_a_run_of_fit_scores_and_predicts_with_the_model_it_is_given(fit, line):
     model = linear()
     result = fit(model, line, line, epochs=3, lr=0.1, metrics={"error": (error, "min")})
     given = {"model": nn.Linear(1, 1), "data": line, "metrics": {"error": (error, "min")}}
@@ -315,7 +298,7 @@ def test_a_run_of_fit_scores_and_predicts_with_the_model_it_is_given(
         posemill.predict(result.out, line, model=nn.Linear(1, 1), pictures="seen")
 
 
-def test_figures_show_curves_confusion_and_samples(fit: Fit) -> None:
+def test_figures_show_curves_confusion_and_samples(fit):
     torch.manual_seed(0)
     points = torch.randn(30, 2)
     data = TensorDataset(points, (points[:, 0] > 0).long())
@@ -334,7 +317,7 @@ def test_figures_show_curves_confusion_and_samples(fit: Fit) -> None:
     assert [entry[1] for entry in drawn[1:]] == data.tensors[1][:8].tolist()
 
 
-def test_a_cache_says_at_the_end_what_it_saved(fit: Fit, line: TensorDataset) -> None:
+def test_a_cache_says_at_the_end_what_it_saved(fit, line):
     cached = posemill.cache_dataset(line, key="line", folder="cache")
     result = fit(linear(), cached, cached, epochs=3)
     (said,) = (note for note in result.summary["notes"] if note.startswith("cache"))
@@ -344,12 +327,12 @@ def test_a_cache_says_at_the_end_what_it_saved(fit: Fit, line: TensorDataset) ->
     assert json.loads((result.out / "summary.json").read_text())["notes"] == result.summary["notes"]
 
 
-def test_a_misspelt_setting_is_named(fit: Fit, line: TensorDataset) -> None:
+def test_a_misspelt_setting_is_named(fit, line):
     with pytest.raises(ConfigError, match="unknown setting 'epoch'; did you mean 'epochs'"):
         fit(linear(), line, epoch=3)
 
 
-def test_a_misspelt_name_of_a_choice_is_named(fit: Fit, line: TensorDataset) -> None:
+def test_a_misspelt_name_of_a_choice_is_named(fit, line):
     for setting, typed, meant in (
         ("scheduler", "cosin", "cosine"), ("optimizer", "sgdd", "sgd"),
         ("loggers", "tensorbord", "tensorboard"), ("precision", "fp6", "fp16"),
@@ -360,15 +343,13 @@ def test_a_misspelt_name_of_a_choice_is_named(fit: Fit, line: TensorDataset) -> 
             fit(nn.Linear(1, 1), line, **{setting: typed})
 
 
-def test_a_run_is_not_called_as_a_file(
-    fit: Fit, line: TensorDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_not_called_as_a_file(fit, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"a\.pt: a run is a folder, and \.pt is the ending of"):
         fit(nn.Linear(1, 1), line, out="a.pt")
     assert not Path("a.pt").exists()
 
 
-def test_continuing_needs_the_folder_of_the_run(fit: Fit, line: TensorDataset) -> None:
+def test_continuing_needs_the_folder_of_the_run(fit, line):
     with pytest.raises(ConfigError, match="resume=True continues the run in out, which is"):
         fit(linear(), line, resume=True, out="")

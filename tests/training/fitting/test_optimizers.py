@@ -27,7 +27,6 @@ def make(model: nn.Module, optimizer: Any = None, scheduler: Any = None, by: str
          **settings: Any) -> UserOptimizers:  # fmt: skip
     """Return the optimizers for a copy of the model, as a training has them."""
     maker = make_optimizer_maker(model, optimizer, scheduler, by)
-    assert maker is not None
     return maker(copy.deepcopy(model), TrainConfig(**settings), CPU)
 
 
@@ -39,7 +38,7 @@ def step(optimizers: UserOptimizers) -> None:
     optimizers.step()
 
 
-def test_an_optimizer_that_is_made_trains_the_copy_and_not_the_model() -> None:
+def test_an_optimizer_that_is_made_trains_the_copy_and_not_the_model():
     model = nn.Linear(2, 1)
     before = copy.deepcopy(model.state_dict())
     given = SGD(model.parameters(), lr=0.5)
@@ -55,7 +54,7 @@ def test_an_optimizer_that_is_made_trains_the_copy_and_not_the_model() -> None:
     assert given.param_groups[0]["lr"] == 0.5
 
 
-def test_several_optimizers_step_together_and_their_state_is_one() -> None:
+def test_several_optimizers_step_together_and_their_state_is_one():
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
 
     def build(model: Any) -> list[Any]:
@@ -87,7 +86,7 @@ def test_several_optimizers_step_together_and_their_state_is_one() -> None:
     assert all(p.grad is None for group in one.param_groups for p in group["params"])
 
 
-def test_a_scheduler_moves_by_step_by_epoch_or_by_score() -> None:
+def test_a_scheduler_moves_by_step_by_epoch_or_by_score():
     model = nn.Linear(1, 1)
     by_step = make(model, lambda m: SGD(m.parameters(), 1.0), lambda o: StepLR(o, 1, 0.5), "step")
     step(by_step)
@@ -111,7 +110,7 @@ def test_a_scheduler_moves_by_step_by_epoch_or_by_score() -> None:
         lambda o: LambdaLR(o, lambda epoch: 1 / (epoch + 1)),
     ],
 )
-def test_states_of_schedulers_go_into_a_checkpoint_and_back(build: Any) -> None:
+def test_states_of_schedulers_go_into_a_checkpoint_and_back(build):
     model = nn.Linear(1, 1)
     one, other = (make(model, lambda m: SGD(m.parameters(), 0.1), build) for _ in range(2))
     for _ in range(3):
@@ -148,9 +147,7 @@ class Strange(StepLR):
         (None, Strange, r"the state of Strange cannot be .* checkpoint \(it .* of type object\)"),
     ],
 )  # fmt: skip
-def test_wrong_optimizers_and_schedulers_are_named(
-    optimizer: Any, scheduler: Any, message: str
-) -> None:
+def test_wrong_optimizers_and_schedulers_are_named(optimizer, scheduler, message):
     model = nn.Linear(1, 1)
     made = SGD(model.parameters(), lr=0.1)
     if optimizer == "made":

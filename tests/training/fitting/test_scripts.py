@@ -65,7 +65,7 @@ def run(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
-def test_processes_go_on_with_a_model_whose_class_is_in_the_script(tmp_path: Path) -> None:
+def test_processes_go_on_with_a_model_whose_class_is_in_the_script(tmp_path):
     ended = run(GUARDED, tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 4
@@ -73,9 +73,7 @@ def test_processes_go_on_with_a_model_whose_class_is_in_the_script(tmp_path: Pat
     assert facts["identity"] == {"kind": "own", "class": "__main__.Net"}
 
 
-def test_a_script_that_trains_when_it_is_imported_trains_in_one_process_with_auto(
-    tmp_path: Path,
-) -> None:
+def test_a_script_that_trains_when_it_is_imported_trains_in_one_process_with_auto(tmp_path):
     ended = run(UNGUARDED, tmp_path, "auto")
     assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["processes"] == 1
@@ -84,7 +82,7 @@ def test_a_script_that_trains_when_it_is_imported_trains_in_one_process_with_aut
     assert "out-of-memory" not in ended.stderr
 
 
-def test_a_class_that_new_processes_do_not_find_is_named(tmp_path: Path) -> None:
+def test_a_class_that_new_processes_do_not_find_is_named(tmp_path):
     # As in a notebook: there is no script that a process could import.
     code = SCRIPT + 'train(parallel="auto", epochs=1)'
     ended = subprocess.run(

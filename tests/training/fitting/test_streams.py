@@ -64,7 +64,6 @@ def read(
     config = TrainConfig(**{"batch_size": 4, "micro_batch": 4, **QUIET, **settings})
     name = "train_set" if train else "val_set"
     split = read_split(name, samples, config, steps_per_epoch=steps)
-    assert split.stream is not None
     loader = split.stream(config, runtime or Runtime(), is_training=train)
     found = loader.batches(*epochs, start_step=start_step)
     return [batch.inputs[0].tolist() if batch.weights[0] else [] for batch in found]
@@ -76,7 +75,7 @@ def notes_of(samples: Any, **settings: Any) -> tuple[str, ...]:
     return make_user_workload(nn.Linear(1, 1), data, config, loss=nn.MSELoss()).notes
 
 
-def test_an_iterable_is_cut_into_steps_epoch_by_epoch() -> None:
+def test_an_iterable_is_cut_into_steps_epoch_by_epoch():
     assert read(Counted(), epochs=(1, 3)) == [
         [100, 101, 102, 103], [104, 105, 106, 107], [108, 109],
         [200, 201, 202, 203], [204, 205, 206, 207], [208, 209],
@@ -86,25 +85,25 @@ def test_an_iterable_is_cut_into_steps_epoch_by_epoch() -> None:
     assert read(Counted(), workers=3) == read(Counted())
 
 
-def test_that_one_process_reads_an_iterable_is_said() -> None:
+def test_that_one_process_reads_an_iterable_is_said():
     assert notes_of(Counted(), workers=3) == (
         "workers=3: one loader process reads train_set, as two would read the same samples of an "
         "iterable",
     )
 
 
-def test_steps_per_epoch_begin_again_where_the_data_ends() -> None:
+def test_steps_per_epoch_begin_again_where_the_data_ends():
     assert read(Numbers(3), steps=2) == [[0, 1, 2, 0], [1, 2, 0, 1]]
 
 
-def test_processes_take_turns_in_evaluating_an_iterable() -> None:
+def test_processes_take_turns_in_evaluating_an_iterable():
     parts = [
         read(Numbers(9), runtime=Runtime(rank, 2), micro_batch=2, train=False) for rank in (0, 1)
     ]
     assert sorted(x for part in parts for batch in part for x in batch) == list(range(9))
 
 
-def test_an_evaluation_needs_no_length() -> None:
+def test_an_evaluation_needs_no_length():
     assert read(Numbers(5), train=False, micro_batch=3) == [[0, 1], [2, 3], [4]]
 
 
@@ -115,7 +114,7 @@ def test_an_evaluation_needs_no_length() -> None:
         (DataLoader(NUMBERS, batch_size=3), False),
     ],
 )
-def test_a_plain_loader_is_taken_apart(loader: Any, is_shuffled: bool) -> None:
+def test_a_plain_loader_is_taken_apart(loader, is_shuffled):
     config = TrainConfig(**QUIET)
     split = read_split("train_set", loader, config)
     assert split.stream is None
@@ -138,12 +137,12 @@ def test_a_plain_loader_is_taken_apart(loader: Any, is_shuffled: bool) -> None:
             SequentialSampler(NUMBERS), 2, False)),
     ],
 )  # fmt: skip
-def test_a_loader_that_does_more_is_left_whole(loader: Any) -> None:
+def test_a_loader_that_does_more_is_left_whole(loader):
     assert streams.is_shuffled(loader) is None
     assert settings_of_loader(loader, ()) == {}
 
 
-def test_a_ready_loader_is_used_as_it_is_and_its_draws_follow_from_the_seed() -> None:
+def test_a_ready_loader_is_used_as_it_is_and_its_draws_follow_from_the_seed():
     weights = WeightedRandomSampler([1.0] * 10, 10)
     loader = DataLoader(NUMBERS, batch_size=4, sampler=weights)
     torch.manual_seed(1)
@@ -179,7 +178,7 @@ class Lazy(WeightedRandomSampler):
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("kind", ["buffer", "sampler"])
 @pytest.mark.usefixtures("warm_children")
-def test_a_loader_that_draws_as_it_goes_goes_on_in_the_same_order(kind: str, workers: int) -> None:
+def test_a_loader_that_draws_as_it_goes_goes_on_in_the_same_order(kind, workers):
     options: dict[str, Any] = {"batch_size": 2, "num_workers": workers}
     loader = (
         DataLoader(Buffered(), **options)
@@ -192,17 +191,16 @@ def test_a_loader_that_draws_as_it_goes_goes_on_in_the_same_order(kind: str, wor
     assert read(loader, batch_size=2, seed=3, start_step=2) == whole[2:]
 
 
-def test_ranks_take_turns_in_evaluating_a_ready_loader() -> None:
+def test_ranks_take_turns_in_evaluating_a_ready_loader():
     loader = DataLoader(NUMBERS, batch_size=4, drop_last=True)
     parts = [read(loader, runtime=Runtime(rank, 2), train=False) for rank in range(2)]
     assert parts == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
 
 
-def test_a_larger_batch_accumulates_batches_of_a_ready_loader() -> None:
+def test_a_larger_batch_accumulates_batches_of_a_ready_loader():
     loader = DataLoader(NUMBERS, batch_size=2, drop_last=True)
     config = TrainConfig(batch_size=4, **QUIET)
     split = read_split("train_set", loader, config)
-    assert split.stream is not None
     opened = split.stream(config, Runtime(), is_training=True)
     assert opened.num_steps == 3
     assert [opened.num_micro_batches(step) for step in range(3)] == [2, 2, 1]
@@ -213,7 +211,7 @@ def test_a_larger_batch_accumulates_batches_of_a_ready_loader() -> None:
     assert notes_of(DataLoader(NUMBERS)) == ()
 
 
-def test_wrong_data_is_named() -> None:
+def test_wrong_data_is_named():
     def split(name: str, samples: Any, **options: Any) -> None:
         read_split(name, samples, TrainConfig(), **options)
 

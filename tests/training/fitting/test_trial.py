@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torch.utils.data import TensorDataset
-
-Fit = Callable[..., Any]
 
 
 class Lengths:
@@ -71,9 +67,7 @@ def draws_wrong(axes: Any, sample: Any, output: Any) -> None:
         (nn.Linear(1, 1), "line", {"optimizer": lambda model: 3}, "optimizer: expected one of"),
     ],
 )  # fmt: skip
-def test_wrong_use_is_one_sentence_before_the_first_step(
-    fit: Fit, line: TensorDataset, model: Any, data: Any, options: Any, message: str
-) -> None:
+def test_wrong_use_is_one_sentence_before_the_first_step(fit, line, model, data, options, message):
     data = line if isinstance(data, str) else data
     options = {"on_step": lambda moment: pytest.fail("a step was taken"), **options}
     with pytest.raises((ValueError, TypeError), match=message) as caught:
@@ -94,17 +88,17 @@ class InPlace(nn.Module):
         return y
 
 
-def test_a_backward_pass_that_fails_is_named(fit: Fit, line: TensorDataset) -> None:
+def test_a_backward_pass_that_fails_is_named(fit, line):
     with pytest.raises(ValueError, match="the backward pass failed: RuntimeError: one of the var"):
         fit(InPlace(), line)
 
 
-def test_a_scheduler_that_goes_by_scores_needs_a_val_set(fit: Fit, line: TensorDataset) -> None:
+def test_a_scheduler_that_goes_by_scores_needs_a_val_set(fit, line):
     with pytest.raises(ValueError, match="ReduceLROnPlateau goes by scores: give a val_set"):
         fit(nn.Linear(1, 1), line, scheduler=ReduceLROnPlateau)
 
 
-def test_the_trial_changes_neither_the_model_nor_the_draws(fit: Fit, line: TensorDataset) -> None:
+def test_the_trial_changes_neither_the_model_nor_the_draws(fit, line):
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -32,7 +32,7 @@ class Two(NamedTuple):
     y: Any
 
 
-def test_a_batch_is_inputs_and_the_target_last() -> None:
+def test_a_batch_is_inputs_and_the_target_last():
     batch = UserClips(PAIRS).__getitems__([Draw(1), Draw(0)])
     assert batch.inputs[0].tolist() == [[3.0], [1.0]]
     assert batch.targets.tolist() == [4.0, 2.0]
@@ -41,7 +41,7 @@ def test_a_batch_is_inputs_and_the_target_last() -> None:
     assert len(UserClips(PAIRS)) == 2
 
 
-def test_everything_inside_a_batch_is_moved() -> None:
+def test_everything_inside_a_batch_is_moved():
     one = torch.ones(1)
     batch = make_user_batch(
         ({"a": one, "b": [one, "text"]}, Two(one, (one,)), one), [0], counts=False
@@ -63,11 +63,11 @@ def test_everything_inside_a_batch_is_moved() -> None:
         (7, None),
     ],
 )  # fmt: skip
-def test_the_samples_of_a_batch_are_counted(values: Any, count: int | None) -> None:
+def test_the_samples_of_a_batch_are_counted(values, count):
     assert count_samples(values) == count
 
 
-def test_one_sample_of_a_batch_is_taken_out_of_everything() -> None:
+def test_one_sample_of_a_batch_is_taken_out_of_everything():
     batch = {"x": torch.arange(6).reshape(3, 2), "names": ["a", "b", "c"], "scale": 2.0,
              "all": torch.ones(4), "pair": (torch.arange(3), np.arange(3)),
              "one": torch.tensor(5)}  # fmt: skip
@@ -94,7 +94,7 @@ class DrawnStream(Drawn, IterableDataset[Any]):
 
 
 @pytest.mark.parametrize("samples", [Drawn(), DrawnStream()])
-def test_what_samples_draw_follows_from_the_seed_in_every_process(samples: Any) -> None:
+def test_what_samples_draw_follows_from_the_seed_in_every_process(samples):
     def draws(*, start_step: int = 0, **settings: Any) -> list[list[float]]:
         config = TrainConfig(batch_size=4, micro_batch=4, mode="multi_thread", **settings)
         split = read_split("train_set", samples, config)

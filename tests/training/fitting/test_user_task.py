@@ -47,14 +47,14 @@ def each(output: Any, target: Any) -> Any:
         ({"loss": mean}, "metrics: expected names other than 'loss', got 'loss'"),
     ],
 )
-def test_wrong_metrics_are_named(metrics: Any, message: str) -> None:
+def test_wrong_metrics_are_named(metrics, message):
     with pytest.raises(TypeError, match=message):
         read_metrics(None, metrics)
     with pytest.raises(TypeError, match="metric and metrics say the same thing"):
         read_metrics(mean, {"a": mean})
 
 
-def test_a_metric_is_the_mean_over_samples_not_over_batches() -> None:
+def test_a_metric_is_the_mean_over_samples_not_over_batches():
     task = task_of({"metric": Metric(mean)}, "metric")
     rows = task.observe(torch.tensor([1.0, 1.0, 1.0]), make_user_batch((None,), [4, 5, 6]))
     rows += task.observe(torch.tensor([5.0]), make_user_batch((None,), [9]))
@@ -66,7 +66,7 @@ def test_a_metric_is_the_mean_over_samples_not_over_batches() -> None:
     assert task.confusion(rows) is None
 
 
-def test_a_metric_of_each_sample_is_kept_and_nan_says_that_it_has_none() -> None:
+def test_a_metric_of_each_sample_is_kept_and_nan_says_that_it_has_none():
     task = task_of({"error": Metric(each, False), "all": Metric(mean)}, "error")
     assert not task.higher_is_better
     rows = task.observe(torch.tensor([1.0, math.nan]), make_user_batch((None,), [3, 7]))
@@ -81,16 +81,15 @@ def test_a_metric_of_each_sample_is_kept_and_nan_says_that_it_has_none() -> None
 @pytest.mark.parametrize(
     ("value", "got"), [(torch.zeros(2, 1), r"\(2, 1\)"), ("text", "str"), (None, "NoneType")]
 )
-def test_a_metric_gives_one_number_or_one_for_each_sample(value: Any, got: str) -> None:
+def test_a_metric_gives_one_number_or_one_for_each_sample(value, got):
     task = task_of({"m": Metric(lambda output, target: value)}, "m")
     with pytest.raises(ValueError, match=f"metric 'm': expected one number.*2 samples, got {got}"):
         task.observe(None, make_user_batch((None,), [0, 1]))
 
 
-def test_classes_of_samples_and_of_pixels_are_counted_without_those_to_ignore() -> None:
+def test_classes_of_samples_and_of_pixels_are_counted_without_those_to_ignore():
     output = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]])
     found = confusion_of(output, torch.tensor([0, 0, 1]))
-    assert found is not None
     assert found.tolist() == [[1, 1], [0, 1]]
     named = {"label": torch.tensor([0, 0, 1]), "weight": torch.ones(3)}
     assert str(confusion_of(output, named)) == str(found)
@@ -98,13 +97,11 @@ def test_classes_of_samples_and_of_pixels_are_counted_without_those_to_ignore() 
     pixels = torch.zeros(1, 3, 2, 2)
     pixels[0, 2] = 1
     found = confusion_of(pixels, torch.tensor([[[2, 2], [0, 255]]]))
-    assert found is not None
     assert found.tolist() == [[0, 0, 1], [0, 0, 0], [0, 0, 2]]
     task = task_of({}, "loss")
     batch = make_user_batch((0, torch.tensor([0, 0, 1])), [0, 1, 2])
     rows = task.observe(output, batch) + task.observe(output, batch)
     confusion = task.confusion(rows)
-    assert confusion is not None
     assert confusion.tolist() == [[2, 2], [0, 2]]
     assert task.score(rows) == {}
 
@@ -118,11 +115,11 @@ def test_classes_of_samples_and_of_pixels_are_counted_without_those_to_ignore() 
         (torch.zeros(3, 2).long(), torch.zeros(3).long()),
     ],
 )  # fmt: skip
-def test_other_outputs_are_not_taken_for_classes(output: Any, target: Any) -> None:
+def test_other_outputs_are_not_taken_for_classes(output, target):
     assert confusion_of(output, target) is None
 
 
-def test_a_mean_becomes_a_sum_and_what_fills_up_counts_nothing() -> None:
+def test_a_mean_becomes_a_sum_and_what_fills_up_counts_nothing():
     values, output = (torch.tensor([1.0, 5.0]),), torch.zeros(2)
     batch = make_user_batch(values, [0, 1])
 
@@ -138,7 +135,7 @@ def test_a_mean_becomes_a_sum_and_what_fills_up_counts_nothing() -> None:
         losses(lambda o, t: 3.0, batch)
 
 
-def test_the_model_gets_the_inputs_or_the_entries_it_names() -> None:
+def test_the_model_gets_the_inputs_or_the_entries_it_names():
     x, model = torch.ones(2), ByName()
 
     def said(values: Any, model: nn.Module = model, **options: Any) -> Any:

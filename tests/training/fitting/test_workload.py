@@ -23,7 +23,7 @@ def make(model: Any, data: Any, **options: Any) -> Any:
     return make_user_workload(model, data, TrainConfig(), **{"loss": nn.MSELoss()} | options)
 
 
-def test_the_first_metric_chooses_unless_another_is_named() -> None:
+def test_the_first_metric_chooses_unless_another_is_named():
     metrics = {"a": torch.dist, "b": (torch.dist, "min")}
     model, data = nn.Linear(1, 1), (PAIRS, PAIRS)
     assert make(model, data, metrics=metrics).task.main == "a"
@@ -36,7 +36,7 @@ def test_the_first_metric_chooses_unless_another_is_named() -> None:
         make(model, (PAIRS, None), metrics=metrics)
 
 
-def test_what_is_no_model_and_no_loss_is_named() -> None:
+def test_what_is_no_model_and_no_loss_is_named():
     with pytest.raises(TypeError, match=r"model: expected a torch.nn.Module, got str"):
         make("resnet", (PAIRS, None))
     with pytest.raises(TypeError, match="loss: expected a function, got str"):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,9 @@ from posemill.training.runs.status import read_sweep_status
 
 pytestmark = pytest.mark.usefixtures("warm_children")
 
-Settings = Callable[..., dict[str, Any]]
-
 
 @pytest.fixture
-def people(tmp_path: Path) -> Path:
+def people(tmp_path):
     """Clips of Ann, Bo and Cy: Cy alone says `odd`. The class is which of two points is higher."""
     rng = np.random.default_rng(0)
     lines = ["video_id,label,split,signer"]
@@ -44,12 +41,12 @@ def people(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def given(people: Path, settings: Settings) -> dict[str, Any]:
+def given(people, settings):
     return settings(data=str(people / "all.npz"), labels=str(people / "labels.csv"), model="mlp",
                     model_options={})  # fmt: skip
 
 
-def test_every_group_is_counted_with_the_clips_that_others_could_teach(people: Path) -> None:
+def test_every_group_is_counted_with_the_clips_that_others_could_teach(people):
     paths = str(people / "all.npz"), str(people / "labels.csv")
     data = DataSettings(*paths, num_dims=0, dev_fraction=0.0, leave_out="signer")
     found = count_groups(read_labelled(data)[1], "classify")
@@ -57,9 +54,7 @@ def test_every_group_is_counted_with_the_clips_that_others_could_teach(people: P
     assert counts == [("ann", 16, 16), ("bo", 16, 16), ("cy", 3, 0)]
 
 
-def test_each_person_is_scored_by_a_model_that_never_saw_them(
-    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_person_is_scored_by_a_model_that_never_saw_them(people, tmp_path, monkeypatch):
     out = tmp_path / "left"
     flags = ["--data", people / "all.npz", "--labels", people / "labels.csv", "--model", "mlp",
              "--epochs", 12, "--lr", 0.02, "--no-figures", "--no-tensorboard", "--batch-size", 8,
@@ -95,21 +90,19 @@ def test_each_person_is_scored_by_a_model_that_never_saw_them(
     assert again == f"posemill train {out}/leave_out.toml --out {out}"
 
 
-def test_one_person_is_left_out_by_name(given: dict[str, Any]) -> None:
+def test_one_person_is_left_out_by_name(given):
     found = train(TrainConfig(**given | {"epochs": 1, "leave_out": "signer=bo"}))
     assert set(found.scores) == {"test"}, "no share of the same people is set aside"
 
 
-def test_a_failed_training_names_the_person_and_its_log(given: dict[str, Any]) -> None:
+def test_a_failed_training_names_the_person_and_its_log(given):
     wrong = given | {"leave_out": "signer", "model_options": {"hiden": [2]}}
     message = r"2 of 2 trainings failed, the first without signer (ann|bo): .*hiden.*log\.txt"
     with pytest.raises(TrainingError, match=message):
         train(TrainConfig(**wrong))
 
 
-def test_a_file_of_the_user_where_the_sweep_would_be_written_is_left_alone(
-    given: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_file_of_the_user_where_the_sweep_would_be_written_is_left_alone(given, tmp_path):
     notes = tmp_path / "out" / "leave_out.toml"
     notes.parent.mkdir()
     notes.write_text("mine")
@@ -118,16 +111,14 @@ def test_a_file_of_the_user_where_the_sweep_would_be_written_is_left_alone(
     assert notes.read_text() == "mine"
 
 
-def test_processes_of_torchrun_do_not_start_a_sweep_each(
-    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_of_torchrun_do_not_start_a_sweep_each(given, monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "1")
     with pytest.raises(ConfigError, match="start it without torchrun"):
         train(TrainConfig(**given, leave_out="signer"))
 
 
-def test_a_single_person_cannot_be_left_out(given: dict[str, Any]) -> None:
+def test_a_single_person_cannot_be_left_out(given):
     labels, given["leave_out"] = Path(given["labels"]), "signer"
     labels.write_text(labels.read_text().replace(",bo", ",ann").replace(",cy", ",ann"))
     with pytest.raises(TrainingError, match=r"all clips have the same 'signer' \(ann\): nobody"):
@@ -136,7 +127,7 @@ def test_a_single_person_cannot_be_left_out(given: dict[str, Any]) -> None:
         TrainConfig(**(given | {"folds": 3}))
 
 
-def test_a_folder_is_named_by_what_is_left_out_and_lies_in_its_sweep(tmp_path: Path) -> None:
+def test_a_folder_is_named_by_what_is_left_out_and_lies_in_its_sweep(tmp_path):
     names = [
         make_job(f"who={name}", {}, tmp_path, shared={}).folder
         for name in ("../../etc", "小 明", "x" * 90)

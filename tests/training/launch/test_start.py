@@ -5,9 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,10 +22,8 @@ from posemill.training.runs.inference import load_model
 from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import Workload, build_workload
 
-Settings = Callable[..., dict[str, Any]]
 
-
-def test_a_training_needs_data_and_a_folder(settings: Settings, tmp_path: Path) -> None:
+def test_a_training_needs_data_and_a_folder(settings, tmp_path):
     with pytest.raises(ConfigError, match="out: expected the folder of the run"):
         train(settings(out=""))
     with pytest.raises(ConfigError, match="data: expected the folder `posemill prepare` or"):
@@ -46,9 +42,7 @@ with hold(Path(sys.argv[1]), what="training"):
 """
 
 
-def test_who_continues_takes_the_lock_before_it_reads_anything(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_who_continues_takes_the_lock_before_it_reads_anything(settings, tmp_path):
     fields = settings(epochs=1)
     run = train(fields).out
     # The moment in which the other process has removed the checkpoint that `last` named.
@@ -57,7 +51,6 @@ def test_who_continues_takes_the_lock_before_it_reads_anything(
     (run / "run.json").write_text("{")
     with subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE) as other:  # fmt: skip
-        assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
         for changes in ({}, {"data": str(tmp_path / "nowhere")}, {"tune": "speed"}):
             with pytest.raises(RunError, match="is being trained by another process"):
@@ -66,9 +59,7 @@ def test_who_continues_takes_the_lock_before_it_reads_anything(
         train(fields | {"resume": True})
 
 
-def test_a_training_that_began_while_the_data_were_read_is_not_overwritten(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_a_training_that_began_while_the_data_were_read_is_not_overwritten(settings, tmp_path):
     fields = settings(epochs=1)
     resolved = Resolved.of(TrainConfig(**fields))
 
@@ -83,8 +74,8 @@ def test_a_training_that_began_while_the_data_were_read_is_not_overwritten(
 
 
 def test_data_without_splits_end_with_an_accuracy_of_a_share_set_aside(
-    settings: Settings, clips_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    settings, clips_folder, tmp_path, capsys
+):
     (tmp_path / "data").mkdir()
     shutil.copy(clips_folder / "train_keypoints.npz", tmp_path / "data" / "all_keypoints.npz")
     lines = (clips_folder / "labels.csv").read_text().splitlines()
@@ -109,9 +100,7 @@ def test_data_without_splits_end_with_an_accuracy_of_a_share_set_aside(
     assert whole["num_clips"] == 28, "nothing of other data was set aside"
 
 
-def test_without_any_dev_split_it_is_said_that_nothing_is_scored(
-    settings: Settings, clips_folder: Path, tmp_path: Path
-) -> None:
+def test_without_any_dev_split_it_is_said_that_nothing_is_scored(settings, clips_folder, tmp_path):
     (tmp_path / "data").mkdir()
     shutil.copy(clips_folder / "train_keypoints.npz", tmp_path / "data")
     result = train(settings(data=str(tmp_path / "data"), dev_fraction=0.0, patience=2, epochs=1))
@@ -122,9 +111,7 @@ def test_without_any_dev_split_it_is_said_that_nothing_is_scored(
     ]
 
 
-def test_a_run_finds_its_data_from_any_folder(
-    settings: Settings, tmp_path: Path, clips_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_finds_its_data_from_any_folder(settings, tmp_path, clips_folder, monkeypatch):
     monkeypatch.chdir(clips_folder.parent)
     fields = settings(
         data=clips_folder.name, labels=f"{clips_folder.name}/labels.csv", epochs=1, cache="none"
@@ -138,9 +125,7 @@ def test_a_run_finds_its_data_from_any_folder(
     assert not any("it began with data" in note for note in again.summary["notes"])
 
 
-def test_patience_waits_for_a_better_score_not_for_a_lower_loss(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_patience_waits_for_a_better_score_not_for_a_lower_loss(settings, monkeypatch):
     losses = iter(range(100, 0, -1))
 
     def same_accuracy(*_: object, **__: object) -> Evaluation:
@@ -154,9 +139,7 @@ def test_patience_waits_for_a_better_score_not_for_a_lower_loss(
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_plateau_lowers_the_learning_rate_where_the_score_stands_still(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, cut: bool
-) -> None:
+def test_plateau_lowers_the_learning_rate_where_the_score_stands_still(settings, monkeypatch, cut):
     accuracies = iter([0.1, 0.2, 0.2, 0.2, 0.3, 0.3, 0.3, 0.3])
 
     def scores(*_: object, **__: object) -> Evaluation:
@@ -176,8 +159,8 @@ def test_plateau_lowers_the_learning_rate_where_the_score_stands_still(
 
 
 def test_a_clip_without_a_label_is_left_out_where_that_is_asked_for(
-    settings: Settings, clips_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    settings, clips_folder, tmp_path, caplog
+):
     labels = (clips_folder / "labels.csv").read_text().splitlines(keepends=True)
     few = tmp_path / "few.csv"
     few.write_text("".join([*labels[:2], *labels[3:]]))
@@ -189,16 +172,14 @@ def test_a_clip_without_a_label_is_left_out_where_that_is_asked_for(
     assert "clips have no label and are left out" in caplog.text
 
 
-def test_a_resumed_training_counts_the_time_before(settings: Settings) -> None:
+def test_a_resumed_training_counts_the_time_before(settings):
     first = train(settings(epochs=2)).summary["timing_seconds"]
     (Path(settings()["out"]) / "summary.json").unlink()  # killed after its last step
     second = train(settings(epochs=2, resume=True)).summary["timing_seconds"]
     assert second["forward"] >= first["forward"] > 0
 
 
-def test_ranks_of_torchrun_read_a_run_only_after_the_first_one_has_locked_it(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_of_torchrun_read_a_run_only_after_the_first_one_has_locked_it(settings, monkeypatch):
     fields = settings(epochs=1, figures=False)
     train(fields)
 

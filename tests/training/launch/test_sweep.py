@@ -13,7 +13,7 @@ BASE = 'data = "x"\nmodel = "mlp"\nepochs = 3\nmodel_options = { dropout = 0.1 }
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "base.toml").write_text(BASE)
     return tmp_path
 
@@ -30,7 +30,7 @@ def finish(job: Any, scores: dict[str, Any], seconds: float = 1.0) -> None:
     (job.run_folder / "summary.json").write_text(text)
 
 
-def test_random_draws_follow_the_seed_and_stay_within_their_limits(folder: Path) -> None:
+def test_random_draws_follow_the_seed_and_stay_within_their_limits(folder):
     text = (
         "[random]\nsamples = {}\nseed = 3\nlr = {{ low = 1e-4, high = 1e-1, log = true }}\n"
         "batch_size = {{ low = 8, high = 64 }}\noptimizer = {{ choices = ['sgd', 'adamw'] }}\n"
@@ -44,14 +44,14 @@ def test_random_draws_follow_the_seed_and_stay_within_their_limits(folder: Path)
     assert {changes["optimizer"] for changes in many} == {"sgd", "adamw"}
 
 
-def test_folds_run_every_combination_on_each_fold(folder: Path) -> None:
+def test_folds_run_every_combination_on_each_fold(folder):
     sweep = read_sweep(write(folder, "[grid]\nlr = [0.1, 0.2]\n[folds]\ncount = 3\n"))
     assert [(job.changes["lr"], job.changes["fold"]) for job in sweep.jobs] == [
         (lr, fold) for lr in (0.1, 0.2) for fold in range(3)
     ]
 
 
-def test_other_names_are_options_of_the_model_and_join_the_shared_ones(folder: Path) -> None:
+def test_other_names_are_options_of_the_model_and_join_the_shared_ones(folder):
     sweep = read_sweep(write(folder, "[settings]\nlr = 0.5\n[grid]\nhidden = [[8], [16, 16]]\n"))
     config = sweep.resolve(sweep.jobs[1], cores=1).config
     assert config.model_options == {"dropout": 0.1, "hidden": [16, 16]}
@@ -59,7 +59,7 @@ def test_other_names_are_options_of_the_model_and_join_the_shared_ones(folder: P
     assert config.out == str(sweep.jobs[1].run_folder)
 
 
-def test_the_table_says_where_each_job_stands(folder: Path) -> None:
+def test_the_table_says_where_each_job_stands(folder):
     sweep = read_sweep(
         write(folder, "[grid]\nlr = [1.0, 2.0, 3.0, 4.0]\n"), out=str(folder / "out")
     )
@@ -88,14 +88,12 @@ def test_the_table_says_where_each_job_stands(folder: Path) -> None:
         ("this is not toml", "is not TOML"),
     ],
 )
-def test_wrong_sweeps_are_refused_before_anything_runs(
-    folder: Path, text: str, message: str
-) -> None:
+def test_wrong_sweeps_are_refused_before_anything_runs(folder, text, message):
     with pytest.raises(ConfigError, match=message):
         read_sweep(write(folder, text))
 
 
-def test_missing_files_and_folders_are_said(folder: Path) -> None:
+def test_missing_files_and_folders_are_said(folder):
     with pytest.raises(ConfigError, match="no sweep file"):
         read_sweep(folder / "nowhere.toml")
     (folder / "sweep.toml").write_text("[grid]\nlr = [1.0]\n")
@@ -103,7 +101,7 @@ def test_missing_files_and_folders_are_said(folder: Path) -> None:
         read_sweep(folder / "sweep.toml")
 
 
-def test_settings_are_no_scores_whatever_they_and_the_splits_are_called(folder: Path) -> None:
+def test_settings_are_no_scores_whatever_they_and_the_splits_are_called(folder):
     path = write(folder, "[grid]\ndev_fraction = [0.1, 0.2]\n[folds]\ncount = 2\n")
     sweep = read_sweep(path, out=str(folder / "out"))
     for job, rate in zip(sweep.jobs[:3], (0.5, 1.0, 0.25), strict=True):
@@ -114,7 +112,7 @@ def test_settings_are_no_scores_whatever_they_and_the_splits_are_called(folder: 
     ]
 
 
-def test_a_training_is_known_by_all_settings_that_decide_what_is_learned(folder: Path) -> None:
+def test_a_training_is_known_by_all_settings_that_decide_what_is_learned(folder):
     path = write(folder, "[grid]\nlr = [0.1, 0.2]\n")
     before = [job.name for job in read_sweep(path).jobs]
     assert [name.rpartition("-")[0] for name in before] == ["lr=0.1", "lr=0.2"]
@@ -125,7 +123,7 @@ def test_a_training_is_known_by_all_settings_that_decide_what_is_learned(folder:
     assert not set(before) & set(after), "what three epochs gave is not the result of four"
 
 
-def test_more_samples_keep_the_names_of_those_that_were_drawn_before(folder: Path) -> None:
+def test_more_samples_keep_the_names_of_those_that_were_drawn_before(folder):
     text = "[grid]\nlr = [0.1, 0.2]\n[random]\nsamples = {}\nframes = {{ choices = [8, 16] }}\n"
     few = [job.name for job in read_sweep(write(folder, text.format(2))).jobs]
     many = [job.name for job in read_sweep(write(folder, text.format(9))).jobs]
@@ -138,9 +136,7 @@ def test_more_samples_keep_the_names_of_those_that_were_drawn_before(folder: Pat
     [("", 1, "single", 1), ("", 4, "multi_thread", 4), ("threads = 2\n", 4, "multi_thread", 2),
      ('parallel = "multi_process"\n', 4, "multi_process", 0)],
 )  # fmt: skip
-def test_a_job_stays_within_its_share_of_the_cores(
-    folder: Path, base: str, cores: int, mode: str, threads: int
-) -> None:
+def test_a_job_stays_within_its_share_of_the_cores(folder, base, cores, mode, threads):
     (folder / "base.toml").write_text(BASE + base)
     sweep = read_sweep(write(folder, ""))
     config = sweep.resolve(sweep.jobs[0], cores=cores).config

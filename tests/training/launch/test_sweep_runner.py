@@ -43,7 +43,7 @@ summary = {"scores": {"dev": {"accuracy": 0.9}}, "seconds": 1.0}
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> tuple[str, ...]:
+def command(tmp_path):
     script = tmp_path / "fake_train.py"
     script.write_text(FAKE_TRAIN)
     return (sys.executable, str(script))
@@ -69,7 +69,7 @@ def wait_until(is_true: Callable[[], bool], process: psutil.Popen) -> None:
         time.sleep(0.01)
 
 
-def test_every_job_runs_once_with_its_share(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_every_job_runs_once_with_its_share(tmp_path, command):
     sweep = make_sweep(tmp_path, "[0.1, 0.2, 0.3]")
     events: list[tuple[str, str]] = []
     num_jobs = min(2, count_cores())
@@ -88,7 +88,7 @@ def test_every_job_runs_once_with_its_share(tmp_path: Path, command: tuple[str, 
     assert len(calls_of(sweep, 0)) == 1, "what has finished is not run again"
 
 
-def test_a_failed_job_does_not_stop_the_others(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_failed_job_does_not_stop_the_others(tmp_path, command):
     sweep = make_sweep(tmp_path, "[2.0, 0.1]")
     failures = run_sweep(sweep, command=command)
     assert failures == {sweep.jobs[0].name: "exit code 2: posemill: the disk is full"}
@@ -97,12 +97,8 @@ def test_a_failed_job_does_not_stop_the_others(tmp_path: Path, command: tuple[st
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_or_killed_sweep_leaves_no_process_and_continues(
-    number: signal.Signals,
-    tmp_path: Path,
-    command: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
-    start_process: Callable[..., psutil.Popen],
-) -> None:
+    number, tmp_path, command, monkeypatch, start_process
+):
     sweep = make_sweep(tmp_path, "[0.1, 3.0]")
     driver = textwrap.dedent(f"""
         from pathlib import Path

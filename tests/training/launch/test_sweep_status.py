@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 from cli_runner import CliRunner
@@ -18,7 +17,7 @@ from posemill.machine.live_files import write_live
 from posemill.training.launch.sweep import read_sweep
 from posemill.training.launch.sweep_runner import run_sweep, write_record
 from posemill.training.record.live import hold
-from posemill.training.runs.status import SweepStatus, read_sweep_status
+from posemill.training.runs.status import read_sweep_status
 
 # Stands in for a training: writes the files of one, or fails, by its learning rate.
 TRAINING = """
@@ -37,17 +36,16 @@ run = Path(config["out"]); run.mkdir(parents=True, exist_ok=True)
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     path = tmp_path / "sweep.toml"
     path.write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1, 0.2]\n')
     return path
 
 
-def test_a_sweep_shows_its_trainings_and_why_one_failed(file: Path, tmp_path: Path) -> None:
+def test_a_sweep_shows_its_trainings_and_why_one_failed(file, tmp_path):
     found = read_sweep(file)
     run_sweep(found, command=(sys.executable, "-c", TRAINING))
     status = posemill.status(tmp_path / "out")
-    assert isinstance(status, SweepStatus)
     assert status.state == "stopped"
     first, second = status.trainings
     assert first == {
@@ -71,7 +69,7 @@ def test_a_sweep_shows_its_trainings_and_why_one_failed(file: Path, tmp_path: Pa
     assert posemill.status(tmp_path / "out" / first["job"]).state == "finished"
 
 
-def test_a_sweep_at_work_is_seen_and_a_second_one_kept_out(file: Path, tmp_path: Path) -> None:
+def test_a_sweep_at_work_is_seen_and_a_second_one_kept_out(file, tmp_path):
     found = read_sweep(file)
     found.out.mkdir()
     with hold(found.out, what="sweep"):
@@ -89,13 +87,13 @@ def test_a_sweep_at_work_is_seen_and_a_second_one_kept_out(file: Path, tmp_path:
     ["null", "[3]", '[{"name": "../../secret", "changes": {}}]', '[{"name": "0-00000000"}]',
      '[{"name": "0-00000000", "changes": {"model_options": [1]}}]'],
 )  # fmt: skip
-def test_a_strangers_record_is_refused(tmp_path: Path, trainings: str) -> None:
+def test_a_strangers_record_is_refused(tmp_path, trainings):
     (tmp_path / "sweep.json").write_text(f'{{"kind": "posemill-sweep", "trainings": {trainings}}}')
     with pytest.raises(RunError, match=r"sweep.json is not what posemill wrote"):
         posemill.status(tmp_path)
 
 
-def test_the_folder_of_a_training_that_is_a_link_is_refused(file: Path, tmp_path: Path) -> None:
+def test_the_folder_of_a_training_that_is_a_link_is_refused(file, tmp_path):
     found = read_sweep(file)
     found.out.mkdir()
     write_record(found, 1)
@@ -106,7 +104,7 @@ def test_the_folder_of_a_training_that_is_a_link_is_refused(file: Path, tmp_path
         read_sweep_status(found.out)
 
 
-def test_what_all_trainings_have_alike_is_said_once(tmp_path: Path) -> None:
+def test_what_all_trainings_have_alike_is_said_once(tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1, 0.2]\nepochs = [2]\n')
     found = read_sweep(file)

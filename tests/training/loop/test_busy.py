@@ -28,9 +28,7 @@ AFTER = [Times((60, 0, 10, 120, 10, 0, 0, 0, 55)), Times((199, 0, 0, 0, 0, 0, 0,
          Times((10, 0, 0, 190, 0, 0, 0, 0, 0))]  # fmt: skip
 
 
-def test_of_a_cpu_it_is_the_share_of_the_cores_that_may_be_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_a_cpu_it_is_the_share_of_the_cores_that_may_be_used(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2}, raising=False)
     monkeypatch.setattr(timing, "count_cores", lambda: 2)
     looks = iter([BEFORE, AFTER])
@@ -40,7 +38,7 @@ def test_of_a_cpu_it_is_the_share_of_the_cores_that_may_be_used(
     assert meter.stop() == pytest.approx(60 / 200)
 
 
-def test_under_a_quota_it_is_what_this_process_had_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_a_quota_it_is_what_this_process_had_of_it(monkeypatch):
     monkeypatch.setattr(timing, "count_cores", lambda: 1_000)
     meter = BusyMeter(torch.device("cpu"))
     meter.start()
@@ -48,11 +46,10 @@ def test_under_a_quota_it_is_what_this_process_had_of_it(monkeypatch: pytest.Mon
     while time.process_time() < end:
         pass
     share = meter.stop()
-    assert share is not None
     assert 0 < share < 0.01
 
 
-def test_a_gpu_is_sampled_where_its_library_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_sampled_where_its_library_answers(monkeypatch):
     monkeypatch.setattr(timing, "_SAMPLE_SECONDS", 0.01)
     properties = SimpleNamespace(uuid="11-22")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)

@@ -13,7 +13,6 @@ from posemill.training.loop.stepping import Stepper, checkpoint_blocks
 from posemill.training.loop.timing import Clock
 from posemill.training.ranks import run_ranks
 from posemill.training.runtime import Runtime
-from tools.warm_python import WarmPython
 
 CPU = torch.device("cpu")
 CONFIG = TrainConfig(mode="multi_process", processes=2, threads=1, batch_size=8, micro_batch=2,
@@ -62,7 +61,6 @@ def take_epoch(changes: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
     for step in range(loader.num_steps):
         stepper.take(batches, loader.sampler.num_micro_batches(step), 0.1)
         losses.append(stepper.read_totals())
-    assert stepper.average is not None
     return {
         "weights": {name: tensor.tolist() for name, tensor in workload.model.state_dict().items()},
         "average": [tensor.tolist() for tensor in stepper.average.shadow.values()],
@@ -86,13 +84,13 @@ def all_cases(runtime: Runtime) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def two_processes(warm_python: WarmPython) -> dict[str, Any]:
+def two_processes(warm_python):
     with warm_python.used():
         return run_ranks(all_cases, CONFIG)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_two_processes_take_the_steps_of_one(two_processes: dict[str, Any], case: str) -> None:
+def test_two_processes_take_the_steps_of_one(two_processes, case):
     one, two = take_epoch(dict(CASES[case]), Runtime()), two_processes[case]
     assert two["is_same"], "the processes have different weights"
     assert [count for _, count in two["losses"]] == [8, 8, 1]
@@ -107,9 +105,7 @@ def test_two_processes_take_the_steps_of_one(two_processes: dict[str, Any], case
                                    atol=1e-6, rtol=1e-5)  # fmt: skip
 
 
-def test_gradients_are_exchanged_once_a_step_and_while_the_backward_pass_runs(
-    two_processes: dict[str, Any],
-) -> None:
+def test_gradients_are_exchanged_once_a_step_and_while_the_backward_pass_runs(two_processes):
     found = two_processes["watched"]
     assert found["exchanges"] == [1, 1, 1], "micro-batches but the last exchange nothing"
     assert found["is_in_backward"]
@@ -135,7 +131,7 @@ def _watch_exchange(config: TrainConfig, runtime: Runtime) -> dict[str, Any]:
         plain(self, *args, **options)
         events.append("backward")
 
-    Tensor.backward = backward  # type: ignore[method-assign]
+    Tensor.backward = backward
     loader = EpochLoader(workload.train, config, runtime, shuffle=True)
     batches, exchanges = loader.batches(), []
     for step in range(loader.num_steps):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from posemill.training.tuning.tune import Row, Search, tune_training
 
 
 @pytest.fixture(scope="module")
-def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def videos(tmp_path_factory):
     """A list of twelve videos of twelve frames, of two labels."""
     folder = tmp_path_factory.mktemp("videos")
     lines = ["path,split,label"]
@@ -32,7 +31,7 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def config(videos: Path, tmp_path: Path) -> TrainConfig:
+def config(videos, tmp_path):
     return TrainConfig(
         data=str(videos), data_kind="video", model="tsn", model_options={"width": 0.25},
         video_size=32, video_sampling="segments:2", epochs=4, batch_size=4, micro_batch=4,
@@ -42,7 +41,7 @@ def config(videos: Path, tmp_path: Path) -> TrainConfig:
     )  # fmt: skip
 
 
-def test_videos_are_described_unless_they_are_kept(config: TrainConfig) -> None:
+def test_videos_are_described_unless_they_are_kept(config):
     facts = describe_videos(build_workload(config).train)
     assert (facts["num_videos"], facts["frame_side"]) == (8, 32)
     assert facts["decoded_bytes"] == 8 * 12 * 32 * 32 * 3
@@ -50,7 +49,7 @@ def test_videos_are_described_unless_they_are_kept(config: TrainConfig) -> None:
     assert describe_videos(build_workload(config.replace(cache="mmap")).train) == {}
 
 
-def test_a_cache_changes_nothing_but_the_time(config: TrainConfig, tmp_path: Path) -> None:
+def test_a_cache_changes_nothing_but_the_time(config, tmp_path):
     config = config.replace(epochs=2)
     plain = posemill.train(config)
     kept = posemill.train(config.replace(cache="mmap", out=str(tmp_path / "kept")))
@@ -70,9 +69,7 @@ def run_caches(config: TrainConfig, speeds: Any, monkeypatch: pytest.MonkeyPatch
     return found
 
 
-def test_decoding_once_is_weighed_over_all_epochs(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decoding_once_is_weighed_over_all_epochs(config, monkeypatch):
     monkeypatch.setattr(Search, "_fill", lambda *_: 50.0)
     speeds = {"none": 100.0, "mmap": 200.0}
     # four epochs: one at 50 and three at 200 samples/s
@@ -83,15 +80,13 @@ def test_decoding_once_is_weighed_over_all_epochs(
     assert run_caches(config.replace(epochs=2), speeds, monkeypatch).best.cache == "none"
 
 
-def test_a_cache_that_does_not_fit_on_the_disk_is_not_tried(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_does_not_fit_on_the_disk_is_not_tried(config, monkeypatch):
     monkeypatch.setattr(reporting, "free_bytes", lambda _: 10)
     found = run_caches(config, {}, monkeypatch)
     assert found.rows == [Row("cache mmap", note="not tried: about 0.0 GB, and 0.0 GB are free")]
 
 
-def test_a_real_tuning_of_video_runs(config: TrainConfig) -> None:
+def test_a_real_tuning_of_video_runs(config):
     free = config.replace(tune_seconds=2.0, tune="speed")
     sources = dict.fromkeys(config.all_fields(), "file")
     found = tune_training(build_workload, Resolved(free, sources))

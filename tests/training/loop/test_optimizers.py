@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
     ("name", "kind"),
     [("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD)],
 )
-def test_biases_and_norms_are_not_decayed(name: str, kind: type) -> None:
+def test_biases_and_norms_are_not_decayed(name, kind):
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
     optimizer = build_optimizer(model, TrainConfig(optimizer=name, weight_decay=0.5), CPU)
     assert type(optimizer) is kind
@@ -28,9 +28,7 @@ def test_biases_and_norms_are_not_decayed(name: str, kind: type) -> None:
 
 
 @pytest.mark.parametrize(("device", "fused"), [("cpu", True), ("cuda", True), ("meta", False)])
-def test_the_step_is_fused_where_torch_has_it(
-    device: str, fused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_step_is_fused_where_torch_has_it(device, fused, monkeypatch):
     given: dict[str, Any] = {}
     monkeypatch.setattr(torch.optim, "AdamW", lambda _, **options: given.update(options))
     build_optimizer(nn.Linear(2, 2), TrainConfig(lr=0.3), torch.device(device))
@@ -38,20 +36,20 @@ def test_the_step_is_fused_where_torch_has_it(
 
 
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.5, True)])
-def test_sgd_looks_ahead_where_it_has_momentum(momentum: float, nesterov: bool) -> None:
+def test_sgd_looks_ahead_where_it_has_momentum(momentum, nesterov):
     config = TrainConfig(optimizer="sgd", momentum=momentum)
     (group, _) = build_optimizer(nn.Linear(2, 2), config, CPU).param_groups
     assert (group["momentum"], group["nesterov"]) == (momentum, nesterov)
 
 
-def test_frozen_weights_are_left_out() -> None:
+def test_frozen_weights_are_left_out():
     model = nn.Linear(2, 2)
     model.bias.requires_grad_(False)
     groups = build_optimizer(model, TrainConfig(), CPU).param_groups
     assert [len(group["params"]) for group in groups] == [1]
 
 
-def test_the_average_follows_the_weights_and_gives_them_back() -> None:
+def test_the_average_follows_the_weights_and_gives_them_back():
     model = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(model.weight)
     average = WeightAverage(model, 0.5)

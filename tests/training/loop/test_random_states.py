@@ -3,7 +3,6 @@ from __future__ import annotations
 import random
 
 import numpy as np
-import pytest
 import torch
 
 from posemill.training.record.checkpoints import copy_state
@@ -19,7 +18,7 @@ def draw() -> list[float]:
     return [random.random(), random.gauss(0, 1), *numbers.tolist(), *torch.rand(2).tolist()]
 
 
-def test_all_generators_go_on_where_they_were() -> None:
+def test_all_generators_go_on_where_they_were():
     seed_everything(3)
     random.gauss(0, 1)  # draws two and keeps one for the next call
     np.random.normal()  # noqa: NPY002
@@ -30,7 +29,7 @@ def test_all_generators_go_on_where_they_were() -> None:
     assert draw() == expected
 
 
-def test_a_seed_decides_all_and_ranks_differ() -> None:
+def test_a_seed_decides_all_and_ranks_differ():
     found = []
     for seed, rank in ((3, 0), (3, 0), (4, 0), (3, 1), (4, 1)):
         seed_everything(seed, rank)
@@ -40,7 +39,7 @@ def test_a_seed_decides_all_and_ranks_differ() -> None:
         assert len({row[number] for row in found[1:]}) == 4
 
 
-def test_a_seed_too_large_for_numpy_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_too_large_for_numpy_is_taken(monkeypatch):
     seeds: list[int] = []
     monkeypatch.setattr(np.random, "seed", seeds.append)
     for seed in (2**32 - 1, 2**32 + 5):
@@ -48,7 +47,7 @@ def test_a_seed_too_large_for_numpy_is_taken(monkeypatch: pytest.MonkeyPatch) ->
     assert seeds == [2**32 - 1, 5]
 
 
-def test_the_generator_of_a_gpu_goes_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_generator_of_a_gpu_goes_on_too(monkeypatch):
     kept: list[torch.Tensor] = []
     state = torch.arange(3, dtype=torch.uint8)
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: state)

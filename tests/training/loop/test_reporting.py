@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,10 +26,8 @@ from posemill.training.runtime import Runtime
 from posemill.training.tasks.task import Classify
 from posemill.training.tasks.workload import Workload
 
-Settings = Callable[..., dict[str, Any]]
 
-
-def test_a_loss_that_is_not_a_number_stops_the_training(settings: Settings) -> None:
+def test_a_loss_that_is_not_a_number_stops_the_training(settings):
     with pytest.raises(TrainingError, match=r"the loss became .*lower lr \(now 1e\+18\)"):
         train(settings(lr=1e18, clip_grad_norm=0, optimizer="sgd", warmup_epochs=0.0))
 
@@ -43,9 +40,7 @@ def test_a_loss_that_is_not_a_number_stops_the_training(settings: Settings) -> N
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
     ],
 )
-def test_out_of_memory_says_what_to_lower(
-    error: Exception, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_out_of_memory_says_what_to_lower(error, settings, monkeypatch):
     def fail(*_: object) -> None:
         raise error
 
@@ -54,9 +49,7 @@ def test_out_of_memory_says_what_to_lower(
         train(settings())
 
 
-def test_a_failed_compilation_names_the_setting(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_compilation_names_the_setting(settings, monkeypatch):
     kind = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
 
     def fail(*_: object) -> None:
@@ -67,7 +60,7 @@ def test_a_failed_compilation_names_the_setting(
         train(settings())
 
 
-def test_a_loader_process_that_dies_is_named(settings: Settings) -> None:
+def test_a_loader_process_that_dies_is_named(settings):
     fields = settings(num_workers=1, epochs=50)
     plain = KeypointClips.__getitems__
 
@@ -82,7 +75,7 @@ def test_a_loader_process_that_dies_is_named(settings: Settings) -> None:
             train(fields)
 
 
-def test_without_a_dev_split_the_lowest_loss_chooses() -> None:
+def test_without_a_dev_split_the_lowest_loss_chooses():
     workload: Any = SimpleNamespace(val=None, task=Classify())
     assert score_that_chooses(workload) == ("loss", False)
     workload.val = object()
@@ -130,9 +123,7 @@ def write_log(path: Path, *, rank: int = 0, progress: bool) -> RunFolder:
     return folder
 
 
-def test_lines_go_to_the_file_and_evaluations_are_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_go_to_the_file_and_evaluations_are_said(tmp_path, capsys):
     folder = write_log(tmp_path, progress=True)
     assert folder.read_metrics() == [
         {
@@ -151,15 +142,15 @@ def test_lines_go_to_the_file_and_evaluations_are_said(
     assert capsys.readouterr().err == said.err, "without the bar, that is all it leaves out"
 
 
-def test_other_processes_are_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_processes_are_silent(tmp_path, capsys):
     folder = write_log(tmp_path, rank=1, progress=True)
     assert not folder.metrics_path.exists()
     assert capsys.readouterr().err == ""
 
 
 def test_the_log_has_the_loss_every_ten_seconds_and_the_note_the_step_every_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     now = 100.0
     clock = SimpleNamespace(monotonic=lambda: now, perf_counter=time.perf_counter)
     monkeypatch.setattr("posemill.training.loop.reporting.time", clock)
@@ -178,8 +169,8 @@ def test_the_log_has_the_loss_every_ten_seconds_and_the_note_the_step_every_seco
 
 
 def test_a_chinese_reader_is_told_in_chinese_and_the_log_stays_english(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("POSEMILL_LANG", "zh")
     monkeypatch.setenv("COLUMNS", "150")
     write_log(tmp_path, progress=True)

@@ -5,21 +5,17 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from small_sets import QUIET
 from torch import Tensor, nn
 
 import posemill
 from posemill.training.loop import timing
 from posemill.training.loop.timing import read_evidence
 
-QUIET: dict[str, Any] = {
-    "parallel": "single", "precision": "fp32", "workers": 0, "progress": False,
-    "tensorboard": False, "figures": False, "epochs": 2, "batch_size": 2,
-}  # fmt: skip
 # As of a GPU that has not caught up, in a file of a library.
 LIBRARY: dict[str, Any] = {}
 SOURCE = """
@@ -68,11 +64,12 @@ def compute(moment: Any) -> None:
     [(read_back, ".item()"), (talk, "print()"), (compute, "")],
 )
 def test_a_line_that_takes_long_is_found_with_file_and_call(
-    on_step: Any, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    on_step, expected, tmp_path, monkeypatch
+):
     monkeypatch.setattr(timing, "_WATCH_SECONDS", 0.002)
     loss = nn.MSELoss()
-    posemill.fit(nn.Linear(1, 1), Pairs(), loss=loss, on_step=on_step, out=tmp_path / "a", **QUIET)
+    posemill.fit(nn.Linear(1, 1), Pairs(), loss=loss, on_step=on_step, out=tmp_path / "a",
+                 epochs=2, batch_size=2, **QUIET)  # fmt: skip
     waits = read_evidence(tmp_path / "a").waits
     if not expected:
         assert waits == ()
@@ -81,5 +78,4 @@ def test_a_line_that_takes_long_is_found_with_file_and_call(
     assert (wait.file, wait.call) == (__file__, expected)
     assert wait.line == line_of(on_step, "SLOW")
     (advice,) = [each for each in posemill.advise(tmp_path / "a") if not each.setting]
-    assert advice.gain is not None
     assert advice.gain > 1.05

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import build_workload
 
 CPU = torch.device("cpu")
-Settings = Callable[..., dict[str, Any]]
 
 
 def stepper_of(config: TrainConfig) -> tuple[Stepper, EpochLoader]:
@@ -47,9 +45,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("model", SMALL)
-def test_accumulation_of_four_equals_the_whole_batch_for_unequal_lengths(
-    model: str, settings: Settings
-) -> None:
+def test_accumulation_of_four_equals_the_whole_batch_for_unequal_lengths(model, settings):
     options = {**SMALL[model], "dropout": 0.0}
     fields = settings(model=model, model_options=options, batch_size=16, clip_grad_norm=0)
     whole, losses = take_steps(TrainConfig(**fields | {"micro_batch": 16}), 1)
@@ -61,7 +57,7 @@ def test_accumulation_of_four_equals_the_whole_batch_for_unequal_lengths(
         torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=1e-5)
 
 
-def test_a_short_last_step_is_divided_by_its_own_number(settings: Settings) -> None:
+def test_a_short_last_step_is_divided_by_its_own_number(settings):
     options = {**SMALL["transformer"], "dropout": 0.0}
     config = TrainConfig(**settings(batch_size=16, model_options=options))
     stepper, loader = stepper_of(config)
@@ -82,9 +78,7 @@ def test_a_short_last_step_is_divided_by_its_own_number(settings: Settings) -> N
     assert stepper.read_totals()[1] == 12
 
 
-def test_a_step_reads_nothing_back_from_the_device(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_reads_nothing_back_from_the_device(settings, monkeypatch):
     config = TrainConfig(**settings(model="mlp", model_options={}, ema_decay=0.9))
     stepper, loader = stepper_of(config)
     batches = loader.batches()
@@ -99,13 +93,13 @@ def test_a_step_reads_nothing_back_from_the_device(
     stepper.take(iter(first), 1, 1e-3)
 
 
-def test_gradients_are_clipped_to_the_norm_asked_for(settings: Settings) -> None:
+def test_gradients_are_clipped_to_the_norm_asked_for(settings):
     stepper, _ = take_steps(TrainConfig(**settings(clip_grad_norm=1e-3)), 1)
     norms = [p.grad.norm() for p in stepper.model.parameters() if p.grad is not None]
     assert torch.stack(norms).norm() == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_bf16_trains_close_to_fp32(settings: Settings) -> None:
+def test_bf16_trains_close_to_fp32(settings):
     fields = settings(model_options={**SMALL["transformer"], "dropout": 0.0})
     if not try_bf16().works:
         pytest.skip("bf16 does not work in this process")
@@ -115,7 +109,7 @@ def test_bf16_trains_close_to_fp32(settings: Settings) -> None:
     assert rounded != exact
 
 
-def test_compile_is_for_gpus_with_a_fast_preset_or_when_asked_for() -> None:
+def test_compile_is_for_gpus_with_a_fast_preset_or_when_asked_for():
     gpu = torch.device("cuda")
     assert uses_compile(TrainConfig(preset="extreme"), gpu)
     assert not uses_compile(TrainConfig(preset="extreme"), CPU)
@@ -125,9 +119,7 @@ def test_compile_is_for_gpus_with_a_fast_preset_or_when_asked_for() -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
-def test_all_that_a_stepper_remembers_comes_back_bit_equal(
-    optimizer: str, settings: Settings
-) -> None:
+def test_all_that_a_stepper_remembers_comes_back_bit_equal(optimizer, settings):
     fields = settings(model="mlp", model_options={}, ema_decay=0.9, optimizer=optimizer)
     trained, _ = take_steps(TrainConfig(**fields), 3)
     fresh, _ = take_steps(TrainConfig(**fields), 0)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from posemill.training.front import train
 from posemill.training.loop.stepping import Stepper
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.inference import load_model
-
-Settings = Callable[..., dict[str, Any]]
 
 
 def weights_of(run: str | Path, name: str = "last") -> dict[str, torch.Tensor]:
@@ -37,7 +34,7 @@ def assert_bit_equal(one: str | Path, other: str | Path) -> None:
 
 
 @pytest.fixture
-def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+def stop_after(monkeypatch):
     """Let training fall over before a step, once."""
 
     def stop(step: int) -> None:
@@ -56,7 +53,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return stop
 
 
-def test_deterministic_reruns_are_bit_equal(settings: Settings, tmp_path: Path) -> None:
+def test_deterministic_reruns_are_bit_equal(settings, tmp_path):
     fields = settings(deterministic=True, augment_rotate=10.0, augment_noise=0.01)
     train(fields | {"out": str(tmp_path / "a")})
     train(fields | {"out": str(tmp_path / "b")})
@@ -67,8 +64,8 @@ def test_deterministic_reruns_are_bit_equal(settings: Settings, tmp_path: Path) 
 
 
 def test_a_stopped_training_with_a_loader_continues_bit_equal_in_the_middle_of_an_epoch(
-    settings: Settings, tmp_path: Path, stop_after: Callable[[int], None]
-) -> None:
+    settings, tmp_path, stop_after
+):
     fields = settings(
         save_every_steps=1, ema_decay=0.9, augment_noise=0.01, num_workers=1, epochs=2
     )
@@ -81,7 +78,7 @@ def test_a_stopped_training_with_a_loader_continues_bit_equal_in_the_middle_of_a
     assert_bit_equal(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_a_finished_training_is_not_trained_again(settings: Settings, tmp_path: Path) -> None:
+def test_a_finished_training_is_not_trained_again(settings, tmp_path):
     fields = settings()
     first = train(fields)
     again = train(fields | {"resume": True})
@@ -91,9 +88,7 @@ def test_a_finished_training_is_not_trained_again(settings: Settings, tmp_path: 
         train(fields)
 
 
-def test_a_start_killed_before_its_first_checkpoint_begins_its_log_anew(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_a_start_killed_before_its_first_checkpoint_begins_its_log_anew(settings, tmp_path):
     fields = settings(epochs=1)
     train(fields)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
@@ -103,9 +98,7 @@ def test_a_start_killed_before_its_first_checkpoint_begins_its_log_anew(
     assert [row["step"] for row in rows if row["event"] == "train"] == [1, 2, 3, 4]
 
 
-def test_a_training_that_patience_ended_goes_on_with_more_patience_only(
-    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_training_that_patience_ended_goes_on_with_more_patience_only(settings, tmp_path, capsys):
     fields = settings(epochs=4, lr=0.0, patience=1)
     assert train(fields).summary["steps"] == 8, "two of four epochs: lr 0 makes nothing better"
     before = (tmp_path / "run" / "timing.json").read_bytes()
@@ -118,7 +111,7 @@ def test_a_training_that_patience_ended_goes_on_with_more_patience_only(
     assert train(fields | {"resume": True, "patience": 0}).summary["steps"] == 16
 
 
-def test_what_is_learned_otherwise_from_here_on_is_said(settings: Settings) -> None:
+def test_what_is_learned_otherwise_from_here_on_is_said(settings):
     train(settings(epochs=1))
     result = train(settings(resume=True, lr=0.02, cache="none", save_every=2))
     assert "it began with lr=0.01, and goes on with 0.02" in result.summary["notes"]
@@ -126,7 +119,7 @@ def test_what_is_learned_otherwise_from_here_on_is_said(settings: Settings) -> N
     assert result.summary["steps"] == 12
 
 
-def test_a_training_does_not_go_on_with_other_steps_an_epoch(settings: Settings) -> None:
+def test_a_training_does_not_go_on_with_other_steps_an_epoch(settings):
     out = train(settings(epochs=1)).out
     config = (out / "config.toml").read_text()
     with pytest.raises(RunError, match=r"has taken 4 steps in 1 epoch, which would be 7 now: the "):
@@ -134,9 +127,7 @@ def test_a_training_does_not_go_on_with_other_steps_an_epoch(settings: Settings)
     assert (out / "config.toml").read_text() == config
 
 
-def test_a_training_does_not_go_on_with_another_model_or_other_classes(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_a_training_does_not_go_on_with_another_model_or_other_classes(settings, tmp_path):
     fields = settings(epochs=1)
     out = train(fields).out
     before = {name: (out / name).read_text() for name in ("config.toml", "run.json")}
@@ -150,8 +141,8 @@ def test_a_training_does_not_go_on_with_another_model_or_other_classes(
 
 
 def test_a_training_cut_before_its_first_evaluation_and_not_continued_has_the_last_weights(
-    settings: Settings, stop_after: Callable[[int], None]
-) -> None:
+    settings, stop_after
+):
     fields = settings(save_every_steps=1, eval_every=3)
     stop_after(2)
     with pytest.raises(KeyboardInterrupt):
@@ -161,7 +152,7 @@ def test_a_training_cut_before_its_first_evaluation_and_not_continued_has_the_la
     assert result.scores["test"]
 
 
-def test_training_learns_and_leaves_all_files(settings: Settings) -> None:
+def test_training_learns_and_leaves_all_files(settings):
     result = train(settings(epochs=12, tensorboard=True))
     folder = RunFolder(result.out)
     assert result.scores["dev"]["accuracy"] == 1
@@ -177,25 +168,25 @@ def test_training_learns_and_leaves_all_files(settings: Settings) -> None:
     assert all(torch.equal(best[name], loaded[name]) for name in best)
 
 
-def test_the_best_checkpoint_holds_the_moving_average(settings: Settings) -> None:
+def test_the_best_checkpoint_holds_the_moving_average(settings):
     result = train(settings(ema_decay=0.9))
     trained, averaged = weights_of(result.out, "best"), load_model(result.out).state_dict()
     assert any(not torch.equal(trained[name], averaged[name]) for name in trained)
 
 
-def test_evaluations_and_checkpoints_keep_their_cadence(settings: Settings) -> None:
+def test_evaluations_and_checkpoints_keep_their_cadence(settings):
     result = train(settings(epochs=5, eval_every=2, save_every=3))
     evals = [r["epoch"] for r in RunFolder(result.out).read_metrics() if r["event"] == "eval"]
     assert evals == [1, 3, 4]
 
 
-def test_without_a_validation_split_the_last_weights_are_the_best(settings: Settings) -> None:
+def test_without_a_validation_split_the_last_weights_are_the_best(settings):
     result = train(settings(val_split=""))
     assert torch.equal(*(weights_of(result.out, n)["head.weight"] for n in ("last", "best")))
     assert set(result.scores) == {"test"}
 
 
-def test_a_checkpoint_of_another_model_or_optimizer_is_refused(settings: Settings) -> None:
+def test_a_checkpoint_of_another_model_or_optimizer_is_refused(settings):
     train(settings(epochs=1))
     options = {"width": 32, "num_layers": 1, "num_heads": 2}
     with pytest.raises(TrainingError, match="is of another model: it has options"):
@@ -206,7 +197,7 @@ def test_a_checkpoint_of_another_model_or_optimizer_is_refused(settings: Setting
         train(settings(resume=True, ema_decay=0.5))
 
 
-def test_presets_take_the_same_steps(settings: Settings, tmp_path: Path) -> None:
+def test_presets_take_the_same_steps(settings, tmp_path):
     options = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
     fields = settings(epochs=1, batch_size=16, model_options=options)
     for name in ("micro_batch", "eval_every", "save_every"):

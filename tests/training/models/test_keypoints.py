@@ -10,7 +10,7 @@ from posemill.training.models.keypoints import (
 )
 
 
-def test_motion_is_zero_where_one_of_the_frames_is_missing() -> None:
+def test_motion_is_zero_where_one_of_the_frames_is_missing():
     points = torch.arange(4.0).reshape(1, 4, 1, 1) ** 2
     mask = torch.tensor([True, True, False, True]).reshape(1, 4, 1)
     motion = point_features(points, mask, ("motion",))
@@ -21,7 +21,7 @@ def test_motion_is_zero_where_one_of_the_frames_is_missing() -> None:
     assert one_frame.flatten().tolist() == [0, 0, 1]
 
 
-def test_a_missing_point_has_no_features() -> None:
+def test_a_missing_point_has_no_features():
     points = torch.ones(1, 2, 2, 3)
     mask = torch.tensor([[[True, False], [True, True]]])
     found = point_features(points, mask, ("points", "presence"))
@@ -29,7 +29,7 @@ def test_a_missing_point_has_no_features() -> None:
     assert found[0, 0].tolist() == [[1, 1, 1, 1], [0, 0, 0, 0]]
 
 
-def test_every_group_of_a_skeleton_has_a_network_and_the_hands_one_together() -> None:
+def test_every_group_of_a_skeleton_has_a_network_and_the_hands_one_together():
     shape = ModelShape(143, 3, 5, skeleton_name="holistic-143")
     encoder = FrameEncoder(shape, 64, features=("points",), dropout=0.0)
     assert len(encoder.groups) == len(encoder.ranges) > 1
@@ -37,7 +37,7 @@ def test_every_group_of_a_skeleton_has_a_network_and_the_hands_one_together() ->
     assert sorted(covered) == list(range(143))
 
 
-def test_pooling_and_masks_stay_within_each_clip() -> None:
+def test_pooling_and_masks_stay_within_each_clip():
     lengths = torch.tensor([2, 3])
     assert steps_mask(lengths, 3).tolist() == [[True, True, False], [True, True, True]]
     features = torch.tensor([[[1.0], [3.0], [100.0]], [[1.0], [2.0], [-6.0]]])
@@ -45,7 +45,7 @@ def test_pooling_and_masks_stay_within_each_clip() -> None:
     assert shorten(torch.tensor([1, 4, 5]), 4).tolist() == [1, 1, 2]
 
 
-def test_a_sign_of_the_other_hand_has_the_same_larger_half() -> None:
+def test_a_sign_of_the_other_hand_has_the_same_larger_half():
     torch.manual_seed(0)
     shape = ModelShape(143, 2, 5, skeleton_name="holistic-143")
     encoder = FrameEncoder(shape, 64, features=("points",), dropout=0.0)

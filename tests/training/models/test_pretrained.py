@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ def build(**options: Any) -> Any:
     return model
 
 
-def test_lite0_knows_a_suit_of_an_astronaut(need_model: Any, media: Any) -> None:
+def test_lite0_knows_a_suit_of_an_astronaut(need_model, media):
     """The class that efficientnet_lite_pytorch, the weights' own package, gives the picture too."""
     path = need_model("efficientnet_lite0")
     model = build_model("tsn", num_classes=1000, num_frames=1, backbone="lite0").eval()
@@ -39,7 +38,7 @@ def test_lite0_knows_a_suit_of_an_astronaut(need_model: Any, media: Any) -> None
     assert top.values[0] == pytest.approx(0.30, abs=0.01)
 
 
-def test_lite0_gets_bytes_as_it_learned_from() -> None:
+def test_lite0_gets_bytes_as_it_learned_from():
     network = LiteNetwork().eval()
     seen: list[torch.Tensor] = []
     network.conv_stem.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -53,7 +52,7 @@ def test_lite0_gets_bytes_as_it_learned_from() -> None:
 
 
 @pytest.mark.parametrize(("size", "begin"), [(6, 0), (7, 1)])
-def test_an_odd_pixel_of_padding_comes_right_and_below(size: int, begin: int) -> None:
+def test_an_odd_pixel_of_padding_comes_right_and_below(size, begin):
     conv = _SameConv(1, 1, 3, stride=2, bias=False)
     torch.nn.init.ones_(conv.weight)
     rows = torch.arange(float(size))
@@ -62,7 +61,7 @@ def test_an_odd_pixel_of_padding_comes_right_and_below(size: int, begin: int) ->
     assert result.tolist() == pytest.approx([3 * end for end in ends])
 
 
-def test_a_file_of_the_same_backbone_is_taken_whatever_is_around_its_names(tmp_path: Path) -> None:
+def test_a_file_of_the_same_backbone_is_taken_whatever_is_around_its_names(tmp_path):
     first = build(backbone="thin")
     names = {f"module.{key}": value for key, value in first.backbone.state_dict().items()}
     torch.save({"state_dict": {**names, "module.fc.weight": torch.zeros(3)}}, tmp_path / "w.pth")
@@ -98,15 +97,13 @@ def save_text(path: Path) -> None:
     ],
     ids=["another backbone", "too many", "a list", "text", "code", "a pickle", "nothing"],
 )  # fmt: skip
-def test_other_weights_are_one_clear_sentence(
-    tmp_path: Path, save: Callable[[Path], None], message: str
-) -> None:
+def test_other_weights_are_one_clear_sentence(tmp_path, save, message):
     save(tmp_path / "w.pth")
     with pytest.raises(WeightsError, match=message):
         build(backbone="thin", weights=str(tmp_path / "w.pth"))
 
 
-def test_a_frozen_backbone_stays_as_it_is() -> None:
+def test_a_frozen_backbone_stays_as_it_is():
     model = build(backbone="thin", freeze_backbone=True)
     before = {key: value.clone() for key, value in model.backbone.state_dict().items()}
     model.train()

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -30,7 +29,6 @@ def both_ways(
     result = function(features, *args)
     weights = torch.randn(result.shape, generator=torch.Generator().manual_seed(1))
     (result.float() * weights).sum().backward()
-    assert features.grad is not None
     return [result.detach(), features.grad]
 
 
@@ -39,9 +37,7 @@ def both_ways(
     ("frames", "num_frames", "channels"), [(8, 4, 16), (6, 3, 13), (5, 1, 16), (4, 2, 7), (6, 6, 9)]
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_it_is_the_composed_form_to_the_last_bit(
-    order: str, frames: int, num_frames: int, channels: int, dtype: torch.dtype
-) -> None:
+def test_it_is_the_composed_form_to_the_last_bit(order, frames, num_frames, channels, dtype):
     features = torch.randn(frames, channels, 3, 5).to(dtype)
     for layout in (torch.contiguous_format, torch.channels_last):
         laid_out = features.contiguous(memory_format=layout)
@@ -56,14 +52,14 @@ def test_it_is_the_composed_form_to_the_last_bit(
         assert ours(laid_out).is_contiguous(memory_format=layout)
 
 
-def test_second_derivatives_are_right() -> None:
+def test_second_derivatives_are_right():
     features = torch.randn(6, 8, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: temporal_shift(x.sin(), 3), features)
 
 
 # torch's own compiler warns so of every autograd function that it takes
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-def test_it_is_compiled_whole_and_gives_the_same_bits() -> None:
+def test_it_is_compiled_whole_and_gives_the_same_bits():
     features = torch.randn(8, 16, 3, 5)
     compiled = torch.compile(
         lambda x: temporal_shift(x.relu(), 4) * 2, backend="aot_eager", fullgraph=True
@@ -73,7 +69,7 @@ def test_it_is_compiled_whole_and_gives_the_same_bits() -> None:
         assert torch.equal(one, other)
 
 
-def test_it_works_under_autocast_and_data_parallel(tmp_path: Path) -> None:
+def test_it_works_under_autocast_and_data_parallel(tmp_path):
     def shifted(x: torch.Tensor) -> torch.Tensor:
         return temporal_shift(x, 4)
 
@@ -111,6 +107,6 @@ class _Shifting(torch.nn.Module):
         return found
 
 
-def test_frames_that_are_not_of_whole_clips_are_refused() -> None:
+def test_frames_that_are_not_of_whole_clips_are_refused():
     with pytest.raises(ValueError, match="expected frames of whole clips of 4, got 6 frames"):
         temporal_shift(torch.zeros(6, 8), 4)

@@ -26,16 +26,14 @@ def build(name: str, **options: Any) -> Any:
         ("slowfast", {"width": 4, "depth": [3, 4, 6, 3], "has_bottlenecks": True}, 34_566_488),
     ],
 )
-def test_the_papers_networks_have_as_many_weights(
-    name: str, options: dict[str, Any], count: int
-) -> None:
+def test_the_papers_networks_have_as_many_weights(name, options, count):
     with torch.device("meta"):
         model = build(name, num_classes=400, num_frames=32, **options)
     assert sum(weight.numel() for weight in model.parameters()) == count
 
 
 @pytest.mark.parametrize("num_frames", [8, 6, 2, 1])
-def test_both_paths_meet_whatever_the_number_of_frames(num_frames: int) -> None:
+def test_both_paths_meet_whatever_the_number_of_frames(num_frames):
     model, seen = build("slowfast"), []
     for stages in (model.slow_stages, model.fast_stages):
         stages[3].register_forward_hook(lambda *args: seen.append(args[2].shape[2]))
@@ -44,7 +42,7 @@ def test_both_paths_meet_whatever_the_number_of_frames(num_frames: int) -> None:
     assert seen == [-(-num_frames // 4), num_frames]
 
 
-def test_a_fusion_gives_the_slow_path_the_mean_of_seven_fast_frames() -> None:
+def test_a_fusion_gives_the_slow_path_the_mean_of_seven_fast_frames():
     fusion = Fusion(1, 4).eval()
     torch.nn.init.constant_(fusion.conv.weight, 1 / 7)
     slow, fast = torch.zeros(1, 3, 2, 1, 1), torch.arange(8.0).reshape(1, 1, 8, 1, 1)
@@ -55,7 +53,7 @@ def test_a_fusion_gives_the_slow_path_the_mean_of_seven_fast_frames() -> None:
 
 
 @pytest.mark.parametrize("name", ["slowfast", "r2plus1d"])
-def test_order_in_time_is_seen(name: str) -> None:
+def test_order_in_time_is_seen(name):
     model, clips = build(name).eval(), torch.randn(2, 8, 3, 32, 32)
     lengths = torch.tensor([8, 8])
     assert not torch.allclose(model(clips, lengths), model(clips.flip(1), lengths), atol=1e-4)
@@ -69,8 +67,6 @@ def test_order_in_time_is_seen(name: str) -> None:
         ({"num_frames": 0}, "takes clips of one length: sample so many frames of each, such as"),
     ],
 )
-def test_what_needs_frames_on_their_own_is_refused(
-    name: str, options: dict[str, Any], message: str
-) -> None:
+def test_what_needs_frames_on_their_own_is_refused(name, options, message):
     with pytest.raises(ConfigError, match=f"model {name} {message}"):
         build(name, **options)

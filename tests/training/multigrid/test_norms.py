@@ -36,7 +36,7 @@ def clips(count: int) -> Tensor:
     return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(1))
 
 
-def test_a_large_batch_is_normalised_in_groups_of_eight() -> None:
+def test_a_large_batch_is_normalised_in_groups_of_eight():
     grouped, plain = make_model(), make_model()
     group_norms(grouped, 16, Runtime())
     batch = clips(16)
@@ -49,7 +49,7 @@ def test_a_large_batch_is_normalised_in_groups_of_eight() -> None:
     assert grouped[1].weight.shape == (4,)
 
 
-def test_the_statistics_of_groups_are_joined_before_an_evaluation() -> None:
+def test_the_statistics_of_groups_are_joined_before_an_evaluation():
     model = make_model()
     group_norms(model, 16, Runtime())
     batch = clips(16)
@@ -69,7 +69,7 @@ def test_the_statistics_of_groups_are_joined_before_an_evaluation() -> None:
     assert torch.allclose(model(batch), plain(batch), atol=1e-6)
 
 
-def test_checkpoints_and_the_model_at_the_end_are_plain() -> None:
+def test_checkpoints_and_the_model_at_the_end_are_plain():
     model = make_model()
     names = list(model.state_dict())
     group_norms(model, 32, Runtime())
@@ -83,7 +83,7 @@ def test_checkpoints_and_the_model_at_the_end_are_plain() -> None:
     assert int(model[1].num_batches_tracked) == 1
 
 
-def test_a_last_batch_that_does_not_divide_has_fewer_groups() -> None:
+def test_a_last_batch_that_does_not_divide_has_fewer_groups():
     model = make_model()
     group_norms(model, 24, Runtime())
     batch = clips(10)
@@ -100,7 +100,7 @@ def _norm_in_ranks(runtime: Runtime) -> dict[str, Any]:
     found = model(batch)
     found.square().sum().backward()
     restore_norms(model)
-    gathered = runtime.gather((found.detach().numpy(), batch.grad.numpy()))  # type: ignore[union-attr]
+    gathered = runtime.gather((found.detach().numpy(), batch.grad.numpy()))
     return {"outputs": [part[0].tolist() for part in gathered],
             "gradients": [part[1].tolist() for part in gathered],
             "mean": model[1].running_mean.tolist(), "var": model[1].running_var.tolist(),
@@ -108,7 +108,7 @@ def _norm_in_ranks(runtime: Runtime) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("warm_children")
-def test_processes_with_few_clips_share_their_statistics() -> None:
+def test_processes_with_few_clips_share_their_statistics():
     config = TrainConfig(parallel="multi_process", processes=2, threads=1, device="cpu")
     found = run_ranks(partial(_norm_in_ranks), config)
     model, batch = make_model(), clips(8).requires_grad_()
@@ -117,7 +117,6 @@ def test_processes_with_few_clips_share_their_statistics() -> None:
     outputs = torch.cat([torch.tensor(part) for part in found["outputs"]])
     gradients = torch.cat([torch.tensor(part) for part in found["gradients"]])
     assert torch.allclose(outputs, whole, atol=1e-4)
-    assert batch.grad is not None
     assert torch.allclose(gradients, batch.grad, atol=1e-4)
     assert found["mean"] == pytest.approx(model[1].running_mean.tolist(), abs=1e-5)
     assert found["var"] == pytest.approx(model[1].running_var.tolist(), abs=1e-5)

@@ -13,7 +13,7 @@ PAPER = Multigrid(239, lr_steps=(94, 154, 196))
 LONG_ONLY = Multigrid(239, lr_steps=(94, 154, 196), has_short_cycle=False)
 
 
-def test_the_long_cycle_of_32_frames_and_224_pixels() -> None:
+def test_the_long_cycle_of_32_frames_and_224_pixels():
     shapes = [shapes[-1] for shapes in PAPER.long_cycle]
     assert shapes == [
         Shape(8, 8, 158), Shape(4, 16, 158), Shape(2, 16, 224), Shape(1, 32, 224),
@@ -21,7 +21,7 @@ def test_the_long_cycle_of_32_frames_and_224_pixels() -> None:
     assert LONG_ONLY.long_cycle == tuple((shape,) for shape in shapes)
 
 
-def test_the_short_cycle_changes_size_and_batch_and_never_the_frames() -> None:
+def test_the_short_cycle_changes_size_and_batch_and_never_the_frames():
     small, _, large, full = PAPER.long_cycle
     assert [(s.batch // 8, s.num_frames, s.size) for s in small] == [
         (2, 8, 112), (1, 8, 158), (1, 8, 158),
@@ -32,7 +32,7 @@ def test_the_short_cycle_changes_size_and_batch_and_never_the_frames() -> None:
     assert full == (Shape(4, 32, 112), Shape(2, 32, 158), Shape(1, 32, 224))
 
 
-def test_239_epochs_become_358_with_3_42_times_fewer_iterations() -> None:
+def test_239_epochs_become_358_with_3_42_times_fewer_iterations():
     assert PAPER.total_epochs == 358
     assert round(PAPER.saving, 2) == 3.42
     assert len(PAPER.phases) == 3 * 4 + 1
@@ -45,7 +45,7 @@ def test_239_epochs_become_358_with_3_42_times_fewer_iterations() -> None:
     assert PAPER.phases[0].stop_epoch == round(94 * (32 / 3) / 23 * 358.5 / (196 + 17.449))
 
 
-def test_the_keypoint_form_has_time_only() -> None:
+def test_the_keypoint_form_has_time_only():
     grid = Multigrid(40, 4, 1, lr_steps=(20, 35), grid=TIME_ONLY, has_short_cycle=False)
     assert [shapes for (shapes,) in grid.long_cycle] == [
         Shape(4, 1, 1), Shape(2, 2, 1), Shape(1, 4, 1),
@@ -57,7 +57,7 @@ def test_the_keypoint_form_has_time_only() -> None:
     assert round(once.saving, 2) == 2.17
 
 
-def test_the_learning_rate_grows_with_the_long_cycle_only() -> None:
+def test_the_learning_rate_grows_with_the_long_cycle_only():
     rates = [PAPER.learning_rate(p.start_epoch, lr=0.1) for p in PAPER.phases[:-1]]
     factors = [8, 4, 2, 1]
     assert rates == pytest.approx(
@@ -67,7 +67,7 @@ def test_the_learning_rate_grows_with_the_long_cycle_only() -> None:
     assert [capped.lr_factor(p.start_epoch) for p in capped.phases[:4]] == [4, 4, 2, 1]
 
 
-def test_the_fine_tune_phase_takes_its_own_rate_halfway() -> None:
+def test_the_fine_tune_phase_takes_its_own_rate_halfway():
     fine = PAPER.phases[-1]
     half = (fine.start_epoch + fine.stop_epoch) // 2
     assert half == 343
@@ -76,7 +76,7 @@ def test_the_fine_tune_phase_takes_its_own_rate_halfway() -> None:
     assert PAPER.lr_step(500) == 3, "after the end it stays"
 
 
-def test_the_warm_up_rises_to_the_rate_at_its_end() -> None:
+def test_the_warm_up_rises_to_the_rate_at_its_end():
     def rate(epoch: float) -> float:
         return PAPER.learning_rate(epoch, lr=0.1, warmup_epochs=34, warmup_from=0.01)
 
@@ -87,7 +87,7 @@ def test_the_warm_up_rises_to_the_rate_at_its_end() -> None:
     assert PAPER.learning_rate(long - 0.5, lr=0.1, warmup_epochs=long) < 0.1 * 4
 
 
-def test_phases_follow_each_other_and_short_schedules_leave_some_out() -> None:
+def test_phases_follow_each_other_and_short_schedules_leave_some_out():
     for epochs in (1, 2, 3, 5, 16, 60):
         grid = Multigrid(epochs, 8, 112)
         assert grid.phases[0].start_epoch == 0
@@ -102,12 +102,12 @@ def test_phases_follow_each_other_and_short_schedules_leave_some_out() -> None:
 
 
 @pytest.mark.parametrize("steps", [(), (0,), (5, 5), (10,), (7, 3)])
-def test_steps_of_the_learning_rate_must_rise(steps: tuple[float, ...]) -> None:
+def test_steps_of_the_learning_rate_must_rise(steps):
     with pytest.raises(ValueError, match="lr_steps: expected epochs that rise, above 0 and below"):
         Multigrid(10, lr_steps=steps)
 
 
-def test_what_makes_no_schedule_is_refused() -> None:
+def test_what_makes_no_schedule_is_refused():
     with pytest.raises(ValueError, match=r"grid: expected shares that end with \(1, 1\)"):
         Multigrid(10, grid=((0.5, 1.0),))
     for wrong in ({"num_frames": 0}, {"size": 0}, {"epoch_factor": 0}, {"most_lr_factor": 0.5}):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from posemill.training.multigrid.schedule import Multigrid
 from posemill.training.multigrid.stages import Stages, clips_of_pass
 from posemill.training.record.run_folder import RunFolder
 
-Settings = Callable[..., dict[str, Any]]
-
 
 def make_clips(
     count: int = 64, *, frames: int = 16, glosses: tuple[int, ...] = ()
@@ -36,7 +33,7 @@ def grid_config(**changes: Any) -> TrainConfig:
     return TrainConfig(**{**usual, **changes})
 
 
-def test_without_multigrid_there_is_one_stage_and_the_usual_learning_rate() -> None:
+def test_without_multigrid_there_is_one_stage_and_the_usual_learning_rate():
     config = grid_config(multigrid=False)
     stages = Stages(make_clips(), config)
     assert [(s.start_epoch, s.stop_epoch, s.epoch_steps) for s in stages] == [(0, 40, 16)]
@@ -49,7 +46,7 @@ def test_without_multigrid_there_is_one_stage_and_the_usual_learning_rate() -> N
     assert not Stages(make_clips(), config).describe()
 
 
-def test_stages_have_shorter_clips_in_larger_batches() -> None:
+def test_stages_have_shorter_clips_in_larger_batches():
     config = grid_config(scheduler="step", step_epochs=[20, 35], step_gamma=0.1, warmup_epochs=0)
     stages = Stages(make_clips(), config)
     found = [(s.clips.batch_factors, int(s.clips.lengths[0]), s.epoch_steps) for s in stages]
@@ -69,7 +66,7 @@ def test_stages_have_shorter_clips_in_larger_batches() -> None:
     assert next(iter(stages)).clips[Draw(3)].inputs[0].shape == (1, 4, 2, 2)
 
 
-def test_the_learning_rate_warms_up_to_the_rate_at_its_end_and_follows_the_usual_course() -> None:
+def test_the_learning_rate_warms_up_to_the_rate_at_its_end_and_follows_the_usual_course():
     stages = Stages(make_clips(), grid_config(warmup_epochs=2))
     rates = [stages.learning_rate(step) for step in range(stages.total_steps)]
     warmup = round(2 * stages.total_steps / 40)
@@ -81,14 +78,14 @@ def test_the_learning_rate_warms_up_to_the_rate_at_its_end_and_follows_the_usual
     assert Stages(make_clips(), uncapped).learning_rate(0) == pytest.approx(2 * 0.002)
 
 
-def test_the_learning_rate_of_adam_grows_with_the_root_of_the_batch() -> None:
+def test_the_learning_rate_of_adam_grows_with_the_root_of_the_batch():
     for optimizer in ("adam", "adamw"):
         stages = Stages(make_clips(), grid_config(optimizer=optimizer, warmup_epochs=0))
         assert stages.learning_rate(0) == pytest.approx(0.002 * 2), "four times the clips"
     assert Multigrid(239, lr_power=0.5).lr_factor(0) == pytest.approx(8**0.5)
 
 
-def test_the_plan_says_shapes_batches_epochs_steps_and_what_it_saves() -> None:
+def test_the_plan_says_shapes_batches_epochs_steps_and_what_it_saves():
     config = grid_config(scheduler="step", step_epochs=[20, 35])
     lines = Stages(make_clips(), config).describe()
     steps = Stages(make_clips(), config).total_steps
@@ -102,10 +99,9 @@ def test_the_plan_says_shapes_batches_epochs_steps_and_what_it_saves() -> None:
     assert len(lines) == 4
 
 
-def test_glosses_that_do_not_fit_into_few_frames_come_with_more() -> None:
+def test_glosses_that_do_not_fit_into_few_frames_come_with_more():
     # 16 frames: a quarter has room for 4 glosses, or for 2 that are the same.
     split = make_clips(glosses=(1, 2, 2, 3))
-    assert split.grid is not None
     stages = list(Stages(split, grid_config()))
     assert [len(stage.clips) for stage in stages[:3]] == [48, 64, 64]
     lines = Stages(split, grid_config()).describe()
@@ -114,25 +110,21 @@ def test_glosses_that_do_not_fit_into_few_frames_come_with_more() -> None:
         "with more frames only"
     )
     long = make_clips(glosses=(1, 4))
-    assert long.grid is not None
     assert long.grid.cycle == ((0.25, 1.0), (0.5, 1.0), (1.0, 1.0))
     longer = make_clips(glosses=(1, 4, 4))
-    assert longer.grid is not None
     assert longer.grid.cycle == ((0.5, 1.0), (1.0, 1.0))
     assert "multigrid: 1/4 of the frames: 42 of 64 clips are too short" in "\n".join(
         Stages(longer, grid_config()).describe()
     )
 
 
-def test_what_cannot_be_made_shorter_is_refused() -> None:
+def test_what_cannot_be_made_shorter_is_refused():
     said = "multigrid=True needs clips of several frames that can be made shorter"
     with pytest.raises(ConfigError, match=said):
         Stages(make_clips(frames=1), grid_config())
 
 
-def test_a_batch_that_four_times_over_is_more_than_the_clips_is_refused(
-    settings: Settings,
-) -> None:
+def test_a_batch_that_four_times_over_is_more_than_the_clips_is_refused(settings):
     said = (
         "multigrid=True takes up to 4 times batch_size=8 clips in a step, more than the 28 "
         "training clips: use batch_size=7 or less, or leave it out"
@@ -152,13 +144,13 @@ def test_a_batch_that_four_times_over_is_more_than_the_clips_is_refused(
         ({"short_cycel": True}, "unknown setting 'short_cycel'; did you mean 'short_cycle'"),
     ],
 )
-def test_wrong_options_are_refused_at_once(options: dict[str, Any], said: str) -> None:
+def test_wrong_options_are_refused_at_once(options, said):
     with pytest.raises(ConfigError, match=f"multigrid_options: {said}"):
         TrainConfig(multigrid_options=options)
 
 
 @pytest.fixture
-def grid_settings(settings: Settings) -> Settings:
+def grid_settings(settings):
     def make(**changes: Any) -> dict[str, Any]:
         # Stages of 2, 1, 1, 1, 1 … epochs; steps of 16, 8, 4 clips.
         usual = {"multigrid": True, "batch_size": 4, "epochs": 5, "log_every": 1,
@@ -168,9 +160,7 @@ def grid_settings(settings: Settings) -> Settings:
     return make
 
 
-def test_a_checkpoint_is_written_at_every_boundary(
-    grid_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_is_written_at_every_boundary(grid_settings, tmp_path, monkeypatch):
     from posemill.training.loop.trainer import Trainer
 
     saved: list[int] = []
@@ -189,9 +179,7 @@ def test_a_checkpoint_is_written_at_every_boundary(
 
 
 @pytest.mark.usefixtures("warm_children")
-def test_several_processes_and_accumulation_take_the_same_steps(
-    grid_settings: Settings, tmp_path: Path
-) -> None:
+def test_several_processes_and_accumulation_take_the_same_steps(grid_settings, tmp_path):
     options = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
     changes = {
         "one": {},

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_sets import QUIET
 from torch import Tensor, nn
 
 import posemill
@@ -22,15 +23,14 @@ from posemill.training.record.run_folder import RunFolder
 from posemill.training.video.pixel_clips import grid_of
 
 NUM_CLIPS, FRAMES, SIDE = 112, 8, 16
-QUIET: dict[str, Any] = {
-    "parallel": "single", "precision": "fp32", "workers": 0, "progress": False, "epochs": 5,
-    "tensorboard": False, "figures": False, "batch_size": 4, "micro_batch": 4, "multigrid": True,
-    "log_every": 1, "eval_every": 99, "save_every": 99, "save_every_steps": 1,
+GRID = QUIET | {
+    "epochs": 5, "batch_size": 4, "micro_batch": 4, "multigrid": True, "log_every": 1,
+    "eval_every": 99, "save_every": 99, "save_every_steps": 1,
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packed(tmp_path_factory):
     """Clips that grow brighter or darker, as `posemill frames --pack` writes them."""
     folder = tmp_path_factory.mktemp("packed")
     rng = np.random.default_rng(0)
@@ -71,8 +71,8 @@ class Net(nn.Module):
         return self.head(torch.cat([by_frame.mean(1), by_frame[:, -1] - by_frame[:, 0]], 1))
 
 
-def test_frames_and_size_change_by_phase_and_by_step(packed: Path) -> None:
-    config = TrainConfig(**QUIET)
+def test_frames_and_size_change_by_phase_and_by_step(packed):
+    config = TrainConfig(**GRID)
     split = read_split("train_set", clips_of(packed), config)
     stages = list(Stages(split, config))
     first = stages[0].clips
@@ -94,12 +94,9 @@ def test_frames_and_size_change_by_phase_and_by_step(packed: Path) -> None:
 
 
 @pytest.mark.parametrize(("least", "sizes"), [(8, {8, 11, 16}), (11, {11, 16}), (12, {16})])
-def test_sizes_that_a_network_does_not_take_are_not_gone_through(
-    packed: Path, least: int, sizes: set[int]
-) -> None:
+def test_sizes_that_a_network_does_not_take_are_not_gone_through(packed, least, sizes):
     clips = clips_of(packed)
     grid = grid_of(clips, least)
-    assert grid is not None
     schedule = Multigrid(
         5,
         grid.num_frames,
@@ -110,14 +107,13 @@ def test_sizes_that_a_network_does_not_take_are_not_gone_through(
     assert {shape.size for shapes in schedule.long_cycle for shape in shapes} == sizes
 
 
-def test_a_dense_window_is_drawn_when_frames_are_fewer(packed: Path) -> None:
+def test_a_dense_window_is_drawn_when_frames_are_fewer(packed):
     clips = clips_of(packed, sampling="dense:4/8").reshaped(1, 8)
     assert str(clips.sampling) == "dense:1/8"
     two = clips_of(packed, sampling="dense:4/4").reshaped(2, 8)
     gaps = set()
     for epoch in range(30):
         item = two.at_epoch(1, epoch)
-        assert item is not None
         first, second = item["frames"].float().mean((1, 2, 3)).tolist()
         gaps.add(round((second - first) / (120 / (FRAMES - 1))))
     assert gaps == {1, 2}
@@ -128,13 +124,13 @@ def test_a_dense_window_is_drawn_when_frames_are_fewer(packed: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"sampling": "all"}, {"size": None}, {"size": (16, 8)}])
-def test_clips_without_one_square_shape_are_refused(packed: Path, options: Any) -> None:
+def test_clips_without_one_square_shape_are_refused(packed, options):
     with pytest.raises(ConfigError, match="multigrid=True needs clips of several frames"):
-        posemill.fit(Net(), clips_of(packed, **options), loss=nn.CrossEntropyLoss(), **QUIET)
+        posemill.fit(Net(), clips_of(packed, **options), loss=nn.CrossEntropyLoss(), **GRID)
 
 
-def test_a_batch_that_does_not_divide_into_groups_is_refused(packed: Path, tmp_path: Path) -> None:
-    settings = QUIET | {"batch_size": 7, "micro_batch": 7, "out": str(tmp_path / "run")}
+def test_a_batch_that_does_not_divide_into_groups_is_refused(packed, tmp_path):
+    settings = GRID | {"batch_size": 7, "micro_batch": 7, "out": str(tmp_path / "run")}
     said = (
         "multigrid normalises batches in groups of 8 clips or a few more, all of one size, but 28 "
         "clips of a pass do not divide into 3: use a batch_size"
@@ -144,8 +140,8 @@ def test_a_batch_that_does_not_divide_into_groups_is_refused(packed: Path, tmp_p
     assert not (tmp_path / "run").exists()
 
 
-def test_the_clips_of_a_pass_are_those_of_accumulation_and_processes(packed: Path) -> None:
-    config = TrainConfig(**QUIET | {"batch_size": 6, "micro_batch": 4})
+def test_the_clips_of_a_pass_are_those_of_accumulation_and_processes(packed):
+    config = TrainConfig(**GRID | {"batch_size": 6, "micro_batch": 4})
     split = read_split("train_set", clips_of(packed), config)
     stage = next(iter(Stages(split, config)))
     assert clips_of_pass(stage, config, 1) == 24, "48 clips in two passes"
@@ -153,12 +149,12 @@ def test_the_clips_of_a_pass_are_those_of_accumulation_and_processes(packed: Pat
 
 
 def test_a_fit_stopped_inside_a_cycle_goes_on_bit_equal_and_leaves_plain_batch_norm(
-    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    packed, tmp_path, monkeypatch
+):
     def fit(out: str, **changes: Any) -> Net:
         model = Net()
         posemill.fit(model, clips_of(packed), loss=nn.CrossEntropyLoss(),
-                     **QUIET | {"out": str(tmp_path / out)} | changes)  # fmt: skip
+                     **GRID | {"out": str(tmp_path / out)} | changes)  # fmt: skip
         return model
 
     whole = fit("whole")

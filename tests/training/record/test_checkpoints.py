@@ -30,7 +30,7 @@ def checkpoint(step: int, value: float = 1.0) -> Checkpoint:
     return Checkpoint({"a": torch.full((2,), value)}, {**state, "average": {"a": FIVE}})
 
 
-def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path):
     folder = CheckpointFolder(tmp_path / "checkpoints")
     folder.save(checkpoint(7, 0.5), "last", "best")
     loaded = folder.load("last")
@@ -39,7 +39,7 @@ def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert torch.equal(folder.load_weights("best").weights["a"], torch.full((2,), 5.0))
 
 
-def test_only_what_last_and_best_point_to_is_kept(tmp_path: Path) -> None:
+def test_only_what_last_and_best_point_to_is_kept(tmp_path):
     folder = CheckpointFolder(tmp_path)
     folder.save(checkpoint(1), "last", "best")
     folder.save(checkpoint(2), "last")
@@ -51,7 +51,7 @@ def test_only_what_last_and_best_point_to_is_kept(tmp_path: Path) -> None:
     assert folder.find("best").name == "step-00000001"
 
 
-def test_a_checkpoint_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
+def test_a_checkpoint_that_was_not_finished_does_not_count(tmp_path):
     folder = CheckpointFolder(tmp_path)
     folder.save(checkpoint(1), "last")
     torn = tmp_path / "step-00000002"
@@ -130,9 +130,7 @@ def hostile(kind: str, marker: Path) -> bytes:
         ("cut", "File is not a zip file"),
     ],
 )
-def test_a_hostile_state_runs_nothing_and_takes_no_memory(
-    kind: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hostile_state_runs_nothing_and_takes_no_memory(kind, message, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_MOST_VALUES", 10_000)
     folder = CheckpointFolder(tmp_path / "checkpoints")
     path = folder.save(checkpoint(1), "last")
@@ -142,7 +140,7 @@ def test_a_hostile_state_runs_nothing_and_takes_no_memory(
     assert not (tmp_path / "harm").exists()
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(tmp_path):
     folder = CheckpointFolder(tmp_path)
     path = folder.save(checkpoint(1), "last")
     (path / "model.safetensors").write_bytes(b"\x80\x04rubbish")
@@ -152,7 +150,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         folder.load("last")
 
 
-def test_the_writer_raises_what_went_wrong_in_its_thread(tmp_path: Path) -> None:
+def test_the_writer_raises_what_went_wrong_in_its_thread(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     writer = CheckpointWriter(CheckpointFolder(blocked / "checkpoints"))
@@ -162,7 +160,7 @@ def test_the_writer_raises_what_went_wrong_in_its_thread(tmp_path: Path) -> None
     writer.close()
 
 
-def test_what_is_written_is_the_moment_of_the_call(tmp_path: Path) -> None:
+def test_what_is_written_is_the_moment_of_the_call(tmp_path):
     writer = CheckpointWriter(CheckpointFolder(tmp_path))
     weights = {"a": torch.zeros(2)}
     writer.submit(Checkpoint(copy_state(weights), {"step": 1}), "last")
@@ -171,7 +169,7 @@ def test_what_is_written_is_the_moment_of_the_call(tmp_path: Path) -> None:
     assert torch.equal(writer.folder.load("last").weights["a"], torch.zeros(2))
 
 
-def test_a_checkpoint_of_another_model_says_how_it_differs() -> None:
+def test_a_checkpoint_of_another_model_says_how_it_differs():
     saved = Checkpoint({"weight": torch.zeros(2, 2), "bias": torch.zeros(2)},
                        {"step": 1, "identity": {"model": "mlp", "num_classes": 4}})  # fmt: skip
     model = nn.Linear(2, 2)

@@ -4,7 +4,6 @@ import errno
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,13 @@ from posemill.training.record.run_folder import RunFolder
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
+def folder(tmp_path):
     made = RunFolder(tmp_path / "run")
     made.path.mkdir()
     return made
 
 
-def test_a_line_cut_by_a_kill_is_left_out_and_later_ones_are_dropped(folder: RunFolder) -> None:
+def test_a_line_cut_by_a_kill_is_left_out_and_later_ones_are_dropped(folder):
     lines = [json.dumps({"step": step, "loss": 1.0}) for step in (1, 2, 3)]
     folder.metrics_path.write_text("\n".join(lines) + '\n{"step": 4, "lo')
     assert [row["step"] for row in folder.read_metrics()] == [1, 2, 3]
@@ -27,7 +26,7 @@ def test_a_line_cut_by_a_kill_is_left_out_and_later_ones_are_dropped(folder: Run
     assert [row["step"] for row in folder.read_metrics()] == [1, 2]
 
 
-def test_files_that_are_missing_or_broken_are_named(folder: RunFolder) -> None:
+def test_files_that_are_missing_or_broken_are_named(folder):
     with pytest.raises(RunError, match=r"is not the folder of a training \(no run.json\)"):
         folder.read_facts()
     assert folder.read_summary() == {}, "before it has finished"
@@ -49,7 +48,7 @@ FACTS = {
 }
 
 
-def test_the_files_of_a_training_have_their_places(folder: RunFolder) -> None:
+def test_the_files_of_a_training_have_their_places(folder):
     path = folder.path
     assert (folder.metrics_path, folder.config_path) == (
         path / "metrics.jsonl", path / "config.toml",
@@ -66,13 +65,13 @@ def test_the_files_of_a_training_have_their_places(folder: RunFolder) -> None:
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_facts_that_others_rely_on_must_be_there(folder: RunFolder, name: str) -> None:
+def test_facts_that_others_rely_on_must_be_there(folder, name):
     folder.write_facts(FACTS | {name: None})
     with pytest.raises(RunError, match=f"is not what posemill wrote: '{name}' is missing"):
         folder.read_facts()
 
 
-def test_a_folder_is_free_begun_a_training_or_something_else(tmp_path: Path) -> None:
+def test_a_folder_is_free_begun_a_training_or_something_else(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.expect_free(resume=False)
     assert not folder.path.exists(), "nothing is written"
@@ -90,7 +89,7 @@ def test_a_folder_is_free_begun_a_training_or_something_else(tmp_path: Path) -> 
         RunFolder(tmp_path).expect_free(resume=False)
 
 
-def test_a_part_that_leads_elsewhere_is_refused(folder: RunFolder, tmp_path: Path) -> None:
+def test_a_part_that_leads_elsewhere_is_refused(folder, tmp_path):
     folder.write_facts(FACTS)
     (tmp_path / "elsewhere").mkdir()
     (folder.path / "figures").symlink_to(tmp_path / "elsewhere")
@@ -100,20 +99,20 @@ def test_a_part_that_leads_elsewhere_is_refused(folder: RunFolder, tmp_path: Pat
 
 
 @pytest.mark.parametrize("line", ['["step"]', '{"loss": 1}', '{"step": "1"}'])
-def test_lines_of_another_log_are_refused(folder: RunFolder, line: str) -> None:
+def test_lines_of_another_log_are_refused(folder, line):
     folder.metrics_path.write_text(line + "\n")
     with pytest.raises(RunError, match="holds lines that are not of a training: no step"):
         folder.read_metrics()
 
 
-def test_a_full_disk_is_named_and_other_errors_are_left_alone(folder: RunFolder) -> None:
+def test_a_full_disk_is_named_and_other_errors_are_left_alone(folder):
     with pytest.raises(TrainingError, match="No space left"), folder.naming_the_disk():
         raise OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(FileNotFoundError), folder.naming_the_disk():
         raise FileNotFoundError(errno.ENOENT, "gone")
 
 
-def test_the_lock_is_kept_when_the_same_process_asks_for_it_again(folder: RunFolder) -> None:
+def test_the_lock_is_kept_when_the_same_process_asks_for_it_again(folder):
     with folder.made_and_locked():
         with pytest.raises(RunError, match="is being trained by another"), folder.made_and_locked():
             pass

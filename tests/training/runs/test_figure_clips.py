@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -40,7 +39,7 @@ class LooksAtACorner(VideoModel):
 
 
 @pytest.fixture
-def split(tmp_path: Path) -> PixelClips:
+def split(tmp_path):
     """Three clips of white frames, of classes a, b and b."""
     for name in ("a/one", "b/two", "b/three"):
         (tmp_path / name).mkdir(parents=True)
@@ -60,16 +59,14 @@ def split(tmp_path: Path) -> PixelClips:
 
 
 @pytest.fixture
-def workload(split: PixelClips) -> Workload:
+def workload(split):
     return Workload(LooksAtACorner(), split, split, Classify(), {}, class_names=("a", "b"))
 
 
 SAID = Evaluation({}, [Row(index, 1, min(index, 1), 0.9) for index in range(3)])
 
 
-def test_covering_what_a_model_looks_at_costs_its_chance(
-    split: PixelClips, workload: Workload
-) -> None:
+def test_covering_what_a_model_looks_at_costs_its_chance(split, workload):
     clip = split[Draw(1)]
     frames = clip.inputs[0][0].numpy()
     of_frames = chances_lost(workload, clip, 1, figure_samples._covered_frames(frames))
@@ -81,9 +78,7 @@ def test_covering_what_a_model_looks_at_costs_its_chance(
     assert places[0, 0] == pytest.approx(of_frames[2], abs=1e-3), "grey is nothing to the model"
 
 
-def test_clips_are_drawn_as_strips_with_what_was_said(
-    split: PixelClips, workload: Workload
-) -> None:
+def test_clips_are_drawn_as_strips_with_what_was_said(split, workload):
     figure: Any = draw_samples(workload, split, SAID, "dev")
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert sorted(titles) == ["✓ b/three: b 90%", "✓ b/two: b 90%", "✗ a/one: b 90%, true a"]
@@ -91,18 +86,14 @@ def test_clips_are_drawn_as_strips_with_what_was_said(
     assert image.get_array().shape == (SIDE, 8 * (SIDE + 2), 3), "eight frames and their edges"
 
 
-def test_where_predictions_look_is_drawn_on_the_frame_they_need(
-    split: PixelClips, workload: Workload
-) -> None:
+def test_where_predictions_look_is_drawn_on_the_frame_they_need(split, workload):
     figure: Any = draw_looks(workload, split, SAID, "dev")
     titles = [axes.get_title() for axes in figure.axes]
     assert titles[0] == "✗ b 90%\ntrue a"
     assert titles[4].startswith("frame 3 of 4; covered: -")
 
 
-def test_what_is_no_video_or_has_no_class_is_not_drawn(
-    split: PixelClips, workload: Workload
-) -> None:
+def test_what_is_no_video_or_has_no_class_is_not_drawn(split, workload):
     assert draw_samples(workload, BareClips(3), SAID, "dev") is None
     workload.task = Ctc()
     assert draw_looks(workload, split, SAID, "dev") is None

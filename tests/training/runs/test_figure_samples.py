@@ -31,7 +31,7 @@ def show(index: int) -> Picture:
 def drawn(task: Task, rows: list[Row], **changes: Any) -> Any:
     split = BareClips(len(rows), show)
     options: dict[str, Any] = {"class_names": NAMES} | changes
-    workload = Workload(None, split, None, task, {}, **options)  # type: ignore[arg-type]
+    workload = Workload(None, split, None, task, {}, **options)
     return draw_samples(workload, split, Evaluation({}, rows), "dev")
 
 
@@ -45,7 +45,7 @@ def skeleton_axes(points: FloatArray, mask: BoolArray, name: str | None) -> Axes
     return axes
 
 
-def test_a_class_is_said_with_its_chance_and_the_true_one_where_it_is_wrong() -> None:
+def test_a_class_is_said_with_its_chance_and_the_true_one_where_it_is_wrong():
     figure = drawn(Classify(), [Row(0, 0, 0, 0.876), Row(1, 0, 1, 0.5)])
     assert sorted(titles(figure)) == ["✓ clip0\nyes 88%", "✗ clip1\nyes 50%, true no"]
     colours = {axes.get_title()[:1]: axes.title.get_color() for axes in figure.axes}
@@ -53,7 +53,7 @@ def test_a_class_is_said_with_its_chance_and_the_true_one_where_it_is_wrong() ->
     assert figure.get_suptitle() == "dev: ✓ right, ✗ wrong"
 
 
-def test_every_title_stands_above_its_own_clip() -> None:
+def test_every_title_stands_above_its_own_clip():
     figure = drawn(Classify(), [Row(index, 0, 0, 1.0) for index in range(5)])
     assert figure.get_size_inches()[1] == pytest.approx(6.6), "two rows of four"
     for axes in figure.axes[:5]:
@@ -66,8 +66,8 @@ def test_every_title_stands_above_its_own_clip() -> None:
     [(20, 20, 4, 8), (20, 2, 6, 8), (3, 20, 3, 8), (1, 1, 1, 2)],
 )
 def test_half_of_the_samples_are_wrong_ones_where_there_are(
-    num_wrong: int, num_right: int, wrong_shown: int, shown: int
-) -> None:
+    num_wrong, num_right, wrong_shown, shown
+):
     count = num_wrong + num_right
     rows = [Row(index, int(index < num_wrong), 0, 1.0) for index in range(count)]
     figure = drawn(Classify(), rows)
@@ -80,7 +80,7 @@ def test_half_of_the_samples_are_wrong_ones_where_there_are(
 
 
 @pytest.mark.parametrize("head", ["", "conv"])
-def test_sentences_are_read_from_the_chosen_head_and_have_room(head: str) -> None:
+def test_sentences_are_read_from_the_chosen_head_and_have_room(head):
     said = head or "sequence"
     rows = [Row(0, {said: [0, 1], "other": []}, [0, 1]), Row(1, {said: []}, [1])]
     figure = drawn(Ctc(head=head), rows)
@@ -91,14 +91,14 @@ def test_sentences_are_read_from_the_chosen_head_and_have_room(head: str) -> Non
     assert len(figure.axes) == 2
 
 
-def test_what_cannot_be_shown_is_not_drawn() -> None:
+def test_what_cannot_be_shown_is_not_drawn():
     assert drawn(Classify(), []) is None
     split = BareClips(1)
-    workload = Workload(None, split, None, Classify(), {})  # type: ignore[arg-type]
+    workload = Workload(None, split, None, Classify(), {})
     assert draw_samples(workload, split, Evaluation({}, [Row(0, 0, 0)]), "dev") is None
 
 
-def test_points_without_a_skeleton_have_their_paths_behind_them() -> None:
+def test_points_without_a_skeleton_have_their_paths_behind_them():
     points = np.random.default_rng(0).random((4, 7, 3)).astype(np.float32)
     mask = np.ones((4, 7), bool)
     mask[0, 2] = False
@@ -113,7 +113,7 @@ def test_points_without_a_skeleton_have_their_paths_behind_them() -> None:
 
 
 @pytest.mark.parametrize("name", ["holistic-143", "openpose-18"])
-def test_a_skeleton_is_drawn_with_its_bones_in_the_colours_of_its_parts(name: str) -> None:
+def test_a_skeleton_is_drawn_with_its_bones_in_the_colours_of_its_parts(name):
     skeleton = get_skeleton(name)
     of_point = [hex_of(COLOURS[key]) for key in point_keys(name)]
     of_bone = [hex_of(COLOURS[key]) for key in bone_keys(name)]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,12 @@ from posemill.training.runs.figures import (
 from posemill.training.tasks.task import Classify, Ctc, Row
 from posemill.training.tasks.workload import Workload
 
-Settings = Callable[..., dict[str, Any]]
-
 
 def is_picture(path: Path) -> bool:
     return path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_a_training_leaves_its_pictures(settings: Settings) -> None:
+def test_a_training_leaves_its_pictures(settings):
     result = train(settings(figures=True, epochs=1))
     paths = sorted((result.out / "figures").glob("*.png"))
     names = ["confusion", "curves", "per_class", "samples"]
@@ -38,7 +35,7 @@ def test_a_training_leaves_its_pictures(settings: Settings) -> None:
     assert all(is_picture(path) for path in paths)
 
 
-def test_the_confusion_matrix_counts_and_names(tmp_path: Path) -> None:
+def test_the_confusion_matrix_counts_and_names(tmp_path):
     figure = draw_confusion(np.array([[3, 1], [0, 2]]), ["yes", "不"], "test")
     axes, _ = figure.axes
     assert axes.get_title() == "test: 5 of 6 right"
@@ -52,7 +49,7 @@ def test_the_confusion_matrix_counts_and_names(tmp_path: Path) -> None:
     assert is_picture(save_figure(figure, tmp_path / "a.png"))
 
 
-def test_the_worst_classes_are_on_top_and_empty_ones_left_out() -> None:
+def test_the_worst_classes_are_on_top_and_empty_ones_left_out():
     confusion = np.diag([2, 0, 1])
     confusion[2, 0] = 1
     (axes,) = draw_per_class(confusion, ["good", "absent", "poor"], "dev").axes
@@ -62,7 +59,7 @@ def test_the_worst_classes_are_on_top_and_empty_ones_left_out() -> None:
     assert [bar.get_width() for bar in axes.patches] == [0.5, 1]
 
 
-def test_curves_hold_what_the_log_says() -> None:
+def test_curves_hold_what_the_log_says():
     rows = [
         {"event": "train", "step": 1, "epoch": 0, "loss": 2.0, "lr": 0.1},
         {"event": "train", "step": 2, "epoch": 0, "loss": 1.0, "lr": 0.05},
@@ -86,7 +83,7 @@ def test_curves_hold_what_the_log_says() -> None:
     assert text.get_text() == "no scores"
 
 
-def test_the_last_evaluation_is_drawn_and_drawn_again(tmp_path: Path) -> None:
+def test_the_last_evaluation_is_drawn_and_drawn_again(tmp_path):
     split = BareClips(2)
     rest: list[Any] = [None, split, split, Classify(), {}]
     workload = Workload(*rest, tests={"test": split}, class_names=("a", "b"))
@@ -103,7 +100,7 @@ def test_the_last_evaluation_is_drawn_and_drawn_again(tmp_path: Path) -> None:
     assert len(draw_training(RunFolder(tmp_path), workload, {})) == 1
 
 
-def test_smoothing_keeps_the_mean_and_takes_the_noise() -> None:
+def test_smoothing_keeps_the_mean_and_takes_the_noise():
     noisy = np.random.default_rng(0).normal(size=400) + 5
     assert np.std(smooth(noisy.tolist())) < np.std(noisy) / 3
     assert smooth([1.0, 2.0]) == [1.0, 2.0]
@@ -114,9 +111,7 @@ def test_smoothing_keeps_the_mean_and_takes_the_noise() -> None:
     assert smooth([]) == []
 
 
-def test_chinese_names_are_drawn_with_a_font_that_has_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chinese_names_are_drawn_with_a_font_that_has_them(tmp_path, monkeypatch):
     from matplotlib.font_manager import FontEntry, fontManager
 
     there = [*fontManager.ttflist, FontEntry(fname="here.ttf", name="SimHei")]

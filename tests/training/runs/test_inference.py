@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,19 +11,14 @@ from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.testing.synthetic import CorpusOptions, write_corpus
 from posemill.training.front import train
-from posemill.training.launch.start import TrainResult
-
-Settings = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def trained(make_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> TrainResult:
+def trained(make_settings, tmp_path_factory):
     return train(make_settings(epochs=3, out=str(tmp_path_factory.mktemp("trained") / "run")))
 
 
-def test_evaluation_of_the_best_checkpoint_gives_the_scores_of_the_training(
-    trained: TrainResult,
-) -> None:
+def test_evaluation_of_the_best_checkpoint_gives_the_scores_of_the_training(trained):
     for split in ("dev", "test"):
         scores = posemill.evaluate(trained.out, split=split)
         assert scores["accuracy"] == pytest.approx(trained.scores[split]["accuracy"])
@@ -36,9 +28,7 @@ def test_evaluation_of_the_best_checkpoint_gives_the_scores_of_the_training(
         posemill.evaluate(trained.out, split="nowhere")
 
 
-def test_an_evaluation_computes_as_the_training_did_where_the_device_can(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_evaluation_computes_as_the_training_did_where_the_device_can(settings, monkeypatch):
     for module in ("precision", "runs.inference"):
         monkeypatch.setattr(f"posemill.training.{module}.cpu_has_fast_bf16", lambda: True)
     result = train(settings(precision="bf16"))
@@ -52,9 +42,7 @@ def test_an_evaluation_computes_as_the_training_did_where_the_device_can(
     assert posemill.evaluate(result.out)["precision"] == "fp32", "fp16 is for GPUs"
 
 
-def test_predictions_of_files_are_those_of_the_evaluation(
-    trained: TrainResult, clips_folder: Path
-) -> None:
+def test_predictions_of_files_are_those_of_the_evaluation(trained, clips_folder):
     found = list(posemill.predict(trained.out, clips_folder / "test_keypoints.npz"))
     right = sum(p.label == f"class{i % 3}" for i, p in enumerate(found))
     assert right / len(found) == pytest.approx(trained.scores["test"]["accuracy"])
@@ -65,8 +53,8 @@ def test_predictions_of_files_are_those_of_the_evaluation(
 
 
 def test_missing_points_of_files_are_read_as_the_training_reads_them(
-    settings: Settings, clips_folder: Path, tmp_path: Path
-) -> None:
+    settings, clips_folder, tmp_path
+):
     trained = train(settings(epochs=1, normalize="whole"))
     with np.load(clips_folder / "test_keypoints.npz") as file:
         points, ids = file["keypoints"], file["video_ids"]
@@ -85,9 +73,7 @@ def test_missing_points_of_files_are_read_as_the_training_reads_them(
     assert all(np.isfinite(row["probability"]) for row in gaps)
 
 
-def test_other_data_is_scored_whole_by_a_model_of_one_fold(
-    settings: Settings, clips_folder: Path, tmp_path: Path
-) -> None:
+def test_other_data_is_scored_whole_by_a_model_of_one_fold(settings, clips_folder, tmp_path):
     trained = train(settings(epochs=1, folds=3, fold=1))
     for name in ("test_keypoints.npz", "labels.csv"):
         (tmp_path / name).write_bytes((clips_folder / name).read_bytes())
@@ -98,20 +84,20 @@ def test_other_data_is_scored_whole_by_a_model_of_one_fold(
     assert len(list(posemill.predict(trained.out, tmp_path))) == 8, "as evaluate, before its end"
 
 
-def test_an_unknown_skeleton_cannot_take_pose_clips(trained: TrainResult) -> None:
+def test_an_unknown_skeleton_cannot_take_pose_clips(trained):
     points = np.zeros((2, 18, 3), np.float32)
     clip = PoseClip(points, np.ones((2, 18), np.float32), np.ones((2, 2), np.int32), "openpose-18")
     with pytest.raises(ConfigError, match="was trained on a skeleton posemill does not know"):
         list(posemill.predict(trained.out, [clip]))
 
 
-def test_data_of_another_shape_is_refused(trained: TrainResult, tmp_path: Path) -> None:
+def test_data_of_another_shape_is_refused(trained, tmp_path):
     np.savez(tmp_path / "x.npz", keypoints=np.ones((3, 4, 2), np.float32), video_ids=["a"] * 3)
     with pytest.raises(TrainingError, match=r"frames of \(4, 2\), the model .* expects \(6, 2\)"):
         list(posemill.predict(trained.out, tmp_path / "x.npz"))
 
 
-def test_clips_of_another_layout_are_mapped_to_the_runs(settings: Settings, tmp_path: Path) -> None:
+def test_clips_of_another_layout_are_mapped_to_the_runs(settings, tmp_path):
     rng = np.random.default_rng(0)
     count = get_skeleton("holistic-143").num_points
     points = rng.random((24, count, 3)).astype(np.float32)
@@ -135,7 +121,7 @@ def test_clips_of_another_layout_are_mapped_to_the_runs(settings: Settings, tmp_
         list(posemill.predict(result.out, [empty]))
 
 
-def test_glosses_are_trained_scored_and_read(settings: Settings, tmp_path: Path) -> None:
+def test_glosses_are_trained_scored_and_read(settings, tmp_path):
     corpus = tmp_path / "corpus"
     options = CorpusOptions(num_glosses=4, num_clips={"train": 8, "dev": 4, "test": 4})
     write_corpus(corpus, options)
@@ -159,7 +145,7 @@ def test_glosses_are_trained_scored_and_read(settings: Settings, tmp_path: Path)
 
 
 @pytest.fixture
-def long_sentences(tmp_path: Path) -> Path:
+def long_sentences(tmp_path):
     """A corpus whose clips of dev (some) and test (all) are too short for their glosses."""
     write_corpus(tmp_path / "corpus", CorpusOptions(num_glosses=4, num_clips={
         "train": 8, "dev": 4, "test": 4}))  # fmt: skip
@@ -176,8 +162,8 @@ def long_sentences(tmp_path: Path) -> Path:
 
 
 def test_clips_too_short_for_their_glosses_are_counted_in_every_split(
-    settings: Settings, long_sentences: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    settings, long_sentences, capsys
+):
     fields = settings(data=str(long_sentences / "keypoints"), labels=str(long_sentences),
                       task="ctc", epochs=1, model="tcn_bilstm", progress=True,
                       model_options={"width": 16, "num_lstm": 1}, normalize="auto",

@@ -8,7 +8,6 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,6 @@ from posemill.training.loop.trainer import Trainer, TrainState
 from posemill.training.record.live import hold, is_held
 from posemill.training.runs.status import TrainStatus, read_train_status
 
-Settings = Callable[..., dict[str, Any]]
-
 
 def cli(*arguments: object) -> str:
     result = CliRunner().invoke(run_line, [str(each) for each in arguments])
@@ -37,9 +34,7 @@ def cli(*arguments: object) -> str:
     return result.stdout
 
 
-def test_status_of_a_training_while_it_runs_and_after_its_end(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypatch):
     seen: list[TrainStatus] = []
     save = Trainer.save
 
@@ -58,10 +53,8 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(
     assert seen[1].next_command() == f"posemill status {out} --watch"
 
     status = posemill.status(out)
-    assert isinstance(status, TrainStatus)
     assert (status.state, status.step, status.checkpoint_step) == ("finished", 12, 12)
     assert status.chosen_by == "accuracy"
-    assert status.best is not None
     text = cli("status", out)
     assert f"{out}: finished\nepoch 3/3, step 12/12 (100.0%)" in text
     assert f"best accuracy {status.best:.4f} at step {status.best_step}" in text
@@ -74,8 +67,8 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(
 
 
 def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    settings, monkeypatch
+):
     fields = settings(epochs=2, save_every_steps=2)
     take = Reporter.report_loss
 
@@ -102,9 +95,7 @@ def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
     assert read_train_status(Path(fields["out"])).state == "finished"
 
 
-def test_a_training_started_from_elsewhere_or_of_an_own_model_has_its_own_command(
-    tmp_path: Path,
-) -> None:
+def test_a_training_started_from_elsewhere_or_of_an_own_model_has_its_own_command(tmp_path):
     (tmp_path / "log.txt").touch()
     (tmp_path / "config.toml").write_text('out = "elsewhere"\n')
     assert read_train_status(tmp_path).next_command() == (
@@ -116,7 +107,7 @@ def test_a_training_started_from_elsewhere_or_of_an_own_model_has_its_own_comman
     )
 
 
-def test_logs_of_a_training_are_read_and_followed(settings: Settings) -> None:
+def test_logs_of_a_training_are_read_and_followed(settings):
     out = train(settings()).out
     lines = read_log(out)
     assert f"start: pid {os.getpid()}" in lines[0]
@@ -131,7 +122,7 @@ def test_logs_of_a_training_are_read_and_followed(settings: Settings) -> None:
         CliRunner().invoke(run_line, ["status", str(out), "--failures"], catch_exceptions=False)
 
 
-def test_early_stopping_is_said_at_the_end_and_again_by_who_resumes(settings: Settings) -> None:
+def test_early_stopping_is_said_at_the_end_and_again_by_who_resumes(settings):
     fields = settings(epochs=30, patience=1, lr=1e-9)
     summary = train(fields).summary
     (words,) = summary["last_words"]
@@ -144,7 +135,7 @@ def test_early_stopping_is_said_at_the_end_and_again_by_who_resumes(settings: Se
     assert words in text, "with the same patience nothing is left to do"
 
 
-def test_a_training_in_another_process_is_seen_and_can_be_stopped(tmp_path: Path) -> None:
+def test_a_training_in_another_process_is_seen_and_can_be_stopped(tmp_path):
     script = (
         "import sys, time\nfrom pathlib import Path\n"
         "from posemill.training.record.live import hold\n"
@@ -156,7 +147,6 @@ def test_a_training_in_another_process_is_seen_and_can_be_stopped(tmp_path: Path
     with subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         assert is_held(tmp_path)
         status = read_train_status(tmp_path)
@@ -170,7 +160,7 @@ def test_a_training_in_another_process_is_seen_and_can_be_stopped(tmp_path: Path
     assert stop(tmp_path) is None
 
 
-def test_a_signal_goes_only_to_whoever_holds_the_lock(tmp_path: Path) -> None:
+def test_a_signal_goes_only_to_whoever_holds_the_lock(tmp_path):
     (tmp_path / "log.txt").touch()
     waiting = [sys.executable, "-c", "input()"]
     with (
@@ -198,7 +188,7 @@ def test_a_signal_goes_only_to_whoever_holds_the_lock(tmp_path: Path) -> None:
         "[" * 100_000,
     ],
 )
-def test_a_strangers_note_is_believed_only_where_it_makes_sense(tmp_path: Path, live: str) -> None:
+def test_a_strangers_note_is_believed_only_where_it_makes_sense(tmp_path, live):
     (tmp_path / "log.txt").write_text("evil \x1b]0;title\x07 line\n")
     (tmp_path / "live.json").write_text(live)
     (tmp_path / "summary.json").write_text('{"steps": "x", "scores": [1], "advice": 3}')
@@ -211,9 +201,7 @@ def test_a_strangers_note_is_believed_only_where_it_makes_sense(tmp_path: Path, 
 
 @pytest.mark.parametrize("name", ["live.json", "log.txt", "summary.json", ".lock", "config.toml"])
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_parts_that_lead_outside_or_never_end_are_refused(
-    tmp_path: Path, name: str, kind: str
-) -> None:
+def test_parts_that_lead_outside_or_never_end_are_refused(tmp_path, name, kind):
     run = tmp_path / "run"
     run.mkdir()
     (run / "run.json").write_text('{"kind": "posemill-training"}')
@@ -227,14 +215,12 @@ def test_parts_that_lead_outside_or_never_end_are_refused(
             ask(run)
 
 
-def test_status_needs_no_torch() -> None:
+def test_status_needs_no_torch():
     code = "import sys; from posemill.training.runs.status import read_train_status; import posemill.commands.runs; sys.exit('torch' in sys.modules)"  # noqa: E501
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_watching_a_training_ends_with_it(
-    tmp_path: Path, start_process: Callable[..., psutil.Popen]
-) -> None:
+def test_watching_a_training_ends_with_it(tmp_path, start_process):
     (tmp_path / "log.txt").touch()
     with hold(tmp_path, what="training"):
         write_live(tmp_path, {"step": 1, "total_steps": 4, "pid": 1, "host": "x"})

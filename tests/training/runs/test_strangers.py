@@ -7,10 +7,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -27,14 +25,12 @@ DEEP = "[" * 100_000
 
 
 @pytest.fixture(scope="module")
-def trained(
-    make_settings: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def trained(make_settings, tmp_path_factory):
     return train(make_settings(epochs=1, out=str(tmp_path_factory.mktemp("one") / "run"))).out
 
 
 @pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
+def run(trained, tmp_path):
     """A training of one epoch, and beside it a folder that is not its own."""
     shutil.copytree(trained, tmp_path / "run")
     outside = tmp_path / "outside"
@@ -53,7 +49,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
     ],
     ids=["absolute", "above", "through", "number", "none"],
 )
-def test_a_checkpoint_outside_of_the_run_is_not_read(run: Path, content: dict[str, Any]) -> None:
+def test_a_checkpoint_outside_of_the_run_is_not_read(run, content):
     outside = str(run.parent / "outside")
     pointer = run / "checkpoints" / "best.json"
     pointer.write_text(json.dumps(content).replace("{outside}", outside))
@@ -61,9 +57,7 @@ def test_a_checkpoint_outside_of_the_run_is_not_read(run: Path, content: dict[st
         load_model(run)
 
 
-def test_a_checkpoint_that_is_a_link_is_neither_read_nor_written(
-    run: Path, settings: Callable[..., dict[str, Any]]
-) -> None:
+def test_a_checkpoint_that_is_a_link_is_neither_read_nor_written(run, settings):
     folder = CheckpointFolder(run / "checkpoints").find("best")
     shutil.rmtree(folder)
     folder.symlink_to(run.parent / "outside")
@@ -74,9 +68,7 @@ def test_a_checkpoint_that_is_a_link_is_neither_read_nor_written(
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "figures", "metrics.jsonl", "config.toml"])
-def test_a_part_that_is_a_link_is_refused_before_anything_is_written(
-    name: str, run: Path, settings: Callable[..., dict[str, Any]]
-) -> None:
+def test_a_part_that_is_a_link_is_refused_before_anything_is_written(name, run, settings):
     target = run.parent / ("outside" if "." not in name else "precious.txt")
     if "." in name:
         target.write_text("precious")
@@ -92,7 +84,7 @@ def test_a_part_that_is_a_link_is_refused_before_anything_is_written(
     assert target.is_dir() or target.read_text() == "precious"
 
 
-def test_the_cache_folder_that_a_run_names_is_not_written_to(run: Path) -> None:
+def test_the_cache_folder_that_a_run_names_is_not_written_to(run):
     elsewhere = run.parent / "elsewhere"
     config = run / "config.toml"
     text = config.read_text().replace('cache_folder = ""', f'cache_folder = "{elsewhere}"')
@@ -105,9 +97,7 @@ def test_the_cache_folder_that_a_run_names_is_not_written_to(run: Path) -> None:
 
 @pytest.mark.parametrize("content", ["{}", '{"identity": 5}', DEEP, '{"kind": "x"'])
 @pytest.mark.parametrize("name", ["run.json", "summary.json"])
-def test_an_odd_file_of_a_run_is_one_sentence_and_code_2(
-    name: str, content: str, run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_odd_file_of_a_run_is_one_sentence_and_code_2(name, content, run, capsys):
     if name == "summary.json" and content.startswith("{") and content.endswith("}"):
         content = "[]"
     (run / name).write_text(content)
@@ -124,7 +114,7 @@ def test_an_odd_file_of_a_run_is_one_sentence_and_code_2(
     assert "\n" not in said
 
 
-def test_a_model_that_cannot_be_built_is_said(run: Path) -> None:
+def test_a_model_that_cannot_be_built_is_said(run):
     facts = json.loads((run / "run.json").read_text())
     facts["identity"] = {"kind": "keypoints", "model": "transformer", "width": "wide"}
     (run / "run.json").write_text(json.dumps(facts))
@@ -133,15 +123,13 @@ def test_a_model_that_cannot_be_built_is_said(run: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["\xff\x00\n", "5\n", '{"loss": 1}\n', DEEP + "\n"])
-def test_an_odd_log_of_a_run_is_named(content: str, run: Path) -> None:
+def test_an_odd_log_of_a_run_is_named(content, run):
     (run / "metrics.jsonl").write_text(content, encoding="latin-1")
     with pytest.raises(RunError, match=r"metrics\.jsonl holds lines that are not"):
         RunFolder(run).read_metrics()
 
 
-def test_an_odd_checkpoint_is_said_when_it_is_continued(
-    run: Path, settings: Callable[..., dict[str, Any]]
-) -> None:
+def test_an_odd_checkpoint_is_said_when_it_is_continued(run, settings):
     path = CheckpointFolder(run / "checkpoints").find("last") / "state.pt"
     state = torch.load(path, weights_only=True)
     random_states = state.pop("random")
@@ -159,7 +147,7 @@ def test_an_odd_checkpoint_is_said_when_it_is_continued(
         train(settings(epochs=2, resume=True))
 
 
-def test_a_pipe_in_a_run_is_not_waited_on(run: Path) -> None:
+def test_a_pipe_in_a_run_is_not_waited_on(run):
     if not hasattr(os, "mkfifo"):
         pytest.skip("pipes with names are of Unix")
     pointer = run / "checkpoints" / "best.json"
@@ -173,7 +161,7 @@ def test_a_pipe_in_a_run_is_not_waited_on(run: Path) -> None:
         load_model(run)
 
 
-def test_deep_toml_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deep_toml_is_said(tmp_path, capsys):
     path = tmp_path / "deep.toml"
     path.write_text("x = " + DEEP)
     with pytest.raises(SystemExit) as info:
@@ -182,7 +170,7 @@ def test_deep_toml_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert f"{path} is nested too deep to be read" in capsys.readouterr().err
 
 
-def test_an_odd_summary_in_a_sweep_is_named(tmp_path: Path) -> None:
+def test_an_odd_summary_in_a_sweep_is_named(tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1]\n')
     sweep = read_sweep(file)
@@ -207,9 +195,7 @@ def files_of_at_most(num_bytes: int) -> Iterator[None]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of processes are of Unix")
-def test_a_training_without_room_says_what_is_left_of_it(
-    settings: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_training_without_room_says_what_is_left_of_it(settings, tmp_path):
     quick = settings(epochs=1, cache="none")
     with files_of_at_most(8000), pytest.raises(TrainingError) as info:
         train(quick)
@@ -228,9 +214,7 @@ def test_a_training_without_room_says_what_is_left_of_it(
     assert train(quick | {"epochs": 2, "resume": True}).summary["steps"] == 2 * step
 
 
-def test_a_file_system_without_locks_is_said(
-    settings: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks_is_said(settings, monkeypatch):
     def refuse(*_: object, **__: object) -> bool:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

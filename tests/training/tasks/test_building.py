@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,9 @@ from posemill.training.config.train_config import TrainConfig, open_augmentation
 from posemill.training.front import train
 from posemill.training.tasks.workload import build_workload
 
-Settings = Callable[..., dict[str, Any]]
-
 
 @pytest.fixture
-def data(clips_folder: Path, tmp_path: Path) -> Path:
+def data(clips_folder, tmp_path):
     """A copy of the clips that a test may spoil."""
     return Path(shutil.copytree(clips_folder, tmp_path / "data"))
 
@@ -30,7 +27,7 @@ def refused(fields: dict[str, Any], error: type[PosemillError], message: str) ->
     assert not (Path(fields["out"]) / "checkpoints").exists()
 
 
-def test_a_clip_is_shown_as_its_file_has_it(settings: Settings, data: Path) -> None:
+def test_a_clip_is_shown_as_its_file_has_it(settings, data):
     with np.load(data / "dev_keypoints.npz") as arrays:
         points, ids = arrays["keypoints"].copy(), arrays["video_ids"]
     points[ids == "dev3"] *= 5
@@ -38,10 +35,7 @@ def test_a_clip_is_shown_as_its_file_has_it(settings: Settings, data: Path) -> N
     np.savez(data / "dev_keypoints.npz", keypoints=points, video_ids=ids)
     config = TrainConfig(**settings(data=str(data), normalize="whole"))
     split = build_workload(config).val
-    assert split is not None
     picture = split.picture(3)
-    assert picture is not None
-    assert picture.points is not None
     clip_id, (shown, mask) = picture.clip_id, picture.points
     assert clip_id == "dev3"
     np.testing.assert_array_equal(shown, points[ids == "dev3"])
@@ -50,30 +44,23 @@ def test_a_clip_is_shown_as_its_file_has_it(settings: Settings, data: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["val", "valid", "Validation"])
-def test_a_split_by_another_of_its_names_is_scored_and_chooses(
-    settings: Settings, data: Path, name: str
-) -> None:
+def test_a_split_by_another_of_its_names_is_scored_and_chooses(settings, data, name):
     (data / "dev_keypoints.npz").rename(data / f"{name}_keypoints.npz")
     text = (data / "labels.csv").read_text().replace(",dev", f",{name}")
     (data / "labels.csv").write_text(text)
     for asked in ("dev", "validation"):
         fields = settings(data=str(data), labels=str(data / "labels.csv"), val_split=asked)
         val = build_workload(TrainConfig(**fields)).val
-        assert val is not None
         assert len(val) == 8
 
 
 @pytest.mark.parametrize("field", ["val_split", "test_split"])
-def test_a_split_that_is_asked_for_and_not_there_is_an_error(
-    settings: Settings, field: str
-) -> None:
+def test_a_split_that_is_asked_for_and_not_there_is_an_error(settings, field):
     message = f'{field}="misspelt": .* has clips of train, dev, test only; name one'
     refused(settings(**{field: "misspelt"}), TrainingError, message)
 
 
-def test_what_is_left_open_is_decided_by_the_task_and_the_data(
-    settings: Settings,
-) -> None:
+def test_what_is_left_open_is_decided_by_the_task_and_the_data(settings):
     def augment_of(**changes: Any) -> Any:
         batches: Any = build_workload(TrainConfig(**settings(**changes))).train
         return batches.augment and batches.augment.amounts

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from small_sets import QUIET
 
 import posemill
 from posemill.errors import ConfigError
 
-Install = Callable[[dict[str, dict[str, str]]], Path]
-
 
 @pytest.fixture
-def sounds(tmp_path: Path, install_entry_points: Install) -> Path:
+def sounds(tmp_path, install_entry_points):
     """High and low sounds of 5 to 9 moments, and the package that brings their kind."""
     install_entry_points({"posemill.kinds": {"audio": "audio_kind:AudioKind"}})
     rng = np.random.default_rng(0)
@@ -31,23 +29,13 @@ def sounds(tmp_path: Path, install_entry_points: Install) -> Path:
 
 
 def settings(sounds: Path, **changes: Any) -> dict[str, Any]:
-    return {
-        "data": str(sounds),
-        "data_kind": "audio",
-        "epochs": 6,
-        "batch_size": 8,
-        "lr": 0.1,
-        "mode": "single",
-        "precision": "fp32",
-        "workers": 0,
-        "tensorboard": False,
-        "progress": False,
-        "out": str(sounds.parent / "run"),
-    } | changes
+    usual = {"data": str(sounds), "data_kind": "audio", "epochs": 6, "batch_size": 8, "lr": 0.1,
+             "out": str(sounds.parent / "run")}  # fmt: skip
+    return {**QUIET, **usual, **changes}
 
 
-def test_a_kind_of_another_package_is_trained_scored_and_used(sounds: Path) -> None:
-    whole = posemill.train(**settings(sounds))
+def test_a_kind_of_another_package_is_trained_scored_and_used(sounds):
+    whole = posemill.train(**settings(sounds, figures=True))
     assert whole.scores["test"]["accuracy"] == 1
     scores = posemill.evaluate(whole.out, split="test")
     assert (scores["accuracy"], scores["num_clips"]) == (1, 8)
@@ -58,12 +46,12 @@ def test_a_kind_of_another_package_is_trained_scored_and_used(sounds: Path) -> N
     assert (whole.out / "figures" / "confusion.png").is_file()
 
 
-def test_models_of_other_kinds_and_kinds_that_nobody_brings_are_refused(sounds: Path) -> None:
+def test_models_of_other_kinds_and_kinds_that_nobody_brings_are_refused(sounds):
     with pytest.raises(ConfigError, match="kind"):
         posemill.train(**settings(sounds, data_kind="smell"))
     with pytest.raises(ConfigError, match=r"model stgcn takes keypoints, and .* is audio"):
         posemill.train(**settings(sounds, model="stgcn"))
-    run = posemill.train(**settings(sounds, max_steps=1, figures=False, normalize="whole"))
+    run = posemill.train(**settings(sounds, max_steps=1, normalize="whole"))
     assert "has no effect: the data is audio" in " ".join(run.summary["notes"])
     with pytest.raises(ConfigError, match="was trained on audio, which predict cannot read"):
         list(posemill.predict(run.out, sounds))

@@ -42,24 +42,20 @@ def make_batch(targets: list[Any], frames: int = 6, weights: list[float] | None 
     return collate(samples, draws)
 
 
-def test_cross_entropy_is_a_sum_and_a_count() -> None:
+def test_cross_entropy_is_a_sum_and_a_count_of_clips_that_do_not_fill_up():
     logits = torch.randn(4, 3)
     batch = make_batch([0, 2, 1, 1])
     total, count = loss_of("classify", label_smoothing=0.1)(logits, batch)
     assert count == 4
     expected = F.cross_entropy(logits, batch.targets, label_smoothing=0.1)
     torch.testing.assert_close(total / count, expected)
-
-
-def test_clips_that_fill_up_do_not_count() -> None:
-    logits = torch.randn(3, 4)
-    total, count = loss_of("classify")(logits, make_batch([0, 1, 2], weights=[1, 0, 1]))
+    total, count = loss_of("classify")(logits, make_batch([0, 2, 1, 1], weights=[1, 0, 1, 0]))
     assert count == 2
-    each = F.cross_entropy(logits, torch.tensor([0, 1, 2]), reduction="none")
-    torch.testing.assert_close(total, each[0] + each[2])
+    losses = F.cross_entropy(logits, batch.targets, reduction="none")
+    torch.testing.assert_close(total, losses[0] + losses[2])
 
 
-def test_the_parts_of_a_batch_add_up_to_the_whole() -> None:
+def test_the_parts_of_a_batch_add_up_to_the_whole():
     loss = loss_of("ctc")
     targets = [np.array([1, 2]), np.array([3]), np.array([2, 2, 1])]
     logits = torch.randn(3, 6, 4)
@@ -73,9 +69,9 @@ def test_the_parts_of_a_batch_add_up_to_the_whole() -> None:
     assert count == sum(part[1] for part in parts) == 3
 
 
-def test_both_heads_and_their_divergence_are_added() -> None:
+def test_both_heads_and_their_divergence_are_added_which_teaches_the_conv_head_only():
     batch = make_batch([np.array([1, 2])])
-    logits, conv = torch.randn(1, 6, 4), torch.randn(1, 6, 4)
+    logits, conv = (torch.randn(1, 6, 4, requires_grad=True) for _ in range(2))
     lengths = torch.tensor([5])
     one, _ = loss_of("ctc")(CtcOutput(logits, lengths), batch)
     other, _ = loss_of("ctc")(CtcOutput(conv, lengths), batch)
@@ -88,24 +84,12 @@ def test_both_heads_and_their_divergence_are_added() -> None:
     teacher = (logits[0, :5] / 8).softmax(-1)
     expected = F.kl_div(student, teacher, reduction="batchmean")
     torch.testing.assert_close(with_kl - both, 10 * expected, rtol=1e-3, atol=1e-5)
-
-
-def test_the_teacher_learns_nothing_from_the_divergence() -> None:
-    logits = torch.randn(1, 6, 4, requires_grad=True)
-    conv = torch.randn(1, 6, 4, requires_grad=True)
-    batch = make_batch([np.array([1])])
-    lengths = torch.tensor([6])
-    plain, _ = loss_of("ctc", conv_weight=0.0)(CtcOutput(logits, lengths, conv), batch)
-    (before,) = torch.autograd.grad(plain, logits)
-    total, _ = loss_of("ctc", conv_weight=0.0, distill_weight=5.0)(
-        CtcOutput(logits, lengths, conv), batch
-    )
-    after, student = torch.autograd.grad(total, [logits, conv])
+    (before,) = torch.autograd.grad(one, logits, retain_graph=True)
+    (after,) = torch.autograd.grad(with_kl, logits)
     torch.testing.assert_close(before, after)
-    assert student.abs().sum() > 0
 
 
-def test_the_loss_of_a_clip_is_that_of_a_gloss_and_padding_has_no_part_in_it() -> None:
+def test_the_loss_of_a_clip_is_that_of_a_gloss_and_padding_has_no_part_in_it():
     batch = make_batch([np.array([1, 2])])
     logits, conv = torch.randn(1, 6, 4), torch.randn(1, 6, 4)
     scores = logits.log_softmax(-1).transpose(0, 1)
@@ -122,7 +106,7 @@ def test_the_loss_of_a_clip_is_that_of_a_gloss_and_padding_has_no_part_in_it() -
         distils.__self__._divergence(CtcOutput(logits, lengths))
 
 
-def test_a_clip_without_glosses_is_all_blank() -> None:
+def test_a_clip_without_glosses_is_all_blank():
     logits = torch.randn(1, 6, 4)
     batch = make_batch([np.zeros(0, np.int64)])
     total, count = loss_of("ctc")(CtcOutput(logits, torch.tensor([6])), batch)
@@ -130,7 +114,7 @@ def test_a_clip_without_glosses_is_all_blank() -> None:
     assert count == 1
 
 
-def test_clips_too_short_for_their_glosses_do_not_hide_as_a_loss_of_nothing() -> None:
+def test_clips_too_short_for_their_glosses_do_not_hide_as_a_loss_of_nothing():
     # Two equal glosses need a blank between them: three steps.
     targets = [np.array([1, 2]), np.array([2, 2]), np.array([1, 2, 3, 1])]
     steps, logits = torch.tensor([2, 2, 3]), torch.randn(3, 3, 4)
@@ -143,18 +127,15 @@ def test_clips_too_short_for_their_glosses_do_not_hide_as_a_loss_of_nothing() ->
     torch.testing.assert_close(total, alone)
 
 
-def test_higher_or_lower_is_better_as_the_score_says() -> None:
+def test_higher_or_lower_is_better_as_the_score_says_and_between_equals_a_lower_loss():
     high, low = {"wer": 0.5, "loss": 1.0}, {"wer": 0.2, "loss": 2.0}
     assert beats(high, low, "wer", is_higher=True)
     assert not beats(high, low, "wer", is_higher=False)
     assert beats(low, high, "wer", is_higher=False)
-
-
-def test_between_equal_scores_the_lower_loss_decides() -> None:
-    early, late = {"accuracy": 0.9, "loss": 1.0}, {"accuracy": 0.9, "loss": 0.8}
-    assert beats(late, early, "accuracy", is_higher=True)
-    assert not beats(early, late, "accuracy", is_higher=True)
-    assert not beats(early, early, "accuracy", is_higher=True)
+    later = {"wer": 0.5, "loss": 0.8}
+    assert beats(later, high, "wer", is_higher=True)
+    assert not beats(high, later, "wer", is_higher=True)
+    assert not beats(high, high, "wer", is_higher=True)
 
 
 def batch_of(targets: list[Any], *weights: float) -> Any:
@@ -169,7 +150,7 @@ def batch_of(targets: list[Any], *weights: float) -> Any:
     )
 
 
-def test_the_likeliest_class_is_said_with_its_chance_by_clips_that_count() -> None:
+def test_the_likeliest_class_is_said_with_its_chance_by_clips_that_count():
     task = Classify()
     output = torch.tensor([[0.0, 3.0], [1.0, 0.0], [2.0, 0.0]])
     rows = task.observe(output, batch_of([1, 0, 1], 1, 0, 1))
@@ -189,7 +170,7 @@ def spelled(*path: int) -> torch.Tensor:
     return torch.eye(4)[list(path)][None] * 9
 
 
-def test_glosses_are_read_from_every_head_up_to_the_end_of_a_clip() -> None:
+def test_glosses_are_read_from_every_head_up_to_the_end_of_a_clip():
     logits = torch.cat([spelled(1, 0, 2, 3), spelled(2, 2, 0, 3), spelled(3, 3, 3, 3)])
     conv = torch.cat([spelled(0, 0, 0, 3), spelled(1, 2, 3, 3), spelled(3, 3, 3, 3)])
     lengths = torch.tensor([4, 3, 4])
@@ -214,7 +195,7 @@ def test_glosses_are_read_from_every_head_up_to_the_end_of_a_clip() -> None:
     assert [list(row.said) for row in alone] == [["sequence"]] * 3
 
 
-def test_the_decoder_asked_for_is_used_once_a_head_is_chosen() -> None:
+def test_the_decoder_asked_for_is_used_once_a_head_is_chosen():
     # Blank is likeliest at each step, but 1 has more ways to come about.
     logits = torch.tensor([[[0.6, 0.4], [0.6, 0.4]]]).log()
     output = CtcOutput(logits, torch.tensor([2]))
@@ -233,10 +214,9 @@ def test_the_decoder_asked_for_is_used_once_a_head_is_chosen() -> None:
     assert Ctc(decoder="beam", head="sequence").answer(output, ("", "a"), "clip").label == "a"
 
 
-def test_the_head_of_fewest_errors_on_dev_is_chosen() -> None:
+def test_the_head_of_fewest_errors_on_dev_is_chosen():
     config = TrainConfig(task="ctc", ctc_decoder="beam", beam_width=7)
     task = make_task(config)
-    assert isinstance(task, Ctc)
     assert (task.head, task.decoder, task.beam_width) == ("", "beam", 7)
     for scores, head in (
         ({"wer": 0.1, "wer_sequence": 0.3, "wer_conv": 0.2}, "conv"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from small_sets import QUIET
 
 from posemill import predict
 from posemill.errors import ConfigError, TrainingError
+from posemill.estimators.fake import FakeEstimator
+from posemill.jobs import landmarks
 from posemill.training.config.resolve import with_data_kind
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
@@ -27,7 +31,7 @@ NUM_CLIPS, LABELS = 12, ("falls", "rises")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Videos in a list, and keypoints of all but clip 1 and clip 9, in another order, and of one
     clip more."""
     folder = tmp_path_factory.mktemp("streams")
@@ -59,7 +63,6 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
         "data": [str(folder / "all.npz"), str(folder / "videos.csv")],
         "cache_folder": str(folder / "cache"),
         "normalize": "none",
-        "precision": "fp32",
         "batch_size": 4,
         "model_options": {"keypoint_options": {"width": 16}},
         "video": {"sampling": "segments:4", "size": 32},
@@ -67,14 +70,18 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
     }
 
 
-def test_batches_hold_the_same_clips_in_both_streams(folder: Path) -> None:
+def test_batches_hold_the_same_clips_in_both_streams(folder):
     config = with_data_kind(TrainConfig(**settings(folder)))
     assert config.model.name == "two_streams"
     grouped = TrainConfig(data={"path": settings(folder)["data"]})
     assert grouped.data.path == config.data.path
     workload = build_workload(config)
     assert len(workload.train) == 7
-    assert workload.val is not None
+    notes = " ".join(workload.notes)
+    assert "2 clips are not in" in notes
+    assert "all.npz and left out, the first is 'clip1'" in notes
+    assert "1 clip is not in" in notes
+    assert "videos.csv and left out, the first is 'clip20'" in notes
     batch = workload.val.__getitems__([Draw(clip) for clip in range(3)])
     # clips 8, 10 and 11: the number of a clip is the x of its points
     assert batch.inputs[0][0][:, 0, 0, 0].tolist() == [8, 10, 11]
@@ -88,7 +95,7 @@ def test_batches_hold_the_same_clips_in_both_streams(folder: Path) -> None:
 
 
 @pytest.fixture
-def same_names(folder: Path, tmp_path: Path) -> list[str]:
+def same_names(folder, tmp_path):
     """Clips 001 to 004 of train and of dev: the x of dev's points is 10 more."""
     for split, first in (("train", 0), ("dev", 8)):
         points, ids = [], []
@@ -108,12 +115,9 @@ def same_names(folder: Path, tmp_path: Path) -> list[str]:
     return [str(tmp_path / "points"), str(tmp_path / "videos")]
 
 
-def test_clips_with_the_same_id_in_two_splits_are_told_apart(
-    folder: Path, same_names: list[str]
-) -> None:
+def test_clips_with_the_same_id_in_two_splits_are_told_apart(folder, same_names):
     workload = build_workload(TrainConfig(**settings(folder, data=same_names, augment_rotate=0,
         augment_scale=0, augment_noise=0, augment_time_warp=0, augment_crop=0)))  # fmt: skip
-    assert workload.val is not None
     for split, first in ((workload.train, 0), (workload.val, 10)):
         batch = split.__getitems__([Draw(clip) for clip in range(4)])
         assert sorted(batch.inputs[0][0][:, 0, 0, 0].tolist()) == [
@@ -121,7 +125,6 @@ def test_clips_with_the_same_id_in_two_splits_are_told_apart(
         ]  # fmt: skip
         for index in range(4):
             picture = split.picture(index)
-            assert picture is not None
             assert split.keys[index][1] == picture.clip_id
             if split is workload.val:  # training clips are drawn from
                 frames = torch.from_numpy(picture.frames)
@@ -129,14 +132,14 @@ def test_clips_with_the_same_id_in_two_splits_are_told_apart(
     assert not [note for note in workload.notes if "left out" in note]
 
 
-def test_batches_are_padded_by_what_differs_in_length(folder: Path, same_names: list[str]) -> None:
+def test_batches_are_padded_by_what_differs_in_length(folder, same_names):
     config = TrainConfig(**settings(folder, data=same_names))
     loader = open_loader(build_workload(config).train, config, Runtime(), shuffle=True)
     share = loader.padding_share()
     assert share == pytest.approx(1 - (3 + 4 + 5 + 6) / (4 * 6))
 
 
-def test_an_id_alone_joins_only_what_leaves_no_doubt() -> None:
+def test_an_id_alone_joins_only_what_leaves_no_doubt():
     both = [("train", "a"), ("dev", "a")]
     assert match_clips(both, [("dev", "a"), ("train", "a")]) == {both[0]: 1, both[1]: 0}
     assert match_clips(both, [("all", "a")]) == {}, "whose keypoints are these?"
@@ -145,26 +148,17 @@ def test_an_id_alone_joins_only_what_leaves_no_doubt() -> None:
     assert match_clips([("all", "a")], both) == {}
 
 
-def test_clips_of_one_stream_alone_are_counted(folder: Path) -> None:
-    notes = " ".join(build_workload(TrainConfig(**settings(folder))).notes)
-    assert "2 clips are not in" in notes
-    assert "all.npz and left out, the first is 'clip1'" in notes
-    assert "1 clip is not in" in notes
-    assert "videos.csv and left out, the first is 'clip20'" in notes
-
-
-def test_a_clip_whose_video_is_broken_is_left_out_of_both(folder: Path, tmp_path: Path) -> None:
+def test_a_clip_whose_video_is_broken_is_left_out_of_both(folder, tmp_path):
     for path in folder.glob("*.*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "clip10.mp4").write_bytes(b"no video")
     workload = build_workload(TrainConfig(**settings(tmp_path)))
-    assert workload.val is not None
     batch = workload.val.__getitems__([Draw(clip) for clip in range(3)])
     assert batch.inputs[0][0][:, 0, 0, 0].tolist() == [8, 11]
     assert batch.indices.tolist() == [0, 2]
 
 
-def test_late_fusion_is_the_weighted_mean_of_both_answers() -> None:
+def test_late_fusion_is_the_weighted_mean_of_both_answers():
     torch.manual_seed(0)
     sizes = {"num_points": 4, "num_dims": 2, "num_classes": 3, "num_frames": 2}
     model = build_model("two_streams", **sizes, keypoint_share=0.25).eval()
@@ -176,30 +170,17 @@ def test_late_fusion_is_the_weighted_mean_of_both_answers() -> None:
     assert not [key for key, weight in model.named_parameters() if weight.grad is None]
 
 
-def test_it_is_trained_evaluated_and_needs_points_that_the_engine_knows(
-    folder: Path, tmp_path: Path
-) -> None:
-    result = train(settings(folder, out=str(tmp_path / "run"), epochs=2, parallel="single",
-                            figures=False, progress=False, tensorboard=False))  # fmt: skip
-    found = evaluate(tmp_path / "run", split="dev")
-    assert found["accuracy"] == pytest.approx(result.scores["dev"]["accuracy"])
-    with pytest.raises(ConfigError, match="was trained on a skeleton posemill does not know"):
-        predict(tmp_path / "run", folder / "clip0.mp4")
-
-
-def test_new_videos_are_looked_at_in_both_streams(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from posemill.estimators.fake import FakeEstimator
-    from posemill.jobs import landmarks
-
+def test_it_is_trained_and_evaluated_and_looks_at_new_videos_in_both_streams(
+    folder, tmp_path, monkeypatch
+):
     monkeypatch.setattr(landmarks, "open_estimator", lambda *_, **__: FakeEstimator())
     points = np.random.default_rng(0).random((NUM_CLIPS * 5, 143, 2)).astype(np.float32)
     ids = [f"clip{number}" for number in range(NUM_CLIPS) for _ in range(5)]
     np.savez(tmp_path / "points.npz", keypoints=points, video_ids=ids)
     data = [str(tmp_path / "points.npz"), str(folder / "videos.csv")]
-    train(settings(folder, data=data, out=str(tmp_path / "run"), epochs=1, parallel="single",
-                   figures=False, tensorboard=False))  # fmt: skip
+    result = train(settings(folder, data=data, out=str(tmp_path / "run"), epochs=1, **QUIET))
+    scores = evaluate(tmp_path / "run", split="dev")
+    assert scores["accuracy"] == pytest.approx(result.scores["dev"]["accuracy"])
     videos = [folder / "clip0.mp4", folder / "clip5.mp4"]
     said = predict(tmp_path / "run", videos, pictures=tmp_path / "pictures")
     assert [each.clip_id for each in said] == ["clip0", "clip5"]
@@ -209,6 +190,10 @@ def test_new_videos_are_looked_at_in_both_streams(
     assert all(cv2.imread(str(path)).std() > 1 for path in drawn)
     with pytest.raises(ConfigError, match=r"clip0\.png is there already"):
         predict(tmp_path / "run", videos[:1], pictures=tmp_path / "pictures")
+    facts = json.loads((tmp_path / "run" / "run.json").read_text()) | {"skeleton_name": None}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(facts))
+    with pytest.raises(ConfigError, match="was trained on a skeleton posemill does not know"):
+        predict(tmp_path / "run", videos)
 
 
 @pytest.mark.parametrize(
@@ -223,16 +208,14 @@ def test_new_videos_are_looked_at_in_both_streams(
          "'video_modell'.*did you mean 'video_model'"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_refused(
-    folder: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_what_does_not_go_together_is_refused(folder, changes, message):
     if "data" in changes:
         changes = {"data": [str(folder / name) for name in changes["data"]]}
     with pytest.raises(ConfigError, match=message):
         build_workload(TrainConfig(**settings(folder, **changes)))
 
 
-def test_other_clips_are_one_clear_sentence(folder: Path, tmp_path: Path) -> None:
+def test_other_clips_are_one_clear_sentence(folder, tmp_path):
     np.savez(tmp_path / "all.npz", keypoints=np.ones((2, 3, 2), np.float32), video_ids=["x", "y"])
     data = [str(tmp_path / "all.npz"), str(folder / "videos.csv")]
     with pytest.raises(TrainingError, match=r"no clip is in both .*: the first ids are 'x' and "

@@ -29,7 +29,7 @@ def changes(found: list[Advice]) -> list[str]:
     return [render(advice.change, flags=Flags()) for advice in found]
 
 
-def test_nothing_is_said_where_all_is_well() -> None:
+def test_nothing_is_said_where_all_is_well():
     assert find(data=2, evaluation=2, optimizer=5) == []
 
 
@@ -52,15 +52,13 @@ def test_nothing_is_said_where_all_is_well() -> None:
         ({"workers": 7, "cache": "ram", "prefetch_factor": 4}, 8, 1, []),
     ],
 )
-def test_a_training_that_waits_for_data_is_told_how_to_load_faster(
-    fields: dict[str, Any], cores: int, ranks: int, expected: list[str]
-) -> None:
+def test_a_training_that_waits_for_data_is_told_how_to_load_faster(fields, cores, ranks, expected):
     found = find(TrainConfig(**fields), cores=cores, ranks=ranks, data=100)
     assert changes(found) == expected
     assert all(advice.gain == 2.0 for advice in found)
 
 
-def test_all_that_takes_long_is_named_and_the_largest_gain_first() -> None:
+def test_all_that_takes_long_is_named_and_the_largest_gain_first():
     config = TrainConfig(workers=0, save_every_steps=10)
     assert [shown(each) for each in find(config, data=40, evaluation=60, checkpoint=20)] == [
         "18% of the time waits for data with no loader process on 8 cores: try --workers 2 "
@@ -70,7 +68,7 @@ def test_all_that_takes_long_is_named_and_the_largest_gain_first() -> None:
     ]
 
 
-def test_nothing_is_said_of_a_training_shorter_than_a_minute_unless_it_is_asked_for() -> None:
+def test_nothing_is_said_of_a_training_shorter_than_a_minute_unless_it_is_asked_for():
     assert LEAST_SECONDS == 60
     short = {"forward": 20.0, "backward": 15.0}
     assert find(**short, data=24) == []
@@ -89,9 +87,7 @@ def test_nothing_is_said_of_a_training_shorter_than_a_minute_unless_it_is_asked_
         ({"parallel": "multi_thread", "batch_size": 8}, {}, "--batch-size 16"),
     ],
 )
-def test_an_idle_device_without_another_cause_is_given_more_to_do(
-    fields: dict[str, Any], facts: dict[str, Any], expected: str
-) -> None:
+def test_an_idle_device_without_another_cause_is_given_more_to_do(fields, facts, expected):
     config = TrainConfig(workers=0, **{"micro_batch": fields.get("batch_size", 8)} | fields)
     (only,) = find(config, busy_share=0.79, **facts)
     assert changes([only]) == [expected]
@@ -110,7 +106,7 @@ def test_an_idle_device_without_another_cause_is_given_more_to_do(
         ("checkpoint", 5, "--save-every 4"),
     ],
 )
-def test_each_part_is_named_from_its_share_on(part: str, least: float, expected: str) -> None:
+def test_each_part_is_named_from_its_share_on(part, least, expected):
     config = TrainConfig(workers=0, pin_memory=False)
 
     def found(percent: float, num_evals: int = 2) -> list[Advice]:
@@ -126,7 +122,7 @@ def test_each_part_is_named_from_its_share_on(part: str, least: float, expected:
     assert bool(found(least, num_evals=1)) == (part != "evaluation")
 
 
-def test_a_line_that_waits_is_named_with_its_file_and_the_slowest_first() -> None:
+def test_a_line_that_waits_is_named_with_its_file_and_the_slowest_first():
     waits = (Wait("a.py", 3, ".item()", 0.1), Wait("b.py", 7, "print()", 0.2))
     assert [shown(each) for each in find(busy_share=0.5, waits=waits)] == [
         "b.py:7 calls print(), 20% of the time of steps: try it once in 100 steps (up to 1.25x)",
@@ -134,7 +130,7 @@ def test_a_line_that_waits_is_named_with_its_file_and_the_slowest_first() -> Non
     ]
 
 
-def test_videos_that_every_epoch_decodes_are_named_with_disk_and_gain() -> None:
+def test_videos_that_every_epoch_decodes_are_named_with_disk_and_gain():
     config = TrainConfig(workers=1, cache="none", data="my videos.csv")
     video = {"num_videos": 800, "decoded_bytes": 1_350_000_000, "frame_side": 112, "cores": 2}
 
@@ -176,9 +172,7 @@ def test_videos_that_every_epoch_decodes_are_named_with_disk_and_gain() -> None:
         ({}, {"busy_share": 0.3, "data": 100}, "--workers 2", 2.0),  # why it was not busy
     ],
 )  # fmt: skip
-def test_what_was_measured_leads_to_one_change_or_none(
-    fields: dict[str, Any], facts: dict[str, Any], change: str, gain: float | None
-) -> None:
+def test_what_was_measured_leads_to_one_change_or_none(fields, facts, change, gain):
     found = find(TrainConfig(**{"workers": 0} | fields), **facts)
     assert changes(found) == ([change] if change else [])
     assert all(advice.gain == (gain and pytest.approx(gain)) for advice in found)

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,17 +13,13 @@ from posemill.training.front import train
 from posemill.training.tuning import modes
 from posemill.training.tuning.modes import ModePlan, plan_mode
 
-Settings = Callable[..., dict[str, Any]]
-
 
 @pytest.fixture
-def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def _two_cores(monkeypatch):
     monkeypatch.setattr(modes, "count_cores", lambda: 2)
 
 
-def test_torchrun_and_another_number_of_processes_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_torchrun_and_another_number_of_processes_is_refused(monkeypatch):
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "a"),
                         ("MASTER_PORT", "1")):  # fmt: skip
         monkeypatch.setenv(name, value)
@@ -47,27 +41,25 @@ def test_torchrun_and_another_number_of_processes_is_refused(
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_a_format_that_the_device_lacks_is_refused_before_work_starts() -> None:
+def test_a_format_that_the_device_lacks_is_refused_before_work_starts():
     with pytest.raises(ConfigError, match='precision="fp16" needs a GPU'):
         plan_mode(TrainConfig(device="cpu", precision="fp16"))
 
 
-def test_one_core_has_one_process_and_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_core_has_one_process_and_one_thread(monkeypatch):
     monkeypatch.setattr(modes, "count_cores", lambda: 1)
     assert plan_mode(TrainConfig(device="cpu")) == ModePlan("single", 1, 1, "one core")
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_more_processes_or_threads_than_cores_is_refused(settings: Settings) -> None:
+def test_more_processes_or_threads_than_cores_is_refused(settings):
     with pytest.raises(ConfigError, match="processes=3, but this process may use 2 cores"):
         train(settings(mode="multi_process", processes=3, device="cpu"))
     with pytest.raises(ConfigError, match="threads=5, but this process may use 2 cores"):
         train(settings(threads=5))
 
 
-def test_a_gpu_asked_for_and_absent_is_an_error_before_work_starts(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_asked_for_and_absent_is_an_error_before_work_starts(settings, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     fields = settings(device="cuda")
     with pytest.raises(DeviceError, match="torch sees no GPU"):
@@ -88,16 +80,13 @@ def test_a_gpu_asked_for_and_absent_is_an_error_before_work_starts(
         ({"mode": "auto", "deterministic": True}, ("single", 1, 1)),
     ],
 )
-def test_threads_are_the_cores_divided_by_the_ranks(
-    fields: dict[str, Any], expected: tuple[str, int, int]
-) -> None:
+def test_threads_are_the_cores_divided_by_the_ranks(fields, expected):
     plan = plan_mode(TrainConfig(device="cpu", **fields))
-    assert plan is not None
     assert (plan.mode, plan.processes, plan.threads) == expected
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_what_the_machine_decides_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_machine_decides_is_marked(monkeypatch):
     monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     found = modes.resolve_hardware(resolve_config(None, {"mode": "multi_thread"}))
@@ -112,7 +101,7 @@ def test_what_the_machine_decides_is_marked(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_gpus_take_a_process_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_take_a_process_each(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
@@ -135,7 +124,7 @@ def test_gpus_take_a_process_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_loader_processes_follow_the_mode() -> None:
+def test_loader_processes_follow_the_mode():
     config = TrainConfig(preset="high-performance")
     workers = [
         ModePlan(mode, ranks, 1, "").apply(config).num_workers
@@ -146,9 +135,7 @@ def test_loader_processes_follow_the_mode() -> None:
     assert ModePlan("single", 1, 1, "").apply(config.replace(num_workers=0)).num_workers == 0
 
 
-def test_the_precision_before_anything_is_measured_is_that_of_the_hardware(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_precision_before_anything_is_measured_is_that_of_the_hardware(monkeypatch):
     config = TrainConfig(device="cpu")
     for has_bf16, expected in ((True, "bf16"), (False, "fp32")):
         monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda found=has_bf16: found)

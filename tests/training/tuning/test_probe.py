@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,19 +13,16 @@ from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning import modes
 from posemill.training.tuning.modes import bf16_gain, probe_mode, probe_precision
 
-Settings = Callable[..., dict[str, Any]]
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def _two_cores(monkeypatch):
     monkeypatch.setattr(modes, "count_cores", lambda: 2)
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_auto_measures_and_leaves_the_model_and_the_random_state_as_they_were(
-    settings: Settings,
-) -> None:
+def test_auto_measures_and_leaves_the_model_and_the_random_state_as_they_were(settings):
     config = TrainConfig(**settings(mode="auto"))
     workload = build_workload(config)
     weights = [weight.clone() for weight in workload.model.parameters()]
@@ -40,9 +36,7 @@ def test_auto_measures_and_leaves_the_model_and_the_random_state_as_they_were(
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_auto_takes_processes_where_they_save_time(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_takes_processes_where_they_save_time(settings, monkeypatch):
     asked: list[int] = []
 
     def run(_: object, config: TrainConfig, **__: object) -> float:
@@ -62,8 +56,8 @@ def test_auto_takes_processes_where_they_save_time(
     ("start_seconds", "expected"), [(30, "multi_process"), (50, "multi_thread")]
 )
 def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
-    start_seconds: float, expected: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    start_seconds, expected, settings, monkeypatch
+):
     now = [0.0]
 
     def run(*_: object, **__: object) -> float:
@@ -83,9 +77,7 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_auto_rules_out_processes_that_cannot_be_started(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_rules_out_processes_that_cannot_be_started(settings, monkeypatch):
     monkeypatch.setattr(modes, "_PAYS_AFTER_SECONDS", 0.0)
     config = TrainConfig(**settings(mode="auto", max_steps=2))
     plan = probe_mode(build_workload(config), lambda config: build_workload(config), config)
@@ -95,9 +87,7 @@ def test_auto_rules_out_processes_that_cannot_be_started(
 
 
 @pytest.mark.usefixtures("_two_cores")
-def test_processes_are_not_tried_where_there_is_no_time_for_them(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_are_not_tried_where_there_is_no_time_for_them(settings, monkeypatch):
     monkeypatch.setattr(modes, "_PAYS_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(modes, "run_processes", lambda *_, **__: pytest.fail("started processes"))
     config = TrainConfig(**settings(mode="auto", max_steps=2))
@@ -112,8 +102,8 @@ def test_processes_are_not_tried_where_there_is_no_time_for_them(
      ("mixed", 1.3, "bf16")],
 )  # fmt: skip
 def test_auto_takes_bf16_only_where_it_is_faster(
-    asked: str, bf16_seconds: float, expected: str, settings: Settings, monkeypatch: Any
-) -> None:
+    asked, bf16_seconds, expected, settings, monkeypatch
+):
     measured = {"fp32": 1.0, "bf16": bf16_seconds}
     monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(measured))
     config = TrainConfig(**settings(precision=asked))
@@ -123,9 +113,7 @@ def test_auto_takes_bf16_only_where_it_is_faster(
     assert ("a step takes: fp32 1000 ms, bf16 " in found.reason) is (asked == "auto")
 
 
-def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(settings, monkeypatch):
     # As on a processor that has bf16.
     monkeypatch.setattr(modes, "plan_precision", lambda _: Precision("bf16", "has"))
     slow = {"fp32": 1.0, "bf16": 1.3}
@@ -138,9 +126,7 @@ def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(
     assert again.summary["precision"] == "fp32"
 
 
-def test_bf16_is_measured_only_where_the_hardware_has_it(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bf16_is_measured_only_where_the_hardware_has_it(settings, monkeypatch):
     asked: list[list[str]] = []
 
     def fake(_: Any, configs: dict[str, TrainConfig], device: torch.device) -> dict[str, float]:

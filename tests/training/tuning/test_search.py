@@ -25,7 +25,7 @@ BASE = TrainConfig(
 
 
 @pytest.fixture(autouse=True)
-def _four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def _four_cores(monkeypatch):
     monkeypatch.setattr(tune, "count_cores", lambda: 4)
     monkeypatch.setattr(tune, "run_processes", lambda _, config, **__: 1.0)
     monkeypatch.setattr(Search, "_fits", lambda *_: True)
@@ -53,7 +53,7 @@ def changed(found: Search) -> dict[str, Any]:
     return {name: value for name, value in after.items() if value != before[name]}
 
 
-def test_what_is_clearly_faster_is_kept_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_clearly_faster_is_kept_with_the_reason(monkeypatch):
     speeds = {0: 100.0, 1: 150.0, 2: 151.0, 3: 120.0, 4: 90.0}
     found = run(lambda config: speeds[config.workers], monkeypatch)
     assert changed(found) == {"workers": 2}
@@ -62,7 +62,7 @@ def test_what_is_clearly_faster_is_kept_with_the_reason(monkeypatch: pytest.Monk
     assert Row("workers 2", 151.0, 1.51, "taken") in found.rows
 
 
-def test_what_is_faster_by_less_than_the_noise_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_faster_by_less_than_the_noise_is_not(monkeypatch):
     found = run(lambda config: 102.0 if config.workers else 100.0, monkeypatch)
     assert changed(found) == {}
     assert {row.note for row in found.rows} == {""}
@@ -73,9 +73,7 @@ def faster_by_all(config: TrainConfig) -> float:
     return 100.0 * (1 + sum(is_fast)) * config.batch_size
 
 
-def test_batch_and_precision_stay_where_the_maths_is_to_stay(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_batch_and_precision_stay_where_the_maths_is_to_stay(monkeypatch):
     monkeypatch.setattr(tune, "choose_precision", lambda *_: SimpleNamespace(name="bf16"))
     found = run(faster_by_all, monkeypatch, keeps_maths=True)
     assert changed(found) == {"cache": "ram", "compile": "on"}
@@ -86,7 +84,7 @@ def test_batch_and_precision_stay_where_the_maths_is_to_stay(
     }  # fmt: skip
 
 
-def test_what_the_user_gave_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_user_gave_stays(monkeypatch):
     fixed = frozenset({"cache", "micro_batch", "threads", "precision"})
     found = run(faster_by_all, monkeypatch, fixed=fixed)
     assert changed(found) == {"compile": "on"}
@@ -94,13 +92,13 @@ def test_what_the_user_gave_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(name in tried for name in fixed)
 
 
-def test_pictures_are_tried_with_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_are_tried_with_channels_last(monkeypatch):
     pictures = make(model=nn.Conv2d(3, 3, 3))
     found = run(lambda config: 1.0 + config.channels_last, monkeypatch, make=pictures)
     assert changed(found) == {"channels_last": True}
 
 
-def test_several_processes_have_to_be_clearly_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_have_to_be_clearly_faster(monkeypatch):
     for speed, is_taken in ((102.0, False), (200.0, True)):
         monkeypatch.setattr(tune, "run_processes", lambda *_, speed=speed, **__: speed)
         found = run(lambda _: 100.0, monkeypatch)
@@ -108,9 +106,7 @@ def test_several_processes_have_to_be_clearly_faster(monkeypatch: pytest.MonkeyP
         assert found.rows[-1].setting.startswith("parallel multi_process, processes 4, threads 1")
 
 
-def test_several_processes_stay_and_are_measured_by_one_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_several_processes_stay_and_are_measured_by_one_of_them(monkeypatch):
     many = BASE.replace(parallel="multi_process", processes=4)
     pictures = make(model=nn.Conv2d(3, 3, 3))
     found = run(lambda config: 1.0 + config.channels_last, monkeypatch, make=pictures, base=many)
@@ -123,38 +119,34 @@ def test_several_processes_stay_and_are_measured_by_one_of_them(
     assert in_one_process(BASE) == BASE
 
 
-def test_more_loaders_are_not_tried_where_next_to_nothing_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_more_loaders_are_not_tried_where_next_to_nothing_waits(monkeypatch):
     monkeypatch.setattr(Search, "_share_waited", lambda _: 0.01)
     found = run(lambda config: 1.0 + config.workers, monkeypatch)
     assert changed(found) == {}
     assert Row("workers", note="not measured: 1% of the time waits for data") in found.rows
 
 
-def test_several_processes_are_compared_as_they_would_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_are_compared_as_they_would_run(monkeypatch):
     many = BASE.replace(parallel="multi_process", processes=4)
     speeds = iter([100.0, 97.0])
     monkeypatch.setattr(tune, "run_processes", lambda *_, **__: next(speeds))
     assert Search(make(), many.replace(cache="ram"), 1000.0).compare(many) == (100.0, 97.0)
 
 
-def test_passes_larger_than_the_share_of_a_process_are_not_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_passes_larger_than_the_share_of_a_process_are_not_tried(monkeypatch):
     many = BASE.replace(parallel="multi_process", processes=4, micro_batch=16)
     found = run(lambda _: 1.0, monkeypatch, base=many, keeps_maths=True)
     tried = [row.setting for row in found.rows if row.setting.startswith("micro_batch")]
     assert tried == ["micro_batch 8"], "a process has 16 clips of the 64"
 
 
-def test_what_there_is_no_time_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_there_is_no_time_for_is_said(monkeypatch):
     found = run(lambda _: 1.0, monkeypatch, seconds=0.0)
     assert {row.note for row in found.rows} == {"not measured: no time left"}
     assert found.best == BASE
 
 
-def test_a_setting_that_fails_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_that_fails_is_left_out_with_the_reason(monkeypatch):
     def speed(config: TrainConfig) -> float:
         if config.compile == "on":
             raise RuntimeError("no C++ compiler\nand more")
@@ -170,7 +162,7 @@ def test_a_setting_that_fails_is_left_out_with_the_reason(monkeypatch: pytest.Mo
     assert run(lambda _: 1.0, monkeypatch).rows[-1].note == "cannot be used: a process died"
 
 
-def test_what_does_not_fit_into_memory_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_into_memory_is_not_tried(monkeypatch):
     monkeypatch.undo()  # measure what a pass takes
     monkeypatch.setattr(tune, "count_cores", lambda: 1)
     monkeypatch.setattr(tune, "free_memory", lambda: 100_000_000)
@@ -184,9 +176,7 @@ def test_what_does_not_fit_into_memory_is_not_tried(monkeypatch: pytest.MonkeyPa
     assert Row("micro_batch 64", note=said) in found.rows
 
 
-def test_slow_settings_have_one_turn_and_all_when_the_time_is_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_slow_settings_have_one_turn_and_all_when_the_time_is_up(monkeypatch):
     turns: list[str] = []
 
     def arm(name: str, speed: float) -> SimpleNamespace:

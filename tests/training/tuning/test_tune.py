@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +18,9 @@ from posemill.training.record.run_folder import RunFolder
 from posemill.training.tuning import tune as tuning
 from posemill.training.tuning.tune import Row, Search
 
-Settings = Callable[..., dict[str, Any]]
-
 
 @pytest.fixture
-def quick(settings: Settings, tmp_path: Path) -> Path:
+def quick(settings, tmp_path):
     """A configuration in a file, with little time to tune it."""
     fields = settings(tune_seconds=1.0)
     del fields["num_workers"], fields["mode"], fields["precision"]
@@ -47,7 +43,7 @@ def find(values: dict[str, Any], before: float, after: float, monkeypatch: Any) 
     monkeypatch.setattr(Search, "compare", lambda *_: (before, after))
 
 
-def test_a_real_tuning_measures_and_leaves_model_and_draws_alone(quick: Path) -> None:
+def test_a_real_tuning_measures_and_leaves_model_and_draws_alone(quick):
     state = torch.get_rng_state()
     found = posemill.tune(quick, keep_maths=True)
     assert [row for row in found.rows if row.samples_per_second]
@@ -58,9 +54,7 @@ def test_a_real_tuning_measures_and_leaves_model_and_draws_alone(quick: Path) ->
     assert state.shape == torch.get_rng_state().shape
 
 
-def test_what_was_found_is_written_with_the_reason_and_trains(
-    quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_found_is_written_with_the_reason_and_trains(quick, tmp_path, monkeypatch):
     find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
     posemill.tune(quick, out=tmp_path / "new" / "folder" / "tuned.toml")
     found = posemill.tune(quick, out=tmp_path / "tuned.toml")
@@ -79,8 +73,8 @@ def test_what_was_found_is_written_with_the_reason_and_trains(
 
 @pytest.mark.parametrize(("after", "is_kept"), [(101.0, False), (102.0, True), (50.0, False)])
 def test_settings_that_are_not_clearly_faster_at_the_end_are_not_kept(
-    quick: Path, monkeypatch: pytest.MonkeyPatch, after: float, is_kept: bool
-) -> None:
+    quick, monkeypatch, after, is_kept
+):
     find({"cache": "ram"}, 100.0, after, monkeypatch)
     found = posemill.tune(quick)
     assert bool(found.found) == is_kept
@@ -92,16 +86,14 @@ def test_settings_that_are_not_clearly_faster_at_the_end_are_not_kept(
         ]
 
 
-def test_a_mode_is_written_whole(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mode_is_written_whole(quick, monkeypatch):
     find({"threads": 2, "parallel": "multi_thread"}, 100.0, 200.0, monkeypatch)
     assert posemill.tune(quick).found == {
         "parallel": "multi_thread", "processes": 1, "threads": 2, "workers": 0,
     }  # fmt: skip
 
 
-def test_train_measures_first_and_says_what_it_found(
-    quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_train_measures_first_and_says_what_it_found(quick, tmp_path, monkeypatch):
     find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
     command = ["train", str(quick), "--tune", "--json"]
     result = CliRunner().invoke(run_line, command)
@@ -117,16 +109,14 @@ def test_train_measures_first_and_says_what_it_found(
     posemill.train(quick, tune="all", resume=True)
 
 
-def test_a_flag_keeps_its_value(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_keeps_its_value(quick, monkeypatch):
     fixed: list[frozenset[str]] = []
     monkeypatch.setattr(Search, "run", lambda self: fixed.append(self.fixed))
     posemill.tune(quick, cache="mmap")
     assert fixed == [{"cache", "tune"}]
 
 
-def test_the_command_prints_what_it_measured(
-    quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_what_it_measured(quick, tmp_path, monkeypatch):
     find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
     out = tmp_path / "tuned.toml"
     result = CliRunner().invoke(run_line, ["tune", str(quick), "--out", str(out)])
@@ -140,7 +130,7 @@ def test_the_command_prints_what_it_measured(
     assert json.loads(found.stdout)["rows"][-1]["setting"] == "made up"
 
 
-def test_processes_of_torchrun_are_not_tuned(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_torchrun_are_not_tuned(quick, monkeypatch):
     monkeypatch.setattr(tuning, "under_torchrun", lambda: True)
     with pytest.raises(ConfigError, match="tune measures in one process: run posemill tune first"):
         posemill.tune(quick)

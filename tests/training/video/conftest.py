@@ -16,7 +16,7 @@ from numbered_clips import HEIGHT, NUM_FRAMES, ROWS, WIDTH, frames_of, write_row
 
 
 @pytest.fixture
-def packed(tmp_path: Path) -> Path:
+def packed(tmp_path):
     """A folder as `posemill frames --pack` writes it."""
     folder = tmp_path / "packed"
     (folder / "packs").mkdir(parents=True)
@@ -34,7 +34,7 @@ def packed(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> Path:
+def pictures(tmp_path):
     """A folder as `posemill frames --format png` writes it."""
     folder = tmp_path / "pictures"
     rows: list[tuple[object, ...]] = []
@@ -51,7 +51,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def videos(tmp_path_factory):
     """A list of nine videos of 12 numbered frames."""
     folder = tmp_path_factory.mktemp("videos")
     for name, _, _ in ROWS:

@@ -16,7 +16,7 @@ def views(augment: ClipAugment, count: int = 400) -> Any:
     return np.stack([augment.draw(rng) for _ in range(count)])
 
 
-def test_draws_lie_within_their_bounds_and_fill_them() -> None:
+def test_draws_lie_within_their_bounds_and_fill_them():
     found = views(ClipAugment(scale=(0.25, 1.0), mirror=0.3, brightness=0.1, contrast=0.2,
                               saturation=0.4, erase=0.5, erase_area=(0.1, 0.2)))  # fmt: skip
     left, top, width, height = found[:, CROP].T
@@ -47,12 +47,12 @@ def test_draws_lie_within_their_bounds_and_fill_them() -> None:
         ({"brightness": -0.1}, "brightness: expected 0 to 1"),
     ],
 )
-def test_bounds_that_are_none_are_refused(options: dict[str, Any], message: str) -> None:
+def test_bounds_that_are_none_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         ClipAugment(**options)
 
 
-def test_classes_change_sides() -> None:
+def test_classes_change_sides():
     classes = ["left", "right", "stop"]
     assert ClipAugment(mirror_labels={"left": "right"}).mirrored_classes(classes) == [1, 0, 2]
     assert ClipAugment(mirror_labels={}).mirrored_classes(classes) == [0, 1, 2]

@@ -6,7 +6,6 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from posemill.testing.decoders import number_of, write_video
 from posemill.training.video.reading import FrameSize
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
-from device_loaders import DaliLoader, DeviceLoader, TorchcodecLoader, resize_on_device
+from device_loaders import DaliLoader, TorchcodecLoader, resize_on_device
 
 HAS_DALI = find_spec("nvidia") is not None and find_spec("nvidia.dali") is not None
 
@@ -48,7 +47,7 @@ EACH = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def films(tmp_path: Path) -> Path:
+def films(tmp_path):
     """Five videos that DALI decodes without a GPU, in one folder."""
     for number in range(5):
         write_video(tmp_path / f"{number}.webm", 12, codec="libvpx-vp9", options={"cpu-used": "8"})
@@ -56,19 +55,19 @@ def films(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(HAS_DALI, reason="DALI is installed")
-def test_without_dali_it_names_the_extra(videos: Path) -> None:
+def test_without_dali_it_names_the_extra(videos):
     with pytest.raises(MissingExtraError, match=r"needs 'nvidia.dali' .* pip install 'posemill\[d"):
         DaliLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
 
 
 @pytest.mark.skipif(find_spec("torchcodec") is not None, reason="torchcodec is installed")
-def test_without_torchcodec_it_names_the_extra(videos: Path) -> None:
+def test_without_torchcodec_it_names_the_extra(videos):
     with pytest.raises(MissingExtraError, match=r"needs 'torchcodec'; run: pip install 'posem"):
         TorchcodecLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_says_what_to_use(videos: Path) -> None:
+def test_without_a_gpu_it_says_what_to_use(videos):
     clips = posemill.VideoClips(videos)
     with pytest.raises(DeviceError, match="torch sees none here; use a DataLoader of the same"):
         DaliLoader(clips, batch_size=2)
@@ -76,7 +75,7 @@ def test_without_a_gpu_it_says_what_to_use(videos: Path) -> None:
         DaliLoader(clips, batch_size=2, device="meta")
 
 
-def test_clips_that_are_no_whole_videos_are_refused(packed: Path, videos: Path) -> None:
+def test_clips_that_are_no_whole_videos_are_refused(packed, videos):
     with pytest.raises(TrainingError, match="these clips are frames already: use a DataLoader"):
         DaliLoader(posemill.VideoClips(packed), batch_size=2)
     window = Clip("a", str(videos.parent / "clip0.mp4"), "video", start_seconds=0.1)
@@ -89,7 +88,7 @@ def test_clips_that_are_no_whole_videos_are_refused(packed: Path, videos: Path) 
 
 
 @pytest.mark.parametrize("resize", ["crop", "stretch"])
-def test_frames_are_resized_on_the_device_as_elsewhere(resize: str) -> None:
+def test_frames_are_resized_on_the_device_as_elsewhere(resize):
     y, x = np.mgrid[0:48, 0:64]
     scene = np.stack([x * 3, y * 4, x + y], -1).astype(np.uint8)
     size = FrameSize((40, 30), resize)
@@ -103,9 +102,7 @@ def test_frames_are_resized_on_the_device_as_elsewhere(resize: str) -> None:
 @EACH
 @pytest.mark.parametrize("size", [None, 40, (60, 40)])
 @pytest.mark.parametrize("resize", ["crop", "stretch"])
-def test_batches_are_those_of_torch_but_for_rounding(
-    loader_class: type[DeviceLoader], size: Any, resize: str, films: Path
-) -> None:
+def test_batches_are_those_of_torch_but_for_rounding(loader_class, size, resize, films):
     clips = posemill.VideoClips(films, size=size, resize=resize, sampling="uniform:4")
     ours = list(DataLoader(clips, batch_size=2, collate_fn=clips.collate_fn))
     loader = loader_class(clips, batch_size=2, device="cpu")
@@ -118,9 +115,7 @@ def test_batches_are_those_of_torch_but_for_rounding(
 
 
 @EACH
-def test_draws_and_order_follow_seed_and_epoch(
-    loader_class: type[DeviceLoader], films: Path
-) -> None:
+def test_draws_and_order_follow_seed_and_epoch(loader_class, films):
     clips = posemill.VideoClips(films, size=None, sampling="segments:4", is_training=True)
     loader = loader_class(clips, batch_size=5, device="cpu")
     for epoch in range(2):
@@ -129,13 +124,12 @@ def test_draws_and_order_follow_seed_and_epoch(
         assert batch["index"].tolist() == order
         for row, index in enumerate(order):
             item = clips.at_epoch(index, epoch)
-            assert item is not None
             drawn = [number_of(frame) for frame in item["frames"].numpy()]
             assert [number_of(frame) for frame in batch["frames"][row].numpy()] == drawn
 
 
 @needs_dali
-def test_what_dali_cannot_decode_is_one_sentence(videos: Path) -> None:
+def test_what_dali_cannot_decode_is_one_sentence(videos):
     loader = DaliLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
     with pytest.raises(TrainingError, match=r"DALI cannot decode a clip of this batch \(.*clip0"):
         next(iter(loader))

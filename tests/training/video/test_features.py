@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -24,7 +21,7 @@ from posemill.training.video.index import fingerprint
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> dict[str, Any]:
+def settings(tmp_path):
     """A list of 12 videos, weights to begin with, and how to train on them."""
     rows: list[tuple[object, ...]] = []
     for number in range(12):
@@ -46,13 +43,12 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_features_give_the_answers_that_frames_give(settings: dict[str, Any]) -> None:
+def test_features_give_the_answers_that_frames_give(settings):
     answers = []
     for views in (0, 2):
         config = TrainConfig(**{**settings, "video": {**settings["video"], "precompute": views}})
         workload = build_workload(config)
         workload.model.eval()
-        assert workload.val is not None
         for split, epoch in ((workload.val, 0), (workload.train, 0), (workload.train, 1)):
             draws = [Draw(clip, epoch) for clip in (0, 3)]
             with torch.no_grad():
@@ -63,9 +59,7 @@ def test_features_give_the_answers_that_frames_give(settings: dict[str, Any]) ->
     assert not torch.allclose(answers[4], answers[5])  # another draw in another epoch
 
 
-def test_features_are_computed_once_for_the_same_weights_and_clips(
-    settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_features_are_computed_once_for_the_same_weights_and_clips(settings, tmp_path, capsys):
     def says() -> int:
         build_workload(TrainConfig(**settings))
         return " ".join(capsys.readouterr().err.split()).count("what the backbone says")
@@ -80,9 +74,7 @@ def test_features_are_computed_once_for_the_same_weights_and_clips(
     assert says() == 1
 
 
-def test_training_evaluation_and_prediction_go_together(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_training_evaluation_and_prediction_go_together(settings, tmp_path):
     result = train({**settings, "out": str(tmp_path / "run"), "epochs": 12, "lr": 0.01,
                     "parallel": "single", "figures": False, "progress": False,
                     "tensorboard": False})  # fmt: skip
@@ -94,12 +86,9 @@ def test_training_evaluation_and_prediction_go_together(
     assert right == pytest.approx(found["accuracy"])
 
 
-def test_a_clip_that_cannot_be_read_does_not_count(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_clip_that_cannot_be_read_does_not_count(settings, tmp_path):
     (tmp_path / "clip9.mp4").write_bytes(b"no video")
     workload = build_workload(TrainConfig(**settings))
-    assert workload.val is not None
     batch = workload.val.__getitems__([Draw(clip) for clip in range(4)])
     assert batch.weights.tolist() == [1, 0, 1, 1]
 
@@ -116,14 +105,12 @@ def test_a_clip_that_cannot_be_read_does_not_count(
         ({"multigrid": True}, "clips of one shape: leave multigrid=True out"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_computed_once_is_refused(
-    settings: dict[str, Any], change: dict[str, Any], message: str
-) -> None:
+def test_what_cannot_be_computed_once_is_refused(settings, change, message):
     with pytest.raises(ConfigError, match=message):
         build_workload(TrainConfig(**{**settings, **change}))
 
 
-def test_a_picture_that_changed_in_its_folder_is_another_clip(tmp_path: Path) -> None:
+def test_a_picture_that_changed_in_its_folder_is_another_clip(tmp_path):
     (tmp_path / "clip").mkdir()
     (tmp_path / "clip" / "0.png").write_bytes(b"one")
     clip = Clip("clip", str(tmp_path / "clip"), "frames")

@@ -20,14 +20,14 @@ from posemill.training.video.reading import FrameCache
 
 
 @pytest.fixture
-def own(videos: Path, tmp_path: Path) -> Path:
+def own(videos, tmp_path):
     """A list of videos that a test may change."""
     shutil.copytree(videos.parent, tmp_path / "own")
     return tmp_path / "own" / "videos.csv"
 
 
 @pytest.fixture
-def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def opens(monkeypatch):
     """The videos that were opened, in order."""
     opened: list[str] = []
     real = reading.open_video
@@ -48,9 +48,7 @@ def read(index: Path, tmp_path: Path, *, cache: bool = True, **more: Any) -> lis
 
 
 @pytest.mark.parametrize("sampling", ["segments:4", "dense:4/8", "uniform:15", "fps:5", "all"])
-def test_frames_are_those_that_decoding_gives(
-    own: Path, tmp_path: Path, sampling: str, opens: list[str]
-) -> None:
+def test_frames_are_those_that_decoding_gives(own, tmp_path, sampling, opens):
     plain = read(own, tmp_path, cache=False, sampling=sampling)
     for _ in range(2):  # decoded now, and as kept
         opens.clear()
@@ -61,19 +59,17 @@ def test_frames_are_those_that_decoding_gives(
     assert bool(opens) == (sampling == "fps:5")  # whose times are in the file
 
 
-def test_a_clip_is_opened_once_for_all_epochs_and_sizes_are_kept_apart(
-    own: Path, tmp_path: Path, opens: list[str]
-) -> None:
+def test_a_clip_is_opened_once_for_all_epochs_and_sizes_are_kept_apart(own, tmp_path, opens):
     read(own, tmp_path)
     assert len(opens) == 6
     clips = VideoClips(own, split="train", size=16, cache=True, cache_folder=tmp_path / "cache")
     small = clips.reshaped(4, 8)
-    assert small[0]["frames"].shape == (4, 8, 8, 3)  # type: ignore[index]
+    assert small[0]["frames"].shape == (4, 8, 8, 3)
     plain = VideoClips(own, split="train", size=8, sampling="segments:4")
-    assert torch.equal(small.at_epoch(1, 0)["frames"], plain.at_epoch(1, 0)["frames"])  # type: ignore[index]
+    assert torch.equal(small.at_epoch(1, 0)["frames"], plain.at_epoch(1, 0)["frames"])
 
 
-def test_a_file_that_changed_is_decoded_again(own: Path, tmp_path: Path) -> None:
+def test_a_file_that_changed_is_decoded_again(own, tmp_path):
     before = read(own, tmp_path)[0]
     first = own.parent / "clip0.mp4"
     shutil.copy(own.parent / "clip1.mp4", first)
@@ -83,7 +79,7 @@ def test_a_file_that_changed_is_decoded_again(own: Path, tmp_path: Path) -> None
     assert before.shape == plain.shape
 
 
-def test_loader_processes_fill_one_cache_and_copies_find_it(own: Path, tmp_path: Path) -> None:
+def test_loader_processes_fill_one_cache_and_copies_find_it(own, tmp_path):
     clips = VideoClips(own, split="train", size=16, cache=True, cache_folder=tmp_path / "cache")
     clips.set_epoch(0)
     plain = VideoClips(own, split="train", size=16)
@@ -91,7 +87,7 @@ def test_loader_processes_fill_one_cache_and_copies_find_it(own: Path, tmp_path:
         loader: Any = DataLoader(clips, batch_size=3, num_workers=2)
         for batch in loader:
             for frames, index in zip(batch["frames"], batch["index"], strict=True):
-                assert torch.equal(frames, plain.at_epoch(int(index), 0)["frames"])  # type: ignore[index]
+                assert torch.equal(frames, plain.at_epoch(int(index), 0)["frames"])
     for path in own.parent.glob("*.mp4"):
         facts = path.stat()
         path.write_bytes(bytes(facts.st_size))  # nothing to decode any more
@@ -100,7 +96,7 @@ def test_loader_processes_fill_one_cache_and_copies_find_it(own: Path, tmp_path:
     assert again.at_epoch(5, 0)["frames"].shape == (8, 16, 16, 3)
 
 
-def test_a_damaged_file_is_made_again(own: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_made_again(own, tmp_path):
     plain = read(own, tmp_path)
     for number, path in enumerate((tmp_path / "cache").rglob("*.npy")):
         path.write_bytes(path.read_bytes()[: 200 * number])
@@ -108,9 +104,7 @@ def test_a_damaged_file_is_made_again(own: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", ["disk", "long"])
-def test_what_has_no_room_is_decoded_each_time(
-    own: Path, tmp_path: Path, opens: list[str], monkeypatch: pytest.MonkeyPatch, reason: str
-) -> None:
+def test_what_has_no_room_is_decoded_each_time(own, tmp_path, opens, monkeypatch, reason):
     if reason == "disk":
         full = SimpleNamespace(free=100_000, total=1_000_000)
         monkeypatch.setattr(reading.shutil, "disk_usage", lambda _: full)
@@ -122,7 +116,7 @@ def test_what_has_no_room_is_decoded_each_time(
     assert len(opens) == 12
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainingError, match=r'cannot write decoded frames to .*cache="none"'):
         FrameCache(tmp_path / "file", "way")

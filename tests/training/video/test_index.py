@@ -22,7 +22,7 @@ def write(path: Path, *lines: str) -> Path:
     return path
 
 
-def test_a_list_names_videos_and_folders_relative_to_itself(tmp_path: Path) -> None:
+def test_a_list_names_videos_and_folders_relative_to_itself(tmp_path):
     touch(tmp_path / "a" / "one.v2.mp4")
     touch(tmp_path / "b.dir" / "000.png")
     path = write(
@@ -42,7 +42,7 @@ def test_a_list_names_videos_and_folders_relative_to_itself(tmp_path: Path) -> N
     assert [clip.extra["recorded_at"] for clip in clips] == ["monday", "friday"]
 
 
-def test_the_index_of_packed_frames_says_all_that_reading_needs(packed: Path) -> None:
+def test_the_index_of_packed_frames_says_all_that_reading_needs(packed):
     clips, _ = read_index(packed)
     assert len(clips) == 9
     assert clips[7] == StoredClip(
@@ -51,7 +51,7 @@ def test_the_index_of_packed_frames_says_all_that_reading_needs(packed: Path) ->
     )  # fmt: skip
 
 
-def test_missing_files_are_told_apart_from_those_that_are_there(tmp_path: Path) -> None:
+def test_missing_files_are_told_apart_from_those_that_are_there(tmp_path):
     touch(tmp_path / "a.mp4")
     path = write(tmp_path / "list.csv", "path,label", "a.mp4,x", "gone/b.mp4,y")
     clips, missing = read_index(path)
@@ -61,13 +61,13 @@ def test_missing_files_are_told_apart_from_those_that_are_there(tmp_path: Path) 
     ]
 
 
-def test_a_list_of_nothing_but_missing_files_is_an_error(tmp_path: Path) -> None:
+def test_a_list_of_nothing_but_missing_files_is_an_error(tmp_path):
     path = write(tmp_path / "list.csv", "path,label", "b.mp4,y", "c.mp4,y")
     with pytest.raises(SourceError, match=r"none of its 2 clips is there; the first should be .*b"):
         read_index(path)
 
 
-def test_tables_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_tables_that_are_none_are_refused(tmp_path):
     with pytest.raises(
         SourceError, match="is not there: expected a list of clips, a video or a folder"
     ):
@@ -78,7 +78,7 @@ def test_tables_that_are_none_are_refused(tmp_path: Path) -> None:
         read_index(write(tmp_path / "other.csv", "label,split", "a,b"))
 
 
-def test_folders_of_videos_name_split_and_label(tmp_path: Path) -> None:
+def test_folders_of_videos_name_split_and_label(tmp_path):
     for name in ("train/wave/b10.mp4", "train/wave/b2.mp4", "Dev/stop/c.webm", "loose.avi"):
         touch(tmp_path / name)
     touch(tmp_path / "notes.txt")
@@ -94,7 +94,7 @@ def test_folders_of_videos_name_split_and_label(tmp_path: Path) -> None:
     assert names == ["wave/b2", "wave/b10"], "in natural order"
 
 
-def test_folders_that_cannot_be_clips_say_why(tmp_path: Path) -> None:
+def test_folders_that_cannot_be_clips_say_why(tmp_path):
     with pytest.raises(SourceError, match="no clips in"):
         read_index(tmp_path)
     touch(tmp_path / "a.mp4")
@@ -103,38 +103,36 @@ def test_folders_that_cannot_be_clips_say_why(tmp_path: Path) -> None:
         read_index(tmp_path)
 
 
-def test_frames_that_are_not_finished_are_refused(tmp_path: Path) -> None:
+def test_frames_that_are_not_finished_are_refused(tmp_path):
     touch(tmp_path / "ledger.sqlite")
     with pytest.raises(SourceError, match=r"index.csv is not there: posemill frames writes it"):
         read_index(tmp_path)
 
 
-def test_an_index_of_frames_that_makes_no_sense_is_refused(packed: Path) -> None:
+def test_an_index_of_frames_that_makes_no_sense_is_refused(packed):
     index = packed / "index.csv"
     index.write_text(index.read_text().replace(",12,48,", ",many,48,"))
     with pytest.raises(SourceError, match="is no index of frames: line 2: invalid literal"):
         read_index(index)
 
 
-def test_a_folder_may_have_a_list_of_its_own_called_index(tmp_path: Path) -> None:
+def test_a_folder_may_have_a_list_of_its_own_called_index(tmp_path):
     touch(tmp_path / "a.mp4")
     write(tmp_path / "index.csv", "path,label", "a.mp4,x")
     (one,), _ = read_index(tmp_path)
     assert (one.clip_id, one.label) == ("a", "x")
 
 
-def test_clips_of_the_library_are_taken(tmp_path: Path) -> None:
+def test_clips_of_the_library_are_taken(tmp_path):
     there = Clip("a", str(touch(tmp_path / "a.mp4")), "video", "dev", label="x", end_seconds=2.0)
     gone = Clip("b", str(tmp_path / "b"), "frames")
     clips, missing = read_index([there, gone])
     assert (clips, missing) == ([there], [gone])
     with pytest.raises(TypeError, match=r"expected a path or posemill.Clip objects, got str"):
-        read_index(["a.mp4"])  # type: ignore[list-item]
+        read_index(["a.mp4"])
 
 
-def test_lists_of_json_lines_and_equal_stems_are_read_as_extraction_reads_them(
-    tmp_path: Path,
-) -> None:
+def test_lists_of_json_lines_and_equal_stems_are_read_as_extraction_reads_them(tmp_path):
     for name in ("a.mp4", "a.avi", "b.mp4"):
         touch(tmp_path / name)
     rows = ['{"path": "a.mp4"}', '{"path": "a.avi", "label": "x"}', '{"path": "b.mp4"}']

@@ -31,9 +31,7 @@ def reader(size: FrameSize = AS_IT_IS, max_open: int = 4) -> ClipReader:
 
 
 @pytest.mark.parametrize("source", ["packed", "pictures"])
-def test_packs_and_pictures_give_the_very_pixels(
-    source: str, request: pytest.FixtureRequest
-) -> None:
+def test_packs_and_pictures_give_the_very_pixels(source, request):
     clips, _ = read_index(request.getfixturevalue(source))
     for number in (0, 7):
         frames, indices = reader().read(clips[number], ALL, None)
@@ -45,7 +43,7 @@ def test_packs_and_pictures_give_the_very_pixels(
     assert frames.flags.writeable
 
 
-def test_a_rate_goes_by_the_times_of_the_frames(videos: Path, tmp_path: Path) -> None:
+def test_a_rate_goes_by_the_times_of_the_frames(videos, tmp_path):
     # two frames a second are on show at 0, 0.5, 1.0 …
     uneven = write_video(tmp_path / "uneven.mkv", 6, times=[0, 10, 20, 90, 200, 210])
     clip = replace(read_index(videos)[0][0], path=str(uneven))
@@ -54,7 +52,7 @@ def test_a_rate_goes_by_the_times_of_the_frames(videos: Path, tmp_path: Path) ->
     assert [number_of(frame) for frame in frames] == [0, 2, 3, 4]
 
 
-def test_a_video_with_fewer_frames_than_it_says_cannot_be_read(videos: Path) -> None:
+def test_a_video_with_fewer_frames_than_it_says_cannot_be_read(videos):
     clips, _ = read_index(videos)
     mine = reader()
     mine.read(clips[0], ALL, None)
@@ -63,14 +61,14 @@ def test_a_video_with_fewer_frames_than_it_says_cannot_be_read(videos: Path) -> 
         mine.read(clips[0], ALL, None)
 
 
-def test_a_window_of_a_video_is_a_clip(videos: Path) -> None:
+def test_a_window_of_a_video_is_a_clip(videos):
     clips, _ = read_index(videos)
     window = replace(clips[0], start_seconds=0.08, end_seconds=0.2)
     frames, _ = reader().read(window, ALL, None)
     assert [number_of(frame) for frame in frames] == [2, 3, 4]
 
 
-def test_cropping_keeps_the_middle_and_the_proportions() -> None:
+def test_cropping_keeps_the_middle_and_the_proportions():
     size = FrameSize((16, 16))
     assert size.scaled_wh((48, 32)) == (24, 16)
     assert size.scaled_wh((32, 48)) == (16, 24)
@@ -82,7 +80,7 @@ def test_cropping_keeps_the_middle_and_the_proportions() -> None:
     assert FrameSize((16, 16), "stretch").scaled_wh((48, 32)) == (16, 16)
 
 
-def test_sizes_that_are_none_are_refused() -> None:
+def test_sizes_that_are_none_are_refused():
     with pytest.raises(ValueError, match="resize: expected crop or stretch, got 'fill'"):
         FrameSize((16, 16), "fill")
     with pytest.raises(ValueError, match=r"size: expected 1 pixel or more, got \(0, 16\)"):
@@ -91,7 +89,7 @@ def test_sizes_that_are_none_are_refused() -> None:
         reader(max_open=0)
 
 
-def test_no_more_files_stay_open_than_allowed(videos: Path) -> None:
+def test_no_more_files_stay_open_than_allowed(videos):
     clips, _ = read_index(videos)
     mine, process = reader(max_open=3), psutil.Process()
     gc.collect()  # errors of other tests hold what they were about
@@ -106,7 +104,7 @@ def test_no_more_files_stay_open_than_allowed(videos: Path) -> None:
     assert process.num_fds() == before
 
 
-def test_a_reader_arrives_in_another_process_without_files(videos: Path) -> None:
+def test_a_reader_arrives_in_another_process_without_files(videos):
     clips, _ = read_index(videos)
     mine = reader()
     mine.read(clips[0], THREE, None)
@@ -116,7 +114,7 @@ def test_a_reader_arrives_in_another_process_without_files(videos: Path) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_files_are_closed_before_a_fork(videos: Path) -> None:
+def test_files_are_closed_before_a_fork(videos):
     clips, _ = read_index(videos)
     mine = reader()
     mine.read(clips[0], THREE, None)
@@ -129,7 +127,7 @@ def test_files_are_closed_before_a_fork(videos: Path) -> None:
     assert len(mine.read(clips[0], THREE, None)[0]) == 3
 
 
-def test_a_pack_that_is_too_short_or_empty_or_gone_says_so(packed: Path) -> None:
+def test_a_pack_that_is_too_short_or_empty_or_gone_says_so(packed):
     clips, _ = read_index(packed)
     pack = packed / "packs" / "000000.rgb"
     whole = pack.read_bytes()
@@ -145,7 +143,7 @@ def test_a_pack_that_is_too_short_or_empty_or_gone_says_so(packed: Path) -> None
         reader().read(clips[8], ALL, None)
 
 
-def test_a_folder_without_pictures_has_no_frames(pictures: Path) -> None:
+def test_a_folder_without_pictures_has_no_frames(pictures):
     clips, _ = read_index(pictures)
     bare = Clip("clip0", clips[0].path, "frames")
     assert len(reader().read(bare, ALL, None)[0]) == 12, "names are looked up"
@@ -157,7 +155,7 @@ def test_a_folder_without_pictures_has_no_frames(pictures: Path) -> None:
         reader().read(clips[0], ALL, None)
 
 
-def test_frames_of_different_sizes_in_a_clip_need_a_size(pictures: Path) -> None:
+def test_frames_of_different_sizes_in_a_clip_need_a_size(pictures):
     clips, _ = read_index(pictures)
     small = np.zeros((8, 8, 3), np.uint8)
     cv2.imwrite(str(Path(clips[0].path) / "000005.png"), small)
@@ -166,7 +164,7 @@ def test_frames_of_different_sizes_in_a_clip_need_a_size(pictures: Path) -> None
     assert reader(FrameSize((16, 16))).read(clips[0], ALL, None)[0].shape == (12, 16, 16, 3)
 
 
-def test_large_jpegs_are_decoded_small_and_look_the_same(tmp_path: Path) -> None:
+def test_large_jpegs_are_decoded_small_and_look_the_same(tmp_path):
     y, x = np.mgrid[0:240, 0:320]
     scene = np.stack([x // 2, y, (x + y) // 3], -1).astype(np.uint8)
     cv2.imwrite(str(tmp_path / "000000.jpg"), scene[..., ::-1])
@@ -176,7 +174,7 @@ def test_large_jpegs_are_decoded_small_and_look_the_same(tmp_path: Path) -> None
     assert np.abs(frames[0].astype(int) - whole).max() <= 6
 
 
-def test_a_pack_is_mapped_once_for_all_readers_and_anew_when_it_is_another(packed: Path) -> None:
+def test_a_pack_is_mapped_once_for_all_readers_and_anew_when_it_is_another(packed):
     (clip, *_), _ = read_index(packed)
     pack, one = packed / "packs" / "000000.rgb", reader()
     others = [dataclasses.replace(one, size=FrameSize((side, side))) for side in (8, 16)]

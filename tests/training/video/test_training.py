@@ -29,7 +29,6 @@ from posemill.training.runs.inference import evaluate, load_model
 from posemill.training.tasks.video_kind import VideoKind
 from posemill.training.tasks.workload import build_workload
 
-Settings = Callable[..., dict[str, Any]]
 SIDE, NUM_FRAMES = 24, 6
 WAYS = ("falls", "rises")
 
@@ -47,7 +46,7 @@ def write_clip(path: Path, label: str, seed: int, num_frames: int = NUM_FRAMES) 
 
 
 @pytest.fixture(scope="session")
-def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bars(tmp_path_factory):
     """A list of 16 videos with splits, labels and the day of each."""
     folder = tmp_path_factory.mktemp("bars")
     rows: list[tuple[object, ...]] = []
@@ -59,13 +58,13 @@ def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def own(bars: Path, tmp_path: Path) -> Path:
+def own(bars, tmp_path):
     """A copy of the list and its videos that a test may spoil."""
     return Path(shutil.copytree(bars.parent, tmp_path / "own")) / bars.name
 
 
 @pytest.fixture
-def video(bars: Path, tmp_path: Path) -> Settings:
+def video(bars, tmp_path):
     """Return a function that gives the fields of a quick, quiet training on video."""
 
     def make(**changes: Any) -> dict[str, Any]:
@@ -97,8 +96,8 @@ def rewrite(path: Path, change: Callable[[list[str]], list[str]]) -> str:
 
 
 def test_a_path_is_video_or_keypoints_by_what_lies_there(
-    bars: Path, packed: Path, pictures: Path, clips_folder: Path, tmp_path: Path
-) -> None:
+    bars, packed, pictures, clips_folder, tmp_path
+):
     found = [kind_of(str(path)) for path in (bars, bars.parent, bars.parent / "clip0.mp4", packed,
                                              packed / "index.csv", pictures)]  # fmt: skip
     assert found == ["video"] * 6
@@ -108,7 +107,7 @@ def test_a_path_is_video_or_keypoints_by_what_lies_there(
     assert {kind_of(str(path)) for path in others} == {"keypoints"}
 
 
-def test_an_evaluation_looks_at_the_sizes_of_the_training(video: Settings) -> None:
+def test_an_evaluation_looks_at_the_sizes_of_the_training(video):
     result = train(video(epochs=1, eval_scales=[0.5, 1.0]))
     scores = evaluate(result, split="dev")
     assert scores["loss"] == pytest.approx(result.scores["dev"]["loss"], rel=1e-6)
@@ -116,7 +115,7 @@ def test_an_evaluation_looks_at_the_sizes_of_the_training(video: Settings) -> No
     assert model.eval_scales == ()  # of a model by itself nobody has asked for several
 
 
-def test_a_list_is_trained_on_scored_and_predicted(video: Settings, bars: Path) -> None:
+def test_a_list_is_trained_on_scored_and_predicted(video, bars):
     fields = video(epochs=8, lr=0.01, batch_size=4)
     result = train(fields)
     assert result.scores["dev"]["accuracy"] >= 0.75, "which way a bar moves is in time alone"
@@ -138,8 +137,8 @@ def test_a_list_is_trained_on_scored_and_predicted(video: Settings, bars: Path) 
 
 
 def test_folders_and_packs_of_frames_give_the_weights_that_they_give_alike(
-    video: Settings, pictures: Path, packed: Path, tmp_path: Path
-) -> None:
+    video, pictures, packed, tmp_path
+):
     runs = [video(data=str(path), out=str(tmp_path / f"{path.name}_run"), epochs=1)
             for path in (pictures, packed)]  # fmt: skip
     for fields in runs:
@@ -148,12 +147,11 @@ def test_folders_and_packs_of_frames_give_the_weights_that_they_give_alike(
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_clips_are_divided_as_keypoints_are(video: Settings, own: Path) -> None:
+def test_clips_are_divided_as_keypoints_are(video, own):
     rewrite(
         own, lambda lines: [lines[0], *(line.replace(",dev,", ",train,") for line in lines[1:])]
     )
     workload = build_workload(TrainConfig(**video(data=str(own))))
-    assert workload.val is not None
     assert (len(workload.train), len(workload.val)) == (14, 2), "a share of every class"
     assert "2 of 16 training clips are set aside" in workload.notes[0]
     folds = build_workload(TrainConfig(**video(data=str(own), folds=4, fold=1)))
@@ -162,7 +160,7 @@ def test_clips_are_divided_as_keypoints_are(video: Settings, own: Path) -> None:
     assert (len(day.train), [len(split) for split in day.tests.values()]) == (8, [8])
 
 
-def test_a_column_of_the_list_says_what_is_left_out(video: Settings) -> None:
+def test_a_column_of_the_list_says_what_is_left_out(video):
     config = TrainConfig(**video(leave_out="recorded_at"))
     rows = VideoKind().read_rows(config)
     counts = [tuple(row.values()) for row in count_groups(rows, "classify")]
@@ -172,19 +170,14 @@ def test_a_column_of_the_list_says_what_is_left_out(video: Settings) -> None:
         VideoKind().read_rows(config)
 
 
-def test_training_clips_are_augmented_and_scored_ones_are_not(video: Settings) -> None:
+def test_training_clips_are_augmented_and_scored_ones_are_not(video):
     workload = build_workload(TrainConfig(**video()))
     reader = workload.train.video
-    assert reader is not None
-    assert reader.augment is not None
     assert (reader.augment.mirror, reader.augment.scale) == (0.0, (0.5, 1.0))
-    assert workload.val is not None
     assert workload.val[Draw(0)].inputs[2].shape == (1, 0)
 
 
-def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(
-    video: Settings, own: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(video, own, caplog):
     fields = video(data=str(own), epochs=4)
     train({**fields, "max_steps": 4})
     (own.parent / "clip3.mp4").write_bytes(b"not a video any more")
@@ -205,7 +198,7 @@ def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(
             train(video(data=str(own), **given))
 
 
-def test_a_file_that_is_not_there_and_a_label_without_any(video: Settings, own: Path) -> None:
+def test_a_file_that_is_not_there_and_a_label_without_any(video, own):
     (own.parent / "clip5.mp4").unlink()
     workload = build_workload(TrainConfig(**video(data=str(own))))
     assert workload.notes == (
@@ -218,7 +211,7 @@ def test_a_file_that_is_not_there_and_a_label_without_any(video: Settings, own: 
     refused(video(data=str(own)), TrainingError, message)
 
 
-def test_a_class_of_one_split_only(video: Settings, own: Path) -> None:
+def test_a_class_of_one_split_only(video, own):
     rewrite(own, lambda lines: [
         line.replace("dev,rises", "dev,jumps") if "clip13" in line else line for line in lines
     ])  # fmt: skip
@@ -229,9 +222,7 @@ def test_a_class_of_one_split_only(video: Settings, own: Path) -> None:
     assert notes == ("dev has no clip of 1 class (rises): its scores say nothing of them",)
 
 
-def test_clips_of_one_frame_and_of_several_shapes_are_trained_on(
-    video: Settings, own: Path, packed: Path
-) -> None:
+def test_clips_of_one_frame_and_of_several_shapes_are_trained_on(video, own, packed):
     write_clip(own.parent / "clip0.mp4", "falls", 0, num_frames=1)
     writer = cv2.VideoWriter(
         str(own.parent / "clip1.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (40, 20)
@@ -248,16 +239,14 @@ def test_clips_of_one_frame_and_of_several_shapes_are_trained_on(
                      "more than once",)  # fmt: skip
 
 
-def test_models_of_keypoints_are_refused_and_the_other_way_round(
-    video: Settings, settings: Settings
-) -> None:
+def test_models_of_keypoints_are_refused_and_the_other_way_round(video, settings):
     refused(video(model="mlp"), ConfigError, "model mlp takes keypoints, and .* is video; .* tsm")
     refused(settings(model="tsn", model_options={}), ConfigError,
             "model tsn takes video, and .* is keypoints; it takes mlp")  # fmt: skip
     refused(video(video_sampling="every:2"), ConfigError, "video_sampling: .*every:2")
 
 
-def test_a_mirrored_clip_of_a_side_needs_its_other_label(video: Settings, packed: Path) -> None:
+def test_a_mirrored_clip_of_a_side_needs_its_other_label(video, packed):
     fields = video(data=str(packed), video_flip=0.5)
     refused(fields, TrainingError, "mirrored, 'left_swipe' looks like 'right_swipe'")
     sides = {"left_swipe": "right_swipe"}
@@ -269,9 +258,7 @@ def test_a_mirrored_clip_of_a_side_needs_its_other_label(video: Settings, packed
     assert {(int(is_mirrored), int(target)) for is_mirrored, target in rows} == {(0, 1), (1, 2)}
 
 
-def test_a_label_without_a_readable_clip_is_named_and_unread_clips_are_not_counted(
-    video: Settings, own: Path
-) -> None:
+def test_a_label_without_a_readable_clip_is_named_and_unread_clips_are_not_counted(video, own):
     added = ["bad1.mp4,train,wave,day0", "bad2.mp4,train,wave,day0", "bad3.mp4,dev,up,day0"]
     label = WAYS[0]
     added[2] = added[2].replace(",up,", f",{label},")
@@ -287,13 +274,13 @@ def test_a_label_without_a_readable_clip_is_named_and_unread_clips_are_not_count
     assert (scores["num_clips"], scores["num_unreadable"]) == (4, 1)
 
 
-def test_one_file_under_two_labels_is_refused(video: Settings, own: Path) -> None:
+def test_one_file_under_two_labels_is_refused(video, own):
     rewrite(own, lambda lines: [*lines, f"clip0.mp4,train,{WAYS[1]},day0"])
     said = rf"clip0\.mp4 stands under two labels in .*videos\.csv, '{WAYS[0]}' and '{WAYS[1]}': no"
     refused(video(data=str(own)), TrainingError, said)
 
 
-def test_a_model_of_video_takes_no_keypoints(video: Settings, bars: Path, tmp_path: Path) -> None:
+def test_a_model_of_video_takes_no_keypoints(video, bars, tmp_path):
     result = train(video(epochs=1))
     clip = PoseClip(
         np.zeros((2, 17, 3), np.float32), np.ones((2, 17), np.float32),
@@ -321,7 +308,7 @@ def test_a_model_of_video_takes_no_keypoints(video: Settings, bars: Path, tmp_pa
     assert [entry.clip_id for entry in predict(result, folder)] == ["pictures"]
 
 
-def test_glosses_of_video_are_learned_by_ctc(video: Settings, own: Path) -> None:
+def test_glosses_of_video_are_learned_by_ctc(video, own):
     rewrite(own, lambda lines: [
         line.replace("falls", "down up").replace("rises", "up down") for line in lines
     ])  # fmt: skip

@@ -37,7 +37,7 @@ def view(**changes: object) -> Tensor:
     return found
 
 
-def test_bytes_become_normalised_floats_in_the_layout_asked_for() -> None:
+def test_bytes_become_normalised_floats_in_the_layout_asked_for():
     given = frames()
     mean, std = torch.tensor(IMAGENET_MEAN), torch.tensor(IMAGENET_STD)
     wanted = ((given / 255 - mean) / std).permute(0, 1, 4, 2, 3)
@@ -47,7 +47,7 @@ def test_bytes_become_normalised_floats_in_the_layout_asked_for() -> None:
     torch.testing.assert_close(other, wanted.transpose(1, 2))
 
 
-def test_a_plain_view_changes_nothing() -> None:
+def test_a_plain_view_changes_nothing():
     given = frames()
     plain = torch.stack([view(), view()])
     torch.testing.assert_close(
@@ -55,7 +55,7 @@ def test_a_plain_view_changes_nothing() -> None:
     )
 
 
-def test_each_clip_is_cut_mirrored_and_brought_to_size_by_its_own_view() -> None:
+def test_each_clip_is_cut_mirrored_and_brought_to_size_by_its_own_view():
     given = frames(2, 3, 8, 8)
     # Whole pixels: the right half of the lower half, as large as it is
     views = torch.stack([view(crop=(0.5, 0.5, 0.5, 0.5)), view(crop=(0, 0, 0.5, 0.5), mirror=1)])
@@ -66,7 +66,7 @@ def test_each_clip_is_cut_mirrored_and_brought_to_size_by_its_own_view() -> None
     torch.testing.assert_close(found[1], floats[1, :, :, :4, :4].flip(-1), atol=1e-5, rtol=1e-5)
 
 
-def test_colours_change_as_the_view_says() -> None:
+def test_colours_change_as_the_view_says():
     given = torch.zeros((3, 1, 1, 2, 3), dtype=torch.uint8)
     given[:, :, :, 0] = torch.tensor([204, 102, 51], dtype=torch.uint8)
     given[:, :, :, 1] = 102
@@ -79,7 +79,7 @@ def test_colours_change_as_the_view_says() -> None:
     torch.testing.assert_close(flat, torch.full((3, 2), (tone + 0.4) / 2))
 
 
-def test_half_precision_of_the_network_does_not_round_pixels() -> None:
+def test_half_precision_of_the_network_does_not_round_pixels():
     given = frames()
     views = torch.stack([view(colour=(0.9, 0.8, 1.1)), view(crop=(0.1, 0.2, 0.7, 0.6))])
     plain = ClipTransform()(given, views)
@@ -89,7 +89,7 @@ def test_half_precision_of_the_network_does_not_round_pixels() -> None:
     torch.testing.assert_close(found, plain)
 
 
-def test_an_erased_part_is_grey_in_all_frames_of_its_clip_alone() -> None:
+def test_an_erased_part_is_grey_in_all_frames_of_its_clip_alone():
     given = frames(2, 3, 8, 8)
     views = torch.stack([view(erased=(0.25, 0.5, 0.5, 0.25)), view()])
     found, whole = ClipTransform()(given, views), ClipTransform()(given)
@@ -100,7 +100,7 @@ def test_an_erased_part_is_grey_in_all_frames_of_its_clip_alone() -> None:
     torch.testing.assert_close(found[1], whole[1], atol=1e-5, rtol=1e-5)
 
 
-def test_it_has_nothing_to_train_or_to_save_and_compiles_to_one_graph() -> None:
+def test_it_has_nothing_to_train_or_to_save_and_compiles_to_one_graph():
     transform = ClipTransform(6)
     assert not list(transform.parameters())
     assert not transform.state_dict()
@@ -119,6 +119,6 @@ def test_it_has_nothing_to_train_or_to_save_and_compiles_to_one_graph() -> None:
         (frames(), torch.zeros(1, 12), r"view: expected \(2, 12\), got \(1, 12\)"),
     ],
 )  # fmt: skip
-def test_other_tensors_are_refused(given: Tensor, views: Tensor | None, message: str) -> None:
+def test_other_tensors_are_refused(given, views, message):
     with pytest.raises(ValueError, match=message):
         ClipTransform()(given, views)

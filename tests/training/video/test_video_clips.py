@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from numbered_clips import ROWS, frames_of, write_rows
+from small_sets import QUIET
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -21,10 +22,6 @@ from posemill.testing.decoders import number_of
 from posemill.training.video.index import Index
 from posemill.training.video.problems import describe_problems, live_problems
 
-QUIET: dict[str, Any] = {
-    "parallel": "single", "precision": "fp32", "workers": 0, "progress": False,
-    "tensorboard": False, "figures": False, "epochs": 2, "batch_size": 4,
-}  # fmt: skip
 NO_SIDES = posemill.ClipAugment(mirror_labels={})
 
 
@@ -48,26 +45,22 @@ def broken(packed: Path, *numbers: int) -> Path:
     return packed
 
 
-def test_an_item_says_what_it_is_and_has_its_frames(packed: Path) -> None:
+def test_an_item_says_what_it_is_and_has_its_frames(packed):
     clips = clips_of(packed, split="dev", size=None)
     assert (len(clips), clips.classes) == (3, ["left_swipe", "right_swipe", "stop"])
     assert clips.labels == ["left_swipe", "right_swipe", "stop"]
     item = clips[1]
-    assert item is not None
     assert (item["target"], item["length"], item["index"]) == (1, 4, 1)
     np.testing.assert_array_equal(item["frames"], frames_of(7)[[1, 4, 7, 10]])
     assert item["frames"].dtype == torch.uint8
     assert item["view"].tolist() == [0, 0, 1, 1, 0, 1, 1, 1, 0, 0, 0, 0]
     assert repr(clips) == "VideoClips(3 clips, 3 classes, sampling 'segments:4', size None)"
     last = clips[-1]
-    assert last is not None
     assert last["index"] == 2
 
 
 @pytest.mark.parametrize("source", ["packed", "pictures"])
-def test_training_draws_frames_by_seed_epoch_and_clip(
-    source: str, request: pytest.FixtureRequest
-) -> None:
+def test_training_draws_frames_by_seed_epoch_and_clip(source, request):
     index = request.getfixturevalue(source)
     clips, same = clips_of(index, split="train"), clips_of(index, split="train")
     assert clips.is_training
@@ -81,7 +74,7 @@ def test_training_draws_frames_by_seed_epoch_and_clip(
     assert not clips_of(index, split="train", sampling="all").is_random
 
 
-def test_without_an_epoch_draws_follow_torch(packed: Path) -> None:
+def test_without_an_epoch_draws_follow_torch(packed):
     clips = clips_of(packed, split="train")
     torch.manual_seed(3)
     first = [drawn(clips[0]) for _ in range(6)]
@@ -94,7 +87,7 @@ def test_without_an_epoch_draws_follow_torch(packed: Path) -> None:
 
 @pytest.mark.usefixtures("warm_children")
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods()[:2])
-def test_loader_processes_give_what_one_process_gives(method: str, videos: Path) -> None:
+def test_loader_processes_give_what_one_process_gives(method, videos):
     clips = clips_of(videos, split="train", size=(64, 48), augment=NO_SIDES)
     clips.set_epoch(1)
     here = [clips[index] for index in range(len(clips))]
@@ -117,9 +110,7 @@ def test_loader_processes_give_what_one_process_gives(method: str, videos: Path)
 
 
 @pytest.mark.parametrize("rule", ["replace", "drop", "raise"])
-def test_a_clip_that_cannot_be_read(
-    rule: str, packed: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_clip_that_cannot_be_read(rule, packed, caplog):
     # clips 0 and 3 are the left swipes of `train`
     clips = clips_of(broken(packed, 0), split="train", on_error=rule, is_training=False)
     if rule == "raise":
@@ -129,7 +120,6 @@ def test_a_clip_that_cannot_be_read(
     with caplog.at_level(logging.WARNING):
         item = clips[0]
     if rule == "replace":
-        assert item is not None
         assert (item["index"], item["target"]) == (3, 0)
     else:
         assert item is None
@@ -141,20 +131,19 @@ def test_a_clip_that_cannot_be_read(
     assert "truncated" in problem.message
 
 
-def test_where_no_clip_of_the_label_can_be_read_another_stands_in(packed: Path) -> None:
+def test_where_no_clip_of_the_label_can_be_read_another_stands_in(packed):
     clips = clips_of(broken(packed, 0, 3), split="train", is_training=False)
     item = clips[0]
-    assert item is not None
     assert (item["index"], item["target"]) == (1, 1)
 
 
-def test_dropped_clips_leave_their_batch_and_never_an_empty_one(packed: Path) -> None:
+def test_dropped_clips_leave_their_batch_and_never_an_empty_one(packed):
     clips = clips_of(broken(packed, 0, 1), split="train", on_error="drop", is_training=False)
     loader = DataLoader(clips, batch_size=2, collate_fn=clips.collate_fn)
     assert [batch["index"].tolist() for batch in loader] == [[3], [2, 3], [4, 5]]
 
 
-def test_problems_of_loader_processes_are_counted_and_told(packed: Path) -> None:
+def test_problems_of_loader_processes_are_counted_and_told(packed):
     before = live_problems()
     clips = clips_of(broken(packed, 1, 4), is_training=False)
     loader: DataLoader[Any] = DataLoader(clips, batch_size=3, num_workers=2)
@@ -170,9 +159,7 @@ def test_problems_of_loader_processes_are_counted_and_told(packed: Path) -> None
     assert "should end at byte" in line
 
 
-def test_files_that_are_missing_are_left_out_and_said(
-    videos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_files_that_are_missing_are_left_out_and_said(videos, tmp_path, caplog):
     rows: list[tuple[object, ...]] = [
         (videos.parent / f"{name}.mp4", *rest) for name, *rest in ROWS[:3]
     ]
@@ -187,7 +174,7 @@ def test_files_that_are_missing_are_left_out_and_said(
         clips_of(index, on_error="raise")
 
 
-def test_labels_and_classes_have_to_go_together(packed: Path, tmp_path: Path) -> None:
+def test_labels_and_classes_have_to_go_together(packed, tmp_path):
     names = ["stop", "left_swipe", "right_swipe"]
     assert clips_of(packed, classes=names).targets[:3] == [1, 2, 0]
     with pytest.raises(TrainingError, match="expected all labels, 'stop' is not among them"):
@@ -201,7 +188,7 @@ def test_labels_and_classes_have_to_go_together(packed: Path, tmp_path: Path) ->
     assert (clips_of(bare).classes, clips_of(bare).targets) == ([], [-1])
 
 
-def test_an_unknown_split_or_decoder_names_those_there_are(packed: Path) -> None:
+def test_an_unknown_split_or_decoder_names_those_there_are(packed):
     with pytest.raises(SourceError, match="no clips of split 'test'; there are dev, train"):
         clips_of(packed, split="test")
     with pytest.raises(posemill.PosemillError, match="unknown decoder 'ffmpeg'"):
@@ -211,10 +198,9 @@ def test_an_unknown_split_or_decoder_names_those_there_are(packed: Path) -> None
     assert len(clips_of(packed, split="val")) == 3, "another name of dev"
 
 
-def test_clips_of_different_lengths_are_padded_with_black(videos: Path) -> None:
+def test_clips_of_different_lengths_are_padded_with_black(videos):
     clips = clips_of(videos, sampling="stride:5", size=None)
     items = [clips[0], clips[1]]
-    assert items[1] is not None
     items[1] = {**items[1], "frames": items[1]["frames"][:2], "length": 2}
     batch = clips.collate_fn(items)
     assert batch["length"].tolist() == [3, 2]
@@ -224,26 +210,22 @@ def test_clips_of_different_lengths_are_padded_with_black(videos: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"pack": True}, {"format": "png"}])
-def test_what_posemill_frames_wrote_gives_the_frames_of_the_videos(
-    settings: dict[str, Any], videos: Path, tmp_path: Path
-) -> None:
+def test_what_posemill_frames_wrote_gives_the_frames_of_the_videos(settings, videos, tmp_path):
     out = tmp_path / "frames"
     posemill.frames(videos, out, executor="serial", progress=False, **settings)
     kept, direct = clips_of(out, size=None), clips_of(videos, size=None)
     assert (kept.classes, kept.targets) == (direct.classes, direct.targets)
     for index in range(len(direct)):
         one, other = kept[index], direct[index]
-        assert one is not None
-        assert other is not None
         assert torch.equal(one["frames"], other["frames"])
 
 
-def test_mirrored_clips_have_the_label_of_the_other_side(packed: Path) -> None:
+def test_mirrored_clips_have_the_label_of_the_other_side(packed):
     augment = posemill.ClipAugment(mirror=1.0, mirror_labels={"left_swipe": "right_swipe"})
     clips = clips_of(packed, split="train", augment=augment)
-    assert [clips.at_epoch(index, 0)["target"] for index in range(3)] == [1, 0, 2]  # type: ignore[index]
+    assert [clips.at_epoch(index, 0)["target"] for index in range(3)] == [1, 0, 2]
     quiet = clips_of(packed, split="dev", augment=augment)
-    assert [quiet[index]["target"] for index in range(3)] == [0, 1, 2]  # type: ignore[index]
+    assert [quiet[index]["target"] for index in range(3)] == [0, 1, 2]
     with pytest.raises(TrainingError, match=r"mirrored, 'left_swipe' looks like 'right_swipe'"):
         clips_of(packed, split="train", augment=posemill.ClipAugment())
 
@@ -261,15 +243,14 @@ class Net(nn.Module):
 
 
 @pytest.mark.parametrize("rule", ["replace", "drop"])
-def test_fit_trains_on_clips_some_of_which_cannot_be_read(
-    rule: str, packed: Path, tmp_path: Path
-) -> None:
+def test_fit_trains_on_clips_some_of_which_cannot_be_read(rule, packed, tmp_path):
     broken(packed, 1, 7)
     train = clips_of(packed, split="train", on_error=rule, augment=NO_SIDES)
     dev = clips_of(packed, split="dev", on_error=rule)
     result = posemill.fit(
         Net(), train, dev, loss=nn.functional.cross_entropy, out=str(tmp_path / "run"),
-        metric=lambda output, target: (output.argmax(1) == target).float(), **QUIET,
+        metric=lambda output, target: (output.argmax(1) == target).float(), epochs=2, batch_size=4,
+        **QUIET,
     )  # fmt: skip
     assert 0 <= result.scores["dev"]["metric"] <= 1
     lines = [line for line in result.summary["notes"] if "could not be read" in line]
@@ -279,7 +260,7 @@ def test_fit_trains_on_clips_some_of_which_cannot_be_read(
     assert all(line.startswith("1 clip could not be read, ") for line in lines)
 
 
-def test_a_cache_keeps_what_is_not_drawn(videos: Path, tmp_path: Path) -> None:
+def test_a_cache_keeps_what_is_not_drawn(videos, tmp_path):
     clips = clips_of(videos, split="dev", sampling="uniform:4")
     cached = posemill.cache_dataset(clips, key="clips", folder=tmp_path)
     first, again = cached[0], cached[0]
@@ -292,10 +273,10 @@ def test_a_cache_keeps_what_is_not_drawn(videos: Path, tmp_path: Path) -> None:
             posemill.cache_dataset(clips_of(videos, **options), key="clips", folder=tmp_path)
 
 
-def test_one_unreadable_clip_among_many_costs_little() -> None:
+def test_one_unreadable_clip_among_many_costs_little():
     places = [posemill.Clip(f"{n}", f"{n}.mp4", "video", label="ab"[n % 2]) for n in range(20_000)]
     clips = posemill.VideoClips(Index(places, []), is_training=False)
-    clips._make_item = lambda index, epoch, **_: {"index": index}  # type: ignore[method-assign]
+    clips._make_item = lambda index, epoch, **_: {"index": index}
     started = time.process_time()
     item = clips.replacement(4)
     assert item["index"] == 6
