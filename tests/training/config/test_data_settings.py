@@ -30,7 +30,9 @@ def test_a_share_is_set_aside_where_dev_picks_the_best(options, share):
     assert DataSettings("a", **options).dev_share == share
 
 
-def test_what_is_left_out_is_a_column_and_perhaps_a_value():
+def test_folds_and_what_is_left_out_by_a_column_and_perhaps_a_value():
+    assert DataSettings(folds=2, fold=1).fold == 1
+    assert DataSettings(folds=0, fold=5).fold == 5, "not used, so not refused"
     assert DataSettings(leave_out="signer").left_out == ("signer", None)
     assert DataSettings(leave_out="signer = ann").left_out == ("signer", "ann")
     assert DataSettings(leave_out="signer=ann").group_column == "signer"

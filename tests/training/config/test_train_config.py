@@ -67,18 +67,6 @@ def test_the_defaults_and_the_limits_of_every_setting():
     assert [limit.replace("None", "") for limit in limits] == LIMITS.split()
 
 
-def test_one_fold_is_none_and_the_last_fold_is_one_less_than_their_number():
-    with pytest.raises(ConfigError, match="fold=0 of folds=1: expected at least two folds"):
-        TrainConfig(folds=1)
-    with pytest.raises(ConfigError, match='scheduler="step" needs step_epochs'):
-        TrainConfig(scheduler="step")
-    assert TrainConfig(folds=2, fold=1).fold == 1
-    assert TrainConfig(folds=0, fold=5).fold == 5, "not used, so not refused"
-    assert TrainConfig(parallel="single", processes=1).processes == 1
-    assert TrainConfig(parallel="multi_process", processes=2).processes == 2
-    assert TrainConfig(scheduler="step", step_epochs=[1]).step_epochs == [1.0]
-
-
 @pytest.mark.parametrize("name", ["gradient_accumulation_steps", "ims_per_gpu"])
 @pytest.mark.parametrize(
     ("value", "expected"), [(True, "int"), (1.5, "int"), ("2", "int"), (0, "at least 1")]
@@ -157,6 +145,8 @@ def test_making_a_configuration_does_not_look_at_the_disk(tmp_path, monkeypatch)
         ("resume", 1, "resume: expected bool, got 1"),
         ("batch_size", True, "batch_size: expected int, got True"),
         ("step_epochs", 3, "step_epochs: expected list of numbers, got 3"),
+        ("scheduler", "step", 'scheduler="step" needs step_epochs'),
+        ("folds", 1, "fold=0 of folds=1: expected at least two folds"),
     ],
 )
 def test_a_wrong_value_says_what_was_expected(field, value, message):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posemill.training.fitting.user_clips import make_user_batch
-from posemill.training.fitting.user_task import Metric, UserTask, confusion_of, read_metrics
+from posemill.training.fitting.user_task import Metric, UserTask, confusion_of
 
 
 class ByName(nn.Module):
@@ -36,22 +36,6 @@ def mean(output: Any, target: Any) -> Any:
 
 def each(output: Any, target: Any) -> Any:
     return output
-
-
-@pytest.mark.parametrize(
-    ("metrics", "message"),
-    [
-        ([mean], "metrics: expected a dict of functions by name, got list"),
-        ({"a": 3}, r"metrics\['a'\]: expected a function, or \(function, 'max' or 'min'\), got 3"),
-        ({"a": (mean, "up")}, r"metrics\['a'\]: expected a function"),
-        ({"loss": mean}, "metrics: expected names other than 'loss', got 'loss'"),
-    ],
-)
-def test_wrong_metrics_are_named(metrics, message):
-    with pytest.raises(TypeError, match=message):
-        read_metrics(None, metrics)
-    with pytest.raises(TypeError, match="metric and metrics say the same thing"):
-        read_metrics(mean, {"a": mean})
 
 
 def test_a_metric_is_the_mean_over_samples_not_over_batches():
