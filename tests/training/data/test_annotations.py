@@ -14,42 +14,35 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_labels_csv_gives_label_and_split(tmp_path):
-    path = write(tmp_path / "labels.csv", "video_id,split,label\na,train,yes\nb,val,no\n")
-    assert dict(read_annotations(path)) == {
+def test_labels_csv_gives_label_and_split_and_a_byte_order_mark_and_spaces_do_no_harm(tmp_path):
+    text = "\ufeffvideo_id, split, label\na, train, yes\nb,val,no\n"
+    assert dict(read_annotations(write(tmp_path / "labels.csv", text))) == {
         "a": Annotation("yes", "train"),
         "b": Annotation("no", "dev"),
     }
 
 
-def test_a_byte_order_mark_and_spaces_do_no_harm(tmp_path):
-    path = write(tmp_path / "labels.csv", "\ufeffvideo_id, label\na, yes\n")
-    assert read_annotations(path)["a"].label == "yes"
-
-
-def test_clips_are_found_without_their_ending_and_without_the_folder_1(tmp_path):
-    path = write(tmp_path / "labels.csv", "path,label\nhello/hello_1.mp4,hello\n")
-    found = read_annotations(path).match(["hello/hello_1", "hello/hello_1/1", "hello/hello_2"])
-    assert list(found) == ["hello/hello_1", "hello/hello_1/1"]
-
-
-@pytest.mark.parametrize("ending", [".mp4", ".avi", ".jpeg", ".pose", ".MP4"])
-def test_endings_of_clips_may_be_left_out(tmp_path, ending):
-    path = write(tmp_path / "labels.csv", f"path,label\nx\\a.b{ending},one\n1,two\n")
-    found = read_annotations(path)
-    matched = found.match(["x/a.b", "1", "x/a"])
-    assert matched["x/a.b"].label == "one"
-    assert matched["1"].label == "two", "a clip of this name, not a folder"
-    assert "x/a" not in matched, "what is no ending of a clip stays"
-
-
-def test_a_bare_name_is_enough_where_one_clip_and_one_row_have_it(tmp_path):
-    rows = "a/one.mp4,1\na/two.mp4,2\nb/two.mp4,3\nthree,4\n"
-    found = read_annotations(write(tmp_path / "labels.csv", "path,label\n" + rows))
-    matched = found.match(["x/one.mp4", "c/two.mp4", "y/three", "z/three", "b/two.mp4", "four"])
-    assert {name: row.label for name, row in matched.items()} == {
-        "x/one.mp4": "1", "b/two.mp4": "3",
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "clips", "labels"),
+    [
+        ("hello/hello_1.mp4,1\n", ["hello/hello_1", "hello/hello_1/1", "hello/hello_2"],
+         ["1", "1", None]),
+        # What is no ending of a clip stays, and a clip may be called 1.
+        ("x\\a.b.MP4,1\n1,2\nc.pose,3\nd.jpeg,4\n", ["x/a.b", "1", "x/a", "c", "d"],
+         ["1", "2", None, "3", "4"]),
+        # A bare name is enough where one clip and one row have it.
+        ("a/one.mp4,1\na/two.mp4,2\nb/two.mp4,3\nthree,4\n",
+         ["x/one.mp4", "c/two.mp4", "y/three", "z/three", "b/two.mp4", "four"],
+         ["1", None, None, None, "3", None]),
+        # A name that two rows share without their endings decides nothing.
+        ("a.mp4,1\na.avi,2\n", ["a.avi", "a"], ["2", None]),
+    ],
+)  # fmt: skip
+def test_clips_are_found_without_ending_without_folder_1_and_by_bare_name(
+    tmp_path, rows, clips, labels
+):
+    found = read_annotations(write(tmp_path / "labels.csv", "path,label\n" + rows)).match(clips)
+    assert [found[name].label if name in found else None for name in clips] == labels
 
 
 @pytest.mark.parametrize("column", ["video_id", "clip_id", "path", "name", "id"])
@@ -72,17 +65,9 @@ def test_the_split_of_a_corpus_file_is_in_its_name(tmp_path, label):
 def test_a_folder_has_its_labels_in_one_of_several_places(tmp_path):
     write(tmp_path / "labels.csv", "id,label\na,x\n")
     assert read_annotations(tmp_path)["a"].label == "x"
-    write(tmp_path / "manual" / "P.dev.corpus.csv", "id|orth\na|y\n")
-    assert read_annotations(tmp_path)["a"].label == "y"
-    write(tmp_path / "annotations" / "manual" / "P.dev.corpus.csv", "id|orth\na|z\n")
-    assert read_annotations(tmp_path)["a"].label == "z"
-    write(tmp_path / "P.dev.corpus.csv", "id|orth\na|w\n")
-    assert read_annotations(tmp_path)["a"].label == "w"
-
-
-def test_an_ending_that_two_clips_share_decides_nothing(tmp_path):
-    path = write(tmp_path / "labels.csv", "path,label\na.mp4,one\na.avi,two\n")
-    assert list(read_annotations(path).match(["a.avi", "a"])) == ["a.avi"]
+    for folder in ("manual", "annotations/manual", "."):  # each goes before those above
+        write(tmp_path / folder / "P.dev.corpus.csv", f"id|orth\na|{folder}\n")
+        assert read_annotations(tmp_path)["a"].label == folder
 
 
 def test_corpus_files_are_read_without_quoting(tmp_path):
@@ -113,10 +98,11 @@ def test_bad_labels_are_refused_with_their_line(tmp_path, text, message):
 
 
 def test_missing_labels_and_other_encodings_are_refused(tmp_path):
+    labels = tmp_path / "labels.csv"
     with pytest.raises(TrainingError, match=r"no labels at .*: expected a CSV file"):
-        read_annotations(tmp_path / "labels.csv")
+        read_annotations(labels)
     with pytest.raises(TrainingError, match=r"expected labels.csv or \*.corpus.csv"):
         read_annotations(tmp_path)
-    (tmp_path / "labels.csv").write_bytes(b"video_id,label\na,\xff\n")
+    labels.write_bytes(b"video_id,label\na,\xff\n")
     with pytest.raises(TrainingError, match="neither UTF-8, UTF-16 nor GBK text"):
-        read_annotations(tmp_path / "labels.csv")
+        read_annotations(labels)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from small_sets import assert_same_state
 from torch.utils.data import DataLoader, Subset
 
 import posemill
@@ -127,7 +128,7 @@ def test_a_full_disk_ends_the_keeping_and_not_the_training(slow, tmp_path, monke
 
 
 @pytest.mark.parametrize("store", ["mmap", "hdf5"])
-def test_damaged_bytes_are_made_again(slow, tmp_path, store):
+def test_damaged_bytes_and_files_of_something_else_are_made_again(slow, tmp_path, store):
     cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", store=store)
     cache[1], cache[2]
     one, two = (cache.folder / f"{number}{cache._suffix}" for number in (1, 2))
@@ -135,20 +136,14 @@ def test_damaged_bytes_are_made_again(slow, tmp_path, store):
     where = data.index(b"sample 1")
     one.write_bytes(data[:where] + b"Sample 9" + data[where + 8 :])
     two.write_bytes(two.read_bytes()[:-1])
-    assert [cache[index]["name"] for index in (1, 2, 1, 2)] == [
-        "sample 1", "sample 2", "sample 1", "sample 2"]  # fmt: skip
-    assert slow.made() == [1, 2, 1, 2]
-
-
-def test_an_hdf5_file_of_something_else_is_made_again(slow, tmp_path):
-    h5py = pytest.importorskip("h5py")
-    cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", store="hdf5")
-    for index, (name, content) in enumerate([("other", [1]), ("sample", [1.5]), ("sample", 3),
-                                             ("sample", "text"), ("sample/x", 1)]):  # fmt: skip
-        with h5py.File(cache.folder / f"{index}.h5", "w") as file:
-            file[name] = content
-    assert [cache[index]["i"] for index in range(5)] == list(range(5))
-    assert slow.made() == list(range(5))
+    others = [("other", [1]), ("sample", [1.5]), ("sample", 3), ("sample", "text"), ("sample/x", 1)]
+    if store == "hdf5":
+        for index, (name, content) in enumerate(others, 3):
+            with pytest.importorskip("h5py").File(cache.folder / f"{index}.h5", "w") as file:
+                file[name] = content
+    wanted = [*range(1, 8)] * 2
+    assert [cache[index]["name"] for index in wanted] == [f"sample {index}" for index in wanted]
+    assert slow.made() == [1, 2, *range(1, 8)]
 
 
 FILLER = """
@@ -194,49 +189,45 @@ def test_killed_at_any_moment_it_holds_what_was_whole(tmp_path, start_process):
     assert count > 20, "the first ones were kept"
 
 
-def test_the_line_at_the_end_says_what_is_kept(slow, tmp_path):
-    cache = posemill.cache_dataset(slow, key="maps of masks", folder=tmp_path / "c")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_end_says_what_is_kept_and_what_had_no_room_in_whatever_process(
+    slow, tmp_path, workers
+):
+    options = {"key": f"room {workers}", "folder": tmp_path / "c"}
+    cache = posemill.cache_dataset(slow, **options)
     cache[5]
     before = live_uses()
     part = Subset(cache, [0, 1])  # wrapped, as people do
     part[0], part[1]
-    (line,) = [each for each in describe_uses(before) if "maps of masks" in each]
-    assert line == "cache 'maps of masks': 3 of 12 samples are kept, 2 of them new"
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_the_end_says_that_samples_had_no_room_in_whatever_process(slow, tmp_path, workers):
-    options = {"key": f"room {workers}", "folder": tmp_path / "c"}
+    lines = [line for line in describe_uses(before) if f"room {workers}" in line]
+    assert lines == [f"cache 'room {workers}': 3 of 12 samples are kept, 2 of them new"]
     cache = posemill.cache_dataset(slow, **options, limit_gb=1000e-9)
     list(
         DataLoader(cache, num_workers=workers, multiprocessing_context="fork" if workers else None)
     )
-    lines = [line for line in describe_uses({}) if f"room {workers}" in line]
-    assert len(lines) == 2
-    assert "limit_gb" in lines[1]
+    lines = [line for line in describe_uses(before) if f"room {workers}" in line]
+    assert "limit_gb" in lines[-1]
     assert not posemill.cache_dataset(slow, **options).lacks_room()
 
 
-def test_wrong_use_is_one_sentence(slow, tmp_path, monkeypatch):
-    make = posemill.cache_dataset
-    with pytest.raises(TypeError):
-        make(3, key="k")
-    with pytest.raises(ValueError, match="key"):
-        make(slow, key="")
-    with pytest.raises(ValueError, match="store"):
-        make(slow, key="k", store="disk")
-    with pytest.raises(ValueError, match="limit_gb"):
-        make(slow, key="k", limit_gb=0)
-    (tmp_path / "file").touch()
-    with pytest.raises(
-        TrainingError, match=r"cannot write the cache in .*file.* give another folder="
-    ):
-        make(slow, key="k", folder=tmp_path / "file")
-    with pytest.raises(TypeError, match="cache_dataset: sample 0: the sample is a object, which"):
-        make([object()], key="k", folder=tmp_path)[0]
+@pytest.mark.parametrize(
+    ("dataset", "options", "message"),
+    [
+        (3, {}, r"expected len\(\) and \[index\], got int"),
+        (None, {"key": ""}, "key: expected what"),
+        (None, {"store": "disk"}, "store: expected mmap, ram or hdf5, got 'disk'"),
+        (None, {"limit_gb": 0}, "limit_gb: expected more than 0, got 0"),
+        (None, {"folder": "file"}, r"cannot write the cache in .*file.* give another folder="),
+        (None, {"store": "hdf5"}, "needs 'h5py'"),
+        ([object()], {}, "cache_dataset: sample 0: the sample is a object, which"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_one_sentence(slow, tmp_path, monkeypatch, dataset, options, message):
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(MissingExtraError, match="needs 'h5py'"):
-        make(slow, key="k", store="hdf5")
+    with pytest.raises((TypeError, ValueError, TrainingError, MissingExtraError), match=message):
+        posemill.cache_dataset(dataset or slow, **{"key": "k", "folder": "c", **options})[0]
 
 
 class Pair(NamedTuple):
@@ -246,24 +237,6 @@ class Pair(NamedTuple):
     other: int
 
 
-def assert_same(one: Any, other: Any) -> None:
-    """Compare nested values with their types."""
-    assert type(one) is type(other)
-    if isinstance(one, dict):
-        assert list(one) == list(other)
-        for key in one:
-            assert_same(one[key], other[key])
-    elif isinstance(one, (tuple, list)):
-        assert len(one) == len(other)
-        for part, its in zip(one, other, strict=True):
-            assert_same(part, its)
-    elif isinstance(one, (torch.Tensor, np.ndarray, np.generic)):
-        assert (one.dtype, tuple(one.shape)) == (other.dtype, tuple(other.shape))
-        assert bool((one == other).all())
-    else:
-        assert one == other
-
-
 def test_nested_samples_come_back_with_types_and_shapes():
     sample = (
         np.arange(12, dtype=np.uint8).reshape(3, 4),
@@ -271,10 +244,9 @@ def test_nested_samples_come_back_with_types_and_shapes():
          7: [np.float32(0.1), np.array("text"), np.zeros((0, 3))]},
         torch.tensor(3.0, requires_grad=True).detach(), torch.zeros(2, 0),
         "name", 4, 2.5, True, None, (), {},
-        np.arange(6).reshape(2, 3).T,
+        np.arange(6).reshape(2, 3).T, np.float64("-inf"),
     )  # fmt: skip
-    assert_same(unpack(pack(sample)), sample)
-    assert_same(unpack(pack(np.float64("-inf"))), np.float64("-inf"))
+    assert_same_state(unpack(pack(sample)), sample)
 
 
 @pytest.mark.parametrize(

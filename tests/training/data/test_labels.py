@@ -65,23 +65,16 @@ def test_sentences_are_divided_by_their_number_alone():
     assert [row.split for row in tested] != [row.split for row in labelled]
 
 
-def test_clips_of_no_split_train_and_a_dev_share_is_taken_once():
-    rows = clips(*"aabb" * 5, split="all")
-    options = as_they_are("x", dev_fraction=0.2)
+def test_a_share_for_dev_is_taken_once_where_nobody_said_how_large_and_not_from_folds():
+    rows, options = clips(*"aabb" * 10, split="all"), as_they_are("x", dev_fraction=None)
     divided = divide(rows, options)
-    assert [row.split for row in divided].count("dev") == 4
-    assert {row.split for row in divided} == {"train", "dev"}
-    assert divide(divided, options) == divided, "there is a dev split already"
-
-
-def test_a_share_for_dev_is_taken_where_nobody_said_how_large_and_not_from_folds():
-    rows = clips(*"aabb" * 10, split="all")
-    divided = divide(rows, as_they_are("x", dev_fraction=None))
     chosen = [row.label for row in divided if row.split == "dev"]
     assert (chosen.count("a"), chosen.count("b")) == (3, 3)
-    assert divided == divide(rows, as_they_are("x", dev_fraction=None)), "seeded"
-    assert divided != divide(rows, as_they_are("x", dev_fraction=None, split_seed=1))
-    folds = divide(rows, as_they_are("x", dev_fraction=None, folds=3))
+    assert {row.split for row in divided} == {"train", "dev"}
+    assert divided == divide(rows, options), "seeded"
+    assert divided != divide(rows, options.replace(split_seed=1))
+    assert divided == divide(divided, options), "there is a dev split already"
+    folds = divide(rows, options.replace(folds=3))
     assert {row.split for row in folds} == {"train", "test"}
     assert {row.split for row in divide(rows, as_they_are("x", dev_fraction=0.0))} == {"train"}
 
@@ -94,12 +87,10 @@ def people() -> list[LabelledClip]:
     ]
 
 
-def test_the_clips_of_one_group_are_tested_and_all_others_trained_on():
+def test_one_group_is_tested_but_for_labels_that_only_it_has_and_that_is_said(caplog):
     divided = divide(people(), as_they_are("x", leave_out="signer = ann", dev_fraction=None))
     assert [row.split for row in divided] == ["test", "test", "train", "train", "train"]
-
-
-def test_a_label_that_only_the_left_out_group_has_is_not_scored_and_that_is_said(caplog):
+    assert not caplog.text
     divided = divide(people(), as_they_are("x", leave_out="signer=bo"))
     assert "signer bo: 1 clips with labels that no other signer has are not" in caplog.text
     assert [row.label for row in divided if row.split == "test"] == ["a", "b"]

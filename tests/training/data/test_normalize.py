@@ -43,20 +43,17 @@ def test_missing_points_have_no_say_and_stay_zero():
     np.testing.assert_array_equal(kept, mask)
 
 
-def test_none_leaves_numbers_alone_and_dims_are_cut():
-    points, mask = person()
-    result, _ = Preparation(normalize="none", num_dims=2)(points, mask)
-    np.testing.assert_array_equal(result, points[..., :2])
-
-
-def test_resampling_keeps_the_ends_and_longer_clips_are_cut_to_the_limit():
+@pytest.mark.parametrize(
+    ("options", "frames"),
+    [({}, range(9)), ({"num_frames": 5}, range(0, 9, 2)), ({"max_frames": 5}, range(0, 9, 2)),
+     ({"max_frames": 9}, range(9)), ({"num_frames": 17}, np.linspace(0, 8, 17))],
+)  # fmt: skip
+def test_resampling_keeps_the_ends_and_longer_clips_are_cut_to_the_limit(options, frames):
     points, mask = person(9)
-    short, _ = Preparation(normalize="none", num_frames=5)(points, mask)
-    np.testing.assert_array_equal(short, points[::2])
-    result, _ = Preparation(normalize="none", max_frames=4)(points, mask)
-    assert len(result) == 4
-    result, _ = Preparation(normalize="none", num_frames=20)(points, mask)
-    assert len(result) == 20
+    points[..., 0] = np.arange(9)[:, None]
+    found, _ = Preparation(normalize="none", num_dims=2, **options)(points, mask)
+    np.testing.assert_array_equal(found[:, 0, 0], list(frames))
+    assert found.shape[1:] == (143, 2)
 
 
 def test_between_a_found_and_a_missing_point_the_found_one_counts():

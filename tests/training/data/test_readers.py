@@ -25,15 +25,13 @@ def test_frames_with_the_same_video_id_are_a_clip(tmp_path):
     assert clips.offsets.tolist() == [0, 2, 6, 7]
     assert isinstance(clips.arrays["keypoints"], np.memmap), "an array stored plain is mapped"
     np.testing.assert_array_equal(clips.clip(1)[0], POINTS[2:6])
-    assert len(clips) == 3
-    assert clips.path == path
+    assert (len(clips), clips.path) == (3, path)
     assert clips.labels == clips.splits == ("", "", "")
-
-
-def test_a_mask_in_the_file_is_read_with_it(tmp_path):
-    mask = np.random.default_rng(1).random((7, 4)) > 0.5
-    clips = read_clips(save(tmp_path / "a.npz", keypoints=POINTS, lengths=[7], mask=mask))
-    np.testing.assert_array_equal(clips.clip(0)[1], mask)
+    facts = {"lengths": [3, 4], "labels": ["run", "sit"], "mask": np.arange(28).reshape(7, 4) % 2}
+    clips = read_clips(save(tmp_path / "s_train.npz", keypoints=POINTS, **facts))
+    np.testing.assert_array_equal(clips.clip(1)[1], facts["mask"][3:])
+    assert clips.clip_ids == ("s_train_0000", "s_train_0001")
+    assert clips.labels == ("run", "sit")
 
 
 @pytest.mark.parametrize(
@@ -69,14 +67,6 @@ def test_other_content_has_another_key(tmp_path):
     assert key_of(tmp_path / "a.csv") != key_of(tmp_path / "b.csv")
 
 
-def test_lengths_and_labels_cut_and_name_the_clips(tmp_path):
-    path = save(tmp_path / "s_train.npz", keypoints=POINTS, lengths=[3, 4], labels=["run", "sit"])
-    clips = read_clips(path)
-    assert clips.clip_ids == ("s_train_0000", "s_train_0001")
-    assert clips.labels == ("run", "sit")
-    assert skeleton_of(clips) is None
-
-
 def test_every_frame_can_be_a_sample_of_its_own(tmp_path):
     names = np.array([f"{i}.png" for i in range(7)])
     path = save(
@@ -102,9 +92,6 @@ def test_a_csv_row_is_a_label_and_points(tmp_path):
     assert skeleton_of(over_time) is None
     assert over_time.path == tmp_path / "a.csv"
     assert read_clips(tmp_path / "a.csv", csv_dims=4).clip(0)[0].shape == (1, 1, 4)
-
-
-def test_a_row_may_be_one_number_and_has_room_for_all_its_frames(tmp_path):
     (tmp_path / "a.csv").write_text("a,7\n")
     assert read_clips(tmp_path / "a.csv", csv_dims=1).clip(0)[0].tolist() == [[[7.0]]]
     (tmp_path / "a.csv").write_text("a,1,2\n")
@@ -147,11 +134,10 @@ def test_files_are_found_by_folder_pattern_and_name(tmp_path):
     assert set(find_files(str(tmp_path / "fold1_{split}.npz"))) == {"test"}
     assert set(find_files(str(tmp_path / "dev_keypoints.npz"))) == {"dev"}
     assert set(find_files(str(tmp_path / "fold1_test.npz"))) == {"all"}
-
-
-def test_files_without_the_usual_ending_are_found_by_their_whole_name(tmp_path):
-    files = {name: save(tmp_path / f"{name}.npz", keypoints=POINTS) for name in ("train", "dev")}
-    assert find_files(str(tmp_path)) == files
+    (tmp_path / "dev_keypoints.npz").rename(tmp_path / "dev.npz")
+    (tmp_path / "train_keypoints.npz").rename(tmp_path / "train.npz")
+    names = {"train", "dev", "fold1_test"}  # without the usual ending by their whole name
+    assert find_files(str(tmp_path)) == {name: tmp_path / f"{name}.npz" for name in names}
     save(tmp_path / "all_keypoints.npz", keypoints=POINTS)
     assert find_files(str(tmp_path)) == {"all": tmp_path / "all_keypoints.npz"}
     assert find_files(str(tmp_path / "{split}_keypoints.npz")) == find_files(str(tmp_path))
@@ -169,21 +155,19 @@ def test_no_data_is_said(tmp_path):
         find_files(str(tmp_path / "{split}.npz"))
 
 
-def test_a_skeleton_that_is_named_but_not_installed_is_said(tmp_path):
-    path = tmp_path / "a.npz"
-    meta = np.array(json.dumps({"skeleton": "cat-9"}))
-    np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]), meta=meta)
+def test_a_skeleton_is_that_of_the_file_or_guessed_aloud_and_one_not_installed_is_said(
+    tmp_path, caplog
+):
+    def skeleton_in(num_points: int, **header: Any) -> str | None:
+        meta = {"meta": np.array(json.dumps(header))} if header else {}
+        points = np.ones((2, num_points, 2), "f4")
+        path = save(tmp_path / "a.npz", keypoints=points, lengths=[2], **meta)
+        return skeleton_of(read_clips(path))
+
     with pytest.raises(TrainingError, match=r"says its skeleton is 'cat-9', which is not known"):
-        skeleton_of(read_clips(path))
-    meta = np.array(json.dumps({"skeleton": "openpose-18"}))
-    np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]), meta=meta)
-    assert skeleton_of(read_clips(path)) == "openpose-18", "not what it looks like"
-
-
-def test_a_skeleton_that_is_not_named_is_guessed_aloud(tmp_path, caplog):
-    path = tmp_path / "a.npz"
-    np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]))
-    assert skeleton_of(read_clips(path)) == "holistic-143"
+        skeleton_in(143, skeleton="cat-9")
+    assert skeleton_in(143, skeleton="openpose-18") == "openpose-18", "not what it looks like"
+    assert not caplog.text
+    assert skeleton_in(143) == "holistic-143"
     assert "does not name its skeleton; by its number of points it is read as" in caplog.text
-    np.savez(path, keypoints=np.ones((2, 15, 2), "f4"), lengths=np.array([2]))
-    assert skeleton_of(read_clips(path)) is None
+    assert skeleton_in(15) is None

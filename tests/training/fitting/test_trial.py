@@ -105,17 +105,13 @@ def draws_wrong(axes: Any, sample: Any, output: Any) -> None:
 )  # fmt: skip
 def test_wrong_use_is_one_sentence_before_the_first_step(fit, line, model, data, options, message):
     data = line if isinstance(data, str) else data
-    options = {
-        "on_step": lambda moment: pytest.fail("a step was taken"),
-        "val_set": line,
-        **options,
-    }
+    usual = {"on_step": lambda moment: pytest.fail("a step was taken"), "val_set": line}
     with pytest.raises((ValueError, TypeError), match=message) as caught:
-        fit(model, data, **options)
+        fit(model, data, **usual | options)
     assert "\n" not in str(caught.value)
 
 
-def test_the_trial_changes_neither_the_model_nor_the_draws(fit, line):
+def test_the_trial_does_not_change_the_model(fit, line):
     net = nn.Sequential(nn.Linear(1, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 1))
     seen: list[int] = []
     fit(net, line, on_step=lambda moment: seen.append(int(moment.model[1].num_batches_tracked)))
