@@ -114,7 +114,7 @@ def test_failures_are_grouped_the_most_frequent_first() -> None:
         failure("often", "a", num_frames=2),
         failure("often", "a", split="test", num_frames=3),
     ])  # fmt: skip
-    assert [(each.reason, each.failures, each.frames, each.clips) for each in found] == [
+    assert [tuple(each.values()) for each in found] == [
         ("often", 3, 5, 2), ("seldom", 1, 9, 1),
     ]  # fmt: skip
 

@@ -135,7 +135,7 @@ def compare(
     first, second = options.open(one), options.open(other)
     frames = originals_of(first.picture_facts(), originals)
     pairing = Pairing.of(first, second, layout)
-    total = sum(pairing.one.num_frames[key] for key in pairing.common)
+    total = sum(pairing.sides[0].num_frames[key] for key in pairing.common)
     pairs = track(pairing.clips(), "comparing", total, lambda pair: len(pair[0]), progress=progress)
     compared = Comparison(pairing).add_all(pairs)
     if out is not None:
@@ -149,12 +149,9 @@ def compare(
 
 def _notes_on_pairs(compared: Comparison) -> Iterator[str]:
     pairing = compared.pairing
-    for side, num_frames in (
-        (pairing.one, compared.frames_of_one),
-        (pairing.other, compared.frames_of_other),
-    ):
-        path = side.material.path
-        if only := pairing.only(side):
+    for number, num_frames in enumerate(compared.frames_only):
+        path = pairing.sides[number].material.path
+        if only := pairing.only(number):
             first = ", ".join(map("/".join, only[:3])) + (" …" if len(only) > 3 else "")
             template = "{num_clips:clip|clips} in {path} only, not compared: {first}"
             yield Message(template, num_clips=len(only), path=path, first=first)
@@ -166,7 +163,7 @@ def _notes_on_pairs(compared: Comparison) -> Iterator[str]:
             "{num_frames:frame is|frames are} of another size in the two; distances are in pixels "
             "of {path}",
             num_frames=compared.num_other_size,
-            path=pairing.one.material.path,
+            path=pairing.sides[0].material.path,
         )
 
 

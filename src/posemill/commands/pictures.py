@@ -81,24 +81,26 @@ def visualize(
 
     `progress` is bars on a terminal or a line in a notebook; False for none.
     """
-    from posemill.inspection.drawing.gallery import DrawRequest, draw_gallery
+    from posemill.inspection.drawing.gallery import draw_gallery
 
     folder = here(out)
     expect_folder(folder, kind="what `visualize` writes")
     material = Reading(**reading).open(run, person=person)
     frames = originals_of(material.picture_facts(), originals)
-    request = DrawRequest(
-        num_samples=None if all else num_samples,
-        clip_ids=None if clips is None else list(clips),
-        seed=seed,
-        video=video,
-        style=style,
-    )
     is_free = folder.is_dir() and not any(folder.iterdir())
     with show_progress("drawing frames", progress=progress) as frames.on_frame:
-        paths = tuple(
-            draw_gallery(material, request, folder, originals=frames, overwrite=overwrite)
+        written = draw_gallery(
+            material,
+            folder,
+            originals=frames,
+            num_samples=None if all else num_samples,
+            clip_ids=clips,
+            seed=seed,
+            video=video,
+            style=style,
+            overwrite=overwrite,
         )
+        paths = tuple(written)
     if is_free:
         mark_output(folder)
     names = [part for path in paths for part in path.relative_to(folder).with_suffix("").parts]
@@ -156,7 +158,7 @@ def plot(clip: PoseClip, index: int | None = None, *, originals: AnyPath | None 
             recorded; without any the canvas is blank.
     """
     from posemill.inspection.drawing.frame_picture import draw
-    from posemill.inspection.drawing.gallery import clip_sheet, frame_cell, spread_rows
+    from posemill.inspection.drawing.sheets import clip_sheet, draw_cell, spread_rows
     from posemill.runs.reader import open_run
 
     if not len(clip):
@@ -169,7 +171,7 @@ def plot(clip: PoseClip, index: int | None = None, *, originals: AnyPath | None 
     rows = spread_rows(clip) if index is None else [range(len(clip))[index]]
     frames = originals_of(facts, originals).frames(clip, rows)
     if index is None:
-        return clip_sheet(clip, [frame_cell(frame, clip, row) for row, frame in frames])
+        return clip_sheet(clip, [draw_cell(frame, clip, row) for row, frame in frames])
     ((row, frame),) = frames
     return draw(frame, clip, row)
 
@@ -191,8 +193,8 @@ def show(
         originals: See `plot`.
         overwrite: Replace a file that is not a picture of this run.
     """
-    from posemill.inspection.drawing.gallery import write_picture
-    from posemill.inspection.drawing.picture_files import open_viewer, png_bytes
+    from posemill.decoders.pictures import encode_picture
+    from posemill.inspection.drawing.picture_files import open_viewer, write_picture
 
     picture = plot(clip, index, originals=originals)
     if path is not None:
@@ -200,7 +202,7 @@ def show(
     elif is_notebook():
         from IPython.display import Image, display
 
-        display(Image(data=png_bytes(picture)))
+        display(Image(data=encode_picture(picture, "png")))
     else:
         open_viewer(picture)
 

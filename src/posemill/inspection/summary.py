@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -78,24 +79,18 @@ class SplitSummary:
 
 
 def describe(
-    material: ClipInput,
-    outlines: Iterable[Outline],
-    *,
-    num_rows: int = 5,
+    material: ClipInput, outlines: Iterable[Outline], *, num_rows: int = 5
 ) -> dict[str, Any]:
     """Return what `posemill view` shows, for JSON."""
     facts, failed = material.facts(), material.num_failed()
     # A split of which nothing could be read has no outlines, and must show all the same.
     summaries = summarize(outlines, failed)
+    total = summaries[-1] if summaries else SplitSummary(ALL_SPLITS)
     rows = [summary.to_dict() for summary in summaries]
-    if failed:
-        for row in rows:
-            for key, counts in (
-                ("clips_failed", material.num_failed("clips")),
-                ("frames_failed", failed),
-            ):
-                row[key] = counts.get(row["split"], sum(counts.values()))
-    skeleton_names = list(summaries[-1].skeleton_names) if summaries else []
+    for key, counts in (("clips_failed", material.num_failed("clips")), ("frames_failed", failed)):
+        for row in rows if failed else ():
+            row[key] = counts.get(row["split"], sum(counts.values()))
+    skeleton_names = list(total.skeleton_names)
     if not skeleton_names and "skeleton_name" in facts:  # what the run is for
         skeleton_names = [str(facts["skeleton_name"])]
     return {
@@ -103,40 +98,33 @@ def describe(
         "kind": material.kind,
         "skeleton_names": skeleton_names,
         # What was done to the clips; several words where a folder's files differ.
-        "normalized": list(summaries[-1].normalized) if summaries else [],
-        "interpolated": summaries[-1].interpolated if summaries else 0,
+        "normalized": list(total.normalized),
+        "interpolated": total.interpolated,
         **({"is_finished": facts["is_finished"]} if "is_finished" in facts else {}),
         "splits": rows,
-        "reasons": [asdict(each) for each in group_failures(material.failures())],
+        "reasons": group_failures(material.failures()),
         "sample_rows": sample_rows(material.samples(), num_rows) if num_rows else [],
     }
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Failures of one sort: how many, the frames lost with them, and the clips they are in."""
+def group_failures(failures: Iterable[Failure]) -> list[dict[str, Any]]:
+    """Return why frames and clips gave no keypoints, the most frequent reason first.
 
-    reason: str
-    failures: int
-    frames: int
-    clips: int
-
-
-def group_failures(failures: Iterable[Failure]) -> list[Reason]:
-    """Return why frames and clips gave no keypoints, the most frequent reason first."""
+    With each the number of failures, of the frames lost with them, and of the clips they are in.
+    """
     by_reason: dict[str, list[Failure]] = {}
     for failure in failures:
         by_reason.setdefault(failure.reason, []).append(failure)
     reasons = [
-        Reason(
-            reason,
-            len(group),
-            sum(each.num_frames or 0 for each in group),
-            len({(each.split, each.clip_id) for each in group}),
-        )
+        {
+            "reason": reason,
+            "failures": len(group),
+            "frames": sum(failure.num_frames or 0 for failure in group),
+            "clips": len({(failure.split, failure.clip_id) for failure in group}),
+        }
         for reason, group in by_reason.items()
     ]
-    return sorted(reasons, key=lambda reason: -reason.failures)
+    return sorted(reasons, key=lambda reason: -reason["failures"])
 
 
 def summarize(outlines: Iterable[Outline], splits: Iterable[str] = ()) -> list[SplitSummary]:
@@ -149,35 +137,27 @@ def summarize(outlines: Iterable[Outline], splits: Iterable[str] = ()) -> list[S
     for outline in outlines:
         by_split.setdefault(outline.split, SplitSummary(outline.split)).add(outline)
         total.add(outline)
-    summaries = list(by_split.values())
-    return [*summaries, total] if len(summaries) > 1 else summaries
+    return [*by_split.values(), total] if len(by_split) > 1 else [*by_split.values()]
 
 
 def sample_rows(clips: Iterable[PoseClip], count: int) -> list[dict[str, Any]]:
-    """Return what the first frames look like, one from each of the first `count` clips."""
-    rows: list[dict[str, Any]] = []
-    for clip in clips:
-        if len(rows) == count:
-            break
-        if not len(clip):
-            continue
-        row = len(clip) // 2
-        width, height = clip.sizes_wh[row].tolist()
-        rows.append(
-            {
-                "split": clip.split,
-                "clip_id": clip.clip_id,
-                "frame_index": int(clip.frame_indices[row]),
-                "size_wh": [width, height],
-                "num_found": {
-                    part.name: int(clip.mask[row, part.start : part.stop].sum())
-                    for part in clip.skeleton.parts
-                },
-                "mean_score": round(float(clip.scores[row].mean()), 3),
-                "image_path": clip.image_paths[row] if clip.image_paths else None,
-            }
-        )
-    return rows
+    """Return what frames look like, one from the middle of each of the first `count` clips."""
+    return [_sample_row(clip, len(clip) // 2) for clip in islice(filter(len, clips), count)]
+
+
+def _sample_row(clip: PoseClip, row: int) -> dict[str, Any]:
+    return {
+        "split": clip.split,
+        "clip_id": clip.clip_id,
+        "frame_index": int(clip.frame_indices[row]),
+        "size_wh": clip.sizes_wh[row].tolist(),
+        "num_found": {
+            part.name: int(clip.mask[row, part.start : part.stop].sum())
+            for part in clip.skeleton.parts
+        },
+        "mean_score": round(float(clip.scores[row].mean()), 3),
+        "image_path": clip.image_paths[row] if clip.image_paths else None,
+    }
 
 
 def percent(share: float | None) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from posemill.clips.inputs import ClipInput, Outline
 from posemill.errors import PosemillError
-from posemill.inspection.drawing.gallery import DrawRequest, choose_frames, draw_gallery
+from posemill.inspection.drawing.gallery import choose_frames, draw_gallery
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals, Place
 from posemill.records import PoseClip
@@ -73,8 +73,7 @@ def test_frames_are_drawn_on_their_originals_with_a_sheet(make_clip: Maker, tmp_
     clip = make_clip(10, clip_id="a", split="train", image_paths=paths)
     material = make_run(tmp_path / "run", [clip])
     originals = Originals([Place(tmp_path / "data")])
-    request = DrawRequest(num_samples=3)
-    written = list(draw_gallery(material, request, tmp_path / "out", originals=originals))
+    written = list(draw_gallery(material, tmp_path / "out", originals=originals, num_samples=3))
     assert [path.name for path in written[-1:]] == ["train_contact_sheet.png"]
     assert len(written) == 4
     assert all(is_green(path) for path in written[:3])
@@ -86,9 +85,7 @@ def test_originals_that_are_gone_are_counted_and_drawn_blank(
 ) -> None:
     clip = make_clip(4, clip_id="a", image_paths=tuple(f"/nowhere/{i}.png" for i in range(4)))
     material, originals = make_run(tmp_path / "run", [clip]), Originals()
-    written = list(
-        draw_gallery(material, DrawRequest(num_samples=2), tmp_path / "out", originals=originals)
-    )
+    written = list(draw_gallery(material, tmp_path / "out", originals=originals, num_samples=2))
     assert not is_green(written[0])
     assert originals.num_gone == 2
     assert "/nowhere/" in originals.first_reason
@@ -102,7 +99,7 @@ def test_a_dataset_that_was_moved_is_found_below_its_new_root(
     clip = make_clip(4, clip_id="other", image_paths=old)
     material = make_run(tmp_path / "run", [clip], path="/old/data")
     originals = Originals.of(material.facts(), moved_to=tmp_path / "new")
-    list(draw_gallery(material, DrawRequest(num_samples=4), tmp_path / "out", originals=originals))
+    list(draw_gallery(material, tmp_path / "out", originals=originals, num_samples=4))
     assert (originals.num_read, originals.num_gone) == (4, 0)
 
 
@@ -161,9 +158,10 @@ def test_whole_clips_become_movies_with_a_sheet(
     fps = {"mp4": 1000.5, "gif": 10.0}[kind]  # some files say thousands, and are shown at 25
     clips = [make_clip(6, clip_id=name, split="dev", fps=fps) for name in ("a", "b")]
     material = make_run(tmp_path / "run", clips)
-    request = DrawRequest(clip_ids=["b"], video=kind)
-    written = list(draw_gallery(material, request, tmp_path / "out", originals=Originals()))
-    folder = tmp_path / "out" / "dev"
+    out = tmp_path / "out"
+    options = {"originals": Originals(), "clip_ids": ["b"], "video": kind}
+    written = list(draw_gallery(material, out, **options))
+    folder = out / "dev"
     assert written == [folder / f"b.{kind}", folder / "b_contact_sheet.png"]
     assert all(path.stat().st_size > 1000 for path in written)
 
@@ -174,7 +172,7 @@ def test_hostile_clip_names_stay_below_the_folder(make_clip: Maker, tmp_path: Pa
     material = make_run(tmp_path / "run", clips)
     out = tmp_path / "deep" / "er" / "out"
     before = {path for path in tmp_path.rglob("*") if "run" not in path.parts}
-    written = list(draw_gallery(material, DrawRequest(), out, originals=Originals()))
+    written = list(draw_gallery(material, out, originals=Originals()))
     assert len(written) == 7
     made = set(tmp_path.rglob("*.png")) - before
     assert made == set(written)
@@ -184,4 +182,4 @@ def test_hostile_clip_names_stay_below_the_folder(make_clip: Maker, tmp_path: Pa
 def test_wrong_wishes_are_named(make_clip: Maker, tmp_path: Path) -> None:
     material = make_run(tmp_path / "run", [make_clip(2, clip_id="a")])
     with pytest.raises(PosemillError, match=r"has no clip 'z'; posemill view --detailed lists"):
-        list(draw_gallery(material, DrawRequest(clip_ids=["z"]), tmp_path, originals=Originals()))
+        list(draw_gallery(material, tmp_path, originals=Originals(), clip_ids=["z"]))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posemill.errors import PosemillError
-from posemill.inspection.comparison.pairs import Pairing, Side
+from posemill.inspection.comparison.pairs import Pairing
 from posemill.inspection.summary import ALL_SPLITS, flatten
 from posemill.records import BoolArray, FloatArray, IntArray, PoseClip
 from posemill.skeletons import get_skeleton
@@ -153,13 +153,14 @@ class Comparison:
     """Two runs of the same clips, counted pair by pair.
 
     `apart` are the frames whose points are farthest apart, `one_only` those with most parts that
-    only one run found: one of a clip, the worst first.
+    only one run found: one of a clip, the worst first. `frames_only` are the frames, of clips that
+    both have, that are in the first run only, and in the second.
     """
 
     def __init__(self, pairing: Pairing) -> None:
         self.pairing = pairing
         self._splits: dict[str, SplitAgreement] = {}
-        self.frames_of_one = self.frames_of_other = 0  # of clips that both have
+        self.frames_only = [0, 0]
         self.num_other_size = 0
         self.apart: list[WorstFrame] = []
         self.one_only: list[WorstFrame] = []
@@ -174,27 +175,22 @@ class Comparison:
         split = self._splits.setdefault(one.split, SplitAgreement(one.split))
         split.num_clips += 1
         rows_one, rows_other = shared_rows(one.frame_indices, other.frame_indices)
-        self.frames_of_one += len(one) - len(rows_one)
-        self.frames_of_other += len(other) - len(rows_other)
+        self.frames_only[0] += len(one) - len(rows_one)
+        self.frames_only[1] += len(other) - len(rows_other)
         apart: list[WorstFrame] = []
         one_only: list[WorstFrame] = []
         for start in range(0, len(rows_one), _CHUNK):
             rows = rows_one[start : start + _CHUNK], rows_other[start : start + _CHUNK]
             self._check_sizes(one, other, *rows)
-            means, differ, names = [], [], []
+            means, differs = {}, {}
             for name, frames in part_frames(one, other, self.pairing.is_shared, rows):
                 split.parts.setdefault(name, PartAgreement()).add(frames)
-                names.append(name)
-                means.append(frames.means())
-                differ.append(frames.in_one != frames.in_other)
-            numbers = one.frame_indices[rows[0]]
-            farthest = np.max(means, 0)
-            apart += _worst_of(
-                one, farthest, numbers, dict(zip(names, means == farthest, strict=True))
-            )
-            one_only += _worst_of(
-                one, np.sum(differ, 0), numbers, dict(zip(names, differ, strict=True))
-            )
+                means[name] = frames.means()
+                differs[name] = frames.in_one != frames.in_other
+            farthest = np.max([*means.values()], 0)
+            is_farthest = {name: values == farthest for name, values in means.items()}
+            apart += _worst_of(one, rows[0], farthest, is_farthest)
+            one_only += _worst_of(one, rows[0], np.sum([*differs.values()], 0), differs)
         self.apart = _worst([*self.apart, *_worst(apart, 1)], WORST_KEPT)
         self.one_only = _worst([*self.one_only, *_worst(one_only, 1)], WORST_KEPT)
 
@@ -227,8 +223,8 @@ class Comparison:
         pairing, total = self.pairing, self.total
         names = ("setting", "one", "other")
         return {
-            "one": _about(pairing, pairing.one, self.frames_of_one),
-            "other": _about(pairing, pairing.other, self.frames_of_other),
+            "one": self._about(0),
+            "other": self._about(1),
             "skeleton_name": pairing.layout,
             "num_points": int(pairing.is_shared.sum()),
             "num_clips": total.num_clips,
@@ -239,19 +235,33 @@ class Comparison:
             "found_by_one_only": [asdict(frame) for frame in self.one_only],
         }
 
+    def _about(self, number: int) -> dict[str, Any]:
+        side, only = self.pairing.sides[number], self.pairing.only(number)
+        run = side.material.run
+        return {
+            "path": str(side.material.path),
+            "kind": side.material.kind,
+            "skeleton_name": side.skeleton_name,
+            "engine": dict(run.manifest.engine) if run is not None else {},
+            "clips_only_here": len(only),
+            "first_clips_only_here": ["/".join(name) for name in only[:_NAMED]],
+            "frames_only_here": self.frames_only[number],  # of clips that both have
+        }
+
 
 def _worst(frames: list[WorstFrame], count: int) -> list[WorstFrame]:
     return heapq.nlargest(count, frames, key=lambda frame: frame.badness)  # of equals the earlier
 
 
 def _worst_of(
-    clip: PoseClip, badness: FloatArray, numbers: IntArray, is_bad: dict[str, BoolArray]
+    clip: PoseClip, rows: IntArray, badness: FloatArray, is_bad: dict[str, BoolArray]
 ) -> Iterator[WorstFrame]:
     """Yield the worst of some frames, if any is bad: `badness` of each, and by which parts."""
-    row = int(badness.argmax())
-    if badness[row] > 0:
-        parts = tuple(name for name, flags in is_bad.items() if flags[row])
-        yield WorstFrame(clip.split, clip.clip_id, int(numbers[row]), float(badness[row]), parts)
+    place = int(badness.argmax())
+    if badness[place] > 0:
+        number = int(clip.frame_indices[rows[place]])
+        parts = tuple(name for name, flags in is_bad.items() if flags[place])
+        yield WorstFrame(clip.split, clip.clip_id, number, float(badness[place]), parts)
 
 
 class PartFrames(NamedTuple):
@@ -302,23 +312,9 @@ def shared_rows(one: IntArray, other: IntArray) -> tuple[IntArray, IntArray]:
     return rows_one, rows_other
 
 
-def _about(pairing: Pairing, side: Side, num_frames: int) -> dict[str, Any]:
-    only = pairing.only(side)
-    run = side.material.run
-    return {
-        "path": str(side.material.path),
-        "kind": side.material.kind,
-        "skeleton_name": side.skeleton_name,
-        "engine": dict(run.manifest.engine) if run is not None else {},
-        "clips_only_here": len(only),
-        "first_clips_only_here": ["/".join(name) for name in only[:_NAMED]],
-        "frames_only_here": num_frames,  # of clips that both have
-    }
-
-
 def differences(pairing: Pairing) -> list[tuple[str, str, str]]:
     """Return what two runs were made with that is not the same: name, and both values."""
-    one, other = (dict(flatten(side.material.facts())) for side in (pairing.one, pairing.other))
+    one, other = (dict(flatten(side.material.facts())) for side in pairing.sides)
     return [
         (name, one.get(name, "-"), other.get(name, "-"))
         for name in {**one, **other}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from posemill.inspection.comparison.measure import (
     WorstFrame,
     differences,
 )
-from posemill.inspection.comparison.pairs import Side
+from posemill.inspection.comparison.pairs import Side, cut_clip
 from posemill.inspection.drawing.frame_picture import draw, missing_parts
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.report.page import (
@@ -47,9 +46,12 @@ def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -
     The worst frames are read again, for their pictures.
     """
     pairing = compared.pairing
-    paths = [side.material.path.resolve() for side in (pairing.one, pairing.other)]
+    paths = [side.material.path.resolve() for side in pairing.sides]
     has_same_names = paths[0].name == paths[1].name
     labels = [str(path) if has_same_names else path.name or str(path) for path in paths]
+    names = [
+        f"{path} ({side.skeleton_name})" for path, side in zip(paths, pairing.sides, strict=True)
+    ]
     write_page(
         out,
         "compare",
@@ -65,8 +67,8 @@ def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -
         _method_section(labels),
         subtitle=Message(
             "{one} and {other}, compared in {num_points} points of {layout}",
-            one=f"{paths[0]} ({pairing.one.skeleton_name})",
-            other=f"{paths[1]} ({pairing.other.skeleton_name})",
+            one=names[0],
+            other=names[1],
             num_points=int(pairing.is_shared.sum()),
             layout=pairing.layout,
         ),
@@ -79,12 +81,9 @@ def _tiles(compared: Comparison, labels: Sequence[str]) -> str:
         (total.num_clips, Message("clips in both")),
         (total.num_frames, Message("frames in both")),
     ]
-    for side, label, frames in (
-        (pairing.one, labels[0], compared.frames_of_one),
-        (pairing.other, labels[1], compared.frames_of_other),
-    ):
-        shown.append((len(pairing.only(side)), Message("clips in {run} only", run=label)))
-        shown.append((frames, Message("frames in {run} only", run=label)))
+    for number, label in enumerate(labels):
+        shown.append((len(pairing.only(number)), Message("clips in {run} only", run=label)))
+        shown.append((compared.frames_only[number], Message("frames in {run} only", run=label)))
     return tiles(shown)
 
 
@@ -100,17 +99,15 @@ def _distance_section(compared: Comparison, labels: Sequence[str]) -> str:
         for split in compared.splits
         for name, part in split.to_dict()["parts"].items()
     ]
-    charts = [
-        (
-            part_label(name),
-            [
-                (label, part_colour(name), count / max(part.bars()), f"{count:,}")
-                for label, count in zip(BAR_LABELS, part.bars(), strict=True)
-            ],
-        )
-        for name, part in compared.total.parts.items()
-        if part.bins.any()
-    ]
+    charts = []
+    for name, part in compared.total.parts.items():
+        counts = part.bars()
+        bars = [
+            (label, part_colour(name), count / max(counts), f"{count:,}")
+            for label, count in zip(BAR_LABELS, counts, strict=True)
+            if any(counts)
+        ]
+        charts += [(part_label(name), bars)] if bars else []
     columns = [
         "split",
         "part",
@@ -145,37 +142,31 @@ def _worst_section(compared: Comparison, labels: Sequence[str], originals: Origi
     if not apart and not one_only:
         return section(heading, paragraph(Message("There is no difference in any frame.")))
     pairing = compared.pairing
-    sides = [_frames_of(side, [*apart, *one_only]) for side in (pairing.one, pairing.other)]
+    sides = [_frames_of(side, [*apart, *one_only]) for side in pairing.sides]
     blocks: list[str] = []
     for title, frames in (
         (Message("Farthest apart"), apart),
         (Message("Found by one only"), one_only),
     ):
-        if frames:
-            blocks.append(paragraph(title, style="h3"))
+        blocks += [f"<h3>{text(title)}</h3>"] if frames else []
         for frame in frames:
             clips = [side[frame] for side in sides]
             alike = [clip.as_skeleton(pairing.layout) for clip in clips]
             ((_, picture),) = originals.frames(clips[0], [0])
             box = _box_of(alike, frame.parts)
-            figures = "".join(
+            figures = [
                 _figure(picture, clip, label, box)
                 for clip, label in zip(clips, labels, strict=True)
-            )
+            ]
             words = _far_words(frame) if frames is apart else _missing_words(frame, alike, labels)
             name = Message(
                 "{clip_id}, frame {frame}",
                 clip_id=frame.clip_id or "(no name)",
                 frame=frame.frame_index,
             )
-            blocks.append(
-                clip_block(
-                    f"<div>{text(name)}</div>",
-                    join("; ", [frame.split, words]),
-                    figures,
-                    is_pair=True,
-                )
-            )
+            words = join("; ", [frame.split, words])
+            heading_html = f"<div>{text(name)}</div>"
+            blocks.append(clip_block(heading_html, words, "".join(figures), is_pair=True))
     remark = Message("One frame of each clip, cut to the part that differs.")
     return section(heading, *blocks, remark=remark)
 
@@ -189,18 +180,12 @@ def _far_words(frame: WorstFrame) -> Message:
 
 
 def _missing_words(frame: WorstFrame, clips: Sequence[PoseClip], labels: Sequence[str]) -> Message:
-    has = [~np.isnan(clips[0].part(name)[0, :, 0]).all() for name in frame.parts]
-    return join(
-        "; ",
-        [
-            Message(
-                "{part} in {run} only",
-                part=part_label(name),
-                run=labels[0] if is_in_first else labels[1],
-            )
-            for name, is_in_first in zip(frame.parts, has, strict=True)
-        ],
-    )
+    missing = missing_parts(clips[0], 0)
+    lines = []
+    for name in frame.parts:
+        run = labels[1] if name in missing else labels[0]
+        lines.append(Message("{part} in {run} only", part=part_label(name), run=run))
+    return join("; ", lines)
 
 
 def _figure(picture: Frame | None, clip: PoseClip, label: str, box: _Box) -> str:
@@ -229,24 +214,13 @@ def _frames_of(side: Side, wanted: Sequence[WorstFrame]) -> dict[WorstFrame, Pos
     """Return clips of one frame, for each that is wanted; only one whole clip in memory."""
     by_name: dict[ClipName, list[WorstFrame]] = {}
     for frame in wanted:
-        name = side.name_of(frame.split, frame.clip_id)
-        by_name.setdefault(name, []).append(frame)
-    return {
-        frame: _one_frame(clip, frame.frame_index)
-        for clip in side.material.pick(by_name)
-        for frame in by_name[clip.split, clip.clip_id]
-    }
-
-
-def _one_frame(clip: PoseClip, frame_index: int) -> PoseClip:
-    row = int(np.flatnonzero(clip.frame_indices == frame_index)[0])
-    rows = slice(row, row + 1)
-    changes: dict[str, Any] = {
-        name: getattr(clip, name)[rows].copy()
-        for name in ("points", "scores", "sizes_wh", "frame_indices")
-    }
-    paths = clip.image_paths[rows]
-    return dataclasses.replace(clip, **changes, image_paths=paths, others=None, world=None)
+        by_name.setdefault(side.name_of(frame.split, frame.clip_id), []).append(frame)
+    clips: dict[WorstFrame, PoseClip] = {}
+    for clip in side.material.pick(by_name):
+        for frame in by_name[clip.split, clip.clip_id]:
+            row = int(np.flatnonzero(clip.frame_indices == frame.frame_index)[0])
+            clips[frame] = replace(cut_clip(clip, row, row + 1), others=None)
+    return clips
 
 
 def _method_section(labels: Sequence[str]) -> str:

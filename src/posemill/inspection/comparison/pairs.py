@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,10 +20,10 @@ def _key(split: str, clip_id: str) -> ClipName:
 
 @dataclass(frozen=True)
 class Side:
-    """What one input has: its clips by name, each with its number of frames.
+    """What one input has: its clips, by what they are matched by: `val` is `dev`.
 
     Args:
-        names: As the input spells them, by what they are matched by: `val` is `dev`.
+        names: As the input spells them.
     """
 
     material: ClipInput
@@ -65,30 +66,26 @@ class Side:
 class Pairing:
     """Two inputs, and the layout they are compared in.
 
-    `layout` is a skeleton that both have or can be turned into, and `is_shared` `(keypoints,)` says
-    which of its points both can have.
+    Args:
+        sides: Distances are in pixels of the pictures of the first.
+        layout: A skeleton that both have or can be turned into.
+        is_shared: `(keypoints,)`: which of its points both can have.
     """
 
-    one: Side
-    other: Side
+    sides: tuple[Side, Side]
     layout: str
     is_shared: BoolArray
 
     @classmethod
     def of(cls, one: ClipInput, other: ClipInput, layout: str | None = None) -> Pairing:
-        """Return how two inputs are compared.
-
-        Args:
-            one: Distances are in pixels of its pictures.
-            other: Of the same clips.
-            layout: A skeleton; by default the one in which most points can be compared.
+        """Return how two inputs are compared; by default in the layout with most points.
 
         Raises:
             PosemillError: No clip is in both, or no skeleton.
         """
         sides = Side.of(one), Side.of(other)
         chosen, is_shared = choose_layout(sides[0].skeleton_name, sides[1].skeleton_name, layout)
-        pairing = cls(*sides, chosen, is_shared)
+        pairing = cls(sides, chosen, is_shared)
         if not pairing.common:
             shown = [", ".join(map("/".join, list(side.names.values())[:2])) for side in sides]
             raise PosemillError(
@@ -104,12 +101,13 @@ class Pairing:
     @property
     def common(self) -> list[ClipName]:
         """The clips in both, in the order of the first."""
-        return [key for key in self.one.names if key in self.other.names]
+        first, second = self.sides
+        return [key for key in first.names if key in second.names]
 
-    def only(self, side: Side) -> list[ClipName]:
-        """Return the clips that one side has and the other has not."""
-        others = self.other if side is self.one else self.one
-        return [name for key, name in side.names.items() if key not in others.names]
+    def only(self, number: int) -> list[ClipName]:
+        """Return the clips that the side of this number has and the other has not."""
+        others = self.sides[1 - number].names
+        return [name for key, name in self.sides[number].names.items() if key not in others]
 
     def clips(self) -> Iterator[tuple[PoseClip, PoseClip]]:
         """Yield the clips of both, in the layout, in the order of the first input.
@@ -118,16 +116,16 @@ class Pairing:
         """
         common = self.common
         keys = set(common)
-        material = self.other.material
-        if common == [key for key in self.other.names if key in keys]:
-            others = self._stream(self.other, keys)
-        elif material.run is not None:
-            names = (self.other.names[key] for key in common)
-            others = (clip.as_skeleton(self.layout) for clip in material.pick(names))
+        first, second = self.sides
+        if common == [key for key in second.names if key in keys]:
+            others = self._stream(second, keys)
+        elif second.material.run is not None:
+            names = (second.names[key] for key in common)
+            others = (clip.as_skeleton(self.layout) for clip in second.material.pick(names))
         else:
-            read = {_key(each.split, each.clip_id): each for each in self._stream(self.other, keys)}
+            read = {_key(clip.split, clip.clip_id): clip for clip in self._stream(second, keys)}
             others = (read.pop(key) for key in common)
-        yield from zip(self._stream(self.one, keys), others, strict=True)
+        yield from zip(self._stream(first, keys), others, strict=True)
 
     def _stream(self, side: Side, keys: set[ClipName]) -> Iterator[PoseClip]:
         for clip in side.material.clips_so_far(layout=self.layout):
@@ -135,20 +133,30 @@ class Pairing:
                 yield clip.as_skeleton(self.layout)
 
 
+def cut_clip(clip: PoseClip, start: int, stop: int) -> PoseClip:
+    """Return some frames of a clip, copied: the whole one need not stay in memory."""
+    stop = min(stop, len(clip))
+    names = ("points", "scores", "sizes_wh", "frame_indices")
+    return dataclasses.replace(
+        clip,
+        **{name: getattr(clip, name)[start:stop].copy() for name in names},
+        image_paths=clip.image_paths[start:stop],
+        others=clip.others and clip.others.of_frames(start, stop),
+        world=None,
+    )
+
+
 def choose_layout(one: str, other: str, wanted: str | None = None) -> tuple[str, BoolArray]:
     """Return the skeleton two others are compared in, and which of its points both can have.
 
     One of the two where the other can be turned into it, else any that both can. Of several the one
     with most points that need not be made of others, as a neck is of shoulders; then the smallest.
-
-    Raises:
-        ConfigError: There is none, or `wanted` is not one.
     """
     for names in ([wanted],) if wanted else ([one, other], SKELETON_NAMES):
-        found = {name: _sources(one, other, name) for name in names}
-        best = max(names, key=lambda name: ((found[name] == 1).sum(), -len(found[name])))
-        if found[best].any():
-            return best, found[best] > 0
+        sources = {name: _sources(one, other, name) for name in names}
+        best = max(names, key=lambda name: ((sources[name] == 1).sum(), -len(sources[name])))
+        if sources[best].any():
+            return best, sources[best] > 0
     as_what = f"as {wanted}" if wanted else "in any skeleton"
     raise ConfigError(
         "{one} and {other} have no points to be compared {as_what}",

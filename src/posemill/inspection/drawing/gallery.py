@@ -5,59 +5,61 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from posemill.clips.inputs import ClipInput, ClipName, Outline
 from posemill.errors import PosemillError
-from posemill.files import atomic_path
 from posemill.formats.shared.folders import frame_names, picture_folder, place_of
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.drawing.picture_files import png_bytes, safe_path, writing
+from posemill.inspection.drawing.picture_files import safe_path, write_picture, writing
 from posemill.inspection.drawing.pose_maps import pose_maps
-from posemill.inspection.drawing.sheets import Cell, contact_sheet, draw_cell
+from posemill.inspection.drawing.sheets import (
+    Cell,
+    clip_sheet,
+    contact_sheet,
+    draw_cell,
+    spread_rows,
+)
 from posemill.outputs import Outputs
 from posemill.records import Frame, PoseClip
 
-SHEET_FRAMES = 12  # of a whole clip's contact sheet
 _SHEET_ENDING = "_contact_sheet.png"
 _SHEET_CELLS = 60  # at most on one sheet: more are no longer looked at
 
 
-@dataclass(frozen=True)
-class DrawRequest:
-    """What to draw.
+def draw_gallery(
+    material: ClipInput,
+    out: Path,
+    *,
+    originals: Originals,
+    num_samples: int | None = 10,
+    clip_ids: Iterable[str] | None = None,
+    seed: int = 0,
+    video: str | None = None,
+    style: str = "keypoints",
+    overwrite: bool = False,
+) -> Iterator[Path]:
+    """Write pictures below the folder `out`; yield the paths as they are written.
 
     Args:
+        material: The clips.
+        out: The folder.
+        originals: Their pictures.
         num_samples: Frames of each split; with `video`, clips of each split; None for all.
         clip_ids: Only these clips; None for all.
         seed: Another seed draws other samples.
         video: `mp4` or `gif` for whole clips as movies, None for single frames.
         style: `keypoints` on the pictures, or skeletons on black as `openpose` draws them.
+        overwrite: Replace what is there, whoever wrote it.
     """
-
-    num_samples: int | None = 10
-    clip_ids: Sequence[str] | None = None
-    seed: int = 0
-    video: str | None = None
-    style: str = "keypoints"
-
-
-def draw_gallery(
-    material: ClipInput,
-    request: DrawRequest,
-    out: Path,
-    *,
-    originals: Originals,
-    overwrite: bool = False,
-) -> Iterator[Path]:
-    """Write what is asked for below the folder `out`; yield the paths as they are written."""
     outlines: Iterable[Outline] = material.outlines()
-    if request.clip_ids is not None:
-        wanted = set(request.clip_ids)
+    if clip_ids is not None:
+        wanted = set(clip_ids)
         outlines = [outline for outline in outlines if outline.clip_id in wanted]
         for clip_id in sorted(wanted - {outline.clip_id for outline in outlines}):
             raise PosemillError(
@@ -65,7 +67,7 @@ def draw_gallery(
                 path=material.path,
                 clip_id=clip_id,
             )
-    chosen = choose_frames(outlines, request.num_samples, request.seed)
+    chosen = choose_frames(outlines, num_samples, seed)
     if not chosen:
         raise PosemillError(
             "{path}: no frames to draw; what gave no keypoints, and why: posemill view {path!q}",
@@ -73,9 +75,9 @@ def draw_gallery(
         )
     outputs = Outputs(material.path, overwrite=overwrite)
     gallery = _Gallery(material, chosen, out, originals, outputs)
-    if request.video is not None:
-        yield from gallery.movies(request.video, is_openpose=request.style == "openpose")
-    elif request.style == "openpose":
+    if video is not None:
+        yield from gallery.movies(video, is_openpose=style == "openpose")
+    elif style == "openpose":
         yield from gallery.maps()
     else:
         yield from gallery.samples()
@@ -102,17 +104,13 @@ def choose_frames(
     for split, clips in by_split.items():
         rng = np.random.default_rng([seed, zlib.crc32(split.encode("utf-8", "replace"))])
         clips.sort()
-        order = rng.permutation(len(clips))
-        rounds, left = 0, num_samples
-        while left and rounds < max(length for _, length in clips):
-            for number in order:
-                clip_id, length = clips[number]
-                if left and rounds < length:
-                    rows = chosen.setdefault((split, clip_id), [])
-                    free = np.setdiff1d(np.arange(length), rows)
-                    rows.append(int(rng.choice(free)))
-                    left -= 1
-            rounds += 1
+        order = [clips[number] for number in rng.permutation(len(clips))]
+        rounds = range(max(length for _, length in order))
+        turns = (clip for number in rounds for clip in order if number < clip[1])
+        for clip_id, length in islice(turns, num_samples):
+            rows = chosen.setdefault((split, clip_id), [])
+            free = np.setdiff1d(np.arange(length), rows)
+            rows.append(int(rng.choice(free)))
     return {name: sorted(rows) for name, rows in chosen.items()}
 
 
@@ -166,7 +164,7 @@ class _Gallery:
             sheet_path = safe_path(self.out, clip.split, clip.clip_id, suffix=_SHEET_ENDING)
             cells: list[Cell] = []
             if is_openpose:
-                frames = self._told(pose_maps(clip, range(len(clip))))
+                frames = (picture for _, picture in self._maps(clip, range(len(clip))))
             else:
                 self.outputs.claim_file(sheet_path)
                 frames = self._drawn(clip, cells)
@@ -187,48 +185,23 @@ class _Gallery:
         for clip, rows in self._clips():
             files = frame_names(clip.image_paths, clip.frame_indices)
             folder = picture_folder(clip, self.material.pictures_root)
-            for row, picture in pose_maps(clip, rows):
+            for row, picture in self._maps(clip, rows):
                 path = safe_path(self.out, *filter(None, [folder]), files[row], suffix=".png")
                 if path in taken:  # x.png after x.jpg, both clips of their own
                     path = safe_path(self.out, place_of(clip), suffix=".png")
                 taken.add(path)
                 write_picture(path, picture, self.outputs)
-                self.originals.on_frame()
                 yield path
 
-    def _told(self, frames: Iterable[tuple[int, Frame]]) -> Iterator[Frame]:
-        for _, frame in frames:
+    def _maps(self, clip: PoseClip, rows: Sequence[int]) -> Iterator[tuple[int, Frame]]:
+        for row, picture in pose_maps(clip, rows):
             self.originals.on_frame()
-            yield frame
+            yield row, picture
 
     def _drawn(self, clip: PoseClip, cells: list[Cell]) -> Iterator[Frame]:
         """Yield every frame drawn, and keep some of them as cells on the way."""
         kept = set(spread_rows(clip))
         for row, frame in self.originals.frames(clip, range(len(clip))):
             if row in kept:
-                cells.append(frame_cell(frame, clip, row))
+                cells.append(draw_cell(frame, clip, row))
             yield draw(frame, clip, row)
-
-
-def spread_rows(clip: PoseClip) -> list[int]:
-    """Return the rows of a clip's contact sheet, from its first to its last."""
-    count = min(SHEET_FRAMES, len(clip))
-    return [int(row) for row in np.linspace(0, len(clip) - 1, count).round()]
-
-
-def clip_sheet(clip: PoseClip, cells: Sequence[Cell]) -> Frame:
-    """Return some drawn frames of one clip as a contact sheet."""
-    title = f"{clip.clip_id}: {len(cells)} of {len(clip)} frames"
-    return contact_sheet(cells, part_names=clip.skeleton.part_names, title=title)
-
-
-def frame_cell(frame: Frame | None, clip: PoseClip, row: int) -> Cell:
-    """Return a frame of a clip for its contact sheet."""
-    return draw_cell(frame, clip, row, caption=f"frame {int(clip.frame_indices[row])}")
-
-
-def write_picture(path: Path, picture: Frame, outputs: Outputs) -> None:
-    """Write a PNG, whole or not at all; folders are made."""
-    data = png_bytes(picture)
-    with outputs.writing_file(path), writing(path), atomic_path(path) as temporary:
-        temporary.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Pictures of clips as PNG or JPEG, in files whose names come from data, or in a viewer."""
+"""Pictures of clips in files whose names come from data, or in a viewer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from posemill.decoders.pictures import encode_picture
 from posemill.errors import PosemillError
-from posemill.files import mark_output, new_folders, safe_parts
+from posemill.files import atomic_path, mark_output, new_folders, safe_parts
+from posemill.outputs import Outputs
 from posemill.records import Frame
 
 
 def safe_path(folder: Path, *names: str, suffix: str) -> Path:
-    """Return a path below `folder` for a thing named by `names`, each of which may hold slashes.
-
-    `..`, absolute paths, drive letters and characters some file system refuses become harmless; a
-    name that had to be changed gets a hash of the original, so two names never share a file.
+    """Return a path below `folder` for a thing named by `names`, made harmless by `safe_parts`.
 
     Raises:
         PosemillError: A link inside the folder leads out of it.
@@ -69,35 +68,21 @@ def paste(place: Frame, picture: Frame) -> None:
     place[top : top + height, left : left + width] = small
 
 
-def png_bytes(picture: Frame) -> bytes:
-    """Return an RGB picture as PNG."""
-    return _encoded(picture, ".png")
-
-
-def jpeg_bytes(picture: Frame, *, longest: int | None = None, quality: int = 80) -> bytes:
+def jpeg_bytes(picture: Frame, *, longest: int) -> bytes:
     """Return an RGB picture as JPEG, made smaller where its longer side has more pixels."""
-    scale = (longest or 1 << 16) / max(picture.shape[:2])
-    picture = scaled(picture, scale) if scale < 1 else picture
-    return _encoded(picture, ".jpg", cv2.IMWRITE_JPEG_QUALITY, quality)
+    scale = longest / max(picture.shape[:2])
+    return encode_picture(scaled(picture, scale) if scale < 1 else picture, "jpg", quality=80)
 
 
-def _encoded(picture: Frame, ending: str, *options: int) -> bytes:
-    done, data = cv2.imencode(ending, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), options)
-    if not done:
-        raise PosemillError(
-            "a picture of {picture_shape} cannot be written as {ending}",
-            picture_shape=picture.shape,
-            ending=ending,
-        )
-    return data.tobytes()
+def write_picture(path: Path, picture: Frame, outputs: Outputs) -> None:
+    """Write a PNG, whole or not at all; folders are made."""
+    data = encode_picture(picture, "png")
+    with outputs.writing_file(path), writing(path), atomic_path(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def open_viewer(picture: Frame) -> None:
-    """Open an RGB picture in the viewer of this system.
-
-    Raises:
-        PosemillError: There is no screen.
-    """
+    """Open an RGB picture in the viewer of this system; PosemillError where there is no screen."""
     from PIL import Image
 
     if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():

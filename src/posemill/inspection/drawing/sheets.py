@@ -20,6 +20,7 @@ from posemill.inspection.drawing.picture_files import paste
 from posemill.records import Frame, PoseClip
 from posemill.skeletons.palette import ALARM, BACKGROUND, BRIGHT, lack_words
 
+SHEET_FRAMES = 12  # of a whole clip's contact sheet
 _GAP = 8
 _TEXT = 10  # height of the captions' capitals, in pixels
 _CAPTION = 2 * _TEXT + 4
@@ -34,10 +35,23 @@ class Cell:
     missing: tuple[str, ...] = ()
 
 
-def draw_cell(frame: Frame | None, clip: PoseClip, index: int, *, caption: str) -> Cell:
-    """Return a frame of a clip, drawn, for a sheet."""
+def draw_cell(frame: Frame | None, clip: PoseClip, index: int, *, caption: str = "") -> Cell:
+    """Return a frame of a clip, drawn, for a sheet; by default the caption is its number."""
     picture = draw(frame, clip, index, legend=False, min_long_side=480, line_scale=1.4)
+    caption = caption or f"frame {clip.frame_indices[index]}"
     return Cell(picture, caption, missing_parts(clip, index))
+
+
+def spread_rows(clip: PoseClip) -> list[int]:
+    """Return the rows of a clip's contact sheet, from its first to its last."""
+    count = min(SHEET_FRAMES, len(clip))
+    return np.linspace(0, len(clip) - 1, count).round().astype(int).tolist()
+
+
+def clip_sheet(clip: PoseClip, cells: Sequence[Cell]) -> Frame:
+    """Return some drawn frames of one clip as a contact sheet."""
+    title = f"{clip.clip_id}: {len(cells)} of {len(clip)} frames"
+    return contact_sheet(cells, part_names=clip.skeleton.part_names, title=title)
 
 
 def contact_sheet(
@@ -55,16 +69,11 @@ def contact_sheet(
     columns = round(math.sqrt(len(cells) * 1.5 * (cell_height + _CAPTION) / cell_width))
     rows = math.ceil(len(cells) / max(1, columns))
     columns = math.ceil(len(cells) / rows)  # no row much shorter than the others
-    shape = (
-        rows * (cell_height + _CAPTION + _GAP) + _GAP,
-        columns * (cell_width + _GAP) + _GAP,
-        3,
-    )
-    sheet = np.full(shape, BACKGROUND, np.uint8)
+    across, down = cell_width + _GAP, cell_height + _CAPTION + _GAP
+    sheet = np.full((rows * down + _GAP, columns * across + _GAP, 3), BACKGROUND, np.uint8)
     for number, cell in enumerate(cells):
         row, column = divmod(number, columns)
-        x = _GAP + column * (cell_width + _GAP)
-        y = _GAP + row * (cell_height + _CAPTION + _GAP)
+        x, y = _GAP + column * across, _GAP + row * down
         paste(sheet[y : y + cell_height, x : x + cell_width], cell.picture)
         _write_caption(sheet[y + cell_height :, x : x + cell_width], cell)
     return add_legend(sheet, [(name, True) for name in part_names], drawable_text(title), height=13)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +55,11 @@ def write_report(
     """
     facts, failures = material.facts(), material.failures()
     name = material.path.resolve().name or str(material.path)
-    failed, origin = _failures_section(material, failures), _facts_section(facts)
-    body = [_tiles(quality, material), failed, origin]
+    body = [_tiles(quality, material), _failures_section(material, failures), _facts_section(facts)]
     if quality.num_clips:  # else everything failed, and there is nothing to measure
+        head, failed, origin = body
         body = [
-            _tiles(quality, material),
+            head,
             findings.presence_section(quality),
             findings.motion_section(quality),
             *_smoothing(material, quality),
@@ -93,25 +92,17 @@ def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
         if 0 <= row < len(clip) and len(chosen) < _PICTURES_PER_CLIP:
             chosen.setdefault(row, words)
 
-    events = [
-        (frame_index, Message("left/right suspect")) for frame_index in quality.swap_frames[:1]
-    ]
-    events += [
-        (
-            part.jump_frames[0],
-            Message("jump of {part_label}", part_label=part_label(part.name)),
-        )
-        for part in quality.parts
-        if part.jump_frames
-    ]
+    events = [(index, Message("left/right suspect")) for index in quality.swap_frames[:1]]
+    for part in quality.parts:
+        words = Message("jump of {part_label}", part_label=part_label(part.name))
+        events += [(index, words) for index in part.jump_frames[:1]]
     for frame_index, words in events:
         # A change is seen by the row before it: its number is not one less where rows are strides.
         row = int(np.searchsorted(clip.frame_indices, frame_index))
         choose(row, words)
         choose(row - 1, Message("just before"))
     for row in np.linspace(0, len(clip) - 1, 2 * _PICTURES_PER_CLIP + 1).round().astype(int)[1::2]:
-        if len(chosen) < _PICTURES_PER_CLIP:
-            chosen.setdefault(int(row), "")
+        choose(int(row), "")
     return sorted(chosen.items())
 
 
@@ -131,91 +122,78 @@ def _tiles(quality: RunQuality, material: ClipInput) -> str:
 
 
 def _worst_section(material: ClipInput, quality: RunQuality, originals: Originals) -> str:
-    worst = [each for each in quality.worst[:WORST_SHOWN] if each.reasons]
-    if not worst:
-        return section(
-            Message("Worst clips"),
-            paragraph(Message("No clip has a fault that was looked for.")),
-        )
-    by_name = {(each.split, each.clip_id): each for each in worst}
-    pictures = {
-        (clip.split, clip.clip_id): _pictures(clip, by_name[clip.split, clip.clip_id], originals)
-        for clip in material.pick(by_name)
+    heading = Message("Worst clips")
+    worst = {
+        (clip.split, clip.clip_id): clip for clip in quality.worst[:WORST_SHOWN] if clip.reasons
     }
-    blocks = [
-        clip_block(
-            f"<h3>{badge(1 - clip.badness, f'{clip.badness:.2f}')} "
-            f"{text(clip.clip_id or '(no name)')}</h3>",
-            Message(
-                "{split}, {frames}: {reasons}",
-                split=clip.split,
-                frames=findings.frames_text(clip.num_frames),
-                reasons=join("; ", clip.reasons),
-            ),
-            pictures.get((clip.split, clip.clip_id), ""),
+    if not worst:
+        return section(heading, paragraph(Message("No clip has a fault that was looked for.")))
+    pictures = {}
+    for clip in material.pick(worst):
+        name = clip.split, clip.clip_id
+        pictures[name] = _pictures(clip, worst[name], originals)
+    blocks = []
+    for name, about in worst.items():
+        title = f"{badge(1 - about.badness, f'{about.badness:.2f}')} "
+        title += text(about.clip_id or "(no name)")
+        words = Message(
+            "{split}, {frames}: {reasons}",
+            split=about.split,
+            frames=findings.frames_text(about.num_frames),
+            reasons=join("; ", about.reasons),
         )
-        for clip in worst
-    ]
+        blocks.append(clip_block(f"<h3>{title}</h3>", words, pictures.get(name, "")))
     remark = Message(
         "The {num_worst} worst of {num_clips:,} clips. The number is the badness: 0 is nothing to "
         "say, 1 is nothing found; how it is made stands at the end.",
         num_worst=len(worst),
         num_clips=quality.num_clips,
     )
-    return section(Message("Worst clips"), *blocks, remark=remark)
+    return section(heading, *blocks, remark=remark)
 
 
 def _pictures(clip: PoseClip, quality: ClipQuality, originals: Originals) -> str:
     words = dict(telling_rows(clip, quality))
-    return "".join(
-        _figure(clip, row, frame, words[row]) for row, frame in originals.frames(clip, list(words))
-    )
-
-
-def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:
-    number = Message("frame {frame}", frame=clip.frame_indices[row])
-    picture = draw(frame, clip, row, legend=False, min_long_side=480, line_scale=1.6)
-    return figure(picture, join("; ", [number, words, lack_words(missing_parts(clip, row))]))
+    figures = []
+    for row, frame in originals.frames(clip, list(words)):
+        number = Message("frame {frame}", frame=clip.frame_indices[row])
+        picture = draw(frame, clip, row, legend=False, min_long_side=480, line_scale=1.6)
+        caption = join("; ", [number, words[row], lack_words(missing_parts(clip, row))])
+        figures.append(figure(picture, caption))
+    return "".join(figures)
 
 
 def _failures_section(material: ClipInput, failures: list[Failure]) -> str:
+    heading = Message("Failures")
     if material.kind != "run":
-        return section(
-            Message("Failures"), paragraph(Message("An exported file does not record failures."))
-        )
+        return section(heading, paragraph(Message("An exported file does not record failures.")))
     if not failures:
-        return section(
-            Message("Failures"), paragraph(Message("None: every clip and every frame was read."))
-        )
+        return section(heading, paragraph(Message("None: every clip and every frame was read.")))
+    groups = (row.values() for row in group_failures(failures))
     reasons = table(
         ["reason", "failures", Message("frames lost"), "clips"],
-        [(Message(reason), *counts) for reason, *counts in map(astuple, group_failures(failures))],
+        [(Message(reason), *counts) for reason, *counts in groups],
     )
-    rows = [
-        (
-            each.split,
-            each.clip_id,
-            Message("whole clip") if each.frame_index is None else str(each.frame_index),
-            Message(each.reason),
-            each.message,
-        )
-        for each in failures[:FAILURES_SHOWN]
-    ]
+    rows = []
+    for failure in failures[:FAILURES_SHOWN]:
+        index = failure.frame_index
+        frame = Message("whole clip") if index is None else str(index)
+        reason = Message(failure.reason)
+        rows.append((failure.split, failure.clip_id, frame, reason, failure.message))
     detail = table(["split", "clip", "frame", "reason", "message"], rows)
-    heading = Message(
+    summary = Message(
         "The first {num_rows} of {num_failures:,}, one by one",
         num_rows=len(rows),
         num_failures=len(failures),
     )
-    folded = f"<details><summary>{text(heading)}</summary>{detail}</details>"
-    return section(Message("Failures"), reasons, folded)
+    folded = f"<details><summary>{text(summary)}</summary>{detail}</details>"
+    return section(heading, reasons, folded)
 
 
 def _facts_section(facts: Mapping[str, Any]) -> str:
-    rows = list(flatten(facts))
     return section(
         Message("Where it comes from"),
-        table(["setting", "value"], rows),
+        table(["setting", "value"], flatten(facts)),
         remark=Message(
             "As recorded with the data; this report was made by posemill {version}.",
             version=__version__,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from posemill.inspection.motion import JUMP_FLOOR, JUMP_MADS, SURE_SCORE
 from posemill.inspection.quality import COUNTED, RunQuality
@@ -28,10 +28,7 @@ _HOW_TO_READ_STRIPS = Message(
 )
 
 _WORDS = (
-    (
-        Message("Presence"),
-        Message("a part is there when at least one of its points was found."),
-    ),
+    (Message("Presence"), Message("a part is there when at least one of its points was found.")),
     (
         Message("Jump"),
         Message(
@@ -51,10 +48,7 @@ _WORDS = (
             "where the other one was; or a hand begins at the body's other wrist."
         ),
     ),
-    (
-        Message("Both hands on one spot"),
-        Message("the points of both hands lie on one another."),
-    ),
+    (Message("Both hands on one spot"), Message("the points of both hands lie on one another.")),
     (
         Message("Frozen frame"),
         Message("every part found has exactly the numbers of the frame before."),
@@ -88,21 +82,17 @@ def _bars_of_splits(
     quality: RunQuality,
     heading: str,
     bar_of: Callable[[Counter[str], int], tuple[float, str]],
-) -> list[tuple[str, list[Bar]]]:
-    """Return a group of bars for each split.
+) -> Iterator[tuple[str, list[Bar]]]:
+    """Yield a group of bars for each split.
 
     `bar_of` gives length and HTML of a bar by the totals of a part and the number of frames.
     """
-    return [
-        (
-            Message(heading, split=split, frames=frames_text(totals.num_frames)),
-            [
-                (part_label(name), part_colour(name), *bar_of(part, max(1, totals.num_frames)))
-                for name, part in totals.parts.items()
-            ],
-        )
-        for split, totals in quality.splits.items()
-    ]
+    for split, totals in quality.splits.items():
+        bars = [
+            (part_label(name), part_colour(name), *bar_of(part, max(1, totals.num_frames)))
+            for name, part in totals.parts.items()
+        ]
+        yield Message(heading, split=split, frames=frames_text(totals.num_frames)), bars
 
 
 def presence_section(quality: RunQuality) -> str:
@@ -133,14 +123,10 @@ def strips_section(quality: RunQuality) -> str:
         )
     names = dict.fromkeys(part.name for clip in quality.worst for part in clip.parts)
     num_shown, num_clips = len(quality.worst), quality.num_clips
-    is_some = num_shown < num_clips
-    which_clips = Message(
-        "The {num_shown} worst of {num_clips:,} clips."
-        if is_some
-        else "All {num_shown} clips, the worst first.",
-        num_shown=num_shown,
-        num_clips=num_clips,
-    )
+    template = "All {num_shown} clips, the worst first."
+    if num_shown < num_clips:
+        template = "The {num_shown} worst of {num_clips:,} clips."
+    which_clips = Message(template, num_shown=num_shown, num_clips=num_clips)
     return section(
         Message("Missing over time"),
         colour_key([(part_label(name), part_colour(name)) for name in names]),
@@ -151,21 +137,16 @@ def strips_section(quality: RunQuality) -> str:
 
 def motion_section(quality: RunQuality) -> str:
     """Return jumps, suspected swaps, doubled hands and frozen frames."""
-    top = max(
-        (
-            part["num_jumps"] / max(1, totals.num_frames)
-            for totals in quality.splits.values()
-            for part in totals.parts.values()
-        ),
-        default=0.0,
-    )
+    rates = [
+        part["num_jumps"] / max(1, totals.num_frames)
+        for totals in quality.splits.values()
+        for part in totals.parts.values()
+    ]
 
     def bar_of(part: Counter[str], num_frames: int) -> tuple[float, str]:
         rate = part["num_jumps"] / num_frames
-        words = Message(
-            "{rate:.2f} ({num_jumps:,} in {clips_with_jumps:,} clips)", **part, rate=1000 * rate
-        )
-        return rate / (top or 1), text(words)
+        template = "{rate:.2f} ({num_jumps:,} in {clips_with_jumps:,} clips)"
+        return rate / (max(rates) or 1), text(Message(template, **part, rate=1000 * rate))
 
     rows = [
         (split, *(count for name in COUNTED for count in (totals.sums[name], totals.clips[name])))
@@ -180,12 +161,10 @@ def motion_section(quality: RunQuality) -> str:
         Message("frozen frames"),
         Message("in clips"),
     ]
+    groups = _bars_of_splits(quality, "{split}: jumps in 1,000 frames", bar_of)
     return section(
         Message("Jumps, swaps and frozen frames"),
-        bar_chart(
-            _bars_of_splits(quality, "{split}: jumps in 1,000 frames", bar_of),
-            label=Message("Jumps in 1,000 frames"),
-        ),
+        bar_chart(groups, label=Message("Jumps in 1,000 frames")),
         table(columns, rows),
         remark=Message("A suspect is a frame to look at, not a proven fault."),
     )

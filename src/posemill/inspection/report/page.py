@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from posemill.decoders.pictures import encode_picture
 from posemill.files import atomic_path
-from posemill.inspection.drawing.picture_files import jpeg_bytes, png_bytes, writing
+from posemill.inspection.drawing.picture_files import jpeg_bytes, writing
 from posemill.language import chosen_language
 from posemill.messages import Message, render
 from posemill.records import Frame
@@ -69,14 +70,12 @@ def write_page(out: Path, command: str, title: str, *content: str, subtitle: str
 
 def section(heading: str, *content: str, remark: str = "") -> str:
     """Return a section; `heading` and `remark` are plain text, the content is HTML."""
-    said = paragraph(remark, style="quiet") if remark else ""
-    return f"<section><h2>{text(Message(heading))}</h2>{said}{''.join(content)}</section>"
+    about = paragraph(remark, style="quiet") if remark else ""
+    return f"<section><h2>{text(Message(heading))}</h2>{about}{''.join(content)}</section>"
 
 
 def paragraph(words: str, *, style: str = "") -> str:
-    """Return plain text as a paragraph, or as a heading for `h3`."""
-    if style == "h3":
-        return f"<h3>{text(words)}</h3>"
+    """Return plain text as a paragraph."""
     kind = f' class="{style}"' if style else ""
     return f"<p{kind}>{text(words)}</p>"
 
@@ -100,20 +99,15 @@ def tiles(counts: Iterable[tuple[int, str]]) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return a table; numbers stand right, everything is escaped."""
-    cells, names = [tuple(row) for row in rows], [text(Message(name)) for name in columns]
-    values_of = list(zip(*cells, strict=True)) or [()] * len(names)
-    styles = [
-        ' class="number"' if values and all(isinstance(v, int | float) for v in values) else ""
-        for values in values_of
-    ]
-    lines = ["".join(f"<th{style}>{name}</th>" for name, style in zip(names, styles, strict=True))]
-    for row in cells:
-        lines.append(
-            "".join(
-                f'<td{style} data-column="{name}">{text(_shown(value))}</td>'
-                for name, value, style in zip(names, row, styles, strict=True)
-            )
-        )
+    cells = [tuple(row) for row in rows]
+    lines = [""] * (1 + len(cells))
+    for number, column in enumerate(columns):
+        name, values = text(Message(column)), [row[number] for row in cells]
+        is_numbers = values and all(isinstance(value, int | float) for value in values)
+        style = ' class="number"' if is_numbers else ""
+        lines[0] += f"<th{style}>{name}</th>"
+        for row, value in enumerate(values, start=1):
+            lines[row] += f'<td{style} data-column="{name}">{text(_shown(value))}</td>'
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
@@ -127,8 +121,11 @@ def figure(picture: Frame, caption: str, *, longest: int = 360) -> str:
 
 def picture_uri(picture: Frame, longest: int) -> str:
     """Return an RGB picture as a `data:` address: JPEG, its longer side at most so long."""
-    data = base64.b64encode(jpeg_bytes(picture, longest=longest))
-    return f"data:image/jpeg;base64,{data.decode()}"
+    return _data_uri("jpeg", jpeg_bytes(picture, longest=longest))
+
+
+def _data_uri(kind: str, data: bytes) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def _shown(value: Any) -> Any:
@@ -159,9 +156,9 @@ def bar_chart(groups: Iterable[tuple[str, Iterable[Bar]]], *, label: str) -> str
 
 def badge(share: float, words: str) -> str:
     """Return words on the colour of how good a share is, and the word for it: `31.0 % bad`."""
-    found = grade(share)
-    style = f"background:{found.colour}"
-    return f'<span class="badge" style="{style}">{text(words)} {text(Message(found.word))}</span>'
+    how_good = grade(share)
+    label = f"{text(words)} {text(Message(how_good.word))}"
+    return f'<span class="badge" style="background:{how_good.colour}">{label}</span>'
 
 
 def line_chart(lines: Sequence[tuple[str, npt.NDArray[Any]]], *, label: str) -> str:
@@ -218,6 +215,5 @@ def strip_chart(strips: Sequence[tuple[str, npt.NDArray[np.uint8]]], *, label: s
         opacity = np.where(levels > 0, 0.15 + 0.85 * levels / 255, 0)[:, None]
         colours = empty + opacity * (np.array(rgb_of(part_colour(name))) - empty)
         rows += [*[colours] * 7, *[np.full_like(colours, 255)] * 2]
-    picture = np.rint(rows).astype(np.uint8)
-    data = base64.b64encode(png_bytes(picture)).decode()
-    return f'<img class="strip" alt="{text(label)}" src="data:image/png;base64,{data}">'
+    address = _data_uri("png", encode_picture(np.rint(rows).astype(np.uint8), "png"))
+    return f'<img class="strip" alt="{text(label)}" src="{address}">'
