@@ -1,25 +1,18 @@
-"""A picture in front of someone: PNG bytes, or the system's viewer."""
+"""A picture in the system's viewer."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-import cv2
 import numpy as np
 import pytest
 from PIL import Image
 
 from posemill.errors import PosemillError
-from posemill.inspection.drawing.picture_files import open_viewer, png_bytes
+from posemill.inspection.drawing.picture_files import open_viewer
 
 PICTURE = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
-
-
-def test_png_has_the_colours_of_the_picture() -> None:
-    decoded = cv2.imdecode(np.frombuffer(png_bytes(PICTURE), np.uint8), cv2.IMREAD_COLOR)
-    assert decoded is not None
-    np.testing.assert_array_equal(decoded[..., ::-1], PICTURE)
 
 
 @pytest.mark.parametrize(

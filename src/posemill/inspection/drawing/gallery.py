@@ -163,11 +163,11 @@ class _Gallery:
             path = safe_path(self.out, clip.split, clip.clip_id, suffix=f".{kind}")
             sheet_path = safe_path(self.out, clip.split, clip.clip_id, suffix=_SHEET_ENDING)
             cells: list[Cell] = []
+            frames = self._drawn(clip, cells)
             if is_openpose:
                 frames = (picture for _, picture in self._maps(clip, range(len(clip))))
             else:
                 self.outputs.claim_file(sheet_path)
-                frames = self._drawn(clip, cells)
             fps = clip.fps if clip.fps and 0 < clip.fps <= 1000 else 25.0
             with self.outputs.writing_file(path), writing(path):
                 write_movie(path, frames, kind=kind, fps=fps)

@@ -45,7 +45,7 @@ def draw_cell(frame: Frame | None, clip: PoseClip, index: int, *, caption: str =
 def spread_rows(clip: PoseClip) -> list[int]:
     """Return the rows of a clip's contact sheet, from its first to its last."""
     count = min(SHEET_FRAMES, len(clip))
-    return np.linspace(0, len(clip) - 1, count).round().astype(int).tolist()
+    return [int(row) for row in np.linspace(0, len(clip) - 1, count).round()]
 
 
 def clip_sheet(clip: PoseClip, cells: Sequence[Cell]) -> Frame:

@@ -88,7 +88,7 @@ def _bars_of_splits(
     `bar_of` gives length and HTML of a bar by the totals of a part and the number of frames.
     """
     for split, totals in quality.splits.items():
-        bars = [
+        bars: list[Bar] = [
             (part_label(name), part_colour(name), *bar_of(part, max(1, totals.num_frames)))
             for name, part in totals.parts.items()
         ]
