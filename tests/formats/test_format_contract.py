@@ -95,6 +95,15 @@ def test_strange_names_go_round_or_are_refused_with_what_to_do(form, tmp_path, n
     assert back.image_paths in (paths, ())
 
 
+def test_extra_that_is_not_json_is_refused_where_it_is_kept(form: Format, tmp_path: Path) -> None:
+    clip = make_clip(1, skeleton=form.layouts[0], extra={"x": {1}})
+    if "extra" in KEPT[form.name][1]:
+        form.write([clip], out_of(form, tmp_path), recipe=Recipe())
+        return
+    with pytest.raises(FormatError, match="clip 'clip_1': extra cannot be written as JSON"):
+        form.write([clip], out_of(form, tmp_path), recipe=Recipe())
+
+
 def test_a_name_with_half_a_character_is_refused(tmp_path) -> None:
     np.savez(tmp_path / "a.npz", keypoints=np.ones((1, 18, 2)), video_ids=np.array(["\ud800"]))
     with pytest.raises(FormatError, match=r"'\\ud800' is no name: it holds half a character"):

@@ -123,11 +123,6 @@ def test_what_does_not_fit_is_named_with_the_file(tmp_path, arrays, message: str
         list(NPZ.read(path))
 
 
-def test_extra_that_is_not_json_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="clip 'clip_1': extra cannot be written as JSON"):
-        NPZ.write([make_clip(1, extra={"x": {1}})], tmp_path / "a.npz", recipe=Recipe())
-
-
 def test_real_keypoints_of_another_maker_are_read(shared: Path) -> None:
     clips = list(NPZ.read(shared / "datasets" / "signs48" / "dev_keypoints.npz"))
     assert len(clips) == 192

@@ -72,6 +72,10 @@ def test_an_index_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> Non
     index.write_text(index.read_text().replace('"train/clip_1"', '"../../etc"'))
     with pytest.raises(FormatError, match="leads out of the folder"):
         list(TXT.read(tmp_path / "out"))
+    index.write_bytes(b"{")
+    for use in (TXT.read, detect_format):
+        with pytest.raises(FormatError, match=r"posemill\.jsonl: not a readable JSON file"):
+            list(use(tmp_path / "out"))  # type: ignore[arg-type]
 
 
 def test_the_same_clip_twice_is_refused(tmp_path: Path) -> None:

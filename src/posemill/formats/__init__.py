@@ -8,7 +8,14 @@ from typing import cast
 from posemill import plugins
 from posemill.errors import FormatError
 from posemill.files import refuse_pipe
-from posemill.formats.shared.contract import ANY, Format, Recipe, Summary
+from posemill.formats.shared.contract import (
+    ANY,
+    ENDINGS,
+    Format,
+    Recipe,
+    Summary,
+    ending_of,
+)
 from posemill.messages import Message
 
 # name -> "module:class". `detect_format` asks them in this order.
@@ -28,12 +35,8 @@ FORMATS = {
     "huggingface": "posemill.formats.huggingface:HuggingFaceFormat",
 }
 
-# Other endings of the same files.
-ENDINGS = {".hdf5": ".h5", ".hdf": ".h5", ".pickle": ".pkl"}
-
 __all__ = [
     "ANY",
-    "ENDINGS",
     "FORMATS",
     "Format",
     "Recipe",
@@ -67,7 +70,7 @@ def format_for(out: Path) -> str:
     Raises:
         FormatError: Its ending says none, or could be several.
     """
-    ending = ENDINGS.get(out.suffix.lower(), out.suffix.lower())
+    ending = ending_of(out)
     formats = dict(plugins.load_all("format", FORMATS)) if ending else {}
     names = [name for name, each in formats.items() if each.suffix == ending]
     if ending[1:] in names:

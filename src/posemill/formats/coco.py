@@ -16,16 +16,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from posemill.files import atomic_path
 from posemill.formats.openpose_json import IS_OPENPOSE
-from posemill.formats.shared.contract import ClipStream, Format, Size, head_of
-from posemill.formats.shared.folders import fields_of, record_of
-from posemill.formats.shared.json_text import is_line_list, load_json, numbers, read_line_list
+from posemill.formats.shared.contract import ClipStream, Format, Size
+from posemill.formats.shared.json_text import (
+    LineList,
+    fields_of,
+    is_line_list,
+    load_json,
+    numbers,
+    read_line_list,
+    record_of,
+)
 from posemill.formats.shared.losses import DEPTH
 from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels
 from posemill.messages import Message
@@ -51,9 +58,8 @@ class CocoFormat(Format):
     )
     may_lose = (DEPTH,)
 
-    def sniff(self, path: Path) -> bool:
+    def begins_like(self, start: bytes) -> bool:
         """Return True for a JSON file that speaks of images, annotations or categories early."""
-        start = head_of(path, 1 << 16) if path.suffix.lower() == ".json" else b""
         words = (b'"images"', b'"annotations"', b'"categories"')
         return not IS_OPENPOSE.search(start) and any(word in start for word in words)
 
@@ -65,14 +71,15 @@ class CocoFormat(Format):
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as person_file,
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as video_file,
         ):
-            images, people, videos = map(_Records, (handle, person_file, video_file))
+            images, people, videos = map(LineList, (handle, person_file, video_file))
             for clip in clips:
                 if clips.is_first:
                     info = {"description": "posemill", "posemill": clips.header()}
                     handle.write(f'{{"info": {json.dumps(info)},\n')
                     handle.write(f'"categories": [{json.dumps(_category())}],\n"images": [')
                 video = {"name": clip.clip_id, "skeleton": clip.skeleton_name}
-                _write_frames(clip, videos.add(record_of(clip) | video), images, people)
+                video_id = _add(videos, clip, record_of(clip) | video)
+                _write_frames(clip, video_id, images, people)
             for name, waiting in (("annotations", person_file), ("videos", video_file)):
                 handle.write(f'\n],\n"{name}": [')
                 waiting.seek(0)
@@ -93,18 +100,11 @@ class CocoFormat(Format):
         yield from _read_ours(*_sorted(content)) if is_ours else _read_plain(path, content)
 
 
-class _Records:
-    """A list in a file, a record a line; ids count from 1."""
-
-    def __init__(self, handle: IO[str]) -> None:
-        self._handle, self._count = handle, 0
-
-    def add(self, record: dict[str, Any]) -> int:
-        """Write a record and return its id."""
-        self._count += 1
-        separator = "\n" if self._count == 1 else ",\n"
-        self._handle.write(separator + json.dumps({"id": self._count} | record))
-        return self._count
+def _add(lines: LineList, clip: PoseClip, record: dict[str, Any]) -> int:
+    """Write a record of a clip and return its id, from 1 on."""
+    number = lines.num_records + 1
+    lines.add({"id": number} | record, clip.clip_id)
+    return number
 
 
 def _category() -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _category() -> dict[str, Any]:
     }
 
 
-def _write_frames(clip: PoseClip, video_id: int, images: _Records, people: _Records) -> None:
+def _write_frames(clip: PoseClip, video_id: int, images: LineList, people: LineList) -> None:
     paths = clip.image_paths or [f"{clip.clip_id}/{i:06d}" for i in clip.frame_indices.tolist()]
     for row, found in enumerate(people_in_pixels(clip)):
         width, height = clip.sizes_wh[row].tolist()
@@ -130,10 +130,10 @@ def _write_frames(clip: PoseClip, video_id: int, images: _Records, people: _Reco
             "frame_id": row,
             "num_people": len(found),
         }
-        image_id = images.add(image)
+        image_id = _add(images, clip, image)
         for points, person_id in found:
             track = {"track_id": person_id} if person_id else {}
-            people.add({"image_id": image_id, **_annotation(points), **track})
+            _add(people, clip, {"image_id": image_id, **_annotation(points), **track})
 
 
 def _annotation(points: npt.NDArray[np.float64]) -> dict[str, Any]:

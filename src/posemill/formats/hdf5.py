@@ -22,8 +22,9 @@ from posemill.errors import MissingExtraError
 from posemill.files import atomic_path
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import ClipStream, Format, Size
+from posemill.formats.shared.json_text import info_text, read_info
 from posemill.npz.clips import read_object
-from posemill.records import PoseClip, fields_of_recipe
+from posemill.records import PoseClip
 from posemill.skeletons import Skeleton, get_skeleton
 
 _CHUNK_FRAMES = 64
@@ -59,7 +60,7 @@ class Hdf5Format(Format):
                 if clips.is_first:
                     do(_create, clip.skeleton.num_points)
                 do(_append, clip, start, contract.arrays_of(clip, clips.asked))
-                row = (start, len(clip), clip.clip_id, clip.split, contract.info_text(clip))
+                row = (start, len(clip), clip.clip_id, clip.split, info_text(clip))
                 for values, value in zip(per_clip.values(), row, strict=True):
                     values.append(value)
             do(_finish, per_clip, get_skeleton(clips.skeleton_name), json.dumps(clips.header()))
@@ -70,10 +71,7 @@ class Hdf5Format(Format):
         with h5py.File(path, "r") as file:
             header = read_object(str(file.attrs.get("posemill", "{}")))
             sets = _open_sets(path, file, h5py)
-            skeleton = contract.skeleton_for(
-                sets["keypoints"].shape[1], path, header.get("skeleton")
-            )
-            done = fields_of_recipe(header.get("recipe"))
+            done = contract.header_fields(header, sets["keypoints"].shape[1], path)
             clips = {name: sets[name][()] for name in _CLIP_SETS}
             for index, length in enumerate(clips["lengths"].tolist()):
                 start = int(clips["offsets"][index])
@@ -83,11 +81,10 @@ class Hdf5Format(Format):
                 paths = tuple(_text(value) for value in sets["image_paths"][rows])
                 yield contract.clip_of_arrays(
                     {name: sets[name][rows] for name in contract.FRAME_ARRAYS},
-                    skeleton_name=skeleton,
                     clip_id=_text(clips["clip_ids"][index]),
                     split=_text(clips["splits"][index]),
                     image_paths=paths if any(paths) else (),
-                    **contract.read_info(_text(clips["clip_info"][index])),
+                    **read_info(_text(clips["clip_info"][index])),
                     **done,
                 )
 

@@ -26,6 +26,7 @@ from posemill.formats import parquet
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import FRAME_ARRAYS, ClipStream, Format, Recipe, Size
 from posemill.formats.shared.folders import new_folder
+from posemill.formats.shared.json_text import info_text, read_info
 from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
@@ -122,7 +123,7 @@ def _row_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch
         "label": clip.label,
         "fps": clip.fps,
         "num_frames": len(clip),
-        "extra": contract.info_text(clip),
+        "extra": info_text(clip),
         "image_paths": list(clip.image_paths),
     }
     columns |= {name: pa.array([value], schema.field(name).type) for name, value in values.items()}
@@ -172,6 +173,6 @@ def _clip_of(batch: pa.RecordBatch, split: str, header: dict[str, Any]) -> PoseC
         split=split,
         clip_id=clip_id,
         image_paths=tuple(map(str, batch["image_paths"][0].as_py() or ())),
-        **contract.read_info(batch["extra"][0].as_py()),
+        **read_info(batch["extra"][0].as_py()),
         **fields_of_recipe(header.get("recipe")),
     )

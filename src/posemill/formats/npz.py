@@ -25,12 +25,13 @@ from posemill.files import atomic_path, naming, reading
 from posemill.formats.landmarks_file import has_landmarks, read_landmarks
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import FRAME_ARRAYS, ClipStream, Format, Recipe, Size, Summary
+from posemill.formats.shared.json_text import info_text, read_info
 from posemill.formats.shared.pixels import are_pixels, from_pixels
 from posemill.geometry import Fill, fill_missing
 from posemill.npz.clips import read_npz_clips, split_by_name
 from posemill.npz.mapped import MappedNpz, open_npz
 from posemill.npz.writer import ArchiveWriter
-from posemill.records import FloatArray, PoseClip, fields_of_recipe, nothing_in_metres
+from posemill.records import FloatArray, PoseClip, nothing_in_metres
 from posemill.skeletons import get_skeleton
 
 
@@ -39,7 +40,6 @@ class NpzFormat(Format):
 
     name = "npz"
     suffix = ".npz"
-    file_ending = ".npz"
     files_inside = "*_keypoints.npz"
     layouts: tuple[str, ...] = ("holistic-143", contract.ANY)
     has_mask = True
@@ -125,7 +125,7 @@ def _texts_of(block: ClipBlock) -> dict[str, list[str]]:
         "clip_ids": ids,
         "splits": [clip.split for clip in clips],
         "labels": [clip.label or "" for clip in clips],
-        "clip_info": [contract.info_text(clip) for clip in clips],
+        "clip_info": [info_text(clip) for clip in clips],
     }
 
 
@@ -148,10 +148,9 @@ def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseCli
         return
     clips = read_npz_clips(arrays)
     keypoints = arrays["keypoints"]
-    skeleton = contract.skeleton_for(keypoints.shape[1], path, clips.header.get("skeleton"))
-    done = fields_of_recipe(clips.header.get("recipe"))
+    done = contract.header_fields(clips.header, keypoints.shape[1], path)
     if "keypoint_names" in arrays:
-        _check_names(arrays["keypoint_names"].tolist(), skeleton)
+        _check_names(arrays["keypoint_names"].tolist(), done["skeleton_name"])
     is_pixels = "posemill" not in clips.header and are_pixels(keypoints)
     for index, (start, stop) in enumerate(pairwise(clips.offsets.tolist())):
         rows = slice(start, stop)
@@ -159,13 +158,12 @@ def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseCli
         sizes = _cut(arrays, "sizes_wh", rows, contract.same_sizes(size_wh, stop - start)).astype(
             np.int32
         )
-        info = contract.read_info(str(arrays["clip_info"][index])) if "clip_info" in arrays else {}
+        info = read_info(str(arrays["clip_info"][index])) if "clip_info" in arrays else {}
         yield contract.make_clip(
             from_pixels(points, sizes) if is_pixels else points,
             _cut(arrays, "scores", rows),
             _cut(arrays, "mask", rows),
             sizes_wh=sizes,
-            skeleton_name=skeleton,
             clip_id=clips.clip_ids[index],
             split=clips.splits[index] or split_by_name(path),
             frame_indices=_cut(arrays, "frame_index", rows, np.arange(stop - start)),

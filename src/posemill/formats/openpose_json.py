@@ -18,20 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.files import atomic_path
-from posemill.formats.shared.contract import ClipStream, Format, Size, head_of, same_sizes
-from posemill.formats.shared.folders import (
-    fields_of,
-    header_in,
-    read_clip_folders,
-    record_of,
-    write_picture_files,
-)
+from posemill.formats.shared.contract import ClipStream, Format, Size, same_sizes
+from posemill.formats.shared.folders import read_clip_folders, write_picture_files
 from posemill.formats.shared.json_text import (
+    LineList,
+    fields_of,
     is_line_list,
-    line_of,
     load_json,
     numbers,
     read_line_list,
+    record_of,
 )
 from posemill.formats.shared.losses import DEPTH
 from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels
@@ -172,16 +168,8 @@ class OpenPoseFolderFormat(_OpenPoseFormat):
     """A folder per clip with `<picture>_keypoints.json` per frame."""
 
     name = "openpose"
+    files_inside = "**/*_keypoints.json"
     mirrors = True
-
-    def sniff(self, path: Path) -> bool:
-        """Return True for a folder of ours or one with `*_keypoints.json` in it."""
-        if not path.is_dir():
-            return False
-        header = header_in(path)
-        if header:
-            return header.get("format") == self.name
-        return next(path.rglob("*_keypoints.json"), None) is not None
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder per clip, a file per frame."""
@@ -189,8 +177,6 @@ class OpenPoseFolderFormat(_OpenPoseFormat):
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder with `*_keypoints.json`."""
-        if not path.is_dir():
-            raise ValueError("expected a folder of *_keypoints.json")
         for files, fields, skeleton in read_clip_folders(path, "_keypoints.json", size_wh):
             frames = [load_json(file, max_bytes=_MAX_FRAME_BYTES) for file in files]
             yield _clip(frames, fields, skeleton)
@@ -202,25 +188,23 @@ class OpenPoseFileFormat(_OpenPoseFormat):
     name = "openpose-file"
     suffix = ".json"
 
-    def sniff(self, path: Path) -> bool:
+    def begins_like(self, start: bytes) -> bool:
         """Return True for a JSON file whose beginning names people or our clips."""
-        start = head_of(path, 4096) if path.suffix.lower() == ".json" else b""
-        return IS_OPENPOSE.search(start) is not None
+        return IS_OPENPOSE.search(start[:4096]) is not None
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file, a line per clip."""
         with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
+            lines = LineList(handle)
             for clip in clips:
                 if clips.is_first:
                     header = json.dumps(clips.header())
-                    handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [\n')
-                else:
-                    handle.write(",\n")
+                    handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [')
                 frames = {
                     str(index): {"people": people} for index, people in enumerate(_frames_of(clip))
                 }
                 record = record_of(clip) | {"skeleton": clip.skeleton_name, "frames": frames}
-                handle.write(line_of(record, clip.clip_id))
+                lines.add(record, clip.clip_id)
             handle.write("\n]}\n")
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:

@@ -28,6 +28,7 @@ from posemill.errors import ContentError
 from posemill.files import atomic_path
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import ClipStream, Format, Recipe, Size
+from posemill.formats.shared.json_text import info_text, read_info
 from posemill.formats.shared.losses import EMPTY_CLIPS
 from posemill.formats.shared.people import clip_of_rows
 from posemill.geometry import fill_missing
@@ -152,7 +153,7 @@ def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBat
     columns = {
         "split": pa.repeat(clip.split, rows),
         "clip_id": pa.repeat(clip.clip_id, rows),
-        "clip_info": pa.repeat(contract.info_text(clip), rows),
+        "clip_info": pa.repeat(info_text(clip), rows),
         "frame_index": clip.frame_indices[frames].astype(np.int64),
         "image_path": [clip.image_paths[frame] if clip.image_paths else None for frame in frames],
         "width": sizes[:, 0],
@@ -285,7 +286,7 @@ def _clip_of(
         frame_indices=indices[is_first],
         image_paths=() if None in paths else tuple(paths),
         world=column("world", WORLD_LAYOUT.num_points, 3) if has_world else None,
-        **contract.read_info(table["clip_info"][0].as_py()),
+        **read_info(table["clip_info"][0].as_py()),
         **fields_of_recipe(header.get("recipe")),
     )
 

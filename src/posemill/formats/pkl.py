@@ -41,10 +41,9 @@ class PklFormat(Format):
     layouts: tuple[str, ...] = (_SKELETON,)
     may_lose = (SCORES, SIZES, POSITIONS, LABELS, FPS, EXTRA, EMPTY_CLIPS)
 
-    def sniff(self, path: Path) -> bool:
+    def begins_like(self, start: bytes) -> bool:
         """Return True for a pickle that is not one of pyskl's."""
-        is_pickle = path.suffix.lower() in (".pkl", ".pickle") and path.is_file()
-        return is_pickle and not has_annotations(path)
+        return not has_annotations(start)
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one pickle; the lists of each split wait in temporary files."""

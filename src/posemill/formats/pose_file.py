@@ -25,15 +25,15 @@ import numpy.typing as npt
 from posemill.errors import ContentError
 from posemill.files import atomic_path, reading
 from posemill.formats.shared.contract import ClipStream, Format, Size, same_sizes
-from posemill.formats.shared.folders import (
+from posemill.formats.shared.folders import new_folder, split_and_id
+from posemill.formats.shared.json_text import (
     fields_of,
     header_in,
-    new_folder,
+    indexed_clips,
+    line_of,
+    parse_json,
     record_of,
-    records_in,
-    split_and_id,
 )
-from posemill.formats.shared.json_text import line_of, parse_json
 from posemill.formats.shared.losses import LEAST_SCORE, OTHER_SIZES, TINY_SCORES
 from posemill.formats.shared.people import clip_of_axis, stack_people
 from posemill.messages import Message
@@ -101,9 +101,7 @@ class PoseFormat(Format):
 
 def _files(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     if header_in(path):
-        for record in records_in(path):
-            place = path / record["place"]
-            fields = fields_of(record, int(record["num_frames"]))
+        for place, fields in indexed_clips(path):
             yield place.with_name(place.name + ".pose"), fields
         return
     for file in sorted(path.rglob("*.pose")):

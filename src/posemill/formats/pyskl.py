@@ -38,7 +38,7 @@ from posemill.formats.shared.losses import (
 from posemill.formats.shared.people import clip_of_axis, stack_people
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 from posemill.messages import Message
-from posemill.records import PoseClip, fields_of_recipe
+from posemill.records import PoseClip
 
 
 class PysklFormat(Format):
@@ -52,10 +52,9 @@ class PysklFormat(Format):
     losses: tuple[str, ...] = (Message("digits beyond float32 pixels"),)
     may_lose = (DEPTH, IMAGE_PATHS, POSITIONS, FPS, EXTRA, TINY_SCORES, OTHER_SIZES)
 
-    def sniff(self, path: Path) -> bool:
+    def begins_like(self, start: bytes) -> bool:
         """Return True for a pickle with annotations."""
-        is_pickle = path.suffix.lower() in (".pkl", ".pickle") and path.is_file()
-        return is_pickle and has_annotations(path)
+        return has_annotations(start)
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one pickle; labels are filled in when all are known."""
@@ -208,12 +207,11 @@ def _clip_of(
         found_scores,
         first=np.full(num_frames, _main_person(people, scores), np.int64),
         ids=np.tile(np.arange(num_people) + 1, (num_frames, 1)),
-        skeleton_name=contract.skeleton_for(total, path, skeleton),
         sizes_wh=contract.same_sizes((width, height), num_frames),
         clip_id=str(header.get("clip_ids", {}).get(name, name)),
         split=split_of.get(name, "all"),
         label=None if label in (None, -1) else str(names.get(str(label), label)),
-        **fields_of_recipe(header.get("recipe")),
+        **contract.header_fields(header, total, path),
     )
 
 

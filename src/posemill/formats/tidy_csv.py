@@ -10,7 +10,6 @@ Tables of others need `clip`, `frame`, `point`, `x` and `y`, in any order.
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -24,10 +23,10 @@ from posemill.errors import ContentError
 from posemill.files import atomic_path
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import ClipStream, Format, Size
-from posemill.formats.shared.json_text import parse_json
+from posemill.formats.shared.json_text import info_fields, info_of, line_of, parse_json
 from posemill.formats.shared.losses import EMPTY_CLIPS
 from posemill.formats.shared.people import clip_of_rows
-from posemill.records import FloatArray, PoseClip, fields_of_recipe, nothing_in_metres
+from posemill.records import FloatArray, PoseClip, nothing_in_metres
 from posemill.skeletons import SKELETON_NAMES, WORLD_LAYOUT, get_skeleton
 from posemill.tables import plain_name, split_lines
 
@@ -80,14 +79,14 @@ class CsvFormat(Format):
 
 def _rows_of(clip: PoseClip, header: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     names = get_skeleton(clip.skeleton_name).point_names
-    whole = header | {"clip": json.loads(contract.info_text(clip))}
+    whole = header | {"clip": info_of(clip)}
     people = clip.everybody()
     has_others = clip.others is not None and clip.others.counts.any()
     for row, rows in groupby(range(len(people.frames)), key=people.frames.tolist().__getitem__):
         info: dict[str, Any] = {"size": clip.sizes_wh[row].tolist()}
         if clip.image_paths:
             info["picture"] = clip.image_paths[row]
-        text = json.dumps(whole | info if row == 0 else info)
+        text = line_of(whole | info if row == 0 else info, clip.clip_id)
         if len(text) > _MAX_INFO:
             raise ContentError(
                 "clip {clip_id!r}: {num_characters} characters beside its points, expected at "
@@ -200,11 +199,10 @@ def _clip_of(
         infos.append(_info_of(found[0][0].info))
         frame_of += [index] * len(found)
     first, names = infos[0], [row.point for row in people[0]]
-    known = first.get("skeleton")
-    skeleton = contract.skeleton_for(
-        len(names), path, skeleton_of_names(names) if known is None else str(known)
-    )
-    order = _order_of(names, skeleton)
+    if first.get("skeleton") is None:
+        first["skeleton"] = skeleton_of_names(names)
+    done = contract.header_fields(first, len(names), path)
+    order = _order_of(names, done["skeleton_name"])
     for person in people:
         if [row.point for row in person] != names:
             raise ValueError(
@@ -223,14 +221,13 @@ def _clip_of(
         scores if has_scores else mask.astype(np.float64),
         mask,
         ids=ids * mask.any(axis=1),
-        skeleton_name=skeleton,
         split=split,
         clip_id=clip_id,
         sizes_wh=np.array(sizes, np.int32),
         frame_indices=np.array([frame[0].frame for frame in frames], np.int64),
         image_paths=() if None in pictures else tuple(map(str, pictures)),
-        **contract.read_info(json.dumps(first.get("clip") or {})),
-        **fields_of_recipe(first.get("recipe")),
+        **info_fields(first.get("clip") or {}),
+        **done,
     )
     return replace(clip, world=_world_of(frames))
 

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.formats.shared.contract import ClipStream, Format, Size, make_clip
-from posemill.formats.shared.folders import header_in, read_clip_folders, write_picture_files
+from posemill.formats.shared.folders import read_clip_folders, write_picture_files
+from posemill.formats.shared.json_text import header_in
 from posemill.formats.shared.losses import DEPTH, SCORES
 from posemill.formats.shared.pixels import from_pixels, to_pixels
 from posemill.messages import Message
@@ -39,11 +40,8 @@ class TxtFormat(Format):
 
     def sniff(self, path: Path) -> bool:
         """Return True for a folder of ours, or one with frames as text and no JSON in it."""
-        if not path.is_dir():
-            return False
-        header = header_in(path)
-        if header:
-            return header.get("format") == self.name
+        if not path.is_dir() or header_in(path):
+            return super().sniff(path)
         files = islice(path.rglob("*.txt"), _SNIFFED)
         return any(map(_is_frame, files)) and not any(path.rglob("*.json"))
 
@@ -53,8 +51,6 @@ class TxtFormat(Format):
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder that has text files."""
-        if not path.is_dir():
-            raise ValueError("expected a folder of text files")
         for files, fields, _ in read_clip_folders(path, ".txt", size_wh):
             pixels = np.stack([_read_frame(file) for file in files]) if files else _NOTHING
             points = from_pixels(pixels, fields["sizes_wh"])

@@ -8,7 +8,6 @@ clip id with dots made underscores: WebDataset cuts names at the first dot.
 from __future__ import annotations
 
 import io
-import json
 import tarfile
 from collections.abc import Iterator
 from itertools import groupby
@@ -21,10 +20,9 @@ import numpy.typing as npt
 from posemill.files import atomic_path
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import FRAME_ARRAYS, ClipStream, Format, Size
-from posemill.formats.shared.folders import fields_of, record_of
-from posemill.formats.shared.json_text import parse_json
+from posemill.formats.shared.json_text import fields_of, line_of, parse_json, record_of
 from posemill.npz.mapped import read_npy
-from posemill.records import PoseClip, fields_of_recipe
+from posemill.records import PoseClip
 
 _MAX_MEMBER_BYTES = 1 << 31
 
@@ -34,7 +32,6 @@ class WebDatasetFormat(Format):
 
     name = "webdataset"
     suffix = ".tar"
-    file_ending = ".tar"
     layouts: tuple[str, ...] = ("holistic-543", contract.ANY)
     has_mask = True
     damage = (tarfile.TarError,)
@@ -45,10 +42,10 @@ class WebDatasetFormat(Format):
         with atomic_path(path) as temporary, tarfile.open(temporary, "w") as tar:
             for clip in clips:
                 key = _key_of(clip, clips.summary.num_clips, taken)
-                info = json.dumps(record_of(clip) | {"posemill": clips.header(clip)}).encode()
+                info = line_of(record_of(clip) | {"posemill": clips.header(clip)}, clip.clip_id)
                 for name, array in contract.arrays_of(clip, clips.asked).items():
                     _add(tar, f"{key}.{name}.npy", _npy_bytes(array))
-                _add(tar, f"{key}.json", info)
+                _add(tar, f"{key}.json", info.encode())
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield a clip per sample."""
@@ -107,8 +104,8 @@ def _clip_of(path: Path, key: str, sample: dict[str, bytes]) -> PoseClip:
     record, points = parse_json(sample["json"]), arrays["keypoints"]
     if points.ndim != 3:
         raise ValueError(f"sample {key[:80]!r}: keypoints of shape {points.shape}")
-    fields = fields_of(record, len(points)) | fields_of_recipe(record["posemill"].get("recipe"))
+    done = contract.header_fields(record["posemill"], points.shape[1], path)
+    fields = fields_of(record, len(points)) | done
     for name in ("sizes_wh", "frame_indices"):  # these are arrays
         del fields[name]
-    name = contract.skeleton_for(points.shape[1], path, record["posemill"]["skeleton"])
-    return contract.clip_of_arrays(arrays, skeleton_name=name, **fields)
+    return contract.clip_of_arrays(arrays, **fields)

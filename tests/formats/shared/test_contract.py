@@ -13,7 +13,7 @@ import pytest
 from posemill.blocks import join_clips
 from posemill.errors import ContentError, FormatError
 from posemill.files import CORRUPT, reading
-from posemill.formats.shared import contract
+from posemill.formats.shared import contract, json_text
 from posemill.formats.shared.contract import ClipStream, Format, Recipe, make_clip, skeleton_for
 from posemill.testing.formats import make_clip as some_clip
 
@@ -147,13 +147,13 @@ def test_mask_and_scores_of_the_file_count() -> None:
 
 def test_info_comes_back_with_its_types() -> None:
     clip = some_clip(1, extra={"signer": "ä"})
-    text = contract.info_text(clip)
+    text = json_text.info_text(clip)
     assert text.isascii()
-    assert contract.read_info(text) == {"label": "SIGN 1", "fps": 25.0, "extra": {"signer": "ä"}}
+    assert json_text.read_info(text) == {"label": "SIGN 1", "fps": 25.0, "extra": {"signer": "ä"}}
     nothing = {"label": None, "fps": None, "extra": {}}
-    assert contract.read_info("") == nothing
-    assert contract.read_info("{}") == nothing
-    found = contract.read_info(json.dumps({"label": 7, "fps": "5"}))
+    assert json_text.read_info("") == nothing
+    assert json_text.read_info("{}") == nothing
+    found = json_text.read_info(json.dumps({"label": 7, "fps": "5"}))
     assert (found["label"], found["fps"]) == ("7", 5.0)
     with pytest.raises(ValueError, match=r"^expected an object as extra, got list$"):
-        contract.read_info('{"extra": []}')
+        json_text.read_info('{"extra": []}')

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import ContentError
-from posemill.formats.shared import folders
+from posemill.formats.shared import folders, json_text
 from posemill.formats.shared.contract import ClipStream, Format, Recipe
 from posemill.formats.shared.folders import Index, new_folder, picture_folder, place_of
 from posemill.testing.formats import make_clip
@@ -59,11 +59,11 @@ def test_ids_that_are_no_places_are_refused(split: str, clip_id: str) -> None:
 
 
 def test_a_record_of_no_frames_and_of_other_frames() -> None:
-    record = folders.record_of(make_clip(1, frames=0))
+    record = json_text.record_of(make_clip(1, frames=0))
     assert (record["sizes_wh"], record["frame_indices"]) == ([], None)
-    assert folders.fields_of(record, 0)["sizes_wh"].shape == (0, 2)
+    assert json_text.fields_of(record, 0)["sizes_wh"].shape == (0, 2)
     with pytest.raises(ValueError, match=r"^expected 0 frames, found 2$"):
-        folders.fields_of(record, 2)
+        json_text.fields_of(record, 2)
 
 
 @pytest.mark.parametrize(("below", "expected"), [

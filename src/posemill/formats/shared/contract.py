@@ -6,7 +6,6 @@ memory. Readers trust nothing: whatever is in the file, the caller sees clips or
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -20,12 +19,12 @@ from posemill import __version__
 from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, ContentError
 from posemill.files import naming, reading
+from posemill.formats.shared.json_text import header_in
 from posemill.formats.shared.losses import Loss
 from posemill.geometry import Fill, check_scores, fill_missing, find_points
 from posemill.messages import Message
-from posemill.npz.clips import read_object
 from posemill.plugins import unknown
-from posemill.records import NORMALIZATIONS, SMOOTHINGS, PoseClip
+from posemill.records import NORMALIZATIONS, SMOOTHINGS, PoseClip, fields_of_recipe
 from posemill.skeletons import (
     SKELETON_NAMES,
     full_name,
@@ -37,6 +36,8 @@ from posemill.skeletons import (
 
 ANY = "any"  # among the layouts of a format: whatever skeleton the clips have
 FILLS: tuple[str, ...] = get_args(Fill)
+# Other endings of the same files.
+ENDINGS = {".hdf5": ".h5", ".hdf": ".h5", ".pickle": ".pkl"}
 # Half of a surrogate pair; U+DC80 to U+DCFF are bytes of file names that are not UTF-8.
 _HALF_A_CHARACTER = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
@@ -122,9 +123,10 @@ class Format:
 
     name: str
     suffix = ""  # of the file; empty for a folder
-    # What it is known by: first bytes of a file, or else its ending; of a folder a file inside.
+    # What it is known by: of a file its first bytes, or else its ending; of a folder our list of
+    # its clips, or else a file inside.
     first_bytes = b""
-    file_ending = ""
+    file_ending = ""  # where it is not the suffix
     files_inside = ""
     layouts: tuple[str, ...]  # skeletons it can hold, the usual one first; `ANY`: all others too
     has_pixels = False  # True: coordinates are pixels of the picture, so sizes must be known
@@ -149,10 +151,18 @@ class Format:
     def sniff(self, path: Path) -> bool:
         """Return True if the path looks like this format; reads a few bytes at most."""
         if path.is_dir():
-            return bool(self.files_inside) and any(path.glob(self.files_inside))
+            has_file = bool(self.files_inside) and any(path.glob(self.files_inside))
+            return has_file or header_in(path).get("format") == self.name
+        start = head_of(path, 1 << 16)
         if self.first_bytes:
-            return head_of(path, len(self.first_bytes)) == self.first_bytes
-        return path.suffix.lower() == self.file_ending and path.is_file()
+            return start.startswith(self.first_bytes)
+        ending = self.file_ending or self.suffix
+        is_named = bool(ending) and ending_of(path) == ending and path.is_file()
+        return is_named and self.begins_like(start)
+
+    def begins_like(self, start: bytes) -> bool:
+        """Return whether a file with its ending, which begins so, is in it."""
+        return True
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write the clips; `path` is the old state or the whole new one, never a part."""
@@ -326,6 +336,11 @@ def _expect_unicode(clip: PoseClip) -> None:
             ) from error
 
 
+def ending_of(path: Path) -> str:
+    """Return the usual ending of files that end like this one."""
+    return ENDINGS.get(path.suffix.lower(), path.suffix.lower())
+
+
 def head_of(path: Path, num_bytes: int) -> bytes:
     """Return the first bytes of a file, for `Format.sniff`; nothing of a folder."""
     if not path.is_file():
@@ -454,33 +469,16 @@ def same_sizes(size_wh: Size | None, num_frames: int) -> npt.NDArray[np.int32]:
     return np.tile(np.array(size_wh or (0, 0), np.int32), (num_frames, 1))
 
 
-def info_text(clip: PoseClip) -> str:
-    """Return what a clip has beside its frames, as JSON."""
-    try:
-        return json.dumps({"label": clip.label, "fps": clip.fps, "extra": dict(clip.extra)})
-    except (TypeError, ValueError) as error:
-        raise ContentError(
-            "clip {clip_id!r}: extra cannot be written as JSON: {error}",
-            clip_id=clip.clip_id,
-            error=error,
-        ) from error
+def header_fields(header: Mapping[str, Any], num_points: int, path: Path) -> dict[str, Any]:
+    """Return the skeleton, checked, and what was done to the clips, for `make_clip`.
 
-
-def read_info(text: str | None) -> dict[str, Any]:
-    """Return label, fps and extra from `info_text`, for `make_clip`."""
-    return info_fields(read_object(text or "{}"))
-
-
-def info_fields(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return label, fps and extra of an object in JSON, their types checked."""
-    label, fps, extra = info.get("label"), info.get("fps"), info.get("extra", {})
-    if not isinstance(extra, Mapping):
-        raise ValueError(f"expected an object as extra, got {type(extra).__name__}")
-    return {
-        "label": None if label is None else str(label),
-        "fps": None if fps is None else float(fps),
-        "extra": extra,
-    }
+    Args:
+        header: As `ClipStream.header` gives it; empty for the file of another maker.
+        num_points: Of a frame, see `skeleton_for`.
+        path: The file.
+    """
+    skeleton = skeleton_for(num_points, path, header.get("skeleton"))
+    return {"skeleton_name": skeleton, **fields_of_recipe(header.get("recipe"))}
 
 
 def expect_new(name: tuple[str, str], seen: set[tuple[str, str]]) -> None:

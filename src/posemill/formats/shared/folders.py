@@ -1,8 +1,4 @@
-"""What the formats that write folders share: safe paths, and `posemill.jsonl`, the list of clips.
-
-Its first line says version, skeleton and recipe; then a line per clip with what the files
-themselves cannot hold. It is also the mark by which an old export is known as ours.
-"""
+"""What the formats that write folders share: safe paths, and the list of the clips."""
 
 from __future__ import annotations
 
@@ -10,19 +6,21 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-import numpy as np
-
 from posemill.errors import ContentError, FormatError
 from posemill.files import atomic_folder
-from posemill.formats.shared.contract import ClipStream, Size, info_fields, same_sizes
-from posemill.formats.shared.json_text import MAX_LINE_BYTES, parse_json
-from posemill.records import SPLIT_NAMES, IntArray, PoseClip, fields_of_recipe
-
-INDEX = "posemill.jsonl"
+from posemill.formats.shared.contract import ClipStream, Size, same_sizes
+from posemill.formats.shared.json_text import (
+    INDEX,
+    header_in,
+    indexed_clips,
+    is_inside,
+    line_of,
+    record_of,
+)
+from posemill.records import SPLIT_NAMES, IntArray, PoseClip
 
 
 class Index:
@@ -55,7 +53,8 @@ class Index:
                 clip_id=clip.clip_id,
             )
         self._taken.add(key)
-        self._handle.write(json.dumps(record_of(clip) | {"place": relative}) + "\n")
+        record = record_of(clip) | {"place": relative}
+        self._handle.write(line_of(record, clip.clip_id) + "\n")
         return self._folder / relative
 
     def _mirror(self, clip: PoseClip, place: str) -> tuple[str, str]:
@@ -158,79 +157,6 @@ def is_named_picture(clip: PoseClip) -> bool:
     return len(clip) == 1 and names == [PurePosixPath(clip.clip_id).name]
 
 
-def is_inside(place: str) -> bool:
-    """Return True if a relative path stays below the folder it is joined to."""
-    path = PurePosixPath(place)
-    return not path.is_absolute() and ".." not in path.parts
-
-
-def record_of(clip: PoseClip) -> dict[str, Any]:
-    """Return what a clip has beside its points, for JSON."""
-    sizes, indices, num_frames = clip.sizes_wh, clip.frame_indices, len(clip)
-    is_same = num_frames and (sizes == sizes[0]).all()
-    recipe = {
-        "normalize": clip.normalized,
-        "interpolate": clip.interpolated,
-        "smooth": clip.smoothed,
-    }
-    return {
-        "clip_id": clip.clip_id,
-        "split": clip.split,
-        "num_frames": num_frames,
-        "sizes_wh": sizes[0].tolist() if is_same else sizes.tolist(),
-        "frame_indices": None
-        if np.array_equal(indices, np.arange(num_frames))
-        else indices.tolist(),
-        "image_paths": list(clip.image_paths),
-        "label": clip.label,
-        "fps": clip.fps,
-        "extra": dict(clip.extra),
-        "recipe": recipe,
-    }
-
-
-def fields_of(record: dict[str, Any], num_frames: int) -> dict[str, Any]:
-    """Return the fields of a clip from `record_of`, for `make_clip`."""
-    if int(record["num_frames"]) != num_frames:
-        raise ValueError(f"expected {record['num_frames']} frames, found {num_frames}")
-    sizes, indices = np.asarray(record["sizes_wh"], np.int32), record["frame_indices"]
-    is_same = sizes.ndim == 1 and sizes.size
-    return {
-        "clip_id": str(record["clip_id"]),
-        "split": str(record["split"]),
-        "sizes_wh": np.tile(sizes, (num_frames, 1)) if is_same else sizes.reshape(-1, 2),
-        "frame_indices": np.asarray(range(num_frames) if indices is None else indices, np.int64),
-        "image_paths": tuple(map(str, record["image_paths"])),
-        **info_fields(record),
-        **fields_of_recipe(record.get("recipe")),
-    }
-
-
-def read_index(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the header, then the clips, of a folder of ours."""
-    with (folder / INDEX).open("rb") as handle:
-        while line := handle.readline(MAX_LINE_BYTES):
-            record = parse_json(line)
-            if not isinstance(record, dict):
-                raise ValueError(f"{INDEX}: expected an object a line")
-            place = str(record.get("place", ""))
-            if not is_inside(place) or "\\" in place:
-                raise ValueError(f"{INDEX}: {place!r} leads out of the folder")
-            yield record
-
-
-def header_in(folder: Path) -> dict[str, Any]:
-    """Return the first line of a folder's index; empty if it has none."""
-    if not (folder / INDEX).is_file():
-        return {}
-    return next(read_index(folder), {})
-
-
-def records_in(folder: Path) -> Iterator[dict[str, Any]]:
-    """Return the clips of a folder's index, without its header."""
-    return islice(read_index(folder), 1, None)
-
-
 def split_and_id(folder: Path, path: Path) -> tuple[str, str]:
     """Return split and clip id of a path below a folder without an index."""
     parts = path.relative_to(folder).parts
@@ -255,11 +181,11 @@ def read_clip_folders(
 
     Without an index every folder with such files is a clip, of pictures of `size_wh`.
     """
+    if not path.is_dir():
+        raise ValueError(f"expected a folder of *{ending}")
     if header := header_in(path):
-        for record in records_in(path):
-            fields = fields_of(record, int(record["num_frames"]))
+        for folder, fields in indexed_clips(path):
             names = frame_names(fields["image_paths"], fields["frame_indices"])
-            folder = path / record["place"]
             yield [folder / f"{name}{ending}" for name in names], fields, header.get("skeleton")
         return
     for folder in sorted({file.parent for file in path.rglob(f"*{ending}")}):

@@ -1,21 +1,29 @@
-"""JSON from strangers, and JSON larger than memory.
+"""JSON from strangers, JSON larger than memory, and what clips have beside points as JSON.
 
 Our own files have one record per line inside a list, so that they can be read line by line. Other
 files, also ours after another tool saved them anew, are loaded whole, up to a limit.
+
+A folder of ours has the list of its clips in `posemill.jsonl`: version, skeleton and recipe in the
+first line, then a line per clip. It is also the mark by which an old export is known as ours.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ContentError
+from posemill.files import reading
+from posemill.npz.clips import read_object
+from posemill.records import PoseClip, fields_of_recipe
 
+INDEX = "posemill.jsonl"
 MAX_JSON_BYTES = 1 << 28  # lists of nothing take twenty times as much memory
 MAX_LINE_BYTES = MAX_JSON_BYTES
 
@@ -63,20 +71,6 @@ def read_line_list(path: Path, key: str) -> Iterator[Any]:
             yield parse_json(line.removesuffix(b","))
 
 
-def line_of(record: dict[str, Any], clip_id: str) -> str:
-    """Return a record of a clip as a line of JSON that `read_line_list` can read again."""
-    line = json.dumps(record)
-    if len(line) >= MAX_LINE_BYTES - 4:
-        raise ContentError(
-            "clip {clip_id!r}: {num_bytes} bytes of JSON; expected less than {max_line_bytes}: cut "
-            "it into several clips, or choose another format",
-            clip_id=clip_id,
-            num_bytes=len(line),
-            max_line_bytes=MAX_LINE_BYTES,
-        )
-    return line
-
-
 def is_line_list(path: Path, key: str, *, line: int) -> bool:
     """Return True if a file has our lines: this one opens the list `key`, the next is a record.
 
@@ -102,3 +96,136 @@ def numbers(values: Any, width: int, *, what: str) -> npt.NDArray[np.float64]:
     if array.ndim != 1 or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         raise ValueError(f"{what}: expected a flat list of finite numbers")
     return array.astype(np.float64).reshape(-1, width)
+
+
+class LineList:
+    """A list in a JSON file, a record a line, that `read_line_list` can read again."""
+
+    def __init__(self, handle: IO[str]) -> None:
+        self._handle, self.num_records = handle, 0
+
+    def add(self, record: Mapping[str, Any], clip_id: str) -> None:
+        """Write a record of a clip."""
+        separator = ",\n" if self.num_records else "\n"
+        self._handle.write(separator + line_of(record, clip_id))
+        self.num_records += 1
+
+
+def line_of(record: Mapping[str, Any], clip_id: str) -> str:
+    """Return a record of a clip as a line of JSON; ContentError if it does not go into one."""
+    try:
+        line = json.dumps(record)
+    except (TypeError, ValueError) as error:
+        raise ContentError(
+            "clip {clip_id!r}: extra cannot be written as JSON: {error}",
+            clip_id=clip_id,
+            error=error,
+        ) from error
+    if len(line) >= MAX_LINE_BYTES - 4:
+        raise ContentError(
+            "clip {clip_id!r}: {num_bytes} bytes of JSON; expected less than {max_line_bytes}: cut "
+            "it into several clips, or choose another format",
+            clip_id=clip_id,
+            num_bytes=len(line),
+            max_line_bytes=MAX_LINE_BYTES,
+        )
+    return line
+
+
+def info_of(clip: PoseClip) -> dict[str, Any]:
+    """Return what a clip has beside its frames, for JSON."""
+    return {"label": clip.label, "fps": clip.fps, "extra": dict(clip.extra)}
+
+
+def info_text(clip: PoseClip) -> str:
+    """Return `info_of` as JSON."""
+    return line_of(info_of(clip), clip.clip_id)
+
+
+def read_info(text: str | None) -> dict[str, Any]:
+    """Return label, fps and extra from `info_text`, for `make_clip`."""
+    return info_fields(read_object(text or "{}"))
+
+
+def info_fields(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return label, fps and extra of an object in JSON, their types checked."""
+    label, fps, extra = info.get("label"), info.get("fps"), info.get("extra", {})
+    if not isinstance(extra, Mapping):
+        raise ValueError(f"expected an object as extra, got {type(extra).__name__}")
+    return {
+        "label": None if label is None else str(label),
+        "fps": None if fps is None else float(fps),
+        "extra": extra,
+    }
+
+
+def record_of(clip: PoseClip) -> dict[str, Any]:
+    """Return what a clip has beside its points, for JSON."""
+    sizes, indices, num_frames = clip.sizes_wh, clip.frame_indices, len(clip)
+    is_same = num_frames and (sizes == sizes[0]).all()
+    return {
+        "clip_id": clip.clip_id,
+        "split": clip.split,
+        "num_frames": num_frames,
+        "sizes_wh": sizes[0].tolist() if is_same else sizes.tolist(),
+        "frame_indices": None
+        if np.array_equal(indices, np.arange(num_frames))
+        else indices.tolist(),
+        "image_paths": list(clip.image_paths),
+        **info_of(clip),
+        "recipe": {
+            "normalize": clip.normalized,
+            "interpolate": clip.interpolated,
+            "smooth": clip.smoothed,
+        },
+    }
+
+
+def fields_of(record: dict[str, Any], num_frames: int) -> dict[str, Any]:
+    """Return the fields of a clip from `record_of`, for `make_clip`."""
+    if int(record["num_frames"]) != num_frames:
+        raise ValueError(f"expected {record['num_frames']} frames, found {num_frames}")
+    sizes, indices = np.asarray(record["sizes_wh"], np.int32), record["frame_indices"]
+    is_same = sizes.ndim == 1 and sizes.size
+    return {
+        "clip_id": str(record["clip_id"]),
+        "split": str(record["split"]),
+        "sizes_wh": np.tile(sizes, (num_frames, 1)) if is_same else sizes.reshape(-1, 2),
+        "frame_indices": np.asarray(range(num_frames) if indices is None else indices, np.int64),
+        "image_paths": tuple(map(str, record["image_paths"])),
+        **info_fields(record),
+        **fields_of_recipe(record.get("recipe")),
+    }
+
+
+def read_index(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the header, then the clips, of a folder of ours."""
+    with (folder / INDEX).open("rb") as handle:
+        while line := handle.readline(MAX_LINE_BYTES):
+            record = parse_json(line)
+            if not isinstance(record, dict):
+                raise ValueError(f"{INDEX}: expected an object a line")
+            place = str(record.get("place", ""))
+            if not is_inside(place) or "\\" in place:
+                raise ValueError(f"{INDEX}: {place!r} leads out of the folder")
+            yield record
+
+
+def header_in(folder: Path) -> dict[str, Any]:
+    """Return the first line of a folder's index; empty if it has none."""
+    if not (folder / INDEX).is_file():
+        return {}
+    with reading(folder / INDEX, "JSON"):
+        return next(read_index(folder), {})
+
+
+def indexed_clips(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield where each clip of a folder's index is, and its fields for `make_clip`."""
+    for record in islice(read_index(folder), 1, None):
+        yield folder / record["place"], fields_of(record, int(record["num_frames"]))
+
+
+def is_inside(place: str) -> bool:
+    """Return True if a relative path stays below the folder it is joined to."""
+    path = PurePosixPath(place)
+    return not path.is_absolute() and ".." not in path.parts

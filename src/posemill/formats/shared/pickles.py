@@ -63,10 +63,9 @@ def array_of(value: object) -> npt.NDArray[Any]:
     raise ValueError(f"expected an array, got {type(value).__name__}")
 
 
-def has_annotations(path: Path) -> bool:
+def has_annotations(start: bytes) -> bool:
     """Return True if a pickle begins as pyskl's do: with `annotations`, or `split` and names."""
-    with path.open("rb") as handle:
-        start = handle.read(4096)
+    start = start[:4096]
     before, _, annotations = _partition_at_text(start, b"annotations")
     has_split = bool(_partition_at_text(start[:64], b"split")[1])
     is_ours = bool(_partition_at_text(before, b"keypoints")[1])

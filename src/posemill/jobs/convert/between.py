@@ -20,7 +20,7 @@ from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, naming, new_folders, remove_leftovers
 from posemill.formats import get_format
 from posemill.formats.shared.contract import ClipStream, Format, Recipe, Summary
-from posemill.formats.shared.folders import INDEX, read_index
+from posemill.formats.shared.json_text import INDEX, read_index
 from posemill.jobs.convert.shaping import Shaping
 from posemill.machine.read_ahead import closing_stream, read_ahead
 from posemill.messages import Message, join
