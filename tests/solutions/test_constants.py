@@ -6,7 +6,6 @@ import hashlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,12 +38,6 @@ STYLES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def facts(shared: Path) -> dict[str, Any]:
-    """The original's constants."""
-    return dict(json.loads((shared / "spec" / "solutions_constants.json").read_text()))
-
-
 def digest(pairs: Any) -> str:
     return hashlib.sha256(json.dumps(sorted(map(list, pairs))).encode()).hexdigest()[:16]
 
@@ -56,20 +49,6 @@ def test_connections_have_the_number_and_the_hash_of_the_originals(name):
     assert (len(found), digest(found)) == CONNECTIONS[name]
 
 
-def test_old_names_go_on_working():
-    assert holistic.FACE_CONNECTIONS == holistic.FACEMESH_CONTOURS
-    upper = holistic.UPPER_BODY_POSE_CONNECTIONS
-    assert upper < holistic.POSE_CONNECTIONS
-    assert (23, 24) in upper
-    assert (23, 25) not in upper
-
-
-@pytest.mark.parametrize("name", ["PoseLandmark", "HandLandmark"])
-def test_points_have_the_originals_names(name, facts):
-    kind = getattr(holistic, name)
-    assert {point.name: point.value for point in kind} == facts["enums"][name]
-
-
 def plain(style: Any) -> Any:
     """A style as the facts have it: `[[key, [color, thickness, radius]], ...]`, sorted."""
     if isinstance(style, DrawingSpec):
@@ -79,11 +58,18 @@ def plain(style: Any) -> Any:
     return sorted(keys)
 
 
-@pytest.mark.parametrize("name", STYLES)
-def test_styles_are_the_originals(name, facts):
-    expected = facts["styles"][name]
-    found = plain(getattr(drawing_styles, name)())
-    assert found == (expected if "tesselation" in name else sorted(expected))
+def test_names_styles_and_colours_are_the_originals(shared):
+    facts = json.loads((shared / "spec" / "solutions_constants.json").read_text())
+    for name in ("PoseLandmark", "HandLandmark"):
+        points = {point.name: point.value for point in getattr(holistic, name)}
+        assert points == facts["enums"][name]
+    for name in STYLES:
+        expected = facts["styles"][name]
+        found = plain(getattr(drawing_styles, name)())
+        assert found == (expected if "tesselation" in name else sorted(expected)), name
+    for name, value in facts["drawing_constants"].items():
+        expected = tuple(value) if isinstance(value, list) else value
+        assert getattr(drawing_utils, name) == expected, name
 
 
 def test_every_line_of_the_contours_has_a_style_and_the_other_one_has_the_nose():
@@ -97,13 +83,7 @@ def test_every_line_of_the_contours_has_a_style_and_the_other_one_has_the_nose()
         drawing_styles.get_default_face_mesh_contours_style(2)
 
 
-def test_colours_are_the_originals(facts):
-    for name, value in facts["drawing_constants"].items():
-        expected = tuple(value) if isinstance(value, list) else value
-        assert getattr(drawing_utils, name) == expected
-
-
-def test_a_solution_that_is_not_here_is_refused_by_name():
+def test_a_solution_that_is_not_here_is_refused_by_name_and_scripts_can_ask():
     said = r"mp\.solutions\.objectron is not in posemill, which has holistic, hands, .* keep this"
     with pytest.raises(AttributeError, match=said):
         mp.solutions.objectron  # noqa: B018
@@ -115,24 +95,23 @@ def test_a_solution_that_is_not_here_is_refused_by_name():
         mp.solutions.hair_segmentation  # noqa: B018
     with pytest.raises(AttributeError, match=r"'posemill\.solutions' has no attribute 'poses'"):
         mp.solutions.poses  # noqa: B018
-
-
-def test_scripts_can_ask_what_is_here():
+    with pytest.raises(AttributeError, match=r"has mediapipe's mp\.solutions, not mp\.tasks; keep"):
+        mp.tasks  # noqa: B018
+    assert not hasattr(mp, "tasks")
+    for name in ("objectron", "hair_segmentation", "something"):
+        assert not hasattr(mp.solutions, name)
     for name in ("holistic", "hands", "face_mesh", "pose", "face_detection",
                  "selfie_segmentation", "drawing_utils", "drawing_styles"):  # fmt: skip
         assert hasattr(mp.solutions, name)
         assert name in dir(mp.solutions)
-    for name in ("objectron", "hair_segmentation", "something"):
-        assert not hasattr(mp.solutions, name)
 
 
-def test_the_newer_tasks_are_refused_with_a_sentence():
-    assert not hasattr(mp, "tasks")
-    with pytest.raises(AttributeError, match=r"has mediapipe's mp\.solutions, not mp\.tasks; keep"):
-        mp.tasks  # noqa: B018
-
-
-def test_every_solution_has_its_own_names():
+def test_every_solution_has_its_own_names_and_old_ones_go_on_working():
+    upper = holistic.UPPER_BODY_POSE_CONNECTIONS
+    assert upper < holistic.POSE_CONNECTIONS
+    assert (23, 24) in upper
+    assert (23, 25) not in upper
+    assert holistic.FACE_CONNECTIONS == holistic.FACEMESH_CONTOURS
     assert mp.solutions.hands.HandLandmark is holistic.HandLandmark
     assert mp.solutions.pose.PoseLandmark is holistic.PoseLandmark
     assert mp.solutions.hands.HAND_CONNECTIONS == holistic.HAND_CONNECTIONS

@@ -1,4 +1,4 @@
-"""What every solution refuses, and in which words; what it keeps between pictures."""
+"""What every solution takes and refuses, in which words, and what it keeps between pictures."""
 
 from __future__ import annotations
 
@@ -132,3 +132,45 @@ def test_masks_of_two_sizes_need_a_reset_or_no_smoothing(model_files, photo, nam
         assert plain.process(small).segmentation_mask.shape == (480, 500)
     with SOLUTIONS[name]() as without:
         assert without.process(photo).segmentation_mask is None
+
+
+def test_static_pictures_are_independent_after_a_reset(model_files, photo):
+    shifted = np.roll(photo, 4, axis=1)
+    with mp.Holistic(static_image_mode=True) as holistic:
+        alone = holistic.process(shifted).face_landmarks.to_numpy()
+        holistic.reset()
+        holistic.process(photo)
+        remembering = holistic.process(shifted).face_landmarks.to_numpy()
+        holistic.reset()
+        again = holistic.process(shifted).face_landmarks.to_numpy()
+    np.testing.assert_array_equal(alone, again)
+    assert (alone != remembering).any()  # as in the original, hands and face look back
+
+
+STOCK_ORDER = (
+    "static_image_mode", "model_complexity", "smooth_landmarks", "enable_segmentation",
+    "smooth_segmentation", "refine_face_landmarks", "min_detection_confidence",
+    "min_tracking_confidence",
+)  # fmt: skip
+
+
+def test_all_eight_arguments_can_be_given_by_position_in_the_order_of_the_original(
+    model_files, photo
+):
+    values = (True, 1, False, False, True, False, 0.6, 0.7)
+    named = dict(zip(STOCK_ORDER, values, strict=True))
+    with mp.Holistic(*values) as one, mp.Holistic(**named) as other:
+        assert one.process(photo).pose_landmarks == other.process(photo).pose_landmarks
+        assert one._engine.options["min_detection_confidence"] == 0.6
+        assert one._engine.options["min_tracking_confidence"] == 0.7
+        assert one._engine.options["smooth_landmarks"] is False
+
+
+def test_results_of_one_picture_do_not_change_with_the_next(model_files, photo):
+    with mp.Holistic() as holistic:
+        first = holistic.process(photo)
+        kept = first.pose_landmarks.to_numpy()
+        for shift in (8, 16):
+            holistic.process(np.roll(photo, shift, axis=1))
+    read = [(point.x, point.y, point.z) for point in first.pose_landmarks.landmark]
+    np.testing.assert_array_equal(np.array(read, np.float32), kept)

@@ -1,6 +1,5 @@
-"""A script as people wrote them for MediaPipe: the test changes the import, and nothing else."""
-# ruff: noqa: T201
-
+# ruff: noqa
+import hashlib
 import json
 import sys
 
@@ -17,7 +16,6 @@ mp_holistic = mp.solutions.holistic
 
 
 def extract_keypoints(results):
-    """The four parts in one row, zeros where nothing was found."""
     pose = (
         np.array([[p.x, p.y, p.z, p.visibility] for p in results.pose_landmarks.landmark]).flatten()
         if results.pose_landmarks
@@ -78,7 +76,7 @@ other.landmark[0].x += 0.1
 mp_drawing.draw_landmarks(image, upper)
 mp_drawing.draw_landmarks(image, other)
 
-cv2.imwrite(sys.argv[2], image)
+print(hashlib.sha256(image).hexdigest())
 nose = results.pose_landmarks.landmark[mp_holistic.PoseLandmark.NOSE]
 height, width, _ = image.shape
 print(nose)
