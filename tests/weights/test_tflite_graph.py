@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
@@ -15,27 +13,21 @@ from posemill.weights.tflite_graph import Node
 CODES = schema.BuiltinOperator
 
 
-def conv_options(**changes: int) -> Any:
-    options = schema.Conv2DOptionsT()
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("dilationHFactor", CODES.CONV_2D, "dilated convolutions are not known to this converter"),
+        ("dilationWFactor", CODES.CONV_2D, "dilated convolutions are not known to this converter"),
+        ("strideH", CODES.COS, r"small.tflite: operator COS is not one this converter"),
+    ],
+)
+def test_an_operator_that_is_not_known_is_named(name, code, message, tmp_path):
+    maker, options = TfliteMaker(), schema.Conv2DOptionsT()
     options.strideH, options.strideW, options.dilationHFactor, options.dilationWFactor = 1, 2, 1, 1
-    for name, value in changes.items():
-        setattr(options, name, value)
-    return options
-
-
-@pytest.mark.parametrize("name", ["dilationHFactor", "dilationWFactor"])
-def test_a_dilated_convolution_is_refused(name, tmp_path):
-    maker = TfliteMaker()
+    setattr(options, name, 2)
     inputs = [0, maker.constant(np.ones((2, 3, 3, 3), np.float32))]
-    out = maker.operator(CODES.CONV_2D, inputs, (1, 6, 4, 2), conv_options(**{name: 2}))
-    with pytest.raises(WeightsError, match="dilated convolutions are not known to this converter"):
-        maker.read(tmp_path, out)
-
-
-def test_an_operator_that_is_not_known_is_named(tmp_path):
-    maker = TfliteMaker()
-    out = maker.operator(CODES.COS, [0], (1, 6, 8, 3))
-    with pytest.raises(WeightsError, match=r"small.tflite: operator COS is not one this converter"):
+    out = maker.operator(code, inputs, (1, 6, 4, 2), options)
+    with pytest.raises(WeightsError, match=message):
         maker.read(tmp_path, out)
 
 
