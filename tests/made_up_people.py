@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from posemill.framework.formats.detection_pb2 import Detection
+from posemill.framework.formats.location_data_pb2 import LocationData
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
@@ -78,3 +80,16 @@ def make_person(
     sizes = np.tile(np.array(size_wh, np.int32), (num_frames, 1))
     fields.setdefault("clip_id", "someone")
     return PoseClip(points, scores, sizes, skeleton_name=skeleton_name, **fields)
+
+
+def make_detection(xmin: float = 0.25, ymin: float = 0.3) -> Detection:
+    """Return a face of two points, as the solution finds them."""
+    keypoint = LocationData.RelativeKeypoint
+    location = LocationData(
+        format=LocationData.RELATIVE_BOUNDING_BOX,
+        relative_bounding_box=LocationData.RelativeBoundingBox(
+            xmin=xmin, ymin=ymin, width=0.1, height=0.2
+        ),
+        relative_keypoints=[keypoint(x=0.3, y=0.4), keypoint(x=0.5, y=0.6)],
+    )
+    return Detection(label_id=[0], score=[0.721778], location_data=location)

@@ -7,11 +7,11 @@ import pickle
 
 import numpy as np
 import pytest
+from made_up_people import make_detection
 
 from posemill.framework.formats.classification_pb2 import Classification, ClassificationList
 from posemill.framework.formats.detection_pb2 import Detection
 from posemill.framework.formats.landmark_pb2 import Landmark, LandmarkList
-from posemill.framework.formats.location_data_pb2 import LocationData
 
 
 @pytest.fixture
@@ -58,6 +58,12 @@ def test_a_part_is_read_by_length_index_slice_and_iteration(hand):
     assert hand.landmark[0] is hand.landmark[0]
     with pytest.raises(IndexError):
         hand.landmark[21]
+    points = np.ones((21, 3), np.float32)
+    part = LandmarkList.of_points(points)
+    points[:] = 7  # the engine's array is not kept,
+    part.to_numpy()[:] = 8  # and ours is a copy
+    assert part.landmark[0].x == 1
+    assert part.to_numpy().dtype == np.float32
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))])
@@ -79,15 +85,6 @@ def test_a_landmark_takes_over_another_and_is_printed_as_the_original():
     assert str(point) == "x: 0.5\ny: 0.25\nz: -1\nvisibility: 0.75\n"
     part = LandmarkList.of_points(np.ones((1, 3), np.float32))
     assert str(part) == "landmark {\n  x: 1\n  y: 1\n  z: 1\n}\n"
-
-
-def test_the_array_is_a_copy_and_the_engines_array_is_not_kept():
-    points = np.ones((21, 3), np.float32)
-    part = LandmarkList.of_points(points)
-    points[:] = 7
-    part.to_numpy()[:] = 8
-    assert part.landmark[0].x == 1
-    assert part.to_numpy().dtype == np.float32
 
 
 def test_a_list_is_filled_as_a_message_is(hand):
@@ -185,42 +182,24 @@ def test_bytes_that_are_cut_or_something_else_are_refused(body, cut):
         LandmarkList.FromString(b"hello")
 
 
-@pytest.mark.parametrize("name", ["x", "y", "z", "visibility", "presence"])
-def test_a_number_has_the_codes_of_protobuf_for_an_optional_float(name):
-    field = Landmark.DESCRIPTOR.fields_by_name[name]
-    assert (field.type, field.cpp_type, field.label) == (2, 6, 1)
-    assert (field.is_repeated, field.has_presence, field.json_name) == (False, True, name)
-
-
-def test_a_message_says_what_it_is_and_where_it_comes_from():
+def test_a_message_says_what_it_is_and_a_number_has_the_codes_of_an_optional_float():
     descriptor = Landmark.DESCRIPTOR
     assert descriptor.full_name == f"mediapipe.{descriptor.name}"
     assert descriptor.file.name == "mediapipe/framework/formats/landmark.proto"
     assert descriptor.has_options is False
+    for name in ("x", "y", "z", "visibility", "presence"):
+        field = descriptor.fields_by_name[name]
+        assert (field.type, field.cpp_type, field.label) == (2, 6, 1)
+        assert (field.is_repeated, field.has_presence, field.json_name) == (False, True, name)
 
 
-def detection() -> Detection:
-    keypoint = LocationData.RelativeKeypoint
-    location = LocationData(
-        format=LocationData.RELATIVE_BOUNDING_BOX,
-        relative_bounding_box=LocationData.RelativeBoundingBox(
-            xmin=0.25, ymin=-0.5, width=0.1, height=0.2
-        ),
-        relative_keypoints=[keypoint(x=0.3, y=0.4), keypoint(x=0.5, y=0.6)],
-    )
-    return Detection(label_id=[0], score=[0.721778], location_data=location)
-
-
-def classes() -> ClassificationList:
-    return ClassificationList(
-        classification=[Classification(index=300, score=0.98, label='Left "x"')]
-    )
-
-
+CLASSES = ClassificationList(
+    classification=[Classification(index=300, score=0.98, label='Left "x"')]
+)
 # What mediapipe 0.10.21 gives for the same messages: bytes, text, JSON.
 STOCK = [
     (
-        detection(),
+        make_detection(ymin=-0.5),
         "1201001a0471c6383f223008021a140d0000803e15000000bf1dcdcccc3d25cdcc4c3e2a0a0d9a99993e15cdcc"
         "cc3e2a0a0d0000003f159a99193f",
         "label_id: 0\nscore: 0.721778\nlocation_data {\n  format: RELATIVE_BOUNDING_BOX\n"
@@ -233,7 +212,7 @@ STOCK = [
             "relativeKeypoints": [{"x": 0.3, "y": 0.4}, {"x": 0.5, "y": 0.6}]}},
     ),
     (
-        classes(),
+        CLASSES,
         "0a1208ac021548e17a3f1a084c65667420227822",
         'classification {\n  index: 300\n  score: 0.98\n  label: "Left \\"x\\""\n}\n',
         {"classification": [{"index": 300, "score": 0.98, "label": 'Left "x"'}]},
@@ -252,7 +231,7 @@ def test_bytes_text_and_json_are_the_originals(message, data, text, plain):
 
 
 def test_fields_are_set_or_not():
-    one = detection()
+    one = make_detection()
     assert one.HasField("location_data")
     assert not Detection().HasField("location_data")
     assert (one.detection_id, one.label, list(one.label_id)) == (0, [], [0])

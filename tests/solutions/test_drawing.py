@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+from made_up_people import make_detection
 
 from posemill.framework.formats.detection_pb2 import Detection
 from posemill.framework.formats.landmark_pb2 import NormalizedLandmarkList
-from posemill.framework.formats.location_data_pb2 import LocationData
 from posemill.solutions import drawing_styles as styles
 from posemill.solutions import drawing_utils as drawing
 from posemill.solutions import holistic
@@ -80,25 +80,13 @@ AXES = ("ee1380119e9cbe3a1c477a4c1b840762bd947840fc6dbf0e6c504c1eb7bca3bf",
         "6db5998fbff113aaf0677b2f95979a4e0b60d200a23f54d46e1ac100f10c771e")  # fmt: skip
 
 
-def detection(xmin: float = 0.25) -> Detection:
-    keypoint = LocationData.RelativeKeypoint
-    location = LocationData(
-        format=LocationData.RELATIVE_BOUNDING_BOX,
-        relative_bounding_box=LocationData.RelativeBoundingBox(
-            xmin=xmin, ymin=0.3, width=0.1, height=0.2
-        ),
-        relative_keypoints=[keypoint(x=0.3, y=0.4), keypoint(x=0.5, y=0.6)],
-    )
-    return Detection(score=[0.9], location_data=location)
-
-
 def test_detections_and_axes_are_drawn_as_the_original_draws_them():
     image = np.full((120, 200, 3), 40, np.uint8)
     rotation = np.array([[0.36, 0.48, -0.8], [-0.8, 0.6, 0], [0.48, 0.64, 0.6]])
     nearer = {"axis_length": 0.2, "axis_drawing_spec": DrawingSpec(thickness=4)}
     for draw, options, expected in (
-        (drawing.draw_detection, (detection(),), DETECTIONS[0]),
-        (drawing.draw_detection, (detection(), DrawingSpec((1, 2, 3), 1, 4),
+        (drawing.draw_detection, (make_detection(),), DETECTIONS[0]),
+        (drawing.draw_detection, (make_detection(), DrawingSpec((1, 2, 3), 1, 4),
                                   DrawingSpec((9, 8, 7), 3)), DETECTIONS[1]),
         (partial(drawing.draw_axis, focal_length=(1.2, 1.1), principal_point=(0.1, -0.1)),
          (rotation, np.array([0.1, -0.05, -0.9])), AXES[0]),
@@ -115,7 +103,7 @@ def test_detections_and_axes_are_drawn_as_the_original_draws_them():
         (draw_landmarks, (8, 8), [spread(21, seed=1)], r"expected three .* got shape \(8, 8\)"),
         (draw_landmarks, (8, 8, 3), [spread(21, seed=1), [(27, 29)]],
          "expected points 0 to 20, got a line from 27 to 29"),
-        (drawing.draw_detection, (8, 8, 3), [detection(0.95)], r"the picture \(0 to 1\), got"),
+        (drawing.draw_detection, (8, 8, 3), [make_detection(0.95)], r"the picture \(0 to 1\), got"),
         (drawing.draw_detection, (8, 8, 3), [Detection()], "RELATIVE_BOUNDING_BOX, got 0"),
         (drawing.draw_axis, (8, 8), [np.eye(3), np.zeros(3)], r"three .* got shape \(8, 8\)"),
     ],
