@@ -40,39 +40,11 @@ def as_bytes(keypoints: Keypoints, row: int) -> bytes:
     return keypoints.points[row].tobytes() + keypoints.scores[row].tobytes()
 
 
-def follow(
-    engine: HolisticEstimator, frames: list[np.ndarray], *, saves: bool = False
-) -> list[bytes]:
-    """Return the landmarks of a clip, whose state may be saved and loaded before each frame."""
-    state, found = engine.new_state(), []
-    for frame in frames:
-        if saves:
-            state = engine.load_state(state.to_bytes())
-        found.append(as_bytes(engine.estimate([frame], [state]), 0))
-    return found
-
-
 @pytest.fixture(scope="module")
 def tracked(engine: HolisticEstimator, frames: list[np.ndarray]) -> list[bytes]:
-    return follow(engine, frames)
-
-
-def test_the_person_in_the_photograph_is_found(engine, photo):
-    keypoints = engine.estimate([photo])
-    points = keypoints.points[0] * 512
-    nose, left_eye, right_eye, left_shoulder, right_shoulder = points[[0, 2, 5, 11, 12], :2]
-    assert np.linalg.norm(nose - (221, 121)) < 12  # where the astronaut's nose is
-    assert left_eye[0] > right_eye[0]
-    assert left_shoulder[0] > 300 > 150 > right_shoulder[0] > 0
-    assert not np.isnan(points[33:501]).any(), "no face"
-    face_scores = keypoints.scores[0, 33:501]
-    assert 0.9 < face_scores[0] <= 1
-    assert (face_scores == face_scores[0]).all()
-    assert keypoints.sizes_wh.tolist() == [[512, 512]]
-
-
-def test_a_clip_continued_from_its_saved_state_equals_the_uncut_one(engine, frames, tracked):
-    assert follow(engine, frames, saves=True) == tracked
+    """The landmarks of a clip."""
+    state = engine.new_state()
+    return [as_bytes(engine.estimate([frame], [state]), 0) for frame in frames]
 
 
 def test_tracking_smooths_and_forgets_after_an_empty_frame(engine, frames, tracked):

@@ -75,7 +75,7 @@ CLIPS: list[tuple[str, Mode]] = [
 
 @pytest.fixture
 def all_models(need_model: Callable[[str], Path]) -> None:
-    """Skips where the models that only an option needs cannot be had."""
+    """Skips without the models that only an option needs."""
     for name in ("pose_landmark_lite", "pose_landmark_heavy", "face_landmark_with_attention"):
         need_model(name)
 
@@ -131,6 +131,9 @@ def test_the_photograph_has_the_digits_of_stock(model_files, photo, digits, comp
     if complexity == 1:
         face = found.points[0, 33:501:20]
         np.testing.assert_allclose(face, digits["face_by_20"], rtol=0, atol=1e-6)
+        scores = found.scores[0, 33:501]
+        assert 0.9 < scores[0] <= 1
+        assert (scores == scores[0]).all()
 
 
 @pytest.mark.usefixtures("all_models")
@@ -195,12 +198,3 @@ def test_hands_alone_and_tracked_are_those_of_stock(jumper, model_files, mode):
     assert len(apart["face"]) == {"image": 0, "video": 8}[mode]
     for part in PARTS:
         assert apart[part].max(initial=0) < 1e-3, part
-
-
-def test_a_hand_is_read_where_it_was_while_that_still_fits(jumper, model_files):
-    """Tracked hands are not those of the same frames alone, so video mode is not image mode."""
-    frames = jumper["frames"]["video"][8:11]
-    alone, tracked = (estimate(frames, mode, "litert") for mode in ("image", "video"))
-    right = get_skeleton("holistic-543").part("right_hand")
-    assert not np.isnan(tracked[1:, right.start : right.stop]).any()
-    assert np.isnan(alone[1:, right.start : right.stop]).any()

@@ -52,6 +52,16 @@ def cut(picture: np.ndarray, rect: Rect | None, size: int, **options: object) ->
     return out
 
 
+def check(
+    picture: np.ndarray, rect: Rect, size: int = SIZE, *, repeats_border: bool = True
+) -> np.ndarray:
+    """Return our crop, after a check that it is OpenCV's."""
+    crop = cut(picture, rect, size, repeats_border=repeats_border)
+    expected = opencv_crop(picture, rect, size, repeats_border=repeats_border)
+    np.testing.assert_array_equal(crop, expected)
+    return crop
+
+
 @pytest.mark.parametrize("repeats_border", [True, False])
 @pytest.mark.parametrize(
     ("width", "height", "sides"),
@@ -69,10 +79,8 @@ def test_crops_are_those_of_opencv(width, height, sides, repeats_border):
     picture = make_picture(width, height)
     for _ in range(100):
         center = rng.uniform(-0.3, 1.3) * width, rng.uniform(-0.3, 1.3) * height
-        where = square(*center, rng.uniform(*sides), rng.uniform(-3, 3), picture)
-        expected = opencv_crop(picture, where, SIZE, repeats_border=repeats_border)
-        found = cut(picture, where, SIZE, repeats_border=repeats_border)
-        np.testing.assert_array_equal(found, expected)
+        rect = square(*center, rng.uniform(*sides), rng.uniform(-3, 3), picture)
+        check(picture, rect, repeats_border=repeats_border)
 
 
 def test_small_crops_are_the_same_by_opencv_itself(monkeypatch):
@@ -89,10 +97,8 @@ def test_small_crops_are_the_same_by_opencv_itself(monkeypatch):
 def test_crops_of_the_networks_sizes_are_those_of_opencv(size, angle):
     picture = make_picture(320, 240)
     for step in range(12):
-        where = square(150.3 + step * 7.77, 120.1, 60.4 + 35 * step, angle, picture)
-        expected = opencv_crop(picture, where, size, repeats_border=True)
-        found = cut(picture, where, size, repeats_border=True)
-        np.testing.assert_array_equal(found, expected)
+        rect = square(150.3 + step * 7.77, 120.1, 60.4 + 35 * step, angle, picture)
+        check(picture, rect, size)
 
 
 def test_many_crops_of_a_large_picture_are_those_of_opencv():
@@ -101,9 +107,8 @@ def test_many_crops_of_a_large_picture_are_those_of_opencv():
     picture = make_picture(1280, 720)
     for _ in range(60):
         center = rng.uniform(0, 1280), rng.uniform(0, 720)
-        where = square(*center, rng.uniform(100, 1500), rng.uniform(-0.3, 0.3), picture)
-        expected = opencv_crop(picture, where, 256, repeats_border=True)
-        np.testing.assert_array_equal(cut(picture, where, 256, repeats_border=True), expected)
+        rect = square(*center, rng.uniform(100, 1500), rng.uniform(-0.3, 0.3), picture)
+        check(picture, rect, 256)
 
 
 def test_what_is_bent_by_the_rounding_of_its_corners_is_located_as_opencv_does():
@@ -130,22 +135,16 @@ ODD = {
 
 @pytest.mark.parametrize(("size_wh", "where"), ODD.values(), ids=ODD)
 def test_odd_crops_are_those_of_opencv(size_wh, where):
-    picture, rect = make_picture(*size_wh), Rect(*map(f32, where))
     with np.errstate(invalid="ignore"):
-        found = cut(picture, rect, 256, repeats_border=True)
-        expected = opencv_crop(picture, rect, 256, repeats_border=True)
-    np.testing.assert_array_equal(found, expected)
+        check(make_picture(*size_wh), Rect(*map(f32, where)), 256)
 
 
 @pytest.mark.parametrize("repeats_border", [True, False])
 @pytest.mark.parametrize(("x", "y"), [(-900, 50), (50, -900), (2000, 50), (50, 2000), (-9e5, 50)])
 def test_a_crop_outside_the_picture_shows_its_edge_or_nothing(x, y, repeats_border):
     picture = make_picture(150, 90)
-    where = square(x, y, 120, 0.5, picture)
-    quick = cut(picture, where, SIZE, repeats_border=repeats_border)
-    expected = opencv_crop(picture, where, SIZE, repeats_border=repeats_border)
-    np.testing.assert_array_equal(quick, expected)
-    assert quick.any() == repeats_border
+    crop = check(picture, square(x, y, 120, 0.5, picture), repeats_border=repeats_border)
+    assert crop.any() == repeats_border
 
 
 def test_a_rectangle_whose_sides_differ_fills_the_crop_where_it_may_be_stretched():
@@ -158,8 +157,7 @@ def test_a_rectangle_whose_sides_differ_fills_the_crop_where_it_may_be_stretched
     np.testing.assert_array_equal(
         cut(picture, where, SIZE, repeats_border=True, stretches=True), stretched
     )
-    expected = opencv_crop(picture, where, SIZE, repeats_border=True)
-    np.testing.assert_array_equal(cut(picture, where, SIZE, repeats_border=True), expected)
+    check(picture, where)
 
 
 def test_the_whole_picture_lies_in_the_middle_of_its_square():

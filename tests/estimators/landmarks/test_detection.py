@@ -7,10 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.landmarks.detection import (
-    Detector,
-    make_anchors,
-)
+from posemill.estimators.landmarks.detection import Detector, make_anchors
 
 
 def test_layers_of_equal_stride_share_a_grid_in_the_order_of_the_network():
@@ -54,18 +51,18 @@ def at(row: int) -> float:
     return row + 0.5 / 16  # the first 512 anchors are pairs on a grid of 16
 
 
-@pytest.mark.parametrize(("shift", "is_joined"), [(0, True), (34, True), (35, False), (70, False)])
-def test_boxes_are_joined_from_an_overlap_of_three_tenths(shift, is_joined):
-    """Two of 64 x 64 px side by side: (64 - s) / (64 + s) of their union is shared."""
-    points = detect({0: (3.0, 0, 0, 64, 64), 1: (3.0, shift, 0, 64, 64)})
+@pytest.mark.parametrize(
+    ("shift", "width", "is_joined"),
+    [
+        # Two of 64 x 64 px side by side: (64 - s) / (64 + s) of their union is shared.
+        (0, 64, True), (34, 64, True), (35, 64, False), (70, 64, False),
+        # 20 x 64 within 64 x 64: 0.3125 of the union; 18 x 64: 0.28.
+        (0, 20, True), (0, 18, False),
+    ],
+)  # fmt: skip
+def test_boxes_are_joined_from_an_overlap_of_three_tenths(shift, width, is_joined):
+    points = detect({0: (3.0, 0, 0, 64, 64), 1: (3.0, shift, 0, width, 64)})
     assert float(points[0, 0]) == pytest.approx(at(0) + (0.5 if is_joined else 0), rel=1e-5)
-
-
-def test_the_overlap_goes_by_areas_of_both_boxes():
-    # 20 x 64 within 64 x 64: 0.3125 of the union; 18 x 64: 0.28
-    for width, is_joined in ((20, True), (18, False)):
-        points = detect({0: (3.0, 0, 0, 64, 64), 1: (3.0, 0, 0, width, 64)})
-        assert float(points[0, 0]) == pytest.approx(at(0) + (0.5 if is_joined else 0), rel=1e-5)
 
 
 def test_the_top_one_wins_and_boxes_without_size_do_not_count():
