@@ -158,7 +158,7 @@ def distance(
 
 
 def write_golden(path: Path) -> None:
-    """Write boxes, points and scores of rtmlib for the cases and pictures of the tests."""
+    """Write points and scores of rtmlib for the cases and pictures of the tests."""
     arrays: dict[str, Array] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, case in make_golden_cases(Path(folder)).items():
@@ -166,7 +166,6 @@ def write_golden(path: Path) -> None:
             for row, picture in enumerate(make_golden_pictures()):
                 bgr = np.ascontiguousarray(picture[..., ::-1])
                 people = rtmlib.people(bgr)
-                arrays[f"{name}.{row}.boxes"] = rtmlib.boxes(bgr).astype(np.float64)
                 arrays[f"{name}.{row}.points"] = np.array([points for points, _ in people])
                 arrays[f"{name}.{row}.scores"] = np.array([scores for _, scores in people])
     save: Any = np.savez_compressed  # its stub takes names for options

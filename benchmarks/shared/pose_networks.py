@@ -6,7 +6,7 @@ comes out means nothing, but is boxes and points that any change of a pixel move
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from posemill.records import Frame
 _STRIDES = (8, 16, 32)
 
 
-class _Graph:
+class OnnxGraph:
     """Nodes and weights in the making; a value is known by its name."""
 
     def __init__(self, seed: int) -> None:
@@ -56,8 +56,8 @@ class _Graph:
         """Return the value at half the size: a convolution, cut off below 0."""
         return self.add("Relu", self.convolve(value, into, out, stride=2, gain=1.4))
 
-    def write(self, path: Path, picture: Sequence[Any], outputs: dict[str, Sequence[Any]]) -> Path:
-        """Write the file, and return where it is."""
+    def write(self, path: Path, picture: Sequence[Any], outputs: Mapping[str, Any]) -> Path:
+        """Write the file, and return where it is; an output's shape may be None."""
         numbers = TensorProto.FLOAT
         kinds = {"labels": TensorProto.INT64}
         graph = helper.make_graph(
@@ -70,6 +70,16 @@ class _Graph:
         model.ir_version = 8
         path.write_bytes(model.SerializeToString())
         return path
+
+
+def write_fixed(
+    path: Path, outputs: dict[str, npt.NDArray[Any]], picture: Sequence[Any] = (1, 3, 64, 64)
+) -> Path:
+    """Write a network that says the same of every picture."""
+    graph = OnnxGraph(0)
+    for name, values in outputs.items():
+        graph.add("Constant", to=name, value=numpy_helper.from_array(values))
+    return graph.write(path, picture, {name: values.shape for name, values in outputs.items()})
 
 
 def write_pose(
@@ -93,7 +103,7 @@ def write_pose(
         layers: More convolutions at a quarter of the size, for something to compute.
         seed: Of the weights.
     """
-    graph = _Graph(seed)
+    graph = OnnxGraph(seed)
     value = graph.shrink(graph.shrink("input", 3, width), width, width)
     for _ in range(layers):
         value = graph.add("Relu", graph.convolve(value, width, width, gain=1.4))
@@ -130,7 +140,7 @@ def write_one_stage(
         cells: People it speaks of.
         seed: Of the weights.
     """
-    graph = _Graph(seed)
+    graph = OnnxGraph(seed)
     width, height = size_wh
     value = graph.shrink(graph.shrink(graph.shrink("input", 3, 8), 8, 8), 8, 8)
     value = graph.add("Reshape", value, graph.constant([0, 1, -1]))
@@ -193,7 +203,7 @@ def write_detector(
         layers: More convolutions at an eighth of the size, for something to compute.
         seed: Of the weights.
     """
-    graph = _Graph(seed)
+    graph = OnnxGraph(seed)
     if kind == "yolox":
         # Bytes come in as they are.
         value = graph.add("Mul", _focus(graph), graph.constant(1 / 128, np.float32))
@@ -219,7 +229,7 @@ def write_detector(
     return graph.write(path, picture, {"dets": [batch, "boxes", 5], "labels": [batch, "boxes"]})
 
 
-def _focus(graph: _Graph) -> str:
+def _focus(graph: OnnxGraph) -> str:
     parts = []
     ends, axes = graph.constant([2**31, 2**31]), graph.constant([2, 3])
     for starts in ([0, 0], [1, 0], [0, 1], [1, 1]):
@@ -228,7 +238,7 @@ def _focus(graph: _Graph) -> str:
     return graph.add("Concat", *parts, axis=1)
 
 
-def _head(graph: _Graph, value: str, width: int, classes: int) -> str:
+def _head(graph: OnnxGraph, value: str, width: int, classes: int) -> str:
     """Return `(batch, cells, 5 + classes)`: x, y, log of width and height, scores."""
     boxes = graph.convolve(value, width, 4, side=1, gain=0.3)
     # Boxes of some cells' size, higher than wide.
@@ -243,7 +253,7 @@ def _head(graph: _Graph, value: str, width: int, classes: int) -> str:
     return graph.add("Transpose", flat, perm=[0, 2, 1])
 
 
-def _choose(graph: _Graph, rows: str, size_wh: tuple[int, int], classes: int) -> None:
+def _choose(graph: OnnxGraph, rows: str, size_wh: tuple[int, int], classes: int) -> None:
     """Add what makes `dets` and `labels` of one picture."""
     cells, strides = [], []
     for stride in _STRIDES:

@@ -16,9 +16,9 @@ import pytest
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-import onnx
 import onnxruntime
 
+from benchmarks.shared.pose_networks import OnnxGraph
 from posemill.errors import ConfigError, MissingExtraError, WeightsError
 from posemill.estimators import open_estimator
 from posemill.estimators.openpose import networks
@@ -37,30 +37,17 @@ def onnx_file(
     path: Path, channels: tuple[int, ...], *, is_last: bool = False, size: Sequence[Any] = ()
 ) -> Path:
     """Write a network of one pooling and one convolution for each output."""
-    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    rng = np.random.default_rng(0)
-    usual = ["batch", "height", "width", 3] if is_last else ["batch", 3, "height", "width"]
-    nodes = [helper.make_node("Transpose", ["in"], ["first"], perm=[0, 3, 1, 2])] if is_last else []
-    nodes.append(helper.make_node("AveragePool", ["first" if is_last else "in"], ["small"],
-                                  kernel_shape=[8, 8], strides=[8, 8]))  # fmt: skip
-    weights, outputs = [], []
-    for number, count in enumerate(channels):
-        values = rng.normal(0, 0.002, (count, 3, 1, 1)).astype(np.float32)
-        weights.append(onnx.numpy_helper.from_array(values, f"w{number}"))
-        name = f"maps{number}"
-        nodes.append(
-            helper.make_node("Conv", ["small", f"w{number}"], [f"c{number}" if is_last else name])
-        )
+    graph = OnnxGraph(0)
+    picture = ["batch", "height", "width", 3] if is_last else ["batch", 3, "height", "width"]
+    first = graph.add("Transpose", "input", perm=[0, 3, 1, 2]) if is_last else "input"
+    small = graph.add("AveragePool", first, kernel_shape=[8, 8], strides=[8, 8])
+    names = [f"maps{number}" for number in range(len(channels))]
+    for name, count in zip(names, channels, strict=True):
+        weights = graph.random(count, 3, 1, 1, spread=0.002)
+        maps = graph.add("Conv", small, weights, to="" if is_last else name)
         if is_last:
-            nodes.append(helper.make_node("Transpose", [f"c{number}"], [name], perm=[0, 2, 3, 1]))
-        outputs.append(helper.make_tensor_value_info(name, kind, ["b", "x", "y", "z"]))
-    graph = helper.make_graph(
-        nodes, "maps", [helper.make_tensor_value_info("in", kind, size or usual)], outputs, weights
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 8
-    path.write_bytes(model.SerializeToString())
-    return path
+            graph.add("Transpose", maps, perm=[0, 2, 3, 1], to=name)
+    return graph.write(path, size or picture, {name: ["b", "x", "y", "z"] for name in names})
 
 
 def test_our_conversion_gives_what_opencv_gives_of_the_same_file(need_model):
@@ -151,7 +138,7 @@ def test_what_cannot_be_run_is_refused_before_any_picture(tmp_path, monkeypatch)
         ("few.onnx", ConfigError,
          r"expected 57 maps, or 19 heat maps and 38 affinity maps, got \(1, 25, 8, 8\)"),
         ("four.onnx", ConfigError,
-         r"not run on one picture of float32, its input is in \(4, 3, 64, 64\).*; expo"),
+         r"not run on one picture of float32, its input is input \(4, 3, 64, 64\).*; expo"),
         ("half.onnx", ConfigError,
          r"\(\?, 3, 64, \?\) float32; export it with height and width both open, or"),
     ):  # fmt: skip

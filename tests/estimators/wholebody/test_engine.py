@@ -16,7 +16,13 @@ pytest.importorskip("onnxruntime")
 import onnx
 
 from benchmarks.keypoints.against_rtmlib import people_of
-from benchmarks.shared.pose_networks import make_pictures, write_detector, write_pose
+from benchmarks.shared.pose_networks import (
+    OnnxGraph,
+    make_pictures,
+    write_detector,
+    write_fixed,
+    write_pose,
+)
 from posemill.errors import ConfigError, WeightsError
 from posemill.estimators import engine_info, open_estimator
 from posemill.weights.onnx_files import first_convolution_channels
@@ -24,43 +30,15 @@ from posemill.weights.onnx_files import first_convolution_channels
 PICTURE = make_pictures([(120, 90)])[0]
 
 
-def save(path: Path, nodes: list[Any], picture: list[Any], outputs: list[Any]) -> str:
-    """Write a network of one picture."""
-    helper = onnx.helper
-    value = helper.make_tensor_value_info("input", onnx.TensorProto.FLOAT, picture)
-    model = helper.make_model(helper.make_graph(nodes, "small", [value], outputs),
-                              opset_imports=[helper.make_opsetid("", 17)])  # fmt: skip
-    model.ir_version = 8
-    path.write_bytes(model.SerializeToString())
-    return str(path)
-
-
-def write_fixed(
-    path: Path, outputs: dict[str, np.ndarray], picture: list[Any] | None = None
-) -> str:
-    """Write a network that says the same of every picture of 64 x 64."""
-    helper = onnx.helper
-    infos, nodes = [], []
-    for name, values in outputs.items():
-        kind = helper.np_dtype_to_tensor_dtype(values.dtype)
-        infos.append(helper.make_tensor_value_info(name, kind, values.shape))
-        constant = onnx.numpy_helper.from_array(values)
-        nodes.append(helper.make_node("Constant", [], [name], value=constant))
-    return save(path, nodes, picture or [1, 3, 64, 64], infos)
-
-
 @pytest.mark.parametrize("declared", [[1, 17, 300_000_000], None])
 def test_a_file_whose_output_would_fill_the_memory_is_refused_before_it_is_computed(
     tmp_path, declared
 ):
-    helper = onnx.helper
-    shape = onnx.numpy_helper.from_array(np.array([1, 17, 300_000_000], np.int64))
-    nodes = [helper.make_node("Constant", [], ["shape"], value=shape),
-             helper.make_node("ConstantOfShape", ["shape"], ["large"])]  # fmt: skip
-    large = helper.make_tensor_value_info("large", onnx.TensorProto.FLOAT, declared)
-    save(tmp_path / "bomb.onnx", nodes, [1, 3, 64, 64], [large])
+    graph, path = OnnxGraph(0), tmp_path / "bomb.onnx"
+    graph.add("ConstantOfShape", graph.constant([1, 17, 300_000_000]), to="large")
+    graph.write(path, [1, 3, 64, 64], {"large": declared})
     with pytest.raises(WeightsError, match=r"its output large has 5,100,000,000 numbers"):
-        open_estimator("wholebody", pose=str(tmp_path / "bomb.onnx"))
+        open_estimator("wholebody", pose=str(path))
 
 
 @pytest.fixture
@@ -75,7 +53,7 @@ def find_with(tmp_path: Path, pose: str) -> Callable[..., list[Any]]:
     def find(rows: list[list[float]], labels: list[int] | None = None, **options: Any) -> list[Any]:
         dets = np.array(rows, np.float32).reshape(1, -1, 5)
         outputs = {"dets": dets, "labels": np.array([labels or [0] * len(rows)], np.int64)}
-        detector = write_fixed(tmp_path / "detector.onnx", outputs)
+        detector = str(write_fixed(tmp_path / "detector.onnx", outputs))
         engine = open_estimator("wholebody", pose=pose, detector=detector,
                                 **{"detector_kind": "yolox", **options})  # fmt: skip
         return people_of(engine.estimate([PICTURE]), 0)
@@ -135,7 +113,7 @@ def test_points_lie_where_the_bins_say(tmp_path):
     along_x[..., 32], along_y[..., 96] = 0.4, 0.8
     along_x[0, 3], along_y[0, 3] = -1, -1
     along_x[0, 4], along_y[0, 4] = np.nan, np.nan
-    path = write_fixed(tmp_path / "pose.onnx", {"simcc_x": along_x, "simcc_y": along_y})
+    path = str(write_fixed(tmp_path / "pose.onnx", {"simcc_x": along_x, "simcc_y": along_y}))
     found = open_estimator("wholebody", pose=path).estimate([np.zeros((90, 120, 3), np.uint8)])
     # The area is 120 x 1.25 = 150 wide and high, around the middle (60, 45).
     np.testing.assert_allclose(
@@ -150,8 +128,8 @@ def test_outputs_without_names_are_told_apart_by_their_lengths(tmp_path):
     along_x, along_y = np.zeros((1, 17, 96), np.float32), np.zeros((1, 17, 128), np.float32)
     along_x[..., 48], along_y[..., 32] = 1, 1
     size = [1, 3, 64, 48]
-    first = write_fixed(tmp_path / "a.onnx", {"one": along_x, "two": along_y}, size)
-    second = write_fixed(tmp_path / "b.onnx", {"one": along_y, "two": along_x}, size)
+    first = str(write_fixed(tmp_path / "a.onnx", {"one": along_x, "two": along_y}, size))
+    second = str(write_fixed(tmp_path / "b.onnx", {"one": along_y, "two": along_x}, size))
     frames = [np.zeros((64, 48, 3), np.uint8)]
     points = [
         open_estimator("wholebody", pose=path).estimate(frames).points for path in (first, second)
@@ -177,7 +155,7 @@ def test_batches_find_the_same_people(tmp_path, pose):
 
 def test_a_detector_that_takes_many_and_answers_for_one_is_asked_one_by_one(tmp_path, pose):
     dets = np.array([[[5, 5, 20, 40, 0.9], [30, 5, 50, 60, 0.8]]], np.float32)
-    detector = write_fixed(tmp_path / "one.onnx", {"dets": dets}, ["batch", 3, 64, 64])
+    detector = str(write_fixed(tmp_path / "one.onnx", {"dets": dets}, ["batch", 3, 64, 64]))
     engine = open_estimator("wholebody", pose=pose, detector=detector, detector_kind="yolox",
                             batch=4)  # fmt: skip
     found = engine.estimate([PICTURE] * 3).others
@@ -211,7 +189,7 @@ def test_boxes_that_a_file_has_decoded_are_taken_as_they_are(tmp_path, pose):
         each[0, [5, 70], 4:] = 0.9
     found = [
         open_estimator("wholebody", pose=pose,
-                       detector=write_fixed(tmp_path / "detector.onnx", {"output": each}))
+                       detector=str(write_fixed(tmp_path / "detector.onnx", {"output": each})))
         .estimate([PICTURE])
         for each in (raw, decoded)
     ]  # fmt: skip
@@ -283,17 +261,18 @@ def test_a_missing_or_broken_file_is_named_before_anything_runs(tmp_path, pose):
 
 
 AXIS = np.zeros((1, 21, 128), np.float32)
+USUAL = [1, 3, 64, 64]
 SIMCC = {"simcc_x": AXIS[:, :17], "simcc_y": AXIS[:, :17]}
 
 
 @pytest.mark.parametrize(
     ("outputs", "picture", "message"),
     [
-        ({"heat": np.zeros((1, 17, 16, 12), np.float32)}, None,
+        ({"heat": np.zeros((1, 17, 16, 12), np.float32)}, USUAL,
          r"SimCC network's two outputs.*got heat \(1, 17, 16, 12\)"),
-        ({"simcc_x": AXIS, "simcc_y": AXIS}, None,
+        ({"simcc_x": AXIS, "simcc_y": AXIS}, USUAL,
          r"has 21 points; known: 133 \(coco-133\), 26"),
-        ({"simcc_x": AXIS[:, :17], "simcc_y": AXIS[:, :17, 1:]}, None,
+        ({"simcc_x": AXIS[:, :17], "simcc_y": AXIS[:, :17, 1:]}, USUAL,
          "SimCC network's two outputs"),
         (SIMCC, [1, 1, 64, 64], r"expected one picture as input.*got input \(1, 1, 64, 64\)"),
         (SIMCC, [1, 3, "height", "width"], "leaves the size of its picture open"),
@@ -304,11 +283,11 @@ def test_pose_files_with_other_inputs_or_outputs_are_refused_with_what_they_have
     tmp_path, outputs, picture, message
 ):
     with pytest.raises(ConfigError, match=message):
-        open_estimator("wholebody", pose=write_fixed(tmp_path / "a.onnx", outputs, picture))
+        open_estimator("wholebody", pose=str(write_fixed(tmp_path / "a.onnx", outputs, picture)))
 
 
 def test_detectors_with_other_outputs_are_refused_with_what_they_have(tmp_path, pose):
-    few = write_fixed(tmp_path / "few.onnx", {"output": np.zeros((1, 83, 85), np.float32)})
+    few = str(write_fixed(tmp_path / "few.onnx", {"output": np.zeros((1, 83, 85), np.float32)}))
     odd = str(write_detector(tmp_path / "odd.onnx", has_nms=True, is_open=True))
     for detector, kind, message in (
         (pose, ConfigError, r"boxes \(batch, boxes, 5\).*5 \+ classes\).*got simcc_x"),

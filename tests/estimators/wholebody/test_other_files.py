@@ -12,10 +12,13 @@ import pytest
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from onnx import TensorProto, helper, numpy_helper
-
 from benchmarks.keypoints.against_rtmlib import people_of
-from benchmarks.shared.pose_networks import make_pictures, write_detector, write_one_stage
+from benchmarks.shared.pose_networks import (
+    OnnxGraph,
+    make_pictures,
+    write_detector,
+    write_one_stage,
+)
 from posemill.errors import ConfigError, WeightsError
 from posemill.estimators import open_estimator
 from posemill.estimators.runtimes.sessions import open_session
@@ -33,29 +36,14 @@ def write_simcc_pair(folder: Path) -> tuple[str, str]:
         axis: rng.normal(0, 0.05, (POINTS * size, num_values)).astype(np.float32)
         for axis, size in sizes.items()
     }
-    nodes = [
-        helper.make_node("Transpose", ["input"], ["last"], perm=[0, 2, 3, 1]),
-        helper.make_node("Reshape", ["last", "flat_shape"], ["flat"]),
-    ]
-    constants = [numpy_helper.from_array(np.array([1, num_values]), "flat_shape")]
+    graph = OnnxGraph(0)
+    flat = graph.add("Transpose", "input", perm=[0, 2, 3, 1])
+    flat = graph.add("Reshape", flat, graph.constant([1, num_values]))
     for axis, size in sizes.items():
-        constants.append(numpy_helper.from_array(weights[axis].T.copy(), f"w{axis}"))
-        constants.append(numpy_helper.from_array(np.array([1, POINTS, size]), f"s{axis}"))
-        nodes.append(helper.make_node("MatMul", ["flat", f"w{axis}"], [f"m{axis}"]))
-        nodes.append(helper.make_node("Reshape", [f"m{axis}", f"s{axis}"], [f"simcc_{axis}"]))
-    graph = helper.make_graph(
-        nodes,
-        "simcc",
-        [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 3, HEIGHT, WIDTH])],
-        [
-            helper.make_tensor_value_info(f"simcc_{axis}", TensorProto.FLOAT, [1, POINTS, size])
-            for axis, size in sizes.items()
-        ],
-        constants,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 8
-    (folder / "pose.onnx").write_bytes(model.SerializeToString())
+        product = graph.add("MatMul", flat, graph.constant(weights[axis].T, np.float32))
+        graph.add("Reshape", product, graph.constant([1, POINTS, size]), to=f"simcc_{axis}")
+    outputs = {f"simcc_{axis}": [1, POINTS, size] for axis, size in sizes.items()}
+    graph.write(folder / "pose.onnx", [1, 3, HEIGHT, WIDTH], outputs)
     (folder / "pose.tflite").write_bytes(_tflite_of(weights, sizes))
     return str(folder / "pose.onnx"), str(folder / "pose.tflite")
 
@@ -90,14 +78,18 @@ def test_a_tflite_file_gives_what_its_onnx_twin_gives(tmp_path):
         assert engine.identity()["runtime"].split()[0] == options.get("runtime", "litert")
 
 
-def test_a_tflite_file_is_not_for_onnx_runtime_and_a_broken_one_is_refused(tmp_path):
+def test_files_that_do_not_go_together_and_a_broken_one_are_refused(tmp_path):
     _, tflite_file = write_simcc_pair(tmp_path)
     with pytest.raises(ConfigError):
         open_estimator("wholebody", pose=tflite_file, runtime="onnxruntime")
-    broken = tmp_path / "broken.tflite"
-    broken.write_bytes(b"no network")
+    # It finds people itself.
+    one_stage = str(write_one_stage(tmp_path / "rtmo.onnx"))
+    detector = str(write_detector(tmp_path / "detector.onnx"))
+    with pytest.raises(ConfigError):
+        open_estimator("wholebody", pose=one_stage, detector=detector)
+    (tmp_path / "broken.tflite").write_bytes(b"no network")
     with pytest.raises(WeightsError):
-        open_estimator("wholebody", pose=str(broken))
+        open_estimator("wholebody", pose=str(tmp_path / "broken.tflite"))
 
 
 def test_people_of_yolo_pose_are_chosen_among_its_cells(tmp_path):
@@ -114,10 +106,3 @@ def test_people_of_yolo_pose_are_chosen_among_its_cells(tmp_path):
     points = (best[5:].reshape(-1, 3)[:, :2] - [0, 5]) / (128 / 300)
     assert 1 < len(found) < (cells[:, 4] > 0.25).sum()
     assert min(np.abs(person - points).max() for person, _ in found) < 1e-2
-
-
-def test_a_network_that_finds_people_itself_takes_no_detector(tmp_path):
-    path = str(write_one_stage(tmp_path / "rtmo.onnx"))
-    detector = str(write_detector(tmp_path / "detector.onnx"))
-    with pytest.raises(ConfigError):
-        open_estimator("wholebody", pose=path, detector=detector)
