@@ -142,7 +142,14 @@ def test_a_damaged_snapshot_is_said(place, tmp_path, damage):
         {"kind": "Finished", "finished_at": 7},
         {"kind": "Reset", "clips": {"clip_no": [1], "num_frames": [2], "content": ["x"]}},
         {"kind": "Reset", "clips": {"clip_no": [[]], "num_frames": [2], "content": ["x"]}},
-        {"kind": "Crashed", "unit_no": 1 << 70, "frame_index": 1, "phase": 1, "message": ""},
+        {
+            "kind": "Crashed",
+            "unit_no": 1 << 70,
+            "frame_index": 1,
+            "phase": 1,
+            "message": "",
+            "is_given_up": False,
+        },
         {"kind": "Rewritten", "name": "x", "shard": None},
         {"kind": "Rewritten", "name": "x", "shard": []},
     ],
@@ -164,5 +171,12 @@ def test_a_record_is_json_with_names(place, tmp_path):
     record = json.loads(gzip.decompress(content))
     assert (record["posemill_record"], record["number"], record["epoch"]) == (1, 2, 1)
     assert record["events"] == [
-        {"kind": "Crashed", "unit_no": 4, "frame_index": 2, "phase": 3, "message": "died"}
+        {
+            "kind": "Crashed",
+            "unit_no": 4,
+            "frame_index": 2,
+            "phase": 3,
+            "message": "died",
+            "is_given_up": False,
+        }
     ]

@@ -1,6 +1,6 @@
 """The columns of a shard: where the points of a frame are on the disk, and their way back.
 
-The points of `holistic-543` lie in two parts, as most readers want only the first:
+Those of `holistic-543` lie in two parts, as most readers want only the first:
 
 `keypoints_143`, `scores_143`      the points of `holistic-143`, in its order
 `keypoints_other`, `scores_other`  the 400 others, all of the face, in the order of the 468
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posemill.records import IntArray
-from posemill.runs.schema import floats_of, numbers_of, skeleton_of
+from posemill.runs.schema import numbers_of, skeleton_of, values_of
 from posemill.skeletons import get_skeleton, point_map
 
 _FLOATS = ("keypoints", "scores")
@@ -47,7 +47,7 @@ def as_stored(table: pa.Table) -> pa.Table:
         if field.name not in _FLOATS:
             columns[field] = column
             continue
-        rows = floats_of(column).reshape(len(table), -1)
+        rows = values_of(column).reshape(len(table), -1)
         parts = _parts_of(field.name) if is_parted else {field.name: None}
         for name, places in parts.items():
             part = rows if places is None else np.take(rows, places, axis=1, mode="clip")

@@ -1,7 +1,7 @@
 """What happens to a run, in named events; the ledger is what they add up to.
 
-An event is plain values and writes itself as JSON with named fields: `{"kind": "Committed", …}`.
-Rows of one kind are kept as columns under their names, so that a million of them stay small.
+An event is written as JSON with named fields: `{"kind": "Committed", …}`; rows of one kind as
+columns under their names, so that a million of them stay small.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class Shard:
     """A shard that is whole on the disk, and what it holds.
 
     Args:
-        checksum: By which a reader knows that it is this one: `shards.checksum_of`. Empty where the
-            name is that of no file.
+        checksum: `shards.checksum_of`; empty where the name is that of no file.
         replaces: The name of an older shard, of whose rows those that still count are in this one;
             where none does, this one has no name and is no file.
     """
@@ -76,10 +75,7 @@ class UnitProgress(NamedTuple):
 
 
 class PlannedClip(NamedTuple):
-    """A clip of a run; the order of clips is the order of reading.
-
-    `content` is a digest of what the clip is, to notice a change of the source.
-    """
+    """A clip, in the order of reading; `content` is a digest, to notice a change of the source."""
 
     split: str
     clip_id: str
@@ -134,17 +130,16 @@ class Committed:
 
 @dataclass(frozen=True)
 class Crashed:
-    """A worker died at a frame, for which only the frame can be to blame."""
+    """A worker died at a frame, for which only the frame can be to blame.
+
+    Given up, the frame is never tried again; with phase -1, nothing of the unit from there on.
+    """
 
     unit_no: int
     frame_index: int
     phase: int
     message: str
-
-
-@dataclass(frozen=True)
-class GaveUp(Crashed):
-    """A frame is never tried again; with phase -1, nothing of the unit from there on."""
+    is_given_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,7 +156,7 @@ class Finished:
     finished_at: str
 
 
-Event = Planned | Started | Committed | Crashed | GaveUp | Reset | Finished
+Event = Planned | Started | Committed | Crashed | Reset | Finished
 
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
@@ -178,7 +173,6 @@ def from_json(content: Mapping[str, Any]) -> Event:
 
 
 def _plain(value: Any) -> Any:
-    """Return a field for JSON: rows as columns by their names, bytes as base64."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, bytes):
@@ -199,7 +193,7 @@ def _fields(kind: Any, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values(name: str, hint: Any, items: Sequence[Any]) -> Sequence[Any]:
-    """Return the values of a column that `_plain` made; raise where one is of another type."""
+    """Return the values of a column of JSON; raise where one is of another type."""
     kinds = get_args(hint) or (hint,)
     if get_origin(hint) is tuple:
         return [_rows(kinds[0], columns) for columns in items]

@@ -26,12 +26,12 @@ FrameFormat = Literal["jpg", "png", "webp", "rgb"]
 
 @dataclass(frozen=True)
 class IndexedClip:
-    """One row: a clip whose frames lie as pictures in a folder, or one behind the other in a pack.
+    """A clip whose frames lie as pictures in a folder, or one behind the other in a pack.
 
     Args:
         path: The folder of `000000.jpg`, `000001.jpg` …, or the pack.
         offset: Where the first frame begins in the pack, in bytes; None in a folder.
-        fps: Frames per second of these frames, not of the video; None where nobody knows.
+        fps: Of these frames, not of the video; None where nobody knows.
         frame_indices: Which frames of the source they are: `0-299`, `0-298/2`, `0-9 12 15`.
         extra: Other columns of the list source.
     """

@@ -1,8 +1,8 @@
 """Where a run is, and where this machine works for it.
 
-A run that lies elsewhere has a copy here: `<cache>/runs/<name>/run` is an ordinary run folder. Its
-ledger is built from the run's records and follows them; its shards are fetched when they are read.
-All of it can be deleted at any time. Beside it, `origin.json` says where the run is.
+A run that lies elsewhere has a copy here, `<cache>/runs/<name>/run`: an ordinary run folder whose
+ledger follows the run's records and whose shards are fetched when they are read. It can be deleted
+at any time. Beside it, `origin.json` says where the run is.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True)
 class RunHome:
-    """Where a run is. Made once from what the user named, and passed on.
+    """Where a run is.
 
     Args:
         work: Where this machine works for it: the run's folder itself, or the copy.
@@ -144,8 +144,9 @@ class RunHome:
         if holder is not None or self.is_here:
             return holder
         lease = read_lease(self.place)
-        is_old = lease is None or time.time() - lease.written_at >= 2 * PATIENCE_SECONDS
-        return None if lease is None or is_old or lease.is_released else lease
+        if lease is None or lease.is_released:
+            return None
+        return lease if time.time() - lease.written_at < 2 * PATIENCE_SECONDS else None
 
     @contextmanager
     def owned(self, stop_signal: Callable[[], int] = lambda: 0) -> Iterator[RecordLog | None]:
@@ -272,9 +273,8 @@ def _is_kept_as_records(place: Place, path: str | os.PathLike[str], kind: str) -
         return True
     is_here = (place.root / LEDGER_NAME).exists()
     if uri_of(path) is None:
-        if is_here or kind == "local":
-            return (place.root / PREFIX).is_dir()
-        return kind == "shared" or (place.root / PREFIX).is_dir() or is_shared(place.root)
+        is_asked = kind == "shared" or (kind == "auto" and is_shared(place.root))
+        return (place.root / PREFIX).is_dir() or (is_asked and not is_here)
     if is_here:
         raise RunError(
             "{uri} is a run of this machine; name it by its path: {folder}",

@@ -89,8 +89,7 @@ class Manifest:
 
     @property
     def extraction(self) -> dict[str, Any]:
-        """How the keypoints were found: engine, engine_options, mode (image or video), decoder;
-        resize, fps and stride where they were asked for.
+        """How the keypoints were found: engine, options, mode, decoder, and the rate if asked for.
 
         Of a merged run what all its inputs have in common; empty where it is not known.
         """
@@ -212,9 +211,9 @@ def check_ledger_is_there(folder: Path) -> None:
 
 
 def is_copy(folder: Path) -> bool:
-    """Return whether a folder is the copy of a run that lies elsewhere: see `runs.home`.
+    """Return whether a folder is our copy of a run that lies elsewhere: see `runs.home`.
 
-    Only in our own cache: an `origin.json` that a stranger put beside a folder says nothing.
+    An `origin.json` that a stranger put beside a folder says nothing.
     """
     return folder.absolute().parent.parent == copies_folder() and folder.name == "run"
 

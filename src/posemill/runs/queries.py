@@ -48,10 +48,9 @@ class Unit:
     """A run of frames of one clip that one worker does in order, as it stands.
 
     Args:
-        stop_frame: Where it ends (exclusive), None for the end of the clip.
+        stop_frame: None for the end of the clip.
         state: The tracker's state before `next_frame`, None for a fresh one.
         is_chain: Whether frames depend on those before (video mode).
-        clip: With its length as far as it is known by now.
         given_up: Frame, phase and message of what is not to be tried again.
     """
 
@@ -91,12 +90,7 @@ class ClipRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """How far a split is.
-
-    Args:
-        frames_known: Frames of clips whose length is known.
-        clips_failed: Of the clips done, those without keypoints; `frames_failed` has their frames.
-    """
+    """How far a split is; `clips_failed` are those of the clips done that gave no keypoints."""
 
     split: str
     num_clips: int
@@ -141,7 +135,7 @@ def check_numbers(row: Sequence[object], numbers: Iterable[object]) -> None:
 
 
 class LedgerReader:
-    """What a ledger says, for who only reads it and for who writes it, by one thread at a time."""
+    """What a ledger says, to one thread at a time."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database, self.path = database, path
@@ -183,7 +177,7 @@ class LedgerReader:
         return [*rows[:_MOST_REASONS], (summary, num_failures, num_frames)]
 
     def unfinished(self) -> Iterator[tuple[str, str, int, int | None]]:
-        """Yield (split, clip id, rows, length or None) of clips that lack rows without a reason."""
+        """Yield split, id, rows and length or None of clips that lack rows without a reason."""
         yield from self.execute(
             f"SELECT split, clip_id, num_rows, num_frames FROM ({PER_CLIP}) WHERE CASE WHEN "
             "num_frames IS NULL THEN num_lost IS NULL "

@@ -205,10 +205,8 @@ class Run:
     ) -> Iterator[PoseClip]:
         """Yield the clips that have keypoints, of one split or of all, in a stable order.
 
-        Args:
-            split: A split's name.
-            skeleton_name: A layout to have them in, as by `PoseClip.as_skeleton`; the run's own by
-                default. Of a run of 543 points others need less reading.
+        In the layout `skeleton_name`, if one is given, as by `PoseClip.as_skeleton`. Of a run of
+        543 points others need less reading.
         """
         for plan in self.plan_blocks(split):
             for clip in self.read_block(plan, skeleton_name).clips:
@@ -267,7 +265,7 @@ class Run:
         return dataclasses.replace(clip, run_folder=str(self.folder))
 
     def table(self, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return all rows as an Arrow table, by clip and frame. Small columns cost little."""
+        """Return all rows as an Arrow table, by clip and frame."""
         schema = run_schema(self.skeleton_name)
         if columns is not None:
             if unknown := [name for name in columns if name not in schema.names]:
@@ -295,29 +293,31 @@ class Run:
         `clip_starts (clips + 1,)` (clip i is rows `clip_starts[i]:clip_starts[i + 1]`), and
         `clip_ids`, a list. Memory is taken once, for the result.
         """
-        total = sum(each.frames_out for each in self._counts if split in (None, each.split))
-        arrays: dict[str, Any] = {}
-        starts: list[int] = [0]
-        clip_ids: list[str] = []
-        for plan in self.plan_blocks(split):
+        plans = list(self.plan_blocks(split))
+        empty = arrays_of(run_schema(self.skeleton_name).empty_table(), self.skeleton_name)
+        arrays: dict[str, Any] = {
+            name: np.empty((sum(map(len, plans)), *values.shape[1:]), values.dtype)
+            for name, values in empty.items()
+        }
+        start = 0
+        for plan in plans:
             table = read_rows(self._home, plan, self.skeleton_name, _ARRAY_COLUMNS)
             for name, values in arrays_of(table, self.skeleton_name).items():
-                if name not in arrays:
-                    arrays[name] = np.empty((total, *values.shape[1:]), values.dtype)
-                arrays[name][starts[-1] : starts[-1] + len(values)] = values
-            starts += (starts[-1] + np.cumsum(plan.lengths)).tolist()
-            clip_ids += [clip_id for _, clip_id in plan.names]
-        if not arrays:
-            arrays = arrays_of(run_schema(self.skeleton_name).empty_table(), self.skeleton_name)
-        return {**arrays, "clip_starts": np.array(starts, np.int64), "clip_ids": clip_ids}
+                arrays[name][start : start + len(plan)] = values
+            start += len(plan)
+        lengths = [length for plan in plans for length in plan.lengths]
+        clip_ids = [clip_id for plan in plans for _, clip_id in plan.names]
+        clip_starts = np.cumsum([0, *lengths], dtype=np.int64)
+        return {**arrays, "clip_starts": clip_starts, "clip_ids": clip_ids}
 
     def to_torch(self, split: str | None = None) -> dict[str, Any]:
         """Return what `to_numpy` does, the arrays as tensors that share its memory."""
         from_numpy = import_optional("torch").from_numpy
         arrays = self.to_numpy(split)
-        clip_ids = arrays.pop("clip_ids")
-        tensors = {name: from_numpy(values) for name, values in arrays.items()}
-        return {**tensors, "clip_ids": clip_ids}
+        return {
+            name: values if name == "clip_ids" else from_numpy(values)
+            for name, values in arrays.items()
+        }
 
     def _check_split(self, split: str | None) -> None:
         if split not in (None, *self.splits):

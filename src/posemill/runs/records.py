@@ -1,19 +1,19 @@
 """The events of a run as objects: `records/0000000001.json.gz` and so on, each created once.
 
-A record holds the events of one commit, so that any machine can build the ledger from the records,
-in their order. Record n + 1 can be created only by one who has seen record n, and only once. A new
-writer's first record is empty: it takes the number that the old one, wherever it is, would need for
-its next. So a writer that was cut off and comes back cannot commit anything: there is no rule about
-epochs to obey, the key is taken.
+Any machine can build the ledger from them, in their order. Record n + 1 can be created only by one
+who has seen record n, and only once. A new writer's first record is empty: it takes the number that
+the old one, wherever it is, would need for its next. So a writer that was cut off and comes back
+cannot commit anything: there is no rule about epochs to obey, the key is taken.
 
-`snapshots/0000001000.sqlite.gz` is the ledger as of record 1000: who knows nothing of the run
-begins with the newest one. Whoever writes it, it is the same: the records before it never change.
+`snapshots/0000001000.sqlite.gz` is the ledger as of record 1000, with which those begin who know
+nothing of the run. Whoever writes it, it is the same: the records before it never change.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import json
 import shutil
 import sqlite3
@@ -54,11 +54,14 @@ class RecordLog:
     def follow(self, ledger: Ledger) -> int:
         """Bring a ledger to where the records are; return how many there were to add."""
         first = at = ledger.number
-        for page in self._pages(at):
-            with ledger.transaction(at + len(page)):
-                for number, content in enumerate(page, start=at + 1):
-                    self._apply(ledger, content, number)
-            at += len(page)
+        keys = self._keys_after(first)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            while page := [*itertools.islice(keys, _PAGE)]:
+                contents = [*pool.map(self._get, page)]
+                with ledger.transaction(at + len(page)):
+                    for number, content in enumerate(contents, start=at + 1):
+                        self._apply(ledger, content, number)
+                at += len(page)
         self._number = at
         return at - first
 
@@ -72,23 +75,17 @@ class RecordLog:
         except (sqlite3.Error, RunError, OverflowError, TypeError) as error:
             raise self._damaged(number, error) from error
 
-    def _pages(self, at: int) -> Iterator[list[bytes]]:
-        page: list[str] = []
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for entry in self.place.list(PREFIX, after=_key(at) if at else ""):
-                if entry.key != (expected := _key(at + len(page) + 1)):
-                    raise RunError(
-                        "{record} is missing, but there is {key}; put it back from a "
-                        "copy: what follows rests on it",
-                        record=self.place.name_of(expected),
-                        key=entry.key,
-                    )
-                page.append(entry.key)
-                if len(page) == _PAGE:
-                    yield list(pool.map(self._get, page))
-                    at, page = at + len(page), []
-            if page:
-                yield list(pool.map(self._get, page))
+    def _keys_after(self, number: int) -> Iterator[str]:
+        entries = self.place.list(PREFIX, after=_key(number) if number else "")
+        for next_number, entry in enumerate(entries, start=number + 1):
+            if entry.key != _key(next_number):
+                raise RunError(
+                    "{record} is missing, but there is {key}; put it back from a "
+                    "copy: what follows rests on it",
+                    record=self.place.name_of(_key(next_number)),
+                    key=entry.key,
+                )
+            yield entry.key
 
     def _get(self, key: str) -> bytes:
         content = self.place.get(key)

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,10 @@ from posemill.records import (
 from posemill.skeletons import WORLD_LAYOUT, get_skeleton
 
 SCHEMA_VERSION = 2  # of a shard
-Integer = TypeVar("Integer", np.int32, np.int64)
 _WORLD_SHAPE = (WORLD_LAYOUT.num_points, 3)
-# Columns of some runs only. Of those whose engine finds several people: all but the one in
-# `keypoints`, largest first, behind each other, and the ids of the one and of the others, null
-# where people were not followed. Of those with landmarks in metres: x, y and z of 75 points, NaN
-# where not found, null for clips without them; and the same of each of the other people.
+# Columns of runs whose engine finds several people: all but the one in `keypoints`, largest first,
+# and the ids of the one and of the others, null where people were not followed; and of runs with
+# landmarks in metres: x, y and z of 75 points, null for clips without them, and of the others.
 OPTIONAL = {
     "other_keypoints": pa.list_(pa.float32()),
     "other_scores": pa.list_(pa.float32()),
@@ -72,9 +70,8 @@ def leave_pandas_unloaded() -> None:
 def run_schema(skeleton_name: str, optional: Collection[str] = ()) -> pa.Schema:
     """Return the columns of a run whose keypoints have that skeleton; of `OPTIONAL` those named.
 
-    `keypoints` is `num_points * 3` float32 (x, y, z of the first point, of the second, …) as in
-    `PoseClip.points`: NaN where not found. `scores` is `num_points` float32. `has_<part>` says
-    whether any point of the part was found. `extra` is a JSON object or null.
+    `keypoints` are x, y, z of the first point, of the second, … as in `PoseClip.points`: NaN where
+    not found. `has_<part>` says whether any point of the part was found. `extra` is a JSON object.
     """
     skeleton = get_skeleton(skeleton_name)
     num_points = skeleton.num_points
@@ -240,12 +237,11 @@ def block_of(
         names: Split and id of each clip.
         lengths: Frames of each, at least one.
         made: What all clips of the run have in common, as fields of `PoseClip`.
-        whole: The run's skeleton. Where that of `made` is a part of it, the score of a point that
-            was not found is 0, as in `PoseClip.as_skeleton`.
+        whole: The run's skeleton; that of `made` may be a part of it.
     """
     skeleton_name = made["skeleton_name"]
     arrays = arrays_of(table, skeleton_name)
-    if skeleton_name != whole:
+    if skeleton_name != whole:  # 0 where a point was not found, as in `PoseClip.as_skeleton`
         is_found = ~np.isnan(arrays["points"][..., 0])
         arrays["scores"] = np.where(is_found, arrays["scores"], np.float32(0))
     others = people_of(table, get_skeleton(whole).num_points)
@@ -292,24 +288,22 @@ def _extra_of(text: str, clip_id: str) -> dict[str, Any]:
 def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:
     """Return points `(N, K, 3)`, scores `(N, K)`, sizes_wh `(N, 2)`, frame_indices `(N,)`."""
     num_points = get_skeleton(skeleton_name).num_points
-    sizes = [integers_of(table.column(name), np.int32) for name in ("width", "height")]
+    sizes = [values_of(table.column(name), np.int32) for name in ("width", "height")]
     return {
-        "points": floats_of(table.column("keypoints")).reshape(-1, num_points, 3),
-        "scores": floats_of(table.column("scores")).reshape(-1, num_points),
+        "points": values_of(table.column("keypoints")).reshape(-1, num_points, 3),
+        "scores": values_of(table.column("scores")).reshape(-1, num_points),
         "sizes_wh": np.stack(sizes, 1),
-        "frame_indices": integers_of(table.column("frame_index"), np.int64),
+        "frame_indices": values_of(table.column("frame_index"), np.int64),
     }
 
 
-def integers_of(column: pa.ChunkedArray, dtype: type[Integer]) -> npt.NDArray[Integer]:
-    """Return a copy of the values of a column of that type."""
-    return np.concatenate([np.zeros(0, dtype), *map(numbers_of, column.chunks)])
-
-
-def floats_of(column: pa.ChunkedArray) -> Any:
-    """Return the flat float32 values of a list column (`flatten` honours a slice's offset)."""
-    parts = [numbers_of(chunk.flatten()) for chunk in column.chunks]
-    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])
+def values_of(column: pa.ChunkedArray, dtype: type[np.generic] = np.float32) -> Any:
+    """Return the numbers of a column of that type, flat if they are in lists."""
+    chunks = column.chunks
+    if pa.types.is_nested(column.type):
+        chunks = [chunk.flatten() for chunk in chunks]  # which honours a slice's offset
+    parts = [*map(numbers_of, chunks)]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, dtype), *parts])
 
 
 def numbers_of(values: pa.Array) -> npt.NDArray[Any]:

@@ -22,7 +22,7 @@ from posemill.runs.columns import read_groups
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import shard_path
 from posemill.runs.queries import ShardRows
-from posemill.runs.schema import check_schema, integers_of, join_tables, run_schema
+from posemill.runs.schema import check_schema, join_tables, run_schema, values_of
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def read_rows(
         plan: Which rows.
         skeleton_name: The one every shard must have.
         columns: `frame_index` among them; None for all.
-        part: The skeleton of the result, if it is only a part: see `columns.part_for`.
+        part: The part of the skeleton that is wanted, if not all: see `columns.part_for`.
     """
 
     def read_shard(path: Path, rows: Sequence[ShardRows]) -> list[pa.Table]:
@@ -117,7 +117,7 @@ def read_rows(
     table = tables[0] if len(tables) == 1 else join_tables(tables)
     # A frame that was tried again later has rows of its own, inside the span of others.
     if len(plan.rows) > len(plan.lengths):
-        indices = integers_of(table.column("frame_index"), np.int64)
+        indices = values_of(table.column("frame_index"), np.int64)
         clips = np.repeat(np.arange(len(plan.lengths)), plan.lengths)
         order: npt.NDArray[np.int64] = np.lexsort((indices, clips))
         if (np.diff(order) != 1).any():
@@ -162,8 +162,8 @@ def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) 
 def checksum_of(shard: BinaryIO) -> str:
     """Return what tells a shard from all others: the digest of its footer.
 
-    A footer holds the run's id, the shard's name, where every column lies and what range its values
-    have. The pages have checksums of their own.
+    That holds the run's id, the shard's name and where every column lies; pages have checksums of
+    their own.
     """
     end = shard.seek(0, os.SEEK_END)
     shard.seek(max(0, end - 8))
@@ -192,7 +192,6 @@ def _open(path: Path, skeleton_name: str, checksum: str) -> pq.ParquetFile:
 
 
 def _damaged(path: Path, error: Exception) -> RunError:
-    """Return the error for a shard that cannot be read, or whose checksums do not fit."""
     return RunError(
         "{path} is damaged ({error}); put back a copy of the file, or extract anew into another "
         "folder",

@@ -41,8 +41,7 @@ ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
 def write_table(table: pa.Table, place: Path | str, name: str, run_id: str) -> Shard:
     """Write a table as one shard of a run, whole or not at all; return it without its pieces.
 
-    It is compressed in memory first, so that a full disk is met in one plain write, which leaves
-    nothing behind. The shard carries its name and the run's id.
+    It is compressed in memory first: a full disk is met in one plain write, which leaves nothing.
     """
     metadata = {**table.schema.metadata, _RUN_KEY: run_id.encode(), _NAME_KEY: name.encode()}
     stored, content = as_stored(table.replace_schema_metadata(metadata)), io.BytesIO()
@@ -102,8 +101,7 @@ class ShardWriter:
 class RunWriter:
     """Writes a run clip by clip, for importers and mergers. Reading order is the order of adding.
 
-    A run that was not finished is not continued: the next attempt needs a new folder. Clips are
-    collected until a shard has at least `rows_per_shard` frames.
+    A run that was not finished is not continued: the next attempt needs a new folder.
     """
 
     def __init__(self, folder: Path | str, manifest: Manifest, *, rows_per_shard: int = 4096):
@@ -237,6 +235,6 @@ def shard_stem(start_no: int, task_no: int) -> str:
 
 
 def start_of(name: str) -> int:
-    """Return the start that `shard_stem` has in a shard's name."""
+    """Return the start that `shard_stem` has in a shard's name; 0 for another name."""
     number = name.partition("-")[2].partition("-")[0]
     return int(number) if number.isdecimal() else 0
