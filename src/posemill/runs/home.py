@@ -273,7 +273,7 @@ def _is_kept_as_records(place: Place, path: str | os.PathLike[str], kind: str) -
         return True
     is_here = (place.root / LEDGER_NAME).exists()
     if uri_of(path) is None:
-        is_asked = kind == "shared" or (kind == "auto" and is_shared(place.root))
+        is_asked = kind == "shared" or (kind == "auto" and not is_here and is_shared(place.root))
         return (place.root / PREFIX).is_dir() or (is_asked and not is_here)
     if is_here:
         raise RunError(
