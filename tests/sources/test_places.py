@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -103,8 +104,8 @@ def test_scratch_fetches_nothing_large_ahead_and_keeps_nothing(uri, tmp_path, mo
     assert len(list(folder.iterdir())) == 2
     for number, (name, version) in enumerate(names, start=8):
         with scratch.file(name, version) as path:
-            assert path.read_bytes() == f"{number}.mp4".encode()
-            assert path.suffix == ".mp4"
+            assert Path(path).read_bytes() == f"{number}.mp4".encode()
+            assert path.endswith(".mp4")
     assert list(folder.iterdir()) == []
     (entry,) = [each for each in open_place(uri).list() if each.key == "8.mp4"]
     fill(uri, ["8.mp4x"])
@@ -158,6 +159,7 @@ def slow(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     place = SlowPlace()
     monkeypatch.setattr(scratch_module, "split_uri", lambda uri: (place, uri))
+    monkeypatch.setattr(scratch_module, "uri_of", lambda uri: uri)
     return place
 
 
@@ -170,7 +172,7 @@ def test_a_long_fetch_says_that_it_goes_on(slow, monkeypatch, is_ahead):
     if is_ahead:
         scratch.ahead([("a.mp4", "", None)])
     with scratch.file("a.mp4", on_progress=lambda: said.append(1)) as path:
-        assert path.read_bytes() == b"xxxx"
+        assert Path(path).read_bytes() == b"xxxx"
     assert 2 <= len(said) <= 4, "once for each piece, whatever the time between two looks"
 
 
@@ -179,7 +181,7 @@ def test_a_picture_whose_size_is_known_is_asked_for_once_and_not_flushed(slow, m
     scratch = Scratch()
     scratch.ahead([("a.png", "", 4)])
     with scratch.file("a.png") as path:
-        assert path.read_bytes() == b"xxxx"
+        assert Path(path).read_bytes() == b"xxxx"
     assert slow.asked == ["read"]
 
 

@@ -35,11 +35,11 @@ class MadeUpVideo:
     """A video of so many frames, numbers all; the frame at `damaged` cannot be decoded."""
 
     def __init__(self, num_frames=6, *, damaged=None, counted=None):
-        self.num_frames, self.damaged, self.counted = num_frames, damaged, counted
-        self.fps, self.is_closed = 12.5, False
+        self.length, self.damaged, self.counted = num_frames, damaged, counted
+        self.fps, self.num_frames, self.is_closed = 12.5, None, False
 
     def read_frames(self, start, stride=1):
-        for index in range(start, self.num_frames, stride):
+        for index in range(start, self.length, stride):
             if index == self.damaged:
                 raise DecodeError(f"damaged at {index}", reason="truncated")
             yield index

@@ -70,6 +70,15 @@ def frame_path(clip: Clip, name: str) -> str:
     return f"{clip.path.rstrip('/')}/{name}" if name else clip.path
 
 
+def length_of(video: VideoReader) -> int:
+    """Return how many frames a video should give, without decoding them.
+
+    Raises:
+        DecodeError: The packets cannot be read.
+    """
+    return video.count_frames() if video.num_frames is None else video.num_frames
+
+
 def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
     """Return the numbers of the frames of a video that a sampling takes.
 
@@ -77,7 +86,7 @@ def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
         DecodeError: The packets cannot be read; or the video does not say its rate, which `fps`
             needs.
     """
-    num_frames = video.count_frames() if video.num_frames is None else video.num_frames
+    num_frames = length_of(video)
     if not num_frames:
         return np.zeros(0, np.int64)
     try:
@@ -116,20 +125,19 @@ def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = 
     A video is not decoded: either its container knows, or its packets are counted, by the decoder
     that will read it. With a sampling, the frames that it takes.
     """
-    known = clip.num_frames
-    if clip.kind == "video" and (known is not None or uri_of(clip.path) is not None):
-        return known  # whoever reads one that lies elsewhere has it here, and counts it then
+    known, start, end = clip.num_frames, clip.start_seconds, clip.end_seconds
     try:
-        if clip.kind != "video":
-            if known is None and uri_of(clip.path) is None:
+        # Whoever reads what lies elsewhere has it here, and counts it then.
+        if known is None and uri_of(clip.path) is None:
+            if clip.kind != "video":
                 known = len(list_frames(clip))
-            return (
-                len(sampling.indices(known, fps=clip.listed_fps)) if sampling and known else known
-            )
-        window = {"start_seconds": clip.start_seconds, "end_seconds": clip.end_seconds}
-        with open_video(clip.path, decoder=decoder, **window) as video:  # type: ignore[arg-type]
-            if sampling is not None:
-                return len(video_numbers(video, sampling))
-            return video.count_frames() if video.num_frames is None else video.num_frames
+            else:
+                with open_video(
+                    clip.path, decoder=decoder, start_seconds=start, end_seconds=end
+                ) as video:
+                    return len(video_numbers(video, sampling)) if sampling else length_of(video)
+        if clip.kind != "video" and sampling and known:
+            return len(sampling.indices(known, fps=clip.listed_fps))
     except DecodeError:
         return None
+    return known

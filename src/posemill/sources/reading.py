@@ -7,8 +7,8 @@ that catches everything is here: `attempt`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -20,8 +20,8 @@ from posemill.errors import DecodeError, PlaceError
 from posemill.places import ChangedError, Entry, uri_of
 from posemill.records import Clip, Frame, IntArray
 from posemill.sources.frames import (
-    count_frames,
     frame_path,
+    length_of,
     list_frames,
     list_objects,
     video_numbers,
@@ -71,17 +71,11 @@ class Item(NamedTuple):
 
 
 class End(NamedTuple):
-    """Why nothing more of a clip comes, before its end.
-
-    Args:
-        failed: The reason.
-        total: How many frames the clip should have; None where nobody knows.
-        is_open: Whether the clip could be opened at all.
-    """
+    """Why nothing more of a clip comes, before its end."""
 
     failed: DecodeError
-    total: int | None
-    is_open: bool
+    total: int | None  # frames that the clip should have; None where nobody knows
+    is_open: bool  # whether the clip could be opened at all
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,7 @@ class Part:
     def refusal(self, index: int) -> DecodeError | None:
         """Return why a frame is not to be read, None if it is."""
         why = self.skip.get(index)
-        if why is None and self.give_up is not None and index >= self.give_up[0]:
+        if why is None and self.give_up is not None and self.is_given_up(index):
             why = self.give_up[1]
         return None if why is None else DecodeError("{why}", reason="crashed the worker", why=why)
 
@@ -118,8 +112,8 @@ class Listing:
     def __init__(self) -> None:
         self._last = ("", "")
         self._names: list[str] = []
-        self._entries: dict[str, Entry] = {}
-        self._scratch = Scratch()
+        self._entries: dict[str, Entry] = {}  # at a URI, by name
+        self.scratch = Scratch()
 
     def names_of(self, clip: Clip) -> list[str]:
         """Return what `list_frames` does."""
@@ -129,22 +123,11 @@ class Listing:
             self._last = (clip.kind, clip.path)
         return self._names
 
-    @contextmanager
-    def file_of(
-        self, path: str, version: str = "", on_progress: Callable[[], None] = lambda: None
-    ) -> Iterator[str]:
-        """Yield a file of this machine: the path itself, or a copy of what lies at a URI."""
-        if uri_of(path) is None:
-            yield path
-        else:
-            with self._scratch.file(path, version, on_progress=on_progress) as copy:
-                yield str(copy)
-
     def read_picture(self, path: str, name: str) -> Frame | DecodeError:
         """Return the pixels of a picture, wherever it is, or why there are none."""
         with ExitStack() as stack:
             version = self._entries[name].version if self._entries else ""
-            file = attempt(lambda: stack.enter_context(self.file_of(path, version)))
+            file = attempt(lambda: stack.enter_context(self.scratch.file(path, version)))
             if isinstance(file, DecodeError):
                 return file
             frame = attempt(lambda: read_picture(file))
@@ -152,18 +135,9 @@ class Listing:
 
     def fetch_pictures(self, clip: Clip, names: Sequence[str]) -> None:
         """Begin to fetch the next pictures of a clip at a URI."""
-        if self._entries:
-            entries = [(name, self._entries[name]) for name in names]
-            self._scratch.ahead(
-                (frame_path(clip, name), entry.version, entry.num_bytes) for name, entry in entries
-            )
-
-    def fetch_videos(self, clips: Sequence[Clip]) -> None:
-        """Begin to fetch the next videos, of those that lie at a URI."""
-        self._scratch.ahead(
-            (clip.path, clip.version, None)
-            for clip in clips
-            if clip.kind == "video" and uri_of(clip.path) is not None
+        entries = [(name, self._entries[name]) for name in names if self._entries]
+        self.scratch.ahead(
+            (frame_path(clip, name), entry.version, entry.num_bytes) for name, entry in entries
         )
 
 
@@ -198,7 +172,8 @@ class ClipReader:
         next_clips: Sequence[Clip] = (),
         on_step: Callable[[int, float], None] = lambda index, seconds: None,
     ) -> None:
-        self._clip, self._decoder, self._target_size = clip, decoder, target_size
+        self._clip, self._total = clip, clip.num_frames
+        self._decoder, self._target_size = decoder, target_size
         self._sampling, self._listing = sampling, listing or Listing()
         self._next_clips, self._at = next_clips, on_step
         self.fps: float | None = None
@@ -222,34 +197,36 @@ class ClipReader:
     def read(self, part: Part | None = None) -> Generator[Item | End, None, None]:
         """Yield the frames in their order; an `End`, if any, is the last."""
         read = self._read_video if self._clip.kind == "video" else self._read_pictures
-        yield from read(part or Part())
+        return read(part or Part())
 
     def _end(self, failed: DecodeError, index: int = 0, video: VideoReader | None = None) -> End:
         """Return why nothing more comes, with how many frames there should be."""
-        numbers, total = self.numbers, self._clip.num_frames or None
+        total = self._total or None
         if total is None and video is not None:
-            counted = attempt(video.count_frames if numbers is None else lambda: len(numbers))
             # Damage hides frames from the count as well: at least the damaged one is lost.
-            total = max(index + 1, 0 if isinstance(counted, DecodeError) else counted)
+            total = max(index + 1, self._count(video) or 0)
         failed = failed if video is None else self.with_number(failed, index)
         return End(failed, total, video is not None)
 
+    def _count(self, video: VideoReader) -> int | None:
+        numbers = self.numbers
+        counted = attempt(lambda: length_of(video) if numbers is None else len(numbers))
+        return None if isinstance(counted, DecodeError) else counted
+
     def _read_video(self, part: Part) -> Generator[Item | End, None, None]:
         """Yield the frames of a video; one at a URI is fetched, and counted when it is here."""
-        clip, listing, is_here = self._clip, self._listing, uri_of(self._clip.path) is None
+        clip, scratch = self._clip, self._listing.scratch
         say_that_it_comes = partial(self._at, part.start, SLOW_STEP_SECONDS)
+        if uri_of(clip.path) is not None:
+            say_that_it_comes()
         with ExitStack() as stack:
-            if not is_here:
-                say_that_it_comes()
-            copy = listing.file_of(clip.path, clip.version, say_that_it_comes)
+            copy = scratch.file(clip.path, clip.version, say_that_it_comes)
             file = attempt(lambda: stack.enter_context(copy))
             if isinstance(file, DecodeError):
                 yield self._end(file)
                 return
-            if not is_here:
-                listing.fetch_videos(self._next_clips)
-                length = count_frames(replace(clip, path=file), self._decoder, self._sampling)
-                self._clip = clip = replace(clip, num_frames=length)
+            following = [later for later in self._next_clips if later.kind == "video"]
+            scratch.ahead((later.path, later.version, None) for later in following)
             self._at(part.start, 0.0)
             video = attempt(
                 lambda: open_video(
@@ -278,6 +255,8 @@ class ClipReader:
             if isinstance(numbers, DecodeError):
                 return self._end(numbers, index, video)
             self.numbers = numbers
+        if uri_of(self._clip.path) is not None:
+            self._total = self._count(video)
         if self.numbers is None:
             frames = video.read_frames(index)
         else:
@@ -291,7 +270,7 @@ class ClipReader:
             self._at(index, seconds)
             frame = attempt(lambda: next(frames, None))
             seconds = 0.0
-            known = self._clip.num_frames
+            known = self._total
             if frame is None and known is not None and index < (part.stop or known):
                 template = "the file ends after {index} of {known} frames"
                 frame = DecodeError(template, reason="ends too early", index=index, known=known)

@@ -20,10 +20,9 @@ from posemill.decoders.opening import suffix_of
 from posemill.errors import PlaceError
 from posemill.machine.disk import disk_message
 from posemill.messages import Message
-from posemill.places import split_uri
+from posemill.places import split_uri, uri_of
 
 MOST_BYTES = 1 << 30  # of an object that is fetched ahead; asked for, it may have any size
-_PREFIX = "posemill-scratch-"
 _AT_ONCE = 8
 _LOOK_SECONDS = 1.0  # between two looks whether bytes are coming
 
@@ -42,29 +41,32 @@ class Scratch:
 
     @contextmanager
     def file(
-        self, uri: str, version: str = "", *, on_progress: Callable[[], None] = lambda: None
-    ) -> Iterator[Path]:
-        """Yield a file with the content of an object; it is gone afterwards.
+        self, path: str, version: str = "", on_progress: Callable[[], None] = lambda: None
+    ) -> Iterator[str]:
+        """Yield a file of this machine: the path itself, or a copy of what lies at a URI.
 
         Args:
-            uri: Of the object.
-            version: The one it must have; empty for any.
+            path: On a disk, or the URI of an object; its copy is gone afterwards.
+            version: The one an object must have; empty for any.
             on_progress: Called now and then while bytes are coming.
 
         Raises:
             ChangedError: It is another version by now, or has gone.
             PlaceError: It cannot be had, or there is no room for it.
         """
-        future = self._ahead.pop(uri, None)
-        path = None if future is None else self._wait(future, on_progress)
-        if path is None:
-            fetching = self._pool.submit(self._fetch, uri, version, self._make_folder())
-            path = self._wait(fetching, on_progress)
-        assert path is not None
-        try:
+        if uri_of(path) is None:
             yield path
+            return
+        future = self._ahead.pop(path, None)
+        copy = None if future is None else self._wait(future, on_progress)
+        if copy is None:
+            fetching = self._pool.submit(self._fetch, path, version, self._make_folder())
+            copy = self._wait(fetching, on_progress)
+        assert copy is not None
+        try:
+            yield str(copy)
         finally:
-            path.unlink(missing_ok=True)
+            copy.unlink(missing_ok=True)
 
     def _wait(self, future: Future[Path | None], on_progress: Callable[[], None]) -> Path | None:
         """Return what a fetch comes to; says that it goes on as long as bytes come."""
@@ -79,12 +81,12 @@ class Scratch:
         """Begin to fetch objects that `file` will be asked for, unless they are very large.
 
         Args:
-            wanted: URI, version and size of each; a size that is not known is looked up.
+            wanted: Path or URI, version and size of each; a size that is not known is looked up.
         """
-        for uri, version, num_bytes in wanted:
-            if uri not in self._ahead:
-                self._ahead[uri] = self._pool.submit(
-                    self._fetch_ahead, uri, version, num_bytes, self._make_folder()
+        for path, version, num_bytes in wanted:
+            if path not in self._ahead and uri_of(path) is not None:
+                self._ahead[path] = self._pool.submit(
+                    self._fetch_ahead, path, version, num_bytes, self._make_folder()
                 )
 
     def _fetch_ahead(
@@ -117,7 +119,13 @@ class Scratch:
 
     def _make_folder(self) -> Path:
         if self._folder is None:
-            prefix = _prefix()
+            # Of those whose process ids mean the same here as there: containers with one name may
+            # share a folder for temporary files, and have ids of their own.
+            try:
+                space = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))  # noqa: PTH115
+            except OSError:
+                space = "0"  # not Linux
+            prefix = f"posemill-scratch-{socket.gethostname()}-{space}-"
             for path in Path(tempfile.gettempdir()).glob(f"{prefix}*-*"):
                 pid = path.name.removeprefix(prefix).partition("-")[0]
                 if pid.isdecimal() and not psutil.pid_exists(int(pid)):
@@ -125,15 +133,3 @@ class Scratch:
             self._folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
-
-
-def _prefix() -> str:
-    """Return how the folders of those begin whose process ids mean the same here as there.
-
-    Containers with one name may share a folder for temporary files, and have ids of their own.
-    """
-    try:
-        space = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))  # noqa: PTH115
-    except OSError:
-        space = "0"  # not Linux
-    return f"{_PREFIX}{socket.gethostname()}-{space}-"
