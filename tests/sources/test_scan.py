@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from posemill.sources.clip_list import Collector
-from posemill.sources.scan import MISSING, Folder, joined_version, look_into, scan
+from posemill.sources.scan import MISSING, Folder, joined_version, scan
 
 
 def touch(root: Path, *names: str, content: bytes = b"12345") -> None:
@@ -54,7 +54,9 @@ def test_the_version_of_pictures_changes_with_any_file_and_not_with_their_order(
 def test_a_file_that_is_written_anew_has_another_version(tmp_path: Path) -> None:
     touch(tmp_path, "1.png", "2.png", "v/x.mp4")
     pictures, videos = walk(tmp_path)[0]
-    assert look_into(str(tmp_path)) == pictures
+    folder = Folder(str(tmp_path), ())
+    folder.look()
+    assert folder == pictures
     os.utime(tmp_path / "2.png", (1, 1))
     os.utime(tmp_path / "v" / "x.mp4", (1, 1))
     again = walk(tmp_path)[0]

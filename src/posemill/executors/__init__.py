@@ -32,13 +32,10 @@ def is_worker_process() -> bool:
 
 
 class Progress:
-    """Where a worker is: a few numbers it sets before each step, readable even after it died.
-
-    `slots` are `NUM_SLOTS` integers, in shared memory if the worker is a process of its own.
-    """
+    """Where a worker is: a few numbers it sets before each step, readable even after it died."""
 
     def __init__(self, slots: MutableSequence[int]) -> None:
-        self._slots = slots
+        self._slots = slots  # `NUM_SLOTS`; shared memory if the worker is a process of its own
 
     def at(self, *place: int, seconds: float = 0) -> None:
         """Say what is done next: up to four numbers, and how long it may take if unusual."""
@@ -54,7 +51,7 @@ class Progress:
 
     @property
     def counter(self) -> int:
-        """How often `at` was called: does not change while the worker hangs."""
+        """How often `at` was called."""
         return self._slots[_COUNTER]
 
     @property
@@ -109,10 +106,10 @@ class Died:
         place: What it last said to `Progress.at`.
         reason: `killed by SIGSEGV`, `no progress for 120 s`, …
         worker_index: Which one.
-        is_from_outside: Whether somebody else ended it, by a signal that programs do not send
-            themselves: an operator, a scheduler. What it was at is not to blame.
-        is_refused_instruction: Whether the processor refused an instruction (SIGILL) before any
-            worker of the executor, or of the slot, gave anything: the machine is to blame.
+        is_from_outside: Somebody else ended it, an operator or a scheduler, by a signal that
+            programs do not send themselves.
+        is_refused_instruction: The processor refused an instruction (SIGILL) before any worker
+            gave anything: the machine is to blame.
     """
 
     task: Any
@@ -141,9 +138,9 @@ class Limits:
         log_folder: Where worker processes write what they print; None for the parent's stderr.
         environment: Variables set in worker processes.
         address: Of a cluster; empty: this machine alone. This and what follows is for `ray`.
-        gpus_per_worker: GPUs that a worker asks for, or a fraction of one.
+        gpus_per_worker: May be a fraction.
         is_elastic: Whether there are more workers when machines join.
-        must_see: A path that every machine has to see; None if none.
+        must_see: A path that every machine has to see.
         files: What every machine needs, by the name below the cache folder.
     """
 
@@ -183,8 +180,8 @@ class SupervisingExecutor(ABC):
     """Hands tasks to workers that are started as needed; what they are is left to subclasses."""
 
     def __init__(self, num_workers: int, limits: Limits, *, first_index: int = 0) -> None:
-        # By number. Each has a `task` under way, if any; its `place`, as far as it said; `is_idle`
-        # where it waits for a task; and the methods `give` (a task) and `ask_to_stop`.
+        # With the attributes `task` (under way, or None), `place` and `is_idle` (waits for a task),
+        # and the methods `give` (a task) and `ask_to_stop`.
         self._workers: dict[int, Any] = {}
         self._indices = range(first_index, first_index + num_workers)
         self._limits = limits

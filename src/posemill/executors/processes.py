@@ -88,14 +88,11 @@ def work(
 
 
 class _Worker:
-    """One process, from this side."""
-
     def __init__(self, index: int, make_function: MakeFunction, limits: Limits) -> None:
         self.index = index
         self.task: Any = None
-        self.is_ready = False
-        self.is_leaving = False
-        self.reason = ""
+        self.is_ready = self.is_leaving = False
+        self.reason = ""  # why it was killed
         slots: Any = _CONTEXT.RawArray("q", NUM_SLOTS)
         self.progress = Progress(slots)
         self.pipe: Connection
@@ -110,11 +107,8 @@ class _Worker:
             name=f"{WORKER_NAME}-{index}",
             daemon=True,
         )
-        with (
-            environment(limits.environment),
-            stop_signals_blocked(),
-            _without_script(make_function),
-        ):
+        variables = environment(limits.environment)
+        with variables, stop_signals_blocked(), _without_script(make_function):
             self.process.start()
         far_end.close()  # ours is now the only other end: the worker's death ends the pipe
         self._counter, self.seen_at = 0, time.monotonic()  # of its progress, and when it changed
@@ -139,35 +133,29 @@ class _Worker:
 
     def fault(self, limits: Limits) -> str:
         """Return why the worker has to be killed, or nothing."""
-        now, counter = time.monotonic(), self.progress.counter
-        if counter != self._counter:
-            self._counter, self.seen_at = counter, now
+        now = time.monotonic()
+        if self._counter != self.progress.counter:
+            self._counter, self.seen_at = self.progress.counter, now
         if self.is_ready and self.task is None:
             return ""
         allowed = max(limits.timeout_seconds, self.progress.seconds)
         allowed = allowed if self.is_ready else max(allowed, _START_SECONDS)
         if now - self.seen_at > allowed:
             return Message("no progress for {seconds:g} s", seconds=allowed)
-        used = 0
+        used, limit = 0, limits.memory_bytes
         with suppress(psutil.Error):  # gone: the end of its pipe says so
-            used = psutil.Process(self.process.pid).memory_info().rss if limits.memory_bytes else 0
-        if used <= limits.memory_bytes:
+            used = psutil.Process(self.process.pid).memory_info().rss if limit else 0
+        if used <= limit:
             return ""
-        return Message(
-            "used {used} MB of memory, the limit is {limit} MB",
-            used=used >> 20,
-            limit=limits.memory_bytes >> 20,
-        )
+        template = "used {used} MB of memory, the limit is {limit} MB"
+        return Message(template, used=used >> 20, limit=limit >> 20)
 
     def kill(self, reason: str) -> None:
         self.reason = reason
         self.process.kill()
 
     def died(self, *, has_given: bool) -> Died:
-        """Return its death, after the end of the process, which has begun.
-
-        `has_given` says whether any worker of the executor gave anything.
-        """
+        """Return its death, after the end of the process, which has begun."""
         deadline = time.monotonic() + _END_SECONDS
         # Not `join`: it goes by a pipe too, and waits for ever for a worker that closed them all.
         while (code := self.process.exitcode) is None and time.monotonic() < deadline:
@@ -184,7 +172,6 @@ class _Worker:
         return Died(self.task, self.place, reason, self.index, is_from_outside, is_refused)
 
     def close(self) -> None:
-        """End the process, if it has not, and free what it held."""
         self.pipe.close()
         if self.process.exitcode is None:
             self.process.kill()
@@ -195,10 +182,9 @@ class _Worker:
 
 @contextmanager
 def _without_script(make_function: MakeFunction) -> Iterator[None]:
-    """Start processes that do not run the user's script again.
+    """Start processes that do not import the user's script again, if nothing of it is needed.
 
-    A spawned process imports the script it came from, for what is defined there. Nothing of ours
-    is, and a script without `if __name__ == "__main__"` would start the whole job once more.
+    One without `if __name__ == "__main__"` would start the whole job once more.
     """
     script = vars(sys.modules["__main__"])
     is_needed = getattr(make_function, "__module__", None) == "__main__"

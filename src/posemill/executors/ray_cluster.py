@@ -1,11 +1,8 @@
 """Tasks on the machines of a Ray cluster, or on a cluster of this machine alone.
 
-Each slot is an actor, and in each actor runs the one supervised process that a local run has
-(`ProcessExecutor`): a crash, a hang, a worker that grew is noticed by the same code, as exactly.
-The actor only passes on. What Ray adds is the end of a whole machine: its workers `Died` from
-outside, and slots are asked for again, on the machines that are left or on one that joins.
-
-An actor is given a task when it has done the one before: there is never more than one ahead.
+Each slot is an actor, in which one supervised process runs, as locally (`ProcessExecutor`). What
+Ray adds is the end of a whole machine: its workers `Died` from outside, and slots are asked for
+again, on the machines that are left or on one that joins.
 """
 
 from __future__ import annotations
@@ -168,10 +165,10 @@ class RayExecutor(SupervisingExecutor):
             actor.silent_seconds += time.monotonic() - started
         if ready:  # all that are there by now: to wait for one of a thousand takes milliseconds
             ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=0)
+        else:
+            yield Tick()
         for answer in ready:
             yield from self._receive(answers[answer])
-        if not ready:
-            yield Tick()
         self._check()
 
     def _receive(self, actor: _Actor) -> Iterator[Event]:
@@ -184,9 +181,8 @@ class RayExecutor(SupervisingExecutor):
             yield Died(actor.task, actor.place, first_line(error), actor.index, has_begun)
             return
         except ray.exceptions.RayError as error:
-            raise RunError(
-                "a worker of the Ray cluster failed: {error}", error=first_line(error)
-            ) from error
+            template = "a worker of the Ray cluster failed: {error}"
+            raise RunError(template, error=first_line(error)) from error
         actor.silent_seconds = 0.0
         if not actor.host:
             self._check_machine(answer)
@@ -205,21 +201,19 @@ class RayExecutor(SupervisingExecutor):
 
     def _check_machine(self, about: Mapping[str, Any]) -> None:
         """Refuse a machine that would not compute the same, or could not write the result."""
-        host = about["host"]
         if about["versions"] != _VERSIONS:
             raise RunError(
                 "{host} has {versions}, this machine {our_versions}; install the same on all "
                 "machines",
-                host=host,
-                versions=about["versions"],
                 our_versions=_VERSIONS,
+                **about,
             )
         if not about["sees_run"]:
             raise RunError(
                 "{host} does not see {path}: with several machines the run must be "
                 "on a file system that all share, or in an object store (s3://…)",
-                host=host,
                 path=self._limits.must_see,
+                **about,
             )
 
     def _check(self) -> None:
@@ -227,8 +221,8 @@ class RayExecutor(SupervisingExecutor):
         now = time.monotonic()
         if self._limits.is_elastic and now >= self._next_look:
             self._next_look = now + _LOOK_SECONDS
-            num_workers = count_room(self._limits.gpus_per_worker)
-            self._indices = range(max(len(self._indices), num_workers))
+            room = count_room(self._limits.gpus_per_worker)
+            self._indices = range(max(len(self._indices), room))
         for actor in self._workers.values():
             if actor.host and actor.silent_seconds > _SILENT_SECONDS:
                 ray.kill(actor.handle)  # the answer that is waited for becomes an error

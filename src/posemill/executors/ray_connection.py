@@ -31,8 +31,8 @@ def connected(address: str, num_workers: int = 0) -> Iterator[None]:
 
     Args:
         address: Of the cluster: `auto` for the one this machine is part of, `host:port`,
-            `ray://host:10001`; empty: one of this machine alone.
-        num_workers: CPUs of the machine's own cluster.
+            `ray://host:10001`; empty: one of this machine alone, with `num_workers` CPUs.
+        num_workers: See there.
 
     Raises:
         RunError: No cluster answers, or one of another version of Ray or Python.
@@ -40,24 +40,20 @@ def connected(address: str, num_workers: int = 0) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    own: dict[str, Any] = {
-        "address": "local",
-        "num_cpus": num_workers,
-        "include_dashboard": False,
-        "object_store_memory": _LEAST_STORE,
-    }
-    template = "no Ray cluster could be started on this machine: {error}"
-    if address:
-        template = (
-            "no Ray cluster could be used at {address}: {error}; start one with `ray start "
-            "--head` and the same versions of Ray and Python, or leave out {--ray-address} "
-            "for one of this machine alone"
-        )
+    options: dict[str, Any] = {"address": address}
+    template = (
+        "no Ray cluster could be used at {address}: {error}; start one with `ray start "
+        "--head` and the same versions of Ray and Python, or leave out {--ray-address} "
+        "for one of this machine alone"
+    )
+    if not address:
+        options = {"address": "local", "num_cpus": num_workers, "include_dashboard": False}
+        options["object_store_memory"] = _LEAST_STORE
+        template = "no Ray cluster could be started on this machine: {error}"
     try:
         _check_answers(address)
         with _our_signals(), nullcontext() if address else _loopback_only():
-            chosen = {"address": address} if address else own
-            ray.init(logging_level=logging.ERROR, log_to_driver=False, **chosen)
+            ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise RunError(template, address=address, error=first_line(error)) from error
     try:
@@ -73,11 +69,7 @@ def first_line(error: BaseException) -> str:
 
 
 def expect_own_cluster() -> None:
-    """Raise where a process of the machine's own cluster is gone; Ray would end this one at once.
-
-    Raises:
-        RunError: Which one.
-    """
+    """Raise `RunError` where a process of the machine's own cluster is gone, before Ray ends us."""
     node = ray._private.worker._global_node
     if gone := [] if node is None else [kind for kind, _ in node.dead_processes()]:
         raise RunError(
@@ -123,10 +115,7 @@ def _check_answers(address: str) -> None:
 
 @contextmanager
 def _loopback_only() -> Iterator[None]:
-    """Let a cluster of one machine listen to that machine alone.
-
-    Ray has this for Macs, whose firewalls would ask; an address given to `init` it replaces.
-    """
+    # Ray has this for Macs, whose firewalls would ask; an address given to `init` it replaces.
     before = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
@@ -137,12 +126,11 @@ def _loopback_only() -> Iterator[None]:
 
 @contextmanager
 def _our_signals() -> Iterator[None]:
-    """Keep what Ctrl-C and SIGTERM do: Ray puts handlers of its own in their place."""
-    is_main = threading.current_thread() is threading.main_thread()
+    # Ray puts handlers of its own in the place of what Ctrl-C and SIGTERM do.
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for number, handler in before.items():
-            if is_main and handler is not None:
+            if threading.current_thread() is threading.main_thread() and handler is not None:
                 signal.signal(number, handler)

@@ -1,6 +1,5 @@
 """Tasks in this process: one after the other, or in threads, for functions that release the
-interpreter lock. Neither can be killed: nothing here survives a crash or ends a hang; `processes`
-does.
+interpreter lock. Neither can be killed: `processes` alone survives a crash and ends a hang.
 """
 
 from __future__ import annotations

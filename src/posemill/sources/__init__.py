@@ -29,7 +29,11 @@ LAYOUTS = {
     "phoenix": "PHOENIX-2014-T: its release, PHOENIX-2014-T or fullFrame-210x260px",
     "list": "a .csv, .tsv or .jsonl file with a path in each row",
 }
-_FILES = {"videos": VIDEO_SUFFIXES, "pictures": PICTURE_SUFFIXES, "list": LIST_SUFFIXES}
+_LAYOUT_OF_FILE = {
+    **dict.fromkeys(VIDEO_SUFFIXES, "videos"),
+    **dict.fromkeys(PICTURE_SUFFIXES, "pictures"),
+    **dict.fromkeys(LIST_SUFFIXES, "list"),
+}
 
 
 def find_clips(
@@ -52,9 +56,7 @@ def find_clips(
     if uri is None:
         is_file = not _is_folder(root)
     else:  # the ending of a name tells an object from all that lies below it
-        is_file = layout == "list" or any(
-            suffix_of(uri) in suffixes for suffixes in _FILES.values()
-        )
+        is_file = layout == "list" or suffix_of(uri) in _LAYOUT_OF_FILE
     layout = _layout_of_file(root, layout) if is_file else _layout_of_folder(root, layout)
     collector = Collector(layout, root, splits or None)
     if layout == "list":
@@ -84,15 +86,15 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
                 "{file!r} is no file{hint}", file=readable(str(file)), hint=near_path(file)
             )
     suffixes = {suffix_of(file.name) for file in files}
+    layouts = {_LAYOUT_OF_FILE.get(suffix, "list") for suffix in suffixes}
+    if len(layouts) > 1 or "list" in layouts:
+        raise SourceError(
+            "expected a list of videos, or a list of pictures, got files that end in {suffixes}",
+            suffixes=", ".join(sorted(suffixes)),
+        )
     root = os.path.commonpath([file.parent for file in files])
-    for layout in ("videos", "pictures"):
-        if suffixes <= _FILES[layout]:
-            collector = Collector(layout, root)
-            return root, folders.find_files(list(map(str, files)), root, collector)
-    raise SourceError(
-        "expected a list of videos, or a list of pictures, got files that end in {suffixes}",
-        suffixes=", ".join(sorted(suffixes)),
-    )
+    collector = Collector(layouts.pop(), root)
+    return root, folders.find_files(list(map(str, files)), root, collector)
 
 
 def _is_folder(path: str) -> bool:
@@ -108,10 +110,9 @@ def _is_folder(path: str) -> bool:
 
 
 def _layout_of_file(path: str, layout: str) -> str:
-    suffix = suffix_of(path)
-    fits = next((name for name, suffixes in _FILES.items() if suffix in suffixes), None)
     # The user knows better than an ending that says nothing.
-    found = layout if layout in _FILES and fits is None else fits
+    chosen = layout if layout in _LAYOUT_OF_FILE.values() else None
+    found = _LAYOUT_OF_FILE.get(suffix_of(path), chosen)
     if found is None or layout not in ("auto", found):
         raise SourceError(
             "{path!r}: expected a picture, a video or a list (.csv, .tsv, .jsonl) by its name, and "
@@ -129,10 +130,10 @@ def _layout_of_folder(path: str, layout: str) -> str:
     """Return the layout; `auto` where only a look into the folder tells."""
     if layout == "list":
         raise SourceError("{root!r} is a folder; layout 'list' expects a file", root=readable(path))
-    if uri_of(path) is None:
-        is_phoenix = layout == "auto" and phoenix.find_frames_folder(path) is not None
-        return "phoenix" if is_phoenix else layout
-    if layout == "phoenix":
+    is_here = uri_of(path) is None
+    if is_here and layout == "auto" and phoenix.find_frames_folder(path) is not None:
+        return "phoenix"
+    if layout == "phoenix" and not is_here:
         raise SourceError(
             "{uri}: PHOENIX-2014-T is read from a disk; at a URI say {--layout:frames}, or "
             "give a list of its folders",
@@ -143,20 +144,23 @@ def _layout_of_folder(path: str, layout: str) -> str:
 
 def _find_in_folder(root: str, collector: Collector) -> ClipList:
     """Return the clips of a folder or a URI; frames and loose pictures are told apart in it."""
-    found = scan(root, collector)
-    num_videos = sum(len(folder.videos) for folder in found)
-    num_pictures = sum(folder.num_pictures or 0 for folder in found)
-    if collector.layout == "auto" and num_pictures and num_videos:
-        raise SourceError(
-            "{root!r} holds both {num_videos:video|videos} and "
-            "{num_pictures:picture|pictures}; say which: {--layout:videos}, "
-            "{--layout:frames} or {--layout:pictures}",
-            root=readable(root),
-            num_videos=num_videos,
-            num_pictures=num_pictures,
-        )
-    if collector.layout == "auto" and not num_pictures and not num_videos:
-        looked_for = "folders of pictures, loose pictures, videos and PHOENIX-2014-T, at any depth"
-        raise collector.nothing(Message(looked_for))
-    is_videos = collector.layout == "videos" or (collector.layout == "auto" and num_videos)
-    return (folders.find_videos if is_videos else folders.find_frames)(found, collector)
+    tree, is_videos = scan(root, collector), collector.layout == "videos"
+    if collector.layout == "auto":
+        num_videos = sum(len(folder.videos) for folder in tree)
+        num_pictures = sum(folder.num_pictures or 0 for folder in tree)
+        is_videos = num_videos > 0
+        if num_pictures and num_videos:
+            raise SourceError(
+                "{root!r} holds both {num_videos:video|videos} and "
+                "{num_pictures:picture|pictures}; say which: {--layout:videos}, "
+                "{--layout:frames} or {--layout:pictures}",
+                root=readable(root),
+                num_videos=num_videos,
+                num_pictures=num_pictures,
+            )
+        if not num_pictures and not num_videos:
+            looked_for = (
+                "folders of pictures, loose pictures, videos and PHOENIX-2014-T, at any depth"
+            )
+            raise collector.nothing(Message(looked_for))
+    return (folders.find_videos if is_videos else folders.find_frames)(tree, collector)

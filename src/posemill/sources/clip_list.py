@@ -24,17 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class SplitTotals:
-    """How much one split holds.
-
-    Args:
-        num_clips: Clips of any kind.
-        num_frames: Frames of those clips whose number is known.
-        num_uncounted: Clips (videos) whose number of frames is not known before decoding.
-    """
+    """How much one split holds."""
 
     num_clips: int = 0
-    num_frames: int = 0
-    num_uncounted: int = 0
+    num_frames: int = 0  # of those clips whose number is known
+    num_uncounted: int = 0  # clips (videos) of which it is not known before decoding
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,17 +88,11 @@ class ClipList(Sequence[Clip]):
 
 @dataclass
 class Collector:
-    """Takes the clips a layout finds; `finish` checks them and makes the list.
-
-    Args:
-        layout: The layout's name.
-        root: The path the user gave.
-        wanted_splits: Only these are kept; None for all.
-    """
+    """Takes the clips a layout finds; `finish` checks them and makes the list."""
 
     layout: str
     root: str
-    wanted_splits: Sequence[str] | None = None
+    wanted_splits: Sequence[str] | None = None  # None for all
     num_ignored: int = 0
     problems: list[str] = field(default_factory=list)
     seen_splits: set[str] = field(default_factory=set)
@@ -166,11 +154,13 @@ class Collector:
     def nothing(self, looked_for: str) -> SourceError:
         """Return the error for a root without clips: what was looked for, and what is there."""
         root = Path(self.root)
-        names = sorted(entry.name for entry in root.iterdir())[:5] if root.is_dir() else []
+        names = (
+            sorted(repr(readable(path.name)) for path in root.iterdir()) if root.is_dir() else []
+        )
         entries = Message(
             "{number} other files (first entries: {names})",
             number=self.num_ignored,
-            names=", ".join(repr(readable(name)) for name in names) or Message("nothing"),
+            names=", ".join(names[:5]) or Message("nothing"),
         )
         return SourceError(
             "no clips in {root!r}: looked for {looked_for}; found {found}",

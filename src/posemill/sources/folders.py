@@ -22,8 +22,7 @@ _VIDEOS = Message("videos (.mp4, .mov, .avi, .mkv, .webm, .gif …)")
 def find_frames(folders: Sequence[Folder], collector: Collector) -> ClipList:
     """Return one clip for each folder that holds pictures.
 
-    With the layout `frames` every one is a clip whose frames follow each other, with `pictures`
-    none is; with `auto` those directly in the root (or in the folder of a split) are loose.
+    With the layout `auto` those directly in the root (or in the folder of a split) are loose.
     """
     collector.num_ignored += sum(len(folder.videos) for folder in folders)
     # Beside clips, a folder `test` that holds pictures itself is a clip of that name.
@@ -31,10 +30,10 @@ def find_frames(folders: Sequence[Folder], collector: Collector) -> ClipList:
     has_only_splits = all(_split_of((part,))[0] != "all" for part in first_parts)
     kinds: set[str] = set()
     for folder in folders:
-        split, parts = _split_of(folder.parts)
-        kind: Literal["frames", "pictures"] = "frames"
         if folder.num_pictures == 0:
             continue
+        split, parts = _split_of(folder.parts)
+        kind: Literal["frames", "pictures"] = "frames"
         if folder.num_pictures is not None:
             if not parts and not has_only_splits:
                 split, parts = "all", folder.parts
@@ -83,10 +82,7 @@ def find_videos(folders: Sequence[Folder], collector: Collector) -> ClipList:
 
 
 def find_files(files: Sequence[str], root: str, collector: Collector) -> ClipList:
-    """Return each file of a list as a clip, by its path below the root.
-
-    With the layout `videos` each is one; all others are pictures that stand alone.
-    """
+    """Return each file of a list as a clip, by its path below the root."""
     folders: dict[str, Folder] = {}
     for path in files:
         above, name = os.path.split(path)

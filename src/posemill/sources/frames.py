@@ -54,15 +54,13 @@ def list_objects(clip: Clip) -> dict[str, Entry]:
     if clip.kind == "pictures" and suffix_of(clip.path) in PICTURE_SUFFIXES:
         return {"": Entry("", 0, clip.version, 0.0)}
     entries = open_place(clip.path).list()
-    found = {
-        entry.key: entry for entry in entries if "/" not in entry.key and is_picture(entry.key)
-    }
-    if not found:
+    pictures = {e.key: e for e in entries if "/" not in e.key and is_picture(e.key)}
+    if not pictures:
         raise_decode_error(clip.path, "missing", "there are no pictures at this place")
-    version = joined_version({name: entry.version for name, entry in found.items()})
+    version = joined_version({name: entry.version for name, entry in pictures.items()})
     if clip.version not in ("", version):
         raise ChangedError("{uri}: its pictures were changed since they were listed", uri=clip.path)
-    return {name: found[name] for name in natural_sort(found)}
+    return {name: pictures[name] for name in natural_sort(pictures)}
 
 
 def frame_path(clip: Clip, name: str) -> str:
@@ -71,11 +69,7 @@ def frame_path(clip: Clip, name: str) -> str:
 
 
 def length_of(video: VideoReader) -> int:
-    """Return how many frames a video should give, without decoding them.
-
-    Raises:
-        DecodeError: The packets cannot be read.
-    """
+    """Return how many frames a video should give, without decoding; `DecodeError` if it cannot."""
     return video.count_frames() if video.num_frames is None else video.num_frames
 
 
@@ -83,8 +77,7 @@ def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
     """Return the numbers of the frames of a video that a sampling takes.
 
     Raises:
-        DecodeError: The packets cannot be read; or the video does not say its rate, which `fps`
-            needs.
+        DecodeError: The packets cannot be read, or do not say the times that `fps` needs.
     """
     num_frames = length_of(video)
     if not num_frames:
@@ -120,11 +113,7 @@ def wanted_frames(video: VideoReader, numbers: IntArray) -> Iterator[Frame]:
 
 
 def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = None) -> int | None:
-    """Return how many frames a clip should give; None for a video that cannot be opened.
-
-    A video is not decoded: either its container knows, or its packets are counted, by the decoder
-    that will read it. With a sampling, the frames that it takes.
-    """
+    """Return how many frames a clip gives, or a sampling of it; None if it cannot be opened."""
     known, start, end = clip.num_frames, clip.start_seconds, clip.end_seconds
     try:
         # Whoever reads what lies elsewhere has it here, and counts it then.

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of, without_suffix
 from posemill.errors import ContentError, SourceError
@@ -19,7 +19,7 @@ from posemill.places import uri_of
 from posemill.places.cache import fetched
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.scan import MISSING, file_version, look_into
+from posemill.sources.scan import MISSING, Folder, file_version
 from posemill.tables import GBK, find_encoding, read_table
 
 Kind = Literal["frames", "video", "pictures"]
@@ -38,13 +38,9 @@ def find(path: str, collector: Collector) -> ClipList:
     for line, clip in clips:
         collector.add(clip, where=_where(path, line))
     if num_missing := sum(clip.version == MISSING for _, clip in clips):
-        collector.problems.append(
-            Message(
-                "{num_missing} of {num_clips} paths in the list do not exist",
-                num_missing=num_missing,
-                num_clips=len(clips),
-            )
-        )
+        template = "{num_missing} of {num_clips} paths in the list do not exist"
+        problem = Message(template, num_missing=num_missing, num_clips=len(clips))
+        collector.problems.append(problem)
     return collector.finish(Message("rows with a path"))
 
 
@@ -53,9 +49,7 @@ def _where(path: str, line: int) -> Message:
 
 
 def read_list(path: str) -> list[tuple[int, Clip]]:
-    """Return the line and the clip of each row, in their order.
-
-    One whose file is missing is among them, with the version `MISSING`.
+    """Return the line and the clip of each row; the version of a missing file is `MISSING`.
 
     Raises:
         SourceError: The list cannot be read, or a row does not say where its clip is.
@@ -72,11 +66,8 @@ def read_list(path: str) -> list[tuple[int, Clip]]:
     except ContentError as error:
         raise SourceError("{path}, {error}", path=readable(path), error=error) from error
     except OSError as error:
-        raise SourceError(
-            "{path} cannot be read: {reason}",
-            path=readable(path),
-            reason=Message(error.strerror or ""),
-        ) from error
+        template, reason = "{path} cannot be read: {reason}", Message(error.strerror or "")
+        raise SourceError(template, path=readable(path), reason=reason) from error
     if not rows:
         raise SourceError("{path} is empty: expected a row for each clip", path=readable(path))
     # `a.mp4` is called `a`, unless there is an `a.avi` too.
@@ -88,16 +79,13 @@ def read_list(path: str) -> list[tuple[int, Clip]]:
 
 
 def _read_rows(file: Path, folder: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield line and values of each row.
-
-    Paths may hold bytes that are no UTF-8: they come through as they are.
-    """
+    """Yield line and values of each row; bytes of paths that are no UTF-8 come through."""
     if suffix_of(file.name) == "jsonl":
         with file.open(encoding="utf-8-sig", errors=_KEEP_BYTES, newline="") as handle:
             yield from _read_json_lines(handle)
         return
-    encoding = find_encoding(file) or "utf-8"
-    if encoding == GBK and not _is_gbk(file, folder):
+    encoding = find_encoding(file)
+    if encoding is None or (encoding == GBK and not _is_gbk(file, folder)):
         encoding = "utf-8"
     rows = read_table(file, names=_OWN_COLUMNS, encoding=encoding, errors=_KEEP_BYTES)
     for number, values in rows:
@@ -128,14 +116,13 @@ def _read_json_lines(handle: TextIO) -> Iterator[tuple[int, dict[str, str]]]:
         if not isinstance(row, dict) or not isinstance(row.get("path"), str):
             template = "line {line}: expected an object with a text 'path', got {text!r}"
             raise ContentError(template, line=line, text=text.strip()[:60])
-        texts = {key: "" if value is None else value for key, value in row.items()}
-        yield (
-            line,
-            {
-                key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                for key, value in texts.items()
-            },
-        )
+        yield line, {key: _to_text(value) for key, value in row.items()}
+
+
+def _to_text(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _to_clip(row: Mapping[str, str], folder: str) -> tuple[Clip, str]:
@@ -155,8 +142,8 @@ def _to_clip(row: Mapping[str, str], folder: str) -> tuple[Clip, str]:
         template = "start_seconds and end_seconds need a video, and {given!r} is none"
         raise ContentError(template, given=shown)
     others = {key: value for key, value in row.items() if key not in _OWN_COLUMNS}
-    for key, value in {**others, "label": row.get("label", "")}.items():
-        if readable(value) != value:
+    for key, value in row.items():
+        if (key == "label" or key in others) and readable(value) != value:
             raise ContentError("column {key!r} is not UTF-8; save the list as UTF-8", key=key)
     # Nothing in a name leads upwards.
     parts = [part for part in PurePosixPath(given).parts if part not in ("..", ".", "/", "//")]
@@ -195,24 +182,22 @@ def _can_be_a_path(text: str) -> bool:
 
 
 def _look_at(path: str) -> tuple[Kind, int | None, str]:
-    """Return the kind of a path, its number of frames and its version; empty for any.
-
-    One that is missing stays in the list by what its name looks like: it fails when it is read.
-    """
+    """Return the kind of a path, its number of frames and its version; empty for any."""
     suffix, version = suffix_of(path), ""
-    kind: Kind = "video" if suffix in VIDEO_SUFFIXES else "frames"
+    is_video = suffix in VIDEO_SUFFIXES
     if uri_of(path) is None:  # a look at each of a million there takes hours: the name tells
         try:
             if os.path.isdir(path):  # noqa: PTH112
-                folder = look_into(path)
+                folder = Folder(path, ())
+                folder.look()
                 return "frames", folder.num_pictures, folder.version
             version = file_version(Path(path))
         except OSError:
             version = MISSING
-        kind = "video" if version != MISSING else kind
+        is_video |= version != MISSING  # a missing one is what its name looks like
     if suffix in PICTURE_SUFFIXES:
         return "pictures", 1, version
-    return kind, None, version
+    return "video" if is_video else "frames", None, version
 
 
 def _to_seconds(row: Mapping[str, str], column: str) -> float | None:

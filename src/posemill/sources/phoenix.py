@@ -31,11 +31,7 @@ def find_frames_folder(path: str) -> Path | None:
 
 
 def find(path: str, collector: Collector) -> ClipList:
-    """Return one clip for each video of the corpus, its glosses as label.
-
-    A video without annotation is kept, without a label; an annotation without frames cannot be.
-    Both are told in `ClipList.problems`.
-    """
+    """Return one clip for each video of the corpus, its glosses as label if it is annotated."""
     frames = find_frames_folder(path)
     if frames is None:
         raise SourceError(
@@ -84,13 +80,9 @@ def _add_split(
             Message("{split}: no corpus file, so no glosses and no translations", split=split)
         )
         return
-    for template, odd in (
-        ("{split}: {number:clip|clips} annotated but without frames: {names}", rows.keys() - names),
-        (
-            "{split}: {number:clip|clips} with frames but not annotated: {names}",
-            names - rows.keys(),
-        ),
-    ):
+    no_frames = "{split}: {number:clip|clips} annotated but without frames: {names}"
+    no_row = "{split}: {number:clip|clips} with frames but not annotated: {names}"
+    for template, odd in ((no_frames, rows.keys() - names), (no_row, names - rows.keys())):
         if odd:
             shown = ", ".join(sorted(odd)[:3]) + (" …" if len(odd) > 3 else "")
             collector.problems.append(Message(template, split=split, number=len(odd), names=shown))

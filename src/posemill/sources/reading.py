@@ -1,7 +1,6 @@
 """The one reader of a clip: on a disk, in a video, at a URI; for all that looks at frames.
 
-Whatever a file throws becomes a reason, and the next frame follows. The only place of the package
-that catches everything is here: `attempt`.
+Whatever a file throws becomes a reason, and the next frame follows: `attempt` alone catches all.
 """
 
 from __future__ import annotations
@@ -50,23 +49,17 @@ def attempt(step: Callable[[], _T]) -> _T | DecodeError:
 
 
 def _with_name(failed: DecodeError, name: str, copy: str) -> DecodeError:
-    """Return an error with the name that users know instead of that of a copy, if it is one."""
+    """Return an error with the name that users know instead of that of a copy."""
     if copy == name:
         return failed
     return DecodeError("{text}", reason=failed.reason, text=failed.sentence.replace(copy, name))
 
 
 class Item(NamedTuple):
-    """A frame of a clip, or why there is none.
+    """A frame of a clip, or why there is none."""
 
-    Args:
-        frame_index: Among the frames that are wanted of the clip.
-        path: The picture's file; None in a video.
-        content: `(height, width, 3)` RGB, or the reason.
-    """
-
-    frame_index: int
-    path: str | None
+    frame_index: int  # among the frames that are wanted of the clip
+    path: str | None  # of the picture; None in a video
     content: Frame | DecodeError
 
 
@@ -80,19 +73,12 @@ class End(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """Which part of a clip is read.
-
-    Args:
-        start: The first frame.
-        stop: Where to end (exclusive), None for the end of the clip.
-        skip: Frames that are not made pixels of, and why.
-        give_up: A frame from which on nothing is read, and why.
-    """
+    """Which part of a clip is read."""
 
     start: int = 0
-    stop: int | None = None
-    skip: Mapping[int, str] = field(default_factory=dict)
-    give_up: tuple[int, str] | None = None
+    stop: int | None = None  # exclusive; None for the end of the clip
+    skip: Mapping[int, str] = field(default_factory=dict)  # frames not made pixels of, and why
+    give_up: tuple[int, str] | None = None  # from which frame on nothing is read, and why
 
     def refusal(self, index: int) -> DecodeError | None:
         """Return why a frame is not to be read, None if it is."""
@@ -104,6 +90,9 @@ class Part:
     def is_given_up(self, index: int) -> bool:
         """Return whether nothing is read from this frame on."""
         return self.give_up is not None and index >= self.give_up[0]
+
+
+_ALL = Part()
 
 
 class Listing:
@@ -148,7 +137,7 @@ class ClipReader:
         clip: Of any kind, on a disk or at a URI.
         decoder: For videos; a key of `posemill.decoders.DECODERS`.
         sampling: Which frames are wanted, by number or time; None for all.
-        numbers: Or which, by their numbers in the source, which rise.
+        numbers: Or which: frame i is number `numbers[i]` of the source; they rise.
         target_size: What a video's frames are resized to on their way.
         listing: Shared by all readers of a worker.
         next_clips: Videos at a URI are fetched ahead.
@@ -156,8 +145,6 @@ class ClipReader:
 
     Attributes:
         fps: Of the frames that are read, as far as the clip says.
-        numbers: Of the clip's frames, those that are wanted: frame i is number `numbers[i]` of
-            the source; None for all.
     """
 
     def __init__(
@@ -187,17 +174,13 @@ class ClipReader:
         """Return a reason with the number of the frame in its source, where that is another."""
         if self.numbers is None or index >= len(self.numbers):
             return failed
-        return DecodeError(
-            "frame {number} of the source: {why}",
-            reason=failed.reason,
-            number=self.source_number(index),
-            why=failed.sentence,
-        )
+        template, number = "frame {number} of the source: {why}", self.source_number(index)
+        return DecodeError(template, reason=failed.reason, number=number, why=failed.sentence)
 
-    def read(self, part: Part | None = None) -> Generator[Item | End, None, None]:
+    def read(self, part: Part = _ALL) -> Generator[Item | End, None, None]:
         """Yield the frames in their order; an `End`, if any, is the last."""
         read = self._read_video if self._clip.kind == "video" else self._read_pictures
-        return read(part or Part())
+        return read(part)
 
     def _end(self, failed: DecodeError, index: int = 0, video: VideoReader | None = None) -> End:
         """Return why nothing more comes, with how many frames there should be."""
@@ -299,21 +282,19 @@ class ClipReader:
             names = [names[number] for number in self.numbers if number < len(names)]
         planned = len(names) if planned is None else planned
         stop = planned if part.stop is None else min(part.stop, planned)
+        template = "the folder has {number} of {planned} frames left"
+        gone = DecodeError(template, reason="missing", number=len(names), planned=planned)
         for index in range(part.start, stop):
             if index >= len(names):
-                template = "the folder has {number} of {planned} frames left"
-                number = len(names)
-                failed = DecodeError(template, reason="missing", number=number, planned=planned)
-                yield Item(index, clip.path, failed)
+                yield Item(index, clip.path, gone)
                 continue
             path = frame_path(clip, names[index])
-            refusal = part.refusal(index)
-            if refusal is not None:
-                yield Item(index, path, refusal)
-                continue
-            self._at(index, 0.0)
-            listing.fetch_pictures(clip, names[index : min(stop, index + _PICTURES_AHEAD)])
-            yield Item(index, path, listing.read_picture(path, names[index]))
+            content: Frame | DecodeError | None = part.refusal(index)
+            if content is None:
+                self._at(index, 0.0)
+                listing.fetch_pictures(clip, names[index : min(stop, index + _PICTURES_AHEAD)])
+                content = listing.read_picture(path, names[index])
+            yield Item(index, path, content)
 
 
 def read_clip(
@@ -328,19 +309,13 @@ def read_clip(
 
     A picture that cannot be read is one `DecodeError`, and the next follows. In a video, or where
     the clip cannot be opened at all, an error is the last item: nothing after its index comes.
-
-    Args:
-        clip: Of any kind, on a disk or at a URI.
-        start_index: The first frame to yield, of those that are wanted.
-        decoder: For videos; a key of `posemill.decoders.DECODERS`.
-        sampling: Which frames are read, by number or time; None for all.
-        numbers: Or which of a video, by their numbers, which rise.
+    Other keywords as of `ClipReader`; `start_index` counts the frames that are wanted.
     """
     reader = ClipReader(clip, decoder, sampling=sampling, numbers=numbers)
     next_index = start_index
     for item in reader.read(Part(start_index)):
         if isinstance(item, End):
-            yield Item(next_index if item.is_open else start_index, None, item.failed)
+            yield Item(next_index, None, item.failed)
             return
         next_index = item.frame_index + 1
         yield item._replace(frame_index=reader.source_number(item.frame_index))

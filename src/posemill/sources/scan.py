@@ -30,9 +30,8 @@ class Folder:
     Args:
         path: On the disk, or its URI.
         parts: The names below the root that lead to it; empty for the root.
-        num_pictures: Pictures in it. None for a folder, or a link that leads nowhere, of which
-            nobody can say what is in it: it becomes a clip that fails with its reason, so nothing
-            is lost in silence.
+        num_pictures: None for a folder, or a link that leads nowhere, of which nobody can say what
+            is in it: it becomes a clip that fails with its reason.
         version: Of all pictures together; see `joined_version`.
         videos: Name and version of each video.
         marks: Files by which folders that posemill wrote are known.
@@ -57,10 +56,28 @@ class Folder:
             self.marks.add(name)
         return False
 
-    def close(self) -> bool:
-        """Count what was taken; return whether there is anything."""
+    def look(self) -> tuple[list[str], int]:
+        """Take what is in it, on a disk; return the folders in it, and how much else."""
+        below, num_ignored = [], 0
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                if not _is_folder(entry):
+                    num_ignored += not self.take(entry.name, entry)
+                elif entry.name[0] == "." or entry.name in FOREIGN_FOLDERS:
+                    num_ignored += 1
+                else:
+                    below.append(entry.name)
+        self.close()
+        return below, num_ignored
+
+    def close(self) -> None:
+        """Count what was taken."""
         self.num_pictures, self.version = len(self._pictures), joined_version(self._pictures)
         self._pictures.clear()  # a million names are no longer needed
+
+    @property
+    def has_clips(self) -> bool:
+        """Whether there is a picture or a video in it."""
         return bool(self.num_pictures or self.videos)
 
 
@@ -83,7 +100,7 @@ def _walk(
     folder: Folder, above: tuple[tuple[int, int], ...], collector: Collector
 ) -> Iterator[Folder]:
     """Yield a folder and those below; `above` has device and inode of the folders leading here."""
-    problem, below, has_clips = None, list[str](), False
+    problem, reason, below = "", "", list[str]()
     try:
         status = os.stat(folder.path)  # noqa: PTH116
         identity = (status.st_dev, status.st_ino)
@@ -92,46 +109,24 @@ def _walk(
         elif len(above) > _MAX_DEPTH:
             problem = "{path!r} is too deep and was left out"
         else:
-            below, num_ignored = _look_into(folder)
+            below, num_ignored = folder.look()
             collector.num_ignored += num_ignored
-            has_clips = folder.close()
             # The root is what the user named; anything below it that we wrote is no data.
             if folder.parts and folder_kind(Path(folder.path), folder.marks):
                 collector.num_ignored += (folder.num_pictures or 0) + len(folder.videos)
                 problem = _WRITTEN_BY_US
     except OSError as error:
-        collector.problems.append(
-            Message(
-                "{path!r} cannot be read: {reason}",
-                path=readable(folder.path),
-                reason=Message(error.strerror or ""),
-            )
-        )
+        problem, reason = "{path!r} cannot be read: {reason}", Message(error.strerror or "")
         if folder.parts:
             yield Folder(folder.path, folder.parts, num_pictures=None)
+    if problem:
+        collector.problems.append(Message(problem, path=readable(folder.path), reason=reason))
         return
-    if problem is not None:
-        collector.problems.append(Message(problem, path=readable(folder.path)))
-        return
-    if has_clips:
+    if folder.has_clips:
         yield folder
     for name in natural_sort(below):
         child = Folder(os.path.join(folder.path, name), (*folder.parts, name))  # noqa: PTH118
         yield from _walk(child, (*above, identity), collector)
-
-
-def _look_into(folder: Folder) -> tuple[list[str], int]:
-    """Take the files of a folder; return the names of the folders in it, and how much else."""
-    below, num_ignored = [], 0
-    with os.scandir(folder.path) as entries:
-        for entry in entries:
-            if not _is_folder(entry):
-                num_ignored += not folder.take(entry.name, entry)
-            elif entry.name[0] == "." or entry.name in FOREIGN_FOLDERS:
-                num_ignored += 1
-            else:
-                below.append(entry.name)
-    return below, num_ignored
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -144,14 +139,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return suffix_of(entry.name) not in _SUFFIXES
-
-
-def look_into(path: str) -> Folder:
-    """Return a folder with what it holds directly."""
-    folder = Folder(path, ())
-    _look_into(folder)
-    folder.close()
-    return folder
 
 
 def is_picture(name: str) -> bool:
@@ -204,7 +191,8 @@ def _list(uri: str, collector: Collector) -> Iterator[Folder]:
     for name in natural_sort(by_name):
         folder = by_name[name]
         is_ours = any(folder.parts[: len(above)] == above for above in ours)
-        if folder.close() and not is_ours:
+        folder.close()
+        if folder.has_clips and not is_ours:
             yield folder
 
 

@@ -1,7 +1,6 @@
 """Which folders of pictures are video, and which hold pictures that stand alone: by evidence.
 
 Frames of a video have one size, numbers that go up in even steps, and neighbours that are alike.
-Names are looked at in every folder, pixels in a few pictures of a few folders of each pattern.
 """
 
 from __future__ import annotations
@@ -39,33 +38,22 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 @dataclass(frozen=True)
 class Tracking:
-    """What was decided about the clips of a source; `to_record` of it stands in a run's manifest.
+    """What was decided about the clips of a source; a run's manifest has its `to_record`."""
 
-    Args:
-        num_tracked: Clips that are tracked, videos among them.
-        alone: Split and id of the clips whose pictures stand alone.
-        num_alone: Their pictures.
-        reasons: How many folders stand alone for each reason.
-        num_looked_at: Folders whose pixels were looked at.
-        num_folders: Folders there was a choice for.
-    """
-
-    num_tracked: int
-    alone: frozenset[tuple[str, str]] = frozenset()
-    num_alone: int = 0
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    num_looked_at: int = 0
-    num_folders: int = 0
+    num_tracked: int  # clips, videos among them
+    alone: frozenset[tuple[str, str]] = frozenset()  # split and id of those that stand alone
+    num_alone: int = 0  # their pictures
+    reasons: Mapping[str, int] = field(default_factory=dict)  # and how many folders have each
+    num_looked_at: int = 0  # folders whose pixels were looked at
+    num_folders: int = 0  # there was a choice for
 
     def describe(self) -> Message:
         """Return one line: how many clips are tracked, how many pictures stand alone, and why."""
-        parts = list[Message]()
-        if self.num_tracked:
-            number = self.num_tracked
-            parts.append(Message("tracked as video: {number:clip|clips}", number=number))
-        if self.num_alone:
-            number = self.num_alone
-            parts.append(Message("{number:picture stands|pictures stand} alone", number=number))
+        counts = {
+            "tracked as video: {number:clip|clips}": self.num_tracked,
+            "{number:picture stands|pictures stand} alone": self.num_alone,
+        }
+        parts = [Message(text, number=number) for text, number in counts.items() if number]
         parts += [
             Message("{number:folder|folders}: {reason}", number=number, reason=Message(reason))
             for reason, number in self.reasons.items()
@@ -76,12 +64,7 @@ class Tracking:
                 "{clips} (by a look at {num_looked_at} of {num_folders} folders; {--mode:video} or "
                 "{--mode:image} overrules it)"
             )
-        return Message(
-            template,
-            clips=join("; ", parts),
-            num_looked_at=self.num_looked_at,
-            num_folders=self.num_folders,
-        )
+        return Message(template, clips=join("; ", parts), **vars(self))
 
     def to_record(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -98,37 +81,38 @@ class Tracking:
 class _Folder:
     clip: Clip
     names: Sequence[str]
-    pattern: str | None  # None: not numbered one after the other
     verdict: str | None = None  # `IS_VIDEO` or why not; None: nothing speaks for either
 
     def look(self) -> None:
-        """Decide by pixels."""
         self.verdict = _judge_pixels(self.clip.path, self.names)
 
 
 def decide_tracking(clips: Iterable[Clip]) -> Tracking:
     """Return which clips are tracked: videos, and folders whose pictures look like one."""
-    groups: dict[str | None, list[_Folder]] = {}
-    alone: dict[tuple[str, str], tuple[int, str]] = {}
-    num_clips = num_looked_at = 0
+    folders: list[_Folder] = []
+    groups: dict[str, list[_Folder]] = {}
+    alone: dict[tuple[str, str], tuple[int, str]] = {}  # pictures of each, and why
+    num_clips = 0
     for clip in clips:
         num_clips += 1
         names = [] if clip.kind == "video" else _names_in(clip.path)
         if names:
-            folder = _Folder(clip, names, numbering_of(names))
-            groups.setdefault(folder.pattern, []).append(folder)
+            folder = _Folder(clip, names)
+            folders.append(folder)
+            pattern = numbering_of(names)
+            if pattern is None:
+                folder.verdict = NOT_NUMBERED
+            else:
+                groups.setdefault(pattern, []).append(folder)
         elif clip.kind == "pictures":
             alone[clip.split, clip.clip_id] = (clip.num_frames or 1, "")
-    for pattern, folders in groups.items():
-        if pattern is not None:
-            num_looked_at += _judge_group(folders)
-        for folder in folders:
-            verdict = folder.verdict if pattern is not None else NOT_NUMBERED
-            if verdict is None and len(folder.names) == 1:
-                verdict = ONE_PICTURE
-            if verdict or (verdict is None and folder.clip.kind == "pictures"):
-                key = (folder.clip.split, folder.clip.clip_id)
-                alone[key] = (len(folder.names), verdict or "")
+    num_looked_at = sum(map(_judge_group, groups.values()))
+    for folder in folders:
+        verdict, clip = folder.verdict, folder.clip
+        if verdict is None and len(folder.names) == 1:
+            verdict = ONE_PICTURE
+        if verdict or (verdict is None and clip.kind == "pictures"):
+            alone[clip.split, clip.clip_id] = (len(folder.names), verdict or "")
     reasons = Counter(reason for _, reason in alone.values() if reason)
     return Tracking(
         num_clips - len(alone),
@@ -136,7 +120,7 @@ def decide_tracking(clips: Iterable[Clip]) -> Tracking:
         sum(number for number, _ in alone.values()),
         dict(sorted(reasons.items())),
         num_looked_at,
-        sum(map(len, groups.values())),
+        len(folders),
     )
 
 
@@ -151,15 +135,10 @@ def judge_folder(path: str) -> str:
 
 
 def numbering_of(names: Sequence[str]) -> str | None:
-    """Return the pattern of names that differ in one number only, which goes up in even steps.
+    """Return the pattern (`a#.png`) of names that differ in one number, going up in even steps.
 
-    Half of the steps have to be the same: some frames may be missing.
-
-    Args:
-        names: In natural order.
-
-    Returns:
-        A name with `#` for its numbers; None where there is no such number.
+    Half of the steps have to be the same: some frames may be missing. None where there is no such
+    number. The names are in natural order.
     """
     split = [_DIGITS.split(name) for name in names]
     pattern = "#".join(split[0][0::2])
@@ -218,7 +197,7 @@ def _judge_pixels(path: str, names: Sequence[str]) -> str | None:
     pairs = [start for start in starts if start in seen and start + 1 in seen]
     if not pairs:
         return None
-    near = np.median([np.abs(seen[each] - seen[each + 1]).mean() for each in pairs])
+    near = np.median([np.abs(seen[start] - seen[start + 1]).mean() for start in pairs])
     # A camera that moves fast: neighbours differ, but far less than frames that are far apart.
     half = len(pairs) // 2
     far = [np.abs(seen[a] - seen[b]).mean() for a, b in zip(pairs, pairs[half:], strict=False)]
