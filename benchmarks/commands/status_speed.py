@@ -61,7 +61,7 @@ def build(folder: Path, num_clips: int, num_frames: int, failed_every: int) -> N
     ]
     events = EventLog(folder)
     units = (PlannedUnit(n, 0, None, True, False, num_frames) for n in range(1, num_clips + 1))
-    events.record(Planned("run", planned_clips(clips, clips), tuple(units)))
+    events.record(Planned("run", planned_clips(clips), tuple(units)))
     for number, clip in enumerate(clips[:-1], start=1):
         lost = tuple(
             Lost(index, 1, f"{clip.path}/{index}.png", "truncated", f"{clip.path}: truncated")

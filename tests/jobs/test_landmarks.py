@@ -64,7 +64,7 @@ def test_pictures_that_stand_alone_come_in_batches_of_eight(folder, asked):
     assert clip.sizes_wh.tolist() == [[16, 12]] * 10
 
 
-@pytest.mark.parametrize("mode", ["video", "auto", None])
+@pytest.mark.parametrize("mode", ["video", "auto"])
 def test_frames_that_are_tracked_come_one_by_one(folder, asked, mode):
     estimate_landmarks(folder, mode=mode, engine="fake")
     assert asked.batches == [(1, True)] * 10
@@ -82,7 +82,7 @@ def test_a_picture_that_cannot_be_read_is_a_row_without_landmarks(folder, asked)
     clip, (error,) = estimate_landmarks(
         folder, mode="image", engine="fake", on_frame=lambda: steps.append(1)
     )
-    assert asked.batches == [(3, False), (6, False)]
+    assert asked.batches == [(7, False), (2, False)]
     assert error.reason == "empty file"
     assert (len(clip), len(clip.image_paths), len(steps)) == (10, 10, 10)
     assert np.isnan(clip.points).all(axis=(1, 2)).tolist() == [index == 3 for index in range(10)]

@@ -40,7 +40,7 @@ UNITS = (
 )
 
 
-PLANNED = Planned("run", planned_clips(CLIPS, CLIPS), UNITS)
+PLANNED = Planned("run", planned_clips(CLIPS), UNITS)
 
 
 @pytest.fixture

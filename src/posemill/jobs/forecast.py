@@ -31,10 +31,9 @@ class Forecast:
     """What was measured, and what follows from it.
 
     Args:
-        num_frames: Of the whole source; videos that do not say are counted by their packets.
+        num_frames: Of the whole source.
         sample_frames: How many were measured.
         speeds: Measured frames per second by number of workers.
-        bytes_per_frame: On the disk.
     """
 
     num_clips: int
@@ -61,8 +60,8 @@ class Forecast:
 
     def speed(self, workers: int) -> float:
         """Return frames per second: measured, or in proportion to the closest that was."""
-        nearest = max((number for number in self.speeds if number <= workers), default=None)
-        nearest = min(self.speeds) if nearest is None else nearest
+        smaller = [number for number in self.speeds if number <= workers]
+        nearest = max(smaller, default=min(self.speeds))
         return self.speeds[nearest] * workers / nearest
 
     def note(self, workers: int) -> Message:
@@ -84,7 +83,7 @@ def forecast(
     with tempfile.TemporaryDirectory(prefix="posemill-plan-") as name:
         scratch = Path(name)
         job = _job_of(config, scratch)
-        clips = job.settle(job.find_clips())
+        clips = job.find_clips()
         check_rate(config.fps, clips)
         config, counted = job.config, job.count_frames(clips, on_count)
         # A small one first: it warms the caches and says how large the sample may be.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Literal
@@ -26,11 +27,11 @@ from posemill.formats.landmarks_file import landmark_arrays
 from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.between import writing
 from posemill.jobs.convert.shaping import shape_clip
-from posemill.jobs.extract.keypoints import join_frames
+from posemill.jobs.extract.keypoints import join_frames, rows_of
 from posemill.messages import Message
 from posemill.outputs import Outputs
 from posemill.places import uri_of
-from posemill.records import Clip, Frame, Keypoints, PoseClip, nobody_else
+from posemill.records import Clip, Keypoints, PoseClip, nobody_else
 from posemill.skeletons import get_skeleton
 from posemill.sources import find_clips
 from posemill.sources.frames import count_frames
@@ -46,7 +47,7 @@ _BATCH = 8
 def estimate_landmarks(
     source: Path,
     *,
-    mode: Mode | Literal["auto"] | None = None,
+    mode: Mode | Literal["auto"] = "auto",
     engine: str = "holistic",
     engine_options: Mapping[str, Any] | None = None,
     decoder: str = "pyav",
@@ -62,7 +63,7 @@ def estimate_landmarks(
     A frame that cannot be read is a row without landmarks, so that rows stay in step with files.
 
     The source is a folder of pictures (in the order of their names), a picture, or a video. In mode
-    `image` every frame stands alone, in `video` they are tracked and smoothed; None or `auto`: as
+    `image` every frame stands alone, in `video` they are tracked and smoothed; `auto`: as
     `choose_mode` finds. Of a folder, which has no seconds, `fps` takes all pictures.
     """
     clip, size = clip_at(source), parse_size(resize_of(resize))
@@ -75,45 +76,40 @@ def estimate_landmarks(
     length = count_frames(clip, decoder, sampling)  # a video that ends before it is noticed
     clip = dataclasses.replace(clip, num_frames=length)
     info = engine_info(engine, engine_options)
-    chosen = choose_mode(source, engine)[0] if mode is None or mode == "auto" else mode
+    chosen = choose_mode(source, engine)[0] if mode == "auto" else mode
     info.check_mode(engine, chosen)
     errors: list[DecodeError] = []
-    rows: list[tuple[int, str]] = []
-    results: list[Keypoints] = []
-    batch: list[Frame] = []
-
-    def finish_batch() -> None:
-        if batch:
-            results.append(estimator.estimate([*batch], None if state is None else [state]))
-            for _ in batch:
-                on_frame()
-            batch.clear()
-
+    rows: list[tuple[int, str, Keypoints]] = []
     opened = open_estimator(engine, device=device, threads=threads, **(engine_options or {}))
     with closing(opened) as estimator:
         state = estimator.new_state() if chosen == "video" else None
-        for frame in read_clip(clip, decoder=decoder, sampling=sampling):
-            if not isinstance(frame.content, DecodeError):
-                batch.append(frame.content if size is None else resize_frame(frame.content, size))
-                if state is not None or len(batch) == _BATCH:
-                    finish_batch()
-            else:
-                errors.append(frame.content)
-                if frame.path is None:  # a video ends at its first damage
-                    break
-                finish_batch()
-                results.append(_nothing(info))
+        frames = read_clip(clip, decoder=decoder, sampling=sampling)
+        while items := list(islice(frames, _BATCH if state is None else 1)):
+            good = [
+                item.content if size is None else resize_frame(item.content, size)
+                for item in items
+                if not isinstance(item.content, DecodeError)
+            ]
+            states = None if state is None else [state]
+            results = iter(rows_of(estimator.estimate(good, states)) if good else ())
+            for index, path, content in items:
+                if not isinstance(content, DecodeError):
+                    rows.append((index, path or "", next(results)))
+                else:
+                    errors.append(content)
+                    if path is None:  # a video ends at its first damage
+                        break
+                    rows.append((index, path, _nothing(info)))
                 on_frame()
-            rows.append((frame.frame_index, frame.path or ""))
-        finish_batch()
-    if not results:
+    if not rows:
         raise errors[0] if errors else SourceError("{source}: no frames in it", source=source)
+    numbers, paths, keypoints = zip(*rows, strict=True)
     pose_clip = join_frames(
-        results,
+        keypoints,
         info.skeleton_names[0],
         clip_id=source.name,
-        frame_indices=np.array([number for number, _ in rows], np.int64),
-        image_paths=tuple(path for _, path in rows) if clip.kind != "video" else (),
+        frame_indices=np.array(numbers, np.int64),
+        image_paths=paths if clip.kind != "video" else (),
     )
     return pose_clip, errors
 
@@ -214,13 +210,9 @@ def clips_like(
 
     None stands for a clip of several of which nothing could be read; the only one is a DecodeError.
 
-    Keypoints are found as those of the recipe's data were: by the same engine with the same
-    options, in the same mode, read by the same decoder.
-
-    The source is a run; a video, a picture, a folder of pictures, or a folder of videos. The recipe
-    has `normalize`, `interpolate`, `smooth` and `extraction` of `posemill prepare`, if any;
-    `is_alone`: there are no other sources; `on_frame` is called after each frame that was
-    estimated.
+    The source is a run; a video, a picture, a folder of pictures, or a folder of videos. Keypoints
+    are found as those of the recipe's data were, by `extraction` in it. `is_alone`: there are no
+    other sources; `on_frame` is called after each frame that was estimated.
     """
     wanted = Recipe(
         normalize=str(recipe.get("normalize", "none")),

@@ -50,7 +50,7 @@ def play(tmp_path):
         events, log = EventLog(tmp_path), LogFile(tmp_path / "log")
         try:
             units = tuple(plan_units(clips, config))
-            events.record(Planned("run", planned_clips(clips, clips), units))
+            events.record(Planned("run", planned_clips(clips), units))
             coordinator = Coordinator(
                 Extraction(config), events, clips, log=log, on_progress=on_progress
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -62,19 +63,17 @@ def test_a_folder_of_few_pictures_has_work_for_two_workers(num_pictures, most):
     assert max(loads) == most
 
 
-def test_a_video_is_cut_only_where_it_is_asked_for():
-    clips = [Clip("a", "a", "video", num_frames=1000), Clip("b", "b", "video", num_frames=200)]
-    assert len(list(plan_units(clips, config(mode="image", task_frames=10)))) == 2
-    lengths = {"a": (1000, 25.0), "b": None}
-    cut = plan_units(
-        clips, config(split_long_seconds=20.0), length_of=lambda clip, _: lengths[clip.clip_id]
-    )
-    assert spans(cut) == [(1, 0, 500, 500), (1, 500, None, 500), (2, 0, None, 200)]
-
-
-def test_a_video_that_cannot_be_opened_is_left_to_its_worker():
-    clips = [Clip("a", "/nowhere/a.mp4", "video")]
-    assert len(list(plan_units(clips, config(split_long_seconds=20.0)))) == 1
+def test_a_video_is_cut_only_where_it_is_asked_for_and_it_can_be_opened(tmp_path, write_video):
+    write_video(tmp_path / "a.mp4", 100)
+    paths = (tmp_path / "a.mp4", tmp_path / "gone.mp4")
+    clips = [Clip("a", str(path), "video", num_frames=100) for path in paths]
+    clips.append(dataclasses.replace(clips[0], num_frames=None))  # its packets cannot be counted
+    assert len(list(plan_units(clips, config(mode="image", task_frames=10)))) == 3
+    cut = plan_units(clips, config(split_long_seconds=2.0, fps=10))
+    assert spans(cut) == [
+        *((1, start, start + 20, 20) for start in range(0, 80, 20)),
+        *((1, 80, None, 20), (2, 0, None, 100), (3, 0, None, UNKNOWN_COST)),
+    ]
 
 
 @pytest.mark.parametrize(

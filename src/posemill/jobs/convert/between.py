@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -33,8 +35,6 @@ from posemill.runs.reader import Run, open_run
 from posemill.runs.writer import RunWriter
 
 _SHOWN = 10
-
-
 # Sees clips or blocks of them pass, whose `len` is their frames, and is told how many frames there
 # are in all (None: not known): a progress bar.
 Watch = Callable[[Iterator[Any], int | None], Iterator[Any]]
@@ -79,7 +79,9 @@ def export_clips(
     if form.suffix and not out.suffix:  # as readers of the format look for it
         out = out.with_name(out.name + form.suffix)
     outputs = Outputs(source.path, overwrite=overwrite)
-    is_beside = _goes_beside(out, shaping.recipe)
+    # New folders for a folder of the user's, among what is there.
+    is_of_user = out.is_dir() and any(out.iterdir()) and not (out / INDEX).exists()
+    is_beside = bool(shaping.recipe.replace) and is_of_user
     if form.suffix or out.suffix == ".pose":
         outputs.claim_file(out)
     elif not is_beside:
@@ -118,12 +120,6 @@ def count_export(
         layouts = {clip.skeleton_name for clip in stream}
     shaping.note(stream.summary)
     return stream.summary, sorted(layouts)
-
-
-def _goes_beside(out: Path, recipe: Recipe) -> bool:
-    """Return whether new folders go into a folder of the user's, among what is there."""
-    is_of_user = out.is_dir() and any(out.iterdir()) and not (out / INDEX).exists()
-    return bool(recipe.replace) and is_of_user
 
 
 def _write_beside(
@@ -228,24 +224,21 @@ def merge_clips(
             stack.enter_context(writing(out))
             stack.enter_context(new_folders(out.parent))
             folder = stack.enter_context(atomic_folder(out, marker=MANIFEST_NAME))
-        writer: RunWriter | None = None
-        for clip in watch(joined.clips(), total):
-            if not joined.is_new(clip):
-                continue
+        clips = filter(joined.is_new, watch(joined.clips(), total))
+        first = list(islice(clips, 1))
+        skeleton_name = first[0].skeleton_name if first else skeleton_name
+        manifest = partial(_manifest, sources, kind, skeleton_name)
+        writer = None if dry_run else stack.enter_context(RunWriter(folder, manifest(recipe)))
+        for clip in chain(first, clips):
             summary.count(clip)
-            skeleton_name = clip.skeleton_name
-            if not dry_run:
-                manifest = _manifest(sources, kind, skeleton_name, recipe)
-                writer = writer or stack.enter_context(RunWriter(folder, manifest))
+            if writer is not None:
                 writer.add(clip)
         joined.raise_if_any_differ(kind)
         failures = joined.failures()
         summary.num_failures, summary.equal_duplicates = len(failures), joined.num_equal
-        if not dry_run:
+        if writer is not None:
             # The longest gap that may have been closed is known only now.
-            manifest = _manifest(sources, kind, skeleton_name, joined.recipe)
-            writer = writer or stack.enter_context(RunWriter(folder, manifest))
-            writer.replace_manifest(manifest)
+            writer.replace_manifest(manifest(joined.recipe))
             for failure in failures:
                 writer.add_failure(failure)
     summary.losses, summary.recipe = (*joined.dropped,), joined.recipe.to_dict()

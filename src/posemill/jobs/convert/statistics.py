@@ -14,7 +14,7 @@ from posemill.geometry import longest_gaps
 from posemill.records import IntArray
 
 _AXES = "xyz"
-_SUMMED_ROWS = 256  # so few float32 add up without loss; their sums go on as float64
+_COLUMNS = ("mean", "std", "min", "max")
 
 
 class SplitStats:
@@ -25,7 +25,7 @@ class SplitStats:
         self._lengths: list[int] = []
         self._skeleton = ""
         self._part_names: tuple[str, ...] = ()
-        self._frames_without: np.ndarray[Any, Any] = np.zeros(0)
+        self._frames_without: IntArray = np.zeros(0, np.int64)
         self._longest: list[tuple[int, str]] = []
         self._num_found = self._num_points = 0
         self._sums, self._squares = np.zeros(3), np.zeros(3)
@@ -65,10 +65,8 @@ class SplitStats:
         # Whole rows at a time, x, y and z of all points side by side: several times faster than
         # picking the found ones. Zeros for missing points add nothing to a sum.
         rows = block.zeroed.reshape(len(block), -1)  # (T, 3 K)
-        for start in range(0, len(rows), _SUMMED_ROWS):
-            some = rows[start : start + _SUMMED_ROWS]
-            self._sums += _per_axis(np.add, some.sum(axis=0))
-            self._squares += _per_axis(np.add, np.einsum("tk,tk->k", some, some))
+        self._sums += _per_axis(np.add, rows.sum(axis=0, dtype=np.float64))
+        self._squares += _per_axis(np.add, np.einsum("tk,tk->k", rows, rows, dtype=np.float64))
         rows = block.frames.points.reshape(len(block), -1)
         self._low = np.fmin(self._low, _per_axis(np.fmin, np.fmin.reduce(rows)))
         self._high = np.fmax(self._high, _per_axis(np.fmax, np.fmax.reduce(rows)))
@@ -108,16 +106,13 @@ class SplitStats:
     def _coordinates(self) -> dict[str, dict[str, float | None]]:
         """Return mean, deviation and range of x, y and z over the found points."""
         if not self._num_found:
-            return {axis: dict.fromkeys(("mean", "std", "min", "max")) for axis in _AXES}
+            return {axis: dict.fromkeys(_COLUMNS) for axis in _AXES}
         mean = self._sums / self._num_found
         spread = np.sqrt(np.maximum(self._squares / self._num_found - mean**2, 0))
-        columns = zip(mean, spread, self._low, self._high, strict=True)
+        rows = np.stack([mean, spread, self._low, self._high], axis=1).round(6).tolist()
         return {
-            axis: {
-                name: round(float(value), 6)
-                for name, value in zip(("mean", "std", "min", "max"), column, strict=True)
-            }
-            for axis, column in zip(_AXES, columns, strict=True)
+            axis: dict(zip(_COLUMNS, row, strict=True))
+            for axis, row in zip(_AXES, rows, strict=True)
         }
 
 

@@ -8,8 +8,9 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import cycle, islice
 from types import FrameType
 from typing import Any
 
@@ -60,17 +61,11 @@ class StopSignals:
         numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
         if threading.current_thread() is not threading.main_thread():
             numbers = []
-        # A signal that is ignored (nohup) stays so.
-        handlers = {
-            number: signal.signal(number, self._remember)
-            for number in numbers
-            if signal.getsignal(number) is not signal.SIG_IGN
-        }
-        try:
+        with ExitStack() as stack:
+            for number in numbers:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup: it stays so
+                    stack.callback(signal.signal, number, signal.signal(number, self._remember))
             yield self
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
 
 
 @dataclass
@@ -89,10 +84,9 @@ class _Work:
 
 
 class Coordinator:
-    """Runs all units of a ledger that are not done.
+    """Runs all units of a ledger that are not done; `clips` are those that the ledger numbers.
 
     How far the units under way are is known here; what is durable of it may be a moment behind.
-    `clips` are those of the source, as numbered in the ledger.
     """
 
     def __init__(
@@ -124,16 +118,11 @@ class Coordinator:
 
     def plan(self, num_workers: int) -> int:
         """Group what is left to do; return how many tasks that makes."""
-        groups = group_units(
-            self._events.ledger.costs_to_do(),
-            task_frames=self._config.task_frames,
-            num_workers=num_workers,
-        )
+        costs, task_frames = self._events.ledger.costs_to_do(), self._config.task_frames
+        groups = group_units(costs, task_frames=task_frames, num_workers=num_workers)
         self._groups = groups[::-1]  # taken from the end
-        devices = self._config.devices()
-        self._workers_on = place_workers(
-            [devices[index % len(devices)] for index in range(min(num_workers, len(groups)))]
-        )
+        devices = islice(cycle(self._config.devices()), min(num_workers, len(groups)))
+        self._workers_on = place_workers([*devices])
         return len(groups)
 
     def run(
@@ -281,8 +270,7 @@ class Coordinator:
             return ""
         self._events.append(Crashed(unit.unit_no, frame, phase, died.reason))
         self._crashes[unit.unit_no, frame, phase] += 1
-        count = self._crashes[unit.unit_no, frame, phase]
-        if count < self._config.max_tries:
+        if (count := self._crashes[unit.unit_no, frame, phase]) < self._config.max_tries:
             return ""
         message = Message(
             "{reason}, {count} times, at this frame alone", reason=died.reason, count=count

@@ -165,12 +165,11 @@ class FrameJob(ABC):
     Every worker has a copy of it.
 
     Attributes:
-        config: What, with how many workers; `out` is the folder that this machine works in.
+        config: What is asked for; `out` is the folder that this machine works in.
         asked: `out` as it was given.
         sampling: Which frames of each clip; None for all.
         batch_size: How many frames are computed at once.
-        target_size: What decoders bring the frames of videos to: width and height, or the shorter
-            side; None: as they are.
+        target_size: Width and height of frames out of videos, or the shorter side; None: as is.
         summary_type: Of what comes of it.
     """
 
@@ -183,14 +182,12 @@ class FrameJob(ABC):
         self.config: Any = config.replace(out=self.home.work)
         self.sampling = fewer_frames(config.fps, config.stride)
 
-    def find_clips(self) -> ClipList:
-        """Return the clips of the source."""
+    def find_clips(self, clips: ClipList | None = None) -> ClipList:
+        """Return the clips of the source, or these; settle what the config left to them."""
+        if clips is not None:
+            return clips
         config = self.config
         return find_clips(config.source, layout=config.layout, splits=config.splits)
-
-    def settle(self, clips: ClipList) -> ClipList:
-        """Settle what the config left to the clips; return them, with a note of it."""
-        return clips
 
     def count_frames(
         self,
@@ -200,8 +197,7 @@ class FrameJob(ABC):
     ) -> tuple[Clip, ...]:
         """Return the clips with the numbers of frames that are wanted; looks into each video.
 
-        `on_count` hears how many have been looked at, of how many; when `is_stopping`, the rest is
-        left as it is.
+        `on_count` hears how many are done, of how many; when `is_stopping`, the rest is left.
         """
         counted, sampling = list(clips.clips), self.sampling
         unknown = [i for i, clip in enumerate(counted) if sampling or clip.num_frames is None]

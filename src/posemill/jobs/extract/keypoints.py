@@ -88,7 +88,7 @@ class KeypointSink(Sink):
             trackers = [state.tracker for state in states]
             found = with_ids(found, trackers, self._estimator.info.skeleton_names[0])
         self._good_frame, self.has_worked = frames[-1], True
-        return [_row_of(found, row) for row in range(len(frames))]
+        return rows_of(found)
 
     def commit(self, name: str, lanes: Sequence[Lane]) -> Shard:
         """Write the rows as a shard of that name."""
@@ -110,16 +110,19 @@ class KeypointSink(Sink):
         return self._writer.write(f"{name}.parquet")
 
 
-def _row_of(keypoints: Keypoints, row: int) -> Keypoints:
-    chosen = slice(row, row + 1)
-    others = keypoints.others and keypoints.others.of_frames(row, row + 1)
-    return Keypoints(
-        keypoints.points[chosen],
-        keypoints.scores[chosen],
-        keypoints.sizes_wh[chosen],
-        others,
-        None if keypoints.world is None else keypoints.world[chosen],
-    )
+def rows_of(keypoints: Keypoints) -> list[Keypoints]:
+    """Return the keypoints of each frame of a batch."""
+    others, world = keypoints.others, keypoints.world
+    return [
+        Keypoints(
+            keypoints.points[part],
+            keypoints.scores[part],
+            keypoints.sizes_wh[part],
+            others and others.of_frames(part.start, part.stop),
+            None if world is None else world[part],
+        )
+        for part in (slice(row, row + 1) for row in range(len(keypoints)))
+    ]
 
 
 def join_frames(results: Sequence[Keypoints], skeleton_name: str, **fields: Any) -> PoseClip:

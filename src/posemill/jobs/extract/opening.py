@@ -60,7 +60,7 @@ def open_events(
             if signal := stop_signal():
                 raise StoppedError(signal, home.name)
             units = tuple(job.plan(counted, clips.tracking))
-            events.record(Planned(run_id, planned_clips(clips, counted), units))
+            events.record(Planned(run_id, planned_clips(counted), units))
         _check_source(job, events, clips, manifest)
         job.prepare(events)
     except BaseException:
@@ -69,11 +69,10 @@ def open_events(
     return events, clips
 
 
-def planned_clips(clips: Sequence[Clip], counted: Sequence[Clip]) -> tuple[PlannedClip, ...]:
-    """Return the clips of a source for a plan; `counted` are these with the frames wanted."""
+def planned_clips(clips: Sequence[Clip]) -> tuple[PlannedClip, ...]:
+    """Return the clips of a source, with the numbers of frames that are wanted, for a plan."""
     return tuple(
-        PlannedClip(clip.split, clip.clip_id, with_length.num_frames, digest_of(clip))
-        for clip, with_length in zip(clips, counted, strict=True)
+        PlannedClip(clip.split, clip.clip_id, clip.num_frames, digest_of(clip)) for clip in clips
     )
 
 
@@ -100,9 +99,7 @@ def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> tuple[list[Message], li
 def with_lengths(ledger: Ledger, clips: Sequence[Clip]) -> tuple[Clip, ...]:
     """Return the clips with their numbers of frames as far as they are known by now."""
     return tuple(
-        clip
-        if clip.num_frames == known.num_frames
-        else dataclasses.replace(clip, num_frames=known.num_frames)
+        dataclasses.replace(clip, num_frames=known.num_frames)
         for clip, known in zip(clips, ledger.clips(), strict=True)
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from posemill.config import ExtractConfig, FramesConfig, JobConfig
@@ -29,10 +29,9 @@ def mode_of(clip: Clip, mode: str, tracking: Tracking | None = None) -> Literal[
     In `auto` as was decided by evidence; where nobody looked, loose pictures alone, others tracked.
     """
     is_alone = mode == "image"
-    if mode == "auto" and tracking is None:
-        is_alone = clip.kind == "pictures"
-    elif mode == "auto" and tracking is not None:
-        is_alone = (clip.split, clip.clip_id) in tracking.alone
+    if mode == "auto":
+        key = clip.split, clip.clip_id
+        is_alone = clip.kind == "pictures" if tracking is None else key in tracking.alone
     return "image" if is_alone else "video"
 
 
@@ -88,29 +87,18 @@ def unused_settings(config: JobConfig, clips: Iterable[Clip]) -> list[str]:
     return describe_unused(config, {name: reasons[name] for name in reasons if name in fields})
 
 
-def length_of_video(clip: Clip, decoder: str) -> tuple[int, float] | None:
-    """Return frames and frames per second; None if it cannot be read (its worker will say so)."""
-    start, end = clip.start_seconds, clip.end_seconds
-    try:
-        with open_video(clip.path, decoder=decoder, start_seconds=start, end_seconds=end) as reader:
-            num_frames = reader.count_frames() if reader.num_frames is None else reader.num_frames
-            return None if reader.fps is None else (num_frames, reader.fps)
-    except DecodeError:
-        return None
-
-
 def plan_units(
-    clips: Iterable[Clip],
-    config: ExtractConfig,
-    *,
-    tracking: Tracking | None = None,
-    length_of: Callable[[Clip, str], tuple[int, float] | None] = length_of_video,
+    clips: Iterable[Clip], config: ExtractConfig, *, tracking: Tracking | None = None
 ) -> Iterator[PlannedUnit]:
     """Yield the units of all clips, in their order; clips are numbered from 1.
 
     A clip in video mode is one chain. Pictures in image mode are cut into ranges. A video is read
-    from its start whatever part of it is wanted, so it is cut only by `split_long_seconds`. The
-    lengths of the clips are those of the frames that are taken.
+    from its start whatever part of it is wanted, so it is cut only by `split_long_seconds`.
+
+    Args:
+        clips: With the numbers of frames that are taken of them.
+        config: What is asked for.
+        tracking: Which folders are video, where that was decided.
     """
     sampling = fewer_frames(config.fps, config.stride)
     for clip_no, clip in enumerate(clips, start=1):
@@ -125,13 +113,9 @@ def plan_units(
                     "not on this machine; leave it out, or copy the videos to a disk",
                     uri=uri,
                 )
-            length = length_of(clip, config.decoder)
-            if length is not None:
-                num_frames, fps = length
-                if sampling is not None:  # units count the frames that are taken
-                    num_frames = num_frames if clip.num_frames is None else clip.num_frames
-                    fps = sampling.rate_of(fps) or fps
-                cost = num_frames
+            fps = clip.num_frames and _rate_of_video(clip, config.decoder)
+            if fps:  # else its worker says what is wrong with it
+                fps = fps if sampling is None else sampling.rate_of(fps) or fps
                 step = max(1, round(config.split_long_seconds * fps))
         elif not is_video and not is_chain and clip.num_frames is not None:
             step = min(config.task_frames, max(_SMALLEST_TASK, clip.num_frames // _PICTURE_UNITS))
@@ -139,6 +123,14 @@ def plan_units(
         for start, stop in zip(starts, [*starts[1:], None], strict=True):
             length_in_frames = (cost if stop is None else stop) - start
             yield PlannedUnit(clip_no, start, stop, is_chain, is_video, length_in_frames)
+
+
+def _rate_of_video(clip: Clip, decoder: str) -> float | None:
+    try:
+        with open_video(clip.path, decoder=decoder) as reader:
+            return reader.fps
+    except DecodeError:
+        return None
 
 
 def group_units(

@@ -7,6 +7,7 @@ import errno
 import os
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -71,17 +72,14 @@ class Summary(Progress):
 
     def found(self) -> dict[str, float]:
         """Return the share of frames in which each part was found; empty without frames."""
-        run = self.run
-        parts = [part.name for part in get_skeleton(run.skeleton_name).parts]
-        present, num_frames = [0] * len(parts), 0
+        run, present, num_frames = self.run, Counter[str](), 0
+        names = get_skeleton(run.skeleton_name).part_names
         for split in run.splits:
-            for each in run.outlines(split, is_grouped=True):
-                number = each.num_clips
-                num_frames += number * each.num_frames
-                present = [a + number * b for a, b in zip(present, each.num_present, strict=True)]
-        if not num_frames:
-            return {}
-        return {name: count / num_frames for name, count in zip(parts, present, strict=True)}
+            for alike in run.outlines(split, is_grouped=True):
+                num_frames += alike.num_clips * alike.num_frames
+                for name, number in zip(names, alike.num_present, strict=True):
+                    present[name] += alike.num_clips * number
+        return {name: present[name] / num_frames for name in names if num_frames}
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -119,8 +117,7 @@ class Extraction(FrameJob):
     def decide(self, clips: ClipList) -> ClipList:
         """Return the clips with the decision which folders are video; of a begun run, that of then.
 
-        There is nothing to decide where the user said it, by the mode or the layout, or where all
-        are videos or the frames of a corpus.
+        There is none where the user said it, or where all are videos or the frames of a corpus.
         """
         config = self.config
         check_rate(config.fps, clips)
@@ -188,10 +185,7 @@ def engine_identity(config: ExtractConfig) -> dict[str, str]:
 
 
 def extract(config: ExtractConfig, **hooks: Any) -> Summary:
-    """Extract the keypoints of all clips of a source into a run; continue it if it was begun.
-
-    `hooks` and errors as `run_job` has them.
-    """
+    """Extract the keypoints of all clips of a source into a run; `hooks` are those of `run_job`."""
     return cast(Summary, run_job(Extraction(config), **hooks))
 
 
@@ -220,7 +214,7 @@ def run_job(
     """
     home, folder = job.home, job.home.work
     check_folder(folder)
-    clips = job.settle(job.find_clips() if clips is None else clips)
+    clips = job.find_clips(clips)
     config = job.config
     find_decoder(config.decoder)  # before the folder: what is not installed leaves none
     find_executor(config.executor)

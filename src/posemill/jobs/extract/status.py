@@ -40,9 +40,9 @@ class Progress:
         news: What happened since the last report and is worth a line: workers that died.
         reasons: Why frames failed: reason, failures, frames; most frequent first.
         num_frames_now: Frames that this call went through; others were done before.
-        num_bytes: What is kept takes on the disk.
+        num_bytes: On the disk.
         name: What users call the run: its folder or its URI.
-        folder: The run, its folder or its URI; of one they only look at, where this machine has it.
+        folder: The same; of a run they only look at, where this machine has it.
     """
 
     counts: tuple[SplitCounts, ...]
@@ -115,24 +115,20 @@ class Progress:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values; `news` were told already."""
+        names = (
+            "frames_known frames_done frames_failed clips_failed frames_per_second seconds_left "
+            "seconds num_workers done_by_split"
+        )
         return {
             "folder": self.name,
-            "frames_known": self.frames_known,
-            "frames_done": self.frames_done,
-            "frames_failed": self.frames_failed,
-            "clips_failed": self.clips_failed,
-            "frames_per_second": self.frames_per_second,
-            "seconds_left": self.seconds_left,
-            "seconds": self.seconds,
-            "num_workers": self.num_workers,
-            "done_by_split": self.done_by_split,
+            **{name: getattr(self, name) for name in names.split()},
             "splits": [
                 {**asdict(count), "in_flight": self.in_flight.get(count.split, 0)}
                 for count in self.counts
             ],
             "reasons": [
-                {"reason": reason, "failures": failures, "frames": frames}
-                for reason, failures, frames in self.reasons
+                dict(zip(("reason", "failures", "frames"), row, strict=True))
+                for row in self.reasons
             ],
         }
 
@@ -291,8 +287,8 @@ def log_path(folder: Path, worker: int | None = None) -> Path:
 
 def workers_with_logs(folder: Path) -> list[int]:
     """Return the numbers of the workers of a run that have a log."""
-    names = (path.stem for path in (folder / LOGS_NAME).glob("worker-*.log"))
-    numbers = (name.removeprefix("worker-") for name in names)
+    paths = (folder / LOGS_NAME).glob("worker-*.log")
+    numbers = [path.stem.removeprefix("worker-") for path in paths]
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 

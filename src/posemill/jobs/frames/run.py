@@ -53,11 +53,12 @@ class FramesJob(FrameJob):
         super().__init__(config)
         self.target_size = config.target_size
 
-    def settle(self, clips: ClipList) -> ClipList:
-        """Choose the decoder where that is `auto`.
+    def find_clips(self, clips: ClipList | None = None) -> ClipList:
+        """Return the clips, with a note of the decoder that is chosen where that is `auto`.
 
         A begun run goes on with the one it was begun with, whatever was measured since.
         """
+        clips = super().find_clips(clips)
         if self.config.decoder != AUTO:
             return clips
         if check_folder(self.home.work):
