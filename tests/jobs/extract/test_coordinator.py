@@ -22,14 +22,16 @@ from posemill.runs.queries import read_ledger
 
 
 class ScriptedExecutor:
-    """Plays events that a script makes from each task it is given."""
+    """Plays events that a script makes from each task it is given, until it makes none."""
 
     def __init__(self, script):
         self._script = script
+        self.tasks = []
 
     def run(self, make_function, next_task):
         while (task := next_task()) is not None:
-            events = self._script(task)
+            self.tasks.append(task)
+            events = self._script(task, len(self.tasks))
             if events is None:
                 return
             yield from events
@@ -43,11 +45,12 @@ class ScriptedExecutor:
 
 @pytest.fixture
 def play(tmp_path):
-    """Run a script over clips; return what is read of the first unit afterwards."""
+    """Run a script over clips; return what is then read of the first unit, and the tasks."""
 
     def run(clips, script, on_progress=None):
         config = ExtractConfig(Path("source"), tmp_path, engine="fake", task_frames=512)
         events, log = EventLog(tmp_path), LogFile(tmp_path / "log")
+        executor = ScriptedExecutor(script)
         try:
             units = tuple(plan_units(clips, config))
             events.record(Planned("run", planned_clips(clips), units))
@@ -55,8 +58,8 @@ def play(tmp_path):
                 Extraction(config), events, clips, log=log, on_progress=on_progress
             )
             coordinator.plan(1)
-            coordinator.run(ScriptedExecutor(script), None, StopSignals())
-            return part_of(events.ledger.units([1], clips)[0])
+            coordinator.run(executor, None, StopSignals())
+            return part_of(events.ledger.units([1], clips)[0]), executor.tasks
         finally:
             events.close()
             log.close()
@@ -64,191 +67,150 @@ def play(tmp_path):
     return run
 
 
+@pytest.fixture
+def count_rows(tmp_path):
+    def count(table):
+        with read_ledger(tmp_path) as database:
+            return database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+
+    return count
+
+
 FRAMES = [Clip("a", "a", "frames", num_frames=600)]
 VIDEO = [Clip("a", "a.mp4", "video", num_frames=600)]
 
 
-def dying(places):
-    """A script in which the worker dies at one place after the other, and then no more."""
-    places = iter(places)
-    tasks = []
-
-    def script(task):
-        tasks.append(task)
-        place = next(places, None)
-        return None if place is None else [Died(task, place, "killed by SIGSEGV", 0)]
-
-    script.tasks = tasks
-    return script
+def dying(*places, times=None, **more):
+    """A script in which the worker dies at these places, or so often at the only one."""
+    places = places if times is None else places * times
+    how = {"reason": "killed by SIGSEGV", "worker_index": 0, **more}
+    return lambda task, number: (
+        [Died(task, places[number - 1], **how)] if number <= len(places) else None
+    )
 
 
-def dying_alone(frame, phase, **more):
-    """A script in which all before a frame is committed, and the worker dies of it every time."""
+def dying_alone(frame, phase):
+    """A script in which all before a frame is committed, and the worker dies of it four times."""
 
-    def script(task):
-        script.tasks.append(task)
-        if len(script.tasks) > 4:
+    def script(task, number):
+        if number > 4:
             return None
-        died = Died(
-            task, (0, frame, phase, 0), **{"reason": "killed by SIGSEGV", "worker_index": 0} | more
-        )
+        died = Died(task, (0, frame, phase, 0), "killed by SIGSEGV", 0)
         if task.leave_after is None:
             return [died]
         unit = task.units[0]
         moved = UnitProgress(unit.unit_no, unit.clip_no, "all", frame, None, False, 0, ())
         return [Output(task, Committed(None, (moved,))), died]
 
-    script.tasks = []
     return script
 
 
 @pytest.mark.parametrize("phase", [DECODING, ESTIMATING])
 def test_a_frame_is_given_up_when_its_worker_died_three_times_of_it_alone(play, phase):
-    script = dying_alone(7, phase)
-    part = play(FRAMES, script)
+    part, tasks = play(FRAMES, dying_alone(7, phase))
     assert part.skip == {7: "killed by SIGSEGV, 3 times, at this frame alone"}
     assert part.give_up is None
-    assert all(not task.units[0].given_up for task in script.tasks[:4])
-    assert [task.piece_frames for task in script.tasks] == [512, 7, 1, 1, 512]
-    assert [task.leave_after for task in script.tasks] == [None, 7, 7, 7, None]
-    assert [task.is_careful for task in script.tasks] == [False, True, True, True, False]
-    assert len({task.name for task in script.tasks}) == 5
+    assert all(not task.units[0].given_up for task in tasks[:4])
+    assert [task.piece_frames for task in tasks] == [512, 7, 1, 1, 512]
+    assert [task.leave_after for task in tasks] == [None, 7, 7, 7, None]
+    assert [task.is_careful for task in tasks] == [False, True, True, True, False]
+    assert len({task.name for task in tasks}) == 5
 
 
 def test_a_video_that_its_decoder_dies_of_is_given_up_from_there(play):
-    part = play(VIDEO, dying_alone(7, DECODING))
+    part, _ = play(VIDEO, dying_alone(7, DECODING))
     assert part.give_up == (7, "killed by SIGSEGV, 3 times, at this frame alone")
     assert part.skip == {}
 
 
-def test_a_frame_that_was_never_tried_alone_is_not_given_up(play):
-    part = play(FRAMES, dying([(0, 7, ESTIMATING, 0)] * 5))
-    assert part.skip == {}
-    assert part.give_up is None
+@pytest.mark.parametrize("place", [(0, 7, ESTIMATING, 0), (-1, -1, STARTING, 0)])
+def test_a_frame_that_was_never_tried_alone_is_not_given_up(play, place):
+    part, _ = play(FRAMES, dying(place, times=5))
+    assert (part.skip, part.give_up) == ({}, None)
 
 
 def test_the_other_units_of_a_dead_worker_s_task_go_on_as_they_were(play):
     clips = [Clip(name, name, "frames", num_frames=2) for name in "abc"]
-    script = dying([(1, 1, ESTIMATING, 0)])
-    play(clips, lambda task: script(task) or (len(script.tasks) < 3 and []) or None)
-    assert [unit.clip.clip_id for unit in script.tasks[0].units] == [*"abc"]
-    assert [unit.clip.clip_id for unit in script.tasks[1].units] == ["b"]
-    assert script.tasks[1].leave_after == 1
+    _, tasks = play(clips, dying((1, 1, ESTIMATING, 0)))
+    assert [unit.clip.clip_id for unit in tasks[0].units] == [*"abc"]
+    assert [unit.clip.clip_id for unit in tasks[1].units] == ["b"]
+    assert tasks[1].leave_after == 1
 
 
 def killed_from_outside(times):
     """A script in which somebody kills the worker at the same frame, so many times."""
-
-    def script(task):
-        script.tasks.append(task)
-        if len(script.tasks) > times:
-            return None
-        return [Died(task, (0, 7, ESTIMATING, 0), "killed by SIGKILL", 0, is_from_outside=True)]
-
-    script.tasks = []
-    return script
+    return dying((0, 7, ESTIMATING, 0), times=times, reason="killed by SIGKILL",
+                 is_from_outside=True)  # fmt: skip
 
 
-def test_each_worker_that_died_is_news_once(play):
+def test_kills_from_outside_blame_no_frame_change_nothing_and_are_news_once(play):
     snapshots = []
-    play(VIDEO, killed_from_outside(3), snapshots.append)
+    part, tasks = play(VIDEO, killed_from_outside(20), snapshots.append)
+    assert (part.skip, part.give_up) == ({}, None)
+    assert {(task.piece_frames, task.is_careful) for task in tasks} == {(512, False)}
     news = [text for snapshot in snapshots for text in snapshot.news]
-    assert len(news) == 3
+    assert len(news) == 20
     assert all("worker 0" in text and "SIGKILL" in text for text in news)
 
 
-def test_kills_from_outside_blame_no_frame_and_change_nothing(play):
-    script = killed_from_outside(20)
-    part = play(VIDEO, script)
-    assert (part.skip, part.give_up) == ({}, None)
-    assert {(task.piece_frames, task.is_careful) for task in script.tasks} == {(512, False)}
-
-
-def test_kills_from_outside_without_end_stop_the_run_and_give_nothing_up(play, tmp_path):
-    with pytest.raises(
-        RunError,
-        match=r"workers were killed by SIGKILL from outside 30 times without any progress.*"
-        "none was given up",
-    ):
+def test_kills_from_outside_without_end_stop_the_run_and_give_nothing_up(play, count_rows):
+    said = r"workers were killed by SIGKILL from outside 30 times without any .*none was given up"
+    with pytest.raises(RunError, match=said):
         play(VIDEO, killed_from_outside(100))
-    with read_ledger(tmp_path) as database:
-        assert database.execute("SELECT count(*) FROM crashes").fetchone() == (0,)
+    assert count_rows("crashes") == 0
 
 
-def trapped(task):
-    """A script in which the processor refuses an instruction, whatever the task."""
-    where, why = (0, 0, ESTIMATING, 0), "illegal instruction (SIGILL)"
-    return [Died(task, where, why, 0, is_refused_instruction=True)]
-
-
-def test_illegal_instructions_before_any_frame_are_the_machine_s_and_no_frame_s(play, tmp_path):
+def test_illegal_instructions_before_any_frame_are_the_machine_s_and_no_frame_s(play, count_rows):
+    trapped = dying((0, 0, ESTIMATING, 0), times=3, reason="illegal instruction (SIGILL)",
+                    is_refused_instruction=True)  # fmt: skip
     with pytest.raises(
         RunError, match=r"illegal instruction \(SIGILL\).*none was given up.*doctor"
     ):
         play(FRAMES, trapped)
-    with read_ledger(tmp_path) as database:
-        assert database.execute("SELECT count(*) FROM failures").fetchone() == (0,)
+    assert count_rows("failures") == 0
 
 
 def test_crashes_at_ever_other_frames_end_too(play):
-    part = play(FRAMES, dying([(0, number, ESTIMATING, 0) for number in range(10)]))
+    part, _ = play(FRAMES, dying(*((0, number, ESTIMATING, 0) for number in range(10))))
     assert part.give_up is not None
     assert part.give_up[0] == 0
     assert "workers died 10 times, at different frames" in part.give_up[1]
 
 
-def test_crashes_outside_of_frames_blame_none(play):
-    part = play(FRAMES, dying([(-1, -1, STARTING, 0)] * 5))
-    assert part.skip == {}
-    assert part.give_up is None
-
-
-def test_workers_that_never_start_end_the_run(play):
+def test_workers_that_never_start_end_the_run_and_blame_no_unit(play, count_rows):
     with pytest.raises(RunError, match=r"workers die before they can start \(exit code 3\)"):
-        play(FRAMES, lambda _: [Died(None, (0, 0, 0, 0), "exit code 3", 0)] * 10)
+        play(FRAMES, lambda *_: [Died(None, (0, 0, 0, 0), "exit code 3", 0)] * 10)
+    with pytest.raises(RunError, match=r"workers die before they can start .*fewer workers"):
+        play(FRAMES, dying((-1, -1, STARTING, 0), times=10))
+    assert count_rows("crashes") == 0
 
 
-def test_what_no_worker_can_do_is_raised_as_what_it_is(play):
+def test_what_no_worker_can_do_is_raised_as_what_it_is_or_as_ours(play):
     with pytest.raises(DeviceError, match="no cuda:3 here"):
-        play(FRAMES, lambda task: [Output(task, Fatal("DeviceError", "no cuda:3 here"))])
-
-
-def test_an_engine_s_own_class_of_error_is_raised_as_ours(play):
+        play(FRAMES, lambda task, _: [Output(task, Fatal("DeviceError", "no cuda:3 here"))])
+    # An engine of another package may have a class of its own.
     with pytest.raises(PosemillError, match="no licence"):
-        play(FRAMES, lambda task: [Output(task, Fatal("LicenceError", "no licence"))])
+        play(FRAMES, lambda task, _: [Output(task, Fatal("LicenceError", "no licence"))])
 
 
 def test_a_machine_that_takes_all_its_workers_with_it_does_not_end_the_run(play):
     """64 workers on two machines: the 32 of one die at once, and once more on the next."""
 
-    def script(task):
-        script.tasks.append(task)
-        if len(script.tasks) > 64:
-            return None
-        index = len(script.tasks) % 32
-        return [Died(task, (0, 7, ESTIMATING, 0), "node died", index, is_from_outside=True)]
+    def script(task, number):
+        place = (0, 7, ESTIMATING, 0)
+        died = Died(task, place, "node died", number % 32, is_from_outside=True)
+        return [died] if number <= 64 else None
 
-    script.tasks = []
-    part = play(FRAMES, script)
-    assert (part.skip, part.give_up, len(script.tasks)) == ({}, None, 65)
-
-
-def test_deaths_while_the_engine_is_loaded_blame_no_unit_and_end_the_run(play, tmp_path):
-    with pytest.raises(RunError, match=r"workers die before they can start .*fewer workers"):
-        play(FRAMES, dying([(-1, -1, STARTING, 0)] * 50))
-    with read_ledger(tmp_path) as database:
-        assert database.execute("SELECT count(*) FROM crashes").fetchone() == (0,)
+    part, tasks = play(FRAMES, script)
+    assert (part.skip, part.give_up, len(tasks)) == ({}, None, 65)
 
 
 def test_the_frames_of_a_worker_with_a_broken_engine_go_to_another_one(play, tmp_path):
-    tasks = []
-
-    def script(task):
-        tasks.append(task)
+    def script(task, number):
         broken = Died(task, (0, 7, ESTIMATING, 0), "its engine failed: CUDA error", 0)
-        return None if len(tasks) > 1 else [Output(task, broken), Finished(task)]
+        return None if number > 1 else [Output(task, broken), Finished(task)]
 
-    play(FRAMES, script)
+    _, tasks = play(FRAMES, script)
     assert [unit.unit_no for unit in tasks[1].units] == [1]
     assert tasks[1].leave_after == 7
     assert "worker 0: its engine failed: CUDA error" in (tmp_path / "log").read_text()

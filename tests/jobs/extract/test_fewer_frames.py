@@ -132,19 +132,6 @@ def test_a_picture_that_failed_is_named_by_its_own_number_and_can_be_tried_again
     assert [path[-8:-4] for path in clip.image_paths] == ["0000", "0002", "0004", "0006", "0008"]
 
 
-def test_long_videos_are_cut_by_their_seconds_also_where_fewer_frames_are_taken(
-    config_for, tmp_path, write_video
-):
-    write_video(tmp_path / "videos" / "a.mp4", 60)
-    options = {"stride": 2, "executor": "threads"}
-    extract(config_for(tmp_path / "videos", "whole", **options))
-    extract(config_for(tmp_path / "videos", "cut", split_long_seconds=1.0, **options))
-    whole, cut = (next(open_run(tmp_path / name).clips()) for name in ("whole", "cut"))
-    assert cut.frame_indices.tolist() == whole.frame_indices.tolist() == [*range(0, 60, 2)]
-    np.testing.assert_array_equal(cut.points[:12], whole.points[:12])  # 12.5 frames a second
-    assert not np.array_equal(cut.points[12:], whole.points[12:])
-
-
 def test_new_clips_of_a_model_are_thinned_out_as_its_data_were(
     config_for, make_tree, tmp_path, write_video, caplog
 ):

@@ -14,12 +14,10 @@ from posemill.estimators import identity
 from posemill.jobs.extract import job as job_module
 from posemill.jobs.extract import opening
 from posemill.jobs.extract import run as run_module
-from posemill.jobs.extract.opening import compare, open_events
+from posemill.jobs.extract.opening import open_events
 from posemill.jobs.extract.run import Extraction, extract, settled
-from posemill.runs.events import Committed, Lost, Reset, UnitProgress
 from posemill.runs.manifest import Manifest
 from posemill.sources import ClipList, find_clips
-from posemill.sources.tracking import Tracking
 
 
 def begin(config, clips=None, *, received=0, on_count=None):
@@ -27,9 +25,8 @@ def begin(config, clips=None, *, received=0, on_count=None):
     found = find_clips(config.source, layout=config.layout) if clips is None else clips
     config.out.mkdir(exist_ok=True)
     job = Extraction(config)
-    return open_events(
-        job, found, job.manifest(found), stop_signal=lambda: received, on_count=on_count
-    )
+    manifest = job.manifest(found)
+    return open_events(job, found, manifest, stop_signal=lambda: received, on_count=on_count)
 
 
 def with_tracking(config, clips):
@@ -116,30 +113,13 @@ def test_shards_without_a_record_are_removed_when_a_run_goes_on(config):
     assert not left.exists()
 
 
-def test_failed_units_are_tried_again_only_when_asked(config, monkeypatch):
-    asked = []
-    begin(config)[0].close()
-    monkeypatch.setattr(opening.EventLog, "record", lambda self, event: asked.append(event))
-    begin(config)[0].close()
-    assert asked == []
-    begin(config.replace(retry_failed=True))[0].close()
-    assert asked == [Reset()]
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_decided"),
-    [({}, True), ({"layout": "frames"}, False), ({"mode": "video"}, False),
-     ({"mode": "image"}, False)],
-)  # fmt: skip
-def test_folders_are_looked_at_unless_the_user_said_what_they_are(config, changes, is_decided):
-    config = config.replace(**changes)
-    clips = find_clips(config.source, layout=config.layout)
-    assert (with_tracking(config, clips).tracking is not None) is is_decided
-
-
-def test_a_list_of_folders_is_looked_at_and_videos_and_phoenix_are_not(
+def test_folders_are_looked_at_unless_the_user_said_what_they_are_or_it_is_clear(
     config, tmp_path, write_video
 ):
+    for changes in ({}, {"layout": "frames"}, {"mode": "video"}, {"mode": "image"}):
+        chosen = config.replace(**changes)
+        clips = find_clips(chosen.source, layout=chosen.layout)
+        assert (with_tracking(chosen, clips).tracking is None) is bool(changes)
     path = tmp_path / "list.csv"
     path.write_text(f"path\n{config.source}/train/a\n")
     for layout in ("auto", "list"):
@@ -154,19 +134,6 @@ def test_a_list_of_folders_is_looked_at_and_videos_and_phoenix_are_not(
     assert with_tracking(config, both).tracking.num_tracked == 3
 
 
-def test_a_begun_run_keeps_the_decision_of_then(config):
-    begin(config)[0].close()
-    recorded = Tracking(1, frozenset({("train", "a")}), 4, {"one picture": 1}, 2, 2)
-    edit(config.out, lambda content: content["source"].update(tracking=recorded.to_record()))
-    clips = find_clips(config.source)
-    assert with_tracking(config, clips).tracking == recorded
-    ledger, opened = begin(config)
-    ledger.close()
-    assert opened.tracking == recorded
-    edit(config.out, lambda content: content["source"].pop("tracking"))
-    assert with_tracking(config, clips) == clips
-
-
 def test_the_skeleton_and_the_mode_are_those_the_engine_has(config):
     assert settled(config).skeleton == "holistic-543"
     assert settled(config.replace(skeleton="143")).skeleton == "holistic-143"
@@ -178,30 +145,17 @@ def test_the_skeleton_and_the_mode_are_those_the_engine_has(config):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("only", ["image", "video"])
-def test_an_engine_of_one_mode_has_no_other(config, monkeypatch, only):
-    info = dataclasses.replace(run_module.engine_info("fake"), modes=(only,))
+@pytest.mark.parametrize(("only", "other"), [("image", "video"), ("video", "image")])
+def test_what_the_engine_does_not_give_is_refused(config, monkeypatch, only, other):
+    info = dataclasses.replace(
+        run_module.engine_info("fake"), modes=(only,), skeletons=("coco-133",)
+    )
     monkeypatch.setattr(run_module, "engine_info", lambda *_: info)
-    assert settled(config).mode == only
-    other = {"image": "video", "video": "image"}[only]
+    assert (settled(config).mode, settled(config).skeleton) == (only, "coco-133")
     with pytest.raises(ConfigError, match=only):
         settled(config.replace(mode=other))
-
-
-def test_a_skeleton_the_engine_does_not_give_is_refused(config, monkeypatch):
-    info = dataclasses.replace(run_module.engine_info("fake"), skeletons=("coco-133",))
-    monkeypatch.setattr(run_module, "engine_info", lambda *_: info)
-    assert settled(config).skeleton == "coco-133"
     with pytest.raises(ConfigError, match="engine 'fake' gives coco-133, not 'openpose-18'"):
         settled(config.replace(skeleton="openpose-18"))
-
-
-def test_a_run_goes_on_only_with_the_options_it_was_begun_with(config):
-    begin(config)[0].close()
-    clips, other = find_clips(config.source), Extraction(config.replace(mode="image"))
-    compare(other.home, Extraction(config).manifest(clips))
-    with pytest.raises(RunError, match="was begun with other options"):
-        compare(other.home, other.manifest(clips))
 
 
 def test_a_machine_without_a_gpu_may_drive_those_of_a_ray_cluster(config, monkeypatch):
@@ -279,10 +233,11 @@ def test_a_run_begun_on_another_runtime_is_refused_with_the_option_that_continue
     config, runtime, hint
 ):
     begin(config)[0].close()
-    engine = {"engine": "fake", "version": "0", "runtime": runtime}
+    engine = {"engine": "fake", "version": "0", "device": "cuda", "runtime": runtime}
     edit(config.out, lambda content: content.update(engine=engine))
     with pytest.raises(RunError) as caught:
         begin(config)
+    assert "device: the run has 'cuda', now it is 'cpu'" in str(caught.value)
     assert str(caught.value).endswith(f"\nuse the same options{hint}, or another folder")
 
 
@@ -322,38 +277,3 @@ def test_another_engine_is_said_in_one_sentence(config):
         begin(config)
     assert "\n" not in str(caught.value)
     assert 'engine="openpose"' in str(caught.value)
-
-
-def test_changed_clips_are_taken_where_only_failed_ones_changed_and_it_was_asked(
-    config_for, tmp_path, write_video
-):
-    video = tmp_path / "v" / "a.mp4"
-    write_video(video, 2)
-    config = config_for(video.parent)
-    events, _ = begin(config)
-    lost = Lost(None, 2, str(video), "truncated", "cut off")
-    events.record(Committed(None, (UnitProgress(1, 1, "all", 0, None, True, 0, (lost,)),)))
-    events.close()
-    write_video(video, 5)
-    retry = config.replace(retry_failed=True)
-    with pytest.raises(RunError, match="is not the same"):
-        begin(config)
-    begin(retry)[0].close()
-    assert Manifest.read(config.out).source["fingerprint"] == find_clips(video.parent).fingerprint
-    # It is the source from now on, also without the flag.
-    begin(config)[0].close()
-    write_video(video, 7)
-    with pytest.raises(RunError, match="is not the same"):
-        begin(config)
-
-
-def test_a_changed_clip_that_had_not_failed_is_refused_with_the_flag_too(
-    config_for, tmp_path, write_video
-):
-    video = tmp_path / "v" / "a.mp4"
-    write_video(video, 2)
-    config = config_for(video.parent)
-    begin(config)[0].close()
-    write_video(video, 5)
-    with pytest.raises(RunError, match="is not the same"):
-        begin(config.replace(retry_failed=True))

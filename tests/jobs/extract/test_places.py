@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 import os
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import posemill
+from posemill.commands.extract import split_out
 from posemill.commands.runs import status, stop
 from posemill.config import FramesConfig
 from posemill.errors import ConfigError, PlaceError, RunError, StoppedError
@@ -23,12 +23,13 @@ from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
 from posemill.places import lease, open_place
+from posemill.places.objects import ObjectPlace
 from posemill.runs.events import Finished
 from posemill.runs.home import RunHome
 from posemill.runs.ledger import Ledger
-from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
 from posemill.runs.records import RecordLog
+from posemill.sources import find_clips
 from posemill.training.config.train_config import TrainConfig
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
@@ -65,6 +66,18 @@ def tree(make_tree):
     return root
 
 
+@pytest.fixture
+def config(place, tree, config_for):
+    """Of a run of the tree elsewhere."""
+    return config_for(tree).replace(out=place, storage="shared")
+
+
+@pytest.fixture
+def shared(tree, config_for, tmp_path):
+    """Of a run of the tree in a shared folder."""
+    return config_for(tree, tmp_path / "nfs" / "run", storage="shared")
+
+
 def die_after(monkeypatch, num_commits):
     """Let the coordinator be killed at some commit, with what it had not published yet."""
     receive, seen = Coordinator._receive, []
@@ -81,10 +94,9 @@ def die_after(monkeypatch, num_commits):
 
 
 def test_a_run_elsewhere_has_the_same_rows_and_is_read_from_any_machine(
-    place, tree, config_for, on_machine, same_runs, tmp_path
+    place, config, on_machine, same_runs, tmp_path
 ):
-    extract(config_for(tree, "here"))
-    config = config_for(tree).replace(out=place, storage="shared")
+    extract(config.replace(out=tmp_path / "here", storage="local"))
     summary = extract(config)
     assert summary.exit_code == 1
     assert summary.num_frames == 34
@@ -101,10 +113,10 @@ def test_a_run_elsewhere_has_the_same_rows_and_is_read_from_any_machine(
 
 
 def test_another_machine_goes_on_where_a_killed_one_was(
-    place, tree, config_for, on_machine, same_runs, tmp_path, monkeypatch
+    place, config, on_machine, same_runs, tmp_path, monkeypatch
 ):
-    extract(config_for(tree, "here", task_frames=4))
-    config = config_for(tree, task_frames=4).replace(out=place, storage="shared")
+    config = config.replace(task_frames=4)
+    extract(config.replace(out=tmp_path / "here", storage="local"))
     for number in range(1, 3):
         on_machine(number)
         with monkeypatch.context() as patch:
@@ -119,10 +131,10 @@ def test_another_machine_goes_on_where_a_killed_one_was(
 
 
 def test_a_coordinator_that_was_cut_off_cannot_commit_what_its_successor_did(
-    place, tree, config_for, on_machine, same_runs, tmp_path, monkeypatch
+    place, config, on_machine, same_runs, tmp_path, monkeypatch
 ):
-    extract(config_for(tree, "here", task_frames=4))
-    config = config_for(tree, task_frames=4).replace(out=place, storage="shared")
+    config = config.replace(task_frames=4)
+    extract(config.replace(out=tmp_path / "here", storage="local"))
     receive, is_first = Coordinator._receive, [True]
 
     def overtaken(self, task, value):
@@ -141,22 +153,13 @@ def test_a_coordinator_that_was_cut_off_cannot_commit_what_its_successor_did(
     assert len(records) == len(set(records))
 
 
-def test_two_coordinators_at_once_are_told(place, tree, config_for, on_machine):
+def test_two_coordinators_at_once_are_told_and_status_tells_who_works(place, config, on_machine):
+    extract(config)
     with RunHome.at(place, "shared").owned() as records:
         assert records is not None
         on_machine(2)
         with pytest.raises(RunError, match=rf"is being worked on by pid {os.getpid()} on .*stop"):
-            extract(config_for(tree).replace(out=place, storage="shared"))
-    with RunHome.at(place, "shared").owned() as records:  # it was given back: nobody waits
-        assert records is not None
-        assert records.epoch == 2
-
-
-def test_status_tells_who_works_elsewhere(place, tree, config_for, on_machine):
-    config = config_for(tree).replace(out=place, storage="shared")
-    extract(config)
-    with RunHome.at(place).owned():
-        on_machine(2)
+            extract(config)
         found = read_status(RunHome.existing(place).work)
         assert found.state == "running"
         assert found.holder is not None
@@ -164,12 +167,14 @@ def test_status_tells_who_works_elsewhere(place, tree, config_for, on_machine):
         with pytest.raises(RunError, match=r"is worked on by pid .*: run posemill stop there"):
             stop(RunHome.existing(place).work)
     assert read_status(RunHome.existing(place).work).state == "finished"
+    with RunHome.at(place, "shared").owned() as records:  # it was given back: nobody waits
+        assert records is not None
+        assert records.epoch == 3
 
 
 def test_what_failed_is_tried_again_elsewhere_too(
-    place, make_tree, tree, config_for, on_machine, tmp_path
+    place, make_tree, tree, config, on_machine, tmp_path
 ):
-    config = config_for(tree).replace(out=place, storage="shared")
     extract(config)
     make_tree({"b": 5}, "whole")
     (tmp_path / "whole" / "b" / "0003.png").replace(tree / "train" / "b" / "0003.png")
@@ -180,12 +185,17 @@ def test_what_failed_is_tried_again_elsewhere_too(
     assert len(open_run(place).table()) == 35
 
 
-def test_other_options_and_other_things_are_refused(place, tree, config_for, on_machine):
-    config = config_for(tree).replace(out=place, storage="shared")
+def test_other_options_sources_and_things_are_refused(place, tree, config, on_machine):
     extract(config)
     on_machine(2)
-    with pytest.raises(RunError, match=r"was begun with other options"):
+    name = RunHome.at(place).name
+    with pytest.raises(RunError, match="was begun with other options") as caught:
         extract(config.replace(mode="image"))
+    assert str(caught.value).startswith(name)
+    (tree / "train" / "a" / "0000.png").unlink()
+    with pytest.raises(RunError, match="the source is not the one") as caught:
+        extract(config)
+    assert name in str(caught.value)
     other = Path(str(place) + "-other")
     open_place(other).put("notes.txt", b"mine")
     with pytest.raises(RunError, match=r"is not empty and not a posemill run .*'notes.txt'"):
@@ -194,8 +204,7 @@ def test_other_options_and_other_things_are_refused(place, tree, config_for, on_
         open_run(f"{open_place(place).uri}-none")
 
 
-def test_a_run_that_was_deleted_and_made_anew_is_not_the_one_in_the_cache(place, tree, config_for):
-    config = config_for(tree).replace(out=place, storage="shared")
+def test_a_run_that_was_deleted_and_made_anew_is_not_the_one_in_the_cache(place, config):
     extract(config)
     assert open_run(place).num_frames == 34
     storage = open_place(place)
@@ -206,8 +215,8 @@ def test_a_run_that_was_deleted_and_made_anew_is_not_the_one_in_the_cache(place,
     assert len(open_run(place).table()) == 19
 
 
-def test_damaged_and_missing_records_are_said(place, tree, config_for, on_machine):
-    extract(config_for(tree).replace(out=place, storage="shared"))
+def test_damaged_and_missing_records_are_said(place, config, on_machine):
+    extract(config)
     storage = open_place(place)
     keys = [each.key for each in storage.list("records/")]
     content = storage.get(keys[1])
@@ -223,11 +232,16 @@ def test_damaged_and_missing_records_are_said(place, tree, config_for, on_machin
     assert open_run(place).num_frames == 34
 
 
-def test_a_run_begun_on_a_local_disk_stays_one(tree, config_for, tmp_path):
+def test_a_run_begun_on_a_local_disk_stays_one_and_is_not_begun_anew_by_its_uri(
+    tree, config_for, tmp_path
+):
     extract(config_for(tree))
     extract(config_for(tree).replace(storage="shared"))
     assert not (tmp_path / "run" / "records").exists()
     assert (tmp_path / "run" / "ledger.sqlite").exists()
+    with pytest.raises(RunError, match="is a run of this machine; name it by its path"):
+        extract(config_for(tree).replace(out=Path((tmp_path / "run").as_uri())))
+    assert open_run(tmp_path / "run").num_frames == 34
 
 
 def test_what_only_a_disk_can_hold_is_refused(tree, config_for):
@@ -241,8 +255,6 @@ def test_what_only_a_disk_can_hold_is_refused(tree, config_for):
         posemill.compare(finished, finished, "s3://bucket/x.npz")
     with pytest.raises(ConfigError, match=r"out: a training is written to a disk of this machine"):
         TrainConfig(out="s3://bucket/train")
-    from posemill.commands.extract import split_out
-
     with pytest.raises(ConfigError, match=r"a file is written to a disk of this machine; .*\.pkl"):
         split_out(config_for(tree).replace(out=Path("s3://bucket/x.pkl")))
 
@@ -253,42 +265,31 @@ def test_machines_at_work_have_to_see_a_shared_folder_and_no_copy_of_a_run(tmp_p
     assert RunHome.at(f"{s3_bucket}/run").folder_to_see is None
 
 
-def test_a_lease_that_is_none_is_said(tmp_path):
-    open_place(tmp_path).put("lease/00000001.json", b"[]")
-    with pytest.raises(RunError, match=r"is not a lease of posemill: .*, delete it"):
-        lease.read_lease(open_place(tmp_path))
-
-
-def test_of_two_that_take_a_free_lease_at_once_one_is_told(tmp_path, monkeypatch):
-    storage = open_place(tmp_path)
-    first = lease.Lease(storage, "one")
-    first.release()
-    free = lease.read_lease(storage)
-    second = lease.Lease(storage, "two")
-    monkeypatch.setattr(lease, "read_lease", lambda _: free)
-    with pytest.raises(RunError, match="another process began to work on it in this moment"):
-        lease.Lease(storage, "three")
-    monkeypatch.undo()
-    second.release()
-
-
-def test_a_lease_is_lost_to_a_later_epoch_and_then_left_alone(tmp_path):
-    storage = open_place(tmp_path)
+def test_leases_are_taken_once_lost_to_a_later_epoch_and_then_left_alone(tmp_path, monkeypatch):
+    storage = open_place(tmp_path / "run")
     first = lease.Lease(storage, "same")
     second = lease.Lease(storage, "same")  # the owner knows that the first is gone
     assert second.epoch == 2
     first.renew()
     first.release()
     assert [entry.key for entry in storage.list()] == ["lease/00000002.json"]
-    found = lease.read_lease(storage)
-    assert found is not None
-    assert (found.epoch, found.is_released) == (2, False)
+    state = lease.read_lease(storage)
+    assert state is not None
+    assert (state.epoch, state.is_released) == (2, False)
     second.release()
+    free = lease.read_lease(storage)
+    third = lease.Lease(storage, "two")
+    monkeypatch.setattr(lease, "read_lease", lambda _: free)  # another one that saw it free
+    with pytest.raises(RunError, match="another process began to work on it in this moment"):
+        lease.Lease(storage, "three")
+    monkeypatch.undo()
+    third.release()
+    open_place(tmp_path / "odd").put("lease/00000001.json", b"[]")
+    with pytest.raises(RunError, match=r"is not a lease of posemill: .*, delete it"):
+        lease.read_lease(open_place(tmp_path / "odd"))
 
 
 def test_a_storage_that_fails_stops_a_worker_in_words(tree, config_for, s3_bucket, monkeypatch):
-    from posemill.places.objects import ObjectPlace
-
     def fail(self, key, content):
         if key.startswith("shards/"):
             raise PlaceError(f"{self.name_of(key)}: access was refused")
@@ -300,11 +301,11 @@ def test_a_storage_that_fails_stops_a_worker_in_words(tree, config_for, s3_bucke
         extract(config_for(tree).replace(out=Path(s3_bucket)))
 
 
-def test_a_writer_that_is_overtaken_while_it_takes_over_reads_what_came(tmp_path, tree, config_for):
+def test_a_writer_that_is_overtaken_while_it_takes_over_reads_what_came(shared):
     """The old one's last record may come between reading and taking over: it counts."""
-    place = tmp_path / "nfs"
-    extract(config_for(tree).replace(out=place, storage="shared"))
-    ledger_path, last = RunHome.at(place).work / "ledger.sqlite", []
+    extract(shared)
+    place, last = shared.out, []
+    ledger_path = RunHome.at(place).work / "ledger.sqlite"
 
     class Late(RecordLog):
         def follow(self, ledger):
@@ -360,18 +361,16 @@ def test_a_source_at_a_uri_gives_the_same_rows_and_reasons(
     assert extract(config).num_frames_now == 0
 
 
-def test_what_changed_between_listing_and_reading_is_a_row_with_its_reason(
-    config_for, write_video, s3_bucket, tmp_path
+def test_what_changed_since_the_listing_is_a_failure_and_credentials_that_expire_stop_the_run(
+    config_for, write_video, s3_bucket, tmp_path, monkeypatch
 ):
-    from posemill.sources import find_clips
-
     for number in range(3):
         write_video(tmp_path / "videos" / f"v{number}.mp4", 6, seed=number)
     uri = put_all(tmp_path / "videos", f"{s3_bucket}/data")
-    clips = find_clips(uri)
+    clips, config = find_clips(uri), config_for(tmp_path).replace(source=Path(uri))
     open_place(uri).put("v1.mp4", b"another")
     open_place(uri).delete("v2.mp4")
-    summary = extract(config_for(tmp_path).replace(source=Path(uri)), clips=clips)
+    summary = extract(config, clips=clips)
     assert summary.num_frames == 6
     reasons = {each.clip_id: (each.reason, each.message) for each in summary.run.failures()}
     assert reasons == {
@@ -379,24 +378,13 @@ def test_what_changed_between_listing_and_reading_is_a_row_with_its_reason(
         "v2": ("changed", f"{uri}/v2.mp4 was changed or removed since it was listed"),
     }
 
-
-def test_credentials_that_expire_while_clips_are_read_stop_the_run(
-    config_for, write_video, s3_bucket, tmp_path, monkeypatch
-):
-    from posemill.places.objects import ObjectPlace
-    from posemill.sources import find_clips
-
-    write_video(tmp_path / "videos" / "v.mp4", 6)
-    uri = put_all(tmp_path / "videos", f"{s3_bucket}/data")
-    clips = find_clips(uri)
-
     def expired(self, key, version):
         raise PlaceError("the credentials have expired")
         yield b""
 
     monkeypatch.setattr(ObjectPlace, "read", expired)
     with pytest.raises(PlaceError, match="the credentials have expired"):
-        extract(config_for(tmp_path).replace(source=Path(uri)), clips=clips)
+        extract(config.replace(out=tmp_path / "other"), clips=clips)
 
 
 def test_a_mistyped_folder_at_a_uri_is_a_failure_as_it_is_on_a_disk(
@@ -427,56 +415,31 @@ def test_the_origin_that_a_stranger_put_beside_a_folder_leads_nowhere(
         assert open_run(tmp_path / "mine").num_frames == mine.num_frames == 4
 
 
-def test_a_copy_that_does_not_know_its_origin_is_said(tree, config_for, tmp_path):
-    place = tmp_path / "nfs" / "run"
-    extract(config_for(tree, place, storage="shared"))
+def test_a_copy_that_does_not_know_its_origin_is_said(shared, tmp_path):
+    extract(shared)
     (origin,) = (tmp_path / "machine-1" / "runs").glob("*/origin.json")
     for content in ("[]", "{}", "nonsense"):
         origin.write_text(content)
         with pytest.raises(RunError, match=r"origin\.json does not say where the run is"):
-            RunHome.existing(place)
+            RunHome.existing(shared.out)
 
 
-def test_a_bad_copy_of_a_shard_is_fetched_anew(tree, config_for, s3_bucket):
+def test_a_bad_copy_of_a_shard_is_fetched_anew_and_none_that_a_ledger_names_outside_of_the_run(
+    tree, config_for, s3_bucket
+):
     place = Path(s3_bucket) / "runs" / "a"
-    extract(config_for(tree).replace(out=place))
+    extract(config_for(tree, task_frames=8).replace(out=place))
     folder = RunHome.existing(place).work
     expected = open_run(place).to_numpy()["points"].tobytes()
     for damage in (b"nonsense", b""):
         for shard in (folder / "shards").iterdir():
             shard.write_bytes(damage)
         assert open_run(place).to_numpy()["points"].tobytes() == expected
-
-
-def test_a_shard_that_a_ledger_elsewhere_names_outside_of_the_run_is_not_fetched(
-    tree, config_for, s3_bucket
-):
-    place = Path(s3_bucket) / "runs" / "a"
-    extract(config_for(tree, task_frames=8).replace(out=place))
-    folder = RunHome.existing(place).work
     run = open_run(folder)
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as ledger, ledger:
         ledger.execute("UPDATE shards SET name = '../../x.parquet' WHERE shard_no = 2")
     with pytest.raises(RunError, match="which is not a file of"):
         next(run.clips())
-
-
-def test_a_run_of_this_machine_named_by_a_uri_is_not_begun_anew(tree, config_for, tmp_path):
-    extract(config_for(tree, "here"))
-    uri = (tmp_path / "here").as_uri()
-    with pytest.raises(RunError, match="is a run of this machine; name it by its path"):
-        extract(config_for(tree).replace(out=Path(uri)))
-    assert open_run(tmp_path / "here").num_frames == 34
-
-
-def test_a_run_of_a_gpu_does_not_go_on_on_a_cpu(tree, config_for, tmp_path):
-    extract(config_for(tree))
-    begun = Manifest.read(tmp_path / "run")
-    assert begun.engine["device"] == "cpu"
-    engine = {**begun.engine, "device": "cuda"}
-    dataclasses.replace(begun, engine=engine).write(tmp_path / "run")
-    with pytest.raises(RunError, match="device: the run has 'cuda', now it is 'cpu'"):
-        extract(config_for(tree))
 
 
 @pytest.mark.parametrize(
@@ -487,11 +450,11 @@ def test_a_run_of_a_gpu_does_not_go_on_on_a_cpu(tree, config_for, tmp_path):
     ],
 )
 def test_a_stranger_s_record_is_told_and_not_unpacked_without_end(
-    change, said, tree, config_for, tmp_path, monkeypatch
+    change, said, shared, monkeypatch
 ):
     monkeypatch.setattr("posemill.runs.records._MOST_BYTES", 1 << 20)
-    place = tmp_path / "nfs" / "run"
-    extract(config_for(tree, place, storage="shared"))
+    extract(shared)
+    place = shared.out
     last = max((place / "records").iterdir())
     record = json.loads(gzip.decompress(last.read_bytes())) | change
     number = record["number"] + 1
@@ -501,31 +464,15 @@ def test_a_stranger_s_record_is_told_and_not_unpacked_without_end(
         open_run(place)
 
 
-def test_a_signal_ends_the_wait_for_another_machine_s_lease(
-    tree, config_for, on_machine, tmp_path, monkeypatch
-):
-    config = config_for(tree, tmp_path / "nfs" / "run", storage="shared")
+def test_a_signal_ends_the_wait_for_another_machine_s_lease(shared, on_machine, monkeypatch):
     with monkeypatch.context() as patch:
         die_after(patch, 1)
         with pytest.raises(Killed):
-            extract(config)
+            extract(shared)
     on_machine(2)
     monkeypatch.setattr(lease, "PATIENCE_SECONDS", 60.0)
     threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     started = time.monotonic()
     with pytest.raises(StoppedError):
-        extract(config)
+        extract(shared)
     assert time.monotonic() - started < 20
-
-
-def test_errors_of_a_run_at_a_uri_name_the_uri(tree, config_for, s3_bucket):
-    uri = f"{s3_bucket}/runs/a"
-    config = config_for(tree).replace(out=Path(uri))
-    extract(config)
-    with pytest.raises(RunError, match="was begun with other options") as caught:
-        extract(config.replace(mode="image"))
-    assert str(caught.value).startswith(uri)
-    (tree / "train" / "a" / "0000.png").unlink()
-    with pytest.raises(RunError, match="the source is not the one") as caught:
-        extract(config)
-    assert uri in str(caught.value)

@@ -31,9 +31,7 @@ _PICTURE = re.compile(r"(\d{6,})\.(jpg|png|webp)")
 
 @dataclass
 class Kept:
-    """How many frames of a clip were written so far, the size that all of them have, and for how
-    many there is room (None: any number).
-    """
+    """How many frames of a clip are written, the size of all, and for how many there is room."""
 
     num_frames: int = 0
     size_wh: tuple[int, int] = (0, 0)
@@ -56,17 +54,11 @@ class FrameSink(Sink):
         self._size = config.target_size
 
     def begin(self, unit: Unit) -> Kept:
-        """Return how far the clip is; what lies beyond was not committed and goes."""
-        kept = Kept()
-        if unit.state is not None:
-            kept.num_frames, *size_wh = struct.unpack("<qii", unit.state)
-            kept.size_wh = (size_wh[0], size_wh[1])
-        self._open(unit, kept)
-        return kept
-
-    @abstractmethod
-    def _open(self, unit: Unit, kept: Kept) -> None:
-        """Make ready to write behind what is kept."""
+        """Return how far the clip is, ready to be written on."""
+        if unit.state is None:
+            return Kept()
+        num_frames, width, height = struct.unpack("<qii", unit.state)
+        return Kept(num_frames, (width, height))
 
     def compute(self, frames: list[Frame], states: list[Kept] | None) -> Sequence[Any]:
         """Return what is written of each frame."""
@@ -116,13 +108,16 @@ class PictureSink(FrameSink):
         self._clip_folder, self._has_folder = self._folder, False
         self._written: list[Path] = []
 
-    def _open(self, unit: Unit, kept: Kept) -> None:
+    def begin(self, unit: Unit) -> Kept:
+        """Return how far the clip is; what lies beyond was not committed and goes."""
+        kept = super().begin(unit)
         self._clip_folder = self._folder.joinpath(*clip_parts(unit.clip))
         self._has_folder = self._clip_folder.is_dir()
         for entry in self._clip_folder.iterdir() if self._has_folder else ():
             name = _PICTURE.fullmatch(entry.name)
             if name and int(name[1]) >= kept.num_frames:
                 entry.unlink()
+        return kept
 
     def _shape(self, frame: Frame, kept: Kept) -> bytes:
         if not kept.num_frames:
@@ -152,11 +147,13 @@ class PackSink(FrameSink):
         self._places = read_packs(self._folder)
         self._open_packs: dict[Path, int] = {}
 
-    def _open(self, unit: Unit, kept: Kept) -> None:
-        place = self._places.get(unit.clip_no)
+    def begin(self, unit: Unit) -> Kept:
+        """Return how far the clip is, and for how many frames it has room."""
+        kept, place = super().begin(unit), self._places.get(unit.clip_no)
         kept.room = 0
         if place is not None:
             kept.size_wh, kept.room = (place.width, place.height), place.num_frames
+        return kept
 
     def _shape(self, frame: Frame, kept: Kept) -> Frame:
         if kept.num_frames == kept.room:
