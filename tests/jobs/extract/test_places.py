@@ -23,7 +23,6 @@ from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
 from posemill.places import lease, open_place
-from posemill.places.objects import ObjectPlace
 from posemill.runs.events import Finished
 from posemill.runs.home import RunHome
 from posemill.runs.ledger import Ledger
@@ -295,8 +294,9 @@ def test_a_storage_that_fails_stops_a_worker_in_words(tree, config_for, s3_bucke
             raise PlaceError(f"{self.name_of(key)}: access was refused")
         return put(self, key, content)
 
-    put = ObjectPlace.put
-    monkeypatch.setattr(ObjectPlace, "put", fail)
+    place = type(open_place(s3_bucket))
+    put = place.put
+    monkeypatch.setattr(place, "put", fail)
     with pytest.raises(PlaceError, match="access was refused"):
         extract(config_for(tree).replace(out=Path(s3_bucket)))
 
@@ -382,7 +382,7 @@ def test_what_changed_since_the_listing_is_a_failure_and_credentials_that_expire
         raise PlaceError("the credentials have expired")
         yield b""
 
-    monkeypatch.setattr(ObjectPlace, "read", expired)
+    monkeypatch.setattr("posemill.places.objects.ObjectPlace.read", expired)
     with pytest.raises(PlaceError, match="the credentials have expired"):
         extract(config.replace(out=tmp_path / "other"), clips=clips)
 
