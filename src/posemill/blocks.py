@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 
@@ -22,9 +24,8 @@ class ClipBlock:
 
     Args:
         frames: The rows of all of them, as though they were one clip; named like the first.
-        clips: The clips, at least one, in the order of their rows; usually views of `frames`.
-        beside: The same frames of the next person, of the one after that and so on, where several
-            people are wanted.
+        clips: At least one, in the order of their rows; usually views of `frames`.
+        beside: The same frames of the next person and so on, where several people are wanted.
     """
 
     frames: PoseClip
@@ -65,17 +66,17 @@ def cut_block(frames: PoseClip, clips: Sequence[PoseClip]) -> ClipBlock:
     """Return the block of these rows; each clip keeps its name and gets its rows of them."""
     cut, start = [], 0
     for clip in clips:
-        rows = slice(start, start + len(clip))
+        stop = start + len(clip)
         cut.append(
             dataclasses.replace(
                 clip,
-                points=frames.points[rows],
-                scores=frames.scores[rows],
+                points=frames.points[start:stop],
+                scores=frames.scores[start:stop],
                 skeleton_name=frames.skeleton_name,
-                others=frames.others and frames.others.of_frames(rows.start, rows.stop),
+                others=frames.others and frames.others.of_frames(start, stop),
             )
         )
-        start += len(clip)
+        start = stop
     return ClipBlock(frames, tuple(cut))
 
 
@@ -104,20 +105,13 @@ def join_stream(
 
     A border is where the split, the skeleton or the normalisation changes, and the end.
     """
-    waiting: list[PoseClip] = []
-    total = 0
-    for clip in clips:
-        if waiting and _kind_of(clip) != _kind_of(waiting[0]):
+    for _, alike in groupby(clips, attrgetter("split", "skeleton_name", "normalized")):
+        waiting, total = list[PoseClip](), 0
+        for clip in alike:
+            waiting.append(clip)
+            total += len(clip)
+            if total >= num_frames:
+                yield join_clips(waiting)
+                waiting, total = [], 0
+        if waiting:
             yield join_clips(waiting)
-            waiting, total = [], 0
-        waiting.append(clip)
-        total += len(clip)
-        if total >= num_frames:
-            yield join_clips(waiting)
-            waiting, total = [], 0
-    if waiting:
-        yield join_clips(waiting)
-
-
-def _kind_of(clip: PoseClip) -> tuple[str, str, str]:
-    return clip.split, clip.skeleton_name, clip.normalized

@@ -32,14 +32,11 @@ def parse_size(
     sides = [str(side) for side in sides] * (2 if len(sides) == 1 else 1)
     is_size = len(sides) == 2 and all(side.isascii() and side.isdecimal() for side in sides)
     if not is_size or not all(least <= int(side) <= most for side in sides):
-        raise ConfigError(
+        template = (
             "{option}: expected WIDTHxHEIGHT, such as 1280x720, or one side of a square, each of "
-            "{least} to {most} pixels, got {value!r}",
-            option=Option(option),
-            least=least,
-            most=most,
-            value=value,
+            "{least} to {most} pixels, got {value!r}"
         )
+        raise ConfigError(template, option=Option(option), least=least, most=most, value=value)
     return int(sides[0]), int(sides[1])
 
 
@@ -47,6 +44,11 @@ def resize_of(value: object) -> str | None:
     """Return `WIDTHxHEIGHT` of a size that pictures are brought to; None for None."""
     size = parse_size(value, option="resize", least=_LEAST_SIDE, most=_MOST_SIDE)
     return None if size is None else f"{size[0]}x{size[1]}"
+
+
+def _check_rate(fps: float | None, stride: int) -> None:
+    if fps is not None and stride > 1:
+        raise ConfigError("{--fps} and {--stride} both say which frames to keep: give one of them")
 
 
 class ExtractConfig(Settings, command="extract"):
@@ -200,10 +202,7 @@ class ExtractConfig(Settings, command="extract"):
 
     def check(self) -> None:
         """Raise `ConfigError` where two settings contradict each other."""
-        if self.fps is not None and self.stride > 1:
-            raise ConfigError(
-                "{--fps} and {--stride} both say which frames to keep: give one of them"
-            )
+        _check_rate(self.fps, self.stride)
         if self.workers is not None and self.num_gpus:
             raise ConfigError(
                 "{--workers} and {--num-gpus} exclude each other: with GPUs the number of workers "
@@ -294,10 +293,7 @@ class FramesConfig(Settings, command="frames"):
                 "path",
                 uri=uri,
             )
-        if self.fps is not None and self.stride > 1:
-            raise ConfigError(
-                "{--fps} and {--stride} both say which frames to keep: give one of them"
-            )
+        _check_rate(self.fps, self.stride)
         width, height = parse_size(self.resize) or (0, 0)
         if self.short_side and (not width or width != height):
             raise ConfigError(

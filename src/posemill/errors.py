@@ -31,11 +31,9 @@ _OF_TRAINING = ("torch", "safetensors", "matplotlib")
 
 
 class PosemillError(Exception):
-    """Base of all errors: the message says what was expected, what came and what to do.
+    """Base of all errors: a template of `posemill.messages` and its values.
 
-    Args:
-        template: The sentence, with holes for the values: see `posemill.messages`.
-        values: What fills them.
+    It says what was expected, what came and what to do.
     """
 
     exit_code = 2
@@ -62,10 +60,8 @@ def import_optional(package: str) -> Any:
     try:
         return import_module(package)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "this needs {package!r}, which is not installed; run: pip install {package}",
-            package=package,
-        ) from error
+        template = "this needs {package!r}, which is not installed; run: pip install {package}"
+        raise MissingExtraError(template, package=package) from error
 
 
 @contextmanager
@@ -100,7 +96,7 @@ class DecodeError(PosemillError):
         template: The whole sentence, with the file's name.
         reason: One of a few fixed short words (`truncated`, `empty file`, …), to count by.
         frame_index: For a video, how many frames came out before; None where no frame could.
-        values: What fills the template.
+        values: Of the template.
     """
 
     def __init__(

@@ -75,13 +75,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Return the descriptor of an ordinary file: a link is not followed, a pipe not waited on.
-
-    For the files of a run, which may be a stranger's.
-
-    Raises:
-        OSError: It is no ordinary file, or what opening says.
-    """
+    """Return the descriptor of an ordinary file of a stranger; OSError for a link or a pipe."""
     safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | safe, 0o644)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -136,13 +130,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path, kind: str, *damage: type[Exception]) -> Iterator[None]:
-    """Turn whatever broken bytes raise inside the block into a `FormatError` with the path.
-
-    Args:
-        path: The file or folder.
-        kind: What it should be: `npz`.
-        damage: What broken bytes raise beside `CORRUPT`.
-    """
+    """Turn what broken bytes of a `kind` of file raise, `CORRUPT` or `damage`, into FormatError."""
     if not path.exists():
         raise FormatError("{path}: no such file or folder", path=path)
     refuse_pipe(path)
@@ -321,13 +309,11 @@ def atomic_folder(target: Path, *, marker: str) -> Iterator[Path]:
     """Yield a new folder beside `target` that becomes `target` when the block ends well.
 
     An old folder is replaced only if it is empty or holds a file named `marker`, which we write
-    into ours: nothing of anyone else is deleted. After a kill, `target` is the old folder, the
-    new one, or absent.
-
-    Raises:
-        FileExistsError: There is something at `target` that is not ours.
+    into ours, else it is a FileExistsError: nothing of anyone else is deleted. After a kill,
+    `target` is the old folder, the new one, or absent.
     """
-    if target.exists() and not _is_ours(target, marker):
+    is_ours = (target / marker).is_file() or (target.is_dir() and not any(target.iterdir()))
+    if target.exists() and not is_ours:
         raise FileExistsError(
             f"{target} exists and was not written by posemill (it has no {marker}); "
             "choose another name or remove it"
@@ -346,10 +332,6 @@ def atomic_folder(target: Path, *, marker: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _is_ours(folder: Path, marker: str) -> bool:
-    return folder.is_dir() and ((folder / marker).is_file() or not any(folder.iterdir()))
 
 
 def temporary_stem(target: Path) -> str:

@@ -131,15 +131,10 @@ def interpolate_gaps(
     if max_gap < 0:
         raise ValueError(f"max_gap: expected 0 or more frames, got {max_gap}")
     before, after = _neighbours(~np.isnan(points[..., 0]))
-    inside = np.isnan(points[..., 0]) & (before >= 0) & (after < len(points))
-    if not inside.any():
-        return points, inside
+    new: BoolArray = np.isnan(points[..., 0]) & (before >= 0) & (after < len(points))
     times = np.arange(len(points)) if frame_indices is None else frame_indices
-    new: BoolArray = inside
-    new[inside] = times[after[inside]] - times[before[inside]] - 1 <= max_gap
-    if not new.any():
-        return points, new
-    return _between(points, new, before, after, frame_indices=frame_indices), new
+    new[new] = times[after[new]] - times[before[new]] - 1 <= max_gap
+    return _between(points, new, before, after, times=times) if new.any() else points, new
 
 
 def fill_missing(points: FloatArray, how: Fill, *, unseen: float = 0.0) -> FloatArray:
@@ -164,7 +159,7 @@ def fill_missing(points: FloatArray, how: Fill, *, unseen: float = 0.0) -> Float
     never = (before < 0) & (after >= len(points))
     before = np.where(before < 0, after, before)
     after = np.where(after >= len(points), before, after)
-    filled = _between(points, missing & ~never, before, after)
+    filled = _between(points, missing & ~never, before, after, times=np.arange(len(points)))
     filled[never] = unseen
     return filled
 
@@ -215,15 +210,9 @@ def _neighbours(found: BoolArray) -> tuple[IntArray, IntArray]:
 
 
 def _between(
-    points: FloatArray,
-    where: BoolArray,
-    before: IntArray,
-    after: IntArray,
-    *,
-    frame_indices: IntArray | None = None,
+    points: FloatArray, where: BoolArray, before: IntArray, after: IntArray, *, times: IntArray
 ) -> FloatArray:
     """Return points whose cells `where` lie on the line from row `before` to row `after`."""
-    times = np.arange(len(points)) if frame_indices is None else frame_indices
     row, column = np.nonzero(where)
     low, high = before[row, column], after[row, column]
     span = np.maximum(times[high] - times[low], 1)

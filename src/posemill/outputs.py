@@ -27,16 +27,10 @@ _FILE_ENDINGS = frozenset(
 
 
 def expect_folder(out: os.PathLike[str] | str, *, kind: str) -> None:
-    """Raise where a folder that is to be written has the name of a file, as `a.txt`.
-
-    Args:
-        out: The path; a folder that is there may have any name.
-        kind: What is written, for the message: `a run`.
-    """
+    """Raise where a folder to be written, of `kind`, has the name of a file and is not there."""
     path = Path(out)
-    if uri_of(out) is not None:
-        return  # at a URI there are no folders, only keys
-    if path.suffix.lower() in _FILE_ENDINGS and not path.is_dir():
+    is_key = uri_of(out) is not None  # at a URI there are no folders
+    if path.suffix.lower() in _FILE_ENDINGS and not is_key and not path.is_dir():
         raise ConfigError(
             "{path}: {kind} is a folder, and {suffix} is the ending of a file; give a name "
             "without it: {--out} {with_suffix!q}",
@@ -61,11 +55,7 @@ class Outputs:
         self._records: dict[Path, _Record] = {}
 
     def claim_file(self, path: Path) -> None:
-        """Raise where a file may not be written at `path`.
-
-        Raises:
-            ConfigError: A folder, a pipe or a device is there, or a file that is not ours.
-        """
+        """Raise where a folder, a pipe or a device is at `path`, or a file that is not ours."""
         if path.is_dir():
             raise ConfigError("{path} is a folder; expected the name of a file", path=path)
         if path.exists() and not path.is_file():
@@ -78,14 +68,11 @@ class Outputs:
             )
 
     def claim_folder(self, path: Path, *, marker: str) -> None:
-        """Raise where a whole folder may not be written at `path`.
+        """Raise where a folder may not be replaced, with all that is in it.
 
         Args:
-            path: The folder; with all that is in it, it is replaced.
+            path: The folder.
             marker: A file that only folders of posemill have: others are never replaced.
-
-        Raises:
-            ConfigError: Something is there that is not ours and stays.
         """
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             what = "a link" if path.is_symlink() else "a file"

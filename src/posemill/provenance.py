@@ -39,16 +39,10 @@ class Resolved(Generic[ConfigT]):
     def with_machine(
         self, values: Mapping[str, Any], reasons: Mapping[str, str] | None = None
     ) -> Resolved[ConfigT]:
-        """Return a copy with values that the machine decided, each with its reason if it has one.
-
-        Args:
-            values: By flat name.
-            reasons: By flat name.
-        """
-        flat = self.config.flatten(values)
+        """Return a copy with values that the machine decided, by flat name, and why if known."""
         why = {name: f": {reason}" for name, reason in (reasons or {}).items()}
-        sources = {**self.sources, **{name: f"machine{why.get(name, '')}" for name in flat}}
-        return Resolved(self.config.replace(**flat), sources)
+        sources = {**self.sources, **{name: f"machine{why.get(name, '')}" for name in values}}
+        return Resolved(self.config.replace(**values), sources)
 
     def rows(self) -> list[tuple[str, str, Any, str]]:
         """Return (group, name in it, value, source) of every setting, group by group."""
@@ -61,7 +55,7 @@ class Resolved(Generic[ConfigT]):
         """Return TOML, a table for each group; where a source is known it stands in a comment.
 
         Args:
-            is_short: Leave out what is a default or of the preset.
+            is_short: Whether defaults and what the preset says are left out.
         """
         lines: list[str] = []
         group_before = ""
@@ -92,8 +86,7 @@ def resolve(
         flags: Values given by the caller; they win.
         missing: What stands for fields that must be given, where nobody gave them.
     """
-    given = cls.flatten(flags or {})
-    from_file = read_toml(cls, file) if file else {}
+    given, from_file = cls.flatten(flags or {}), read_toml(cls, file) if file else {}
     values = cls.settle({**from_file, **given})
     # What follows from a word has the source of the word.
     derived = "flag" if cls.words().keys() & given.keys() else "file"

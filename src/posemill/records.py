@@ -45,7 +45,7 @@ class Clip:
         path: A folder of frames, a video file, or a folder of loose pictures.
         kind: `frames` (one clip, its frames in order), `video`, or `pictures` (independent).
         split: `train`, `dev`, `test` or any other word; `all` where the source has no splits.
-        num_frames: As far as it is known without decoding; None for a video that does not say.
+        num_frames: As far as it is known without decoding.
         start_seconds: Where to begin in a video.
         end_seconds: Where to end (exclusive), None for the end of the video.
         label: The class or the gloss sequence, where the source has one.
@@ -111,10 +111,10 @@ class OtherPeople:
 
     Args:
         counts: `(frames,)` int64: how many others there are in each.
-        points: `(people, keypoints, 3)` float32, as in `Keypoints`: those of the first frame, of
-            the second, …; within a frame the largest first.
-        scores: `(people, keypoints)` float32.
-        world: `(people, 75, 3)` float32, as in `PoseClip`; None where metres were not kept.
+        points: `(people, keypoints, 3)`, as in `Keypoints`: those of the first frame, of the
+            second, …; within a frame the largest first.
+        scores: `(people, keypoints)`.
+        world: `(people, 75, 3)`, as in `PoseClip`; None where metres were not kept.
         ids: Who is who along the clip; None where nobody has looked, see `PoseClip.person_ids`.
     """
 
@@ -131,8 +131,6 @@ class OtherPeople:
 
     def as_skeleton(self, source_name: str, target_name: str) -> OtherPeople:
         """Return the same people in another layout, see `PoseClip.as_skeleton`."""
-        if source_name == target_name:
-            return self
         points, scores = _as_layout(self.points, self.scores, source_name, target_name)
         return dataclasses.replace(self, points=points, scores=scores)
 
@@ -171,10 +169,7 @@ def join_people(parts: Sequence[OtherPeople | None]) -> OtherPeople | None:
 
 
 def join_world(parts: Sequence[OtherPeople | Keypoints | PoseClip]) -> FloatArray | None:
-    """Return landmarks in metres behind each other, NaN for parts that lack them.
-
-    None where all parts lack them.
-    """
+    """Return metres behind each other, NaN for parts that lack them; None where all do."""
     if all(part.world is None for part in parts):
         return None
     worlds = (nothing_in_metres(len(p.points)) if p.world is None else p.world for p in parts)
@@ -325,8 +320,7 @@ class PoseClip:
         """Return all people of all frames, a row each."""
         frames, ids = np.arange(len(self)), self.person_ids
         if self.others is None or ids is None:
-            nobody = np.zeros_like(frames)
-            return PeopleRows(frames, self.points, self.scores, self.world, nobody)
+            return PeopleRows(frames, self.points, self.scores, self.world, np.zeros_like(frames))
         frames = np.concatenate([frames, np.repeat(frames, self.others.counts)])
         order = np.argsort(frames, kind="stable")
         world = join_world([self, self.others])
@@ -385,8 +379,7 @@ class PoseClip:
         """
         pandas = import_optional("pandas")
         names, frames = self.skeleton.point_names, len(self)
-        values = np.concatenate([self.points, self.scores[..., None]], axis=2)
-        axes = ("x", "y", "z", "score")
+        values, axes = np.dstack([self.points, self.scores]), ("x", "y", "z", "score")
         if wide:
             columns = [f"{name}_{axis}" for name in names for axis in axes]
             index = pandas.Index(self.frame_indices, name="frame_index")
@@ -466,10 +459,7 @@ def _copies_and_others(source_name: str, target_name: str) -> tuple[IntArray, di
 
 
 def usual_split(name: str) -> str:
-    """Return the usual name of a split: `dev` for val, valid and validation, in any case.
-
-    A name that is not in `SPLIT_NAMES` stays as it is.
-    """
+    """Return `dev` for val, valid and validation, in any case; a name of no usual split stays."""
     lower = name.strip().lower()
     return _ALIASES.get(lower, lower) if lower in SPLIT_NAMES else name
 

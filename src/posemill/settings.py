@@ -78,7 +78,7 @@ def setting(
 
     Args:
         help: A sentence for `--help`.
-        default: Its value where none is given; without one the field is required.
+        default: Without one the field is required.
         flat: Its name among all fields of the configuration; its own name by default.
         choices: The values allowed, or `module:table` for the keys of a table.
         is_open: The choices are shown but not enforced here: who uses the value checks it.
@@ -86,7 +86,7 @@ def setting(
         most: The largest.
         above: The number must be larger than this.
         convert: Turns what was given into what is checked, for example 143 into a name.
-        old: Its names in other programs and in earlier versions; they work like its own.
+        old: Its names in other programs; they work like its own.
         flags: Spellings on the command line; made of the flat name by default.
         metavar: What stands for the value in `--help`.
         auto: What it is where not given, in words, for `--help`: None, 0 or `auto` say little.
@@ -106,11 +106,11 @@ class Field:
     Args:
         name: In its own class.
         flat: Among all fields of the configuration.
-        group: Name of its group; empty at the top level.
+        group: Empty at the top level.
         kind: `str`, `int`, `float`, `bool`, `Path`, `tuple[str, ...]`, `list[float]`, `dict`, or
             `object` where `convert` alone knows what it may be.
         is_optional: Whether None is allowed.
-        default: Its default; `dataclasses.MISSING` where it is required.
+        default: `dataclasses.MISSING` where it is required.
         meta: The arguments of `setting`.
     """
 
@@ -216,10 +216,9 @@ def _check_limits(field: Field, value: float) -> None:
         limits = Message("more than {above}", above=above)
     elif (least is None or value >= least) and (most is None or value <= most):
         return
-    elif most is not None:
-        limits = Message("{least} to {most}", least=least, most=most)
     else:
-        limits = Message("at least {least}", least=least)
+        template = "at least {least}" if most is None else "{least} to {most}"
+        limits = Message(template, least=least, most=most)
     template = "{setting}: expected {limits}, got {value}"
     raise ConfigError(template, setting=Option(field.flat), limits=limits, value=value)
 
@@ -270,21 +269,27 @@ class Settings:
         cls = type(self)
         names = [each.name for each in dataclasses.fields(self)]  # type: ignore[arg-type]
         if len(args) > len(names):
-            template = "expected at most {num_names} values, got {num_args}"
-            raise ConfigError(template, num_names=len(names), num_args=len(args))
+            raise TypeError(f"{cls.__name__}() takes {len(names)} values, got {len(args)}")
         asked = cls.flatten({**dict(zip(names, args, strict=False)), **values})
         object.__setattr__(self, "_asked", asked)
         given = cls.settle(asked)
         chosen = {**cls.preset_values(given), **given}
         object.__setattr__(self, "_given", frozenset(given))
-        groups: dict[str, dict[str, Any]] = {name: {} for name in cls.groups()}
+        groups: dict[str, dict[str, Any]] = {name: {} for name in cls._groups}
         for flat, field in cls.all_fields().items():
             if not field.group:
-                object.__setattr__(self, field.name, field.check(_value(cls, field, chosen)))
+                value = chosen.get(flat, field.default)  # a list or a table is copied by the check
+                if value is dataclasses.MISSING:
+                    raise ConfigError(
+                        "{setting} is missing; see posemill {command} --help",
+                        setting=Option(flat),
+                        command=cls._command,
+                    )
+                object.__setattr__(self, field.name, field.check(value))
             elif flat in chosen:
                 groups[field.group][field.name] = chosen[flat]
         for name, values in groups.items():
-            object.__setattr__(self, name, cls.groups()[name](**values))
+            object.__setattr__(self, name, cls._groups[name](**values))
         self.check()
 
     def __getattr__(self, name: str) -> Any:
@@ -332,11 +337,6 @@ class Settings:
         return values
 
     @classmethod
-    def groups(cls) -> Mapping[str, type[Settings]]:
-        """Return the groups by name, in order."""
-        return cls._groups
-
-    @classmethod
     def all_fields(cls) -> Mapping[str, Field]:
         """Return every field, those of the groups too, by flat name, in order."""
         return cls._fields
@@ -351,14 +351,11 @@ class Settings:
         """
         flat: dict[str, Any] = {}
         names: dict[str, str] = {}
+        where = f"{where}: " if where else ""
         for name, value, field in _walk(cls, cls.translate(values), where):
             if before := names.get(field.flat):
-                raise ConfigError(
-                    "{where}{before} and {name} say the same thing: give one of them",
-                    where=f"{where}: " if where else "",
-                    before=before,
-                    name=name,
-                )
+                template = "{where}{before} and {name} say the same thing: give one of them"
+                raise ConfigError(template, where=where, before=before, name=name)
             flat[field.flat], names[field.flat] = value, name
         return flat
 
@@ -394,23 +391,11 @@ class Settings:
 ConfigT = TypeVar("ConfigT", bound=Settings)
 
 
-def _value(cls: type[Settings], field: Field, chosen: Mapping[str, Any]) -> Any:
-    if field.flat in chosen:
-        return chosen[field.flat]
-    if field.default is dataclasses.MISSING:
-        raise ConfigError(
-            "{setting} is missing; see posemill {command} --help",
-            setting=Option(field.flat),
-            command=cls._command,
-        )
-    return field.default  # a list or a table is copied by the check
-
-
 def _walk(
     cls: type[Settings], values: Mapping[str, Any], where: str, group: str = ""
 ) -> Iterator[tuple[str, Any, Field]]:
     """Yield (name as given, value, field); raise for a name that is no field."""
-    groups = {} if group else cls.groups()
+    groups = {} if group else cls._groups
     for name, value in values.items():
         # `data` and `model` are a group and the flat name of a field: a table is the group.
         if name in groups and isinstance(value, Settings):
@@ -420,21 +405,15 @@ def _walk(
         elif field := find_field(cls, name, group=group):
             yield name, value, field
         else:
-            known = [*cls.all_fields(), *(each.name for each in cls.all_fields().values())]
-            known += cls.words()
-            near = hint(name, known) or Message(
-                "; see: posemill {command} --help", command=cls._command
-            )
-            raise ConfigError(
-                "{where}unknown setting {name!r}{near}",
-                where=f"{where}: " if where else "",
-                name=name,
-                near=near,
-            )
+            names = [field.name for field in cls.all_fields().values()]
+            near = hint(name, [*cls.all_fields(), *names, *cls.words()])
+            near = near or Message("; see: posemill {command} --help", command=cls._command)
+            template = "{where}unknown setting {name!r}{near}"
+            raise ConfigError(template, where=where, name=name, near=near)
 
 
 def find_field(cls: type[Settings], name: str, *, group: str = "") -> Field | None:
-    """Return the field of a flat or old name, or of its own name inside a group; None for none."""
+    """Return the field of a flat or old name, or of its own name inside a group."""
     return cls._names.get((group, name)) or cls._names.get(("", name))
 
 
@@ -453,24 +432,19 @@ def _fields_of(cls: type[Settings], types_: Mapping[str, Any]) -> Iterator[Field
 
 
 def field_of(name: str, declared: Any, default: Any, meta: Mapping[str, Any]) -> Field:
-    """Return what is known of a field, or of a parameter of a command.
-
-    Args:
-        name: Its name.
-        declared: Its type.
-        default: Its default; `dataclasses.MISSING` where it is required.
-        meta: The arguments of `setting`.
-    """
-    members = [_plain(member) for member in _union(declared)]
-    kinds = [member for member in members if member is not type(None)]
+    """Return what is known of a field, or of a parameter of a command, by its declared type."""
+    is_union = get_origin(declared) in (Union, types.UnionType)
+    members = get_args(declared) if is_union else (declared,)
+    kinds = [get_origin(member) or member for member in members if member is not type(None)]
     kind = Path if os.PathLike in kinds else kinds[0]
     if {Iterable, Sequence, tuple} & set(kinds):
         kind = tuple
+    kind = {Any: object, Mapping: dict}.get(kind, kind)
     return Field(
         name=name,
         flat=name,
         group="",
-        kind=object if kind is Any else kind,
+        kind=kind,
         is_optional=len(kinds) < len(members),
         default=default,
         meta=meta,
@@ -491,15 +465,6 @@ def _parameter(field: Field) -> inspect.Parameter:
     is_required = field.default is dataclasses.MISSING
     default = kinds.empty if is_required else field.default
     return kinds(field.flat, kind, default=default)
-
-
-def _union(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-
-
-def _plain(kind: Any) -> Any:
-    origin = get_origin(kind) or kind
-    return dict if origin is Mapping else origin
 
 
 def _is_group(kind: Any) -> bool:

@@ -16,12 +16,8 @@ _OURS = (str(Path(__file__).parent), contextlib.__file__)
 def printable(text: object, *, keep: str = "\n\t") -> str:
     """Return text whose every character a terminal shows, and none of them commands it.
 
-    Controls (of both ranges), what turns the direction of writing, invisible marks and halves of
-    characters become `?`; blanks of all scripts stay.
-
-    Args:
-        text: What is to be shown.
-        keep: Controls that stay; empty where a name must not begin a new line.
+    Controls (of both ranges) but those to `keep`, what turns the direction of writing, invisible
+    marks and halves of characters become `?`; blanks of all scripts stay.
     """
     plain = str(text)
     if plain.isprintable():
@@ -35,12 +31,8 @@ def width_of(text: str) -> int:
 
 
 def escaped(text: str) -> str:
-    """Return JSON text with `\\uXXXX` for every character but line ends that is not shown.
-
-    `json.dumps` escapes only the first range of controls.
-    """
-    if text.isprintable():
-        return text
+    """Return JSON text with `\\uXXXX` for every character but line ends that is not shown."""
+    # json.dumps escapes only the first range of controls.
     return "".join(mark if mark == "\n" or _is_shown(mark) else _escape(mark) for mark in text)
 
 
@@ -76,21 +68,6 @@ def _escape(mark: str) -> str:
     )
 
 
-_IS = {"are": "is", "were": "was", "have": "has", "stand": "stands"}
-
-
 def counted(number: object, things: str) -> str:
-    """Return `3 clips`, or `1 clip`: said where the number is known, never by reading text.
-
-    Args:
-        number: How many.
-        things: In the plural, with the verb if one follows that has two forms: `clips are`.
-    """
-    return f"{number} {in_singular(things) if number == 1 else things}"
-
-
-def in_singular(things: str) -> str:
-    """Return `clip is` for `clips are`."""
-    noun, *verb = things.split(" ")
-    noun = noun.removesuffix("es") if noun.endswith("sses") else noun.removesuffix("s")
-    return " ".join([noun, *(_IS[each] for each in verb)])
+    """Return `3 clips`, or `1 clip`; the things are given in the plural."""
+    return f"{number} {things.removesuffix('s') if number == 1 else things}"

@@ -50,7 +50,7 @@ def command(seen: list[Any], **which: Any) -> Command:
         own: Annotated[int, setting("Its own.")] = 1,
     ) -> None:
         """Say nothing."""
-        seen.append((word, own, dict(ask.values)))
+        seen.append((word, own, dict(ask.keywords)))
 
     return Command("small", None, show, settings=lambda: Small, **which)
 

@@ -90,6 +90,15 @@ class Reading(Settings):
             ) from error
 
 
+SKELETON = setting(
+    "Points to keep or to write; all, or the format's usual ones, by default. 143 and 543 are "
+    "short for holistic-143 and holistic-543.",
+    default=None,
+    convert=text_of,
+    metavar="NAME",
+    choices="posemill.skeletons:skeleton_names",
+    is_open=True,
+)
 PERSON = setting(
     "Of several people in a frame: main (the largest, followed along the clip), a number (2: the "
     "next largest), or all.",
@@ -98,20 +107,13 @@ PERSON = setting(
     metavar="WHO",
 )
 Person = Annotated[str, PERSON]
+Skeleton = Annotated[str | None, SKELETON]
 
 
 class Shape(Reading):
     """How a run or a file is read, and what is done to its keypoints before they are written."""
 
-    skeleton: str | None = setting(
-        "Points to write; the format's usual ones by default. 143 and 543 are short for "
-        "holistic-143 and holistic-543.",
-        default=None,
-        convert=text_of,
-        metavar="NAME",
-        choices="posemill.skeletons:skeleton_names",
-        is_open=True,
-    )
+    skeleton: str | None = SKELETON
     normalize: str = setting(
         "Shoulder midpoint at 0 and shoulder width 1, or the clip's box from -1 to 1.",
         default="none",
@@ -211,21 +213,17 @@ def run_of(path: AnyPath) -> Path:
     folder = Path(path)
     if uri_of(folder) is not None or (folder / PREFIX).is_dir():
         return RunHome.existing(folder).work
-    if not folder.is_dir() and folder.suffix and folder.with_suffix(".run").is_dir():
-        return folder.with_suffix(".run")
-    if (folder / "config.toml").is_file() and (folder / "run" / "run.json").is_file():
-        return folder / "run"  # a training of a sweep
+    if folder.is_dir():
+        is_of_sweep = folder_kind(folder) == folder_kind(folder / "run") == "training"
+        return folder / "run" if is_of_sweep else folder
+    beside = folder.with_suffix(".run")
+    if folder.suffix and beside.is_dir():
+        return beside
     if folder.is_file():
-        raise RunError(
+        template = (
             "{path} is a file, and there is no run beside it ({run_name}); see what is in it by: "
-            "posemill view {path!q}",
-            path=folder,
-            run_name=folder.with_suffix(".run").name,
+            "posemill view {path!q}"
         )
-    if not folder.exists():
-        raise RunError(
-            "{path} is not there: expected the folder of a run{near}",
-            path=folder,
-            near=near_path(folder),
-        )
-    return folder
+        raise RunError(template, path=folder, run_name=beside.name)
+    template = "{path} is not there: expected the folder of a run{near}"
+    raise RunError(template, path=folder, near=near_path(folder))

@@ -13,9 +13,9 @@ from posemill.commands.arguments import (
     ExportShape,
     Reading,
     Shape,
+    Skeleton,
     here,
     run_and_file,
-    text_of,
 )
 from posemill.commands.declaring import AsJson, Ask, Command, DryRun, Overwrite, RunOrFile, door
 from posemill.commands.printing import print_json, print_table, say, warnings_as_notes
@@ -40,16 +40,6 @@ NewRun = Annotated[
     setting("Folder of the new run, or a file to export.", flags=("--out", "--output-path")),
 ]
 ReplaceRun = Annotated[bool, setting("Replace a run that is there.")]
-Skeleton = Annotated[
-    str | None,
-    setting(
-        "Points to keep; all by default. 143 and 543 are short for holistic-143 and holistic-543.",
-        convert=text_of,
-        metavar="NAME",
-        choices="posemill.skeletons:skeleton_names",
-        is_open=True,
-    ),
-]
 
 
 @door(lambda: Shape)
@@ -104,7 +94,7 @@ def prepare(
 def _show_prepare(ask: Ask, *, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     with warnings_as_notes():
         if dry_run:
-            _print_dry_run(ask.values, "npz", is_prepare=True, as_json=as_json)
+            _print_dry_run(ask.keywords, "npz", is_prepare=True, as_json=as_json)
         else:
             (print_json if as_json else _print_prepared)(ask())
 
@@ -150,8 +140,8 @@ def export(
 def _show_export(ask: Ask, *, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     with warnings_as_notes():
         if dry_run:
-            to = format_of(ask.values.get("to"), ask.values.get("out", ""))
-            _print_dry_run(ask.values, to, as_json=as_json)
+            to = format_of(ask.keywords.get("to"), ask.keywords.get("out", ""))
+            _print_dry_run(ask.keywords, to, as_json=as_json)
         else:
             (print_json if as_json else _print_exported)(ask())
 
@@ -197,7 +187,7 @@ def import_run(
 def _show_import(ask: Ask, *, as_json: AsJson = False) -> None:
     with warnings_as_notes():
         summary = ask()
-    _print_run(summary, as_json=as_json, dry_run=ask.values.get("dry_run", False))
+    _print_run(summary, as_json=as_json, dry_run=ask.keywords.get("dry_run", False))
 
 
 @door(lambda: Reading)
@@ -234,7 +224,7 @@ def merge(
 
 
 def _show_merge(ask: Ask, *, as_json: AsJson = False) -> None:
-    values = dict(ask.values)
+    values = dict(ask.keywords)
     overwrite, dry_run = values.get("overwrite", False), values.get("dry_run", False)
     run, file = run_and_file(values["out"])
     if file is not None:

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from posemill.commands.arguments import AnyPath
@@ -43,17 +42,8 @@ Originals = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Ask:
-    """What was asked for: the values given for a function, and the function itself."""
-
-    function: Callable[..., Any] | None
-    values: Mapping[str, Any]
-
-    def __call__(self) -> Any:
-        """Return what the function returns for them."""
-        assert self.function is not None
-        return self.function(**self.values)
+# What was asked for: the function of the Python door with the values given for it, `keywords`.
+Ask = functools.partial[Any]
 
 
 @dataclass(frozen=True)
@@ -62,8 +52,7 @@ class Command:
 
     Args:
         name: `prepare`, or `models pull` in a group.
-        door: The function of the Python door, or `module:function` where importing it is slow;
-            None where there is none.
+        door: The function of the Python door, or `module:function` where importing it is slow.
         show: `shown_by(…)`, or a function that gets an `Ask` first if there is a door or a class
             of settings, then what only the shell has; prints, returns an exit code.
         settings: Returns a `Settings` class whose fields are flags; the door's own by default.
@@ -133,7 +122,8 @@ class Command:
     def run(self, values: Mapping[str, Any]) -> int:
         """Call it with values by name; return the exit code."""
         shown = {name: self.shown[name].check(values[name]) for name in values.keys() & self.shown}
-        ask = Ask(self.function, {name: values[name] for name in values.keys() & self.asked})
+        asked = {name: values[name] for name in values.keys() & self.asked}
+        ask = Ask(self.function or dict, **asked)
         is_alone = self.door is None and self.config is None
         return self.show(*([] if is_alone else [ask]), **shown) or 0
 
@@ -259,8 +249,3 @@ def describe(function: Callable[..., Any]) -> None:
         lines = [f"    {name}: {declared.help}" for name, declared in fields.items()]
         head, mark, raises = text.partition("\n\nRaises:")
         function.__doc__ = "\n".join([head, "", "Args:", *lines]) + mark + raises
-
-
-def paths_of(values: Iterable[AnyPath]) -> list[Path]:
-    """Return paths, whatever they came as."""
-    return [Path(value) for value in values]

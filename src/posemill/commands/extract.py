@@ -136,7 +136,7 @@ def show_extract(
 ) -> int | None:
     """Extract the keypoints of a whole dataset. The same command again continues."""
     missing = {"source": Path("SOURCE"), "out": Path("RUN")} if show_config else None
-    resolved = resolve(ExtractConfig, config, ask.values, missing=missing)
+    resolved = resolve(ExtractConfig, config, ask.keywords, missing=missing)
     if show_config:
         print_config(_with_machine(resolved), as_json=as_json)
     elif dry_run:

@@ -83,7 +83,7 @@ def show_frames(
     as_json: AsJson = False,
 ) -> int:
     """Decode videos once: small pictures, or packed bytes, and an index for training."""
-    config = FramesConfig(**ask.values)
+    config = FramesConfig(**ask.keywords)
     if dry_run:
         _show_dry_run(config, as_json=as_json)
     elif in_background:

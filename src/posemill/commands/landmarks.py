@@ -106,10 +106,10 @@ def _find_landmarks(
 def _show_landmarks(ask: Ask, *, as_json: AsJson = False) -> int:
     from posemill.skeletons.palette import part_label
 
-    out = ask.values.get("out")
+    out = ask.keywords.get("out")
     if out is None:
         raise ConfigError("{--out} is missing; expected the .npz file to write")
-    clip, mode, why, errors = _find_landmarks(**ask.values)
+    clip, mode, why, errors = _find_landmarks(**ask.keywords)
     found = dict(zip(clip.skeleton.part_names, clip.present.sum(0).tolist(), strict=True))
     if why:
         say("mode {mode}: {why}; {--mode} overrules it", mode=mode, why=why, err=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from posemill.commands.arguments import KINDS, AnyPath, run_of
-from posemill.commands.declaring import AsJson, Ask, Command, door, paths_of
+from posemill.commands.declaring import AsJson, Ask, Command, door
 from posemill.commands.printing import (
     print_json,
     print_reasons,
@@ -69,13 +70,17 @@ def _show_status(
 ) -> None:
     from posemill.jobs.extract.status import Status, list_failures
 
-    run = run_of(ask.values["run"])
+    run = run_of(ask.keywords["run"])
     if failures and (kind := KINDS.get(folder_kind(run))):
         template = "{run} is {kind}: {--failures} lists clips of an extraction"
         raise ConfigError(template, run=run, kind=kind)
-    if watch:
-        _watch(run)
     state = status(run)
+    line = TextLine("line" if sys.stderr.isatty() else "log")
+    while watch and state.state == "running":
+        line.show(state.describe())
+        time.sleep(0.5)
+        state = status(run)
+    line.close()
     failed = list_failures(run) if failures else []
     if as_json:
         print_json({**state.to_json(), **({"failures": failed} if failures else {})})
@@ -89,14 +94,6 @@ def _show_status(
         if failure.frame_index is None:
             template = "{split}/{clip_id}: {message}"
         say_line(template, **vars(failure))
-
-
-def _watch(run: Path) -> None:
-    line = TextLine("line" if sys.stderr.isatty() else "log")
-    while (state := status(run)).state == "running":
-        line.show(state.describe())
-        time.sleep(0.5)
-    line.close()
 
 
 def say_line(text: str, /, **values: object) -> None:
@@ -183,11 +180,8 @@ def show_logs(
     if as_json:
         print_json(last)
         return
-    for line in last:
+    for line in chain(last, follow_log(folder, worker=worker) if follow else ()):
         print_written(line)
-    if follow:
-        for line in follow_log(folder, worker=worker):
-            print_written(line)
 
 
 def show_plan(
@@ -201,7 +195,7 @@ def show_plan(
     """Measure a sample on this machine; estimate hours and disk space for 1, 2, 4, 8 … workers."""
     from posemill.jobs.forecast import forecast
 
-    config = ExtractConfig(**{"out": Path(), **ask.values})
+    config = ExtractConfig(**{"out": Path(), **ask.keywords})
     say("measuring a sample, about {seconds:.0f} s …", seconds=3 * sample_seconds, err=True)
     print_forecast(forecast(config, sample_seconds=sample_seconds), as_json=as_json)
 
@@ -245,7 +239,7 @@ def show_serve(
             "posemill serve needs {package!r}; run: pip install 'posemill[web]'", package=error.name
         ) from error
     serve(
-        paths_of(folders),
+        [Path(folder) for folder in folders],
         host=host,
         port=port,
         opens=opens,
@@ -263,9 +257,8 @@ def advise(
 
     folder = run_of(run)
     if folder_kind(folder) == "sweep":
-        raise RunError(
-            "{folder} is a sweep: ask for advice on one of the trainings in it", folder=folder
-        )
+        template = "{folder} is a sweep: ask for advice on one of the trainings in it"
+        raise RunError(template, folder=folder)
     return advise_run(folder)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 from posemill.commands.arguments import AnyPath, run_of
-from posemill.commands.declaring import AsJson, Ask, Command, Overwrite, ShowConfig, door, paths_of
+from posemill.commands.declaring import AsJson, Ask, Command, Overwrite, ShowConfig, door
 from posemill.commands.printing import (
     print_config,
     print_json,
@@ -67,7 +67,7 @@ def show_train(
     from posemill.training.config.resolve import resolve_config
     from posemill.training.front import train as run_training
 
-    resolved = resolve_config(None if config is None else Path(config), ask.values)
+    resolved = resolve_config(None if config is None else Path(config), ask.keywords)
     if show_config:
         with naming_the_extra():
             from posemill.training.tuning.modes import resolve_hardware
@@ -347,7 +347,9 @@ def _show_predict(
             raise ModuleNotFoundError(name="torch")
     say("loading the model …", err=True)  # torch takes seconds
     with warnings_as_notes() as unread:
-        predictions = predict(**ask.values, source=paths_of(sources), progress=True)
+        predictions = predict(
+            **ask.keywords, source=[Path(source) for source in sources], progress=True
+        )
     if as_json:
         print_json(predictions)
     else:
@@ -389,7 +391,7 @@ def sweep(
 def _show_tune(ask: Ask, *, as_json: AsJson = False) -> None:
     """Measure what makes a training faster on this machine."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded, as train does
-    tuned, out = ask(), ask.values.get("out")
+    tuned, out = ask(), ask.keywords.get("out")
     if as_json:
         print_json({"out": out, **tuned.to_json()})
         return
@@ -408,7 +410,7 @@ def _show_advise(ask: Ask, *, as_json: AsJson = False) -> None:
     from posemill.training.loop.timing import read_evidence, shares
     from posemill.training.tuning.advice import LEAST_SECONDS
 
-    run, advice = ask.values["run"], ask()
+    run, advice = ask.keywords["run"], ask()
     evidence = read_evidence(run_of(run))
     if as_json:
         print_json({"run": run, **dataclasses.asdict(evidence), "advice": advice})

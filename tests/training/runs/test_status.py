@@ -142,7 +142,8 @@ def test_a_training_in_another_process_is_seen_and_can_be_stopped(tmp_path):
         "with hold(Path(sys.argv[1]), what='training'):\n    print('ready', flush=True)\n"
         "    time.sleep(100)\n"
     )
-    (tmp_path / "log.txt").touch()
+    for name in ("log.txt", ".lock"):
+        (tmp_path / name).touch()
     assert stop(tmp_path) is None
     with subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -190,6 +191,7 @@ def test_a_signal_goes_only_to_whoever_holds_the_lock(tmp_path):
 )
 def test_a_strangers_note_is_believed_only_where_it_makes_sense(tmp_path, live):
     (tmp_path / "log.txt").write_text("evil \x1b]0;title\x07 line\n")
+    (tmp_path / ".lock").touch()
     (tmp_path / "live.json").write_text(live)
     (tmp_path / "summary.json").write_text('{"steps": "x", "scores": [1], "advice": 3}')
     status = read_train_status(tmp_path)
