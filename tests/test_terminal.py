@@ -51,11 +51,5 @@ def test_a_warning_is_logged_once_and_commands_nothing(caplog: pytest.LogCapture
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("number", "things", "said"), [
-    (1, "clips", "1 clip"), (0, "clips", "0 clips"), (21, "clips", "21 clips"),
-    (1, "processes", "1 process"), (1, "frames are", "1 frame is"),
-    (2, "clips have", "2 clips have"), (1, "cores were", "1 core was"),
-    (1, "pictures stand", "1 picture stands"),
-])  # fmt: skip
-def test_one_thing_is_said_as_one(number: int, things: str, said: str) -> None:
-    assert counted(number, things) == said
+def test_one_thing_is_said_as_one() -> None:
+    assert [counted(number, "clips") for number in (0, 1, 21)] == ["0 clips", "1 clip", "21 clips"]
