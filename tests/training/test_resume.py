@@ -83,7 +83,7 @@ def settings(data: Path, case: str) -> dict[str, Any]:
     }
     video = {
         "data": str(data / "videos.csv"),
-        "model": "tsn",
+        "model": "tsm",
         "model_options": {"width": 0.25},
         "video_sampling": "segments:2",
         "video_size": 32,

@@ -6,7 +6,6 @@ from torch.nn import functional as F
 
 from posemill.errors import ConfigError
 from posemill.training.models import MODELS_OF, build_model, time_stride_of
-from posemill.training.models.base import CtcOutput
 from posemill.training.models.sequence import resample_steps
 from posemill.training.models.stgcn import partitions
 
@@ -23,15 +22,10 @@ def make_input(num_points: int, num_dims: int) -> tuple[torch.Tensor, torch.Tens
     return torch.randn(3, 9, num_points, num_dims) * mask[..., None], mask, lengths
 
 
-def run(model: torch.nn.Module, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-    output = model(*inputs)
-    return (output.logits, output.lengths) if isinstance(output, CtcOutput) else (output, None)
-
-
 @pytest.mark.parametrize("task", ["classify", "ctc"])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=["holistic-143", "unknown"])
 @pytest.mark.parametrize("name", MODELS_OF["keypoints"])
-def test_padding_and_missing_points_have_no_influence(name, layout, task):
+def test_padding_and_missing_points_have_no_influence_and_every_weight_has(name, layout, task):
     skeleton, num_points, num_dims = layout
     torch.manual_seed(1)
     model = build_model(
@@ -39,34 +33,25 @@ def test_padding_and_missing_points_have_no_influence(name, layout, task):
         skeleton_name=skeleton,
     ).eval()  # fmt: skip
     points, mask, lengths = make_input(num_points, num_dims)
-    logits, steps = run(model, points, mask, lengths)
     longer = F.pad(points, (0, 0, 0, 0, 0, 6))
     wild = torch.where(F.pad(mask, (0, 0, 0, 6))[..., None], longer, torch.tensor(99.0))
-    other, _ = run(model, wild, F.pad(mask, (0, 0, 0, 6)), lengths)
+    one = model(points, mask, lengths)
+    other = model(wild, F.pad(mask, (0, 0, 0, 6)), lengths)
     if task == "classify":
-        assert logits.shape == (3, 5)
-        torch.testing.assert_close(logits, other, rtol=1e-4, atol=1e-5)
-        return
-    stride = time_stride_of(name)
-    assert steps.tolist() == [-(-9 // stride), -(-7 // stride), 1]
-    for row, count in enumerate(steps.tolist()):
-        torch.testing.assert_close(logits[row, :count], other[row, :count], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("task", ["classify", "ctc"])
-@pytest.mark.parametrize("name", MODELS_OF["keypoints"])
-def test_every_weight_gets_a_gradient(name, task):
-    model = build_model(
-        name, num_points=143, num_dims=3, num_classes=5, task=task, skeleton_name="holistic-143"
-    )
-    output = model(*make_input(143, 3))
-    logits = output.logits if isinstance(output, CtcOutput) else output
-    total = logits.square().sum()
-    if isinstance(output, CtcOutput) and output.conv_logits is not None:
-        total = total + output.conv_logits.square().sum()
+        assert one.shape == (3, 5)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        total = one.square().sum()
+    else:
+        stride = time_stride_of(name)
+        assert one.lengths.tolist() == [-(-9 // stride), -(-7 // stride), 1]
+        for row, count in enumerate(one.lengths.tolist()):
+            torch.testing.assert_close(
+                one.logits[row, :count], other.logits[row, :count], rtol=1e-4, atol=1e-5
+            )
+        heads = [one.logits, one.conv_logits] if name == "tcn_bilstm" else [one.logits]
+        total = torch.stack(heads).square().sum()
     total.backward()
-    without = [key for key, weight in model.named_parameters() if weight.grad is None]
-    assert not without
+    assert not [key for key, weight in model.named_parameters() if weight.grad is None]
 
 
 @pytest.mark.parametrize("name", ["tcn_bilstm", "stgcn", "transformer"])
@@ -109,11 +94,26 @@ def test_the_stride_is_known_before_building(name, options, stride):
         ("tcn_bilstm", {"features": ["colour"]}, r"features: expected points \| motion"),
         ("mlp", {"features": ["distances"]}, "features: expected points"),
         ("stgcn", {"features": ["colour"]}, "features: expected points"),
+        ("tsm", {"shift_ordre": 1}, "model tsm has no option 'shift_ordre'; it has shift_divisor, "
+         "shift_order, backbone, .*did you mean 'shift_order'"),
+        ("tsn", {"shift_order": "normal"}, "model tsn has no option 'shift_order'"),
+        ("tsm", {"shift_order": "back"}, r"shift_order: expected normal \| reversed"),
+        ("tsm", {"backbone": "resnet81"}, "unknown backbone 'resnet81'; .*did you mean 'resnet18'"),
+        ("tsm", {"width": 0}, "width: expected above 0, got 0"),
+        ("tsm", {"depth": [1, 2]}, r"depth: expected blocks of four stages, got \[1, 2\]"),
+        ("tsm", {"head": "mean"}, r"head: expected average \| gru \| conv, got 'mean'"),
+        ("slowfast", {"task": "ctc"}, "model slowfast gives one answer a clip: task ctc needs one "
+         "for every frame; use tsm"),
+        ("r2plus1d", {"task": "ctc"}, "model r2plus1d gives one answer a clip: task ctc needs one"),
+        ("slowfast", {"num_frames": 0}, "model slowfast takes clips of one length: sample so many "
+         "frames of each, such as"),
+        ("r2plus1d", {"num_frames": 0}, "model r2plus1d takes clips of one length: sample so many"),
     ],
-)
-def test_wrong_names_are_refused_with_the_near_one(name, options, message):
+)  # fmt: skip
+def test_wrong_names_and_options_are_refused_with_the_near_one(name, options, message):
+    sizes = {"num_points": 15, "num_dims": 2, "num_classes": 4, "num_frames": 8}
     with pytest.raises(ConfigError, match=message):
-        build_model(name, num_points=15, num_dims=2, num_classes=4, **options)
+        build_model(name, **sizes | options)
 
 
 def test_a_clip_is_resampled_within_its_own_length():
@@ -123,12 +123,10 @@ def test_a_clip_is_resampled_within_its_own_length():
     assert resample_steps(steps, torch.tensor([3]), 1).flatten().tolist() == [1]
 
 
-def test_tcn_bilstm_has_both_heads_for_ctc_and_works_without_recurrence():
-    shape = {"num_points": 15, "num_dims": 2, "num_classes": 4}
-    output = build_model("tcn_bilstm", task="ctc", **shape)(*make_input(15, 2))
-    assert output.conv_logits.shape == output.logits.shape
-    plain = build_model("tcn_bilstm", num_lstm=0, features=["points"], **shape)
-    assert plain(*make_input(15, 2)).shape == (3, 4)
+def test_tcn_bilstm_works_without_recurrence():
+    model = build_model("tcn_bilstm", num_points=15, num_dims=2, num_classes=4, num_lstm=0,
+                        features=["points"])  # fmt: skip
+    assert model(*make_input(15, 2)).shape == (3, 4)
 
 
 def test_the_order_of_frames_is_seen():

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 
 import pytest
@@ -67,44 +66,6 @@ def test_it_is_compiled_whole_and_gives_the_same_bits():
     expected = both_ways(lambda x: composed(x.relu(), 4) * 2, features)
     for one, other in zip(both_ways(compiled, features), expected, strict=True):
         assert torch.equal(one, other)
-
-
-def test_it_works_under_autocast_and_data_parallel(tmp_path):
-    def shifted(x: torch.Tensor) -> torch.Tensor:
-        return temporal_shift(x, 4)
-
-    found = []
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{tmp_path / 'meet'}", rank=0, world_size=1
-    )
-    try:
-        for shift in (shifted, lambda x: composed(x, 4)):
-            torch.manual_seed(0)
-            model = _Shifting(shift)
-            parallel = torch.nn.parallel.DistributedDataParallel(model)
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                result = parallel(torch.ones(8, 3, 6, 6))
-            assert result.dtype == torch.bfloat16
-            result.float().square().sum().backward()
-            found.append([result.detach(), *(weight.grad for weight in model.parameters())])
-    finally:
-        # As the group's last owner it would wait for the group's threads, holding Python's lock.
-        del model, parallel, result
-        gc.collect()
-        torch.distributed.destroy_process_group()
-    for one, other in zip(*found, strict=True):
-        assert torch.equal(one, other)
-
-
-class _Shifting(torch.nn.Module):
-    def __init__(self, shift: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        super().__init__()
-        self.first, self.second = torch.nn.Conv2d(3, 16, 3), torch.nn.Conv2d(16, 4, 3)
-        self.shift = shift
-
-    def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.second(self.shift(self.first(frames)))
-        return found
 
 
 def test_frames_that_are_not_of_whole_clips_are_refused():

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from posemill.errors import ConfigError
 from posemill.training.loop.stepping import checkpoint_blocks, put_channels_last
-from posemill.training.models import MODELS_OF, build_model, input_of
+from posemill.training.models import MODELS_OF, build_model
+from posemill.training.models.space_time import Fusion
 
 
 def make_clips(num_frames: int = 8, size: int = 32) -> tuple[torch.Tensor, torch.Tensor]:
@@ -22,30 +23,10 @@ def build(name: str, task: str = "classify", num_frames: int = 8, **options: Any
     return build_model(name, num_classes=5, task=task, num_frames=num_frames, **options)
 
 
-@pytest.mark.parametrize("name", MODELS_OF["video"])
-def test_every_weight_gets_a_gradient(name):
-    model = build(name)
-    output = model(*make_clips())
-    assert output.shape == (3, 5)
-    output.square().sum().backward()
-    assert not [key for key, weight in model.named_parameters() if weight.grad is None]
-    assert input_of(name) == "video"
-
-
-@pytest.mark.parametrize("head", ["average", "gru", "conv"])
-@pytest.mark.parametrize("name", ["tsn", "tsm"])
-def test_every_head_answers_for_clips_and_for_frames(name, head):
-    clips, lengths = make_clips()
-    assert build(name, head=head)(clips, lengths).shape == (3, 5)
-    output = build(name, "ctc", head=head)(clips, lengths)
-    assert output.logits.shape == (3, 8, 5)
-    assert output.lengths.tolist() == [8, 8, 8]
-
-
 @pytest.mark.parametrize("task", ["classify", "ctc"])
 @pytest.mark.parametrize("head", ["average", "gru", "conv"])
 @pytest.mark.parametrize("name", ["tsn", "tsm"])
-def test_padded_frames_have_no_influence(name, head, task):
+def test_every_head_answers_for_clips_and_frames_and_padding_has_no_influence(name, head, task):
     model = build(name, task, 0, head=head, dropout=0.0).eval()
     clips, _ = make_clips(5, 16)
     lengths = torch.tensor([5, 3, 1])
@@ -54,26 +35,36 @@ def test_padded_frames_have_no_influence(name, head, task):
         longer[row, length:] = 9.0
     one, other = model(clips, lengths), model(longer, lengths)
     if task == "classify":
+        assert one.shape == (3, 5)
         torch.testing.assert_close(one, other)
         return
+    assert one.logits.shape == (3, 5, 5)
+    assert one.lengths.tolist() == [5, 3, 1]
     for row, length in enumerate(lengths.tolist()):
         torch.testing.assert_close(one.logits[row, :length], other.logits[row, :length])
 
 
-def test_only_shifted_features_tell_the_order_of_frames():
-    clips, lengths = make_clips()
-    for name, sees_order in (("tsn", False), ("tsm", True)):
-        model = build(name).eval()
-        forward, backward = model(clips, lengths), model(clips.flip(1), lengths)
-        assert torch.allclose(forward, backward, atol=1e-5) is not sees_order
+@pytest.mark.parametrize("name", MODELS_OF["video"])
+def test_all_but_networks_of_single_frames_see_their_order(name):
+    (clips, lengths), model = make_clips(), build(name).eval()
+    forward, backward = model(clips, lengths), model(clips.flip(1), lengths)
+    assert torch.allclose(forward, backward, atol=1e-5) is (name == "tsn")
 
 
 @pytest.mark.parametrize(
-    ("backbone", "count"), [("resnet18", 11_689_512), ("resnet50", 25_557_032)]
+    ("name", "options", "num_classes", "count"),
+    [
+        ("tsn", {"backbone": "resnet18"}, 1000, 11_689_512),
+        ("tsn", {"backbone": "resnet50"}, 1000, 25_557_032),
+        # R(2+1)D-18 of torchvision
+        ("r2plus1d", {"width": 4, "depth": [2, 2, 2, 2]}, 400, 31_505_325),
+        # SlowFast-50, 8x8: 34.57 M
+        ("slowfast", {"width": 4, "depth": [3, 4, 6, 3], "has_bottlenecks": True}, 400, 34_566_488),
+    ],
 )
-def test_residual_networks_have_the_published_number_of_weights(backbone, count):
+def test_networks_have_the_published_number_of_weights(name, options, num_classes, count):
     with torch.device("meta"):
-        model = build_model("tsn", num_classes=1000, num_frames=8, backbone=backbone)
+        model = build_model(name, num_classes=num_classes, num_frames=32, **options)
     assert sum(weight.numel() for weight in model.parameters()) == count
 
 
@@ -95,10 +86,13 @@ def test_checkpointed_blocks_give_the_same_gradients_and_statistics(name):
         if wanted:
             assert checkpoint_blocks(model) >= 4
         model(*make_clips()).square().sum().backward()
-        statistics = [b for b in model.buffers() if b.is_floating_point()]
-        found.append([*(w.grad for w in model.parameters()), *statistics])
+        norms = [part for part in model.modules() if isinstance(part, _BatchNorm)]
+        assert {norm.momentum for norm in norms} == {0.1}, "put back"
+        gradients = [weight.grad for weight in model.parameters()]
+        found.append([*gradients, *(b for b in model.buffers() if b.is_floating_point())])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+    assert all(gradient is not None for gradient in gradients)
 
 
 @pytest.mark.parametrize("name", MODELS_OF["video"])
@@ -113,19 +107,20 @@ def test_channels_last_gives_the_same_answers(name):
             assert weights.grad.stride() == weights.stride(), tuple(weights.shape)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("tsm", {"shift_ordre": 1}, "model tsm has no option 'shift_ordre'; it has shift_divisor, "
-         "shift_order, backbone, .*did you mean 'shift_order'"),
-        ("tsn", {"shift_order": "normal"}, "model tsn has no option 'shift_order'"),
-        ("tsm", {"shift_order": "back"}, r"shift_order: expected normal \| reversed"),
-        ("tsm", {"backbone": "resnet81"}, "unknown backbone 'resnet81'; .*did you mean 'resnet18'"),
-        ("tsm", {"width": 0}, "width: expected above 0, got 0"),
-        ("tsm", {"depth": [1, 2]}, r"depth: expected blocks of four stages, got \[1, 2\]"),
-        ("tsm", {"head": "mean"}, r"head: expected average \| gru \| conv, got 'mean'"),
-    ],
-)  # fmt: skip
-def test_wrong_options_are_refused(name, options, message):
-    with pytest.raises(ConfigError, match=message):
-        build(name, **options)
+@pytest.mark.parametrize("num_frames", [8, 6, 2, 1])
+def test_both_paths_of_slowfast_meet_whatever_the_number_of_frames(num_frames):
+    model, seen = build("slowfast"), []
+    for stages in (model.slow_stages, model.fast_stages):
+        stages[3].register_forward_hook(lambda *args: seen.append(args[2].shape[2]))
+    assert model(*make_clips(num_frames)).shape == (3, 5)
+    assert seen == [-(-num_frames // 4), num_frames]
+
+
+def test_a_fusion_gives_the_slow_path_the_mean_of_seven_fast_frames():
+    fusion = Fusion(1, 4).eval()
+    torch.nn.init.constant_(fusion.conv.weight, 1 / 7)
+    slow, fast = torch.zeros(1, 3, 2, 1, 1), torch.arange(8.0).reshape(1, 1, 8, 1, 1)
+    joined = fusion(slow, fast)[0, :, :, 0, 0]
+    assert joined[:3].abs().max() == 0
+    expected = torch.tensor([(0 + 1 + 2 + 3) / 7, (1 + 2 + 3 + 4 + 5 + 6 + 7) / 7])
+    torch.testing.assert_close(joined[3:], expected.expand(2, 2), rtol=1e-4, atol=0)
