@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.cache import Store
 from posemill.training.data.clips import Clips, Picture
 from posemill.training.data.keypoint_clips import KeypointClips, Sample
+from posemill.training.record.run_folder import RunFolder
 
 QUIET: dict[str, Any] = {
     "parallel": "single", "precision": "fp32", "workers": 0, "progress": False,
@@ -73,3 +75,22 @@ class BareClips(Clips):
 
     def picture(self, index: int) -> Picture | None:
         return self._picture(index)
+
+
+def losses_of(run: Path | str) -> list[float]:
+    """Return the loss of each line of the log of a training."""
+    return [row["loss"] for row in RunFolder(run).read_metrics() if row["event"] == "train"]
+
+
+def assert_same_run(first: Path, second: Path, what: str = "run") -> None:
+    """Fail unless two trainings have the same last checkpoint and the same lines, bit for bit."""
+    (one, rows), (other, other_rows) = (
+        (
+            run.checkpoints.load("last"),
+            [[row["event"], row["step"], row["loss"], row.get("lr")] for row in run.read_metrics()],
+        )
+        for run in (RunFolder(first), RunFolder(second))
+    )
+    assert_same_state(dict(one.weights), dict(other.weights), what)
+    assert_same_state(one.state, other.state, what)
+    assert rows == other_rows, what

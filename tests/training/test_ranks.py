@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 import torch
+from small_sets import losses_of
 
 import posemill
 from posemill.errors import RunError, TrainingError
@@ -42,10 +43,6 @@ def cold_children(warm_children, monkeypatch):
 @pytest.fixture
 def _two_cores(monkeypatch):
     monkeypatch.setattr(modes, "count_cores", lambda: 2)
-
-
-def losses_of(run: Path) -> list[float]:
-    return [row["loss"] for row in RunFolder(run).read_metrics()]
 
 
 @pytest.mark.usefixtures("_two_cores")

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from small_sets import QUIET, assert_same_state
+from small_sets import QUIET, assert_same_run
 from torch import Tensor, nn
 
 from posemill.training.config.train_config import TrainConfig
@@ -123,22 +123,6 @@ def killed_at(step: int) -> Callable[..., None]:
     return count
 
 
-def outcome(out: Path) -> tuple[Any, list[Any]]:
-    """Return the last checkpoint of a training, and its losses and learning rates by step."""
-    folder = RunFolder(out)
-    rows = [
-        [row["event"], row["step"], row["loss"], row.get("lr")] for row in folder.read_metrics()
-    ]
-    return folder.checkpoints.load("last"), rows
-
-
-def assert_same(whole: Path, cut: Path, what: str) -> None:
-    (first, rows), (second, other_rows) = outcome(whole), outcome(cut)
-    assert_same_state(dict(first.weights), dict(second.weights), what)
-    assert_same_state(first.state, second.state, what)
-    assert rows == other_rows, what
-
-
 def train_case(
     data: Path, out: Path, case: str, name: str, *, mode: str, runtime: Runtime, **changes: Any
 ) -> int:
@@ -177,7 +161,7 @@ def test_a_training_killed_at_a_random_step_continues_to_the_bit(data, tmp_path,
             data, tmp_path / mode, case, mode=mode, num_steps=num_steps, runtime=alone, seed=seed
         )
         what = f"{case} in mode {mode} killed before step {step}"
-        assert_same(tmp_path / "whole", tmp_path / mode / "cut", what)
+        assert_same_run(tmp_path / "whole", tmp_path / mode / "cut", what)
 
 
 def test_several_processes_killed_at_a_random_step_continue_to_the_bit(data, tmp_path):
@@ -186,7 +170,7 @@ def test_several_processes_killed_at_a_random_step_continue_to_the_bit(data, tmp
     seed = random.randrange(1 << 30)
     for case, step in run_ranks(partial(_train_all, data, tmp_path, seed), config).items():
         what = f"{case} killed before step {step}"
-        assert_same(tmp_path / case / "whole", tmp_path / case / "cut", what)
+        assert_same_run(tmp_path / case / "whole", tmp_path / case / "cut", what)
 
 
 def _train_all(data: Path, out: Path, seed: int, runtime: Runtime) -> dict[str, int]:
@@ -206,7 +190,7 @@ def test_a_process_that_was_killed_leaves_what_continues_to_the_bit(data, tmp_pa
     child.join(60)
     assert child.exitcode == -signal.SIGKILL
     run("cut", resume=True)
-    assert_same(tmp_path / "whole", tmp_path / "cut", f"killed before step {step}")
+    assert_same_run(tmp_path / "whole", tmp_path / "cut", f"killed before step {step}")
 
 
 def _train_until_killed(run: Callable[..., int], step: int) -> None:

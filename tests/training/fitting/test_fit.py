@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_sets import losses_of
 from torch import Tensor, nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import StepLR
@@ -39,10 +40,6 @@ def halve(optimizer: Any) -> StepLR:
 
 def never(moment: Any) -> bool:
     return False
-
-
-def losses(out: Any) -> list[float]:
-    return [row["loss"] for row in RunFolder(out).read_metrics() if row["event"] == "train"]
 
 
 def linear() -> nn.Module:
@@ -124,10 +121,10 @@ def test_dicts_streams_loaders_and_collate_functions_give_the_same_model(fit, li
                                                                   for at in (0, 6, 12, 18)]), line),
         "collate": fit(linear(), Stream(line), line, collate_fn=collate, batch_size=6),
     }  # fmt: skip
-    expected = losses(runs["list"].out)
+    expected = losses_of(runs["list"].out)
     assert len(expected) == 8
     for name, result in runs.items():
-        assert losses(result.out) == pytest.approx(expected, abs=1e-6), name
+        assert losses_of(result.out) == pytest.approx(expected, abs=1e-6), name
         assert result.scores["dev"] == pytest.approx(runs["list"].scores["dev"], abs=1e-6), name
     toml = (runs["list"].out / "config.toml").read_text()
     assert "batch_size = 6" in toml, "the loader's"
@@ -144,7 +141,7 @@ def test_processes_fit_the_same_model_as_one(fit, line):
                 processes=2 if mode == "multi_process" else 0, optimizer=build, scheduler=halve,
                 metrics={"error": (error, "min"), "worst": (worst, "min")}, on_step=never)
         )  # fmt: skip
-    assert losses(results[1].out) == pytest.approx(losses(results[0].out), abs=1e-5)
+    assert losses_of(results[1].out) == pytest.approx(losses_of(results[0].out), abs=1e-5)
     torch.testing.assert_close(models[0].weight, models[1].weight, atol=1e-5, rtol=1e-5)
     assert results[1].scores["dev"]["error"] == pytest.approx(results[0].scores["dev"]["error"])
     rows = [(r.out / "samples.csv").read_text().splitlines() for r in results]
@@ -227,7 +224,7 @@ def test_a_training_that_goes_on_is_equal_to_an_unbroken_one(fit, line, tmp_path
         fit(broken, data, line, out=str(tmp_path / "cut"), on_step=stop, **same)
     fit(broken, data, line, out=str(tmp_path / "cut"), resume=True, **same)
     assert torch.equal(whole.weight, broken.weight)
-    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+    assert losses_of(tmp_path / "cut") == losses_of(tmp_path / "whole")
 
 
 def test_callbacks_are_told_where_the_training_is_and_may_end_it(fit, line):
@@ -240,7 +237,7 @@ def test_callbacks_are_told_where_the_training_is_and_may_end_it(fit, line):
     assert names == ["step", "step", "evaluate", "epoch"] * 2
     assert [entry[1:3] for entry in told if entry[0] == "step"] == [(1, 0), (2, 0), (3, 1), (4, 1)]
     assert told[2] == ("evaluate", 1, ["loss", "metric"])
-    assert [t[3] for t in told if t[0] == "step"] == pytest.approx(losses(result.out))
+    assert [t[3] for t in told if t[0] == "step"] == pytest.approx(losses_of(result.out))
     assert (result.summary["steps"], result.summary["is_stopped_early"]) == (4, True)
     cut = fit(linear(), line, line, batch_size=10, epochs=5, patience=1, metric=worst,
               on_step=lambda m: m.step == 3)  # fmt: skip

@@ -13,18 +13,25 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD)],
-)
-def test_biases_and_norms_are_not_decayed(name, kind):
+    ("name", "kind", "momentum"),
+    [("adamw", torch.optim.AdamW, 0.9), ("adam", torch.optim.Adam, 0.9),
+     ("sgd", torch.optim.SGD, 0.0), ("sgd", torch.optim.SGD, 0.5)],
+)  # fmt: skip
+def test_biases_and_norms_are_not_decayed_and_sgd_looks_ahead_with_momentum(name, kind, momentum):
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
-    optimizer = build_optimizer(model, TrainConfig(optimizer=name, weight_decay=0.5), CPU)
+    config = TrainConfig(optimizer=name, weight_decay=0.5, momentum=momentum)
+    optimizer = build_optimizer(model, config, CPU)
     assert type(optimizer) is kind
     decayed, plain = optimizer.param_groups
     assert [p.ndim for p in decayed["params"]] == [2]
     assert [p.ndim for p in plain["params"]] == [1, 1, 1]
     assert (decayed["weight_decay"], plain["weight_decay"]) == (0.5, 0.0)
     assert decayed["fused"]
+    if name == "sgd":
+        assert (decayed["momentum"], decayed["nesterov"]) == (momentum, momentum > 0)
+    for weights in (model[0].bias, *model[1].parameters()):
+        weights.requires_grad_(False)
+    assert len(build_optimizer(model, config, CPU).param_groups) == 1, "frozen ones are left out"
 
 
 @pytest.mark.parametrize(("device", "fused"), [("cpu", True), ("cuda", True), ("meta", False)])
@@ -33,20 +40,6 @@ def test_the_step_is_fused_where_torch_has_it(device, fused, monkeypatch):
     monkeypatch.setattr(torch.optim, "AdamW", lambda _, **options: given.update(options))
     build_optimizer(nn.Linear(2, 2), TrainConfig(lr=0.3), torch.device(device))
     assert given == {"lr": 0.3, "fused": fused}
-
-
-@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.5, True)])
-def test_sgd_looks_ahead_where_it_has_momentum(momentum, nesterov):
-    config = TrainConfig(optimizer="sgd", momentum=momentum)
-    (group, _) = build_optimizer(nn.Linear(2, 2), config, CPU).param_groups
-    assert (group["momentum"], group["nesterov"]) == (momentum, nesterov)
-
-
-def test_frozen_weights_are_left_out():
-    model = nn.Linear(2, 2)
-    model.bias.requires_grad_(False)
-    groups = build_optimizer(model, TrainConfig(), CPU).param_groups
-    assert [len(group["params"]) for group in groups] == [1]
 
 
 def test_the_average_follows_the_weights_and_gives_them_back():
