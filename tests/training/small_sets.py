@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
+from posemill.errors import PosemillError
 from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.cache import Store
 from posemill.training.data.clips import Clips, Picture
 from posemill.training.data.keypoint_clips import KeypointClips, Sample
+from posemill.training.front import train
 from posemill.training.record.run_folder import RunFolder
 
 QUIET: dict[str, Any] = {
@@ -94,3 +97,10 @@ def assert_same_run(first: Path, second: Path, what: str = "run") -> None:
     assert_same_state(dict(one.weights), dict(other.weights), what)
     assert_same_state(one.state, other.state, what)
     assert rows == other_rows, what
+
+
+def refused(fields: dict[str, Any], error: type[PosemillError], message: str) -> None:
+    """Fail unless a training is refused before its first checkpoint."""
+    with pytest.raises(error, match=message):
+        train(fields)
+    assert not (Path(fields["out"]) / "checkpoints").exists()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,8 +11,16 @@ from posemill.training import precision
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.front import train
+from posemill.training.precision import Precision
+from posemill.training.tasks.workload import build_workload
 from posemill.training.tuning import modes
-from posemill.training.tuning.modes import ModePlan, plan_mode
+from posemill.training.tuning.modes import (
+    ModePlan,
+    bf16_gain,
+    plan_mode,
+    probe_mode,
+    probe_precision,
+)
 
 
 @pytest.fixture
@@ -143,3 +152,131 @@ def test_the_precision_before_anything_is_measured_is_that_of_the_hardware(monke
         assert modes.plan_precision(config.replace(precision="fp32")).name == "fp32"
         same = modes.plan_precision(config.replace(deterministic=True))
         assert (same.name, same.reason) == ("fp32", "deterministic: the same on every CPU")
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_auto_measures_and_leaves_the_model_and_the_random_state_as_they_were(settings):
+    config = TrainConfig(**settings(mode="auto"))
+    workload = build_workload(config)
+    weights = [weight.clone() for weight in workload.model.parameters()]
+    state = torch.get_rng_state()
+    plan = probe_mode(workload, build_workload, config)
+    assert plan.mode in ("single", "multi_thread")
+    assert "a step takes: single" in plan.reason
+    assert "too short for several processes to pay" in plan.reason
+    assert all(map(torch.equal, weights, workload.model.parameters()))
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_auto_takes_processes_where_they_save_time(settings, monkeypatch):
+    asked: list[int] = []
+
+    def run(_: object, config: TrainConfig, **__: object) -> float:
+        asked.append(config.processes)
+        return 1e9
+
+    monkeypatch.setattr(modes, "run_processes", run)
+    config = TrainConfig(**settings(mode="auto", epochs=10**6))
+    plan = probe_mode(build_workload(config), build_workload, config)
+    assert asked == [2]
+    assert (plan.mode, plan.processes, plan.threads) == ("multi_process", 2, 1)
+    assert "multi_process 0 ms" in plan.reason
+
+
+@pytest.mark.usefixtures("_two_cores")
+@pytest.mark.parametrize(
+    ("start_seconds", "expected"), [(30, "multi_process"), (50, "multi_thread")]
+)
+def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
+    start_seconds, expected, settings, monkeypatch
+):
+    now = [0.0]
+
+    def run(*_: object, **__: object) -> float:
+        now[0] += start_seconds + 12 * 0.5  # the twelve steps of the measurement are no start
+        return 7 / 0.5
+
+    monkeypatch.setattr(modes.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(modes, "run_processes", run)
+    measured = {"single": 1.0, "multi_thread": 0.9}
+    monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(measured))
+    # 100 steps: 90 s with two threads; 50 s and the start with two processes.
+    config = TrainConfig(**settings(mode="auto", epochs=25, batch_size=7, micro_batch=7))
+    plan = probe_mode(build_workload(config), build_workload, config)
+    assert plan.mode == expected
+    assert (plan.processes, plan.threads) == ((2, 1) if expected == "multi_process" else (1, 2))
+    assert "single 1000 ms, multi_thread 900 ms, multi_process 500 ms; 100 steps" in plan.reason
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_auto_rules_out_processes_that_cannot_be_started(settings, monkeypatch):
+    monkeypatch.setattr(modes, "_PAYS_AFTER_SECONDS", 0.0)
+    config = TrainConfig(**settings(mode="auto", max_steps=2))
+    plan = probe_mode(build_workload(config), lambda config: build_workload(config), config)
+    assert plan.mode in ("single", "multi_thread")
+    assert "multi_process cannot be used: " in plan.reason
+    assert "one of them cannot be sent: " in plan.reason
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_processes_are_not_tried_where_there_is_no_time_for_them(settings, monkeypatch):
+    monkeypatch.setattr(modes, "_PAYS_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(modes, "run_processes", lambda *_, **__: pytest.fail("started processes"))
+    config = TrainConfig(**settings(mode="auto", max_steps=2))
+    workload = build_workload(config)
+    plan = probe_mode(workload, build_workload, config, most_seconds=15.0)
+    assert "no time to try several processes" in plan.reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "bf16_seconds", "expected"),
+    [("auto", 0.8, "bf16"), ("auto", 0.93, "fp32"), ("auto", 1.3, "fp32"), ("bf16", 1.3, "bf16"),
+     ("mixed", 1.3, "bf16")],
+)  # fmt: skip
+def test_auto_takes_bf16_only_where_it_is_faster(
+    asked, bf16_seconds, expected, settings, monkeypatch
+):
+    measured = {"fp32": 1.0, "bf16": bf16_seconds}
+    monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(measured))
+    config = TrainConfig(**settings(precision=asked))
+    usual = Precision("bf16", "this CPU has bf16 instructions")
+    found = probe_precision(build_workload(config), config, usual, threads=1)
+    assert found.name == expected
+    assert ("a step takes: fp32 1000 ms, bf16 " in found.reason) is (asked == "auto")
+
+
+def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(settings, monkeypatch):
+    # As on a processor that has bf16.
+    monkeypatch.setattr(modes, "plan_precision", lambda _: Precision("bf16", "has"))
+    slow = {"fp32": 1.0, "bf16": 1.3}
+    monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(slow))
+    result = train(settings(precision="auto", epochs=1))
+    assert result.summary["precision"] == "fp32"
+    assert "bf16 is not clearly faster" in result.summary["precision_reason"]
+    slow["bf16"] = 0.5  # a run that goes on is not measured again
+    again = train(settings(precision="auto", epochs=2, resume=True))
+    assert again.summary["precision"] == "fp32"
+
+
+def test_bf16_is_measured_only_where_the_hardware_has_it(settings, monkeypatch):
+    asked: list[list[str]] = []
+
+    def fake(_: Any, configs: dict[str, TrainConfig], device: torch.device) -> dict[str, float]:
+        asked.append([config.precision for config in configs.values()])
+        return {"fp32": 3.0, "bf16": 2.0}
+
+    monkeypatch.setattr(modes, "measure_in_turn", fake)
+    config = TrainConfig(**settings(precision="fp32"))
+    workload = build_workload(config)
+    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: True)
+    assert bf16_gain(workload, config, CPU) == 1.5
+    assert asked == [["fp32", "bf16"]]
+    assert bf16_gain(workload, config.replace(precision="bf16"), CPU) is None
+    assert bf16_gain(workload, config.replace(deterministic=True), CPU) is None
+    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: False)
+    assert bf16_gain(workload, config, CPU) is None
+    assert len(asked) == 1

@@ -14,6 +14,7 @@ import pytest
 import torch
 from cli_runner import CliRunner
 from numbered_clips import write_rows
+from small_sets import QUIET, refused
 
 from posemill import predict
 from posemill.commands.line import run_line
@@ -68,22 +69,14 @@ def video(bars, tmp_path):
     """Return a function that gives the fields of a quick, quiet training on video."""
 
     def make(**changes: Any) -> dict[str, Any]:
-        fields: dict[str, Any] = {
+        fields = {
             "data": str(bars), "model_options": {"width": 0.25, "dropout": 0.0},
             "video_sampling": "segments:3", "video_size": 32, "epochs": 2, "batch_size": 6,
-            "eval_every": 1, "save_every": 1, "log_every": 1, "mode": "single",
-            "precision": "fp32", "num_workers": 0, "tensorboard": False, "figures": False,
-            "progress": False, "out": str(tmp_path / "run"),
+            "eval_every": 1, "save_every": 1, "log_every": 1, "out": str(tmp_path / "run"),
         }  # fmt: skip
-        return fields | changes
+        return QUIET | fields | changes
 
     return make
-
-
-def refused(fields: dict[str, Any], error: type[PosemillError], message: str) -> None:
-    with pytest.raises(error, match=message):
-        train(fields)
-    assert not (Path(fields["out"]) / "checkpoints").exists()
 
 
 def weights_of(run: str) -> dict[str, torch.Tensor]:
@@ -191,7 +184,7 @@ def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(vide
     for workers in (0, 1):  # in the same words from a loader process, without its stack
         given = {
             "video_on_error": "raise",
-            "num_workers": workers,
+            "workers": workers,
             "out": f"{fields['out']}{workers}",
         }
         with pytest.raises(PosemillError, match=r"\A[^\n]*clip3\.mp4[^\n]*\Z"):
