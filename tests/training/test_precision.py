@@ -8,12 +8,7 @@ import torch
 
 from posemill.errors import ConfigError, DeviceError
 from posemill.training import precision
-from posemill.training.precision import (
-    Precision,
-    as_float,
-    choose_device,
-    choose_precision,
-)
+from posemill.training.precision import Precision, as_float, choose_device, choose_precision
 
 CPU = torch.device("cpu")
 

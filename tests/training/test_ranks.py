@@ -51,11 +51,7 @@ def test_all_modes_give_the_same_losses_and_weights(settings, tmp_path):
     # Plain sgd: adam would blow the rounding of gradients that are zero (key biases) up to lr.
     fields = settings(model_options=NO_DROPOUT, augment_noise=0.01, epochs=1, micro_batch=3,
                       optimizer="sgd", lr=0.1)  # fmt: skip
-    changes = {
-        "single": {},
-        "multi_thread": {"threads": 2},
-        "multi_process": {"processes": 2},
-    }
+    changes = {"single": {}, "multi_thread": {"threads": 2}, "multi_process": {"processes": 2}}
     runs = {
         mode: train(fields | more | {"mode": mode, "out": str(tmp_path / mode)})
         for mode, more in changes.items()

@@ -17,10 +17,7 @@ from posemill.training.config.resolve import (
     resolve_made,
     with_data_kind,
 )
-from posemill.training.config.run_settings import (
-    PRESETS,
-    SpeedSettings,
-)
+from posemill.training.config.run_settings import PRESETS, SpeedSettings
 from posemill.training.config.train_config import FIELDS, TrainConfig
 
 DEFAULTS = """

@@ -10,11 +10,7 @@ from small_sets import make_set
 
 from posemill.training.config.data_settings import AugmentationSettings
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import (
-    Batch,
-    BucketSampler,
-    Draw,
-)
+from posemill.training.data.batches import Batch, BucketSampler, Draw
 from posemill.training.data.keypoint_clips import KeypointClips, Sample, collate, share_of
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.data.normalize import Augment

@@ -41,7 +41,7 @@ def test_annotations_say_more_than_the_files(tmp_path):
     ]  # fmt: skip
 
 
-def test_clips_without_a_label_are_counted_and_named(tmp_path):
+def test_clips_without_a_label_are_counted_and_named_or_left_out(tmp_path, caplog):
     head = r"^3 of 4 clips have no label \(train1, train2, train3\): "
     rows = clips("x", "", "", "")
     with pytest.raises(TrainingError, match=head + "x, and a labels file"):
@@ -53,6 +53,10 @@ def test_clips_without_a_label_are_counted_and_named(tmp_path):
         labelled(clips("", "", "", ""))
     with pytest.raises(TrainingError, match=r"^x: no clips$"):
         labelled([])
+    options = as_they_are("x", missing_labels="drop")
+    assert label_clips(rows, lambda name: [""] * 4, options) == rows[:1]
+    said = "3 of 4 clips have no label and are left out (train1, train2, train3)"
+    assert said in caplog.text
 
 
 def test_sentences_are_divided_by_their_number_alone():

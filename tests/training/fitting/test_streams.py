@@ -19,11 +19,7 @@ from torch.utils.data import (
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.fitting import streams
-from posemill.training.fitting.workload import (
-    make_user_workload,
-    read_split,
-    settings_of_loader,
-)
+from posemill.training.fitting.workload import make_user_workload, read_split, settings_of_loader
 from posemill.training.runtime import Runtime
 
 NUMBERS = TensorDataset(torch.arange(10.0), torch.arange(10.0))

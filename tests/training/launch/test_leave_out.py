@@ -10,11 +10,8 @@ from cli_runner import CliRunner
 
 from posemill.commands.line import run_line
 from posemill.errors import ConfigError, RunError, TrainingError
-from posemill.training.config.data_settings import DataSettings
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.keypoint_clips import read_labelled
 from posemill.training.front import train
-from posemill.training.launch.leave_out import count_groups
 from posemill.training.launch.sweep import make_job
 from posemill.training.runs.inference import evaluate
 from posemill.training.runs.status import read_sweep_status
@@ -44,14 +41,6 @@ def people(tmp_path):
 def given(people, settings):
     return settings(data=str(people / "all.npz"), labels=str(people / "labels.csv"), model="mlp",
                     model_options={})  # fmt: skip
-
-
-def test_every_group_is_counted_with_the_clips_that_others_could_teach(people):
-    paths = str(people / "all.npz"), str(people / "labels.csv")
-    data = DataSettings(*paths, num_dims=0, dev_fraction=0.0, leave_out="signer")
-    found = count_groups(read_labelled(data)[1], "classify")
-    counts = [tuple(row.values()) for row in found]
-    assert counts == [("ann", 16, 16), ("bo", 16, 16), ("cy", 3, 0)]
 
 
 def test_each_person_is_scored_by_a_model_that_never_saw_them(people, tmp_path, monkeypatch):

@@ -204,8 +204,7 @@ def compute(moment: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("on_step", "expected"),
-    [(read_back, ".item()"), (talk, "print()"), (compute, "")],
+    ("on_step", "expected"), [(read_back, ".item()"), (talk, "print()"), (compute, "")]
 )
 def test_a_line_that_takes_long_is_found_with_file_and_call(
     on_step, expected, tmp_path, monkeypatch

@@ -7,11 +7,7 @@ from torch.nn import functional as F
 from posemill.errors import ConfigError
 from posemill.training.models import MODELS_OF, build_model, time_stride_of
 from posemill.training.models.base import ModelShape, pool_time, shorten, steps_mask
-from posemill.training.models.keypoints import (
-    FrameEncoder,
-    features_per_point,
-    point_features,
-)
+from posemill.training.models.keypoints import FrameEncoder, features_per_point, point_features
 from posemill.training.models.sequence import resample_steps
 from posemill.training.models.stgcn import partitions
 

@@ -10,11 +10,7 @@ from torch import Tensor, nn
 from ulps import assert_within_ulps
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.multigrid.norms import (
-    aggregate_norms,
-    group_norms,
-    restore_norms,
-)
+from posemill.training.multigrid.norms import aggregate_norms, group_norms, restore_norms
 from posemill.training.ranks import run_ranks
 from posemill.training.runtime import Runtime
 

@@ -98,11 +98,7 @@ def test_sizes_that_a_network_does_not_take_are_not_gone_through(packed, least, 
     clips = clips_of(packed)
     grid = grid_of(clips, least)
     schedule = Multigrid(
-        5,
-        grid.num_frames,
-        grid.size,
-        grid=grid.cycle,
-        has_short_cycle=grid.has_short_cycle,
+        5, grid.num_frames, grid.size, grid=grid.cycle, has_short_cycle=grid.has_short_cycle
     )
     assert {shape.size for shapes in schedule.long_cycle for shape in shapes} == sizes
 

@@ -84,14 +84,11 @@ def test_other_data_is_scored_whole_by_a_model_of_one_fold(settings, clips_folde
     assert len(list(posemill.predict(trained.out, tmp_path))) == 8, "as evaluate, before its end"
 
 
-def test_an_unknown_skeleton_cannot_take_pose_clips(trained):
+def test_clips_that_the_model_cannot_take_are_refused(trained, tmp_path):
     points = np.zeros((2, 18, 3), np.float32)
     clip = PoseClip(points, np.ones((2, 18), np.float32), np.ones((2, 2), np.int32), "openpose-18")
     with pytest.raises(ConfigError, match="was trained on a skeleton posemill does not know"):
         list(posemill.predict(trained.out, [clip]))
-
-
-def test_data_of_another_shape_is_refused(trained, tmp_path):
     np.savez(tmp_path / "x.npz", keypoints=np.ones((3, 4, 2), np.float32), video_ids=["a"] * 3)
     with pytest.raises(TrainingError, match=r"frames of \(4, 2\), the model .* expects \(6, 2\)"):
         list(posemill.predict(trained.out, tmp_path / "x.npz"))
@@ -121,34 +118,11 @@ def test_clips_of_another_layout_are_mapped_to_the_runs(settings, tmp_path):
         list(posemill.predict(result.out, [empty]))
 
 
-def test_glosses_are_trained_scored_and_read(settings, tmp_path):
-    corpus = tmp_path / "corpus"
-    options = CorpusOptions(num_glosses=4, num_clips={"train": 8, "dev": 4, "test": 4})
-    write_corpus(corpus, options)
-    fields = settings(data=str(corpus / "keypoints"), labels=str(corpus), task="ctc", epochs=1,
-                      model="tcn_bilstm", model_options={"width": 16, "num_lstm": 1},
-                      normalize="auto", decoder="beam", short_clips="drop",
-                      figures=True)  # fmt: skip
-    result = train(fields)
-    scores = result.scores["test"]
-    head = result.summary["head"]
-    assert head in ("sequence", "conv")
-    assert scores["wer"] == scores[f"wer_{head}"]
-    again = posemill.evaluate(result.out, split="test")
-    assert again["wer"] == pytest.approx(scores["wer"])
-    assert again["head"] == head
-    found = list(posemill.predict(result.out, corpus / "keypoints" / "test_keypoints.npz"))
-    assert len(found) == 4
-    assert all(prediction.probability is None for prediction in found)
-    names = {path.stem for path in (result.out / "figures").glob("*.png")}
-    assert names == {"curves", "samples"}
-
-
 @pytest.fixture
-def long_sentences(tmp_path):
+def corpus(tmp_path):
     """A corpus whose clips of dev (some) and test (all) are too short for their glosses."""
-    write_corpus(tmp_path / "corpus", CorpusOptions(num_glosses=4, num_clips={
-        "train": 8, "dev": 4, "test": 4}))  # fmt: skip
+    counts = {"train": 8, "dev": 4, "test": 4}
+    write_corpus(tmp_path / "corpus", CorpusOptions(num_glosses=4, num_clips=counts))
     for split, first in (("dev", 4), ("test", 1)):
         (file,) = (tmp_path / "corpus").rglob(f"*.{split}.corpus.csv")
         header, *rows = file.read_text().splitlines()
@@ -161,23 +135,30 @@ def long_sentences(tmp_path):
     return tmp_path / "corpus"
 
 
-def test_clips_too_short_for_their_glosses_are_counted_in_every_split(
-    settings, long_sentences, capsys
+def test_glosses_are_trained_scored_and_read_and_clips_too_short_for_them_are_counted(
+    settings, corpus, capsys
 ):
-    fields = settings(data=str(long_sentences / "keypoints"), labels=str(long_sentences),
-                      task="ctc", epochs=1, model="tcn_bilstm", progress=True,
-                      model_options={"width": 16, "num_lstm": 1}, normalize="auto",
-                      short_clips="drop")  # fmt: skip
+    fields = settings(data=str(corpus / "keypoints"), labels=str(corpus), task="ctc", epochs=1,
+                      model="tcn_bilstm", model_options={"width": 16, "num_lstm": 1},
+                      normalize="auto", decoder="beam", short_clips="drop", figures=True,
+                      progress=True)  # fmt: skip
     result = train(fields)
     rest = "clips are too short for their glosses, which no alignment can spell: the loss is that"
     notes = [note for note in result.summary["notes"] if rest in note]
     assert [note.partition(" clips")[0] for note in notes] == ["dev: 1 of 4", "test: 4 of 4"]
     assert f"note: test: 4 of 4 {rest}" in " ".join(capsys.readouterr().err.split())
+    scores, head = result.scores["test"], result.summary["head"]
+    assert head in ("sequence", "conv")
+    assert scores["wer"] == scores[f"wer_{head}"] > 0.9
     assert "loss" in result.scores["dev"]
-    assert "loss" not in result.scores["test"], "0.0000 was said of clips that have none"
-    assert result.scores["test"]["wer"] > 0.9
+    assert "loss" not in scores, "0.0000 was said of clips that have none"
     with pytest.warns(UserWarning, match=f"test: 4 of 4 {rest}") as seen:
-        scores = posemill.evaluate(result.out, split="test")
+        again = posemill.evaluate(result.out, split="test")
     assert seen[0].filename == __file__  # where the user called
-    assert scores["num_too_short"] == 4
-    assert "loss" not in scores
+    assert again["wer"] == pytest.approx(scores["wer"])
+    assert (again["head"], again["num_too_short"]) == (head, 4)
+    assert "loss" not in again
+    found = posemill.predict(result.out, corpus / "keypoints" / "test_keypoints.npz")
+    assert [prediction.probability for prediction in found] == [None] * 4
+    names = {path.stem for path in (result.out / "figures").glob("*.png")}
+    assert names == {"curves", "samples"}

@@ -59,11 +59,21 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypa
     assert f"{out}: finished\nepoch 3/3, step 12/12 (100.0%)" in text
     assert f"best accuracy {status.best:.4f} at step {status.best_step}" in text
     assert re.search(r"test +\d", text), "the scores"
-    assert "finished: 12 steps" in text, "the last lines"
     assert f"next: posemill evaluate {out} --split test" in text
     found = json.loads(cli("status", out, "--json"))
     assert (found["state"], found["total_steps"], found["pid"]) == ("finished", 12, os.getpid())
     assert set(found["scores"]) == {"dev", "test"}
+    lines = read_log(out)
+    assert f"start: pid {os.getpid()}" in lines[0]
+    assert any("epoch 1, step 1: loss " in line for line in lines)
+    assert any(re.search(r" epoch 3: loss \d", line) for line in lines)
+    assert "finished: 12 steps, best at " in lines[-1]
+    assert cli("logs", out, "-n", 1).strip() == lines[-1]
+    assert list(follow_log(out)) == []
+    with pytest.raises(ConfigError, match=r"is a training; only the workers of extract have logs"):
+        read_log(out, worker=1)
+    with pytest.raises(ConfigError, match=r"is a training: failures lists clips"):
+        CliRunner().invoke(run_line, ["status", str(out), "--failures"], catch_exceptions=False)
 
 
 def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
@@ -107,21 +117,6 @@ def test_a_training_started_from_elsewhere_or_of_an_own_model_has_its_own_comman
     )
 
 
-def test_logs_of_a_training_are_read_and_followed(settings):
-    out = train(settings()).out
-    lines = read_log(out)
-    assert f"start: pid {os.getpid()}" in lines[0]
-    assert any("epoch 1, step 1: loss " in line for line in lines)
-    assert any(re.search(r" epoch 3: loss \d", line) for line in lines)
-    assert "finished: 12 steps, best at " in lines[-1]
-    assert cli("logs", out, "-n", 1).strip() == lines[-1]
-    assert list(follow_log(out)) == []
-    with pytest.raises(ConfigError, match=r"is a training; only the workers of extract have logs"):
-        read_log(out, worker=1)
-    with pytest.raises(ConfigError, match=r"is a training: failures lists clips"):
-        CliRunner().invoke(run_line, ["status", str(out), "--failures"], catch_exceptions=False)
-
-
 def test_early_stopping_is_said_at_the_end_and_again_by_who_resumes(settings):
     fields = settings(epochs=30, patience=1, lr=1e-9)
     summary = train(fields).summary
@@ -142,7 +137,7 @@ def test_a_training_in_another_process_is_seen_and_can_be_stopped(tmp_path):
         "with hold(Path(sys.argv[1]), what='training'):\n    print('ready', flush=True)\n"
         "    time.sleep(100)\n"
     )
-    for name in ("log.txt", ".lock"):
+    for name in (".lock", "log.txt"):
         (tmp_path / name).touch()
     assert stop(tmp_path) is None
     with subprocess.Popen(
@@ -190,8 +185,8 @@ def test_a_signal_goes_only_to_whoever_holds_the_lock(tmp_path):
     ],
 )
 def test_a_strangers_note_is_believed_only_where_it_makes_sense(tmp_path, live):
-    (tmp_path / "log.txt").write_text("evil \x1b]0;title\x07 line\n")
     (tmp_path / ".lock").touch()
+    (tmp_path / "log.txt").write_text("evil \x1b]0;title\x07 line\n")
     (tmp_path / "live.json").write_text(live)
     (tmp_path / "summary.json").write_text('{"steps": "x", "scores": [1], "advice": 3}')
     status = read_train_status(tmp_path)

@@ -182,11 +182,7 @@ def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(vide
     assert any("1 clip could not be read, 2 times" in note and "clip3" in note for note in told)
     assert any("left out" in note and "clip13" in note for note in told)
     for workers in (0, 1):  # in the same words from a loader process, without its stack
-        given = {
-            "video_on_error": "raise",
-            "workers": workers,
-            "out": f"{fields['out']}{workers}",
-        }
+        given = {"video_on_error": "raise", "workers": workers, "out": f"{fields['out']}{workers}"}
         with pytest.raises(PosemillError, match=r"\A[^\n]*clip3\.mp4[^\n]*\Z"):
             train(video(data=str(own), **given))
 
