@@ -242,7 +242,7 @@ def test_a_video_is_sent_whole_or_in_the_parts_that_are_asked_for(
     content = bytes(range(256)) * (5 << 12)  # 5 MB
     path.write_bytes(content)
     size = len(content)
-    monkeypatch.setattr(ChildProcess, "ask", lambda *_, **__: str(path))
+    monkeypatch.setattr(ChildProcess, "ask", lambda *_, **__: path)
     address = f"/api/runs/{entry_of('fake').key}/video?split=train&id=a"
     whole = client.get(address)
     assert (whole.status_code, whole.headers["content-type"]) == (200, "video/mp4")
@@ -341,7 +341,7 @@ def test_a_video_that_vanishes_or_shrinks_while_it_is_sent_is_said(
 ) -> None:
     path = tmp_path / "video.mp4"
     path.write_bytes(b"x" * 1000)
-    monkeypatch.setattr(ChildProcess, "ask", lambda *_, **__: str(path))
+    monkeypatch.setattr(ChildProcess, "ask", lambda *_, **__: path)
     address = f"/api/runs/{entry_of('fake').key}/video?split=train&id=a"
     assert client.get(address, headers={"range": "bytes=900-"}).status_code == 206
     path.write_bytes(b"x" * 10)

@@ -250,7 +250,7 @@ def test_a_clip_is_written_as_npz_pose_and_movie(entry_of: Find, tmp_path: Path)
     address = ClipAddress(entry_of("people"), "train", "swaying")
     for kind in ("npz", "pose", "mp4"):
         target = tmp_path / f"clip.{kind}"
-        assert media.write_clip(address, kind, str(target)) == 40
+        assert media.write_clip(address, kind, target) == 40
         assert target.stat().st_size > 1000
     saved = next(ClipInput(tmp_path / "clip.npz").clips())
     whole = clip_data.read_whole(address, 100)

@@ -39,28 +39,23 @@ class Actions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # Of each word the run, the action, and until when it is good.
         self._words: dict[str, tuple[str, str, float]] = {}
 
     def ask(self, entry: Entry, action: str, word: str) -> dict[str, Any]:
-        """Return a word to confirm an action with, or what came of one that was confirmed.
-
-        Raises:
-            ConfigError: No such action for a run of this kind.
-            RunError: The word is not one for this, or too old; or what acting says.
-        """
+        """Return a word to confirm an action with, or what came of one that was confirmed."""
         if entry.kind not in ACTIONS.get(action, ()):
-            raise ConfigError(
-                "no action {action!r} for a run of kind {kind}", action=action[:40], kind=entry.kind
-            )
+            template = "no action {action!r} for a run of kind {kind}"
+            raise ConfigError(template, action=action[:40], kind=entry.kind)
         with self._lock:
             now = time.monotonic()
-            self._words = {each: known for each, known in self._words.items() if known[2] > now}
             if not word:
+                self._words = {old: known for old, known in self._words.items() if known[2] > now}
                 word = secrets.token_urlsafe(16)
                 self._words[word] = (entry.key, action, now + _GOOD_FOR_SECONDS)
                 return {"confirm": word}
-            known = self._words.pop(word, None)
-        if known is None or known[:2] != (entry.key, action):
+            key, asked, good_until = self._words.pop(word, ("", "", 0.0))
+        if (key, asked) != (entry.key, action) or good_until < now:
             raise RunError("this was not confirmed, or too late; ask again")
         return {"done": act(entry, action)}
 
@@ -89,12 +84,12 @@ def _resume_training(folder: Path) -> int:
     words = shlex.split(resume_command(folder))
     if words[:2] != ["posemill", "train"]:
         raise RunError("it was trained by a script of your own: run that again with resume=True")
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             python_command("posemill", *words[1:]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=errors,
             start_new_session=True,
         )
         try:
@@ -102,10 +97,8 @@ def _resume_training(folder: Path) -> int:
         except subprocess.TimeoutExpired:
             process.returncode = 0  # not our child to wait for any more
             return process.pid
-        said.seek(0)
-        lines = said.read().decode("utf-8", "replace").strip().splitlines()
+        errors.seek(0)
+        lines = errors.read().decode("utf-8", "replace").strip().splitlines()
     if process.returncode:
-        raise RunError(
-            "it did not start: {lines}", lines=lines[-1] if lines else process.returncode
-        )
+        raise RunError("it did not start: {lines}", lines=[process.returncode, *lines][-1])
     return process.pid

@@ -7,7 +7,7 @@ import logging
 import math
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -64,16 +64,21 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:_MOST_MESSAGE]
 
 
+def refusal(reason: str, status: int) -> JsonAnswer:
+    """Return the answer that says why there is none."""
+    return JsonAnswer({"reason": reason}, status)
+
+
 def answer_error(request: Request, error: Exception) -> Response:
     """Return the answer to a question that cannot be answered: 404, with the reason."""
     with page_language(request):
-        return JsonAnswer({"reason": reason_of(error)}, 404)
+        return refusal(reason_of(error), 404)
 
 
 def answer_fault(request: Request, error: Exception) -> Response:
     """Return the answer where our own code failed: 500; its traceback goes to the log."""
     _logger.error("%s %s", request.method, request.url.path, exc_info=error)
-    return JsonAnswer({"reason": reason_of(error)}, 500)
+    return refusal(reason_of(error), 500)
 
 
 @contextmanager
@@ -95,18 +100,10 @@ def text_of(request: Request, name: str, default: str = "") -> str:
 def number_of(
     request: Request, name: str, default: float, *, least: float = 0, most: float = 1e9
 ) -> float:
-    """Return a number of the address, within its limits.
-
-    Raises:
-        ConfigError: It is none.
-    """
-    text = request.query_params.get(name, "")
-    try:
-        value = float(text) if text else default
-    except ValueError as error:
-        raise ConfigError(
-            "{name}: expected a number, got {text!r}", name=name, text=text[:80]
-        ) from error
+    """Return a number of the address, within its limits; ConfigError if it is none."""
+    text, value = request.query_params.get(name, ""), math.nan
+    with suppress(ValueError):
+        value = float(text or default)
     if not math.isfinite(value):
         raise ConfigError("{name}: expected a number, got {text!r}", name=name, text=text[:80])
     return min(max(value, least), most)

@@ -26,7 +26,6 @@ from starlette.routing import Route
 from posemill import __version__
 from posemill.errors import PosemillError
 from posemill.files import open_plain, parse_json, safe_parts
-from posemill.messages import Message
 from posemill.plugins import not_among
 from posemill.web.answers import (
     ASKED_ERRORS,
@@ -36,6 +35,7 @@ from posemill.web.answers import (
     answer_fault,
     number_of,
     page_language,
+    refusal,
     text_of,
     whole_of,
 )
@@ -155,11 +155,8 @@ def _page(site: Site, request: Request) -> Response:
 
 
 def _site(site: Site, request: Request) -> Any:
-    return {
-        "version": __version__,
-        "folders": site.library.folders,
-        "allow_actions": site.actions is not None,
-    }
+    is_allowed = site.actions is not None
+    return {"version": __version__, "folders": site.library.folders, "allow_actions": is_allowed}
 
 
 def _runs(site: Site, request: Request) -> Any:
@@ -176,15 +173,11 @@ def _run(site: Site, request: Request) -> Any:
         from posemill.web.extractions import describe_extraction
 
         row |= describe_extraction(entry.folder)
-        for failure in row["reasons"]:
-            failure["shown"] = Message(failure["reason"])
     elif entry.kind in ("training", "sweep"):
         from posemill.web.trainings import describe_sweep, describe_training
 
         describe = describe_training if entry.kind == "training" else describe_sweep
         row |= describe(entry, site.library)
-        for advice in row.get("advice", ()):
-            advice |= {name: Message(advice[name]) for name in ("evidence", "change")}
     return row
 
 
@@ -198,13 +191,10 @@ def _failures(site: Site, request: Request) -> Any:
 def _predictions(site: Site, request: Request) -> Any:
     from posemill.web.trainings import choose_predictions
 
-    return choose_predictions(
-        site.run(request, "training").folder,
-        split=text_of(request, "split"),
-        label=request.query_params.get("label"),
-        predicted=request.query_params.get("predicted"),
-        limit=whole_of(request, "limit", 100, least=1, most=500),
-    )
+    cell = {name: request.query_params.get(name) for name in ("label", "predicted")}
+    cell["split"] = text_of(request, "split") or None
+    limit = whole_of(request, "limit", 100, least=1, most=500)
+    return choose_predictions(site.run(request, "training").folder, cell, limit)
 
 
 def _clips(site: Site, request: Request) -> Any:
@@ -281,20 +271,16 @@ def _frames(site: Site, request: Request) -> Response:
     start = whole_of(request, "start", 0, most=1 << 40)
     count = whole_of(request, "count", 1, least=1, most=_MOST_PICTURES)
     side = whole_of(request, "side", 720, least=32, most=1920)
-    pictures = site.media.ask(
-        read_frames, _named(site, request), start, count, side, seconds=_FRAMES_SECONDS
-    )
-    jpegs = [picture or b"" for picture in pictures]
+    asked = _named(site, request), start, count, side
+    jpegs = site.media.ask(read_frames, *asked, seconds=_FRAMES_SECONDS)
     head = struct.pack(f"<{1 + len(jpegs)}I", len(jpegs), *map(len, jpegs))
-    body = b"".join([head, *jpegs])
-    return Response(body, media_type=_BYTES)
+    return Response(b"".join([head, *jpegs]), media_type=_BYTES)
 
 
 def _video(site: Site, request: Request) -> Response:
-    path = Path(site.media.ask(find_video, _named(site, request), seconds=_PLACE_SECONDS))
+    path = site.media.ask(find_video, _named(site, request), seconds=_PLACE_SECONDS)
     os.close(open_plain(path))  # no link, no pipe; says what is wrong with it
-    kind = _VIDEO_TYPES.get(path.suffix.lower(), _BYTES)
-    return FileResponse(path, media_type=kind)
+    return FileResponse(path, media_type=_VIDEO_TYPES.get(path.suffix.lower(), _BYTES))
 
 
 def _file(site: Site, request: Request) -> Response:
@@ -305,31 +291,26 @@ def _file(site: Site, request: Request) -> Response:
     folder = tempfile.TemporaryDirectory(prefix="posemill_serve_")
     target = Path(folder.name) / f"clip.{kind}"
     try:
-        site.media.ask(write_clip, address, kind, str(target), seconds=_FILE_SECONDS)
+        site.media.ask(write_clip, address, kind, target, seconds=_FILE_SECONDS)
     except BaseException:
         folder.cleanup()
         raise
     name = "_".join(safe_parts(f"{address.split}/{address.clip_id}")) + f".{kind}"
-    return FileResponse(
-        target,
-        filename=name,
-        media_type=_BYTES,
-        background=BackgroundTask(folder.cleanup),
-    )
+    clean_up = BackgroundTask(folder.cleanup)
+    return FileResponse(target, filename=name, media_type=_BYTES, background=clean_up)
 
 
 async def _act(site: Site, request: Request) -> Response:
     """Answer the only question that changes anything; see `actions`."""
     if site.actions is None:
-        reason = "this server only shows: start it with --allow-actions"
-        return JsonAnswer({"reason": reason}, 403)
+        return refusal("this server only shows: start it with --allow-actions", 403)
     if request.headers.get("content-type") != "application/json" or "origin" not in request.headers:
-        return JsonAnswer({"reason": "only the page itself may ask this"}, 403)
+        return refusal("only the page itself may ask this", 403)
     try:
         asked = parse_json(await asyncio.wait_for(request.body(), _BODY_SECONDS))
         action, word = str(asked["action"]), str(asked.get("confirm", ""))
     except (ValueError, TypeError, LookupError, AttributeError, ClientDisconnect, TimeoutError):
-        return JsonAnswer({"reason": "expected an action"}, 400)
+        return refusal("expected an action", 400)
     entry = site.run(request)
     return JsonAnswer(await anyio.to_thread.run_sync(site.actions.ask, entry, action, word))
 

@@ -22,12 +22,7 @@ _CLOSED = "the server is stopping"
 
 
 class ChildProcess:
-    """Runs functions one after the other, in one process.
-
-    Args:
-        name: Of the thread that waits for it.
-        niceness: How far the process steps back behind others.
-    """
+    """Runs functions one after the other, in one process that steps back by `niceness`."""
 
     def __init__(self, name: str, *, niceness: int = 0) -> None:
         self._niceness = niceness
@@ -40,16 +35,9 @@ class ChildProcess:
     def submit(
         self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None
     ) -> Future[Any]:
-        """Return the result of a function, to be waited for.
+        """Return the result of a function, to be waited for, so many seconds at most.
 
-        Args:
-            function: One that the process can import.
-            arguments: Of the function.
-            seconds: After which the process is killed; None for no limit.
-
-        Raises:
-            RunError: The server is stopping. The future has one if the function failed, took too
-                long, or the process died.
+        The future has a RunError if the function failed, took too long, or the process died.
         """
         try:
             return self._thread.submit(self._run, function, arguments, seconds)
@@ -89,9 +77,8 @@ class ChildProcess:
             raise RunError("the process that reads files died of this one") from error
         except (OSError, RuntimeError) as error:
             self._end()
-            raise RunError(
-                "the process that reads files did not start: {error}", error=error
-            ) from error
+            template = "the process that reads files did not start: {error}"
+            raise RunError(template, error=error) from error
         if not is_well:
             raise RunError(value)
         return value
@@ -106,8 +93,8 @@ class ChildProcess:
         return self._pool
 
     def _kill(self) -> None:
-        if (pid := self._pid) is not None:
-            with suppress(OSError):
+        with suppress(OSError):
+            if (pid := self._pid) is not None:
                 os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
     def _end(self) -> None:
@@ -118,9 +105,8 @@ class ChildProcess:
 
 def _begin(niceness: int) -> None:
     die_with_parent()
-    if niceness and hasattr(os, "nice"):
-        with suppress(OSError):
-            os.nice(niceness)
+    with suppress(OSError, AttributeError):  # Windows has no such call
+        os.nice(niceness)
 
 
 def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:

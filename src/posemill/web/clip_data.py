@@ -20,11 +20,11 @@ from posemill.clips.people import choose_person
 from posemill.errors import PosemillError, RunError
 from posemill.files import PREPARED_ENDING
 from posemill.inspection.comparison.measure import PartAgreement, part_frames, shared_rows
-from posemill.inspection.comparison.pairs import choose_layout
+from posemill.inspection.comparison.pairs import choose_layout, cut_clip
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.quality import measure, squeeze
 from posemill.inspection.summary import clip_row
-from posemill.records import FloatArray, PersonIds, PoseClip, nobody_else
+from posemill.records import FloatArray, OtherPeople, PersonIds, PoseClip, nobody_else
 from posemill.runs.queries import ShardRows, read_ledger
 from posemill.runs.reader import open_run
 from posemill.runs.shards import BlockPlan
@@ -51,11 +51,7 @@ def play_rate(fps: float | None) -> float:
 
 
 def read_window(address: ClipAddress, start: int, count: int) -> PoseClip:
-    """Return some frames of a clip, `start` counted in its rows.
-
-    Raises:
-        PosemillError: There is no such clip, or no such frame.
-    """
+    """Return some frames of a clip, `start` counted in its rows; an error where there are none."""
     count = min(count, MOST_FRAMES)
     if _is_run(address):
         return _window_of_run(address, start, count)
@@ -66,24 +62,9 @@ def read_window(address: ClipAddress, start: int, count: int) -> PoseClip:
     return cut_clip(clip, start, start + count)
 
 
-def cut_clip(clip: PoseClip, start: int, stop: int) -> PoseClip:
-    """Return some frames of a clip."""
-    stop = min(stop, len(clip))
-    return dataclasses.replace(
-        clip,
-        points=clip.points[start:stop],
-        scores=clip.scores[start:stop],
-        sizes_wh=clip.sizes_wh[start:stop],
-        frame_indices=clip.frame_indices[start:stop],
-        image_paths=clip.image_paths[start:stop],
-        others=clip.others and clip.others.of_frames(start, stop),
-        world=None,
-    )
-
-
-def pack_points(clip: PoseClip) -> bytes:
-    """Return x, y and score of all points of a clip, frame by frame, as float32."""
-    packed = np.concatenate([clip.points[..., :2], clip.scores[..., None]], axis=2)
+def pack_points(rows: PoseClip | OtherPeople) -> bytes:
+    """Return x, y and score of all points of frames or people, one after the other, as float32."""
+    packed = np.concatenate([rows.points[..., :2], rows.scores[..., None]], axis=2)
     return packed.astype("<f4").tobytes()
 
 
@@ -98,17 +79,14 @@ def pack_people(clip: PoseClip) -> bytes:
         ids = PersonIds(np.zeros(len(clip), np.int64), np.zeros(0, np.int64))
     sizes = np.array([len(clip), len(others.points)])
     numbers = np.concatenate([sizes, others.counts, ids.first, ids.others])
-    points = np.concatenate([others.points[..., :2], others.scores[..., None]], axis=2)
-    return numbers.astype("<i4").tobytes() + points.astype("<f4").tobytes()
+    return numbers.astype("<i4").tobytes() + pack_points(others)
 
 
 def describe_clip(address: ClipAddress) -> dict[str, Any]:
     """Return all that the player has to know before it draws the first frame."""
-    pieces = clip_length(address)
+    length = clip_length(address)
     first = read_window(address, 0, MOST_FRAMES)
-    is_short = pieces <= _MOST_MEASURED
-    strips = _strips(address, pieces, first) if is_short else {}
-    size_wh = first.sizes_wh[0].tolist() if len(first) else [0, 0]
+    strips = _strips(address, length, first) if length <= _MOST_MEASURED else {}
     bounds = model_bounds(first)
     return {
         "split": first.split,
@@ -116,9 +94,9 @@ def describe_clip(address: ClipAddress) -> dict[str, Any]:
         "label": first.label,
         "fps": first.fps,
         "play_fps": play_rate(first.fps),
-        "num_frames": pieces,
+        "num_frames": length,
         "window": MOST_FRAMES,
-        "size_wh": size_wh,
+        "size_wh": first.sizes_wh[0].tolist() if len(first) else [0, 0],
         "is_video": not first.image_paths,
         "bounds": None if bounds is None else [each.tolist() for each in bounds],
         "normalized": first.normalized,
@@ -193,11 +171,7 @@ def has_clip(address: ClipAddress) -> bool:
 
 
 def read_whole(address: ClipAddress, most: int) -> PoseClip:
-    """Return a clip of at most so many frames, the people beside the one left out.
-
-    Raises:
-        RunError: It is longer.
-    """
+    """Return a clip of at most so many frames, an error for a longer one."""
     length = clip_length(address)
     if length > most:
         raise RunError(
@@ -217,13 +191,11 @@ def _strips(address: ClipAddress, length: int, first: PoseClip) -> dict[str, Any
     clip = choose_person(clip, "main")  # the largest of each frame may be two people in turns
     scores = []
     for part in clip.skeleton.parts:
-        of_part = clip.scores[:, part.start : part.stop]
-        found = clip.mask[:, part.start : part.stop]
-        means = of_part.sum(1) / np.maximum(found.sum(1), 1)
+        points = slice(part.start, part.stop)
+        means = clip.scores[:, points].sum(1) / np.maximum(clip.mask[:, points].sum(1), 1)
         scores.append(_binned(means).tolist())
-    present = [squeeze(column, STRIP_BINS).tolist() for column in clip.present.T]
     return {
-        "present": present,
+        "present": [squeeze(column, STRIP_BINS).tolist() for column in clip.present.T],
         "scores": scores,
         "quality": clip_row(measure(clip)),
         "frame_indices": clip.frame_indices.tolist(),
@@ -242,17 +214,16 @@ def _binned(values: FloatArray) -> FloatArray:
 def _window_of_run(address: ClipAddress, start: int, count: int) -> PoseClip:
     folder = address.entry.folder
     chosen: list[ShardRows] = []
-    left = start
+    before = 0  # rows of the clip
     for row in _rows_of(address):
-        skipped = min(left, row.num_rows)
-        left -= skipped
-        taken = min(row.num_rows - skipped, count - sum(each.num_rows for each in chosen))
+        skipped = max(0, start - before)
+        taken = min(row.num_rows, start + count - before) - skipped
         if taken > 0:
             chosen.append(row._replace(offset=row.offset + skipped, num_rows=taken))
+        before += row.num_rows
     if not chosen:
-        raise RunError(
-            "clip {clip_id!r} has no frame {start}", clip_id=address.clip_id, start=start
-        )
+        template = "clip {clip_id!r} has no frame {start}"
+        raise RunError(template, clip_id=address.clip_id, start=start)
     (clip,) = open_run(folder).read_block(BlockPlan(tuple(chosen))).clips
     return dataclasses.replace(clip, run_folder=str(folder))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sqlite3
 import threading
 import time
@@ -28,7 +29,6 @@ from posemill.web.children import ChildProcess
 from posemill.web.library import Entry
 
 MOST_PARTS = 12
-PAGE_SIZES = (1, 200)
 VERSION = "1"
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -84,8 +84,8 @@ class Question:
 
 def index_path(entry: Entry) -> Path:
     """Return where the table of a run is, by its folder and its inode: a new run has a new one."""
-    found = entry.folder.stat()
-    words = f"{VERSION}\0{entry.folder}\0{found.st_dev}\0{found.st_ino}"
+    about = entry.folder.stat()
+    words = f"{VERSION}\0{entry.folder}\0{about.st_dev}\0{about.st_ino}"
     name = hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:24]
     return cache_folder() / "serve" / f"{name}.sqlite"
 
@@ -136,15 +136,13 @@ class ClipTables:
                 (*values, question.limit, question.offset),
             ).fetchall()
             (total,) = database.execute(f"SELECT count(*) FROM clips {where}", values).fetchone()
-            done, everything = database.execute(
-                "SELECT count(measured), count(*) FROM clips"
-            ).fetchone()
+            counts = database.execute("SELECT count(measured), count(*) FROM clips").fetchone()
         return {
             "clips": [_clip(row, parts) for row in rows],
             "total": total,
             "parts": parts,
-            "num_measured": done,
-            "num_clips": everything,
+            "num_measured": counts[0],
+            "num_clips": counts[1],
             "is_measuring": self._is_under_way(path),
             "is_ready": True,
         }
@@ -189,12 +187,12 @@ class ClipTables:
         self._child.close()
 
 
-def mark_of(entry_folder: Path) -> str:
+def mark_of(folder: Path) -> str:
     """Return what changes whenever clips of a run do."""
-    if not (entry_folder / LEDGER_NAME).exists():
-        names = sorted(entry_folder.glob("*.npz"))
-        return json.dumps([(each.name, each.lstat().st_mtime_ns) for each in names])
-    with read_ledger(entry_folder) as database:
+    if not (folder / LEDGER_NAME).exists():
+        paths = sorted(folder.glob("*.npz"))
+        return json.dumps([(path.name, path.lstat().st_mtime_ns) for path in paths])
+    with read_ledger(folder) as database:
         pieces = database.execute("SELECT count(*), max(piece_no) FROM pieces").fetchone()
         failures = database.execute("SELECT count(*), max(failure_no) FROM failures").fetchone()
     return json.dumps([pieces, failures])
@@ -213,33 +211,26 @@ def _meta(database: sqlite3.Connection) -> dict[str, str]:
 
 
 def _where(question: Question, parts: Sequence[str]) -> tuple[str, list[Any]]:
-    conditions: list[str] = []
-    values: list[Any] = []
-    for column, value in (("split", question.split), ("label", question.label)):
-        if value:
-            conditions.append(f"{column} = ?")
-            values.append(value)
-    if question.search:
-        pattern = question.search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        conditions.append("clip_id LIKE ? ESCAPE '\\'")
-        values.append(f"%{pattern}%")
+    pattern = re.sub(r"([\\%_])", r"\\\1", question.search)
+    conditions: dict[str, Any] = {
+        "split = ?": question.split,
+        "label = ?": question.label,
+        "clip_id LIKE ? ESCAPE '\\'": f"%{pattern}%" if pattern else "",
+        "num_jumps >= ?": question.jumps,
+        "num_failed >= ?": int(question.is_failed),
+    }
     if question.part and question.missing > 0:
-        conditions.append(f"missing_{_number_of(question.part, parts)} >= ?")
-        values.append(question.missing)
-    if question.jumps:
-        conditions.append("num_jumps >= ?")
-        values.append(question.jumps)
-    if question.is_failed:
-        conditions.append("num_failed > 0")
-    return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), values
+        conditions[f"missing_{_number_of(question.part, parts)} >= ?"] = question.missing
+    asked = {condition: value for condition, value in conditions.items() if value}
+    return (f"WHERE {' AND '.join(asked)}" if asked else ""), [*asked.values()]
 
 
 def _order(question: Question, parts: Sequence[str]) -> str:
     if question.sort == "missing" and question.part:
         return f"missing_{_number_of(question.part, parts)} DESC, clip_no"
     if question.sort == "missing":
-        shares = ", ".join(f"coalesce(missing_{number}, 0)" for number in range(len(parts)))
-        return f"max(0, {shares}) DESC, clip_no" if parts else "clip_no"
+        shares = [f"coalesce(missing_{number}, 0)" for number in range(len(parts))]
+        return f"max({', '.join(['0', '0', *shares])}) DESC, clip_no"
     if question.sort not in _SORTS:
         raise ConfigError("sort: expected one of {names}", names=", ".join([*_SORTS, "missing"]))
     return _SORTS[question.sort]
@@ -247,17 +238,12 @@ def _order(question: Question, parts: Sequence[str]) -> str:
 
 def _number_of(part: str, parts: Sequence[str]) -> int:
     if part not in parts:
-        raise RunError(
-            "no part {part!r}; there are {parts}", part=part[:80], parts=", ".join(parts)
-        )
+        template = "no part {part!r}; there are {parts}"
+        raise RunError(template, part=part[:80], parts=", ".join(parts))
     return list(parts).index(part)
 
 
 def _clip(row: Sequence[Any], parts: Sequence[str]) -> dict[str, Any]:
     clip = dict(zip(_COLUMNS, row, strict=False))
-    missing = row[len(_COLUMNS) :]
-    return {
-        **clip,
-        "reasons": [from_json(reason) for reason in json.loads(clip["reasons"] or "[]")],
-        "missing": dict(zip(parts, missing, strict=True)),
-    }
+    clip["reasons"] = [from_json(reason) for reason in json.loads(clip["reasons"] or "[]")]
+    return {**clip, "missing": dict(zip(parts, row[len(_COLUMNS) :], strict=True))}

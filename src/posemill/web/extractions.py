@@ -12,9 +12,9 @@ from posemill.config import ExtractConfig
 from posemill.errors import PosemillError
 from posemill.jobs.extract.status import log_path, read_status
 from posemill.machine.live_files import last_lines, read_live
+from posemill.messages import Message
 from posemill.runs.manifest import LEDGER_NAME, Manifest
 from posemill.runs.queries import read_ledger
-from posemill.web.overview import extraction_row
 
 _LOG_LINES = 200
 _SPEED_LINES = 20_000  # of the log, one a minute: two weeks
@@ -23,14 +23,15 @@ _SPEED = re.compile(r"(\S+) progress: (\d+)/(\d+) frames.*?, ([\d.]+) frames/s")
 
 
 def describe_extraction(folder: Path) -> dict[str, Any]:
-    """Return all that the page of an extraction shows, but for the files that failed."""
+    """Return what the page of an extraction shows beside its row and the files that failed."""
     status = read_status(folder)
     live = read_live(folder) if status.state == "running" else {}
-    arguments = continue_arguments(folder, status.manifest)
+    arguments, facts = continue_arguments(folder, status.manifest), status.to_json()
+    for failure in facts["reasons"]:
+        failure["shown"] = Message(failure["reason"])
     return {
-        **extraction_row(folder),
         "headline": status.headline(),
-        **status.to_json(),
+        **facts,
         "workers": _workers(live.get("workers")),
         "speeds": read_speeds(folder),
         "log": last_lines(log_path(folder), _LOG_LINES),
@@ -39,21 +40,17 @@ def describe_extraction(folder: Path) -> dict[str, Any]:
     }
 
 
-def _workers(found: Any) -> list[dict[str, Any]]:
+def _workers(note: Any) -> list[dict[str, Any]]:
     """Return what workers are doing, as the run's note says."""
-    rows = found if isinstance(found, list) else []
+    rows = note if isinstance(note, list) else []
     names = ("task", "split", "clip_id", "frame", "phase", "num_frames")
     return [{name: row.get(name) for name in names} for row in rows if isinstance(row, dict)]
 
 
 def read_speeds(folder: Path) -> list[tuple[str, int, float]]:
     """Return time, frames done and frames a second of every line of progress in the log."""
-    lines = last_lines(log_path(folder), _SPEED_LINES)
-    return [
-        (found[1], int(found[2]), float(found[4]))
-        for line in lines
-        if (found := _SPEED.match(line))
-    ]
+    hits = map(_SPEED.match, last_lines(log_path(folder), _SPEED_LINES))
+    return [(hit[1], int(hit[2]), float(hit[4])) for hit in hits if hit]
 
 
 def read_failed_files(folder: Path, reason: str) -> list[dict[str, Any]]:

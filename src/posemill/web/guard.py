@@ -11,13 +11,12 @@ import asyncio
 import hmac
 import ipaddress
 import socket
-from collections.abc import Sequence
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from posemill.web.answers import JsonAnswer
+from posemill.web.answers import JsonAnswer, refusal
 
 COOKIE = "posemill_token"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -38,13 +37,7 @@ _HEADERS = {
 
 
 class Guard:
-    """Lets through what may ask.
-
-    Args:
-        app: What answers.
-        host: What the server listens on.
-        token: Demanded of everyone, once; None where only this machine can ask.
-    """
+    """Lets through what may ask; a token is demanded of everyone once."""
 
     def __init__(self, app: ASGIApp, *, host: str, token: str | None = None) -> None:
         self._app, self._host, self._token = app, host, token
@@ -61,43 +54,41 @@ class Guard:
         headers = [(name, value.decode("latin-1")) for name, value in scope["headers"]]
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not is_own_host(hosts[0], self._host):
-            return JsonAnswer({"reason": "this server does not answer to that name"}, 421)
+            return refusal("this server does not answer to that name", 421)
         origins = [value for name, value in headers if name == b"origin"]
         sites = [value for name, value in headers if name == b"sec-fetch-site"]
         is_foreign = any(urlsplit(origin).netloc != hosts[0] for origin in origins)
         if is_foreign or any(site in ("cross-site", "same-site") for site in sites):
             is_link = scope["method"] == "GET" and not origins and scope["path"] == "/"
             if not is_link:  # somebody may come by a link on another page
-                return JsonAnswer({"reason": "another site may not ask"}, 403)
+                return refusal("another site may not ask", 403)
         if scope["method"] not in ("GET", "HEAD", "POST"):
-            return JsonAnswer({"reason": "only GET, HEAD and POST"}, 405)
-        return self._check_token(scope, headers) if self._token is not None else None
+            return refusal("only GET, HEAD and POST", 405)
+        if self._token is None:
+            return None
+        if any(
+            name == b"cookie" and _is_same(_cookie(text), self._token) for name, text in headers
+        ):
+            return None
+        return _check_token(scope, self._token)
 
-    def _check_token(self, scope: Scope, headers: Sequence[tuple[bytes, str]]) -> JsonAnswer | None:
-        assert self._token is not None
-        for name, value in headers:
-            if name == b"cookie" and _is_same(_cookie(value), self._token):
-                return None
-        asked = parse_qsl(scope["query_string"].decode("latin-1"))
-        if any(name == "token" and _is_same(value, self._token) for name, value in asked):
-            rest = urlencode([(name, value) for name, value in asked if name != "token"])
-            # The address without the token: it must not stay in a history or a log.
-            where = scope["path"] + (f"?{rest}" if rest else "")
-            if not where.startswith("/") or where.startswith("//"):
-                where = "/"
-            cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/"
-            return JsonAnswer(None, 303, {"location": where, "set-cookie": cookie})
-        reason = "a token is needed: open the address that posemill serve printed"
-        return JsonAnswer({"reason": reason}, 401)
+
+def _check_token(scope: Scope, token: str) -> JsonAnswer:
+    """Return the address without the token where it has it, and the token as a cookie."""
+    asked = parse_qsl(scope["query_string"].decode("latin-1"))
+    if not any(name == "token" and _is_same(value, token) for name, value in asked):
+        return refusal("a token is needed: open the address that posemill serve printed", 401)
+    rest = urlencode([(name, value) for name, value in asked if name != "token"])
+    # It must not stay in a history or a log.
+    where = scope["path"] + (f"?{rest}" if rest else "")
+    if not where.startswith("/") or where.startswith("//"):
+        where = "/"
+    cookie = f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
+    return JsonAnswer(None, 303, {"location": where, "set-cookie": cookie})
 
 
 def is_own_host(text: str, host: str) -> bool:
-    """Return whether a `Host` header names this server.
-
-    Args:
-        text: The header.
-        host: What the server listens on: a name, an address, or 0.0.0.0 and :: for all.
-    """
+    """Return whether a `Host` header names this server, by what the server listens on."""
     try:
         parts = urlsplit(f"//{text}")
         name, _ = (parts.hostname or "").rstrip("."), parts.port

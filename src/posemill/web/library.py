@@ -50,11 +50,7 @@ class ClipAddress:
 
 
 class Library:
-    """The runs below some folders. Links are not followed, but for the folders themselves.
-
-    Args:
-        folders: Where to look.
-    """
+    """The runs below some folders. Links are not followed, but for the folders themselves."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = tuple(dict.fromkeys(folder.resolve() for folder in folders))
@@ -63,7 +59,8 @@ class Library:
         self._wanted, self._has_looked = threading.Event(), threading.Event()
         self._looked_at = self._took_seconds = 0.0
         self._thread: threading.Thread | None = None
-        self._budget, self._is_closed = [0], False
+        self._is_closed = False
+        self._left = 0  # files and folders that this look may still look at
 
     def start(self) -> None:
         """Begin to look, in a thread."""
@@ -73,7 +70,7 @@ class Library:
 
     def close(self) -> None:
         """Stop looking."""
-        self._is_closed, self._budget[0] = True, 0
+        self._is_closed, self._left = True, 0
         self._wanted.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_SECONDS)
@@ -93,11 +90,7 @@ class Library:
         return self._has_looked.is_set()
 
     def get(self, key: str, *kinds: Kind) -> Entry:
-        """Return the run of a key.
-
-        Raises:
-            RunError: There is none, or it is of another kind.
-        """
+        """Return the run of a key; RunError where there is none, or none of these kinds."""
         is_unknown = key not in self._entries and self._thread is not None
         if is_unknown and not self._has_looked.wait(_FIRST_SECONDS):
             raise RunError("the folders are still being looked through; try again in a moment")
@@ -109,20 +102,20 @@ class Library:
     def look(self) -> None:
         """Look through all folders once."""
         started = time.monotonic()
-        found: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         self.note = ""
-        self._budget = budget = [_MOST_ENTRIES]
+        self._left = _MOST_ENTRIES
         for root in self.folders:
-            for kind, folder in _walk(root, budget):
+            for kind, folder in self._walk(root):
                 relative = folder.relative_to(root).as_posix()
                 name = root.name if relative == "." else relative
                 key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-                found[key] = self._entries[key] = Entry(key, kind, name or str(folder), folder)
-                if len(found) >= _MOST_RUNS:
-                    budget[0] = 0
-        if budget[0] <= 0:
+                entries[key] = self._entries[key] = Entry(key, kind, name or str(folder), folder)
+                if len(entries) >= _MOST_RUNS:
+                    self._left = 0
+        if self._left <= 0:
             self.note = "too many files below the folders: name the folders of the runs themselves"
-        self._entries = found
+        self._entries = entries
         self._took_seconds = time.monotonic() - started
         self._looked_at = time.monotonic()
         self._has_looked.set()
@@ -132,33 +125,31 @@ class Library:
             self._wanted.clear()
             self.look()
 
-
-def _walk(root: Path, budget: list[int]) -> Iterator[tuple[Kind, Path]]:
-    """Yield what is below a folder; `budget` holds how many entries may still be looked at."""
-    waiting = [(str(root), 0)]
-    while waiting and budget[0] > 0:
-        folder, depth = waiting.pop()
-        names, folders = set[str](), list[str]()
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    budget[0] -= 1
-                    if budget[0] <= 0:
-                        break
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.name)
-                    elif not entry.is_symlink():
-                        names.add(entry.name)
-        except OSError:
-            continue  # gone by now, or not ours to read
-        kind = folder_kind(Path(folder), names)
-        if kind == "training" and "run" in folders and "run.json" not in names:
-            kind = None  # what a sweep made for one of its trainings, which is in `run`
-        if kind is not None and kind != "output":
-            yield kind, Path(folder)
-        if kind not in ("extraction", "training") and depth < _MOST_DEPTH:
-            inside = (name for name in folders if name[0] != "." and name not in _LEFT_OUT)
-            waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(inside, reverse=True)]
+    def _walk(self, root: Path) -> Iterator[tuple[Kind, Path]]:
+        waiting = [(str(root), 0)]
+        while waiting and self._left > 0:
+            folder, depth = waiting.pop()
+            names, folders = set[str](), list[str]()
+            try:
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        self._left -= 1
+                        if self._left <= 0:
+                            break
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.name)
+                        elif not entry.is_symlink():
+                            names.add(entry.name)
+            except OSError:
+                continue  # gone by now, or not ours to read
+            kind = folder_kind(Path(folder), names)
+            if kind == "training" and "run" in folders and "run.json" not in names:
+                kind = None  # what a sweep made for one of its trainings, which is in `run`
+            if kind is not None and kind != "output":
+                yield kind, Path(folder)
+            if kind not in ("extraction", "training") and depth < _MOST_DEPTH:
+                inside = [name for name in folders if name[0] != "." and name not in _LEFT_OUT]
+                waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(inside)[::-1]]
 
 
 def mark_of_file(path: Path) -> tuple[int, int] | None:

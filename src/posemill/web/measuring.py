@@ -14,7 +14,7 @@ from pathlib import Path
 
 from posemill.clips.inputs import ClipInput
 from posemill.files import PREPARED_ENDING, folder_kind
-from posemill.inspection.quality import ClipQuality, measure
+from posemill.inspection.quality import measure
 from posemill.messages import Message, to_json
 from posemill.records import PoseClip
 from posemill.runs.queries import read_ledger
@@ -23,6 +23,7 @@ from posemill.skeletons import get_skeleton
 from posemill.web.clip_index import MOST_PARTS, mark_of, open_index
 
 _COMMIT_EVERY = 200  # clips
+_MEASURED = ("badness", "num_jumps", "num_swaps", "num_frozen")
 
 
 def fill(folder: Path, path: Path) -> None:
@@ -79,22 +80,19 @@ def _note_parts(database: sqlite3.Connection, parts: tuple[str, ...]) -> None:
 
 
 def _measure_run(run: Run, database: sqlite3.Connection) -> None:
-    stale = dict(
-        database.execute(
-            "SELECT clip_no, mark FROM clips WHERE num_rows > 0 AND measured IS NOT mark"
-        ).fetchall()
-    )
+    sql = "SELECT clip_no, mark FROM clips WHERE num_rows > 0 AND measured IS NOT mark"
+    stale = dict(database.execute(sql).fetchall())
 
-    def measured() -> Iterator[tuple[int, str, PoseClip]]:
+    def stale_clips() -> Iterator[tuple[int, str, PoseClip]]:
         for plan in run.plan_blocks() if stale else ():
             numbers = list(dict.fromkeys(row.clip_no for row in plan.rows))
-            if not any(number in stale for number in numbers):
+            if stale.keys().isdisjoint(numbers):
                 continue
             for number, clip in zip(numbers, run.read_block(plan).clips, strict=True):
                 if number in stale:
                     yield number, stale[number], clip
 
-    _write(database, measured())
+    _write(database, stale_clips())
 
 
 def _measure_files(folder: Path, database: sqlite3.Connection) -> None:
@@ -117,9 +115,8 @@ def _measure_files(folder: Path, database: sqlite3.Connection) -> None:
             _note_parts(database, parts)
         database.execute("COMMIT")
         # A split that was prepared anew has other clips: they are known by name, not by place.
-        numbers = dict(
-            database.execute("SELECT clip_id, clip_no FROM clips WHERE split = ?", (split,))
-        )
+        sql = "SELECT clip_id, clip_no FROM clips WHERE split = ?"
+        numbers = dict(database.execute(sql, (split,)))
         _write(database, ((numbers[clip.clip_id], mark, clip) for clip in ClipInput(path).clips()))
 
 
@@ -127,22 +124,18 @@ def _write(database: sqlite3.Connection, clips: Iterator[tuple[int, str, PoseCli
     database.execute("BEGIN")
     for count, (number, mark, clip) in enumerate(clips, start=1):
         quality = measure(clip)
-        missing = _missing(quality)
-        columns = "".join(f", missing_{index} = ?" for index in range(len(missing)))
+        present = [part.num_present for part in quality.parts[:MOST_PARTS]]
+        missing = enumerate(_shares(present, quality.num_frames))
+        values = {
+            "label": clip.label,
+            "measured": mark,
+            **{name: getattr(quality, name) for name in _MEASURED},
+            "reasons": json.dumps([*map(to_json, quality.reasons)]),
+            **{f"missing_{index}": share for index, share in missing},
+        }
+        columns = ", ".join(f"{name} = ?" for name in values)
         database.execute(
-            "UPDATE clips SET label = ?, measured = ?, badness = ?, num_jumps = ?, num_swaps = ?, "
-            f"num_frozen = ?, reasons = ?{columns} WHERE clip_no = ?",
-            (
-                clip.label,
-                mark,
-                quality.badness,
-                quality.num_jumps,
-                quality.num_swaps,
-                quality.num_frozen,
-                json.dumps([*map(to_json, quality.reasons)]),
-                *missing,
-                number,
-            ),
+            f"UPDATE clips SET {columns} WHERE clip_no = ?", (*values.values(), number)
         )
         if count % _COMMIT_EVERY == 0:
             database.execute("COMMIT")
@@ -150,11 +143,6 @@ def _write(database: sqlite3.Connection, clips: Iterator[tuple[int, str, PoseCli
     database.execute("COMMIT")
 
 
-def _missing(quality: ClipQuality) -> list[float]:
-    found = [part.num_present for part in quality.parts[:MOST_PARTS]]
-    return _shares(found, quality.num_frames)
-
-
-def _shares(found: Sequence[int], num_frames: int) -> list[float]:
+def _shares(present: Sequence[int], num_frames: int) -> list[float]:
     """Return in which share of the frames each part is missing."""
-    return [1 - each / max(1, num_frames) for each in found]
+    return [1 - count / max(1, num_frames) for count in present]

@@ -7,7 +7,6 @@ the file of a stranger takes no page down.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,27 +34,23 @@ def _originals_of(entry: Entry) -> Any:
     return _originals(entry.folder, int(time.monotonic() // 60))
 
 
-def read_frames(address: ClipAddress, start: int, count: int, side: int) -> list[bytes | None]:
-    """Return frames as JPEG, None where the original is gone; at most `side` pixels long."""
+def read_frames(address: ClipAddress, start: int, count: int, side: int) -> list[bytes]:
+    """Return frames as JPEG, empty where the original is gone; at most `side` pixels long."""
     from posemill.inspection.drawing.picture_files import jpeg_bytes
     from posemill.web.clip_data import read_window
 
     clip = read_window(address, start, count)
     frames = _originals_of(address.entry).frames(clip, range(len(clip)))
-    return [None if frame is None else jpeg_bytes(frame, longest=side) for _, frame in frames]
+    return [b"" if frame is None else jpeg_bytes(frame, longest=side) for _, frame in frames]
 
 
-def find_video(address: ClipAddress) -> str:
-    """Return where the video of a clip is.
-
-    Raises:
-        PosemillError: It is not there, or not below what the manifest names.
-    """
+def find_video(address: ClipAddress) -> Path:
+    """Return where the video of a clip is; an error where it is not below the run's sources."""
     path: Path = _originals_of(address.entry).video_path(address.split, address.clip_id)
-    return str(path)
+    return path
 
 
-def write_clip(address: ClipAddress, kind: str, target: str) -> int:
+def write_clip(address: ClipAddress, kind: str, target: Path) -> int:
     """Write a clip as a movie or in a format of keypoints; return how many frames it has."""
     from posemill.formats import get_format
     from posemill.formats.shared.contract import Recipe
@@ -71,11 +66,8 @@ def write_clip(address: ClipAddress, kind: str, target: str) -> int:
             interpolate=clip.interpolated,
             smooth=clip.smoothed,
         )
-        get_format(kind).write(iter([clip]), Path(target), recipe=recipe)
+        get_format(kind).write(iter([clip]), target, recipe=recipe)
         return len(clip)
-
-    def pictures() -> Iterator[Any]:
-        for row, frame in _originals_of(address.entry).frames(clip, range(len(clip))):
-            yield draw(frame, clip, row)
-
-    return write_movie(Path(target), pictures(), kind="mp4", fps=play_rate(clip.fps))
+    frames = _originals_of(address.entry).frames(clip, range(len(clip)))
+    pictures = (draw(frame, clip, row) for row, frame in frames)
+    return write_movie(target, pictures, kind="mp4", fps=play_rate(clip.fps))

@@ -97,12 +97,10 @@ def _read_stats(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(stats, dict):
         return {}
-    numbers = {name: stats.get(name) for name in ("num_clips", "num_frames")}
-    return {
-        **{name: value for name, value in numbers.items() if isinstance(value, int)},
-        "skeleton": str(stats.get("skeleton") or ""),
-        "options": stats.get("options"),
-        "parts": stats.get("parts"),
+    names = [name for name in ("num_clips", "num_frames") if isinstance(stats.get(name), int)]
+    names += ["options", "parts"]
+    return {name: stats.get(name) for name in names} | {
+        "skeleton": str(stats.get("skeleton") or "")
     }
 
 

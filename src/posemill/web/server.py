@@ -49,27 +49,21 @@ def serve(
     allow_actions: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Serve the runs below some folders until interrupted.
+    """Serve the runs below some folders until interrupted; `say` gets the address, once.
 
-    Args:
-        folders: Where to look for runs.
-        host: What to listen on; anything but this machine itself demands a token.
-        port: 0 for any that is free.
-        opens: Whether to open the page in the browser of this machine.
-        allow_actions: Whether the page may stop and continue runs.
-        say: Gets the address, once.
-
-    Raises:
-        ConfigError: A folder is not there, or the port is taken.
+    Any host but this machine itself demands a token. Port 0 is any that is free. `opens` it in the
+    browser of this machine.
     """
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError("{folder}: no such folder; name one with runs in it", folder=folder)
-    server, address = make_server(folders, host=host, port=port, allow_actions=allow_actions)
+    (server, listening), address = make_server(
+        folders, host=host, port=port, allow_actions=allow_actions
+    )
     say(address)
     if opens:
         threading.Timer(0.5, webbrowser.open, [address]).start()
-    server[0].run(sockets=[server[1]])
+    server.run(sockets=[listening])
 
 
 def make_server(
@@ -93,7 +87,7 @@ def make_server(
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=_MOST_HEAD,
     )
-    shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
+    shown = socket.gethostname() if host in ("0.0.0.0", "::") else host
     shown = f"[{shown}]" if ":" in shown else shown
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     return (uvicorn.Server(config), listening), address + (f"?token={token}" if token else "")
@@ -104,13 +98,12 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening = socket.create_server((host, port), family=family, backlog=_MOST_CONNECTIONS)
     except OSError as error:
-        raise ConfigError(
+        template = (
             "cannot listen on {host}, port {port}: {reason}; choose another by {--port}, or 0 for "
-            "any that is free",
-            host=host,
-            port=port,
-            reason=error.strerror or error,
-        ) from error
+            "any that is free"
+        )
+        reason = error.strerror or error
+        raise ConfigError(template, host=host, port=port, reason=reason) from error
     # Connections inherit it: those to machines that went to sleep end.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return listening

@@ -7,13 +7,15 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from posemill.errors import PosemillError
 from posemill.files import open_plain
 from posemill.machine.live_files import last_lines
+from posemill.messages import Message
 from posemill.training.config.resolve import read_config
 from posemill.training.record.live import LOG_NAME, read_object
 from posemill.training.record.run_folder import RunFolder
@@ -30,8 +32,11 @@ _NO_SCORES = ("event", "step", "epoch", "loss")
 def describe_training(entry: Entry, library: Library) -> dict[str, Any]:
     """Return all that the page of a training shows."""
     folder = entry.folder
-    status = read_train_status(folder)
-    config = _config_of(folder)
+    status, facts = read_train_status(folder), read_object(folder / "run.json")
+    facts.pop("class_names", None)
+    config: dict[str, Any] = {}
+    with suppress(PosemillError, OSError, ValueError):
+        config = read_config(folder / "config.toml")
     data = config.get("data")
     path = data.get("path") if isinstance(data, Mapping) else data
     return {
@@ -40,24 +45,13 @@ def describe_training(entry: Entry, library: Library) -> dict[str, Any]:
         "best_step": status.best_step,
         "checkpoint_step": status.checkpoint_step,
         "config": config,
-        "facts": {
-            name: value
-            for name, value in read_object(folder / "run.json").items()
-            if name != "class_names"
-        },
+        "facts": facts,
         "data_key": _data_key(path, folder, library),
         "curves": read_curves(folder),
         "log": last_lines(folder / LOG_NAME, _LOG_LINES),
         **_timing(folder),
         **read_confusions(folder),
     }
-
-
-def _config_of(folder: Path) -> dict[str, Any]:
-    try:
-        return read_config(folder / "config.toml")
-    except (PosemillError, OSError, ValueError):
-        return {}
 
 
 def _data_key(path: Any, training: Path, library: Library) -> str:
@@ -68,13 +62,10 @@ def _data_key(path: Any, training: Path, library: Library) -> str:
     """
     if not isinstance(path, str) or not path:
         return ""
-    keys = {
-        entry.folder: entry.key
-        for entry in library.entries()
-        if entry.kind in ("prepared", "extraction")
-    }
-    found = (keys.get(Path(os.path.normpath(above / path))) for above in training.parents)
-    return next(filter(None, found), "")
+    entries = [entry for entry in library.entries() if entry.kind in ("prepared", "extraction")]
+    keys = {entry.folder: entry.key for entry in entries}
+    near = (keys.get(Path(os.path.normpath(above / path))) for above in training.parents)
+    return next(filter(None, near), "")
 
 
 def read_curves(folder: Path) -> dict[str, Any]:
@@ -83,23 +74,23 @@ def read_curves(folder: Path) -> dict[str, Any]:
     train = _thin([row for row in rows if row.get("event") == "train"])
     evals = _thin([row for row in rows if row.get("event") == "eval"])
     scores = dict.fromkeys(name for row in evals for name in row if name not in _NO_SCORES)
+
+    def curve(rows: Iterable[Any], name: str) -> list[tuple[Any, float | None]]:
+        return [(row["step"], _number(row.get(name))) for row in rows]
+
     return {
-        "loss": [(row["step"], _number(row.get("loss"))) for row in train],
-        "lr": [(row["step"], _number(row.get("lr"))) for row in train],
-        "speed": [(row["step"], _number(row.get("samples_per_second"))) for row in train],
-        "eval_loss": [(row["step"], _number(row.get("loss"))) for row in evals if "loss" in row],
-        "scores": {
-            name: [(row["step"], _number(row.get(name))) for row in evals] for name in scores
-        },
+        "loss": curve(train, "loss"),
+        "lr": curve(train, "lr"),
+        "speed": curve(train, "samples_per_second"),
+        "eval_loss": curve((row for row in evals if "loss" in row), "loss"),
+        "scores": {name: curve(evals, name) for name in scores},
     }
 
 
 def _thin(rows: Sequence[Any]) -> Sequence[Any]:
     """Return at most so many rows, evenly spread, the last one among them."""
-    if len(rows) <= _MOST_POINTS:
-        return rows
     step = math.ceil(len(rows) / _MOST_POINTS)
-    return [*rows[::step], rows[-1]]
+    return rows if step <= 1 else [*rows[::step], rows[-1]]
 
 
 def _number(value: Any) -> float | None:
@@ -117,6 +108,8 @@ def _timing(folder: Path) -> dict[str, Any]:
         advice = [each.to_json() for each in advise_run(folder)]
     except (PosemillError, OSError, ValueError, TypeError, LookupError):
         return {"timing_seconds": {}, "advice": []}
+    for row in advice:
+        row |= {name: Message(row[name]) for name in ("evidence", "change")}
     return {"timing_seconds": seconds, "advice": advice}
 
 
@@ -147,24 +140,21 @@ def read_confusions(folder: Path) -> dict[str, Any]:
 
 
 def choose_predictions(
-    folder: Path, *, split: str, label: str | None, predicted: str | None, limit: int
+    folder: Path, cell: Mapping[str, str | None], limit: int
 ) -> list[dict[str, str]]:
-    """Return the clips of a cell of the matrix; the surest first."""
-    rows = [
-        row
-        for row in read_predictions(folder)
-        if (not split or row.get("split") == split)
-        and (label is None or row.get("label") == label)
-        and (predicted is None or row.get("predicted") == predicted)
-    ]
+    """Return the clips of a cell of the matrix, by the columns that are not None.
+
+    The surest come first.
+    """
+    wanted = {(name, value) for name, value in cell.items() if value is not None}
+    rows = [row for row in read_predictions(folder) if wanted <= row.items()]
     return sorted(rows, key=lambda row: -_score_of(row))[:limit]
 
 
 def _score_of(row: Mapping[str, str]) -> float:
-    try:
+    with suppress(ValueError):
         return float(row.get("score") or 0)
-    except ValueError:
-        return 0.0
+    return 0.0
 
 
 def describe_sweep(entry: Entry, library: Library) -> dict[str, Any]:
