@@ -1,19 +1,23 @@
-"""Runs whose shards were changed by somebody who changed the ledger as well."""
+"""Small clips and runs of them, and ledgers that somebody changed."""
 
 from __future__ import annotations
 
 import io
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from posemill.records import PoseClip
+from posemill.runs.manifest import Manifest
+from posemill.runs.reader import Run, open_run
 from posemill.runs.shards import checksum_of
+from posemill.runs.writer import RunWriter
+from posemill.skeletons import get_skeleton
+
+SHARD = "part-000-0000000.parquet"
 
 
 def small_clip(
@@ -29,16 +33,35 @@ def small_clip(
     return PoseClip(points, scores, sizes, "openpose-18", clip_id=clip_id, **more)
 
 
-@pytest.fixture
-def recommit() -> Callable[[Path], None]:
+def random_clip(
+    clip_id: str, num_frames: int = 8, *, seed: int = 0, skeleton: str = "holistic-543", **more: Any
+) -> PoseClip:
+    """A clip in every second frame of which the left hand was not found."""
+    rng = np.random.default_rng(seed)
+    num_points = get_skeleton(skeleton).num_points
+    points = rng.normal(size=(num_frames, num_points, 3)).astype(np.float32)
+    scores = rng.uniform(size=(num_frames, num_points)).astype(np.float32)
+    part = get_skeleton(skeleton).part("left_hand")
+    points[::2, part.start : part.stop] = np.nan
+    scores[::2, part.start : part.stop] = 0
+    sizes = np.tile(np.array([[210, 260]], np.int32), (num_frames, 1))
+    return PoseClip(points, scores, sizes, skeleton, clip_id=clip_id, **more)
+
+
+def write_run(folder: Path, *clips: PoseClip, **more: int) -> Run:
+    with RunWriter(folder, Manifest(clips[0].skeleton_name, kind="import"), **more) as writer:
+        for clip in clips:
+            writer.add(clip)
+    return open_run(folder)
+
+
+def change_ledger(folder: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database, database:
+        database.execute(statement, values)
+
+
+def recommit(folder: Path) -> None:
     """Write the checksums of the shards that are there into the ledger of a run."""
-
-    def write(folder: Path) -> None:
-        with closing(sqlite3.connect(folder / "ledger.sqlite")) as database, database:
-            for path in (folder / "shards").iterdir():
-                database.execute(
-                    "UPDATE shards SET checksum = ? WHERE name = ?",
-                    (checksum_of(io.BytesIO(path.read_bytes())), path.name),
-                )
-
-    return write
+    for path in (folder / "shards").iterdir():
+        checksum = checksum_of(io.BytesIO(path.read_bytes()))
+        change_ledger(folder, "UPDATE shards SET checksum = ? WHERE name = ?", checksum, path.name)

@@ -12,43 +12,28 @@ import pytest
 from posemill.errors import RunError
 from posemill.records import PoseClip
 from posemill.runs.home import RunHome
-from posemill.runs.manifest import Manifest
-from posemill.runs.reader import Run, open_run
+from posemill.runs.reader import Run
 from posemill.runs.schema import run_schema
 from posemill.runs.shards import read_rows
-from posemill.runs.writer import RunWriter
 from posemill.skeletons.layouts import FACE_68_OF_468
-
-SHARD = "part-000-0000000.parquet"
+from tests.runs.conftest import SHARD, random_clip, recommit, write_run
 
 
 def make_clip(seed: int, num_frames: int, **more: object) -> PoseClip:
     """A clip with a NaN of its own bits, a score where nothing was found, and one that is none."""
-    rng = np.random.default_rng(seed)
-    points = rng.normal(size=(num_frames, 543, 3)).astype(np.float32)
-    points[::2, 501:522] = np.nan
-    points.view(np.uint32)[1, 40:44] = 0x7FC12345
-    scores = rng.uniform(0.1, 1, (num_frames, 543)).astype(np.float32)
-    scores[0, 505] = np.nan
-    sizes = np.full((num_frames, 2), (210, 260), np.int32)
-    return PoseClip(points, scores, sizes, clip_id=f"clip_{seed}", **more)  # type: ignore[arg-type]
+    clip = random_clip(f"clip_{seed}", num_frames, seed=seed, **more)
+    clip.points.view(np.uint32)[1, 40:44] = 0x7FC12345
+    clip.scores[0, 505:507] = np.nan, 0.5
+    return clip
 
 
 CLIPS = [make_clip(1, 600, split="train"), make_clip(2, 3, split="train"), make_clip(3, 5)]
 
 
-def write_run(folder: Path, clips: list[PoseClip]) -> Run:
-    manifest = Manifest(clips[0].skeleton_name, kind="import")
-    with RunWriter(folder, manifest, rows_per_shard=1) as writer:
-        for clip in clips:
-            writer.add(clip)
-    return open_run(folder)
-
-
 @pytest.fixture
 def run(tmp_path) -> Run:
     """A run of three shards."""
-    return write_run(tmp_path / "run", CLIPS)
+    return write_run(tmp_path / "run", *CLIPS, rows_per_shard=1)
 
 
 def assert_same_bits(one: np.ndarray, other: np.ndarray) -> None:
@@ -78,7 +63,7 @@ def test_every_way_of_reading_gives_the_very_bits(run: Run) -> None:
 
 
 def test_the_points_are_where_the_documentation_says(tmp_path) -> None:
-    run = write_run(tmp_path / "run", CLIPS[2:])
+    run = write_run(tmp_path / "run", CLIPS[2])
     table = pq.read_table(run.folder / "shards" / SHARD)
     assert table.column_names == [
         "split", "clip_id", "frame_index", "image_path", "width", "height", "has_pose", "has_face",
@@ -99,8 +84,7 @@ def test_the_points_are_where_the_documentation_says(tmp_path) -> None:
 
 @pytest.mark.parametrize("layout", ["holistic-143", "openpose-18", "coco-133", "holistic-543"])
 def test_a_layout_read_is_the_layout_made_of_all_points(run: Run, layout: str) -> None:
-    plans = list(run.plan_blocks())
-    for plan in plans:
+    for plan in run.plan_blocks():
         block, whole = run.read_block(plan, layout), run.read_block(plan).as_skeleton(layout)
         assert block.skeleton_name == layout
         assert_same_bits(block.frames.points, whole.frames.points)
@@ -112,7 +96,7 @@ def test_a_layout_read_is_the_layout_made_of_all_points(run: Run, layout: str) -
 
 
 def test_a_layout_that_cannot_be_made_is_said(tmp_path) -> None:
-    run = write_run(tmp_path / "run", [CLIPS[2].as_skeleton("holistic-143")])
+    run = write_run(tmp_path / "run", CLIPS[2].as_skeleton("holistic-143"))
     with pytest.raises(ValueError, match="holistic-143 cannot become holistic-543"):
         next(run.clips(skeleton_name="holistic-543"))
     with pytest.raises(ValueError, match="unknown skeleton 'x'"):
@@ -132,7 +116,7 @@ def damage(shard: Path, column_name: str) -> None:
 @pytest.mark.parametrize("part", ["143", "other"])
 @pytest.mark.parametrize("name", ["keypoints", "scores"])
 def test_only_what_a_layout_needs_is_read(tmp_path, name: str, part: str) -> None:
-    run = write_run(tmp_path / "run", CLIPS[2:])
+    run = write_run(tmp_path / "run", CLIPS[2])
     damage(run.folder / "shards" / SHARD, f"{name}_{part}")
     with pytest.raises(RunError, match=f"{SHARD} is damaged"):
         next(run.clips())
@@ -147,7 +131,7 @@ def test_only_what_a_layout_needs_is_read(tmp_path, name: str, part: str) -> Non
 
 
 def test_a_part_has_the_columns_of_its_own_table(tmp_path) -> None:
-    run = write_run(tmp_path / "run", CLIPS[2:])
+    run = write_run(tmp_path / "run", CLIPS[2])
     (plan,) = run.plan_blocks()
     table = read_rows(RunHome.at(run.folder), plan, "holistic-543", part="holistic-143")
     assert table.schema == run_schema("holistic-143")
@@ -156,8 +140,8 @@ def test_a_part_has_the_columns_of_its_own_table(tmp_path) -> None:
 
 @pytest.mark.parametrize("change", ["gone", "short", "other"])
 @pytest.mark.parametrize("name", ["keypoints_143", "scores_other"])
-def test_columns_that_are_not_ours_are_told(tmp_path, recommit, name: str, change: str) -> None:
-    run = write_run(tmp_path / "run", CLIPS[2:])
+def test_columns_that_are_not_ours_are_told(tmp_path, name: str, change: str) -> None:
+    run = write_run(tmp_path / "run", CLIPS[2])
     shard = run.folder / "shards" / SHARD
     table = pq.read_table(shard)
     index = table.schema.get_field_index(name)

@@ -13,13 +13,7 @@ import pytest
 
 import posemill
 from posemill.errors import RunError
-from posemill.machine.live_files import now_text
-from posemill.runs.manifest import (
-    Manifest,
-    check_folder,
-    current_versions,
-    extraction_of,
-)
+from posemill.runs.manifest import Manifest, check_folder, current_versions, extraction_of
 
 MANIFEST = Manifest(
     "holistic-143", kind="import", options={"mode": "video", "steps": [1, 2]},
@@ -33,32 +27,32 @@ def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
     assert Manifest.read(tmp_path) == MANIFEST
     text = (tmp_path / "manifest.json").read_text()
     assert json.loads(text)["posemill_run"] == 1
-    assert text.endswith("}\n")
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
+    # By default: its skeleton is needed and nothing else.
+    (tmp_path / "manifest.json").write_text('{"posemill_run": 1, "skeleton_name": "coco-133"}')
+    found = Manifest.read(tmp_path)
+    assert (found.skeleton_name, found.kind) == ("coco-133", "extract")
+    assert (found.options, found.engine, found.source) == ({}, {}, {})
+    written = datetime.fromisoformat(found.created_at)
+    assert (written.utcoffset(), written.microsecond) == (timedelta(0), 0)
+    assert abs(datetime.now(timezone.utc) - written) < timedelta(minutes=5)
 
 
 def test_every_setting_that_decides_the_result_is_compared() -> None:
-    assert MANIFEST.differences(MANIFEST) == []
-    others = {
-        "skeleton_name": "holistic-543", "options": {"mode": "image", "steps": [1, 2]},
-        "engine": {}, "source": {"path": "videos", "layout": "list"},
-    }  # fmt: skip
-    lines = {
-        name: MANIFEST.differences(dataclasses.replace(MANIFEST, **{name: value}))
-        for name, value in others.items()
-    }
-    assert lines == {
-        "skeleton_name": ["skeleton_name: the run has 'holistic-143', now it is 'holistic-543'"],
-        "options": ["mode: the run has 'video', now it is 'image'"],
-        "engine": ["engine: the run has 'fake', now it is None"],
-        "source": ["layout: the run has None, now it is 'list'"],
-    }
-    # what does not decide it may differ
-    same = dataclasses.replace(MANIFEST, kind="x", versions={}, created_at="later")
-    assert MANIFEST.differences(same) == []
-    # lists and tuples are the same in JSON
-    tuples = dataclasses.replace(MANIFEST, options={"mode": "video", "steps": (1, 2)})
-    assert MANIFEST.differences(tuples) == []
+    other = dataclasses.replace(
+        MANIFEST, skeleton_name="holistic-543", options={"mode": "image", "steps": [1, 2]},
+        engine={}, source={"path": "videos", "layout": "list"},
+    )  # fmt: skip
+    assert MANIFEST.differences(other) == [
+        "skeleton_name: the run has 'holistic-143', now it is 'holistic-543'",
+        "mode: the run has 'video', now it is 'image'",
+        "engine: the run has 'fake', now it is None",
+        "layout: the run has None, now it is 'list'",
+    ]
+    # What does not decide it may differ; lists and tuples are the same in JSON.
+    same = {"kind": "x", "versions": {}, "created_at": "later"}
+    tuples = {"mode": "video", "steps": (1, 2)}
+    assert MANIFEST.differences(dataclasses.replace(MANIFEST, **same, options=tuples)) == []
 
 
 def test_versions_are_those_that_are_installed() -> None:
@@ -71,13 +65,6 @@ def test_versions_are_those_that_are_installed() -> None:
     assert versions["python"] == platform.python_version()
     assert versions["numpy"] == np.__version__
     assert "not installed" in versions.values() or "onnxruntime-gpu" in versions
-
-
-def test_the_time_is_utc_to_the_second() -> None:
-    written = datetime.fromisoformat(now_text())
-    assert written.utcoffset() == timedelta(0)
-    assert written.microsecond == 0
-    assert abs(datetime.now(timezone.utc) - written) < timedelta(minutes=5)
 
 
 def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path: Path) -> None:
@@ -117,13 +104,6 @@ def test_a_manifest_that_is_not_ours_is_refused(content, said, tmp_path: Path) -
     )
     with pytest.raises(RunError, match=refused):
         Manifest.read(tmp_path)
-
-
-def test_a_manifest_needs_its_skeleton_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text('{"posemill_run": 1, "skeleton_name": "coco-133"}')
-    found = Manifest.read(tmp_path)
-    assert (found.skeleton_name, found.kind) == ("coco-133", "extract")
-    assert (found.options, found.engine, found.source) == ({}, {}, {})
 
 
 OPTIONS = {"engine": "holistic", "engine_options": {"x": 1}, "mode": "image", "decoder": "pyav"}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from posemill.records import OtherPeople, PersonIds, PoseClip, join_people, nobody_else
-from posemill.runs.manifest import Manifest
-from posemill.runs.reader import open_run
-from posemill.runs.writer import RunWriter
+from tests.runs.conftest import write_run
 
 
 def clip_of(counts: list[int], clip_id: str = "a", *, seed: int = 0) -> PoseClip:
@@ -28,14 +27,6 @@ def clip_of(counts: list[int], clip_id: str = "a", *, seed: int = 0) -> PoseClip
                     clip_id=clip_id, others=others)  # fmt: skip
 
 
-def write(folder: Path, *clips: PoseClip, rows_per_shard: int = 4096) -> None:
-    with RunWriter(
-        folder, Manifest("openpose-18", kind="import"), rows_per_shard=rows_per_shard
-    ) as run:
-        for clip in clips:
-            run.add(clip)
-
-
 def same_people(one: OtherPeople | None, other: OtherPeople | None) -> None:
     assert one is not None
     assert other is not None
@@ -47,8 +38,7 @@ def same_people(one: OtherPeople | None, other: OtherPeople | None) -> None:
 
 def test_people_come_back_as_they_were(tmp_path: Path) -> None:
     clips = [clip_of([0, 2, 1], "a"), clip_of([0], "b", seed=1), clip_of([3, 0], "c", seed=2)]
-    write(tmp_path / "run", *clips)
-    run = open_run(tmp_path / "run")
+    run = write_run(tmp_path / "run", *clips)
     for clip, read in zip(clips, run, strict=True):
         same_people(read.others, clip.others)
         np.testing.assert_array_equal(read.points, clip.points)
@@ -57,22 +47,16 @@ def test_people_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_clips_of_one_person_beside_clips_of_several_have_nobody_else(tmp_path: Path) -> None:
-    alone = clip_of([0, 0], "alone")
-    object.__setattr__(alone, "others", None)
+    alone = replace(clip_of([0, 0], "alone"), others=None)
     for rows, name in ((4096, "one-shard"), (1, "two-shards")):
-        write(tmp_path / name, alone, clip_of([2], "both", seed=3), rows_per_shard=rows)
-        run = open_run(tmp_path / name)
+        both = clip_of([2], "both", seed=3)
+        run = write_run(tmp_path / name, alone, both, rows_per_shard=rows)
         read = {clip.clip_id: clip for clip in run}
-        same_people(read["both"].others, clip_of([2], seed=3).others)
+        same_people(read["both"].others, both.others)
         same_people(read["alone"].others, nobody_else(2, 18))
-
-
-def test_a_run_of_one_person_has_no_columns_for_others(tmp_path: Path) -> None:
-    alone = clip_of([0, 0])
-    object.__setattr__(alone, "others", None)
-    write(tmp_path / "run", alone)
-    assert open_run(tmp_path / "run")["a"].others is None
-    assert "other_keypoints" not in open_run(tmp_path / "run").table().column_names
+    run = write_run(tmp_path / "run", alone)
+    assert run["alone"].others is None
+    assert "other_keypoints" not in run.table().column_names
 
 
 def test_people_that_do_not_fit_the_clip_are_refused() -> None:

@@ -30,11 +30,8 @@ def lost(frame_index, num_frames, reason="corrupt"):
 
 
 def test_counts_are_kept_by_split_in_the_order_of_the_source(events, tmp_path):
-    clips = (
-        PlannedClip("train", "a", 5),
-        PlannedClip("dev", "a", None),
-        PlannedClip("train", "b", 7),
-    )
+    names = (("train", "a", 5), ("dev", "a", None), ("train", "b", 7))
+    clips = tuple(PlannedClip(*name) for name in names)
     shard = Shard("x.parquet", 4, 10, (Piece(1, 0, 0, 4),))
     events.record(Committed(shard, (whole(1, "train", 4, lost(4, 1)),), clips))
     with read_ledger(tmp_path) as database:

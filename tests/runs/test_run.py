@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,32 +17,7 @@ from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
 from posemill.runs.schema import run_schema
 from posemill.runs.writer import RunWriter
-from posemill.skeletons import get_skeleton
-
-
-def make_clip(
-    clip_id: str,
-    num_frames: int = 8,
-    *,
-    seed: int = 0,
-    skeleton: str = "holistic-543",
-    **more: object,
-) -> PoseClip:
-    rng = np.random.default_rng(seed)
-    num_points = get_skeleton(skeleton).num_points
-    points = rng.normal(size=(num_frames, num_points, 3)).astype(np.float32)
-    scores = rng.uniform(size=(num_frames, num_points)).astype(np.float32)
-    part = get_skeleton(skeleton).part("left_hand")
-    points[::2, part.start : part.stop] = np.nan
-    scores[::2, part.start : part.stop] = 0
-    sizes = np.tile(np.array([[210, 260]], np.int32), (num_frames, 1))
-    return PoseClip(points, scores, sizes, skeleton, clip_id=clip_id, **more)  # type: ignore[arg-type]
-
-
-def write_run(folder: Path, clips: list[PoseClip], **more: int) -> None:
-    with RunWriter(folder, Manifest(clips[0].skeleton_name, kind="import"), **more) as writer:
-        for clip in clips:
-            writer.add(clip)
+from tests.runs.conftest import SHARD, random_clip, write_run
 
 
 def assert_same(one: PoseClip, other: PoseClip) -> None:
@@ -58,32 +32,25 @@ def assert_same(one: PoseClip, other: PoseClip) -> None:
 def clips() -> list[PoseClip]:
     paths = tuple(f"b/{index}.png" for index in range(700))
     return [
-        make_clip("b", 700, seed=1, split="train", label="HELLO YOU", fps=25.0, image_paths=paths),
-        make_clip("a", 3, seed=2, split="train", extra={"speaker": "Signer'1\"", "n": 3}),
-        make_clip("a", 8, seed=3, split="dev", frame_indices=np.arange(5, 13)),
+        random_clip("b", 700, seed=1, split="train", label="HELLO YOU", fps=25.0,
+                    image_paths=paths),
+        random_clip("a", 3, seed=2, split="train", extra={"speaker": "Signer'1\"", "n": 3}),
+        random_clip("a", 8, seed=3, split="dev", frame_indices=np.arange(5, 13)),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("rows_per_shard", [1, 4096])
 def test_clips_come_back_as_they_were_in_the_order_of_adding(clips, tmp_path, rows_per_shard):
-    write_run(tmp_path / "run", clips, rows_per_shard=rows_per_shard)
-    run = open_run(tmp_path / "run")
-    assert run.is_finished
-    assert run.splits == ("train", "dev")
-    assert run.num_frames == 711
-    assert len(run) == 3
+    run = write_run(tmp_path / "run", *clips, rows_per_shard=rows_per_shard)
     for got, expected in zip(run.clips(), clips, strict=True):
         assert_same(got, expected)
-    assert [clip.clip_id for clip in run.clips("dev")] == ["a"]
-    assert run.clip_ids("train") == ["b", "a"]
     assert_same(run.clip("a", "dev"), clips[2])
-    assert "train 703 frames, dev 8 frames, finished" in repr(run)
 
 
 def test_shards_open_with_pandas_polars_and_duckdb_as_they_are(clips, tmp_path):
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     duckdb = pytest.importorskip("duckdb")
-    write_run(tmp_path / "run", clips, rows_per_shard=1)
+    write_run(tmp_path / "run", *clips, rows_per_shard=1)
     shards = tmp_path / "run" / "shards"
     assert len(list(shards.iterdir())) == 3
     expected = clips[0].as_skeleton("holistic-143").points[0].reshape(-1)
@@ -108,8 +75,7 @@ def test_shards_open_with_pandas_polars_and_duckdb_as_they_are(clips, tmp_path):
 @pytest.mark.parametrize("block_frames", [1, 100, 4096])
 def test_blocks_are_whole_clips_of_one_split(clips, tmp_path, monkeypatch, block_frames):
     monkeypatch.setattr("posemill.runs.shards.BLOCK_FRAMES", block_frames)
-    write_run(tmp_path / "run", clips)  # the first clip is longer than a row group
-    run = open_run(tmp_path / "run")
+    run = write_run(tmp_path / "run", *clips)  # the first clip is longer than a row group
     plans = list(run.plan_blocks())
     blocks = [run.read_block(plan) for plan in plans]
     sizes = {1: [700, 3, 8], 100: [700, 3, 8], 4096: [703, 8]}[block_frames]
@@ -121,7 +87,7 @@ def test_blocks_are_whole_clips_of_one_split(clips, tmp_path, monkeypatch, block
 
 
 def test_memory_of_reading_clip_by_clip_does_not_grow_with_the_run(tmp_path):
-    clip = make_clip("x", 256)
+    clip = random_clip("x", 256)
     with RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1024) as writer:
         for number in range(24):
             writer.add(PoseClip(clip.points, clip.scores, clip.sizes_wh, clip_id=f"{number:03d}"))
@@ -132,18 +98,6 @@ def test_memory_of_reading_clip_by_clip_does_not_grow_with_the_run(tmp_path):
         in_use.append(pa.total_allocated_bytes() - before + tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert max(in_use[8:]) <= max(in_use[:8]) * 1.05
-
-
-def test_a_run_that_was_not_finished_says_so(clips, tmp_path):
-    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1)
-    writer.add(clips[0])
-    run = open_run(tmp_path / "run")
-    assert not run.is_finished
-    assert list(run.clips()) == []
-    writer.finish()
-    run = open_run(tmp_path / "run")
-    assert run.is_finished
-    assert [clip.clip_id for clip in run.clips()] == ["b"]
 
 
 def test_events_that_cannot_be_added_leave_nothing(tmp_path):
@@ -170,12 +124,10 @@ def test_what_is_not_a_run_is_told_apart(tmp_path):
         open_run(tmp_path)
 
 
-def test_damaged_shards_are_named(clips, tmp_path, recommit):
-    write_run(tmp_path / "run", clips)
-    run = open_run(tmp_path / "run")
-    shard = tmp_path / "run" / "shards" / "part-000-0000000.parquet"
-    content = shard.read_bytes()
-    shard.write_bytes(content[:-100])
+def test_damaged_shards_are_named(clips, tmp_path):
+    run = write_run(tmp_path / "run", *clips)
+    shard = run.folder / "shards" / SHARD
+    shard.write_bytes(shard.read_bytes()[:-100])
     with pytest.raises(RunError, match=r"part-000-0000000\.parquet is damaged"):
         list(run.clips())
     pq.write_table(pa.table({"x": [1]}), shard)
@@ -193,10 +145,9 @@ def test_damaged_shards_are_named(clips, tmp_path, recommit):
 @pytest.mark.parametrize(("skeleton", "step"), [("holistic-143", 1601), ("holistic-543", 6007)])
 def test_a_changed_bit_anywhere_is_an_error_or_changes_nothing(tmp_path, skeleton, step):
     paths = tuple(f"a/{index}.png" for index in range(4))
-    clip = make_clip("a", 4, skeleton=skeleton, image_paths=paths, extra={"speaker": "x"})
-    write_run(tmp_path / "run", [clip])
-    run = open_run(tmp_path / "run")
-    shard = tmp_path / "run" / "shards" / "part-000-0000000.parquet"
+    clip = random_clip("a", 4, skeleton=skeleton, image_paths=paths, extra={"speaker": "x"})
+    run = write_run(tmp_path / "run", clip)
+    shard = run.folder / "shards" / SHARD
     content = shard.read_bytes()
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     places = [*range(0, footer * 8, step), *range(footer * 8, len(content) * 8, 331)]
@@ -215,6 +166,6 @@ def test_a_changed_bit_anywhere_is_an_error_or_changes_nothing(tmp_path, skeleto
 
 
 def test_a_clip_that_is_nearly_named_is_suggested(tmp_path):
-    write_run(tmp_path / "run", [make_clip("signer1/hello"), make_clip("signer1/yes")])
+    run = write_run(tmp_path / "run", random_clip("signer1/hello"), random_clip("signer1/yes"))
     with pytest.raises(RunError, match=r"'signer1/helo'; did you mean 'signer1/hello'\?"):
-        open_run(tmp_path / "run")["signer1/helo"]
+        run["signer1/helo"]

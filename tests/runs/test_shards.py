@@ -11,10 +11,8 @@ from posemill.errors import RunError
 from posemill.records import PoseClip
 from posemill.runs import shards
 from posemill.runs.home import RunHome
-from posemill.runs.manifest import Manifest
-from posemill.runs.reader import open_run
 from posemill.runs.shards import BlockPlan, ShardRows, checksum_of, plan_blocks, read_rows
-from posemill.runs.writer import RunWriter
+from tests.runs.conftest import SHARD, small_clip, write_run
 
 
 @pytest.fixture(autouse=True)
@@ -23,14 +21,11 @@ def _small_blocks(monkeypatch):
 
 
 def rows(*found):
-    """`(clip_no, shard, num_rows)` each, of one split, one behind the other."""
-    offsets: dict[str, int] = {}
-    result = []
-    for clip_no, shard, num_rows in found:
-        result.append(ShardRows(clip_no, "all", f"c{clip_no}", shard, offsets.get(shard, 0),
-                                num_rows, ""))  # fmt: skip
-        offsets[shard] = offsets.get(shard, 0) + num_rows
-    return result
+    """`(clip_no, shard, num_rows)` each, of one split."""
+    return [
+        ShardRows(clip_no, "all", f"c{clip_no}", shard, 0, num_rows, "")
+        for clip_no, shard, num_rows in found
+    ]
 
 
 def clips_of(plans):
@@ -42,9 +37,7 @@ def test_a_block_ends_with_its_shard_once_it_is_large_enough():
     assert clips_of(plan_blocks(found)) == [[1, 2], [3, 4]]
     found = rows((1, "x", 4), (2, "x", 5), (3, "y", 3), (4, "y", 3))  # 9 are not enough
     assert clips_of(plan_blocks(found)) == [[1, 2, 3, 4]]
-
-
-def test_a_block_goes_on_within_a_shard_until_it_is_twice_as_large():
+    # Within a shard it goes on until it is twice as large.
     found = rows(*((number, "x", 5) for number in range(1, 7)))
     assert clips_of(plan_blocks(found)) == [[1, 2, 3, 4], [5, 6]]
 
@@ -70,16 +63,12 @@ def run(tmp_path):
     points = np.zeros((1200, 18, 3), np.float32)
     points[:, 0, 0] = np.arange(1200)
     sizes = np.ones((1200, 2), np.int32)
-    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
-        writer.add(PoseClip(points, points[..., 0], sizes, "openpose-18", clip_id="c1"))
-    return tmp_path / "run"
+    clip = PoseClip(points, points[..., 0], sizes, "openpose-18", clip_id="c1")
+    return write_run(tmp_path / "run", clip).folder
 
 
 def numbers(table):
     return table.column("keypoints").combine_chunks().flatten().to_numpy()[:: 18 * 3].tolist()
-
-
-SHARD = "part-000-0000000.parquet"
 
 
 def plan(run, *spans):
@@ -118,19 +107,15 @@ def test_a_shard_that_is_shorter_than_its_record_or_not_there_is_said(run):
 
 
 def test_the_shard_of_another_run_and_one_exchanged_for_another_are_refused(tmp_path):
-    for name, number in (("run", 1.0), ("other", 2.0)):
-        points, sizes = np.full((3, 18, 3), number, np.float32), np.ones((3, 2), np.int32)
-        manifest = Manifest("openpose-18")
-        with RunWriter(tmp_path / name, manifest, rows_per_shard=1) as writer:
-            for clip_id in "ab":
-                writer.add(PoseClip(points, points[..., 0], sizes, "openpose-18", clip_id=clip_id))
-    first, second = (
-        tmp_path / "run" / "shards" / f"part-000-000000{number}.parquet" for number in "01"
+    run, other = (
+        write_run(tmp_path / name, small_clip("a"), small_clip("b"), rows_per_shard=1)
+        for name in ("run", "other")
     )
-    whole, exchanged = first.read_bytes(), second.read_bytes()
-    for content in ((tmp_path / "other" / "shards" / first.name).read_bytes(), exchanged):
-        first.write_bytes(content)
+    shard = run.folder / "shards" / SHARD
+    whole = shard.read_bytes()
+    for stranger in (other.folder / "shards" / SHARD, shard.with_stem("part-000-0000001")):
+        shard.write_bytes(stranger.read_bytes())
         with pytest.raises(RunError, match="is not the shard that was committed"):
-            open_run(tmp_path / "run").clip("a")
-    first.write_bytes(whole)
-    assert open_run(tmp_path / "run").clip("a").points[0, 0, 0] == 1
+            run.clip("a")
+    shard.write_bytes(whole)
+    assert len(run.clip("a")) == 3

@@ -19,11 +19,10 @@ from posemill.runs.writer import (
     ROWS_PER_GROUP,
     RunWriter,
     ShardWriter,
-    found_counts,
     remove_uncommitted,
     write_table,
 )
-from tests.runs.conftest import small_clip
+from tests.runs.conftest import SHARD, small_clip, write_run
 
 
 @pytest.fixture
@@ -61,22 +60,18 @@ def test_a_shard_has_groups_of_512_rows_checksums_and_its_own_size(folder):
         pq.ParquetFile(path, page_checksum_verification=True).read()
 
 
-def test_what_was_found_is_counted_by_part_and_by_size():
-    clip = small_clip(num_frames=4)
-    clip.sizes_wh[2:] = 320, 240
-    assert found_counts(clip) == "[[3],[[210,260,2],[320,240,2]]]"
-
-
 def test_pieces_of_a_shard_lie_behind_each_other(folder):
     writer = ShardWriter(folder, "id")
-    writer.add(7, small_clip(num_frames=3, first=5), unit_no=9)
+    clip = small_clip(num_frames=3, first=5)
+    clip.sizes_wh[1:] = 320, 240
+    writer.add(7, clip, unit_no=9)
     writer.add(8, small_clip("b", 2))
     assert writer.num_rows == 5
     shard = writer.write("x.parquet")
     assert (shard.name, shard.num_rows) == ("x.parquet", 5)
     assert shard.num_bytes == (folder / "shards" / "x.parquet").stat().st_size
     assert shard.pieces == (
-        Piece(7, 5, 0, 3, 9, "[[2],[[210,260,3]]]"),
+        Piece(7, 5, 0, 3, 9, "[[2],[[210,260,1],[320,240,2]]]"),
         Piece(8, 0, 3, 2, None, "[[1],[[210,260,2]]]"),
     )
     assert pq.read_table(folder / "shards" / "x.parquet")["frame_index"].to_pylist() == [
@@ -89,16 +84,12 @@ def test_pieces_of_a_shard_lie_behind_each_other(folder):
     assert (shard.num_rows, [piece.row_offset for piece in shard.pieces]) == (1, [0])
 
 
-@pytest.mark.parametrize(("limit", "rows"), [(5, [5, 3]), (6, [8]), (8, [8]), (9, [8])])
+@pytest.mark.parametrize(("limit", "rows"), [(5, [5, 3]), (6, [8]), (9, [8])])
 def test_a_shard_is_full_when_it_has_as_many_rows(tmp_path, limit, rows):
-    with RunWriter(tmp_path / "a" / "run", Manifest("openpose-18"), rows_per_shard=limit) as writer:
-        for name, length in {"a": 3, "b": 2, "c": 3}.items():
-            writer.add(small_clip(name, length))
-    shards = sorted((tmp_path / "a" / "run" / "shards").iterdir())
-    assert [path.name for path in shards] == [
-        f"part-000-{index:07d}.parquet" for index in range(len(rows))
-    ]
-    assert [pq.read_metadata(path).num_rows for path in shards] == rows
+    clips = (small_clip(name, length) for name, length in {"a": 3, "b": 2, "c": 3}.items())
+    run = write_run(tmp_path / "a" / "run", *clips, rows_per_shard=limit)
+    shards = {path.name: pq.read_metadata(path).num_rows for path in run.folder.glob("shards/*")}
+    assert shards == {f"part-000-{index:07d}.parquet": size for index, size in enumerate(rows)}
 
 
 def test_a_shard_has_4096_rows_unless_told_otherwise(tmp_path):
@@ -144,47 +135,30 @@ def test_what_cannot_be_written_is_refused_and_not_counted(tmp_path):
     assert [(clip.clip_id, len(clip)) for clip in run] == [("a", 2), ("b", 1)]
 
 
-def test_a_clip_of_another_skeleton_is_told_what_to_do(tmp_path):
-    said = (
-        "clip 'a' has skeleton openpose-18, the run has holistic-143; convert it with as_skeleton"
-    )
-    writer = RunWriter(tmp_path / "run", Manifest("holistic-143"))
-    with pytest.raises(ValueError, match=said):
-        writer.add(small_clip())
-    writer.finish()
-
-
-def test_a_run_is_not_written_over(tmp_path):
-    RunWriter(tmp_path / "run", Manifest("openpose-18")).finish()
-    with pytest.raises(RunError) as caught:
-        RunWriter(tmp_path / "run", Manifest("openpose-18"))
-    assert str(caught.value) == f"{tmp_path / 'run'} holds a run already; choose another folder"
+def test_a_clip_of_another_skeleton_and_another_run_are_refused(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("holistic-143")) as writer:
+        said = "'a' has skeleton openpose-18, the run has holistic-143; convert it with as_skeleton"
+        with pytest.raises(ValueError, match=said):
+            writer.add(small_clip())
+    with pytest.raises(RunError, match="run holds a run already; choose another folder"):
+        RunWriter(tmp_path / "run", Manifest("holistic-143"))
 
 
 def test_an_error_leaves_a_run_that_is_not_finished_and_closed(tmp_path):
-    def write():
-        with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
-            writer.add(small_clip())
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        write()
+    writer = RunWriter(tmp_path / "run", Manifest("openpose-18"), rows_per_shard=1)
+    writer.add(small_clip())
+    with pytest.raises(KeyError), writer:
+        raise KeyError
     run = open_run(tmp_path / "run")
-    assert (run.is_finished, run.num_frames) == (False, 0)
+    assert (run.is_finished, run.num_frames, list(run)) == (False, 0, [])
     # A closed ledger is one file, without what SQLite writes ahead.
     assert not (tmp_path / "run" / "ledger.sqlite-wal").exists()
 
 
 def test_only_shards_and_temporary_files_without_a_record_are_removed(tmp_path):
-    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
-        writer.add(small_clip())
-    shards = tmp_path / "run" / "shards"
+    folder = write_run(tmp_path / "run", small_clip()).folder
     for name in ("a.parquet", ".b.parquet.1.tmp", "notes.txt"):
-        (shards / name).write_bytes(b"")
-    with EventLog(tmp_path / "run") as events:
-        assert remove_uncommitted(RunHome.at(tmp_path / "run"), events) == 2
-        assert remove_uncommitted(RunHome.at(tmp_path / "run"), events) == 0
-    assert sorted(path.name for path in shards.iterdir()) == [
-        "notes.txt",
-        "part-000-0000000.parquet",
-    ]
+        (folder / "shards" / name).touch()
+    with EventLog(folder) as events:
+        assert [remove_uncommitted(RunHome.at(folder), events) for _ in range(2)] == [2, 0]
+    assert {path.name for path in folder.glob("shards/*")} == {"notes.txt", SHARD}
