@@ -12,7 +12,8 @@ import pytest
 
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, MissingExtraError, PosemillError, RunError
-from posemill.formats import FORMATS, Recipe, get_format
+from posemill.formats import FORMATS, get_format
+from posemill.formats.shared.contract import Recipe
 from posemill.inspection.summary import describe
 from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest

@@ -16,7 +16,7 @@ from posemill.clips.people import choose_person, parse_person
 from posemill.errors import FormatError, PosemillError, RunError
 from posemill.files import folder_kind, near_path
 from posemill.formats import detect_format, get_format
-from posemill.formats.shared.contract import Format, Size
+from posemill.formats.shared.contract import Format, Size, same_sizes
 from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.plugins import hint
@@ -275,29 +275,28 @@ class ClipInput:
 
     def _completed(self, clip: PoseClip) -> PoseClip:
         """Return a clip of a file with what the run beside it knows and the file does not say."""
-        known = self._known_beside.get((clip.split, clip.clip_id))
-        if known is None or known[0] != len(clip):
+        outline, beside = self._known_beside.get((clip.split, clip.clip_id), (None, clip))
+        if outline is None or outline.num_frames != len(clip):
             return clip
-        _, sizes_wh, beside = known
         changes: dict[str, Any] = {}
         if beside.label and not clip.label:
             changes = {"label": beside.label, "extra": {**beside.extra, **clip.extra}}
-        if len(sizes_wh) == 1 and not clip.sizes_wh.any():
-            changes["sizes_wh"] = np.tile(np.array(next(iter(sizes_wh)), np.int32), (len(clip), 1))
+        if len(outline.sizes_wh) == 1 and not clip.sizes_wh.any():
+            changes["sizes_wh"] = same_sizes(next(iter(outline.sizes_wh)), len(clip))
         self.uses_run_beside = self.uses_run_beside or bool(changes)
         return replace(clip, **changes) if changes else clip
 
     @cached_property
-    def _known_beside(self) -> dict[ClipName, tuple[int, Mapping[Size, int], PoseClip]]:
-        """Frames, sizes and one frame of each clip of the run beside a file."""
+    def _known_beside(self) -> dict[ClipName, tuple[Outline, PoseClip]]:
+        """The outline and one frame of each clip of the run beside a file."""
         run = self.run_beside
-        known: dict[ClipName, tuple[int, Mapping[Size, int], PoseClip]] = {}
-        for split in () if run is None else run.splits:
-            assert run is not None
-            outlines = {each.clip_id: each for each in run.outlines(split)}
+        if run is None:
+            return {}
+        known = {}
+        for split in run.splits:
+            outlines = {outline.clip_id: outline for outline in run.outlines(split)}
             for clip in run.middle_frames(split):
-                outline = outlines[clip.clip_id]
-                known[split, clip.clip_id] = (outline.num_frames, outline.sizes_wh, clip)
+                known[split, clip.clip_id] = outlines[clip.clip_id], clip
         return known
 
     @property

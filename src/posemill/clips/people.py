@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.records import IntArray, PeopleRows, PoseClip, nothing_in_metres
+from posemill.records import BoolArray, IntArray, PeopleRows, PoseClip, nothing_in_metres
 
 
 def parse_person(text: str | int) -> str | int:
@@ -38,7 +38,11 @@ def choose_person(clip: PoseClip, person: str | int) -> PoseClip:
     if not len(clip.others.points) and number == 1:
         return dataclasses.replace(clip, others=None)
     people = clip.everybody()
-    is_chosen = _ranks_of(people) == number
+    return _alone(clip, people, _ranks_of(people) == number)
+
+
+def _alone(clip: PoseClip, people: PeopleRows, is_chosen: BoolArray) -> PoseClip:
+    """Return the clip of some of its people, at most one of each frame."""
     frames = people.frames[is_chosen]
     points, scores = np.full_like(clip.points, np.nan), np.zeros_like(clip.scores)
     points[frames], scores[frames] = people.points[is_chosen], people.scores[is_chosen]
@@ -70,11 +74,7 @@ def change_each_person(clip: PoseClip, change: Callable[[PoseClip], PoseClip]) -
         numbers = np.arange(len(numbers)) - np.flatnonzero(is_first)[rows.frames] + 1
     for number in np.unique(numbers[numbers > 0]):
         is_chosen = numbers == number
-        frames = rows.frames[is_chosen]
-        alone_points, alone_scores = np.full_like(clip.points, np.nan), np.zeros_like(clip.scores)
-        alone_points[frames], alone_scores[frames] = points[is_chosen], scores[is_chosen]
-        alone = dataclasses.replace(clip, points=alone_points, scores=alone_scores, others=None)
-        changed = change(alone)
+        changed, frames = change(_alone(clip, rows, is_chosen)), rows.frames[is_chosen]
         points[is_chosen], scores[is_chosen] = changed.points[frames], changed.scores[frames]
     others = dataclasses.replace(
         clip.others, points=points[~is_first], scores=scores[~is_first], ids=ids

@@ -8,14 +8,8 @@ from typing import cast
 from posemill import plugins
 from posemill.errors import FormatError
 from posemill.files import refuse_pipe
-from posemill.formats.shared.contract import (
-    ANY,
-    ENDINGS,
-    Format,
-    Recipe,
-    Summary,
-    ending_of,
-)
+from posemill.formats.shared.contract import ENDINGS, ending_of
+from posemill.formats.shared.contract import Format as Format
 from posemill.messages import Message
 
 # name -> "module:class". `detect_format` asks them in this order.
@@ -34,19 +28,6 @@ FORMATS = {
     "csv": "posemill.formats.tidy_csv:CsvFormat",
     "huggingface": "posemill.formats.huggingface:HuggingFaceFormat",
 }
-
-__all__ = [
-    "ANY",
-    "FORMATS",
-    "Format",
-    "Recipe",
-    "Summary",
-    "detect_format",
-    "file_endings",
-    "format_for",
-    "get_format",
-    "known_formats",
-]
 
 
 def known_formats() -> list[str]:

@@ -39,7 +39,6 @@ from posemill.formats.shared.people import clip_of_axis, stack_people
 from posemill.messages import Message
 from posemill.records import IntArray, PoseClip
 from posemill.skeletons import Part, Skeleton, get_skeleton
-from posemill.tracker import slots_of
 
 _VERSION = 0.2
 _NOTE = b"posemill"
@@ -112,7 +111,7 @@ def _files(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 def encode_clip(clip: PoseClip) -> bytes:
     """Return the bytes of a `.pose` file, without a note."""
     width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
-    points, scores = stack_people(clip)
+    points, scores, *_ = stack_people(clip)
     if max(width, height, points.shape[1]) > 65535:
         raise ContentError(
             "clip {clip_id!r}: {width}x{height} or {most} people are too many for .pose",
@@ -136,21 +135,12 @@ def encode_clip(clip: PoseClip) -> bytes:
     return b"".join((*header, body, data.tobytes(), confidence.tobytes()))
 
 
-def _note_of_people(clip: PoseClip) -> dict[str, Any]:
-    """Return the place of who stands for each frame, and the ids at all places of each frame."""
-    if clip.others is None or not clip.others.counts.any():
-        return {}
-    people, slots = clip.everybody(), slots_of(clip)
-    table = np.zeros((len(clip), slots.max() + 1), np.int64)
-    rows = slots >= 0
-    table[people.frames[rows], slots[rows]] = people.ids[rows]
-    first = np.maximum(slots[np.diff(people.frames, prepend=-1) > 0], 0)
-    return {"people": {"first": first.tolist(), "ids": table.tolist()}}
-
-
 def encode_note(clip: PoseClip, header: Mapping[str, Any]) -> bytes:
     """Return what stands behind the body: all that was done to the clip, and its record."""
-    record = {**header, "clip": record_of(clip), **_note_of_people(clip)}
+    record = {**header, "clip": record_of(clip)}
+    if clip.others is not None and clip.others.counts.any():
+        *_, first, ids = stack_people(clip)
+        record["people"] = {"first": first.tolist(), "ids": ids.tolist()}
     text = line_of(record, clip.clip_id).encode("ascii")
     return _NOTE + struct.pack("<I", len(text)) + text
 

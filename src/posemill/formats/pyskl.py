@@ -125,7 +125,7 @@ def _pickled(clip: PoseClip) -> bytes:
     """Return the annotation's instructions after its name and label."""
     width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
     shape = out.pickled_tuple([out.pickled_int(height), out.pickled_int(width)])
-    points, scores = (array.swapaxes(0, 1) for array in stack_people(clip))  # (people, frames, …)
+    points, scores = (array.swapaxes(0, 1) for array in stack_people(clip)[:2])
     pixels = np.nan_to_num(points[..., :2]) * np.array([width, height], np.float32)
     is_found = ~np.isnan(points[..., 0])
     scores = np.where(is_found, np.maximum(scores, LEAST_SCORE), 0).astype(np.float32)

@@ -140,25 +140,21 @@ def _read_rows(path: Path) -> Iterator[_Row]:
                 needed=", ".join(_NEEDED),
                 columns=columns,
             )
-        place = {name: columns.index(name) for name in _COLUMNS if name in columns}
-
-        def text(fields: list[str], name: str) -> str:
-            return fields[place[name]] if name in place else ""
-
         for number, fields in lines:
+            cells = dict(zip(columns, fields, strict=False))
             try:
-                x, y, z, score = (_number(text(fields, name)) for name in ("x", "y", "z", "score"))
+                x, y, z, score = (_number(cells.get(name, "")) for name in ("x", "y", "z", "score"))
                 is_lost = x is None or y is None
                 xyz = (np.nan,) * 3 if is_lost else (x or 0.0, y or 0.0, z or 0.0)
                 row = _Row(
-                    text(fields, "split") or "all",
-                    text(fields, "clip"),
-                    int(text(fields, "frame")),
-                    _id_of(text(fields, "person")),
-                    plain_name(text(fields, "point")),
+                    cells.get("split") or "all",
+                    cells["clip"],
+                    int(cells["frame"]),
+                    _id_of(cells.get("person", "")),
+                    plain_name(cells["point"]),
                     xyz,
                     score,
-                    text(fields, "info"),
+                    cells.get("info", ""),
                 )
             except ValueError as error:
                 raise ContentError("line {number}: {error}", number=number, error=error) from error

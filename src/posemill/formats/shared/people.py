@@ -131,20 +131,24 @@ def clip_of_people(
     )
 
 
-def stack_people(clip: PoseClip) -> tuple[FloatArray, FloatArray]:
-    """Return points `(frames, people, keypoints, 3)`, NaN where there is nobody, and scores.
+def stack_people(clip: PoseClip) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
+    """Return everybody at a place of their own along the clip, see `posemill.tracker.slots_of`.
 
-    Everybody has a place of their own along the clip, see `posemill.tracker.slots_of`.
+    Points `(frames, people, keypoints, 3)`, NaN where there is nobody, and scores; the place of who
+    stands for each frame `(frames,)`, and the ids `(frames, people)`.
     """
     if clip.others is None or not clip.others.counts.any():
-        return clip.points[:, None], clip.scores[:, None]
+        nobody = np.zeros((len(clip), 1), np.int64)
+        return clip.points[:, None], clip.scores[:, None], nobody[:, 0], nobody
     people, slots = clip.everybody(), slots_of(clip)
-    points = np.full((len(clip), slots.max() + 1, *clip.points.shape[1:]), np.nan, np.float32)
-    scores = np.zeros(points.shape[:3], np.float32)
+    shape = (len(clip), slots.max() + 1)
+    points = np.full((*shape, *clip.points.shape[1:]), np.nan, np.float32)
+    scores, ids = np.zeros(points.shape[:3], np.float32), np.zeros(shape, np.int64)
     rows = slots >= 0
-    points[people.frames[rows], slots[rows]] = people.points[rows]
-    scores[people.frames[rows], slots[rows]] = people.scores[rows]
-    return points, scores
+    for values, of_rows in ((points, people.points), (scores, people.scores), (ids, people.ids)):
+        values[people.frames[rows], slots[rows]] = of_rows[rows]
+    first = np.maximum(slots[np.diff(people.frames, prepend=-1) > 0], 0)
+    return points, scores, first, ids
 
 
 def clip_of_axis(
