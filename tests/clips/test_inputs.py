@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from posemill.clips.inputs import ClipInput
-from posemill.errors import FormatError, MissingExtraError, PosemillError, RunError
-from posemill.formats import FORMATS, get_format
+from posemill.errors import FormatError, PosemillError, RunError
+from posemill.formats import get_format
 from posemill.formats.shared.contract import Recipe
-from posemill.inspection.summary import describe
 from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure
@@ -58,30 +57,6 @@ def test_clips_outlines_and_picks_agree(material: ClipInput, clips: list[PoseCli
     train = ClipInput(material.path, splits=["train"])
     assert [clip.clip_id for clip in train.clips()] == ["a", "b"]
     assert [outline.clip_id for outline in train.outlines()] == ["a", "b"]
-
-
-@pytest.mark.parametrize("format_name", list(FORMATS))
-def test_every_format_can_be_looked_at(format_name: str, make_clip: Maker, tmp_path: Path) -> None:
-    try:
-        form = get_format(format_name)
-    except MissingExtraError as error:
-        pytest.skip(str(error))
-    layout = form.layouts[0] if form.layouts else "holistic-143"
-    missing = ("left_hand",) if layout != "openpose-18" else ()
-    clips = [
-        make_clip(num_frames, clip_id=clip_id, split="train", skeleton_name=layout, fps=25.0,
-                  missing=missing, label="word",
-                  image_paths=tuple(f"{clip_id}/{i:04d}.png" for i in range(num_frames)))
-        for clip_id, num_frames in (("a", 4), ("b", 6))
-    ]  # fmt: skip
-    path = tmp_path / f"file{form.suffix}"
-    form.write(iter(clips), path, recipe=Recipe())
-    material = ClipInput(path)
-    result = describe(material, material.outlines())
-    assert (result["kind"], result["skeleton_names"]) == (format_name, [layout])
-    assert (result["splits"][0]["num_clips"], result["splits"][0]["num_frames"]) == (2, 10)
-    presence = result["splits"][0]["presence"]
-    assert {name for name, share in presence.items() if share == 0} == set(missing)
 
 
 def test_an_unknown_split_is_named_with_the_known_ones(material: ClipInput) -> None:

@@ -6,13 +6,10 @@ import io
 import struct
 from pathlib import Path
 
-import av
-import numpy as np
 import pytest
+from made_up_videos import paint_noise, read_frames
 
-from posemill.decoders import open_video
 from posemill.decoders.container_ends import missing_bytes
-from posemill.errors import DecodeError
 from posemill.testing.videos import write_video
 
 FTYP = struct.pack(">I4s", 16, b"ftyp") + b"isom\0\0\0\0"
@@ -94,16 +91,10 @@ def test_files_of_ffmpeg_are_whole_until_their_last_byte_is_gone(name, tmp_path)
     assert missing(data[:-1]) == 1
 
 
-def write_noise(path: Path, codec: str, pixel_format: str) -> None:
-    """Write 40 frames that no codec can make small, so that a cut is within a picture."""
-    noise = np.random.default_rng(3).integers(0, 256, (64, 96, 3), np.uint8)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream(codec, rate=25)
-        stream.width, stream.height, stream.pix_fmt = 96, 64, pixel_format
-        for number in range(40):
-            frame = av.VideoFrame.from_ndarray(np.roll(noise, number, axis=1), "rgb24")
-            container.mux(stream.encode(frame.reformat(format=pixel_format)))
-        container.mux(stream.encode())
+def write_noise(path: Path, codec: str, pixel_format: str = "yuv420p") -> Path:
+    return write_video(
+        path, 40, codec=codec, size_wh=(96, 64), pixel_format=pixel_format, paint=paint_noise
+    )
 
 
 @pytest.mark.parametrize(("suffix", "codec", "pixels"), [
@@ -112,37 +103,27 @@ def write_noise(path: Path, codec: str, pixel_format: str) -> None:
     ("mjpeg", "mjpeg", "yuvj420p"),
 ])  # fmt: skip
 def test_a_file_that_is_broken_inside_does_not_end_in_silence(tmp_path, suffix, codec, pixels):
-    path = tmp_path / f"a.{suffix}"
-    write_noise(path, codec, pixels)
+    path = write_noise(tmp_path / f"a.{suffix}", codec, pixels)
     content = path.read_bytes()
     assert missing(content) == 0
-    with open_video(path) as video:
-        assert sum(1 for _ in video.read_frames()) == 40
+    assert len(read_frames(path)[0]) == 40
     silent = 0
     starts = [len(content) * share // 20 for share in range(3, 18)]
     without_middle = [content[:start] + content[start + 23 :] for start in starts]
     # Not a multiple of 188 or 192 bytes: a cut between two packets of MPEG-TS leaves no trace.
     for changed in (*without_middle, *(content[: start + 7] for start in starts)):
         path.write_bytes(changed)
-        num_frames, error = 0, None
-        try:
-            with open_video(path) as video:
-                for _ in video.read_frames():
-                    num_frames += 1
-        except DecodeError as raised:
-            error = raised
-        silent += error is None and num_frames < 40
+        frames, error = read_frames(path)
+        silent += error is None and len(frames) < 40
     assert silent == 0
 
 
 def test_a_head_of_asf_that_points_nowhere_is_no_fault_of_ours(tmp_path):
-    path = tmp_path / "a.wmv"
-    write_noise(path, "wmv2", "yuv420p")
+    path = write_noise(tmp_path / "a.wmv", "wmv2")
     content = bytearray(path.read_bytes())
     content[46:54] = b"\xff" * 8  # how long the first object of the head is
     path.write_bytes(content)
-    with pytest.raises(DecodeError), open_video(path) as video:
-        list(video)
+    assert read_frames(path)[1] is not None
 
 
 def flv(size: float, content: bytes = b"") -> bytes:

@@ -120,14 +120,14 @@ def test_more_frames_than_the_file_has_bytes_is_no_video(tmp_path, decoder):
     assert refusal(path, decoder).reason == "not a video"
 
 
-# Of the trap files: who refuses which.
+# Of the trap files: their frames and size, and who refuses which.
 TRAPS = {
-    "RATRACE_wave_f_nm_np1_fr_goo_37.avi": ("torchcodec", "decord"),
-    "av1_video.mkv": ("opencv",),
-    "h265_10bits.mp4": ("opencv", "torchcodec", "decord"),
-    "unordered.mov": (),
-    "video_90.mov": ("decord",),
-    "video_180.mov": ("decord",),
+    "RATRACE_wave_f_nm_np1_fr_goo_37.avi": (72, (560, 240), ("torchcodec", "decord")),
+    "av1_video.mkv": (125, (640, 360), ("opencv",)),
+    "h265_10bits.mp4": (30, (200, 200), ("opencv", "torchcodec", "decord")),
+    "unordered.mov": (4, (50, 50), ()),
+    "video_90.mov": (3, (320, 568), ("decord",)),
+    "video_180.mov": (3, (568, 320), ("decord",)),
 }
 
 
@@ -137,13 +137,16 @@ def test_every_decoder_gives_the_same_frames_of_the_traps_it_reads(shared, name)
         find_decoder(name)
     except MissingExtraError as error:
         pytest.skip(str(error))
-    for trap, refused_by in TRAPS.items():
+    for trap, (num_frames, size_wh, refused_by) in TRAPS.items():
         path = shared / "media" / "traps" / trap
         if name in refused_by:
             assert refusal(path, name).reason == "unsupported"
             continue
         with open_video(path) as video:
             expected = list(video)
+            assert (len(expected), video.count_frames(), video.size_wh) == (
+                num_frames, num_frames, size_wh
+            )  # fmt: skip
         numbers = [len(expected) - 1, 0, len(expected) // 2]
         with open_video(path, decoder=name) as video:
             found = dict(enumerate(video))

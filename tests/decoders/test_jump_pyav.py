@@ -9,6 +9,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+from made_up_videos import copy_packets
 
 from posemill.decoders import open_video
 from posemill.decoders.jump_pyav import can_jump, find_target, first_time_at, jump
@@ -85,12 +86,14 @@ def test_any_frames_are_found_without_reading_from_the_start(make, name, threads
                 np.testing.assert_array_equal(frame, whole[number])
 
 
-@pytest.mark.parametrize("name", SAFE)
-def test_a_jump_starts_near_its_target(make, name):
+@pytest.mark.parametrize("name", [*SAFE, "mpeg4.avi", "stream.ts"])
+def test_a_jump_starts_near_its_target_in_containers_that_allow_it(make, name):
     path = make(name)
     with av.open(str(path)) as container, av.open(str(path)) as other:
         stream = container.streams.video[0]
-        assert can_jump(container, stream)
+        assert can_jump(container, stream) == (name in SAFE)
+        if name not in SAFE:
+            return  # read from the start
         index = read_index(other, other.streams.video[0], is_exact=True)
         assert index.is_sure
         times = index.pts[index.stored_at].tolist()
@@ -100,12 +103,6 @@ def test_a_jump_starts_near_its_target(make, name):
         frames = jump(container, stream, target, must_hit=True)
         assert frames is not None
         assert [frame.pts for frame in frames] == times[110:]
-
-
-def test_other_containers_are_read_from_the_start(make):
-    for name in ("mpeg4.avi", "stream.ts"):
-        with av.open(str(make(name))) as container:
-            assert not can_jump(container, container.streams.video[0])
 
 
 def test_a_time_between_frames_leads_to_the_next_one(make):
@@ -134,15 +131,7 @@ def test_a_cut_file_tells_the_same_end_after_a_jump(make):
 
 @pytest.mark.parametrize("name", ["open_gop.mkv", "intra_refresh.mp4"])
 def test_a_stream_cut_out_of_a_longer_one_is_counted_from_what_it_shows(make, tmp_path, name):
-    path = tmp_path / f"tail_{name}"
-    with av.open(str(make(name))) as source, av.open(str(path), "w") as target:
-        stream = source.streams.video[0]
-        copy = target.add_stream_from_template(stream)
-        for number, packet in enumerate(source.demux(stream)):
-            if packet.size and number > 3:
-                packet.stream = copy
-                target.mux(packet)
-    with open_video(path) as video:
+    with open_video(copy_packets(make(name), tmp_path / f"tail_{name}", 4)) as video:
         whole = list(video)
         part = list(video.read_frames(60))
     assert 60 < len(whole) < 140

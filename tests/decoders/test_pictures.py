@@ -47,13 +47,6 @@ def test_pixels_are_those_of_opencv_in_rgb(suffix, scene, tmp_path):
     np.testing.assert_array_equal(frame, cv2.imread(str(path))[..., ::-1])
 
 
-def test_real_pictures_come_out_as_from_opencv(shared):
-    pictures = sorted((shared / "media" / "images").glob("*.jpg"))
-    assert pictures
-    for path in pictures:
-        np.testing.assert_array_equal(read_picture(path), cv2.imread(str(path))[..., ::-1])
-
-
 def test_the_name_does_not_decide_the_format(scene, tmp_path):
     path = tmp_path / "really_a_png.jpg"
     path.write_bytes(encode(scene, ".png"))

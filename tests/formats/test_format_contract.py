@@ -104,6 +104,16 @@ def test_extra_that_is_not_json_is_refused_where_it_is_kept(form: Format, tmp_pa
         form.write([clip], out_of(form, tmp_path), recipe=Recipe())
 
 
+def test_our_own_points_are_never_taken_for_pixels(form: Format, tmp_path: Path) -> None:
+    if form.has_pixels:
+        return
+    clip = make_clip(1, skeleton=form.layouts[0], normalized="shoulders")
+    clip.points[...] *= 100
+    form.write([clip], out_of(form, tmp_path), recipe=Recipe())
+    (back,) = form.read(out_of(form, tmp_path))
+    np.testing.assert_array_equal(back.points, clip.points)
+
+
 def test_a_name_with_half_a_character_is_refused(tmp_path) -> None:
     np.savez(tmp_path / "a.npz", keypoints=np.ones((1, 18, 2)), video_ids=np.array(["\ud800"]))
     with pytest.raises(FormatError, match=r"'\\ud800' is no name: it holds half a character"):

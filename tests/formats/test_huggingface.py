@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from posemill.errors import FormatError
-from posemill.formats import huggingface
 from posemill.formats.huggingface import HuggingFaceFormat
 from posemill.formats.shared.contract import Recipe
 from posemill.testing.formats import make_clip, make_clips
@@ -36,15 +35,6 @@ def test_load_dataset_reads_the_parquet_files(path: Path, tmp_path: Path, monkey
     np.testing.assert_array_equal(row["keypoints"], np.nan_to_num(clip.points))
     np.testing.assert_array_equal(row["mask"], clip.mask)
     assert loaded["train"][1]["image_paths"][0] == "clip_2/images0001.png"
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_the_header_is_made_once_for_each_split(tmp_path: Path, monkeypatch) -> None:
-    schemas: list[str] = []
-    schema = huggingface._schema
-    monkeypatch.setattr(huggingface, "_schema", lambda text: schemas.append(text) or schema(text))
-    HuggingFaceFormat().write(make_clips(), tmp_path / "out", recipe=Recipe())
-    assert len(schemas) == 2  # of four clips
 
 
 def test_clips_without_a_split_load_as_full_and_come_back_as_all(tmp_path: Path, monkeypatch):

@@ -166,9 +166,3 @@ def test_the_watch_would_see_a_command_being_run() -> None:
         is_watching = False
     assert seen_events == ["os.system"]
     seen_events.clear()
-
-
-def test_the_damage_changes_the_file(tmp_path: Path) -> None:
-    data = bytes(range(200))
-    for kind in ("flip", "cut", "drop", "double", "insert", "replace"):
-        assert damage(data, [(kind, 0.5, 9, b"xyz")]) != data

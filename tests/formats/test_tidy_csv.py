@@ -130,13 +130,6 @@ def test_names_of_another_skeleton_with_as_many_points_are_refused(tmp_path: Pat
     assert [clip.skeleton_name for clip in CSV.read(numbered)] == ["coco-17"]
 
 
-def test_names_choose_among_skeletons_with_as_many_points(tmp_path: Path) -> None:
-    for skeleton in ("coco-17", "openpose-18", "holistic-143"):
-        names = list(reversed(get_skeleton(skeleton).point_names))
-        path = write_table(tmp_path / f"{skeleton}.csv", names, [("a", 0)])
-        assert [clip.skeleton_name for clip in CSV.read(path)] == [skeleton]
-
-
 def test_a_table_sorted_by_frame_is_refused_instead_of_giving_clips_twice(tmp_path: Path) -> None:
     rows = [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     path = write_table(tmp_path / "by_frame.csv", NAMES, rows)

@@ -149,6 +149,7 @@ NO_NUMBER[1, 2, 0] = np.nan
         ({"lengths": [3, 3], "clip_ids": ["x", "x"]}, "every clip once, but 'x' of clip_ids comes"),
         ({"lengths": [3, 3], "clip_ids": ["x"]}, "expected 'clip_ids' for 2 clips"),
         ({"lengths": [3, 3], "labels": ["x"]}, "expected 'labels' for 2 clips"),
+        ({"splits": ["a", "b"]}, "expected 'splits' for 1 clips"),
         ({"labels": list("pqrstu")}, r"expected 'labels' for 1 clips .*begin where 'lengths'"),
         ({"video_ids": IDS, "labels": list("ppqqqq")}, "expected 'labels' for 2 clips"),
         ({"meta": ["{"]}, "Expecting property name"),

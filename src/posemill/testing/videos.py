@@ -48,8 +48,9 @@ def write_video(
     options: dict[str, str] | None = None,
     container_options: dict[str, str] | None = None,
     prepare: Callable[[Any], None] | None = None,
+    paint: Callable[[int, tuple[int, int]], Frame] = numbered_frame,
 ) -> Path:
-    """Write numbered frames, 25 a second, or at `times` in 1/100 s."""
+    """Write numbered frames, or those that `paint` gives, 25 a second or at `times` in 1/100 s."""
     with av.open(str(path), "w", options=container_options or {}) as container:
         stream: Any = container.add_stream(codec, rate=25, options=options or {})
         stream.width, stream.height = size_wh
@@ -59,7 +60,7 @@ def write_video(
         if prepare:
             prepare(stream)
         for number in range(num_frames):
-            frame = av.VideoFrame.from_ndarray(numbered_frame(number, size_wh), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(paint(number, size_wh), format="rgb24")
             frame.pts = times[number] if times else number
             frame.time_base = base
             container.mux(stream.encode(frame))
