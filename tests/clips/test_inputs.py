@@ -66,12 +66,9 @@ def test_an_unknown_split_is_named_with_the_known_ones(material: ClipInput) -> N
         list(ClipInput(material.path, splits=["train", "test"]).outlines())
 
 
-def test_nothing_at_the_path_is_said(tmp_path: Path) -> None:
+def test_what_is_no_run_and_no_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(PosemillError, match="nowhere: no such file or folder; expected a run or"):
         ClipInput(tmp_path / "nowhere")
-
-
-def test_a_folder_that_is_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="the folder is empty; expected a run or files of a"):
         ClipInput(tmp_path)
     for name in ("a", "b", "c", "{d}"):

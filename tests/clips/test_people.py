@@ -7,7 +7,7 @@ import pytest
 
 from posemill.clips.people import choose_person, parse_person
 from posemill.errors import ConfigError
-from posemill.records import FloatArray, OtherPeople, PoseClip, nobody_else
+from posemill.records import FloatArray, OtherPeople, PoseClip
 
 SHAPE = np.random.default_rng(0).random((18, 2)).astype(np.float32)
 SHAPE -= SHAPE.min(0)
@@ -90,19 +90,13 @@ def test_all_and_clips_of_one_person_stay_as_they_are() -> None:
     assert choose_person(alone, 2) is alone
 
 
-def test_a_clip_in_which_nobody_else_was_found_is_that_of_its_person() -> None:
+def test_where_nobody_else_was_found_a_clip_is_of_its_person_or_of_nobody() -> None:
     clip = clip_of([[person(0, 0, 0.3)], []])
     main = choose_person(clip, "main")
     assert main.others is None
     np.testing.assert_array_equal(main.points, clip.points)
-    assert np.isnan(choose_person(clip, 2).points).all()
-
-
-def test_a_clip_in_which_nobody_was_found_has_nobody() -> None:
-    points = np.full((2, 18, 3), np.nan, np.float32)
-    clip = PoseClip(points, np.zeros((2, 18), np.float32), np.ones((2, 2), np.int32),
-                    "openpose-18", others=nobody_else(2, 18))  # fmt: skip
-    assert np.isnan(choose_person(clip, 3).points).all()
+    for alone in (clip, clip_of([[], []])):
+        assert np.isnan(choose_person(alone, 2).points).all()
 
 
 @pytest.mark.parametrize(

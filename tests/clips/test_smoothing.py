@@ -47,16 +47,10 @@ def test_noise_becomes_less_and_the_motion_stays(
     assert jitter(smoothed) < 0.5 * jitter(rough)
     assert np.abs(smoothed.points - clean.points).max() < 0.04
     assert smoothed.scores is rough.scores
-
-
-@pytest.mark.parametrize("method", ["gaussian", "savgol"])
-def test_filters_that_see_the_future_are_nearer_and_do_not_lag(
-    method: str, noisy: tuple[PoseClip, PoseClip]
-) -> None:
-    clean, rough = noisy
-    error = np.abs(smooth(rough, method).points - clean.points).mean()
-    assert error < 0.75 * np.abs(rough.points - clean.points).mean()
-    assert error < np.abs(smooth(rough, "one-euro").points - clean.points).mean()
+    if method != "one-euro":  # filters that see the future are nearer and do not lag
+        error = np.abs(smoothed.points - clean.points).mean()
+        assert error < 0.75 * np.abs(rough.points - clean.points).mean()
+        assert error < np.abs(smooth(rough, "one-euro").points - clean.points).mean()
 
 
 @pytest.mark.parametrize("method", METHODS)
