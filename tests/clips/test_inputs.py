@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from made_up_people import make_person as make_clip
 
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, PosemillError, RunError
@@ -19,11 +19,9 @@ from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure
 from posemill.runs.writer import RunWriter
 
-Maker = Callable[..., PoseClip]
-
 
 @pytest.fixture
-def clips(make_clip: Maker) -> list[PoseClip]:
+def clips() -> list[PoseClip]:
     return [
         make_clip(10, clip_id="a", split="train"),
         make_clip(20, clip_id="b", split="train", missing=("left_hand",), size_wh=(64, 48)),
@@ -89,9 +87,7 @@ def test_a_run_without_keypoints_is_said(tmp_path: Path) -> None:
         ClipInput(tmp_path / "run")
 
 
-def test_a_given_size_is_for_frames_that_do_not_say_theirs(
-    make_clip: Maker, tmp_path: Path
-) -> None:
+def test_a_given_size_is_for_frames_that_do_not_say_theirs(tmp_path: Path) -> None:
     known = make_clip(3, clip_id="known", split="train", size_wh=(64, 48))
     bare = make_clip(2, clip_id="bare", split="train", size_wh=(0, 0))
     half = make_clip(2, clip_id="half", split="train", size_wh=(0, 48))
@@ -144,9 +140,7 @@ def test_failures_are_those_of_the_chosen_splits(clips: list[PoseClip], tmp_path
     assert both.facts()["is_finished"]
 
 
-def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(
-    make_clip: Maker, tmp_path: Path
-) -> None:
+def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path / "run", Manifest("holistic-543"))
     writer.add(make_clip(3, clip_id="a", split="train"))
     writer.add(make_clip(0, clip_id="b", split="dev"))

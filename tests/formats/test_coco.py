@@ -13,7 +13,7 @@ from posemill.formats import detect_format
 from posemill.formats.coco import CocoFormat, _annotation
 from posemill.formats.shared.contract import Recipe
 from posemill.skeletons import get_skeleton
-from posemill.testing.formats import make_clip, make_clips
+from posemill.testing.formats import make_clips
 
 COCO = CocoFormat()
 
@@ -63,17 +63,6 @@ def test_annotations_of_unknown_pictures_are_counted_and_said(
     (clip,) = COCO.read(path)
     np.testing.assert_allclose(clip.points[0, 0], (0.01, 0.02, 0))
     assert f"{path}: 1 annotations are of pictures that are not in it; left out" in caplog.text
-
-
-def test_a_frame_without_anyone_stays_a_frame(tmp_path: Path) -> None:
-    clip = make_clip(1, skeleton="coco-133", frames=2)
-    clip.points[0] = np.nan
-    clip.scores[0] = 0
-    COCO.write([clip, make_clip(2, skeleton="coco-133", frames=0)], tmp_path / "a.json",
-               recipe=Recipe())  # fmt: skip
-    one, empty = COCO.read(tmp_path / "a.json")
-    assert one.mask.any(1).tolist() == [False, True]
-    assert (empty.clip_id, len(empty)) == ("clip_2", 0)
 
 
 @pytest.mark.parametrize(

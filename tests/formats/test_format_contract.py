@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import posemill
 from posemill.errors import ConfigError, FormatError
 from posemill.formats import FORMATS, detect_format, get_format
 from posemill.formats.shared.contract import Format, Recipe
+from posemill.records import PoseClip
 from posemill.testing import FormatContract
 from posemill.testing.formats import make_clip, out_of
 
@@ -148,6 +150,30 @@ def test_a_pipe_is_refused_and_not_waited_on(name: str, tmp_path: Path) -> None:
             list(get_format(each).read(tmp_path / name))
     with pytest.raises(FormatError, match=message):
         posemill.open_npz(tmp_path / name)
+
+
+def plain_clip(skeleton: str) -> PoseClip:
+    """A clip that has nothing but points, whose depth is 0 and whose scores are 1."""
+    clip = make_clip(1, frames=2, skeleton=skeleton, image_paths=(), label=None, fps=None)
+    points = np.full_like(clip.points, 0.5)
+    points[..., 2] = 0
+    return replace(clip, points=points, scores=np.ones_like(clip.scores))
+
+
+def test_what_is_told_as_lost_was_in_the_clips(form: Format, tmp_path: Path) -> None:
+    clip = plain_clip(form.layouts[0])
+    if form.name == "pkl":
+        clip = replace(clip, sizes_wh=np.zeros_like(clip.sizes_wh))
+    summary = form.write([clip], out_of(form, tmp_path), recipe=Recipe())
+    assert summary.losses == form.losses
+    full = make_clip(2, skeleton=form.layouts[0], frame_indices=np.arange(6) * 2, extra={"a": 1})
+    full.scores[full.mask] *= 1e-7
+    full.sizes_wh[1] += 8
+    no_frames = make_clip(3, frames=0, skeleton=form.layouts[0])
+    clips = [clip, full, no_frames]
+    (tmp_path / "full").mkdir()
+    summary = form.write(clips, out_of(form, tmp_path / "full"), recipe=Recipe())
+    assert sorted(summary.losses) == sorted(form.all_losses)
 
 
 class OutsideFormat(Format):

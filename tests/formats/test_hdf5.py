@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError, MissingExtraError
-from posemill.formats.hdf5 import Hdf5Format
+from posemill.formats.hdf5 import DeferredErrorFile, Hdf5Format
 from posemill.formats.shared.contract import Recipe
 from posemill.testing.formats import make_clip, make_clips
 
@@ -79,7 +80,7 @@ def test_data_in_another_file_is_not_followed(path: Path) -> None:
         list(HDF5.read(path))
 
 
-def test_a_flipped_bit_is_found_by_the_checksum(path: Path) -> None:
+def test_a_flipped_bit_is_found_by_the_checksum_and_a_cut_file_is_refused(path: Path) -> None:
     data = bytearray(path.read_bytes())
     clip = make_clip(1, extra={"signer": "ä", "takes": [1, 2]})
     at = bytes(data).index(np.nan_to_num(clip.points[0]).tobytes()[:64])
@@ -87,9 +88,6 @@ def test_a_flipped_bit_is_found_by_the_checksum(path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(FormatError, match="not a readable hdf5 file"):
         list(HDF5.read(path))
-
-
-def test_a_cut_file_is_refused(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:2000])
     with pytest.raises(FormatError, match=r"not a readable hdf5 file .*truncated"):
         list(HDF5.read(path))
@@ -130,3 +128,48 @@ def test_a_disk_that_is_full_gives_one_error_and_keeps_the_old_file(tmp_path: Pa
     assert done.stdout.splitlines() == ["File too large"] * 7
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
     assert [clip.clip_id for clip in HDF5.read(tmp_path / "a.h5")] == ["clip_0"]
+
+
+class FullDisk:
+    """A raw file with room for so many bytes."""
+
+    def __init__(self, raw, room: int) -> None:
+        self.raw, self.room = raw, room
+
+    def write(self, data) -> int:
+        count = min(len(data), self.room - self.raw.tell())
+        if count <= 0:
+            raise OSError(28, "No space left on device")
+        return self.raw.write(data[:count])
+
+    def __getattr__(self, name: str):
+        return getattr(self.raw, name)
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    with DeferredErrorFile(tmp_path / "a") as file:
+        assert file.write(memoryview(b"abcdef")) == 6
+        assert (file.seek(2), file.read(3), file.tell()) == (2, b"cde", 5)
+        assert file.seek(1, os.SEEK_CUR) == 6
+        file.truncate(4)
+        assert file.seek(0, os.SEEK_END) == 4
+        file.seek(3)
+        assert file.read(3) == b"d\0\0"
+        file.flush()
+        file.raise_failure()
+    assert (tmp_path / "a").read_bytes() == b"abcd"
+
+
+def test_a_full_disk_is_not_noticed_by_the_writer_and_told_when_asked(tmp_path: Path) -> None:
+    with DeferredErrorFile(tmp_path / "a") as file:
+        file._raw = FullDisk(file._raw, 4)
+        assert file.write(memoryview(b"abcdef")) == 6
+        assert file.write(memoryview(b"gh")) == 2
+        file.seek(5)
+        file.write(memoryview(b"F"))
+        file.truncate(2)
+        assert file.seek(0, os.SEEK_END) == 8
+        file.seek(0)
+        assert file.read(9) == b"abcdeFgh\0"
+        with pytest.raises(OSError, match="No space left on device"):
+            file.raise_failure()

@@ -106,6 +106,7 @@ def test_a_folder_of_another_maker_is_read_with_a_size(tmp_path: Path) -> None:
     [
         ("{", "Expecting property name"),
         ("3", "expected frames with 'people', got 3"),
+        ('{"clips": [{"frames": 3}]}', "expected clips with an object 'frames', got"),
         ("[]", "holds no clips"),
         ("[" * 100_000, "RecursionError"),
         ('{"a": ' * 100_000, "RecursionError"),

@@ -72,12 +72,6 @@ def test_one_value_too_large_to_hold_is_refused_unread(tmp_path: Path, name: str
         list(get_format(name).read(tmp_path / "a.json"))
 
 
-def test_a_clip_without_frames_by_number_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"clips": [{"frames": 3}]}')
-    with pytest.raises(FormatError, match="expected clips with an object 'frames', got"):
-        list(get_format("openpose-file").read(tmp_path / "a.json"))
-
-
 def test_a_clip_too_long_for_a_line_is_refused_when_written_and_when_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
