@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
+
+from posemill.commands.line import run_line
 
 
 class _Stream(io.TextIOWrapper):
@@ -58,7 +61,7 @@ class CliRunner:
         out, err = (_Stream(both, is_terminal=color) for _ in range(2))
         exception: BaseException | None = None
         with (
-            _environment(env or {}),
+            mock.patch.dict(os.environ, env) if env else contextlib.nullcontext(),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
@@ -75,15 +78,13 @@ class CliRunner:
         return Result(int(code or 0), out.text(), err.text(), both.getvalue(), exception)
 
 
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def call(*words: object, catches: bool = True) -> Result:
+    """Return what a line of the command line gave."""
+    return CliRunner().invoke(run_line, [str(word) for word in words], catch_exceptions=catches)
+
+
+def said_by(*words: object) -> str:
+    """Return what a line that does all it should prints on stdout; its error is raised."""
+    result = call(*words, catches=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout

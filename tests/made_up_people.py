@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,9 @@ import numpy as np
 from posemill.framework.formats.detection_pb2 import Detection
 from posemill.framework.formats.location_data_pb2 import LocationData
 from posemill.records import PoseClip
+from posemill.runs.manifest import Manifest
+from posemill.runs.queries import Failure
+from posemill.runs.writer import RunWriter
 from posemill.skeletons import get_skeleton
 
 # Where the body points of a person who stands in the middle are, as shares of width and height.
@@ -93,3 +98,14 @@ def make_detection(xmin: float = 0.25, ymin: float = 0.3) -> Detection:
         relative_keypoints=[keypoint(x=0.3, y=0.4), keypoint(x=0.5, y=0.6)],
     )
     return Detection(label_id=[0], score=[0.721778], location_data=location)
+
+
+def write_run(folder: Path, *clips: PoseClip, failures: Iterable[Failure] = ()) -> Path:
+    """Write a finished run of clips of one skeleton, holistic-543 where there are none."""
+    skeleton_name = clips[0].skeleton_name if clips else "holistic-543"
+    with RunWriter(folder, Manifest(skeleton_name)) as writer:
+        for clip in clips:
+            writer.add(clip)
+        for failure in failures:
+            writer.add_failure(failure)
+    return folder

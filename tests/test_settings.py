@@ -116,7 +116,9 @@ def test_text_and_paths_are_both_taken() -> None:
 
 def test_one_name_is_one_name_and_not_its_letters() -> None:
     assert Whole("a", inner_names="train").inner.names == ("train",)
-    assert Whole("a", inner_names=["train", "dev"]).inner.names == ("train", "dev")
+    for names in (["train", "dev"], (name for name in ("train", "dev"))):
+        assert Whole("a", inner_names=names).inner.names == ("train", "dev")
+    assert Whole("a", inner_names=[]).inner.names == ()
 
 
 def test_old_names_go_on_working_as_keywords_and_attributes() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_up_people import write_run
 
 from posemill.clips.people import choose_person
 from posemill.errors import ConfigError
@@ -14,9 +15,7 @@ from posemill.estimators import open_estimator
 from posemill.formats import get_format
 from posemill.formats.shared.contract import Recipe
 from posemill.records import OtherPeople, PoseClip, nobody_else
-from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
-from posemill.runs.writer import RunWriter
 from posemill.skeletons import WORLD_LAYOUT
 
 
@@ -40,20 +39,13 @@ def clip_of(num_frames: int, clip_id: str = "a", *, people: tuple[int, ...] = ()
     return PoseClip(points, scores, sizes, "hands-42", clip_id=clip_id, others=others, world=world)
 
 
-def write_run(folder: Path, *clips: PoseClip) -> None:
-    with RunWriter(folder, Manifest("hands-42", kind="import")) as run:
-        for clip in clips:
-            run.add(clip)
-
-
 def test_metres_come_back_from_a_run_beside_clips_without_any(tmp_path: Path) -> None:
     clips = [
         clip_of(2, "a", people=(0, 2)),
         replace(clip_of(3, "b"), world=None),
         replace(clip_of(1, "c"), others=nobody_else(1, 42)),
     ]
-    write_run(tmp_path / "run", *clips)
-    run = open_run(tmp_path / "run")
+    run = open_run(write_run(tmp_path / "run", *clips))
     read = {clip.clip_id: clip for clip in run}
     for clip in (clips[0], clips[2]):
         np.testing.assert_array_equal(read[clip.clip_id].world, clip.world)

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_runner import CliRunner
+from cli_runner import call
 from made_up_people import make_person
 
-from posemill.commands.line import main, run_line
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
 
@@ -28,48 +27,35 @@ def pair(tmp_path: Path) -> tuple[str, str]:
     return str(one), str(write(tmp_path / "two", "abc", missing=("face",)))
 
 
-def invoke(*arguments: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(run_line, ["compare", *map(str, arguments)])
-    return result.exit_code, result.stdout, result.stderr
-
-
 def test_a_table_says_agreement_and_distance_of_every_part(pair: tuple[str, str]) -> None:
-    code, out, err = invoke(*pair)
-    assert code == 0
-    lines = out.splitlines()
+    result = call("compare", *pair)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
     assert lines[0] == f"{pair[0]}  run  holistic-543  one"
     assert lines[2] == "2 clips and 8 frames in both, compared in 543 points of holistic-543"
     rows = {tuple(line.split()[:2]): line.split()[2:] for line in lines[5:]}
     assert rows["dev", "face"] == ["4", "4", "0", "0.0000", "-", "-", "-"]
     assert rows["total", "pose"] == ["8", "8", "8", "1.0000", "0", "0", "0"]
-    assert err == f"note: 1 clip in {pair[1]} only, not compared: train/c\n"
+    assert result.stderr == f"note: 1 clip in {pair[1]} only, not compared: train/c\n"
 
 
 def test_json_and_a_page_of_one_split(pair: tuple[str, str], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    code, out, err = invoke(*pair, "--json", "--out", page, "--splits", "dev", "--skeleton", "143")
-    found = json.loads(out)
-    assert code == 0
+    words = ("--json", "--out", page, "--splits", "dev", "--skeleton", "143")
+    result = call("compare", *pair, *words)
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0
     assert [each["split"] for each in found["splits"]] == ["dev"]
     assert (found["skeleton_name"], found["page"]) == ("holistic-143", str(page))
     assert found["splits"][0]["parts"]["left_hand"]["median"] == 0
     assert page.is_file()
-    assert "original pictures could not be read" in err
-
-
-def test_what_is_not_there_is_said_with_exit_code_2(
-    pair: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["compare", pair[0], "nothing-here"])
-    assert stopped.value.code == 2
-    assert "nothing-here: no such file or folder" in capsys.readouterr().err
+    assert "original pictures could not be read" in result.stderr
 
 
 def test_the_parts_have_chinese_names_for_chinese_readers(
     pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POSEMILL_LANG", "zh")
-    _, out, _ = invoke(*pair)
+    out = call("compare", *pair).stdout
     assert "左手" in out
     assert "left hand" not in out

@@ -6,19 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_runner import CliRunner
+from cli_runner import call
+from made_up_people import write_run
 
 from posemill.commands.data import say_losses
-from posemill.commands.line import main, run_line
+from posemill.commands.line import main
 from posemill.errors import ConfigError, PosemillError, RunError
-from posemill.formats import FORMATS
 from posemill.jobs.convert.shaping import dropped_points
 from posemill.messages import Flags, Message, render
 from posemill.records import PoseClip
-from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure
 from posemill.runs.reader import open_run
-from posemill.runs.writer import RunWriter
 
 
 def make_clip(seed: int, split: str = "train") -> PoseClip:
@@ -29,16 +27,9 @@ def make_clip(seed: int, split: str = "train") -> PoseClip:
     return PoseClip(points, scores, sizes, clip_id=f"clip_{seed}", split=split)
 
 
-def call(*args: object):
-    return CliRunner().invoke(run_line, [str(arg) for arg in args])
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        writer.add(make_clip(1))
-        writer.add(make_clip(2, "dev"))
-    return tmp_path / "run"
+    return write_run(tmp_path / "run", make_clip(1), make_clip(2, "dev"))
 
 
 def test_prepare_writes_arrays_and_says_what(run: Path, tmp_path: Path) -> None:
@@ -62,14 +53,6 @@ def test_export_and_import_go_there_and_back(run: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "train: 1 clip\ndev: 1 clip\n" in result.stdout
     assert open_run(tmp_path / "back").clip("clip_1").sizes_wh[0].tolist() == [64, 48]
-
-
-def test_merge_joins_runs_and_files(run: Path, tmp_path: Path) -> None:
-    call("export", run, "--to", "npz", "--skeleton", "543", "--out", tmp_path / "a.npz")
-    result = call("merge", run, tmp_path / "a.npz", "--out", tmp_path / "all", "--json")
-    assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout)
-    assert (said["num_clips"], said["equal_duplicates"]) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -112,19 +95,13 @@ def test_errors_are_one_line_and_exit_code_2(run, capsys, monkeypatch, tmp_path,
     assert message in capsys.readouterr().err
 
 
-def test_the_help_of_export_names_every_format() -> None:
-    text = " ".join(call("export", "--help").output.replace("│", " ").split())
-    for name in FORMATS:
-        assert name in text
-
-
 @pytest.mark.parametrize("command", ["prepare", "export", "merge", "import", "view"])
 def test_options_that_errors_name_are_taken_by_every_command(tmp_path, command: str) -> None:
     frame = {"version": 1.3, "people": [{"pose_keypoints_2d": [32.0, 24.0, 0.5] * 25}]}
     (tmp_path / "frames.txt").write_text(json.dumps([frame] * 3))
     args = [] if command == "view" else ["--out", tmp_path / "out"]
     args += ["--to", "npz"] if command == "export" else []
-    bare = CliRunner().invoke(run_line, [command, str(tmp_path / "frames.txt"), *map(str, args)])
+    bare = call(command, tmp_path / "frames.txt", *args)
     assert "name it by --from" in render(bare.exception, flags=Flags())
     args += ["--from", "openpose-file"]
     result = call(command, tmp_path / "frames.txt", *args)
@@ -137,9 +114,12 @@ def test_options_that_errors_name_are_taken_by_every_command(tmp_path, command: 
 def test_merge_takes_runs_beside_files_of_the_named_format(run: Path, tmp_path: Path) -> None:
     call("export", run, "--to", "npz", "--skeleton", "543", "--out", tmp_path / "a.npz")
     (tmp_path / "a.npz").rename(tmp_path / "a")
-    result = call("merge", run, tmp_path / "a", "--from", "npz", "--out", tmp_path / "all")
+    words = ("merge", run, tmp_path / "a", "--from", "npz", "--out")
+    result = call(*words, tmp_path / "all")
     assert result.exit_code == 0, result.output
     assert "2 came twice, equal" in result.stdout
+    said = json.loads(call(*words, tmp_path / "again", "--json").stdout)
+    assert (said["num_clips"], said["equal_duplicates"]) == (2, 2)
 
 
 def test_a_pkl_is_normalised_by_the_size_that_is_given(run: Path, tmp_path: Path) -> None:
@@ -173,9 +153,8 @@ def test_points_that_a_layout_leaves_out_are_said_when_it_is_written(run, tmp_pa
 
 
 def test_a_dry_run_of_prepare_looks_at_the_names_of_splits(tmp_path: Path) -> None:
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        writer.add(make_clip(1, "a/b"))
-    result = call("prepare", tmp_path / "run", "--dry-run", "--out", tmp_path / "out")
+    run = write_run(tmp_path / "run", make_clip(1, "a/b"))
+    result = call("prepare", run, "--dry-run", "--out", tmp_path / "out")
     assert "name of split 'a/b' cannot be part of a file's name" in str(result.exception)
 
 
@@ -254,10 +233,10 @@ def test_a_split_that_a_file_does_not_have_is_named_with_those_it_has(run, tmp_p
 
 
 def test_a_run_in_which_everything_failed_says_where_the_reasons_are(tmp_path: Path) -> None:
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        writer.add_failure(Failure("a", "train", None, 2, "a.png", "not an image", "?"))
+    failure = Failure("a", "train", None, 2, "a.png", "not an image", "?")
+    run = write_run(tmp_path / "run", failures=[failure])
     for args in (("prepare",), ("export", "--to", "npz")):
-        result = call(args[0], tmp_path / "run", *args[1:], "--out", tmp_path / "x")
+        result = call(args[0], run, *args[1:], "--out", tmp_path / "x")
         assert re.search("holds no clips; .* why: posemill view .*run", str(result.exception))
 
 
@@ -329,16 +308,11 @@ def test_losses_are_said_in_chinese_one_by_one(
     )
 
 
-def test_merging_into_the_same_file_again_names_what_was_typed(tmp_path: Path) -> None:
-    points = np.full((2, 543, 3), 0.5, np.float32)
-    clip = PoseClip(points, np.ones((2, 543), np.float32), np.full((2, 2), 64, np.int32),
-                    clip_id="a", split="train")  # fmt: skip
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        writer.add(clip)
-    arguments = ["merge", str(tmp_path / "run"), "--output_path", str(tmp_path / "all.pkl")]
-    assert CliRunner().invoke(run_line, arguments).exit_code == 0
-    error = CliRunner().invoke(run_line, arguments).exception
+def test_merging_into_the_same_file_again_names_what_was_typed(run: Path, tmp_path: Path) -> None:
+    arguments = ["merge", run, "--output_path", tmp_path / "all.pkl"]
+    assert call(*arguments).exit_code == 0
+    error = call(*arguments).exception
     assert isinstance(error, RunError)
     assert str(error).startswith(str(tmp_path / "all.pkl"))
     assert "overwrite" in str(error)
-    assert CliRunner().invoke(run_line, [*arguments, "--overwrite"]).exit_code == 0
+    assert call(*arguments, "--overwrite").exit_code == 0

@@ -121,8 +121,5 @@ def test_a_ray_cluster_that_does_not_answer_is_a_problem(monkeypatch: pytest.Mon
 def test_what_a_ray_cluster_has_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     about = {"address": "auto", "machines": 2, "cpus": 8.0, "free_cpus": 7.5, "gpus": 1.0,
              "free_gpus": 0.0}  # fmt: skip
-    nothing_tried(monkeypatch)
-    found = replace(FOUND, cluster=about)
-    monkeypatch.setattr(doctor, "diagnose", lambda address, tried: found)
-    shown = CliRunner().invoke(run_line, ["doctor"]).stdout
+    shown = doctor_says(monkeypatch, replace(FOUND, cluster=about)).stdout
     assert "ray cluster    auto: 2 machines, 8 CPUs (7.5 free), 1 GPUs (0 free)" in shown

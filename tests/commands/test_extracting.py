@@ -36,18 +36,6 @@ def test_extract_takes_a_config_too(tree: Path, tmp_path: Path) -> None:
         posemill.extract(config, "elsewhere", workers=2)
 
 
-def test_a_setting_that_is_nearly_right_is_suggested(tree: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"unknown setting 'worker'; did you mean 'workers'\?"):
-        posemill.extract(tree, tmp_path / "run", worker=2)
-    with pytest.raises(ConfigError, match="unknown setting 'zzz'; see: posemill extract"):
-        posemill.extract(tree, tmp_path / "run", zzz=2)
-    with pytest.raises(ConfigError, match="out is missing; see posemill extract --help"):
-        posemill.extract(tree)
-    with pytest.raises(ConfigError, match="workers: expected at least 1, got 0"):
-        posemill.extract(tree, tmp_path / "run", workers=0)
-    assert not (tmp_path / "run").exists()
-
-
 def test_progress_can_be_asked_for_in_a_log(
     tree: Path,
     tmp_path: Path,

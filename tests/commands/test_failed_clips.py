@@ -7,15 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from cli_runner import CliRunner
+from cli_runner import said_by
+from made_up_people import make_person, write_run
 
-from posemill.commands.line import main, run_line
+from posemill.commands.line import main
 from posemill.records import PoseClip
-from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure
-from posemill.runs.writer import RunWriter
 
 LOST = [
     Failure("a", "train", 4, 1, "a/4.png", "not an image", "a/4.png is no picture"),
@@ -24,22 +22,14 @@ LOST = [
 ]
 
 
-def write_run(folder: Path, *clip_ids: str, failures: list[Failure]) -> Path:
-    rng = np.random.default_rng(0)
-    with RunWriter(folder, Manifest("holistic-543")) as writer:
-        for clip_id in clip_ids:
-            points = rng.random((8, 543, 3), np.float32)
-            sizes = np.full((8, 2), (320, 240), np.int32)
-            writer.add(PoseClip(points, points[..., 0], sizes, clip_id=clip_id, split="train"))
-        for failure in failures:
-            writer.add_failure(failure)
-    return folder
+def clips(*clip_ids: str) -> list[PoseClip]:
+    return [make_person(8, clip_id=clip_id, split="train") for clip_id in clip_ids]
 
 
 @pytest.fixture
 def some(tmp_path: Path) -> Path:
     """A run of a clip with a bad frame, and of two clips that failed."""
-    return write_run(tmp_path / "some", "a", failures=LOST)
+    return write_run(tmp_path / "some", *clips("a"), failures=LOST)
 
 
 @pytest.fixture
@@ -48,57 +38,49 @@ def none(tmp_path: Path) -> Path:
     return write_run(tmp_path / "none", failures=LOST[1:])
 
 
-def invoke(*arguments: object) -> str:
-    result = CliRunner().invoke(run_line, [str(each) for each in arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0
-    return result.stdout
-
-
 def rows_of(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
 def counts_of(run: Path, command: str) -> dict[str, Any]:
-    splits = json.loads(invoke(command, run, "--json"))["splits"]
+    splits = json.loads(said_by(command, run, "--json"))["splits"]
     return {each["split"]: (each["clips_failed"], each["frames_failed"]) for each in splits}
 
 
 def test_failed_clips_are_counted_by_status(some: Path) -> None:
-    text = invoke("status", some)
+    text = said_by("status", some)
     assert "18/18 frames (100.0%), 10 frames and 2 clips failed; train 18/18" in text
     assert ["train", "2", "2", "1", "18", "8", "10"] in rows_of(text)
     assert ["test", "1", "1", "1", "0", "0", "0"] in rows_of(text)
     assert ["truncated", "2", "9"] in rows_of(text)
     assert counts_of(some, "status") == {"train": (1, 10), "test": (1, 0)}
-    assert json.loads(invoke("status", some, "--json"))["clips_failed"] == 2
+    assert json.loads(said_by("status", some, "--json"))["clips_failed"] == 2
 
 
 def test_failed_clips_are_counted_and_explained_by_view(some: Path) -> None:
-    text = invoke("view", some)
+    text = said_by("view", some)
     assert [row[-2:] for row in rows_of(text) if row[:1] in (["train"], ["test"], ["total"])][
         :3
     ] == [["1", "10"], ["1", "0"], ["2", "10"]]
     assert ["truncated", "2", "9", "2"] in rows_of(text)
     assert ["not", "an", "image", "1", "1", "1"] in rows_of(text)
     assert counts_of(some, "view") == {"train": (1, 10), "test": (1, 0), "all splits": (2, 10)}
-    only = json.loads(invoke("view", some, "--splits", "test", "--json"))
+    only = json.loads(said_by("view", some, "--splits", "test", "--json"))
     assert only["reasons"] == [{"reason": "truncated", "failures": 1, "frames": 0, "clips": 1}]
 
 
 def test_failed_clips_are_counted_on_top_of_the_report(some: Path, tmp_path: Path) -> None:
-    invoke("report", some, "--out", tmp_path / "report.html")
+    said_by("report", some, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "<b>2</b>clips failed" in page
     assert "<b>10</b>frames failed" in page
 
 
 def test_a_run_in_which_everything_failed_can_be_looked_at(none: Path, tmp_path: Path) -> None:
-    text = invoke("view", none, "--detailed")
+    text = said_by("view", none, "--detailed")
     assert text.startswith(f"{none}  run  holistic-543  finished")
     assert ["truncated", "2", "9", "2"] in rows_of(text)
-    invoke("report", none, "--out", tmp_path / "report.html")
+    said_by("report", none, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "<b>0</b>clips<" in page
     assert "<b>2</b>clips failed" in page
@@ -117,25 +99,25 @@ def test_nothing_to_draw_says_where_the_reasons_are(
 
 
 def test_merged_runs_show_the_failures_of_all(none: Path, tmp_path: Path) -> None:
-    other = write_run(tmp_path / "other", "a", "d", failures=LOST[:1])
-    invoke("merge", none, other, "--out", tmp_path / "all")
+    other = write_run(tmp_path / "other", *clips("a", "d"), failures=LOST[:1])
+    said_by("merge", none, other, "--out", tmp_path / "all")
     assert counts_of(tmp_path / "all", "status") == {"train": (1, 10), "test": (1, 0)}
     assert counts_of(tmp_path / "all", "view")["all splits"] == (2, 10)
-    listed = json.loads(invoke("status", tmp_path / "all", "--failures", "--json"))["failures"]
+    listed = json.loads(said_by("status", tmp_path / "all", "--failures", "--json"))["failures"]
     assert {each["message"] for each in listed} == {each.message for each in LOST}
-    invoke("report", tmp_path / "all", "--out", tmp_path / "report.html")
+    said_by("report", tmp_path / "all", "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "<b>2</b>clips failed" in page
     assert all(each.message in page for each in LOST)
 
 
 def test_runs_in_which_everything_failed_can_be_merged(none: Path, tmp_path: Path) -> None:
-    out = invoke("merge", none, "--out", tmp_path / "all")
+    out = said_by("merge", none, "--out", tmp_path / "all")
     assert f"{tmp_path / 'all'}: 0 clips, 0 frames; 2 failures kept" in out
     assert counts_of(tmp_path / "all", "view") == counts_of(none, "view")
-    invoke("merge", tmp_path / "all", "--skeleton", "143", "--out", tmp_path / "small")
-    assert json.loads(invoke("view", tmp_path / "small", "--json"))["skeleton_names"] == [
+    said_by("merge", tmp_path / "all", "--skeleton", "143", "--out", tmp_path / "small")
+    assert json.loads(said_by("view", tmp_path / "small", "--json"))["skeleton_names"] == [
         "holistic-143"
     ]
-    assert "nothing was written" in invoke("merge", none, "--out", tmp_path / "dry", "--dry-run")
+    assert "nothing was written" in said_by("merge", none, "--out", tmp_path / "dry", "--dry-run")
     assert not (tmp_path / "dry").exists()

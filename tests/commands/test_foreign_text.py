@@ -6,18 +6,16 @@ import ast
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from cli_runner import CliRunner
+from cli_runner import call
+from made_up_people import make_person, write_run
 
 import posemill.commands
-from posemill.commands.line import main, run_line
+from posemill.commands.line import main
 from posemill.commands.progress import ProgressView, show_progress
 from posemill.jobs.extract.status import Progress
-from posemill.records import PoseClip
-from posemill.runs.manifest import LOGS_NAME, Manifest
+from posemill.runs.manifest import LOGS_NAME
 from posemill.runs.queries import Failure, SplitCounts
-from posemill.runs.writer import RunWriter
 from posemill.terminal import printable
 
 EVIL = "a\x1b]0;owned\x07\x9b2J\u202egnp.\x08"
@@ -27,16 +25,12 @@ HARMLESS = "a?]0;owned??2J?gnp.?"
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run whose ids, splits, reasons and log all command the terminal."""
-    points = np.zeros((2, 543, 3), np.float32)
-    sizes = np.full((2, 2), (320, 240), np.int32)
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        writer.add(PoseClip(points, points[..., 0], sizes, clip_id=EVIL, split=EVIL))
-        words = f"{EVIL}\nposemill: all well"
-        writer.add_failure(Failure(words, EVIL, None, 1, EVIL, EVIL, EVIL))
-    logs = tmp_path / "run" / LOGS_NAME
-    logs.mkdir(exist_ok=True)
-    (logs / "coordinator.log").write_text(f"{EVIL}\n", encoding="utf-8")
-    return tmp_path / "run"
+    failure = Failure(f"{EVIL}\nposemill: all well", EVIL, None, 1, EVIL, EVIL, EVIL)
+    clip = make_person(2, clip_id=EVIL, split=EVIL)
+    run = write_run(tmp_path / "run", clip, failures=[failure])
+    (run / LOGS_NAME).mkdir(exist_ok=True)
+    (run / LOGS_NAME / "coordinator.log").write_text(f"{EVIL}\n", encoding="utf-8")
+    return run
 
 
 def commands(run: Path) -> list[list[str]]:
@@ -56,7 +50,7 @@ def commands(run: Path) -> list[list[str]]:
 def test_no_command_lets_a_name_command_the_terminal(run: Path, as_json: bool) -> None:
     names = 0
     for words in commands(run):
-        result = CliRunner().invoke(run_line, words + ["--json"] * as_json)
+        result = call(*words, *(["--json"] if as_json else []))
         assert result.exit_code == 0, (words, result.output)
         text = result.output
         assert printable(text) == text, words
@@ -67,7 +61,7 @@ def test_no_command_lets_a_name_command_the_terminal(run: Path, as_json: bool) -
 
 
 def test_a_name_with_line_ends_makes_no_lines_of_its_own(run: Path) -> None:
-    said = CliRunner().invoke(run_line, ["status", str(run), "--failures"]).output
+    said = call("status", run, "--failures").output
     assert "posemill: all well" in said
     assert not any(line.startswith("posemill: all well") for line in said.splitlines())
 

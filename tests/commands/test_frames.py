@@ -6,23 +6,21 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import av
 import numpy as np
 import pytest
-from cli_runner import CliRunner
+from cli_runner import call
 
 import posemill as package
-from posemill.commands.line import run_line
 from posemill.config import FramesConfig
 from posemill.errors import ConfigError, SourceError
 from posemill.runs.frame_index import read_index
+from posemill.testing.videos import write_video
 
-
-def posemill(*arguments, catch=False):
-    return CliRunner().invoke(run_line, [str(each) for each in arguments],
-                              catch_exceptions=catch)  # fmt: skip
+posemill = partial(call, catches=False)
 
 
 @pytest.fixture
@@ -30,13 +28,7 @@ def videos(tmp_path: Path) -> Path:
     for number, name in enumerate(("train/a", "train/b", "dev/c")):
         path = tmp_path / "videos" / f"{name}.mp4"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with av.open(str(path), "w") as container:
-            stream = container.add_stream("mpeg4", rate=25)
-            stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
-            for index in range(10 + number):
-                pixels = np.full((32, 48, 3), 20 * number + index, np.uint8)
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
-            container.mux(stream.encode())
+        write_video(path, 10 + number, codec="mpeg4", size_wh=(48, 32))
     return tmp_path / "videos"
 
 
@@ -105,7 +97,7 @@ def test_wrong_usage_is_said(videos, tmp_path):
         posemill(*command, "--quality", "101")
     with pytest.raises(SourceError, match="nowhere' cannot be read: No such file"):
         posemill("frames", tmp_path / "nowhere", "--out", tmp_path / "out")
-    assert posemill(*command, "--qualty", "50", catch=True).exit_code == 2
+    assert posemill(*command, "--qualty", "50").exit_code == 2
     assert not (tmp_path / "out").exists()
 
 

@@ -11,14 +11,12 @@ import cv2
 import numpy as np
 import pytest
 from cli_runner import CliRunner
+from made_up_people import make_person, write_run
 from made_up_trainings import write_training
 
 import posemill
 from posemill.commands.line import load_commands, main
-from posemill.records import PoseClip
-from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure
-from posemill.runs.writer import RunWriter
 
 # What joins phrases of ours, what formats strings, templates and sentences of ours, other scripts.
 NAMES = (
@@ -157,14 +155,13 @@ def test_a_name_in_a_result_stays(
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_names_of_clips_splits_and_reasons_stay(language: str, tmp_path: Path) -> None:
-    points = np.full((1, 543, 3), 0.5, np.float32)
-    sizes = np.full((1, 2), 64, np.int32)
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        for index, name in enumerate(NAMES):
-            split = "train" if index % 2 else name
-            writer.add(PoseClip(points, points[..., 0], sizes, clip_id=name, split=split))
-            message = f"{name} is cut"
-            writer.add_failure(Failure(f"bad {name}", split, None, 1, name, "truncated", message))
+    splits = {name: "train" if index % 2 else name for index, name in enumerate(NAMES)}
+    clips = [make_person(1, clip_id=name, split=split) for name, split in splits.items()]
+    failures = [
+        Failure(f"bad {name}", split, None, 1, name, "truncated", f"{name} is cut")
+        for name, split in splits.items()
+    ]
+    write_run(tmp_path / "run", *clips, failures=failures)
     view = printed(["view", "run", "--detailed"], language)
     failures = printed(["status", "run", "--failures"], language)
     for name in NAMES:

@@ -1,4 +1,4 @@
-"""`posemill landmarks`: one source to one file, and places that cannot be written."""
+"""`landmarks` and `extract` of several files, from a shell and from Python."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import os
 import sys
 from pathlib import Path
 
-import av
 import cv2
 import numpy as np
 import pytest
 
+import posemill
 from posemill.commands.line import main
+from posemill.errors import SourceError
 from posemill.estimators.fake import FakeEstimator
 from posemill.jobs import landmarks
+from posemill.testing.videos import write_video
 
 
 @pytest.fixture
@@ -59,13 +61,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.usefixtures("fake_engine")
 def test_the_decoder_auto_is_the_one_that_tells_of_damage(tmp_path: Path) -> None:
-    with av.open(str(tmp_path / "a.mp4"), "w") as container:
-        stream = container.add_stream("mpeg4", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
-        for index in range(5):
-            pixels = np.full((32, 48, 3), 40 * index, np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
-        container.mux(stream.encode())
+    write_video(tmp_path / "a.mp4", 5)
     for name in ("auto", "pyav"):
         out = tmp_path / f"{name}.npz"
         assert run(tmp_path / "a.mp4", "--out", out, "--decoder", name) == 0
@@ -189,3 +185,46 @@ def test_a_folder_is_tracked_if_its_pictures_look_like_a_video_and_it_is_said(
     captured = capsys.readouterr()
     assert "overrules" not in captured.err
     assert '"mode": "video"' in captured.out
+
+
+def test_landmarks_are_a_clip_with_a_row_for_each_picture(pictures: Path, tmp_path: Path) -> None:
+    (pictures / "03.png").write_bytes(b"no picture")
+    with pytest.warns(UserWarning, match="03.png"):
+        clip = posemill.landmarks(pictures, engine="fake", mode="image", progress=False)
+    assert clip.points.shape == (20, 543, 3)
+    assert np.isnan(clip.points[3]).all()
+    assert [Path(path).name for path in clip.image_paths] == [f"{n:02}.png" for n in range(20)]
+    (pictures / "03.png").unlink()
+    again = posemill.landmarks(pictures, tmp_path / "out.npz", engine="fake", progress=False)
+    assert len(again) == 19
+    assert (tmp_path / "out.npz").is_file()
+
+
+def test_several_files_are_one_run_that_the_same_call_continues(pictures: Path, tmp_path: Path):
+    files = [pictures / "00.png", str(pictures / "04.png")]
+    options = {"engine": "fake", "executor": "serial", "progress": False}
+    summary = posemill.extract(files, tmp_path / "run", **options)
+    assert (summary.num_clips, summary.num_frames) == (2, 2)
+    assert {clip.clip_id for clip in summary.run.clips()} == {"00.png", "04.png"}
+    assert posemill.extract(files, tmp_path / "run", **options).num_frames_now == 0
+
+
+def test_several_videos_keep_their_folders_in_their_names(tmp_path: Path) -> None:
+    files = [tmp_path / "v" / name for name in ("a/x.mp4", "b/x.mp4")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        write_video(file, 3)
+    summary = posemill.extract(files, tmp_path / "run", engine="fake", executor="serial",
+                               progress=False)  # fmt: skip
+    assert {clip.clip_id: len(clip) for clip in summary.run.clips()} == {"a/x": 3, "b/x": 3}
+
+
+def test_lists_of_files_that_cannot_be_are_refused(pictures: Path, tmp_path: Path):
+    write_video(tmp_path / "a.mp4", 2)
+    for files, words in (
+        ([], "empty"),
+        ([pictures / "9.png"], "9.png"),
+        ([pictures / "00.png", tmp_path / "a.mp4"], "mp4, png"),
+    ):
+        with pytest.raises(SourceError, match=words):
+            posemill.extract(files, tmp_path / "run", engine="fake")

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 import posemill
 from posemill.commands.look import View
-from posemill.errors import ConfigError
 
 
 def view(**split: object) -> View:
@@ -61,9 +57,3 @@ def test_originals_that_are_gone_are_counted_and_noted(run: Path, tmp_path: Path
         run, tmp_path / "pictures", num_samples=1, originals=str(tmp_path / "moved")
     )
     assert drawn.num_originals_gone == 0
-
-
-@pytest.mark.parametrize("size", ["64by48", (64, 0), (1, 2, 3)])
-def test_a_size_that_is_none_is_said(size: Any, run: Path) -> None:
-    with pytest.raises(ConfigError, match=r"size: expected WIDTHxHEIGHT.*, got"):
-        posemill.view(run, size=size)

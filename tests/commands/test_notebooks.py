@@ -15,10 +15,9 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from made_up_people import write_run
 
 import posemill
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 
 TOUR = Path(__file__).parent.parent.parent / "examples" / "tour.ipynb"
 HOSTILE = """<img src=x onerror=alert(1)>"'&\x1b[31m"""
@@ -50,13 +49,6 @@ def picture_in(html: str) -> np.ndarray:
     ]
 
 
-def write_run(folder: Path, clips: list[posemill.PoseClip]) -> posemill.Run:
-    with RunWriter(folder, Manifest(skeleton_name="holistic-543")) as writer:
-        for clip in clips:
-            writer.add(clip)
-    return posemill.open_run(folder)
-
-
 def cells_of_code() -> list[dict[str, Any]]:
     book = json.loads(TOUR.read_text(encoding="utf-8"))
     return [each for each in book["cells"] if each["cell_type"] == "code"]
@@ -86,8 +78,8 @@ def test_a_clip_without_frames_labels_and_sizes_shows_what_there_is() -> None:
 
 
 def test_a_run_shows_its_splits(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", [clip_of("a"), replace(clip_of("b", hand=4), split="dev")])
-    html = run._repr_html_()
+    clips = clip_of("a"), replace(clip_of("b", hand=4), split="dev")
+    html = posemill.open_run(write_run(tmp_path / "run", *clips))._repr_html_()
     assert f"<b>{tmp_path / 'run'}</b> holistic-543, finished" in html
     rows = cells(html)
     assert rows[0] == ["split", "clips", "frames", "pose", "face", "left hand", "right hand",
@@ -101,15 +93,15 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     html = clip._repr_html_()
     assert cells(html)[1][:3] == [SHOWN] * 3
     assert re.findall(r"<(\w+)", html).count("img") == 1
-    run = write_run(tmp_path / "<b>run", [replace(clip, split="<i>x")])
-    html = run._repr_html_()
+    folder = write_run(tmp_path / "<b>run", replace(clip, split="<i>x"))
+    html = posemill.open_run(folder)._repr_html_()
     assert cells(html)[1][0] == "<i>x"
     assert "&lt;b&gt;run" in html
     assert "<i>" not in html
 
 
 def test_a_run_whose_ledger_is_gone_says_so(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", [clip_of("a")])
+    run = posemill.open_run(write_run(tmp_path / "run", clip_of("a")))
     (tmp_path / "run" / "ledger.sqlite").unlink()
     html = run._repr_html_()
     assert "holistic-543" in html

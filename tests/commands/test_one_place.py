@@ -8,18 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
-from cli_runner import CliRunner
+from cli_runner import call
+from made_up_people import make_person, write_run
 
 from posemill.commands import data, line
 from posemill.commands.declaring import for_python
-from posemill.commands.line import run_line
 from posemill.errors import ConfigError
 from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.records import PoseClip
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 
 OPTION = """
     limit: Annotated[int, setting("Stop after so many clips.", least=1)] = 0,
@@ -29,10 +26,7 @@ OPTION = """
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run of one clip."""
-    points, sizes = np.full((2, 18, 3), 0.5, np.float32), np.full((2, 2), 100, np.int32)
-    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
-        writer.add(PoseClip(points, points[..., 0], sizes, "openpose-18", "a", "train"))
-    return tmp_path / "run"
+    return write_run(tmp_path / "run", make_person(2, skeleton_name="openpose-18", clip_id="a"))
 
 
 @pytest.fixture
@@ -51,10 +45,10 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 def test_a_new_parameter_of_prepare_is_a_flag_a_keyword_and_a_line_of_its_help(
     changed: ModuleType, run: Path, tmp_path: Path
 ) -> None:
-    assert "--limit <int>" in CliRunner().invoke(run_line, ["prepare", "--help"]).stdout
-    words = ["prepare", str(run), "--out", str(tmp_path / "a"), "--skeleton", "openpose-18"]
-    assert CliRunner().invoke(run_line, [*words, "--limit", "3"]).exit_code == 0
-    wrong = CliRunner().invoke(run_line, [*words, "--limit", "0"])
+    assert "--limit <int>" in call("prepare", "--help").stdout
+    words = ["prepare", run, "--out", tmp_path / "a", "--skeleton", "openpose-18"]
+    assert call(*words, "--limit", "3").exit_code == 0
+    wrong = call(*words, "--limit", "0")
     assert isinstance(wrong.exception, ConfigError)
     assert "limit: expected at least 1, got 0" in str(wrong.exception)
     prepare = for_python(changed.prepare)
@@ -94,7 +88,7 @@ def test_a_new_format_is_one_file_and_a_row(
 
     row = {"words": f"{__name__}:WordsFormat"}
     monkeypatch.setattr(formats, "FORMATS", formats.FORMATS | row)
-    result = CliRunner().invoke(run_line, ["export", str(run), "--out", str(tmp_path / "a.words")])
+    result = call("export", run, "--out", tmp_path / "a.words")
     assert result.exit_code == 0, result.exception
     assert (tmp_path / "a.words").read_text() == "a 2"
-    assert "words" in CliRunner().invoke(run_line, ["export", "--help"]).stdout
+    assert "words" in call("export", "--help").stdout

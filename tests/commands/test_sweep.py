@@ -4,23 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_runner import CliRunner
+from cli_runner import call, said_by
 
-from posemill.commands.line import run_line
 from posemill.training.launch import sweep
 
 
 def test_a_dry_run_lists_the_trainings_as_json(tmp_path: Path) -> None:
     path = tmp_path / "sweep.toml"
     path.write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1, 0.2]\n')
-    result = CliRunner().invoke(run_line, ["sweep", str(path), "--dry-run", "--json"])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
+    found = json.loads(said_by("sweep", path, "--dry-run", "--json"))
     assert [row["lr"] for row in found["trainings"]] == [0.1, 0.2]
     assert {row["state"] for row in found["trainings"]} == {"waiting"}
     assert not (tmp_path / "out").exists()
-    table = CliRunner().invoke(run_line, ["sweep", str(path), "--dry-run"])
-    assert "waiting" in table.stdout
+    assert "waiting" in said_by("sweep", path, "--dry-run")
 
 
 @pytest.mark.parametrize("num_means", [1, 2])
@@ -33,13 +29,11 @@ def test_means_are_shown_where_several_trainings_share_one(
     monkeypatch.setattr(sweep, "tabulate", lambda *_: rows)
     monkeypatch.setattr(sweep, "summarize", lambda _: means)
     (tmp_path / "sweep.toml").write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1, 0.2]\n')
-    result = CliRunner().invoke(run_line, ["sweep", str(tmp_path / "sweep.toml"), "--dry-run"])
+    result = call("sweep", tmp_path / "sweep.toml", "--dry-run")
     assert ("mean" in result.stdout) == (num_means == 1)
 
 
 def test_a_synthetic_corpus_is_written(tmp_path: Path) -> None:
-    arguments = ["synthetic-corpus", str(tmp_path / "c"), "--glosses", "4", "--train", "3"]
-    result = CliRunner().invoke(run_line, arguments)
-    assert result.exit_code == 0, result.output
-    assert "train  3 clips" in result.stdout
+    said = said_by("synthetic-corpus", tmp_path / "c", "--glosses", 4, "--train", 3)
+    assert "train  3 clips" in said
     assert len(list((tmp_path / "c" / "keypoints").iterdir())) == 3

@@ -10,19 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_runner import CliRunner
+from cli_runner import call
+from cli_runner import said_by as run
 
-from posemill.commands.line import main, run_line
+from posemill.commands.line import main
 from posemill.training.config.run_settings import preset_values
 from posemill.training.config.train_config import FIELDS
-
-runner = CliRunner()
-
-
-def run(*arguments: object) -> str:
-    result = runner.invoke(run_line, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def test_every_field_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,15 +37,7 @@ def test_every_field_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text("epochs = 7\n")
-    flags = [
-        "--batch_size",
-        5,
-        "--no-figures",
-        "--model-options",
-        "width=8",
-        "--step-epochs",
-        "2,3",
-    ]
+    flags = "--batch_size 5 --no-figures --model-options width=8 --step-epochs 2,3".split()
     text = run("train", config, "--preset", "extreme", "--show-config", *flags)
     lines = {line.split(" = ")[0]: line for line in text.splitlines() if " = " in line}
     assert lines["epochs"].endswith("# file")
@@ -68,11 +53,8 @@ def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:
 
 
 def test_the_flags_of_the_first_version_mean_what_they_meant() -> None:
-    result = runner.invoke(
-        run_line,
-        ["train", "--mode", "multi_thread", "--num_workers", "2", "--decoder=beam",
-         "--show-config"],
-    )  # fmt: skip
+    words = ("--mode", "multi_thread", "--num_workers", "2", "--decoder=beam", "--show-config")
+    result = call("train", *words)
     assert result.exit_code == 0, result.output
     for line in ('parallel = "multi_thread"', "workers = 2 ", 'ctc_decoder = "beam"'):
         assert line in result.stdout

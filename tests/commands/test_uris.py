@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cli_runner import CliRunner
+from cli_runner import said_by
 
 import posemill
-from posemill.commands.line import run_line
 from posemill.errors import PlaceError
 from posemill.places import open_place
 from posemill.places.cache import fetched
@@ -31,24 +30,18 @@ def runs(tmp_path, s3_bucket, monkeypatch):
     return here, there
 
 
-def invoke(*arguments: object) -> str:
-    result = CliRunner().invoke(run_line, [str(each) for each in arguments])
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def test_status_view_prepare_export_and_merge_take_a_uri(runs, tmp_path):
     here, there = runs
     uri = str(there.name)
     assert uri.startswith("s3://")
-    assert "finished" in invoke("status", uri)
-    assert invoke("view", uri, "--json").replace(uri, "X") == invoke(
+    assert "finished" in said_by("status", uri)
+    assert said_by("view", uri, "--json").replace(uri, "X") == said_by(
         "view", here.folder, "--json"
     ).replace(str(here.folder), "X")
     for name, place in {"here": here.folder, "there": uri}.items():
-        invoke("prepare", place, "--out", tmp_path / f"data-{name}")
-        invoke("export", place, "--out", tmp_path / f"{name}.npz")
-        invoke("merge", place, "--out", tmp_path / f"merged-{name}")
+        said_by("prepare", place, "--out", tmp_path / f"data-{name}")
+        said_by("export", place, "--out", tmp_path / f"{name}.npz")
+        said_by("merge", place, "--out", tmp_path / f"merged-{name}")
     for name in ("{}.npz", "data-{}/train_keypoints.npz", "data-{}/dev_keypoints.npz"):
         contents = []
         for place in ("here", "there"):
@@ -94,7 +87,7 @@ def test_a_training_takes_its_data_from_a_uri(runs, s3_bucket, tmp_path, monkeyp
     from posemill.training.data.readers import find_files
 
     here, _ = runs
-    invoke("prepare", here.folder, "--out", tmp_path / "data")
+    said_by("prepare", here.folder, "--out", tmp_path / "data")
     place = open_place(f"{s3_bucket}/prepared")
     for path in (tmp_path / "data").iterdir():
         place.put(path.name, path.read_bytes())

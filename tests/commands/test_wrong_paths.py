@@ -9,12 +9,10 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from made_up_people import make_person, write_run
 
 import posemill
 from posemill.errors import PosemillError, RunError, SourceError
-from posemill.records import PoseClip
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 
 
 @pytest.mark.parametrize(
@@ -42,12 +40,7 @@ def test_a_wrong_path_is_an_error_of_ours_that_names_it(
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    points = np.full((2, 543, 3), 0.5, np.float32)
-    clip = PoseClip(points, np.ones((2, 543), np.float32), np.full((2, 2), 64, np.int32),
-                    clip_id="a", split="train")  # fmt: skip
-    with RunWriter(tmp_path / "runs" / "first", Manifest("holistic-543")) as writer:
-        writer.add(clip)
-    return tmp_path / "runs" / "first"
+    return write_run(tmp_path / "runs" / "first", make_person(2, split="train"))
 
 
 @pytest.mark.parametrize(("name", "kind"), [("run.json", "training"), ("sweep.json", "sweep")])
