@@ -21,30 +21,22 @@ import pytest
 from posemill.config import ExtractConfig
 from posemill.runs.reader import open_run
 
-RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)  # as OpenCV has them
-
-
-def write_frame(path: Path, colour: tuple[int, int, int] | None = None, seed: int = 0) -> None:
-    """Write a tiny picture: of one colour, or of a random one with noise on it.
-
-    Seeds of the same thousand have the same colour, as the frames of a video are alike.
-    """
-    of_clip = np.random.default_rng(seed // 1000).integers(20, 200, 3)
-    picture = np.random.default_rng(seed).integers(0, 30, (12, 16, 3)) + of_clip
-    if colour is not None:
-        picture = np.full((12, 16, 3), colour)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    assert cv2.imwrite(str(path), picture.astype(np.uint8))
-
 
 @pytest.fixture(scope="session")
 def write_tree() -> Callable[[Path, dict[str, int]], Path]:
-    """Write a frame tree: `write_tree(root, {"train/a": 8, "dev/b": 3})`."""
+    """Write a frame tree: `write_tree(root, {"train/a": 8, "dev/b": 3})`.
+
+    The frames of a clip have one colour with noise on it, as those of a video are alike.
+    """
 
     def write(root: Path, sizes: dict[str, int]) -> Path:
         for number, (clip, num_frames) in enumerate(sizes.items()):
+            (root / clip).mkdir(parents=True, exist_ok=True)
+            colour = np.random.default_rng(number).integers(20, 200, 3)
             for index in range(num_frames):
-                write_frame(root / clip / f"{index:04d}.png", seed=1000 * number + index)
+                rng = np.random.default_rng(1000 * number + index)
+                picture = (rng.integers(0, 30, (12, 16, 3)) + colour).astype(np.uint8)
+                assert cv2.imwrite(str(root / clip / f"{index:04d}.png"), picture)
         return root
 
     return write

@@ -22,53 +22,42 @@ from posemill.jobs.extract.status import read_status
 from posemill.runs.reader import open_run
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
-RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)
+RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)  # as OpenCV has them
 
 
 BAD_FILES = {
     "empty.png": (b"", "empty file"),
     "junk.jpg": (b"this is no picture at all", "not an image"),
     "cut.png": (None, "truncated"),
-    "link.png": ("link", "broken link"),
+    "link.png": ("nowhere.png", "broken link"),
+    "loop.png": ("loop.png", "broken link"),
 }
 
 
-def test_bad_frames_become_rows_with_reasons_and_the_run_goes_on(make_tree, config_for, tmp_path):
-    tree = make_tree({"clip": 4})
-    whole = (tree / "clip" / "0000.png").read_bytes()
+def test_bad_frames_become_rows_with_reasons_and_the_run_goes_on(make_tree, config_for):
+    tree = make_tree({"train/clip": 4, "train/b": 2})
+    folder = tree / "train" / "clip"
+    whole = (folder / "0000.png").read_bytes()
     for name, (content, _) in BAD_FILES.items():
-        path = tree / "clip" / name
-        if content == "link":
-            path.symlink_to(tree / "nowhere.png")
+        if isinstance(content, str):
+            (folder / name).symlink_to(content)
         else:
-            path.write_bytes(whole[: len(whole) // 2] if content is None else content)
-    (tree / "clip" / "0001.png").rename(tree / "clip" / os.fsdecode(b"caf\xe9 '\".png"))
-    summary = extract(config_for(tree))
-    assert summary.exit_code == 1
-    run = open_run(summary.folder)
-    reasons = {Path(each.path).name: each.reason for each in run.failures()}
-    expected = {name: reason for name, (_, reason) in BAD_FILES.items()}
-    assert reasons == expected
-    counts = summary.counts[0]
-    assert (counts.frames_known, counts.frames_out, counts.frames_failed) == (8, 4, 4)
-    assert any(path.endswith("/caf\\xe9 '\".png") for path in next(run.clips()).image_paths)
-    assert {reason: count for reason, count, _ in summary.reasons} == dict.fromkeys(
-        expected.values(), 1
-    )
-
-
-def test_links_in_a_circle_are_rows_with_reasons(make_tree, config_for):
-    tree = make_tree({"train/a": 3, "train/b": 2})
-    (tree / "train" / "a" / "9.png").symlink_to("9.png")
+            (folder / name).write_bytes(whole[: len(whole) // 2] if content is None else content)
     (tree / "train" / "lost").symlink_to("lost")
+    (folder / "0001.png").rename(folder / os.fsdecode(b"caf\xe9 '\".png"))
     summary = extract(config_for(tree))
     assert summary.exit_code == 1
     run = open_run(summary.folder)
-    assert [(each.clip_id, each.frame_index, each.reason) for each in run.failures()] == [
-        ("a", 3, "broken link"),
-        ("lost", None, "broken link"),
-    ]
-    assert {clip.clip_id: len(clip) for clip in run.clips()} == {"a": 3, "b": 2}
+    *failures, lost = run.failures()
+    reasons = {Path(failure.path).name: failure.reason for failure in failures}
+    assert reasons == {name: reason for name, (_, reason) in BAD_FILES.items()}
+    assert (lost.clip_id, lost.frame_index, lost.reason) == ("lost", None, "broken link")
+    counts = summary.counts[0]
+    assert (counts.frames_known, counts.frames_out, counts.frames_failed) == (11, 6, 5)
+    assert {clip.clip_id: len(clip) for clip in run.clips()} == {"b": 2, "clip": 4}
+    assert any(path.endswith("/caf\\xe9 '\".png") for path in run["train", "clip"].image_paths)
+    assert summary.reasons[0] == ("broken link", 3, 2)
+    assert {row[1:] for row in summary.reasons[1:]} == {(1, 1)}
 
 
 def test_bad_videos_lose_what_cannot_be_read_and_nothing_else(config_for, tmp_path, write_video):
@@ -95,17 +84,6 @@ def test_bad_videos_lose_what_cannot_be_read_and_nothing_else(config_for, tmp_pa
     write_video(videos / "junk.mkv", 5)
     again = extract(config_for(videos, retry_failed=True))
     assert (again.counts[0].clips_failed, again.counts[0].clips_done) == (1, 4)
-
-
-def test_an_error_of_the_engine_costs_one_frame(make_tree, config_for, tmp_path, paint):
-    tree = make_tree(SIZES)
-    paint(tree / "train" / "a" / "0003.png", RED)
-    summary = extract(config_for(tree, engine_options={"mishaps": {"ff0000": "error"}}))
-    (failure,) = open_run(summary.folder).failures()
-    assert (failure.clip_id, failure.frame_index) == ("a", 3)
-    assert failure.reason == "unexpected ArithmeticError"
-    assert failure.message == "ArithmeticError: the fake engine was told to fail"
-    assert summary.counts[0].frames_out == 25
 
 
 def test_a_video_cut_off_in_image_mode_loses_the_same_with_any_batch(
@@ -221,27 +199,19 @@ def test_no_room_for_a_file_stops_with_a_message_and_continues_later(
     make_tree, config_for, same_runs, tmp_path
 ):
     tree = make_tree({"a": 30, "b": 130, "c": 12})
-    result = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tree), str(tmp_path / "run"), "70000"],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert result.returncode == 1
-    assert "RunError: no room left to write to" in result.stderr
-    assert "make room and run the same command again" in result.stderr
+    said = {"10": "nothing was begun yet", "70000": "everything committed so far is safe"}
+    for limit, saved in said.items():
+        result = subprocess.run(
+            [sys.executable, "-c", LIMITED, str(tree), str(tmp_path / "run"), limit],
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert result.returncode == 1
+        assert "RunError: no room left to write to" in result.stderr
+        assert f"{saved}: make room and run the same command again" in result.stderr
     assert not list((tmp_path / "run" / "shards").glob(".*"))
     extract(config_for(tree, task_frames=200))
     extract(config_for(tree, "whole", task_frames=200))
     same_runs(tmp_path / "run", tmp_path / "whole")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="limits of processes are of Unix")
-def test_without_room_for_a_beginning_nothing_is_called_safe(make_tree, tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(make_tree({"a": 3})), str(tmp_path / "run"), "10"],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert "RunError: no room left to write to" in result.stderr
-    assert "nothing was begun yet: make room and run the same command again" in result.stderr
 
 
 def test_a_full_disk_stops_with_a_message_and_continues_later(make_tree, tmp_path, same_runs):
@@ -285,51 +255,47 @@ def test_a_lost_ledger_stops_a_run_and_removes_nothing(make_tree, config_for):
     assert not (folder / "ledger.sqlite").exists()
 
 
-def test_a_damaged_ledger_is_one_sentence_that_promises_nothing(make_tree, config_for):
-    tree = make_tree(SIZES)
-    folder = extract(config_for(tree)).folder
-    data = bytearray((folder / "ledger.sqlite").read_bytes())
-    data[4096:] = b"\xff" * (len(data) - 4096)
-    (folder / "ledger.sqlite").write_bytes(data)
+@pytest.mark.parametrize("damage", ["bytes", "no such table"])
+def test_a_damaged_ledger_is_one_sentence_that_promises_nothing(make_tree, config_for, damage):
+    config = config_for(make_tree(SIZES))
+    path = extract(config).folder / "ledger.sqlite"
+    if damage == "bytes":
+        data = path.read_bytes()
+        path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    else:
+        with closing(sqlite3.connect(path)) as database:
+            for table in ("clips", "pieces"):
+                database.execute(f"DROP TABLE {table}")
     with pytest.raises(RunError, match=r"ledger\.sqlite is damaged") as caught:
-        extract(config_for(tree))
+        extract(config)
+    assert damage in str(caught.value) or damage == "bytes"
     assert "safe" not in str(caught.value)
 
 
-def test_an_emptied_ledger_is_not_called_safe(make_tree, config_for, tmp_path):
-    tree = make_tree({"train/a": 4})
-    extract(config_for(tree))
-    with closing(sqlite3.connect(tmp_path / "run" / "ledger.sqlite")) as database:
-        for table in ("clips", "pieces"):
-            database.execute(f"DROP TABLE {table}")
-    with pytest.raises(RunError, match=r"ledger\.sqlite is damaged: no such table") as caught:
-        extract(config_for(tree))
-    assert "safe" not in str(caught.value)
-
-
-def test_a_frame_that_breaks_the_engine_for_all_others_is_the_only_one_lost(
-    make_tree, config_for, same_runs
+@pytest.mark.parametrize(
+    ("mishap", "reason"),
+    [("error", "unexpected ArithmeticError"), ("stick", "crashed the worker")],
+)
+def test_a_frame_that_the_engine_fails_at_or_breaks_of_is_the_only_one_lost(
+    make_tree, config_for, paint, mishap, reason
 ):
     tree = make_tree(SIZES)
-    red = np.full((12, 16, 3), RED, np.uint8)
-    assert cv2.imwrite(str(tree / "train" / "a" / "0007.png"), red)
-    summary = extract(config_for(tree, engine_options={"mishaps": {"ff0000": "stick"}}))
+    paint(tree / "train" / "a" / "0007.png", RED)
+    summary = extract(config_for(tree, engine_options={"mishaps": {"ff0000": mishap}}))
     counts = {each.split: (each.frames_out, each.frames_failed) for each in summary.counts}
     assert counts == {"train": (25, 1), "dev": (9, 0)}
     (failure,) = open_run(summary.folder).failures()
-    assert (failure.frame_index, failure.reason) == (7, "crashed the worker")
-    assert "the fake engine was told to fail" in failure.message
+    assert (failure.clip_id, failure.frame_index, failure.reason) == ("a", 7, reason)
+    assert "ArithmeticError: the fake engine was told to fail" in failure.message
 
 
 def test_an_engine_that_never_works_ends_the_run_and_writes_no_frame_off(
     make_tree, config_for, monkeypatch, tmp_path
 ):
-    from posemill.estimators.fake import FakeEstimator
-
     def fail(*_):
         raise RuntimeError("CUDA error: out of memory")
 
-    monkeypatch.setattr(FakeEstimator, "estimate", fail)
+    monkeypatch.setattr("posemill.estimators.fake.FakeEstimator.estimate", fail)
     with pytest.raises(RunError, match="out of memory"):
         extract(config_for(make_tree(SIZES)))
     assert read_status(tmp_path / "run").frames_done == 0
@@ -349,9 +315,8 @@ def test_a_ledger_that_says_what_no_run_can_is_called_damaged(make_tree, config_
     tree = make_tree({"train/a": 3})
     config = config_for(tree)
     extract(config)
-    with closing(sqlite3.connect(config.out / "ledger.sqlite")) as ledger:
+    with closing(sqlite3.connect(config.out / "ledger.sqlite")) as ledger, ledger:
         ledger.execute(change)
-        ledger.commit()
     read = (lambda: list(open_run(config.out))) if "pieces" in change else (lambda: extract(config))
     with pytest.raises(RunError, match="ledger is damaged"):
         read()
@@ -360,14 +325,12 @@ def test_a_ledger_that_says_what_no_run_can_is_called_damaged(make_tree, config_
 def test_another_reason_for_every_frame_is_counted_as_others(make_tree, config_for):
     config = config_for(make_tree({"train/a": 3}))
     extract(config)
-    with closing(sqlite3.connect(config.out / "ledger.sqlite")) as ledger:
-        rows = [(number, f"reason {number:05d}") for number in range(30_000)]
+    with closing(sqlite3.connect(config.out / "ledger.sqlite")) as ledger, ledger:
         ledger.executemany(
             "INSERT INTO failures (clip_no, frame_index, num_frames, path, reason, message) "
             "VALUES (1, ?, 2, 'p', ?, 'm')",
-            rows,
+            [(number, f"reason {number:05d}") for number in range(30_000)],
         )
-        ledger.commit()
     reasons = read_status(config.out).reasons
     assert len(reasons) == 51
     assert reasons[0] == ("reason 00000", 1, 2)

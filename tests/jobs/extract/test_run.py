@@ -20,7 +20,7 @@ from posemill.jobs.extract.run import extract
 from posemill.runs.reader import open_run
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
-RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)
+RED = (0, 0, 255)  # as OpenCV has it
 
 
 def test_keypoints_are_those_of_the_engine_frame_by_frame(make_tree, config_for):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -35,48 +34,24 @@ def test_what_failed_in_words(frames, clips, text):
     assert failed_text(frames, clips) == text
 
 
-@pytest.fixture
-def see(monkeypatch):
-    """Shows a speedometer so many frames at such a time."""
+@pytest.mark.parametrize(
+    "looks",
+    [
+        # It needs a second and a frame.
+        [(100, 5, None), (100.75, 9, None), (101, 9, 4), (102, 13, 4), (104, 29, 6)],
+        # A run that stands still has none.
+        [(0, 5, None), (10, 5, None), (11, 4, None), (12, 6, 1 / 12)],
+        # 0.125 seconds later the number of before still counts, 0.25 seconds later the new one.
+        [(0, 0, None), (2, 10, 5), (2.125, 17, 5), (2.25, 18, 8)],
+        # The last minute, but two looks however old they are: a slow run has a speed too.
+        [(0, 0, None), (30, 300, 10), (60, 360, 6), (61, 362, 2), (300, 600, 238 / 239)],
+    ],
+)
+def test_a_speed_is_that_of_the_last_minute(monkeypatch, looks):
     speedometer = Speedometer()
-
-    def at(seconds, frames):
-        monkeypatch.setattr(time, "monotonic", lambda: seconds)
-        return speedometer.see(frames)
-
-    return at
-
-
-def test_a_speed_needs_a_second_and_a_frame(see):
-    assert see(100.0, 5) is None
-    assert see(100.75, 9) is None
-    assert see(101.0, 9) == 4.0
-    assert see(102.0, 13) == 4.0
-    assert see(104.0, 29) == 6.0
-
-
-def test_a_run_that_stands_still_has_no_speed(see):
-    see(0.0, 5)
-    assert see(10.0, 5) is None
-    assert see(11.0, 4) is None
-    assert see(12.0, 6) == pytest.approx(1 / 12)
-
-
-def test_what_was_seen_a_moment_ago_is_not_noted_again(see):
-    see(0.0, 0)
-    assert see(2.0, 10) == 5.0
-    # 0.125 seconds later the number of before still counts, 0.25 seconds later the new one.
-    assert see(2.125, 17) == 5.0
-    assert see(2.25, 18) == 8.0
-
-
-def test_only_the_last_minute_counts(see):
-    see(0.0, 0)
-    see(30.0, 300)
-    assert see(60.0, 360) == 6.0
-    assert see(61.0, 362) == 2.0  # since second 30
-    # Two are kept however old they are: a slow run has a speed too.
-    assert see(300.0, 600) == pytest.approx(238 / 239)
+    for seconds, frames, speed in looks:
+        monkeypatch.setattr(time, "monotonic", lambda seconds=seconds: seconds)
+        assert speedometer.see(frames) == (speed and pytest.approx(speed))
 
 
 def test_the_file_of_a_run_says_its_speed(tmp_path, monkeypatch):
@@ -93,18 +68,11 @@ def test_the_file_of_a_run_says_its_speed(tmp_path, monkeypatch):
     assert live["done_by_split"] == {"train": 43, "dev": 13}
     assert (live["frames_done"], live["frames_known"]) == (56, 120)
     assert [split["in_flight"] for split in live["splits"]] == [0, 4]
-    # Written over by a shorter one.
+    # Written over by a shorter one, as is what a killed process left.
+    (tmp_path / ".live.json.tmp").write_text("x" * 5000)
     write_live(tmp_path, Progress(()).to_json())
     assert read_live(tmp_path)["done_by_split"] == {}
-
-
-def test_a_longer_leftover_is_cut(tmp_path):
-    (tmp_path / ".live.json.tmp").write_text("x" * 5000)
-    write_live(tmp_path, Progress(COUNTS).to_json())
-    assert json.loads((tmp_path / LIVE_NAME).read_text())["num_workers"] == 0
-
-
-def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path):
+    # A folder that cannot be written stops nothing.
     write_live(tmp_path / "gone", {})
     assert not (tmp_path / "gone").exists()
 

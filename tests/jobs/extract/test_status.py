@@ -64,26 +64,10 @@ def test_status_of_a_run_that_was_killed_before_its_ledger(tmp_path):
     assert status.frames_known == 0
 
 
-def test_nobody_to_stop(make_tree, config_for, tmp_path):
-    extract(config_for(make_tree(SIZES)))
-    assert stop_run(tmp_path / "run") is None
-
-
-def test_a_run_on_another_machine_is_not_stopped_from_here(tmp_path):
-    Manifest("holistic-543").write(tmp_path)
-    with run_lock(tmp_path):
-        lock = tmp_path / "lock"
-        lock.write_text(json.dumps({"pid": 1, "host": "elsewhere", "started_at": "then"}))
-        with pytest.raises(RunError, match="on elsewhere since then: run posemill stop there"):
-            stop_run(tmp_path)
-
-
 HOLD = """
 import signal, sys, time
 from pathlib import Path
 from posemill.runs.lock import run_lock
-from posemill.runs.home import RunHome
-from posemill.runs.log import EventLog
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
@@ -118,8 +102,8 @@ def bystander():
         assert process.communicate("unharmed", timeout=120)[0] == "unharmed\n"
 
 
-def name_holder(folder, pid):
-    text = {"pid": pid, "host": socket.gethostname(), "started_at": "then"}
+def name_holder(folder, pid, host=None):
+    text = {"pid": pid, "host": host or socket.gethostname(), "started_at": "then"}
     (folder / "lock").write_text(json.dumps(text))
 
 
@@ -141,6 +125,7 @@ def test_a_lock_that_cannot_be_written_is_asked_all_the_same(
 ):
     folder = tmp_path / "run"
     extract(config_for(make_tree(SIZES)))
+    assert stop_run(folder) is None
     name_holder(folder, bystander.pid)  # what a killed coordinator left, its pid used again
     refuse_lock(monkeypatch, OSError(code, os.strerror(code)))
     assert read_status(folder).state == "finished"
@@ -182,7 +167,7 @@ def test_one_who_only_asks_does_not_keep_a_run_from_starting(tmp_path, monkeypat
     assert len(asked) == 3
 
 
-def test_no_signal_goes_to_a_process_that_does_not_have_the_lock_open_or_is_gone(
+def test_no_signal_goes_to_a_process_without_the_lock_one_that_is_gone_or_elsewhere(
     tmp_path, bystander
 ):
     Manifest("holistic-543").write(tmp_path)
@@ -193,6 +178,9 @@ def test_no_signal_goes_to_a_process_that_does_not_have_the_lock_open_or_is_gone
             name_holder(tmp_path, pid)
             with pytest.raises(RunError, match=rf"not by pid {pid}, .*nothing was stopped"):
                 stop_run(tmp_path)
+        name_holder(tmp_path, 1, "elsewhere")
+        with pytest.raises(RunError, match="on elsewhere since then: run posemill stop there"):
+            stop_run(tmp_path)
 
 
 def test_another_users_coordinator_is_named_and_left_alone(tmp_path, monkeypatch):
@@ -206,11 +194,16 @@ def test_another_users_coordinator_is_named_and_left_alone(tmp_path, monkeypatch
         stop_run(tmp_path)
 
 
-def test_logs_are_read_from_their_end(make_tree, config_for, tmp_path):
+def test_the_log_tells_how_far_a_run_is_and_is_read_from_its_end(
+    make_tree, config_for, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(coordinator, "_LOG_SECONDS", (0.0, 0.0))
     extract(config_for(make_tree(SIZES)))
     lines = read_log(tmp_path / "run")
     assert f"start: pid {os.getpid()}" in lines[0]
-    assert "finished: 30/30 frames (100.0%), 0 failed; train 21/21, dev 9/9" in lines[-1]
+    done = "30/30 frames (100.0%), 0 failed; train 21/21, dev 9/9"
+    assert f"finished: {done}" in lines[-1]
+    assert [line for line in lines if " progress: " in line][-1].endswith(done)
     assert read_log(tmp_path / "run", num_lines=1) == lines[-1:]
     with pytest.raises(RunError, match="no log of worker 7; workers with a log: none"):
         read_log(tmp_path / "run", worker=7)
@@ -218,29 +211,23 @@ def test_logs_are_read_from_their_end(make_tree, config_for, tmp_path):
 
 
 def test_a_run_with_nothing_left_was_finished_when_it_was(make_tree, config_for, tmp_path):
-    tree = make_tree(SIZES)
+    tree, then = make_tree(SIZES), "2020-01-01T00:00:00+00:00"
     config = config_for(tree)
-    extract(config)
-    with EventLog(tmp_path / "run") as events:
-        events.record(Finished("2020-01-01T00:00:00+00:00"))
-    extract(config)
-    assert read_status(tmp_path / "run").finished_at == "2020-01-01T00:00:00+00:00"
-    extract(config.replace(retry_failed=True))
-    assert read_status(tmp_path / "run").finished_at == "2020-01-01T00:00:00+00:00"
     (tree / "dev" / "d" / "0002.png").write_bytes(b"x")
-    first = tmp_path / "other"
-    extract(config.replace(out=first))
-    with EventLog(first) as events:
-        events.record(Finished("2020-01-01T00:00:00+00:00"))
-    extract(config.replace(out=first, retry_failed=True))  # a frame was tried again
-    assert read_status(first).finished_at > "2026"
-
-
-def test_the_log_tells_how_far_a_run_is(make_tree, config_for, tmp_path, monkeypatch):
-    monkeypatch.setattr(coordinator, "_LOG_SECONDS", (0.0, 0.0))
-    extract(config_for(make_tree(SIZES)))
-    lines = [line for line in read_log(tmp_path / "run") if " progress: " in line]
-    assert lines[-1].endswith("30/30 frames (100.0%), 0 failed; train 21/21, dev 9/9")
+    for retry_failed, is_new in ((False, False), (True, True)):  # a frame is tried again
+        extract(config)
+        with EventLog(tmp_path / "run") as events:
+            events.record(Finished(then))
+        extract(config.replace(retry_failed=retry_failed))
+        finished_at = read_status(tmp_path / "run").finished_at
+        assert finished_at > "2026" if is_new else finished_at == then
+    (tree / "dev" / "d" / "0002.png").unlink()
+    clean = config.replace(out=tmp_path / "clean")
+    extract(clean)
+    with EventLog(tmp_path / "clean") as events:
+        events.record(Finished(then))
+    extract(clean.replace(retry_failed=True))
+    assert read_status(tmp_path / "clean").finished_at == then
 
 
 def test_the_workers_of_each_gpu_are_shown_while_it_runs_here(tmp_path, monkeypatch):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from fractions import Fraction
 
-import av
 import cv2
 import numpy as np
 import pytest
@@ -58,10 +56,20 @@ def pixels_of(clip):
     return [read_picture(clip.path / name) for name in names]
 
 
+def check_pixels(summary, videos, pattern):
+    """Assert that all frames of all clips are what their videos hold; return the clips."""
+    clips = read_index(summary.index)
+    for clip in clips:
+        wanted = frames_of(videos / clip.split / f"{clip.clip_id}.mp4")
+        assert np.array_equal(pixels_of(clip), wanted)
+    assert summary.num_bytes == sum(path.stat().st_size for path in summary.folder.rglob(pattern))
+    return clips
+
+
 def test_png_keeps_every_pixel_of_every_frame(config, videos):
     summary = write_frames(config(format="png"))
     assert (summary.num_frames, summary.num_clips, summary.exit_code) == (49, 3, 0)
-    clips = read_index(summary.index)
+    clips = check_pixels(summary, videos, "*.png")
     assert [(clip.split, clip.clip_id, clip.num_frames, clip.width, clip.height, clip.fps,
              clip.frame_indices) for clip in clips] == [
         ("train", "a", 30, 32, 24, 25.0, "0-29"),
@@ -69,23 +77,14 @@ def test_png_keeps_every_pixel_of_every_frame(config, videos):
         ("dev", "c", 12, 32, 24, 25.0, "0-11"),
     ]  # fmt: skip
     assert indices_of(clips[0].frame_indices).tolist() == [*range(30)]
-    for clip in clips:
-        wanted = frames_of(videos / clip.split / f"{clip.clip_id}.mp4")
-        assert np.array_equal(pixels_of(clip), wanted)
-    assert summary.num_bytes == sum(path.stat().st_size for path in summary.folder.rglob("*.png"))
 
 
 def test_a_pack_has_the_very_bytes(config, videos, monkeypatch):
     monkeypatch.setattr(places, "PACK_BYTES", 32 * 24 * 3 * 30)
-    summary = write_frames(config(pack=True))
-    clips = read_index(summary.index)
+    clips = check_pixels(write_frames(config(pack=True)), videos, "*.rgb")
     assert [(clip.path.name, clip.offset) for clip in clips] == [
         ("000000.rgb", 0), ("000001.rgb", 0), ("000001.rgb", 7 * 48 * 32 * 3),
     ]  # fmt: skip
-    for clip in clips:
-        wanted = frames_of(videos / clip.split / f"{clip.clip_id}.mp4")
-        assert np.array_equal(pixels_of(clip), wanted)
-    assert summary.num_bytes == sum(path.stat().st_size for path in summary.folder.rglob("*.rgb"))
 
 
 @pytest.mark.parametrize(
@@ -135,23 +134,6 @@ def test_fewer_frames_are_kept_and_say_which_they_were(config, videos, changes, 
     assert summary.exit_code == 0
 
 
-def test_a_rate_counts_by_the_times_of_the_frames_not_by_their_average(tmp_path):
-    path = tmp_path / "uneven.mkv"
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv420p"
-        stream.codec_context.time_base = Fraction(1, 1000)
-        for number, milliseconds in enumerate((0, 40, 80, 120, 1000, 2000, 2040)):
-            pixels = np.full((24, 32, 3), 30 * number, np.uint8)
-            frame = av.VideoFrame.from_ndarray(pixels, "rgb24")
-            frame.pts, frame.time_base = milliseconds, Fraction(1, 1000)
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode())
-    made = FramesConfig(path, tmp_path / "out", fps=1, format="png", executor="serial")
-    (clip,) = read_index(write_frames(made).index)
-    assert indices_of(clip.frame_indices).tolist() == [0, 4, 5]
-
-
 def test_folders_of_pictures_are_thinned_out_too(make_tree, tmp_path):
     tree = make_tree({"train/a": 7})
     made = FramesConfig(tree, tmp_path / "out", stride=3, format="png", executor="serial")
@@ -159,13 +141,7 @@ def test_folders_of_pictures_are_thinned_out_too(make_tree, tmp_path):
     assert indices_of(clip.frame_indices).tolist() == [0, 3, 6]
     assert np.array_equal(pixels_of(clip)[1], read_picture(tree / "train" / "a" / "0003.png"))
     with pytest.raises(ConfigError, match=r"fps needs videos: .* use stride"):
-        write_frames(FramesConfig(tree, tmp_path / "rate", fps=5, executor="serial"))
-
-
-def test_a_clip_more_is_named_and_no_other_also_where_fewer_frames_are_kept(make_tree, tmp_path):
-    tree = make_tree({"train/a": 7})
-    made = FramesConfig(tree, tmp_path / "out", stride=3, executor="serial")
-    write_frames(made)
+        write_frames(made.replace(out=tmp_path / "rate", fps=5, stride=1))
     make_tree({"train/b": 2})  # beside the one that is there
     with pytest.raises(RunError, match=r"was begun with:\n  train/b is new\nput it back.*merge"):
         write_frames(made)
@@ -196,6 +172,9 @@ def test_a_label_and_further_columns_of_a_list_are_in_the_index(videos, tmp_path
         ("fold1", "HELLO", {"signer": "7"}), ("fold2", "YOU", {"signer": "8"}),
     ]  # fmt: skip
     assert clips[0].path == tmp_path / "o" / "fold1" / "train" / "a"
+    table.write_text("path\ntrain/a.mp4\n")  # its folder is no label
+    config = FramesConfig(table, tmp_path / "bare", executor="serial")
+    assert [clip.label for clip in read_index(write_frames(config).index)] == [None]
 
 
 def test_bad_files_are_rows_with_their_reason_and_leave_no_folder(config, videos):
@@ -235,30 +214,20 @@ def test_the_same_again_has_nothing_to_do_and_other_options_are_refused(config):
         write_frames(config(quality=80))
     with pytest.raises(RunError, match=r"was made by frames, not by extract; choose another"):
         extract(ExtractConfig(config().source, first.folder, engine="fake"))
-
-
-def test_a_folder_of_frames_is_not_read_as_keypoints(config):
-    folder = write_frames(config()).folder
     with pytest.raises(RunError, match=r"holds frames, not keypoints; find them with: posemill"):
-        open_run(folder)
-    assert read_status(folder).state == "finished"
+        open_run(first.folder)
+    assert read_status(first.folder).state == "finished"
 
 
-def test_a_retry_of_what_failed_takes_the_index_back_until_it_is_done(config, videos):
+def test_a_retry_completes_the_index_and_a_pack_without_a_place_is_said(config, videos):
     whole = (videos / "train" / "a.mp4").read_bytes()
     (videos / "train" / "a.mp4").write_bytes(b"text")
     assert [clip.clip_id for clip in read_index(write_frames(config()).index)] == ["b", "c"]
+    write_frames(config("packs", pack=True))
     (videos / "train" / "a.mp4").write_bytes(whole)
     summary = write_frames(config(retry_failed=True))
     assert (summary.exit_code, len(read_index(summary.index))) == (0, 3)
-
-
-def test_a_packed_clip_that_could_not_be_read_when_places_were_given_is_said(config, videos):
-    whole = (videos / "train" / "a.mp4").read_bytes()
-    (videos / "train" / "a.mp4").write_bytes(b"text")
-    write_frames(config(pack=True))
-    (videos / "train" / "a.mp4").write_bytes(whole)
-    summary = write_frames(config(pack=True, retry_failed=True))
+    summary = write_frames(config("packs", pack=True, retry_failed=True))
     assert summary.reasons[0][:2] == ("longer than it said", 30)
     message = list_failures(summary.folder)[0].message
     assert message.startswith("the packs have room for 0 frames of this clip, as many as it said")
@@ -298,29 +267,31 @@ def test_what_was_written_and_not_committed_is_gone_in_the_end(config, videos):
     assert sorted(path.name for path in folder.iterdir())[-2:] == ["000029.jpg", "notes.txt"]
 
 
-def test_settings_that_contradict_each_other_are_refused(videos, tmp_path):
-    with pytest.raises(ConfigError, match=r"short_side needs one number.*340x256"):
-        FramesConfig(videos, tmp_path, resize="340x256", short_side=True)
-    with pytest.raises(ConfigError, match=r"got no size"):
-        FramesConfig(videos, tmp_path, short_side=True)
-    with pytest.raises(ConfigError, match=r"fps and stride both say which frames"):
-        FramesConfig(videos, tmp_path, fps=5, stride=2)
-    with pytest.raises(ConfigError, match="resize: expected"):
-        FramesConfig(videos, tmp_path, resize="big")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"resize": "340x256", "short_side": True}, r"short_side needs one number.*340x256"),
+        ({"short_side": True}, "got no size"),
+        ({"fps": 5, "stride": 2}, r"fps and stride both say which frames"),
+        ({"resize": "big"}, "resize: expected"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(tmp_path, settings, said):
+    with pytest.raises(ConfigError, match=said):
+        FramesConfig(tmp_path, tmp_path, **settings)
 
 
-def test_settings_without_effect_are_said(config, videos, make_tree):
-    clips = find_clips(videos)
-    assert unused_settings(config(pack=True, format="png"), clips) == [
-        'format="png" has no effect: a pack holds plain bytes'
-    ]
-    assert unused_settings(config(format="png", quality=50), clips) == [
-        "quality=50 has no effect: png loses nothing"
-    ]
-    pictures = find_clips(make_tree({"a": 3}))
-    assert unused_settings(config(decoder="other"), pictures) == [
-        'decoder="other" has no effect: there are no videos'
-    ]
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"pack": True, "format": "png"}, 'format="png" has no effect: a pack holds plain bytes'),
+        ({"format": "png", "quality": 50}, "quality=50 has no effect: png loses nothing"),
+        ({"decoder": "other"}, 'decoder="other" has no effect: there are no videos'),
+    ],
+)
+def test_settings_without_effect_are_said(config, videos, make_tree, settings, said):
+    source = make_tree({"a": 3}) if "decoder" in settings else videos
+    assert unused_settings(config(**settings), find_clips(source)) == [said]
 
 
 def test_two_clips_in_one_folder_are_refused(videos, tmp_path):
@@ -339,25 +310,18 @@ def test_clips_called_like_our_own_files_get_other_folders(videos, tmp_path, wri
     assert places.clip_parts(find_clips(root)[0]) == ["logs_"]
 
 
-def test_jpg_and_webp_are_what_opencv_writes(photo_like):
+def test_jpg_and_webp_are_what_opencv_writes():
+    noise = np.random.default_rng(0).integers(0, 255, (12, 16, 3), np.uint8)
+    photo_like = resize_frame(noise, (64, 48))
     for name, flag in (("jpg", cv2.IMWRITE_JPEG_QUALITY), ("webp", cv2.IMWRITE_WEBP_QUALITY)):
         small, large = (encode_picture(photo_like, name, quality=q) for q in (30, 95))
         assert len(small) < len(large)
         wanted = cv2.imencode(f".{name}", photo_like[..., ::-1], [flag, 30])[1].tobytes()
         assert small == wanted
     assert re.match(rb"\x89PNG", encode_picture(photo_like, "png"))
-
-
-def test_a_frame_too_large_for_its_format_is_said():
     with pytest.raises(DecodeError, match=r"70000 x 1 pixels cannot be written as jpg; make") as e:
         encode_picture(np.zeros((1, 70000, 3), np.uint8), "jpg")
     assert e.value.reason == "too large"
-
-
-@pytest.fixture
-def photo_like():
-    noise = np.random.default_rng(0).integers(0, 255, (12, 16, 3), np.uint8)
-    return resize_frame(noise, (64, 48))
 
 
 @pytest.mark.parametrize("pack", [False, True])
@@ -376,10 +340,3 @@ def test_labels_of_folders_are_those_a_training_on_the_folder_itself_has(
     assert labels(tmp_path / "kept") == labels(root)
     assert labels(root)["train", "sorry/b"] == "sorry"
     assert labels(root)["all", "d"] is None
-
-
-def test_a_list_without_labels_gets_none_from_its_paths(tmp_path, write_video):
-    write_video(tmp_path / "2021" / "a.mp4", 4)
-    (tmp_path / "list.csv").write_text("path\n2021/a.mp4\n")
-    summary = write_frames(FramesConfig(tmp_path / "list.csv", tmp_path / "o", executor="serial"))
-    assert [clip.label for clip in read_index(summary.index)] == [None]
