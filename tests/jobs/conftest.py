@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -170,10 +171,10 @@ def kill_until_done() -> Callable[..., tuple[int, int]]:
 
 @pytest.fixture
 def killing_workers() -> Callable[..., AbstractContextManager[list[int]]]:
-    """Kill worker processes of this one at random moments; gives their ids."""
+    """Kill worker processes of this one at random moments, of some age; gives their ids."""
 
     @contextmanager
-    def kill(*, least: float, most: float, count: int) -> Iterator[list[int]]:
+    def kill(*, least: float, most: float, count: int, age: float = 0.0) -> Iterator[list[int]]:
         rng, is_over = random.Random(7), threading.Event()
         kills: list[int] = []
 
@@ -182,7 +183,8 @@ def killing_workers() -> Callable[..., AbstractContextManager[list[int]]]:
                 workers = []
                 for each in psutil.Process().children():
                     with suppress(psutil.NoSuchProcess):  # it ended, perhaps long ago
-                        if "resource_tracker" not in " ".join(each.cmdline()):
+                        is_old = time.time() - each.create_time() >= age and each.pid not in kills
+                        if is_old and "resource_tracker" not in " ".join(each.cmdline()):
                             workers.append(each)
                 with suppress(psutil.NoSuchProcess):
                     if workers:

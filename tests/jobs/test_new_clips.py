@@ -1,15 +1,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from posemill.clips.inputs import ClipInput
-from posemill.config import ExtractConfig
 from posemill.decoders.pictures import read_picture
 from posemill.errors import ConfigError, DecodeError, SourceError
 from posemill.estimators.fake import FakeEstimator
@@ -23,13 +19,11 @@ HOW = {"extraction": {"engine": "fake", "engine_options": {}, "mode": "image", "
 
 
 @pytest.fixture(autouse=True)
-def _fake_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fake_engine(monkeypatch):
     monkeypatch.setattr(landmarks, "open_estimator", lambda *_, **__: FakeEstimator())
 
 
-def test_a_folder_of_pictures_is_one_clip_in_the_layout_asked_for(
-    make_tree: Callable[..., Path],
-) -> None:
+def test_a_folder_of_pictures_is_one_clip_in_the_layout_asked_for(make_tree):
     root = make_tree({"a": 5})
     frames: list[int] = []
     (found,) = clips_like(root / "a", "holistic-143", {}, on_frame=lambda: frames.append(1))
@@ -38,10 +32,8 @@ def test_a_folder_of_pictures_is_one_clip_in_the_layout_asked_for(
     assert len(frames) == 5
 
 
-def test_a_run_is_read_and_shaped_by_the_recipe(
-    make_tree: Callable[..., Path], config_for: Callable[..., ExtractConfig]
-) -> None:
-    config: Any = config_for(make_tree({"train/a": 4, "dev/b": 3}))
+def test_a_run_is_read_and_shaped_by_the_recipe(make_tree, config_for):
+    config = config_for(make_tree({"train/a": 4, "dev/b": 3}))
     extract(config)
     plain = [clip for clip, _ in clips_like(config.out, "holistic-143", {})]
     moved = [clip for clip, _ in clips_like(config.out, "holistic-143", {"normalize": "bbox"})]
@@ -49,13 +41,10 @@ def test_a_run_is_read_and_shaped_by_the_recipe(
     assert not np.allclose(plain[0].points, moved[0].points, equal_nan=True)
 
 
-def test_keypoints_are_found_as_those_of_the_models_data_were(
-    make_tree: Callable[..., Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_keypoints_are_found_as_those_of_the_models_data_were(make_tree, caplog):
     warn_once.cache_clear()  # another test may have been told
     root = make_tree({"a": 5})
-    how = {"engine": "fake", "engine_options": {}, "mode": "image", "decoder": "pyav"}
-    ((alone, _),) = clips_like(root / "a", "holistic-543", {"extraction": how})
+    ((alone, _),) = clips_like(root / "a", "holistic-543", HOW)
     assert not caplog.text
     ((tracked, _),) = clips_like(root / "a", "holistic-543", {})
     assert "do not say how their keypoints were found; new ones are found by engine" in caplog.text
@@ -65,30 +54,25 @@ def test_keypoints_are_found_as_those_of_the_models_data_were(
 
 
 def test_prepare_records_how_the_keypoints_were_found_for_a_model_to_come(
-    make_tree: Callable[..., Path], config_for: Callable[..., Any], tmp_path: Path
-) -> None:
-    config = config_for(
-        make_tree({"train/a": 4}), mode="image", engine_options={"seconds_per_frame": 0.0}
-    )
+    make_tree, config_for, tmp_path
+):
+    options = {"seconds_per_frame": 0.0}
+    config = config_for(make_tree({"train/a": 4}), mode="image", engine_options=options)
     extract(config)
     (split,) = prepare(ClipInput(config.out), tmp_path / "data")
-    found = split.stats["options"]["extraction"]
-    assert found == {
-        "engine": "fake", "engine_options": {"seconds_per_frame": 0.0}, "mode": "image",
-        "decoder": "pyav",
-    }  # fmt: skip
+    recorded = split.stats["options"]["extraction"]
+    assert recorded == {**HOW["extraction"], "engine_options": options}
     with np.load(split.path) as arrays:
-        assert json.loads(str(arrays["meta"].reshape(-1)[0]))["recipe"]["extraction"] == found
+        recipe = json.loads(str(arrays["meta"].reshape(-1)[0]))["recipe"]
+        assert recipe["extraction"] == recorded
 
 
-def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_source_that_is_not_there_is_named(tmp_path):
     with pytest.raises(SourceError, match=r"absent\.mp4: no such file or folder; expected a video"):
         list(clips_like(tmp_path / "absent.mp4", "holistic-143", {}))
 
 
-def test_videos_and_pictures_side_by_side_are_a_question(
-    make_tree: Callable[..., Path], write_video: Callable[..., None]
-) -> None:
+def test_videos_and_pictures_side_by_side_are_a_question(make_tree, write_video):
     root = make_tree({"": 1})
     write_video(root / "b.mp4", 3)
     with pytest.raises(SourceError, match="holds both 1 video and 1 picture; say which"):
@@ -96,8 +80,8 @@ def test_videos_and_pictures_side_by_side_are_a_question(
 
 
 def test_clips_are_called_as_extract_calls_them_and_a_bad_one_does_not_end_the_others(
-    tmp_path: Path, write_video: Callable[..., None]
-) -> None:
+    tmp_path, write_video
+):
     for name in ("stop/a.mp4", "go/a.mp4", "c.mp4"):
         write_video(tmp_path / "videos" / name, 3)
     (tmp_path / "videos" / "bad.mp4").write_bytes(b"")
@@ -111,9 +95,7 @@ def test_clips_are_called_as_extract_calls_them_and_a_bad_one_does_not_end_the_o
         list(clips_like(tmp_path / "videos" / "bad.mp4", "holistic-543", HOW))
 
 
-def test_new_clips_are_resized_as_those_of_the_models_data_were(
-    make_tree: Callable[..., Path],
-) -> None:
+def test_new_clips_are_resized_as_those_of_the_models_data_were(make_tree):
     root, how = make_tree({"a": 2}), {**HOW["extraction"], "resize": "32x8"}
     ((clip, _),) = clips_like(root / "a", "holistic-543", {"extraction": how})
     assert clip.sizes_wh.tolist() == [[32, 8]] * 2

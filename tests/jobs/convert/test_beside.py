@@ -13,7 +13,7 @@ from posemill.errors import ConfigError, FormatError
 
 
 @pytest.fixture
-def dataset(tmp_path: Path) -> Path:
+def dataset(tmp_path):
     """`posewarp/{train,test}/frames/N.png` and a run of it."""
     root = tmp_path / "posewarp"
     for split, count in (("train", 3), ("test", 2)):
@@ -36,9 +36,7 @@ def files_of(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_file_of_eighteen_lines_lies_beside_each_picture_and_nothing_else_changed(
-    dataset: Path,
-) -> None:
+def test_a_file_of_eighteen_lines_lies_beside_each_picture_and_nothing_else_changed(dataset):
     before = files_of(dataset)
     write(dataset)
     new = files_of(dataset) - before
@@ -55,7 +53,7 @@ def test_a_file_of_eighteen_lines_lies_beside_each_picture_and_nothing_else_chan
     assert view["splits"][0]["num_frames"] == 3
 
 
-def test_the_same_again_replaces_its_own_and_no_folder_of_the_user(dataset: Path) -> None:
+def test_the_same_again_replaces_its_own_and_no_folder_of_the_user(dataset):
     write(dataset)
     write(dataset)
     (dataset / "test" / "annotation" / "0.txt").write_text("corrected by hand")
@@ -66,7 +64,7 @@ def test_the_same_again_replaces_its_own_and_no_folder_of_the_user(dataset: Path
     assert len((dataset / "test" / "annotation" / "0.txt").read_text().splitlines()) == 18
 
 
-def test_clips_without_such_a_folder_are_refused_before_anything_is_written(dataset: Path) -> None:
+def test_clips_without_such_a_folder_are_refused_before_anything_is_written(dataset):
     before = files_of(dataset)
     with pytest.raises(FormatError, match="replace"):
         posemill.export(dataset.parent / "run", "txt", dataset, replace={"train": "learn"},

@@ -34,21 +34,21 @@ def make_clip(seed: int, *, frames: int = 10, split: str = "train") -> PoseClip:
                     split=split)  # fmt: skip
 
 
-def write_run(folder: Path, clips: Sequence[PoseClip]) -> Path:
-    with RunWriter(folder, Manifest(clips[0].skeleton_name)) as writer:
+def write_run(folder: Path, clips: Sequence[PoseClip], **facts: object) -> Path:
+    with RunWriter(folder, Manifest(clips[0].skeleton_name, **facts)) as writer:  # type: ignore[arg-type]
         for clip in clips:
             writer.add(clip)
     return folder
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     clips = (make_clip(1), make_clip(2, frames=6), make_clip(3, split="dev"))
     return write_run(tmp_path / "run", clips)
 
 
-def test_every_split_has_its_arrays_and_statistics(run: Path, tmp_path: Path) -> None:
-    made = prepare(ClipInput(run), tmp_path / "out")
+def test_every_split_has_its_arrays_and_statistics(run, tmp_path):
+    made = prepare(ClipInput(run), tmp_path / "out", recipe=Recipe(normalize="shoulders"))
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["dev_keypoints.npz", "dev_stats.json", "train_keypoints.npz",
                      "train_stats.json"]  # fmt: skip
@@ -57,12 +57,7 @@ def test_every_split_has_its_arrays_and_statistics(run: Path, tmp_path: Path) ->
     assert (data["keypoints"].shape, data["keypoints"].dtype) == ((16, 143, 3), np.float32)
     assert data["lengths"].tolist() == [10, 6]
     assert (data["keypoints"][~data["mask"]] == 0).all()
-
-
-def test_the_statistics_are_those_of_the_arrays(run: Path, tmp_path: Path) -> None:
-    prepare(ClipInput(run), tmp_path / "out", recipe=Recipe(normalize="shoulders"))
     stats = json.loads((tmp_path / "out" / "train_stats.json").read_text())
-    data = np.load(tmp_path / "out" / "train_keypoints.npz")
     found = data["keypoints"][data["mask"]]
     for axis, values in zip("xyz", found.T, strict=True):
         said = stats["coordinates"][axis]
@@ -77,13 +72,7 @@ def test_the_statistics_are_those_of_the_arrays(run: Path, tmp_path: Path) -> No
     assert stats["parts"]["face"]["missing_rate"] == 0
     assert stats["longest_gap"] == 4
     assert stats["missing_rate"] == pytest.approx(1 - data["mask"].mean(), abs=1e-6)
-    assert stats["options"] == {
-        "layout": None,
-        "normalize": "shoulders",
-        "interpolate": 0,
-        "smooth": "none",
-        "fill": "zero",
-    }
+    assert stats["options"] == Recipe(normalize="shoulders", fill="zero").to_dict()
     assert stats["skeleton"] == "holistic-143"
     assert stats["keypoints_file"] == "train_keypoints.npz"
 
@@ -92,7 +81,7 @@ def test_the_statistics_are_those_of_the_arrays(run: Path, tmp_path: Path) -> No
     Recipe(), Recipe(fill="nan"), Recipe(fill="interpolate"), Recipe(interpolate=2),
     Recipe(normalize="shoulders", interpolate=9), Recipe(normalize="bbox", layout="543"),
     Recipe(layout="openpose-18")], ids=str)  # fmt: skip
-def test_blocks_give_what_clip_by_clip_gives(run, tmp_path, monkeypatch, recipe: Recipe) -> None:
+def test_blocks_give_what_clip_by_clip_gives(run, tmp_path, monkeypatch, recipe):
     """The borders of blocks do not show: one block of all clips, or one for each."""
     whole = prepare(ClipInput(run), tmp_path / "whole", recipe=recipe)
     monkeypatch.setattr("posemill.runs.shards.BLOCK_FRAMES", 1)
@@ -113,18 +102,12 @@ def test_blocks_give_what_clip_by_clip_gives(run, tmp_path, monkeypatch, recipe:
 
 @pytest.mark.parametrize(
     "recipe",
-    [
-        Recipe(),
-        Recipe(fill="interpolate"),
-        Recipe(normalize="shoulders", interpolate=9),
-        Recipe(smooth="gaussian"),
-        Recipe(normalize="bbox"),
-        Recipe(layout="openpose-18"),
-        Recipe(layout="coco-133"),
-    ],
+    [Recipe(), Recipe(fill="interpolate"), Recipe(normalize="shoulders", interpolate=9),
+     Recipe(smooth="gaussian"), Recipe(normalize="bbox"), Recipe(layout="openpose-18"),
+     Recipe(layout="coco-133")],
     ids=str,
-)
-def test_all_points_and_143_points_give_the_same_files(tmp_path: Path, recipe: Recipe) -> None:
+)  # fmt: skip
+def test_all_points_and_143_points_give_the_same_files(tmp_path, recipe):
     """Points outside of the picture among the 400 that are left out move no bounding box."""
     clips = [make_clip(number, frames=number) for number in (9, 11, 30)]
     for clip in clips:
@@ -144,7 +127,7 @@ def test_all_points_and_143_points_give_the_same_files(tmp_path: Path, recipe: R
     np.testing.assert_array_equal(np.load(made.path)["keypoints"], np.concatenate(expected))
 
 
-def test_what_is_left_out_is_not_read(run: Path, tmp_path: Path) -> None:
+def test_what_is_left_out_is_not_read(run, tmp_path):
     (shard,) = (run / "shards").iterdir()
     group = pq.ParquetFile(shard).metadata.row_group(0)
     columns = {group.column(i).path_in_schema.split(".")[0]: group.column(i)
@@ -163,7 +146,7 @@ def test_what_is_left_out_is_not_read(run: Path, tmp_path: Path) -> None:
         export_clips(ClipInput(run), "parquet", tmp_path / "a.parquet")
 
 
-def test_pandas_is_not_imported_for_it(run: Path, tmp_path: Path) -> None:
+def test_pandas_is_not_imported_for_it(run, tmp_path):
     """That takes as long as preparing 20,000 frames; pyarrow does it when arrays are turned."""
     pytest.importorskip("pandas")
     code = (
@@ -177,7 +160,7 @@ def test_pandas_is_not_imported_for_it(run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "dev_keypoints.npz").is_file()
 
 
-def test_where_there_is_one_person_the_second_is_nobody(run: Path, tmp_path: Path) -> None:
+def test_where_there_is_one_person_the_second_is_nobody(run, tmp_path):
     prepare(ClipInput(run, person="all"), tmp_path / "two", people=2)
     prepare(ClipInput(run), tmp_path / "one")
     two, one = (np.load(tmp_path / name / "dev_keypoints.npz") for name in ("two", "one"))
@@ -187,41 +170,35 @@ def test_where_there_is_one_person_the_second_is_nobody(run: Path, tmp_path: Pat
     assert not two["mask"][:, 1].any()
 
 
-def test_a_file_is_prepared_like_the_run_it_came_from(run: Path, tmp_path: Path) -> None:
+def test_a_file_is_prepared_like_the_run_it_came_from(run, tmp_path):
     (made, _) = prepare(ClipInput(run), tmp_path / "a")
     (again,) = prepare(ClipInput(made.path), tmp_path / "b")
     assert made.stats == again.stats
     assert made.path.read_bytes() == again.path.read_bytes()
 
 
-def test_gaps_are_those_of_clips_and_the_first_longest_names_its_clip(tmp_path: Path) -> None:
+def test_gaps_are_those_of_clips_and_the_first_longest_names_its_clip(tmp_path):
     clips = [make_clip(number, frames=8) for number in (1, 2, 3)]
     clips[0].points[:] = np.nan
     clips[0].scores[:] = 0
     clips[1].points[:3] = np.nan  # a gap over the border would be 8 + 3 frames
     clips[1].scores[:3] = 0
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        for clip in clips:
-            writer.add(clip)
-    (made,) = prepare(ClipInput(tmp_path / "run"), tmp_path / "out")
+    (made,) = prepare(ClipInput(write_run(tmp_path / "run", clips)), tmp_path / "out")
     assert made.stats["longest_gap"] == 8
     assert made.stats["parts"]["pose"]["longest_gap_clip"] == "clip_1"
     assert made.stats["clips_without_points_sample"] == ["clip_1"]
     assert made.stats["parts"]["pose"]["missing_rate"] == round(11 / 24, 6)
 
 
-def test_a_clip_of_infinity_is_named_also_inside_a_block(tmp_path: Path) -> None:
+def test_a_clip_of_infinity_is_named_also_inside_a_block(tmp_path):
     clips = [make_clip(number) for number in (1, 2, 3)]
     clips[1].points[4, 520] = np.inf
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        for clip in clips:
-            writer.add(clip)
     with pytest.raises(FormatError, match="clip 'clip_2' holds infinity"):
-        prepare(ClipInput(tmp_path / "run"), tmp_path / "out")
+        prepare(ClipInput(write_run(tmp_path / "run", clips)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_whose_splits_are_mixed_is_refused(tmp_path: Path) -> None:
+def test_a_file_whose_splits_are_mixed_is_refused(tmp_path):
     clips = [make_clip(1), make_clip(2, split="dev"), make_clip(3)]
     get_format("npz").write(clips, tmp_path / "a.npz", recipe=Recipe())
     with pytest.raises(FormatError, match=r"clips of split 'train' come in several places"):
@@ -230,14 +207,10 @@ def test_a_file_whose_splits_are_mixed_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "run"])
 @pytest.mark.parametrize("split", ["../x", "a\tb", "x" * 300], ids=["path", "tab", "long"])
-def test_a_split_that_cannot_be_a_file_is_refused_before_another_is_written(
-    tmp_path: Path, split: str, kind: str
-) -> None:
+def test_a_split_that_cannot_be_a_file_is_refused_before_another_is_written(tmp_path, split, kind):
     path, clips = tmp_path / "a", [make_clip(1), make_clip(2, split=split)]
     if kind == "run":
-        with RunWriter(path, Manifest("holistic-543")) as writer:
-            for clip in clips:
-                writer.add(clip)
+        write_run(path, clips)
     else:
         path = tmp_path / "a.npz"
         get_format("npz").write(clips, path, recipe=Recipe())
@@ -246,7 +219,7 @@ def test_a_split_that_cannot_be_a_file_is_refused_before_another_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_split_may_be_named_in_any_letters_and_with_spaces(tmp_path: Path) -> None:
+def test_a_split_may_be_named_in_any_letters_and_with_spaces(tmp_path):
     for split in ("val odd", "验证"):
         path = tmp_path / f"{split}.npz"
         get_format("npz").write([make_clip(1, split=split)], path, recipe=Recipe())
@@ -256,13 +229,11 @@ def test_a_split_may_be_named_in_any_letters_and_with_spaces(tmp_path: Path) -> 
         assert clip.split == split
 
 
-def test_nothing_is_drawn_between_loose_pictures(tmp_path: Path) -> None:
-    extract = Manifest("holistic-543", source={"path": "/data", "layout": "pictures"})
-    merged = {"inputs": [{"kind": "pkl"}, {"manifest": dataclasses.asdict(extract)}]}
-    for name, manifest in (("run", extract), ("all", Manifest("holistic-543", source=merged))):
-        with RunWriter(tmp_path / name, manifest) as writer:
-            writer.add(make_clip(1))
-        source, form = ClipInput(tmp_path / name), get_format("npz").name
+def test_nothing_is_drawn_between_loose_pictures(tmp_path):
+    pictures = {"path": "/data", "layout": "pictures"}
+    merged = {"inputs": [{"kind": "pkl"}, {"manifest": {"source": pictures}}]}
+    for name, origin in (("run", pictures), ("all", merged)):
+        source = ClipInput(write_run(tmp_path / name, [make_clip(1)], source=origin))
         for recipe, option in ((Recipe(interpolate=2), "interpolate=2"),
                                (Recipe(fill="interpolate"), 'fill="interpolate"'),
                                (Recipe(smooth="savgol"), 'smooth="savgol"')):  # fmt: skip
@@ -270,13 +241,13 @@ def test_nothing_is_drawn_between_loose_pictures(tmp_path: Path) -> None:
             with pytest.raises(ConfigError, match=message):
                 prepare(source, tmp_path / "out", recipe=recipe)
             with pytest.raises(ConfigError, match=message):
-                export_clips(source, form, tmp_path / "out.npz", recipe=recipe)
+                export_clips(source, "npz", tmp_path / "out.npz", recipe=recipe)
             with pytest.raises(ConfigError, match=message):
-                count_export(source, form, recipe=recipe)
+                count_export(source, "npz", recipe=recipe)
         assert len(prepare(source, tmp_path / f"out of {name}")) == 1
 
 
-def test_points_that_are_left_out_are_said(run: Path, tmp_path: Path) -> None:
+def test_points_that_are_left_out_are_said(run, tmp_path):
     said = "400 of 468 points of face (holistic-543 as holistic-143)"
     assert [each.losses for each in prepare(ClipInput(run), tmp_path / "out")] == [(said,)] * 2
     whole = prepare(ClipInput(run), tmp_path / "out", recipe=Recipe(layout="543"))
@@ -285,31 +256,23 @@ def test_points_that_are_left_out_are_said(run: Path, tmp_path: Path) -> None:
     assert again[0].losses == (said,)
 
 
-def test_what_was_normalised_stays_so_in_name_when_it_is_prepared_again(run, tmp_path) -> None:
+def test_what_was_normalised_stays_so_in_name_when_it_is_prepared_again(run, tmp_path):
     prepare(ClipInput(run), tmp_path / "a", recipe=Recipe(normalize="shoulders", interpolate=2))
     (made, _) = prepare(ClipInput(tmp_path / "a"), tmp_path / "b", recipe=Recipe(fill="nan"))
-    expected = {
-        "layout": None,
-        "normalize": "shoulders",
-        "interpolate": 2,
-        "smooth": "none",
-        "fill": "nan",
-    }
+    expected = Recipe(normalize="shoulders", interpolate=2, fill="nan").to_dict()
     assert made.stats["options"] == expected
     assert json.loads(str(np.load(made.path)["meta"][0]))["recipe"] == expected
     with pytest.raises(ConfigError, match=r"made with normalize=.shoulders. already"):
         prepare(ClipInput(tmp_path / "b"), tmp_path / "c", recipe=Recipe(normalize="bbox"))
 
 
-def test_a_size_that_is_given_counts_where_a_run_has_none(tmp_path: Path) -> None:
+def test_a_size_that_is_given_counts_where_a_run_has_none(tmp_path):
     clip = dataclasses.replace(make_clip(1), sizes_wh=np.zeros((10, 2), np.int32))
-    for name, each in (("bare", clip), ("whole", clip.with_size((200, 100)))):
-        with RunWriter(tmp_path / name, Manifest("holistic-543")) as writer:
-            writer.add(each)
+    bare = write_run(tmp_path / "bare", [clip])
+    whole = write_run(tmp_path / "whole", [clip.with_size((200, 100))])
     recipe = Recipe(normalize="bbox")
     with pytest.raises(ConfigError, match="give it by size="):
-        prepare(ClipInput(tmp_path / "bare"), tmp_path / "out", recipe=recipe)
-    (given,) = prepare(ClipInput(tmp_path / "bare", size_wh=(200, 100)), tmp_path / "a",
-                       recipe=recipe)  # fmt: skip
-    (known,) = prepare(ClipInput(tmp_path / "whole"), tmp_path / "b", recipe=recipe)
+        prepare(ClipInput(bare), tmp_path / "out", recipe=recipe)
+    (given,) = prepare(ClipInput(bare, size_wh=(200, 100)), tmp_path / "a", recipe=recipe)
+    (known,) = prepare(ClipInput(whole), tmp_path / "b", recipe=recipe)
     assert given.path.read_bytes() == known.path.read_bytes()

@@ -22,7 +22,7 @@ def clip_of(x: list[float], *, size_wh: tuple[int, int] = (200, 100)) -> PoseCli
     return PoseClip(points, scores, np.full((len(x), 2), size_wh, np.int32), "openpose-18")
 
 
-def test_a_closed_gap_has_points_and_scores_between_its_ends() -> None:
+def test_a_closed_gap_has_points_and_scores_between_its_ends():
     clip = clip_of([0.2, np.nan, 0.4])
     clip.scores[2] = 0.4
     shaped = shape_clip(clip, Recipe(interpolate=1), "openpose-18")
@@ -32,7 +32,7 @@ def test_a_closed_gap_has_points_and_scores_between_its_ends() -> None:
     assert not untouched.mask[1].any()
 
 
-def test_shoulders_are_measured_in_pixels_not_in_shares_of_the_picture() -> None:
+def test_shoulders_are_measured_in_pixels_not_in_shares_of_the_picture():
     # Shoulders 0.2 of the width apart; 0.2 of the height is half of that in a 200x100 picture.
     clip = clip_of([0.5])
     clip.points[0, 0, 1] = 0.7
@@ -41,12 +41,12 @@ def test_shoulders_are_measured_in_pixels_not_in_shares_of_the_picture() -> None
     np.testing.assert_allclose(shaped.points[0, 5, 0] - shaped.points[0, 2, 0], 1, atol=1e-6)
 
 
-def test_a_box_reaches_from_minus_one_to_one() -> None:
+def test_a_box_reaches_from_minus_one_to_one():
     shaped = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize="bbox"), "openpose-18")
     np.testing.assert_allclose(np.abs(shaped.points[..., 0]).max(), 1, atol=1e-6)
 
 
-def test_without_shoulders_nothing_is_found() -> None:
+def test_without_shoulders_nothing_is_found():
     clip = clip_of([0.2, 0.4])
     clip.points[:, 2] = np.nan
     shaped = shape_clip(clip, Recipe(normalize="shoulders"), "openpose-18")
@@ -54,14 +54,14 @@ def test_without_shoulders_nothing_is_found() -> None:
     assert not shaped.scores.any()
 
 
-def test_a_clip_says_what_was_done_to_it() -> None:
+def test_a_clip_says_what_was_done_to_it():
     shaped = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize="bbox", interpolate=2), "openpose-18")
     assert (shaped.normalized, shaped.interpolated) == ("bbox", 2)
     again = shape_clip(shaped, Recipe(interpolate=1), "openpose-18")
     assert (again.normalized, again.interpolated) == ("bbox", 2)
 
 
-def test_normalising_twice_is_refused() -> None:
+def test_normalising_twice_is_refused():
     shaped = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize="bbox"), "openpose-18")
     for how in ("shoulders", "bbox"):
         with pytest.raises(
@@ -80,12 +80,12 @@ def test_normalising_twice_is_refused() -> None:
          "21 of 21 points of right hand; 16 of 33 points of pose (holistic-143 as openpose-18)"),
     ],
 )  # fmt: skip
-def test_points_without_a_use_are_counted_by_part(source: str, target: str, words: str) -> None:
+def test_points_without_a_use_are_counted_by_part(source, target, words):
     assert dropped_points(source, target) == words
 
 
 @pytest.mark.parametrize("how", ["shoulders", "bbox"])
-def test_without_a_picture_size_there_are_no_lengths_to_normalise_by(how: str) -> None:
+def test_without_a_picture_size_there_are_no_lengths_to_normalise_by(how):
     clip = clip_of([0.2, 0.8], size_wh=(0, 0))
     with pytest.raises(ConfigError, match=rf"normalize=.{how}. needs the size .* size=.WIDTHx"):
         shape_clip(clip, Recipe(normalize=how), "openpose-18")
@@ -102,7 +102,7 @@ def test_without_a_picture_size_there_are_no_lengths_to_normalise_by(how: str) -
         ("npz", Recipe(layout="coco-133"), "coco-133"),
     ],
 )
-def test_a_clip_keeps_a_layout_the_format_can_hold(format_name, recipe, layout: str) -> None:
+def test_a_clip_keeps_a_layout_the_format_can_hold(format_name, recipe, layout):
     assert layout_for("openpose-18", recipe, get_format(format_name)) == layout
 
 
@@ -110,5 +110,5 @@ def test_a_clip_keeps_a_layout_the_format_can_hold(format_name, recipe, layout: 
     ("format_name", "layout"),
     [("npz", "holistic-143"), ("hdf5", "holistic-553"), ("pose", "holistic-543")],
 )
-def test_a_refined_face_stays_whole_where_all_points_are_usual(format_name, layout: str) -> None:
+def test_a_refined_face_stays_whole_where_all_points_are_usual(format_name, layout):
     assert layout_for("holistic-553", Recipe(), get_format(format_name)) == layout

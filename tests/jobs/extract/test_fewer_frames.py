@@ -117,17 +117,17 @@ def test_a_picture_that_failed_is_named_by_its_own_number_and_can_be_tried_again
     config_for, make_tree
 ):
     tree = make_tree({"a": 9})
+    config = config_for(tree, stride=2, mode="image")
     broken = tree / "a" / "0004.png"
     whole = broken.read_bytes()
     broken.write_bytes(b"x")
-    summary = extract(config_for(tree, stride=2, mode="image"))
+    summary = extract(config)
     assert clip_of(summary).frame_indices.tolist() == [0, 2, 6, 8]
     (failure,) = list_failures(summary.folder)
     assert failure.message.startswith("frame 4 of the source: ")
     assert failure.path == str(broken)
     broken.write_bytes(whole)
-    again = extract(config_for(tree, stride=2, mode="image", retry_failed=True))
-    clip = clip_of(again)
+    clip = clip_of(extract(config.replace(retry_failed=True)))
     assert clip.frame_indices.tolist() == [0, 2, 4, 6, 8]
     assert [path[-8:-4] for path in clip.image_paths] == ["0000", "0002", "0004", "0006", "0008"]
 

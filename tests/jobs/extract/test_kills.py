@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 
@@ -94,34 +93,18 @@ def test_workers_killed_at_random_moments_are_replaced(
     same_runs(tmp_path / "cut", whole)
 
 
-def test_chance_kills_at_one_frame_give_up_nothing(make_tree, tmp_path, config_for, same_runs):
+def test_chance_kills_at_one_frame_give_up_nothing(
+    make_tree, tmp_path, config_for, same_runs, killing_workers
+):
     tree = make_tree({"a": 12})
     extract(config_for(tree, "whole"))
-    kills, is_over = [], threading.Event()
-
-    def kill_each_worker_at_its_first_frame() -> None:
-        while not is_over.wait(0.02) and len(kills) < 2:
-            for each in psutil.Process().children():
-                with suppress(psutil.NoSuchProcess):
-                    is_worker = "resource_tracker" not in " ".join(each.cmdline())
-                    is_at_work = time.time() - each.create_time() > 1.2
-                    if is_worker and each.pid not in kills and is_at_work:
-                        each.kill()
-                        kills.append(each.pid)
-
-    killer = threading.Thread(target=kill_each_worker_at_its_first_frame)
-    killer.start()
-    try:
-        # Nothing is committed before the end: every worker begins at the same frame.
-        options = {"seconds_per_frame": 0.3}
-        config = config_for(
-            tree, "cut", executor="processes", workers=1, engine_options=options, task_frames=512,
-            max_tries=2,
-        )  # fmt: skip
+    # Nothing is committed before the end: every worker begins at the same frame.
+    config = config_for(
+        tree, "cut", executor="processes", workers=1, task_frames=512, max_tries=2,
+        engine_options={"seconds_per_frame": 0.3},
+    )  # fmt: skip
+    with killing_workers(least=0.02, most=0.02, count=2, age=1.2) as kills:
         summary = extract(config)
-    finally:
-        is_over.set()
-        killer.join()
     assert len(kills) == 2
     assert summary.exit_code == 0
     same_runs(tmp_path / "cut", tmp_path / "whole")

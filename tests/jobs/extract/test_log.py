@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from posemill.jobs.extract.status import log_path
 from posemill.machine import live_files
 from posemill.machine.live_files import LogFile, follow_lines, last_lines
@@ -22,7 +20,7 @@ def follow_log(folder: Path) -> Iterator[str]:
     return follow_lines(log_path(folder), lambda: holder_of(folder) is None)
 
 
-def test_lines_have_the_time_in_front_and_are_appended(tmp_path: Path) -> None:
+def test_lines_have_the_time_in_front_and_are_appended(tmp_path):
     (tmp_path / "logs").mkdir()
     for text in ("begun", "odd \udce9"):
         log = LogFile(log_path(tmp_path))
@@ -35,7 +33,7 @@ def test_lines_have_the_time_in_front_and_are_appended(tmp_path: Path) -> None:
     ]
 
 
-def test_only_the_last_lines_are_read_of_the_log_that_is_meant(tmp_path: Path) -> None:
+def test_only_the_last_lines_are_read_of_the_log_that_is_meant(tmp_path):
     assert read_logs(tmp_path) == []
     assert list(follow_log(tmp_path)) == []
     (tmp_path / "logs").mkdir()
@@ -51,9 +49,7 @@ def test_only_the_last_lines_are_read_of_the_log_that_is_meant(tmp_path: Path) -
     assert (set(first), last) == ({"x"}, "last")
 
 
-def test_new_lines_come_while_somebody_works_and_then_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_lines_come_while_somebody_works_and_then_the_rest(tmp_path, monkeypatch):
     (tmp_path / "logs").mkdir()
     path = tmp_path / "logs" / "coordinator.log"
     path.write_text("old\n")

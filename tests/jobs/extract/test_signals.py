@@ -41,16 +41,15 @@ def test_the_first_is_a_request_and_a_later_one_an_order(number, known_handlers,
     assert signals.received == number
 
 
-def test_a_signal_that_is_ignored_stays_so():
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def test_a_signal_that_is_ignored_stays_so_and_one_that_no_system_has_too(
+    monkeypatch, known_handlers
+):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with StopSignals().caught() as signals:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         signal.raise_signal(signal.SIGHUP)
         assert signals.received == 0
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-
-
-def test_a_system_without_a_signal_does_without(monkeypatch, known_handlers):
+    assert signal.signal(signal.SIGHUP, before) is signal.SIG_IGN
     monkeypatch.delattr(signal, "SIGHUP")
     with StopSignals().caught() as signals:
         signal.raise_signal(NUMBERS[2])

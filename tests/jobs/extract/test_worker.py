@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from posemill.config import ExtractConfig
+from posemill.errors import DeviceError
+from posemill.estimators.fake import FakeEstimator, FakeState
 from posemill.executors import NUM_SLOTS, Died, Progress
 from posemill.jobs.extract import worker
 from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, WRITING, Fatal, Task
@@ -27,30 +29,22 @@ from posemill.sources.reading import SLOW_STEP_SECONDS
 CONFIG = ExtractConfig(Path("source"), Path("run"), engine="fake", skeleton="holistic-543")
 
 
-@pytest.fixture
-def opened(monkeypatch):
-    """The options every engine was opened with; none is."""
-    seen = []
+def test_workers_take_the_devices_in_turn_with_one_thread_each(monkeypatch):
+    opened = []
 
     def refuse(name, **options):
-        seen.append((name, options))
-        from posemill.errors import DeviceError
-
+        opened.append(options)
         raise DeviceError(f"{options['device']} is not there")
 
     monkeypatch.setattr("posemill.jobs.extract.keypoints.open_estimator", refuse)
-    return seen
-
-
-def test_workers_take_the_devices_in_turn_with_one_thread_each(opened, monkeypatch):
     monkeypatch.setattr(ExtractConfig, "all_engine_options", lambda _: {"x": 1})
     job, plan = Extraction(CONFIG), WorkerPlan(4, "processes", ("cuda:0", "cuda:1"), 0)
     said = [
         next(iter(Worker(job, plan, "id", index)(Task("t", (), 8), Progress([0] * NUM_SLOTS))))
         for index in range(4)
     ]
-    assert [options["device"] for _, options in opened] == ["cuda:0", "cuda:1"] * 2
-    assert all(options["threads"] == 1 and options["x"] == 1 for _, options in opened)
+    devices = ["cuda:0", "cuda:1"] * 2
+    assert opened == [{"device": device, "threads": 1, "x": 1} for device in devices]
     assert said[1] == Fatal("DeviceError", "cuda:1 is not there")
 
 
@@ -175,8 +169,6 @@ def test_an_engine_that_fails_where_it_did_not_before_is_replaced_and_no_frame_i
 
 
 def test_an_engine_that_never_worked_blames_no_frame(work, monkeypatch):
-    from posemill.estimators.fake import FakeEstimator
-
     def fail(*_):
         raise RuntimeError("CUDA error: out of memory")
 
@@ -190,8 +182,6 @@ def test_an_engine_that_never_worked_blames_no_frame(work, monkeypatch):
 @pytest.fixture
 def forgetful(monkeypatch):
     """The fake engine as one that cannot write its states."""
-    from posemill.estimators.fake import FakeEstimator, FakeState
-
     info = dataclasses.replace(FakeEstimator.info, saves_states=False)
     monkeypatch.setattr(FakeEstimator, "info", info)
     monkeypatch.setattr(FakeState, "to_bytes", lambda state: b"")
@@ -215,15 +205,12 @@ def test_a_clip_whose_state_cannot_be_saved_goes_on_as_if_nothing_had_been(
     assert pq.read_table(shards / "t-0000.parquet").to_pylist() == expected
 
 
-def test_a_commit_on_the_way_back_to_where_it_was_does_not_lose_the_place(work, forgetful):
-    progress = Progress([0] * NUM_SLOTS)
+def test_what_ends_on_the_way_back_to_where_it_was_does_not_lose_the_place(work, forgetful):
+    progress, back = Progress([0] * NUM_SLOTS), {"is_chain": True, "next_frame": 7, "state": b""}
     progress.ask_to_stop()
-    (commit,) = work({"is_chain": True, "next_frame": 7, "state": b""}, progress=progress)
+    (commit,) = work(back, progress=progress)
     assert summary([commit]) == [(None, [(1, 7, False, 0, [])])]
-
-
-def test_what_is_gone_on_the_way_back_is_lost_from_where_it_was(work, forgetful):
-    (commit,) = work({"is_chain": True, "next_frame": 7, "state": b"", "name": "x", "length": 12})
+    (commit,) = work({**back, "name": "x", "length": 12})  # its folder is gone
     (unit,) = commit.units
     assert (unit.next_frame, unit.is_done, unit.num_rows) == (12, True, 0)
     assert [(lost.frame_index, lost.num_frames) for lost in unit.lost] == [(None, 5)]

@@ -22,31 +22,24 @@ def machine(monkeypatch):
     return pretend
 
 
-def test_a_worker_for_every_core_shares_four_fifths_of_the_memory(machine, config_for, tmp_path):
-    machine(4, 10 * GB)
-    plan = plan_workers(config_for(tmp_path, executor="processes", workers=None))
-    assert (plan.num_workers, plan.memory_bytes) == (4, 2 * GB)
-    assert plan.describe() == "4 processes x 1 thread on cpu, at most 2048 MB each"
-
-
-def test_a_container_with_little_memory_gets_fewer_workers_and_says_why(
-    machine, config_for, tmp_path
+@pytest.mark.parametrize(
+    ("cores", "memory", "reason", "expected", "said"),
+    [
+        (4, 10 * GB, "", (4, 2 * GB), "4 processes x 1 thread on cpu, at most 2048 MB each"),
+        (64, 4 * GB, "/sys/fs/cgroup/memory.max allows no more", (6, 4 * GB * 4 // 5 // 6),
+         "6 processes x 1 thread on cpu, at most 546 MB each (not 64, one a core, for 4096 MB of "
+         "memory: /sys/fs/cgroup/memory.max allows no more)"),
+        (8, GB // 4, "", (1, GB // 2), "1 process x 1 thread on cpu, at most 512 MB each (not 8, "
+         "one a core, for 256 MB of memory)"),  # what an engine needs
+    ],
+)  # fmt: skip
+def test_a_worker_for_every_core_shares_four_fifths_of_the_memory(
+    machine, config_for, tmp_path, cores, memory, reason, expected, said
 ):
-    machine(64, 4 * GB, "/sys/fs/cgroup/memory.max allows no more")
+    machine(cores, memory, reason)
     plan = plan_workers(config_for(tmp_path, executor="processes", workers=None))
-    assert plan.num_workers == 6
-    assert plan.num_workers * plan.memory_bytes <= 4 * GB
-    assert plan.describe() == (
-        "6 processes x 1 thread on cpu, at most 546 MB each (not 64, one a core, for 4096 MB of "
-        "memory: /sys/fs/cgroup/memory.max allows no more)"
-    )
-
-
-def test_at_least_one_worker_with_what_an_engine_needs(machine, config_for, tmp_path):
-    machine(8, GB // 4)
-    plan = plan_workers(config_for(tmp_path, executor="processes", workers=None))
-    assert (plan.num_workers, plan.memory_bytes) == (1, GB // 2)
-    assert "(not 8, one a core, for 256 MB of memory)" in plan.describe()
+    assert (plan.num_workers, plan.memory_bytes) == expected
+    assert plan.describe() == said
 
 
 def test_what_was_asked_for_is_not_reduced(machine, config_for, tmp_path):
