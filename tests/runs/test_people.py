@@ -28,8 +28,8 @@ def clip_of(counts: list[int], clip_id: str = "a", *, seed: int = 0) -> PoseClip
 
 
 def same_people(one: OtherPeople | None, other: OtherPeople | None) -> None:
-    assert one is not None
-    assert other is not None
+    assert one
+    assert other
     for name in ("counts", "points", "scores"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     if other.ids is not None and one.ids is not None:
@@ -77,7 +77,7 @@ def test_others_take_another_layout_with_the_clip(tmp_path: Path) -> None:
 
 def test_what_does_not_know_its_people_joins_to_what_does_not() -> None:
     both = join_people([nobody_else(2, 18), clip_of([1]).others])
-    assert both is not None
+    assert both
     assert both.counts.tolist() == [0, 0, 1]
     assert join_people([nobody_else(2, 18), None]) is None
     assert join_people([]) is None

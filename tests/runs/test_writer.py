@@ -20,7 +20,7 @@ from posemill.runs.writer import (
     RunWriter,
     ShardWriter,
     remove_uncommitted,
-    write_table,
+    write_shard,
 )
 from tests.runs.conftest import SHARD, small_clip, write_run
 
@@ -34,7 +34,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_shard_has_groups_of_512_rows_checksums_and_its_own_size(folder):
     path = folder / "shards" / "a.parquet"
-    shard = write_table(table_of(small_clip(num_frames=513)), folder, path.name, "id")
+    table = table_of(small_clip(num_frames=513))
+    shard = write_shard(folder, path.name, table, pieces=(), run_id="id")
     assert (shard.name, shard.num_rows, shard.num_bytes) == (path.name, 513, path.stat().st_size)
     assert [each.name for each in path.parent.iterdir()] == ["a.parquet"]
     metadata = pq.read_schema(path).metadata

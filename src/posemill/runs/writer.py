@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +40,10 @@ _RUN_KEY, _NAME_KEY = b"posemill.run", b"posemill.shard"  # what makes its check
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
 
 
-def write_table(table: pa.Table, place: Path | str, name: str, run_id: str) -> Shard:
-    """Write a table as one shard of a run, whole or not at all; return it without its pieces.
+def write_shard(
+    place: Path | str, name: str, table: pa.Table, *, pieces: Sequence[Piece], run_id: str
+) -> Shard:
+    """Write the rows of pieces that lie behind each other as one shard, whole or not at all.
 
     It is compressed in memory first: a full disk is met in one plain write, which leaves nothing.
     """
@@ -63,11 +67,14 @@ def write_table(table: pa.Table, place: Path | str, name: str, run_id: str) -> S
     else:
         with atomic_path(Path(place) / SHARDS_NAME / name) as temporary:
             temporary.write_bytes(content.getbuffer())
-    return Shard(name, len(table), len(content.getbuffer()), (), checksum_of(content))
+    offsets = itertools.accumulate((piece.num_rows for piece in pieces), initial=0)
+    placed = tuple(
+        piece._replace(row_offset=offset) for piece, offset in zip(pieces, offsets, strict=False)
+    )
+    return Shard(name, len(table), len(content.getbuffer()), placed, checksum_of(content))
 
 
-def found_counts(clip: PoseClip) -> str:
-    """Return `Piece.found` of some frames of a clip."""
+def _found_in(clip: PoseClip) -> str:
     sizes, counts = np.unique(clip.sizes_wh, axis=0, return_counts=True)
     by_size = [[*size, count] for size, count in zip(sizes.tolist(), counts.tolist(), strict=True)]
     return json.dumps([clip.present.sum(0).tolist(), by_size], separators=(",", ":"))
@@ -84,18 +91,16 @@ class ShardWriter:
 
     def add(self, clip_no: int, clip: PoseClip, *, unit_no: int | None = None) -> None:
         """Add a piece of a clip: at least one frame, in order of their indices."""
-        first = int(clip.frame_indices[0])
         self._tables.append(table_of(clip))
-        found = found_counts(clip)
-        self._pieces.append(Piece(clip_no, first, self.num_rows, len(clip), unit_no, found))
+        first, found = int(clip.frame_indices[0]), _found_in(clip)
+        self._pieces.append(Piece(clip_no, first, 0, len(clip), unit_no, found))
         self.num_rows += len(clip)
 
     def write(self, name: str) -> Shard:
         """Write what was collected as the shard of that file name, and start anew."""
-        shard = write_table(join_tables(self._tables), self._place, name, self._run_id)
-        shard = dataclasses.replace(shard, pieces=tuple(self._pieces))
+        table, pieces = join_tables(self._tables), self._pieces
         self._tables, self._pieces, self.num_rows = [], [], 0
-        return shard
+        return write_shard(self._place, name, table, pieces=pieces, run_id=self._run_id)
 
 
 class RunWriter:
@@ -210,21 +215,17 @@ def compact(home: RunHome, events: EventLog) -> int:
     stale = events.ledger.stale_shards() if events.records is None else []
     manifest = Manifest.read(home.work)
     for old in stale:
-        shard, moved, num_rows = Shard("", 0, 0, ()), list[Piece](), 0
-        for piece in old.pieces:
-            moved.append(piece._replace(row_offset=num_rows))
-            num_rows += piece.num_rows
-        if moved:
+        shard = Shard("", 0, 0, ())
+        if old.pieces:
             rows = (
                 ShardRows(number, "", "", old.name, piece.row_offset, piece.num_rows, old.checksum)
                 for number, piece in enumerate(old.pieces)
             )
             table = read_rows(home, BlockPlan(tuple(rows)), manifest.skeleton_name)
             stem, _, count = old.name.removesuffix(".parquet").partition("-r")
-            name = f"{stem}-r{int(count or 0) + 1}.parquet"
-            shard = write_table(table, home.address, name, manifest.run_id)
-        shard = dataclasses.replace(shard, pieces=tuple(moved), replaces=old.name)
-        events.record(Committed(shard, ()))
+            name, run_id = f"{stem}-r{int(count or 0) + 1}.parquet", manifest.run_id
+            shard = write_shard(home.address, name, table, pieces=old.pieces, run_id=run_id)
+        events.record(Committed(dataclasses.replace(shard, replaces=old.name), ()))
         shard_path(home.work, old.name).unlink(missing_ok=True)
     return len(stale)
 
