@@ -208,7 +208,7 @@ def test_the_command_prints_a_table_or_json_and_names_what_is_wrong(video, tmp_p
     assert plain.exit_code == 0
     assert {each["access"] for each in json.loads(plain.stdout)["speeds"]} == {"all", "8", "32"}
     assert isinstance(bench(tmp_path / "nowhere.mp4").exception, SourceError)
-    with pytest.raises(SourceError, match="no such file or folder; expected a video"):
+    with pytest.raises(SourceError, match="cannot be read: No such file or directory"):
         posemill.bench_decode(Path("nowhere.mp4"))
     with pytest.raises(ConfigError, match="seconds: expected more than 0, got 0"):
         posemill.bench_decode(video, seconds=0)

@@ -9,12 +9,8 @@ import pytest
 
 from posemill.errors import ConfigError, DecodeError, PosemillError, SourceError
 from posemill.jobs import landmarks
-from posemill.jobs.landmarks import (
-    choose_mode,
-    clip_at,
-    estimate_landmarks,
-    save_landmarks,
-)
+from posemill.jobs.landmarks import choose_mode, estimate_landmarks, save_landmarks
+from posemill.sources import clip_at
 
 
 @pytest.fixture

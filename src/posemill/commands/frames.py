@@ -22,8 +22,6 @@ from posemill.commands.printing import print_json, print_note, print_notes, prin
 from posemill.commands.progress import ProgressView, show_progress
 from posemill.commands.runs import print_forecast
 from posemill.config import FramesConfig
-from posemill.errors import SourceError
-from posemill.files import near_path
 from posemill.messages import Message, join
 from posemill.outputs import expect_folder
 from posemill.settings import setting
@@ -116,26 +114,13 @@ def bench_decode(
         SourceError: There is no such file or folder.
     """
     from posemill.inspection.decoding import installed_decoders, measure_decoders
+    from posemill.sources import find_clips
 
-    paths = [path for place in videos for path in _videos_at(place)]  # type: ignore[union-attr]
+    found = [find_clips(place, layout="videos") for place in videos]  # type: ignore[union-attr]
+    paths = [Path(clip.path) for clips in found for clip in clips]
     total = len(paths) * len(installed_decoders()[0])
     with show_progress("measuring decoders", total, progress=progress) as advance:
         return measure_decoders(paths, seconds=seconds, on_step=advance)
-
-
-def _videos_at(place: AnyPath) -> list[Path]:
-    from posemill.sources import find_clips
-
-    path = Path(os.fsdecode(place))
-    if path.is_dir():
-        return [Path(clip.path) for clip in find_clips(path, layout="videos")]
-    if not path.exists():
-        raise SourceError(
-            "{path}: no such file or folder; expected a video{near}",
-            path=path,
-            near=near_path(path),
-        )
-    return [path]
 
 
 def _note_what_was_left_out(report: DecodeReport) -> int:

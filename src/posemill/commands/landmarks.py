@@ -71,10 +71,10 @@ def _find_landmarks(
     from posemill.jobs.landmarks import (
         check_out,
         choose_mode,
-        clip_at,
         estimate_landmarks,
         save_landmarks,
     )
+    from posemill.sources import clip_at
     from posemill.sources.frames import count_frames
 
     config = LandmarkSettings(**settings)

@@ -21,15 +21,14 @@ from typing import Any
 import numpy as np
 import psutil
 
-from posemill.decoders import open_video
-from posemill.decoders.opening import PICTURE_SUFFIXES, suffix_of
-from posemill.decoders.pictures import read_picture
-from posemill.errors import ConfigError, SourceError
+from posemill.errors import ConfigError, DecodeError, SourceError
 from posemill.estimators import engine_info, open_estimator
 from posemill.estimators.runtimes import PACKAGES
 from posemill.machine.processes import die_with_parent, python_command
 from posemill.machine.trials import run_child
 from posemill.records import Frame
+from posemill.sources import clip_at
+from posemill.sources.reading import read_clip
 
 _LIMIT_SECONDS = 600.0
 _AUTO = "auto"
@@ -117,25 +116,14 @@ def measure_runtimes(
 
 def read_frames(source: Path, num_frames: int) -> list[Frame]:
     """Return the first frames of a picture, a folder of pictures or a video."""
-    if source.is_dir():
-        paths = [path for path in sorted(source.iterdir()) if _is_picture(path)]
-        frames = [read_picture(str(path)) for path in paths[:num_frames]]
-    elif not source.exists():
-        raise SourceError(
-            "{source}: no such file or folder; expected pictures or a video", source=source
-        )
-    elif _is_picture(source):
-        frames = [read_picture(str(source))]
-    else:
-        with open_video(str(source)) as video:
-            frames = list(islice(video, num_frames))
+    frames = []
+    for _, _, content in islice(read_clip(clip_at(source)), num_frames):
+        if isinstance(content, DecodeError):
+            raise content
+        frames.append(content)
     if not frames:
         raise SourceError("{source}: no pictures in it", source=source)
     return frames
-
-
-def _is_picture(path: Path) -> bool:
-    return suffix_of(path.name) in PICTURE_SUFFIXES
 
 
 def compare_points(

@@ -17,7 +17,7 @@ import numpy as np
 from posemill.clips.inputs import ClipInput
 from posemill.config import parse_size, resize_of
 from posemill.decoders.choice import AUTO, settle_for_extraction
-from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of, without_suffix
+from posemill.decoders.opening import VIDEO_SUFFIXES, suffix_of, without_suffix
 from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, SourceError
@@ -31,11 +31,12 @@ from posemill.jobs.extract.keypoints import join_frames, rows_of
 from posemill.messages import Message
 from posemill.outputs import Outputs
 from posemill.places import uri_of
-from posemill.records import Clip, Keypoints, PoseClip, nobody_else
+from posemill.records import Keypoints, PoseClip, nobody_else
 from posemill.skeletons import get_skeleton
-from posemill.sources import find_clips
+from posemill.sources import clip_at, find_clips
 from posemill.sources.frames import count_frames
 from posemill.sources.reading import read_clip
+from posemill.sources.scan import list_pictures
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
 from posemill.terminal import warn_once
 
@@ -137,34 +138,6 @@ def choose_mode(source: Path, engine: str = "holistic") -> tuple[Mode, Message]:
     if why:
         return "image", Message(why)
     return "video", Message("numbered pictures of one size, neighbours alike")
-
-
-def clip_at(source: Path) -> Clip:
-    """Return the clip that a path or a URI names: a folder of pictures, a picture or a video."""
-    suffix, uri = suffix_of(source.name), uri_of(source)
-    if uri is not None:
-        if suffix in PICTURE_SUFFIXES:
-            return Clip(source.name, uri, "pictures", num_frames=1)
-        return Clip(source.name, uri, "video" if suffix in VIDEO_SUFFIXES else "frames")
-    if not source.exists():
-        raise SourceError(
-            "{source}: no such file or folder; expected pictures or a video{hint}",
-            source=source,
-            hint=near_path(source),
-        )
-    if not source.is_dir():
-        return Clip(source.name, str(source), "pictures" if suffix in PICTURE_SUFFIXES else "video")
-    names = sorted(entry.name for entry in source.iterdir())
-    videos = [name for name in names if suffix_of(name) in VIDEO_SUFFIXES]
-    if videos and not any(suffix_of(name) in PICTURE_SUFFIXES for name in names):
-        raise SourceError(
-            "{folder} holds {num_videos} videos and no pictures: give one of them, as "
-            "{example}, or take all: posemill extract {folder!q} --out RUN",
-            folder=source,
-            num_videos=len(videos),
-            example=source / videos[0],
-        )
-    return Clip(source.name, str(source), "frames")
 
 
 def check_out(path: Path, *, source: Path | str, overwrite: bool = False) -> None:
@@ -276,6 +249,6 @@ def _named_clips(source: Path) -> list[tuple[str, Path]]:
         is_video = suffix_of(source.name) in VIDEO_SUFFIXES
         return [(without_suffix(source.name) if is_video else source.name, source)]
     clips = find_clips(source)  # refuses videos and pictures side by side
-    if any(suffix_of(entry.name) in PICTURE_SUFFIXES for entry in source.iterdir()):
+    if list_pictures(str(source)):
         return [(source.name, source)]
     return [(clip.clip_id, Path(clip.path)) for clip in clips]

@@ -13,12 +13,13 @@ from posemill.files import near_path, readable
 from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.plugins import unknown
+from posemill.records import Clip
 from posemill.sources import folders, lists, phoenix
 from posemill.sources.clip_list import ClipList, Collector, SplitTotals
 from posemill.sources.lists import LIST_SUFFIXES
-from posemill.sources.scan import scan
+from posemill.sources.scan import is_picture, scan
 
-__all__ = ["LAYOUTS", "ClipList", "SplitTotals", "find_clips", "find_files"]
+__all__ = ["LAYOUTS", "ClipList", "SplitTotals", "clip_at", "find_clips", "find_files"]
 
 # What a user may say; `auto` finds it out.
 LAYOUTS = {
@@ -66,6 +67,34 @@ def find_clips(
     if is_file:
         return folders.find_files([root], os.path.dirname(root), collector)  # noqa: PTH120
     return _find_in_folder(root, collector)
+
+
+def clip_at(source: Path) -> Clip:
+    """Return the clip that a path or a URI names: a folder of pictures, a picture or a video."""
+    suffix, uri = suffix_of(source.name), uri_of(source)
+    if uri is not None:
+        if suffix in PICTURE_SUFFIXES:
+            return Clip(source.name, uri, "pictures", num_frames=1)
+        return Clip(source.name, uri, "video" if suffix in VIDEO_SUFFIXES else "frames")
+    if not source.exists():
+        raise SourceError(
+            "{source}: no such file or folder; expected pictures or a video{hint}",
+            source=source,
+            hint=near_path(source),
+        )
+    if not source.is_dir():
+        return Clip(source.name, str(source), "pictures" if suffix in PICTURE_SUFFIXES else "video")
+    names = sorted(entry.name for entry in source.iterdir())
+    videos = [name for name in names if suffix_of(name) in VIDEO_SUFFIXES]
+    if videos and not any(map(is_picture, names)):
+        raise SourceError(
+            "{folder} holds {num_videos} videos and no pictures: give one of them, as "
+            "{example}, or take all: posemill extract {folder!q} --out RUN",
+            folder=source,
+            num_videos=len(videos),
+            example=source / videos[0],
+        )
+    return Clip(source.name, str(source), "frames")
 
 
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:

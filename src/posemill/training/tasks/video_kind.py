@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from posemill.decoders.opening import PICTURE_SUFFIXES, suffix_of
 from posemill.decoders.sampling import Sampling
 from posemill.errors import ConfigError, DecodeError
 from posemill.machine.read_ahead import read_ahead
 from posemill.messages import Message
 from posemill.records import BoolArray, Clip, FloatArray
+from posemill.sources.scan import list_pictures
 from posemill.terminal import warn_caller
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.batches import Batch, Draw, pad_targets
@@ -215,7 +215,7 @@ def _open_videos(config: TrainConfig, places: Sequence[Clip], *, is_training: bo
 
 def clips_at(path: Path) -> list[Clip]:
     """Return the clips of a path; a folder that holds pictures itself is one."""
-    if path.is_dir() and any(suffix_of(each.name) in PICTURE_SUFFIXES for each in path.iterdir()):
+    if path.is_dir() and list_pictures(str(path)):
         return [Clip(path.name, str(path), "frames")]
     return read_index(path).clips
 
