@@ -49,21 +49,6 @@ class Whole(Settings, command="whole"):
             raise ConfigError("is_on needs a limit")
 
 
-@pytest.fixture(autouse=True)
-def _table_can_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or _module())
-
-
-def _module() -> Any:
-    import types
-
-    module = types.ModuleType(__name__)
-    module.TABLE = TABLE  # type: ignore[attr-defined]
-    return module
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -109,12 +94,9 @@ def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, (bool, list)) else repr(value)
 
 
-def test_text_and_paths_are_both_taken() -> None:
+def test_text_and_paths_are_both_taken_and_one_name_is_not_its_letters() -> None:
     assert Whole("a").source == Whole(Path("a")).source == Path("a")
     assert Whole("a", Path("b")).label == "b"
-
-
-def test_one_name_is_one_name_and_not_its_letters() -> None:
     assert Whole("a", inner_names="train").inner.names == ("train",)
     for names in (["train", "dev"], (name for name in ("train", "dev"))):
         assert Whole("a", inner_names=names).inner.names == ("train", "dev")
@@ -194,12 +176,6 @@ def test_numbers_that_are_not_finite_are_refused(value: float) -> None:
         ExtractConfig(Path("a"), Path("b"), fps=value)
 
 
-def test_an_integer_of_thousands_of_digits_in_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text(f"stride = {'1' * 5000}\n")
-    with pytest.raises(ConfigError, match="is not TOML"):
-        resolve(ExtractConfig, tmp_path / "a.toml", {})
-
-
 def test_every_value_has_a_source_and_what_is_shown_can_be_read_back(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text('source = "a"\ncaption = "seven"\n[inner]\nshare = 1\n')
@@ -233,9 +209,10 @@ def test_a_source_stands_behind_its_value_and_nothing_where_it_is_not_known() ->
 def test_a_file_that_is_missing_or_broken_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no sweep file .*absent"):
         load_toml(tmp_path / "absent", what="sweep")
-    (tmp_path / "c.toml").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match="is not TOML"):
-        resolve(Whole, tmp_path / "c.toml")
+    for text in (b"\xff", b"stride = " + b"1" * 5000, b"a = " + b"[" * 100_000):
+        (tmp_path / "c.toml").write_bytes(text)
+        with pytest.raises(ConfigError, match=r"c\.toml is (not TOML|nested too deep to be read)"):
+            resolve(Whole, tmp_path / "c.toml")
     (tmp_path / "c.toml").write_text("sorce = 1")
     with pytest.raises(ConfigError, match=r"c\.toml: unknown setting 'sorce'; did you mean"):
         resolve(Whole, tmp_path / "c.toml")
@@ -276,11 +253,3 @@ def test_only_what_was_given_and_is_no_default_is_said_to_have_no_effect() -> No
         "limit=3.0 has no effect: no GPU", "inner_share=0.25 has no effect: it is alone",
     ]  # fmt: skip
     assert describe_unused(Whole("a", is_on=False, inner_share=0.5), reasons) == []
-
-
-def test_a_file_that_is_nested_too_deep_is_said(tmp_path: Path) -> None:
-    (tmp_path / "c.toml").write_text("a = " + "[" * 100_000)
-    with pytest.raises(ConfigError, match=r"c\.toml is (nested too deep to be read|not TOML)"):
-        load_toml(tmp_path / "c.toml")
-    with pytest.raises(ConfigError, match="no config file"):
-        load_toml(tmp_path / "absent")

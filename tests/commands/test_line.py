@@ -153,23 +153,13 @@ def test_every_alias_leads_to_a_flag_of_its_command() -> None:
 # What commands do unless something else is said; all that is not here is off, nothing or none.
 DEFAULTS = {
     "demo": {"out": Path("demo")},
-    "landmarks": {
-        "mode": "auto",
-        "engine": "holistic",
-        "decoder": "pyav",
-        "device": "cpu",
-        "threads": 1,
-    },
+    "landmarks": {"mode": "auto", "engine": "holistic", "decoder": "pyav", "device": "cpu",
+                  "threads": 1},
     "bench decode": {"seconds": 1.0},
     "bench engine": {"engine": "holistic", "num_frames": 8, "rounds": 3},
     "logs": {"lines": 50},
-    "prepare": {
-        "out": "model_input_data",
-        "people": 1,
-        "normalize": "none",
-        "smooth": "none",
-        "person": "main",
-    },
+    "prepare": {"out": "model_input_data", "people": 1, "normalize": "none", "smooth": "none",
+                "person": "main"},
     "export": {"normalize": "none", "smooth": "none", "person": "main"},
     "view": {"rows": 5},
     "visualize": {"out": "pictures", "num_samples": 10, "person": "all", "style": "keypoints"},
@@ -179,7 +169,7 @@ DEFAULTS = {
     "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},
     "sweep": {"workers": 1},
     "synthetic-corpus": {"glosses": 80, "train": 600},
-}
+}  # fmt: skip
 
 
 def test_no_switch_is_on_and_no_number_is_set_that_is_not_listed_here() -> None:

@@ -253,12 +253,6 @@ def test_a_dry_run_says_that_there_is_no_gpu_as_the_run_does(folder):
     assert "would start a run" in said  # another machine may have them
 
 
-def test_workers_per_gpu_without_gpus_are_said_to_have_no_effect(folder):
-    path = folder / DATASET.split("datasets/")[1]
-    _, said = run(f"posemill extract {path} --out run --dry-run --num_workers_per_gpu 2")
-    assert "--num-workers-per-gpu 2 has no effect: --num-gpus is 0; --workers counts" in said
-
-
 @pytest.mark.parametrize(
     "line",
     ["extract tree --out {}", "frames tree --out {}", "merge tree --out {}",
