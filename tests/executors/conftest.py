@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 
 @pytest.fixture
-def functions(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def functions(monkeypatch):
     """The module of task functions, importable by name in spawned workers too."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     import task_functions

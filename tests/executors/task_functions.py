@@ -6,37 +6,34 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterator
-from typing import Any
 
-from posemill.executors import Progress, TaskFunction
 from posemill.testing.executors import run_task as run_contract_task
 
 
-def _kill() -> None:
+def _kill():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _raise() -> None:
+def _raise():
     raise KeyError("a bug")
 
 
-def _hang() -> None:
+def _hang():
     while True:
         time.sleep(60)
 
 
-def _grow() -> None:
+def _grow():
     block = bytearray(400 << 20)
     block[::4096] = b"x" * len(block[::4096])  # touched, so that it is resident
     _hang()
 
 
-def _hold_the_lock() -> None:
+def _hold_the_lock():
     ctypes.PyDLL(None).sleep(120)  # unlike CDLL it keeps the interpreter's lock: no thread runs
 
 
-def _close_pipes() -> None:
+def _close_pipes():
     os.closerange(3, 256)
     _hang()
 
@@ -54,12 +51,12 @@ MISHAPS = {
 }
 
 
-def _signal_itself(name: str) -> str:
+def _signal_itself(name):
     os.kill(os.getpid(), getattr(signal, name))
     return "still here"
 
 
-def _print() -> int:
+def _print():
     os.write(1, b"to the log\n")
     return os.write(2, b"and this\n")
 
@@ -74,7 +71,7 @@ ANSWERS = {
 }
 
 
-def run_task(task: Any, progress: Progress) -> Iterator[Any]:
+def run_task(task, progress):
     """Yield two values, or do what the task's name says."""
     name, number = task
     progress.at(number, 7)
@@ -93,17 +90,17 @@ def run_task(task: Any, progress: Progress) -> Iterator[Any]:
         yield from run_contract_task(task, progress)
 
 
-def make_function(worker_index: int) -> TaskFunction:
+def make_function(worker_index):
     """Return the function of a worker."""
     return run_task
 
 
-def start_slowly(worker_index: int) -> TaskFunction:
+def start_slowly(worker_index):
     """A worker that needs longer to start than a step may take."""
     time.sleep(1.8)
     return run_task
 
 
-def die_at_start(worker_index: int) -> TaskFunction:
+def die_at_start(worker_index):
     """A worker that cannot even start."""
     os._exit(3)

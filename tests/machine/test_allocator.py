@@ -24,19 +24,19 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def count_pages(*calls: str) -> int:
+def count_pages(*calls):
     command = [sys.executable, "-c", COUNT, *calls]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc is Linux's")
-def test_freed_memory_is_used_again_without_asking_the_system() -> None:
+def test_freed_memory_is_used_again_without_asking_the_system():
     usual, kept = count_pages(), count_pages("keep_freed_memory")
     assert kept < usual / 3, (kept, usual)
     assert count_pages("keep_freed_memory", "return_freed_memory") > kept * 2
 
 
-def test_what_was_kept_is_returned_where_a_training_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_kept_is_returned_where_a_training_fails(monkeypatch):
     calls: list[str] = []
     monkeypatch.setattr(allocator, "return_freed_memory", lambda: calls.append("returned"))
     with pytest.raises(KeyboardInterrupt), allocator.freed_memory_returned():
@@ -44,7 +44,7 @@ def test_what_was_kept_is_returned_where_a_training_fails(monkeypatch: pytest.Mo
     assert calls == ["returned"]
 
 
-def test_who_set_malloc_by_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_set_malloc_by_the_environment_is_left_alone(monkeypatch):
     monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
     assert not keep_freed_memory()
     return_freed_memory()

@@ -15,9 +15,7 @@ from posemill.machine.disk import disk_message, is_full, is_of_the_disk
     [("ENOSPC", True, True), ("EDQUOT", True, True), ("EFBIG", True, True), ("EIO", False, True),
      ("EROFS", False, True), ("EACCES", False, False)],
 )  # fmt: skip
-def test_a_write_for_which_there_is_no_room_says_to_make_room(
-    name: str, has_no_room: bool, is_to_blame: bool
-) -> None:
+def test_a_write_for_which_there_is_no_room_says_to_make_room(name, has_no_room, is_to_blame):
     code = getattr(errno, name)
     error = OSError(code, os.strerror(code))
     assert is_full(error) == (name in ("ENOSPC", "EDQUOT"))
@@ -30,7 +28,7 @@ def test_a_write_for_which_there_is_no_room_says_to_make_room(
     assert said.startswith(f"{first}; everything committed so far is safe: {last}")
 
 
-def test_what_is_left_is_said_as_it_is() -> None:
+def test_what_is_left_is_said_as_it_is():
     error = OSError(errno.ENOSPC, "No space")
     said = disk_message(error, "a", saved="nothing was begun yet", again="begin")
     assert (

@@ -17,12 +17,12 @@ class NVMLError(Exception):
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def library(monkeypatch):
     """Two GPUs; the second does not tell how busy it is."""
     module = ModuleType("pynvml")
     module.calls = []
 
-    def rates(device: int) -> SimpleNamespace:
+    def rates(device):
         if device == 1:
             raise NVMLError("not supported")
         return SimpleNamespace(gpu=87)
@@ -44,7 +44,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_every_gpu_is_told_with_its_use_and_memory(library: ModuleType) -> None:
+def test_every_gpu_is_told_with_its_use_and_memory(library):
     first, second = read_gpus()
     assert first == Gpu(0, "NVIDIA A100", "GPU-aaaa-1", 0.87, 4 * GB, 40 * GB)
     assert (second.name, second.busy_share) == ("Tesla T4", None)
@@ -53,10 +53,8 @@ def test_every_gpu_is_told_with_its_use_and_memory(library: ModuleType) -> None:
     assert library.calls == ["init", "shutdown"]
 
 
-def test_where_nobody_answers_nothing_is_told(
-    library: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
+def test_where_nobody_answers_nothing_is_told(library, monkeypatch):
+    def refuse(*_):
         raise NVMLError("driver not loaded")
 
     monkeypatch.setattr(library, "nvmlDeviceGetCount", refuse)
@@ -76,9 +74,7 @@ def test_where_nobody_answers_nothing_is_told(
         ("GPU-bbbb,GPU-aaaa", {"GPU-bbbb": [0, 2], "GPU-aaaa": [1, 3]}),
     ],
 )
-def test_workers_are_found_on_the_gpus_that_cuda_may_see(
-    library: ModuleType, monkeypatch: pytest.MonkeyPatch, visible: str | None, placed: dict
-) -> None:
+def test_workers_are_found_on_the_gpus_that_cuda_may_see(library, monkeypatch, visible, placed):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -89,7 +85,7 @@ def test_workers_are_found_on_the_gpus_that_cuda_may_see(
     assert "40.0 GB, workers " in with_workers(found)[0].describe()
 
 
-def test_on_a_cpu_or_by_a_strangers_note_no_gpu_is_shown(library: ModuleType) -> None:
+def test_on_a_cpu_or_by_a_strangers_note_no_gpu_is_shown(library):
     assert place_workers(["cpu", "cpu"]) == {}
     for placed in ({}, None, 3, ["0"]):
         assert with_workers(placed) == []

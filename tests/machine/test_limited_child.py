@@ -12,14 +12,12 @@ from posemill.machine import limited_child
 from posemill.machine.limited_child import Share, divide_machine
 
 
-def test_more_jobs_than_cores_are_refused() -> None:
+def test_more_jobs_than_cores_are_refused():
     with pytest.raises(ConfigError, match=r"workers: expected 1 to \d+ on this machine"):
         divide_machine(10_000)
 
 
-def test_a_quota_of_a_container_is_shared_in_threads_not_in_cores(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_quota_of_a_container_is_shared_in_threads_not_in_cores(monkeypatch):
     monkeypatch.setattr(limited_child, "count_cores", lambda: 3)
     monkeypatch.setattr(limited_child, "free_memory", lambda: 1000)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
@@ -35,7 +33,7 @@ SHOW = (
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="cores and memory are limited on Linux")
-def test_the_command_takes_the_place_of_the_child_with_its_share() -> None:
+def test_the_command_takes_the_place_of_the_child_with_its_share():
     core = min(os.sched_getaffinity(0))
     process = subprocess.Popen(
         [*CHILD, str(os.getpid()), str(core), str(1 << 40), sys.executable, "-c", SHOW, "a", "b c"],
@@ -46,7 +44,7 @@ def test_the_command_takes_the_place_of_the_child_with_its_share() -> None:
     assert process.returncode == 0
 
 
-def test_a_training_whose_sweep_is_gone_does_not_begin() -> None:
+def test_a_training_whose_sweep_is_gone_does_not_begin():
     # Our own process id would be right; 1 is the parent of what was left alone.
     done = subprocess.run(
         [*CHILD, "1", "", str(1 << 40), sys.executable, "-c", "print('trained')"],

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -20,18 +19,17 @@ V1 = """31 23 0:28 / /sys/fs/cgroup ro - tmpfs tmpfs rw,mode=755
 32 31 0:29 {root} /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
 35 31 0:32 {root} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"""
 MB = 1 << 20
-Build = Callable[..., Path]
 
 
 @pytest.fixture
-def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+def build(tmp_path, monkeypatch):
     """A machine of 8 cores and 64 GB with these files below /sys/fs/cgroup; returns its root."""
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     memory = psutil.virtual_memory()._replace(total=64 << 30, available=60 << 30)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
 
-    def make(memberships: str, mounts: str, files: dict[str, str]) -> Path:
+    def make(memberships, mounts, files):
         contents = {"proc/self/cgroup": memberships, "proc/self/mountinfo": mounts}
         contents |= {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
         for name, text in contents.items():
@@ -61,13 +59,13 @@ MOST = 64 << 10  # megabytes that the machine has
         ("-1 100000", 8),
     ],
 )
-def test_the_quota_of_a_container_in_version_2(build: Build, text: str, cores: int) -> None:
+def test_the_quota_of_a_container_in_version_2(build, text, cores):
     limit = core_limit(build("0::/", V2, {"cpu.max": text}))
     assert limit.amount == cores
     assert bool(limit.reason) == (cores < 8)
 
 
-def test_the_reason_names_the_file_and_what_it_allows(build: Build) -> None:
+def test_the_reason_names_the_file_and_what_it_allows(build):
     root = build("0::/job", V2, {"job/cpu.max": "150000 100000", "job/memory.max": str(512 * MB)})
     assert core_limit(root).reason == f"{root}/sys/fs/cgroup/job/cpu.max allows the time of 1.5"
     assert memory_limit(root).reason == f"{root}/sys/fs/cgroup/job/memory.max allows no more"
@@ -114,8 +112,8 @@ def test_the_reason_names_the_file_and_what_it_allows(build: Build) -> None:
     ],
 )  # fmt: skip
 def test_limits_are_those_of_the_groups_of_this_process(
-    build: Build, memberships: str, mounts: str, files: dict[str, str], cores: int, megabytes: int
-) -> None:
+    build, memberships, mounts, files, cores, megabytes
+):
     root = build(memberships, mounts, files)
     assert (core_limit(root).amount, memory_limit(root).amount) == (cores, megabytes * MB)
     assert bool(memory_limit(root).reason) == (megabytes < MOST)
@@ -126,9 +124,7 @@ def test_limits_are_those_of_the_groups_of_this_process(
     # Below the mounted one; one that only begins alike; a path that leads out of the namespace.
     [("/docker/ab/inner", 300), ("/docker/abc/inner", 900), ("/docker/ab/../inner", 900)],
 )
-def test_a_group_below_the_mounted_one_and_one_outside_of_it(
-    build: Build, path: str, megabytes: int
-) -> None:
+def test_a_group_below_the_mounted_one_and_one_outside_of_it(build, path, megabytes):
     files = {
         "memory/memory.limit_in_bytes": str(900 * MB),
         "memory/inner/memory.limit_in_bytes": str(300 * MB),
@@ -137,14 +133,12 @@ def test_a_group_below_the_mounted_one_and_one_outside_of_it(
     assert memory_limit(root).amount == megabytes * MB
 
 
-def test_a_system_that_tells_nothing_has_no_limits(build: Build, tmp_path: Path) -> None:
+def test_a_system_that_tells_nothing_has_no_limits(build, tmp_path):
     assert (core_limit(tmp_path), memory_limit(tmp_path)) == (Limit(8), Limit(64 << 30))
     assert free_memory(tmp_path) == 60 << 30
 
 
-def test_fewer_cores_by_affinity_than_by_quota(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fewer_cores_by_affinity_than_by_quota(build, monkeypatch):
     root = build("0::/", V2, {"cpu.max": "400000 100000"})
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 5, 6}, raising=False)
     limit = core_limit(root)
@@ -153,7 +147,7 @@ def test_fewer_cores_by_affinity_than_by_quota(
 
 
 @pytest.mark.parametrize("is_v2", [True, False])
-def test_free_memory_leaves_out_what_is_used_but_not_the_cache(build: Build, is_v2: bool) -> None:
+def test_free_memory_leaves_out_what_is_used_but_not_the_cache(build, is_v2):
     if is_v2:
         files = {
             "a/memory.max": str(1000 * MB),
@@ -176,7 +170,7 @@ def test_free_memory_leaves_out_what_is_used_but_not_the_cache(build: Build, is_
     assert free_memory(root) == 500 * MB
 
 
-def test_free_memory_is_never_less_than_nothing_nor_more_than_the_limit(build: Build) -> None:
+def test_free_memory_is_never_less_than_nothing_nor_more_than_the_limit(build):
     files = {
         "memory.max": str(10 * MB),
         "memory.current": str(30 * MB),
@@ -190,7 +184,7 @@ def test_free_memory_is_never_less_than_nothing_nor_more_than_the_limit(build: B
     assert free_memory(root) == 60 << 30, "without a limit the machine's"
 
 
-def test_affinity_counts_for_real() -> None:
+def test_affinity_counts_for_real():
     if not hasattr(os, "sched_setaffinity"):
         pytest.skip("this system cannot tie a process to cores")
     allowed = os.sched_getaffinity(0)
@@ -202,7 +196,7 @@ def test_affinity_counts_for_real() -> None:
 
 
 @pytest.fixture
-def real_group() -> Iterator[tuple[list[Path], dict[str, str]]]:
+def real_group():
     """New control groups of this machine, limited to half a core and 300 MB: folders, files."""
     name = f"posemill-test-{uuid.uuid4().hex[:8]}"
     wanted = {
@@ -231,9 +225,7 @@ def real_group() -> Iterator[tuple[list[Path], dict[str, str]]]:
             folder.rmdir()
 
 
-def test_a_process_in_a_real_container_sees_its_limits(
-    real_group: tuple[list[Path], dict[str, str]],
-) -> None:
+def test_a_process_in_a_real_container_sees_its_limits(real_group):
     folders, _ = real_group
     code = (
         "import sys; sys.stdin.readline()\n"

@@ -16,11 +16,11 @@ import posemill
 from posemill.machine.locks import exclusive_lock, try_lock
 
 
-def test_the_second_holder_of_a_lock_waits_and_is_told_once(tmp_path: Path) -> None:
+def test_the_second_holder_of_a_lock_waits_and_is_told_once(tmp_path):
     order: list[str] = []
     waiting = threading.Event()
 
-    def second() -> None:
+    def second():
         with exclusive_lock(tmp_path / "lock", on_wait=waiting.set):
             order.append("second")
 
@@ -33,7 +33,7 @@ def test_the_second_holder_of_a_lock_waits_and_is_told_once(tmp_path: Path) -> N
     assert order == ["first", "second"]
 
 
-def test_a_killed_holder_frees_its_lock(tmp_path: Path) -> None:
+def test_a_killed_holder_frees_its_lock(tmp_path):
     code = (
         "import sys; from pathlib import Path; from posemill.machine.locks import exclusive_lock\n"
         "with exclusive_lock(Path(sys.argv[1])): print('have it', flush=True); sys.stdin.read()"
@@ -51,7 +51,7 @@ def test_a_killed_holder_frees_its_lock(tmp_path: Path) -> None:
             pass
 
 
-def test_a_lock_is_refused_while_another_open_file_has_it(tmp_path: Path) -> None:
+def test_a_lock_is_refused_while_another_open_file_has_it(tmp_path):
     with (tmp_path / "lock").open("w+") as one, (tmp_path / "lock").open("w+") as other:
         assert try_lock(one.fileno())
         assert not try_lock(other.fileno())
@@ -60,15 +60,15 @@ def test_a_lock_is_refused_while_another_open_file_has_it(tmp_path: Path) -> Non
         assert try_lock(other.fileno())
 
 
-def test_several_may_share_a_lock_that_nobody_wants_alone(tmp_path: Path) -> None:
+def test_several_may_share_a_lock_that_nobody_wants_alone(tmp_path):
     with (tmp_path / "lock").open("w+") as one, (tmp_path / "lock").open("w+") as other:
         assert try_lock(one.fileno(), is_shared=True)
         assert try_lock(other.fileno(), is_shared=True)
         assert not try_lock(other.fileno())
 
 
-def test_a_lock_of_its_own_is_not_kept_alive_by_a_forked_process(tmp_path: Path) -> None:
-    def lock_in_another_process() -> bool:
+def test_a_lock_of_its_own_is_not_kept_alive_by_a_forked_process(tmp_path):
+    def lock_in_another_process():
         code = (
             "import sys; from posemill.machine.locks import try_lock\n"
             "with open(sys.argv[1], 'r+b') as handle:\n"
@@ -94,10 +94,8 @@ def test_a_lock_of_its_own_is_not_kept_alive_by_a_forked_process(tmp_path: Path)
 
 
 @pytest.mark.parametrize("is_own", [False, True])
-def test_permission_denied_means_held_only_where_posix_says_so(
-    is_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def deny(*_: object) -> None:
+def test_permission_denied_means_held_only_where_posix_says_so(is_own, tmp_path, monkeypatch):
+    def deny(*_):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(fcntl, "lockf" if is_own else "flock", deny)
@@ -111,9 +109,9 @@ def test_permission_denied_means_held_only_where_posix_says_so(
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.EIO])
 def test_a_file_system_without_locks_counts_as_ours_a_broken_one_does_not(
-    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
+    code, tmp_path, monkeypatch
+):
+    def fail(*_):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", fail)

@@ -51,9 +51,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("kind", ["locked", "free", "elsewhere"])
-def test_a_child_ends_with_its_parent_even_if_it_holds_the_interpreter_lock(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_child_ends_with_its_parent_even_if_it_holds_the_interpreter_lock(kind, tmp_path):
     if kind == "locked" and sys.platform != "linux":
         pytest.skip("only the kernel of Linux can end a process that holds its own lock")
     (tmp_path / "script.py").write_text(SCRIPT)
@@ -78,15 +76,13 @@ def test_a_child_ends_with_its_parent_even_if_it_holds_the_interpreter_lock(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is of Linux")
-def test_a_system_that_will_not_end_a_process_with_its_parent_is_named(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_system_that_will_not_end_a_process_with_its_parent_is_named(monkeypatch, capfd):
     asked = []
 
     class Library:
-        def __init__(self, *_: object, **__: object) -> None: ...
+        def __init__(self, *_, **__): ...
 
-        def prctl(self, *arguments: object) -> int:
+        def prctl(self, *arguments):
             asked.append([getattr(each, "value", each) for each in arguments])
             ctypes.set_errno(1)
             return -1
@@ -100,7 +96,7 @@ def test_a_system_that_will_not_end_a_process_with_its_parent_is_named(
     ) in capfd.readouterr().err
 
 
-def test_threads_of_a_new_process_are_capped_and_sleep_while_they_wait() -> None:
+def test_threads_of_a_new_process_are_capped_and_sleep_while_they_wait():
     variables = thread_variables(3)
     assert variables["OMP_WAIT_POLICY"] == "passive"
     names = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
@@ -109,14 +105,12 @@ def test_threads_of_a_new_process_are_capped_and_sleep_while_they_wait() -> None
     assert thread_variables(0)["OMP_NUM_THREADS"] == "1"
 
 
-def test_variables_are_set_inside_the_block_and_put_back_after_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_variables_are_set_inside_the_block_and_put_back_after_it(monkeypatch):
     monkeypatch.setenv("POSEMILL_OLD", "before")
     monkeypatch.delenv("POSEMILL_NEW", raising=False)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
 
-    def fail_inside() -> None:
+    def fail_inside():
         with environment({"POSEMILL_OLD": "inside", "POSEMILL_NEW": "inside"}):
             assert os.environ["POSEMILL_OLD"] == os.environ["POSEMILL_NEW"] == "inside"
             assert os.environ["PYTHONSAFEPATH"] == "1"
@@ -128,7 +122,7 @@ def test_variables_are_set_inside_the_block_and_put_back_after_it(
     assert not {"POSEMILL_NEW", "PYTHONSAFEPATH"} & set(os.environ)
 
 
-def test_kills_for_memory_are_counted_by_the_kernel(tmp_path: Path) -> None:
+def test_kills_for_memory_are_counted_by_the_kernel(tmp_path):
     table = tmp_path / "vmstat"
     table.write_text("nr_free_pages 12\noom_kill 3\nswap_ra 0\n")
     assert count_oom_kills(table) == 3
@@ -142,7 +136,7 @@ NAMES = ("pip", "posemill", "multiprocessing", "runpy", "typer", "json", "thread
 
 
 @pytest.fixture
-def hostile_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def hostile_folder(tmp_path, monkeypatch):
     """The current folder, with files called like modules that everybody imports."""
     folder = tmp_path / "hostile"
     folder.mkdir()
@@ -154,9 +148,7 @@ def hostile_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-def test_a_new_python_runs_nothing_from_the_current_folder(
-    hostile_folder: Path, monkeypatch: pytest.MonkeyPatch, is_old: bool
-) -> None:
+def test_a_new_python_runs_nothing_from_the_current_folder(hostile_folder, monkeypatch, is_old):
     if is_old:
         monkeypatch.setattr(processes.sys, "version_info", (3, 10, 4))
     command = python_command("posemill", "--version")
@@ -167,7 +159,7 @@ def test_a_new_python_runs_nothing_from_the_current_folder(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no such switch")
-def test_spawned_workers_run_nothing_from_the_current_folder(hostile_folder: Path) -> None:
+def test_spawned_workers_run_nothing_from_the_current_folder(hostile_folder):
     code = (
         "import sys; sys.path[:] = [path for path in sys.path if path]\n"
         "from posemill.executors import Limits, open_executor\n"
@@ -183,7 +175,7 @@ def test_spawned_workers_run_nothing_from_the_current_folder(hostile_folder: Pat
     assert not list(hostile_folder.glob("*.ran"))
 
 
-def test_all_four_variables_make_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_four_variables_make_torchrun(monkeypatch):
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     for missing in names:
         for name in names:
@@ -198,7 +190,7 @@ def test_all_four_variables_make_torchrun(monkeypatch: pytest.MonkeyPatch) -> No
     assert is_first_process()
 
 
-def test_a_process_leaves_at_once_with_all_it_printed() -> None:
+def test_a_process_leaves_at_once_with_all_it_printed():
     code = (
         "import atexit, sys\n"
         "from posemill.machine.processes import leave_at_once\n"
@@ -210,9 +202,7 @@ def test_a_process_leaves_at_once_with_all_it_printed() -> None:
     assert (done.stdout, done.stderr) == ("out", "err")
 
 
-def test_a_handle_is_opened_once_in_a_process_and_anew_in_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_handle_is_opened_once_in_a_process_and_anew_in_another(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("text")
     handle = PerProcess(partial(open, tmp_path / "file"))  # files cannot be pickled
     with handle.get() as first:

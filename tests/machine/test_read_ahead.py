@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from itertools import islice
 
 import pytest
@@ -9,10 +8,10 @@ import pytest
 from posemill.machine.read_ahead import map_ahead, read_ahead
 
 
-def test_items_keep_their_order_and_come_from_another_thread_not_too_far_ahead() -> None:
+def test_items_keep_their_order_and_come_from_another_thread_not_too_far_ahead():
     seen: list[str] = []
 
-    def stream() -> Iterator[int]:
+    def stream():
         for number in range(50):
             seen.append(threading.current_thread().name)
             yield number
@@ -24,8 +23,8 @@ def test_items_keep_their_order_and_come_from_another_thread_not_too_far_ahead()
     assert all(name.startswith("read-ahead") for name in seen)
 
 
-def test_an_error_comes_out_at_its_place() -> None:
-    def stream() -> Iterator[int]:
+def test_an_error_comes_out_at_its_place():
+    def stream():
         yield from (1, 2)
         raise ValueError("third")
 
@@ -35,10 +34,10 @@ def test_an_error_comes_out_at_its_place() -> None:
         next(items)
 
 
-def test_leaving_early_ends_the_stream_in_its_own_thread() -> None:
+def test_leaving_early_ends_the_stream_in_its_own_thread():
     closed = []
 
-    def stream() -> Iterator[int]:
+    def stream():
         try:
             yield from range(1_000_000)
         finally:
@@ -52,17 +51,17 @@ def test_leaving_early_ends_the_stream_in_its_own_thread() -> None:
     assert not [each for each in threading.enumerate() if each.name.startswith("read-ahead")]
 
 
-def test_several_calls_run_at_once_and_their_results_keep_the_order() -> None:
+def test_several_calls_run_at_once_and_their_results_keep_the_order():
     both = threading.Barrier(2, timeout=30)  # passed only by two calls at once
 
-    def meet(number: int) -> int:
+    def meet(number):
         both.wait()
         return number * number
 
     assert list(map_ahead(meet, iter(range(10)), threads=2)) == [n * n for n in range(10)]
 
 
-def test_an_error_of_a_call_comes_out_at_its_place_and_the_threads_end() -> None:
+def test_an_error_of_a_call_comes_out_at_its_place_and_the_threads_end():
     results = map_ahead(lambda number: 6 // number, iter([1, 2, 0, 3]))
     assert list(islice(results, 2)) == [6, 3]
     with pytest.raises(ZeroDivisionError):
@@ -70,10 +69,10 @@ def test_an_error_of_a_call_comes_out_at_its_place_and_the_threads_end() -> None
     assert not [each for each in threading.enumerate() if each.name.startswith("map-ahead")]
 
 
-def test_leaving_calls_early_closes_the_stream_of_items() -> None:
+def test_leaving_calls_early_closes_the_stream_of_items():
     closed, taken = [], []
 
-    def stream() -> Iterator[int]:
+    def stream():
         try:
             for number in range(1_000_000):
                 taken.append(number)

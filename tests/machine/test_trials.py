@@ -16,27 +16,27 @@ HAS_FORK = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system canno
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
-def trap() -> dict[str, float]:
+def trap():
     os.kill(os.getpid(), signal.SIGILL)
     return {}
 
 
-def hang() -> dict[str, float]:
+def hang():
     time.sleep(600)
     return {}
 
 
-def fail() -> dict[str, float]:
+def fail():
     raise RuntimeError("could not create a primitive\nsecond line")
 
 
 @HAS_FORK
-def test_a_copy_of_the_process_answers_traps_hangs_or_fails() -> None:
+def test_a_copy_of_the_process_answers_traps_hangs_or_fails():
     assert run_in_fork(lambda: {"step": 0.5}, timeout_seconds=60) == Outcome(
         True, seconds={"step": 0.5}
     )
@@ -47,8 +47,8 @@ def test_a_copy_of_the_process_answers_traps_hangs_or_fails() -> None:
     assert run_in_fork(fail, timeout_seconds=60) == Outcome(False, reason)
 
 
-def test_a_command_answers_traps_hangs_or_fails() -> None:
-    def run(code: str, timeout_seconds: float = 60) -> tuple[Outcome, str]:
+def test_a_command_answers_traps_hangs_or_fails():
+    def run(code, timeout_seconds=60):
         return run_child([sys.executable, "-c", code], timeout_seconds=timeout_seconds)
 
     assert run("print('well')") == (Outcome(True), "well\n")
@@ -59,19 +59,17 @@ def test_a_command_answers_traps_hangs_or_fails() -> None:
     assert nobody == "it could not be started: No such file or directory"
 
 
-def test_the_end_of_a_process_is_named() -> None:
+def test_the_end_of_a_process_is_named():
     assert describe_exit(-signal.SIGILL) == "illegal instruction (SIGILL)"
     assert describe_exit(-signal.SIGSEGV) == "killed by SIGSEGV"
     assert describe_exit(-250) == "ended with exit code -250"
 
 
-def test_an_answer_is_kept_for_the_same_facts_and_a_failure_for_a_day(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_answer_is_kept_for_the_same_facts_and_a_failure_for_a_day(monkeypatch):
     asked: list[bool] = []
 
-    def ask(name: str, version: str, *, works: bool = True) -> Outcome:
-        def answer() -> list[Outcome]:
+    def ask(name, version, *, works=True):
+        def answer():
             asked.append(works)
             return [Outcome(works, "" if works else "trap", {"fp32": 0.5})]
 
@@ -103,7 +101,7 @@ def test_an_answer_is_kept_for_the_same_facts_and_a_failure_for_a_day(
         '{"outcomes": [{"works": true}], "tried_at": "x"}',
     ],
 )
-def test_a_broken_file_is_tried_again_and_replaced(cache: Path, content: str) -> None:
+def test_a_broken_file_is_tried_again_and_replaced(cache, content):
     kept_outcomes("a", {}, lambda: [Outcome(True)])
     (path,) = (cache / "trials").iterdir()
     path.write_text(content)
@@ -111,13 +109,13 @@ def test_a_broken_file_is_tried_again_and_replaced(cache: Path, content: str) ->
     assert kept_outcomes("a", {}, lambda: [])[0].reason == "new"
 
 
-def test_a_cache_that_cannot_be_written_keeps_nothing_and_answers(cache: Path) -> None:
+def test_a_cache_that_cannot_be_written_keeps_nothing_and_answers(cache):
     cache.write_text("a file, not a folder")
     assert kept_outcomes("a", {}, lambda: [Outcome(True)])[0].works
     assert kept_outcomes("a", {}, lambda: [Outcome(False)])[0].works is False
 
 
-def test_two_processes_at_once_both_get_an_answer(cache: Path) -> None:
+def test_two_processes_at_once_both_get_an_answer(cache):
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_keep_often) for _ in range(2)]
     for process in processes:
@@ -128,7 +126,7 @@ def test_two_processes_at_once_both_get_an_answer(cache: Path) -> None:
     assert [path.suffix for path in (cache / "trials").iterdir()] == [".json"]
 
 
-def _keep_often() -> None:
+def _keep_often():
     for _ in range(20):
         (outcome,) = kept_outcomes("a", {}, lambda: [Outcome(False, "trap")])
         assert outcome.reason == "trap"
@@ -137,7 +135,7 @@ def _keep_often() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
-def test_an_answer_holds_for_one_kind_of_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_holds_for_one_kind_of_processor(monkeypatch):
     facts = {"model name": "A1", "microcode": "0x7", "flags": "amx", "Features": "asimd"}
     text = "".join(f"{name}\t: {value}\n" for name, value in facts.items())
     monkeypatch.setattr(Path, "read_text", lambda *_: f"{text}\nmodel name: second\n")

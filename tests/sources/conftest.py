@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import av
 import cv2
 import numpy as np
 import pytest
 
 
-def _make_tree(root: Path, *names: str) -> Path:
+def _make_tree(root, *names):
     """Make files at these paths below root; pictures are real ones, each of its own grey."""
     for number, name in enumerate(names):
         path = root / name
@@ -24,7 +21,7 @@ def _make_tree(root: Path, *names: str) -> Path:
     return root
 
 
-def _make_video(path: Path, num_frames: int = 10) -> Path:
+def _make_video(path, num_frames=10):
     """Write a grey video, 10 frames a second, each frame brighter than the one before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as container:
@@ -38,19 +35,19 @@ def _make_video(path: Path, num_frames: int = 10) -> Path:
 
 
 @pytest.fixture
-def make_tree() -> Callable[..., Path]:
+def make_tree():
     """Makes files at given paths."""
     return _make_tree
 
 
 @pytest.fixture
-def make_video() -> Callable[..., Path]:
+def make_video():
     """Writes a small video."""
     return _make_video
 
 
 @pytest.fixture
-def phoenix(tmp_path: Path) -> Path:
+def phoenix(tmp_path):
     """A tiny PHOENIX-2014-T release, with its quirks."""
     base = tmp_path / "PHOENIX-2014-T-release-v3" / "PHOENIX-2014-T"
     frames = base / "features" / "fullFrame-210x260px"

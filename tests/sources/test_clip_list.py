@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from posemill.sources import ClipList, SplitTotals, find_clips
 
-MakeTree = Callable[..., Path]
-
 
 @pytest.fixture
-def dataset(tmp_path: Path, make_tree: MakeTree) -> Path:
+def dataset(tmp_path, make_tree):
     return make_tree(tmp_path / "data", "train/a/1.png", "train/a/2.png", "test/b/1.png")
 
 
-def test_it_is_a_sequence_with_totals(dataset: Path, make_video: Callable[..., Path]) -> None:
+def test_it_is_a_sequence_with_totals(dataset, make_video):
     clips = find_clips(dataset)
     assert isinstance(clips, ClipList)
     assert len(clips) == 2
@@ -30,7 +26,7 @@ def test_it_is_a_sequence_with_totals(dataset: Path, make_video: Callable[..., P
     assert "0 frames and 1 video not counted" in repr(videos)
 
 
-def test_the_fingerprint_stays_when_nothing_changes_or_the_data_moves(dataset: Path) -> None:
+def test_the_fingerprint_stays_when_nothing_changes_or_the_data_moves(dataset):
     before = find_clips(dataset).fingerprint
     assert len(before) == 64
     (dataset / "README.txt").write_text("ignored")
@@ -53,9 +49,7 @@ def test_the_fingerprint_stays_when_nothing_changes_or_the_data_moves(dataset: P
     ],
     ids=["frame added", "removed", "renamed", "clip", "split", "clip added", "video's size"],
 )
-def test_the_fingerprint_notices(
-    dataset: Path, layout: str, change: Callable[[Path], object]
-) -> None:
+def test_the_fingerprint_notices(dataset, layout, change):
     (dataset / "x.mp4").write_bytes(b"short")
     before = find_clips(dataset, layout=layout).fingerprint
     change(dataset)

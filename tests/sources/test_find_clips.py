@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from posemill.errors import ConfigError, SourceError
 from posemill.sources import LAYOUTS, find_clips
 
-MakeTree = Callable[..., Path]
 
-
-def test_layouts_are_found_by_what_is_there(tmp_path: Path, make_tree: MakeTree) -> None:
+def test_layouts_are_found_by_what_is_there(tmp_path, make_tree):
     make_tree(
         tmp_path, "frames/a/1.png", "loose/1.png", "videos/x/a.mp4", "list.csv", "a.jsonl", "b.TSV"
     )
@@ -32,7 +27,7 @@ def test_layouts_are_found_by_what_is_there(tmp_path: Path, make_tree: MakeTree)
     assert set(expected.values()) < set(LAYOUTS)
 
 
-def test_videos_and_pictures_together_are_a_question(tmp_path: Path, make_tree: MakeTree) -> None:
+def test_videos_and_pictures_together_are_a_question(tmp_path, make_tree):
     make_tree(tmp_path, "a.mp4", "b.avi", "c/1.png")
     message = r"holds both 2 videos and 1 picture; say which: layout=\"videos\", layout="
     with pytest.raises(SourceError, match=message):
@@ -41,9 +36,7 @@ def test_videos_and_pictures_together_are_a_question(tmp_path: Path, make_tree: 
     assert len(find_clips(tmp_path, layout="frames")) == 1
 
 
-def test_nothing_to_read_says_what_was_looked_for_and_what_is_there(
-    tmp_path: Path, make_tree: MakeTree
-) -> None:
+def test_nothing_to_read_says_what_was_looked_for_and_what_is_there(tmp_path, make_tree):
     make_tree(tmp_path, "notes.txt", "data/x.npy")
     with pytest.raises(SourceError, match=r"looked for folders of pictures, loose pictures, videos a") as caught:  # noqa: E501  # fmt: skip
         find_clips(tmp_path)
@@ -54,9 +47,7 @@ def test_nothing_to_read_says_what_was_looked_for_and_what_is_there(
         find_clips(tmp_path, layout="frames")
 
 
-def test_a_path_or_a_layout_that_does_not_fit_is_refused(
-    tmp_path: Path, make_tree: MakeTree
-) -> None:
+def test_a_path_or_a_layout_that_does_not_fit_is_refused(tmp_path, make_tree):
     with pytest.raises(SourceError, match="gone' cannot be read: No such file or directory"):
         find_clips(tmp_path / "gone")
     make_tree(tmp_path, "a.mp4", "b.png")

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,10 +9,8 @@ from posemill.sources import find_clips
 from posemill.sources.frames import count_frames, list_frames
 from posemill.sources.reading import read_clip
 
-MakeTree = Callable[..., Path]
 
-
-def brightness(clip: Clip, **options: int) -> list[tuple[int, int | str]]:
+def brightness(clip, **options):
     """Return index and mean of each frame, or the reason of its error."""
     return [
         (index, content.reason)
@@ -25,9 +20,7 @@ def brightness(clip: Clip, **options: int) -> list[tuple[int, int | str]]:
     ]
 
 
-def test_a_bad_frame_is_an_error_in_its_place_and_the_rest_comes(
-    tmp_path: Path, make_tree: MakeTree
-) -> None:
+def test_a_bad_frame_is_an_error_in_its_place_and_the_rest_comes(tmp_path, make_tree):
     make_tree(tmp_path, *(f"a/{number}.png" for number in range(6)))
     (tmp_path / "a" / "1.png").write_bytes(b"")
     (tmp_path / "a" / "2.png").unlink()
@@ -43,9 +36,7 @@ def test_a_bad_frame_is_an_error_in_its_place_and_the_rest_comes(
     assert paths[1] == str(tmp_path / "a" / "1.png")
 
 
-def test_a_video_and_a_window_of_it_are_read(
-    tmp_path: Path, make_video: Callable[..., Path]
-) -> None:
+def test_a_video_and_a_window_of_it_are_read(tmp_path, make_video):
     path = str(make_video(tmp_path / "a.mp4"))
     whole = brightness(Clip("a", path, "video"))
     assert [index for index, _ in whole] == list(range(10))
@@ -55,21 +46,19 @@ def test_a_video_and_a_window_of_it_are_read(
     assert {path for _, path, _ in read_clip(window)} == {None}
 
 
-def test_a_clip_at_a_uri_is_read_as_on_a_disk(
-    tmp_path: Path, make_tree: MakeTree, make_video: Callable[..., Path]
-) -> None:
+def test_a_clip_at_a_uri_is_read_as_on_a_disk(tmp_path, make_tree, make_video):
     make_tree(tmp_path, "a/0.png", "a/1.png")
     (tmp_path / "a" / "1.png").write_bytes(b"")
     video = make_video(tmp_path / "b.mp4")
     for path, kind in ((tmp_path / "a", "frames"), (video, "video")):
-        here = Clip("x", str(path), kind)  # type: ignore[arg-type]
-        there = Clip("x", f"file://{path}", kind)  # type: ignore[arg-type]
+        here = Clip("x", str(path), kind)
+        there = Clip("x", f"file://{path}", kind)
         assert brightness(there) == brightness(here)
     gone = Clip("x", f"file://{tmp_path}/gone", "frames")
     assert brightness(gone) == [(0, "missing")]
 
 
-def test_a_clip_that_cannot_be_opened_is_one_error(tmp_path: Path) -> None:
+def test_a_clip_that_cannot_be_opened_is_one_error(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     for name, kind, reason in [
@@ -80,18 +69,16 @@ def test_a_clip_that_cannot_be_opened_is_one_error(tmp_path: Path) -> None:
         ("empty", "pictures", "no frames"),
         ("file", "frames", "not a folder"),
     ]:
-        clip = Clip("x", str(tmp_path / name), kind)  # type: ignore[arg-type]
+        clip = Clip("x", str(tmp_path / name), kind)
         assert brightness(clip) == [(0, reason)], name
 
 
-def test_a_video_has_no_list_of_files() -> None:
+def test_a_video_has_no_list_of_files():
     with pytest.raises(ValueError, match="'x' is a video: it has no list of files"):
         list_frames(Clip("x", "a.mp4", "video"))
 
 
-def test_frames_are_counted_without_decoding(
-    tmp_path: Path, make_tree: MakeTree, make_video: Callable[..., Path]
-) -> None:
+def test_frames_are_counted_without_decoding(tmp_path, make_tree, make_video):
     make_tree(tmp_path, "clip/1.png", "clip/2.png")
     mp4 = str(make_video(tmp_path / "a.mp4", 7))
     avi = str(make_video(tmp_path / "a.avi", 7))

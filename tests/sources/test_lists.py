@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -11,22 +9,20 @@ from posemill.errors import SourceError
 from posemill.records import Clip
 from posemill.sources import find_clips
 
-MakeTree = Callable[..., Path]
-
 
 @pytest.fixture
-def folder(tmp_path: Path, make_tree: MakeTree, make_video: Callable[..., Path]) -> Path:
+def folder(tmp_path, make_tree, make_video):
     make_tree(tmp_path, "clip/1.png", "clip/2.png", "me.jpg")
     make_video(tmp_path / "videos" / "a b.mp4")
     return tmp_path
 
 
-def write(folder: Path, text: str, name: str = "list.csv") -> Path:
+def write(folder, text, name="list.csv"):
     (folder / name).write_text(text, encoding="utf-8")
     return folder / name
 
 
-def test_rows_become_clips_of_every_kind(folder: Path) -> None:
+def test_rows_become_clips_of_every_kind(folder):
     clips = find_clips(
         write(
             folder,
@@ -49,7 +45,7 @@ def test_rows_become_clips_of_every_kind(folder: Path) -> None:
     assert clips.problems == ()
 
 
-def test_tsv_and_json_lines_say_the_same(folder: Path) -> None:
+def test_tsv_and_json_lines_say_the_same(folder):
     table = write(folder, "path\tsplit\tlabel\tn\nclip\ttrain\tA B\t3\n", "list.tsv")
     row = {"path": "clip", "split": "train", "label": "A B", "n": 3}
     lines = write(folder, json.dumps(row) + "\n\n", "list.jsonl")
@@ -60,15 +56,13 @@ def test_tsv_and_json_lines_say_the_same(folder: Path) -> None:
     assert (clip.label, clip.extra) == (None, {"tags": '["ü"]'})
 
 
-def test_the_list_decides_and_not_where_we_are(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_decides_and_not_where_we_are(folder, monkeypatch):
     write(folder, "path\nclip\n")
     monkeypatch.chdir(folder / "videos")
     assert find_clips("../list.csv")[0].num_frames == 2
 
 
-def test_paths_that_do_not_exist_stay_and_are_told(folder: Path) -> None:
+def test_paths_that_do_not_exist_stay_and_are_told(folder):
     clips = find_clips(write(folder, "path\nclip\ngone.mp4\ngone.png\ngone\n"))
     assert [(clip.clip_id, clip.kind) for clip in clips] == [
         ("clip", "frames"),
@@ -79,14 +73,14 @@ def test_paths_that_do_not_exist_stay_and_are_told(folder: Path) -> None:
     assert clips.problems == ("3 of 4 paths in the list do not exist",)
 
 
-def test_ids_are_those_of_the_list_or_made_from_paths_and_never_lead_out(folder: Path) -> None:
+def test_ids_are_those_of_the_list_or_made_from_paths_and_never_lead_out(folder):
     [clip] = find_clips(write(folder, "clip_id,path\nmine,clip\n"))
     assert (clip.clip_id, clip.extra) == ("mine", {})
     list_path = write(folder / "videos", "path\n../clip\n./../me.jpg\n")
     assert [clip.clip_id for clip in find_clips(list_path)] == ["clip", "me.jpg"]
 
 
-def test_several_windows_of_one_video_are_several_clips(folder: Path) -> None:
+def test_several_windows_of_one_video_are_several_clips(folder):
     text = "path,start_seconds,end_seconds\n" + "".join(
         f"videos/a b.mp4,{window}\n" for window in ("0,0.5", "0.5,", ",", ",0.3")
     )
@@ -98,7 +92,7 @@ def test_several_windows_of_one_video_are_several_clips(folder: Path) -> None:
     ]
 
 
-def test_a_byte_order_mark_of_excel_and_paths_that_are_no_utf8_come_through(folder: Path) -> None:
+def test_a_byte_order_mark_of_excel_and_paths_that_are_no_utf8_come_through(folder):
     (folder / "list.csv").write_bytes("\ufeffpath,label\r\nclip,ä\r\n".encode())
     assert [clip.label for clip in find_clips(folder / "list.csv")] == ["ä"]
     (folder / "clip").rename(folder / "caf\udce9")
@@ -137,13 +131,13 @@ def test_a_byte_order_mark_of_excel_and_paths_that_are_no_utf8_come_through(fold
         ('{"path": 3}', r"line 1: expected an object with a text 'path'"),
     ],
 )
-def test_mistakes_are_told_with_their_line(folder: Path, text: str, message: str) -> None:
+def test_mistakes_are_told_with_their_line(folder, text, message):
     path = write(folder, text, "list.jsonl" if text[:1] in ("{", "[") else "list.csv")
     with pytest.raises(SourceError, match=message):
         find_clips(path)
 
 
-def test_a_label_that_is_no_utf8_is_refused(folder: Path) -> None:
+def test_a_label_that_is_no_utf8_is_refused(folder):
     (folder / "list.csv").write_bytes(b"path,label\nclip,caf\xe9\n")
     with pytest.raises(SourceError, match="line 2: column 'label' is not UTF-8; save the list as"):
         find_clips(folder / "list.csv")

@@ -14,7 +14,7 @@ MANUAL = BASE / "annotations" / "manual"
 
 
 @pytest.mark.parametrize("below", [".", "..", BASE, BASE / "features", FRAMES], ids=str)
-def test_all_folders_users_point_at_are_understood(phoenix: Path, below: Path) -> None:
+def test_all_folders_users_point_at_are_understood(phoenix, below):
     clips = find_clips(phoenix / below)
     assert clips.layout == "phoenix"
     found = [(clip.split, clip.clip_id, clip.num_frames, clip.label) for clip in clips]
@@ -31,14 +31,14 @@ def test_all_folders_users_point_at_are_understood(phoenix: Path, below: Path) -
     assert clips.fingerprint == find_clips(phoenix).fingerprint
 
 
-def test_splits_can_be_chosen(phoenix: Path) -> None:
+def test_splits_can_be_chosen(phoenix):
     assert [clip.clip_id for clip in find_clips(phoenix, splits=["test", "dev"])] == ["b-1", "c-1"]
     shutil.rmtree(phoenix / FRAMES / "dev")
     with pytest.raises(SourceError, match="has no split 'dev'; it has: train, test"):
         find_clips(phoenix, splits=["train", "dev", "test"])
 
 
-def test_copies_with_a_folder_1_give_the_same_clips(phoenix: Path) -> None:
+def test_copies_with_a_folder_1_give_the_same_clips(phoenix):
     before = find_clips(phoenix)
     for clip in before:
         inner = Path(clip.path) / "1"
@@ -53,7 +53,7 @@ def test_copies_with_a_folder_1_give_the_same_clips(phoenix: Path) -> None:
     assert after.fingerprint == before.fingerprint
 
 
-def test_annotations_without_frames_and_frames_without_annotation_are_told(phoenix: Path) -> None:
+def test_annotations_without_frames_and_frames_without_annotation_are_told(phoenix):
     shutil.move(phoenix / FRAMES / "train" / "a-2", phoenix / FRAMES / "train" / "new")
     clips = find_clips(phoenix)
     assert clips.problems == (
@@ -63,16 +63,14 @@ def test_annotations_without_frames_and_frames_without_annotation_are_told(phoen
     assert [clip.label for clip in clips if clip.clip_id == "new"] == [None]
 
 
-def test_frames_without_corpus_files_are_read_and_that_is_told(phoenix: Path) -> None:
+def test_frames_without_corpus_files_are_read_and_that_is_told(phoenix):
     shutil.rmtree(phoenix / MANUAL)
     clips = find_clips(phoenix)
     assert len(clips) == 4
     assert clips.problems[0] == "train: no corpus file, so no glosses and no translations"
 
 
-def test_pictures_in_odd_places_are_left_out_and_what_cannot_be_read_is_a_clip(
-    phoenix: Path,
-) -> None:
+def test_pictures_in_odd_places_are_left_out_and_what_cannot_be_read_is_a_clip(phoenix):
     odd = phoenix / FRAMES / "train" / "a-1" / "crops"
     odd.mkdir()
     shutil.copyfile(phoenix / FRAMES / "train" / "a-1" / "images0001.png", odd / "x.png")
@@ -84,7 +82,7 @@ def test_pictures_in_odd_places_are_left_out_and_what_cannot_be_read_is_a_clip(
     assert clips.problems[1].endswith("train/a-1/crops' is not where a clip should be")
 
 
-def test_a_broken_corpus_file_is_refused_with_its_line(phoenix: Path) -> None:
+def test_a_broken_corpus_file_is_refused_with_its_line(phoenix):
     corpus = phoenix / MANUAL / "PHOENIX-2014-T.dev.corpus.csv"
     good = corpus.read_text()
     broken = {
@@ -101,12 +99,12 @@ def test_a_broken_corpus_file_is_refused_with_its_line(phoenix: Path) -> None:
         find_clips(phoenix)
 
 
-def test_something_else_said_to_be_phoenix_is_refused(tmp_path: Path) -> None:
+def test_something_else_said_to_be_phoenix_is_refused(tmp_path):
     with pytest.raises(SourceError, match=r"is not PHOENIX-2014-T: expected features/fullFrame-"):
         find_clips(tmp_path, layout="phoenix")
 
 
-def test_the_real_corpus_files_are_read(shared: Path, tmp_path: Path) -> None:
+def test_the_real_corpus_files_are_read(shared, tmp_path):
     base = tmp_path / "PHOENIX-2014-T"
     shutil.copytree(shared / "datasets" / "phoenix14t" / "annotations", base / "annotations")
     frames = base / "features" / "fullFrame-210x260px" / "dev"

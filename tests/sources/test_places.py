@@ -135,7 +135,7 @@ def test_cutting_long_videos_needs_them_here(uri, tmp_path):
 class SlowPlace(Place):
     """Gives an object in four pieces, with a pause before each; counts what it is asked."""
 
-    def __init__(self, pause_seconds: float = 0.0) -> None:
+    def __init__(self, pause_seconds=0.0):
         super().__init__("slow://place")
         self.asked: list[str] = []
         self.pause_seconds = pause_seconds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -158,7 +157,7 @@ def test_frames_are_read_by_their_numbers(monkeypatch, numbers, got):
 
 
 @pytest.fixture
-def folder(tmp_path: Path, make_tree) -> Path:
+def folder(tmp_path, make_tree):
     make_tree(tmp_path, *(f"a/{index:04d}.png" for index in range(4)))
     return tmp_path / "a"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -11,14 +10,14 @@ from posemill.sources.clip_list import Collector
 from posemill.sources.scan import MISSING, Folder, joined_version, scan
 
 
-def touch(root: Path, *names: str, content: bytes = b"12345") -> None:
+def touch(root, *names, content=b"12345"):
     for name in names:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
 
-def walk(root: Path) -> tuple[list[Folder], Collector]:
+def walk(root):
     """Folders with pictures or videos, in the order of the walk, and what is said of the rest."""
     collector = Collector("auto", str(root))
     folders = scan(str(root), collector)
@@ -26,7 +25,7 @@ def walk(root: Path) -> tuple[list[Folder], Collector]:
     return folders, collector
 
 
-def test_a_tree_that_is_too_deep_is_cut_and_said(tmp_path: Path) -> None:
+def test_a_tree_that_is_too_deep_is_cut_and_said(tmp_path):
     folder = tmp_path.joinpath(*"d" * 64)
     touch(folder, "1.png", "e/1.png")
     folders, said = walk(tmp_path)
@@ -35,7 +34,7 @@ def test_a_tree_that_is_too_deep_is_cut_and_said(tmp_path: Path) -> None:
     assert problem.endswith("e' is too deep and was left out")
 
 
-def test_broken_links_are_what_their_name_says(tmp_path: Path) -> None:
+def test_broken_links_are_what_their_name_says(tmp_path):
     tmp_path.joinpath("a").mkdir()
     for name in ("1.png", "x.mp4", "notes"):
         (tmp_path / "a" / name).symlink_to("nowhere")
@@ -45,13 +44,13 @@ def test_broken_links_are_what_their_name_says(tmp_path: Path) -> None:
     assert said.num_ignored == 1
 
 
-def test_the_version_of_pictures_changes_with_any_file_and_not_with_their_order() -> None:
+def test_the_version_of_pictures_changes_with_any_file_and_not_with_their_order():
     assert joined_version({"a": "1", "b": "2"}) == joined_version({"b": "2", "a": "1"})
     others = [{"a": "1"}, {"a": "1", "b": "2"}, {"a": "2", "b": "1"}, {"a": "1", "c": "2"}, {}]
     assert len({joined_version(each) for each in others}) == 5
 
 
-def test_a_file_that_is_written_anew_has_another_version(tmp_path: Path) -> None:
+def test_a_file_that_is_written_anew_has_another_version(tmp_path):
     touch(tmp_path, "1.png", "2.png", "v/x.mp4")
     pictures, videos = walk(tmp_path)[0]
     folder = Folder(str(tmp_path), ())
@@ -73,7 +72,7 @@ def test_a_file_that_is_written_anew_has_another_version(tmp_path: Path) -> None
         ("posemill.jsonl", b'{"posemill": "0.1.0"}'),
     ],
 )
-def test_what_posemill_wrote_is_no_data(name: str, content: bytes, tmp_path: Path) -> None:
+def test_what_posemill_wrote_is_no_data(name, content, tmp_path):
     touch(tmp_path, "a/1.png", "own/x.png", "own/deep/er/2.png", "own/b.mp4")
     (tmp_path / "own" / name).write_bytes(content)
     folders, said = walk(tmp_path)
@@ -84,6 +83,6 @@ def test_what_posemill_wrote_is_no_data(name: str, content: bytes, tmp_path: Pat
     assert [folder.parts for folder in walk(tmp_path / "own")[0]] == [(), ("deep", "er")]
 
 
-def test_files_of_others_with_such_names_are_no_mark(tmp_path: Path) -> None:
+def test_files_of_others_with_such_names_are_no_mark(tmp_path):
     touch(tmp_path, "a/1.png", "a/manifest.json", "a/run.json", "a/posemill.jsonl")
     assert [folder.parts for folder in walk(tmp_path)[0]] == [("a",)]

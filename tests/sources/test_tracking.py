@@ -13,19 +13,19 @@ from posemill.sources import find_clips, tracking
 from posemill.sources.tracking import Tracking, decide_tracking, judge_folder, numbering_of
 
 
-def photograph(seed: int, size_wh: tuple[int, int] = (64, 48)) -> np.ndarray:
+def photograph(seed, size_wh=(64, 48)):
     """Return a picture like no other: large blots of random brightness."""
     blots = np.random.default_rng(seed).integers(0, 256, (4, 4), dtype=np.uint8)
     return cv2.resize(blots, size_wh, interpolation=cv2.INTER_CUBIC)
 
 
-def write_photographs(folder: Path, number: int = 12, name: str = "{:03}.jpg", seed: int = 0):
+def write_photographs(folder, number=12, name="{:03}.jpg", seed=0):
     folder.mkdir(parents=True, exist_ok=True)
     for index in range(number):
         cv2.imwrite(str(folder / name.format(index)), photograph(1000 * seed + index))
 
 
-def write_video(folder: Path, number: int = 12, name: str = "{:03}.jpg", seed: int = 0):
+def write_video(folder, number=12, name="{:03}.jpg", seed=0):
     """Write frames of a bright square that moves over one photograph."""
     folder.mkdir(parents=True, exist_ok=True)
     for index in range(number):
@@ -131,17 +131,17 @@ def test_a_folder_that_cannot_be_read_is_left_to_the_run(tmp_path):
 
 
 @pytest.mark.parametrize(("difference", "verdict"), [(16, ""), (17, "neighbours are not alike")])
-def test_neighbours_are_alike_up_to_sixteen_levels_of_grey(tmp_path, difference, verdict) -> None:
+def test_neighbours_are_alike_up_to_sixteen_levels_of_grey(tmp_path, difference, verdict):
     for index in range(4):
         picture = np.full((32, 32), 100 + difference * (index % 2), np.uint8)
         cv2.imwrite(str(tmp_path / f"{index}.png"), picture)
     assert judge_folder(str(tmp_path)) == verdict
 
 
-def test_five_pairs_of_a_folder_are_looked_at(tmp_path, monkeypatch) -> None:
+def test_five_pairs_of_a_folder_are_looked_at(tmp_path, monkeypatch):
     read = []
 
-    def read_thumbnail(path: str):
+    def read_thumbnail(path):
         read.append(Path(path).stem)
         return (32, 32), np.zeros((32, 32), np.uint8)
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from posemill.errors import DecodeError, SourceError
-from posemill.sources import ClipList, find_clips
+from posemill.sources import find_clips
 from posemill.sources.reading import read_clip
 
-MakeTree = Callable[..., Path]
 
-
-def summary(clips: ClipList) -> list[tuple[str, str, str, int | None]]:
+def summary(clips):
     return [(clip.split, clip.clip_id, clip.kind, clip.num_frames) for clip in clips]
 
 
-def one_each(kind: str, *names: str, num_frames: int | None = 1) -> list[tuple[object, ...]]:
+def one_each(kind, *names, num_frames=1):
     """Clips of one frame; `train/a` is clip `a` of the split `train`, `a` one without a split."""
     parts = [name.partition(":") for name in names]
     return [(split if sep else "all", rest if sep else split, kind, num_frames)
@@ -49,10 +46,7 @@ def one_each(kind: str, *names: str, num_frames: int | None = 1) -> list[tuple[o
          one_each("video", "train:a.avi", "train:a.mp4", "test:a", num_frames=None), 0),
     ],
 )  # fmt: skip
-def test_a_tree_of_files_becomes_clips(
-    tmp_path: Path, make_tree: MakeTree, names: str, layout: str,
-    expected: list[tuple[object, ...]], num_ignored: int
-) -> None:  # fmt: skip
+def test_a_tree_of_files_becomes_clips(tmp_path, make_tree, names, layout, expected, num_ignored):
     make_tree(tmp_path, *names.split())
     clips = find_clips(tmp_path)
     assert (clips.layout, summary(clips), clips.num_ignored) == (layout, expected, num_ignored)
@@ -61,7 +55,7 @@ def test_a_tree_of_files_becomes_clips(
         assert Path(clip.path).exists()
 
 
-def test_splits_can_be_chosen(tmp_path: Path, make_tree: MakeTree) -> None:
+def test_splits_can_be_chosen(tmp_path, make_tree):
     make_tree(tmp_path, "test/a/1.png", "train/a/1.png", "Val/a/1.png", "more/a/1.png")
     assert len(find_clips(tmp_path, splits=[])) == 4
     assert [clip.split for clip in find_clips(tmp_path, splits=["test", "val"])] == ["val", "test"]
@@ -69,9 +63,7 @@ def test_splits_can_be_chosen(tmp_path: Path, make_tree: MakeTree) -> None:
         find_clips(tmp_path, splits=["train", "dve"])
 
 
-def test_the_layout_says_whether_pictures_follow_each_other(
-    tmp_path: Path, make_tree: MakeTree
-) -> None:
+def test_the_layout_says_whether_pictures_follow_each_other(tmp_path, make_tree):
     make_tree(tmp_path, "photos/b.png", "photos/a.jpg", "mixed/a.mp4", "mixed/thumbnail.png")
     photos, mixed = tmp_path / "photos", tmp_path / "mixed"
     assert find_clips(photos).layout == "pictures"
@@ -83,18 +75,14 @@ def test_the_layout_says_whether_pictures_follow_each_other(
         assert (summary(found), found.num_ignored) == ([("all", *clip)], 1)
 
 
-def test_the_folder_s_name_is_found_however_it_is_written(
-    tmp_path: Path, make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_s_name_is_found_however_it_is_written(tmp_path, make_tree, monkeypatch):
     make_tree(tmp_path / "photos", "a.jpg")
     monkeypatch.chdir(tmp_path / "photos")
     for path in (".", "../photos/", "../photos/../photos"):
         assert find_clips(path)[0].clip_id == "photos"
 
 
-def test_pictures_beside_folders_are_loose_and_that_is_told(
-    tmp_path: Path, make_tree: MakeTree
-) -> None:
+def test_pictures_beside_folders_are_loose_and_that_is_told(tmp_path, make_tree):
     make_tree(tmp_path / "set", "overview.png", "clip/1.png")
     clips = find_clips(tmp_path / "set")
     assert summary(clips) == [("all", "clip", "frames", 1), ("all", "set", "pictures", 1)]
@@ -104,7 +92,7 @@ def test_pictures_beside_folders_are_loose_and_that_is_told(
     )
 
 
-def test_links_are_followed_but_not_in_circles(tmp_path: Path, make_tree: MakeTree) -> None:
+def test_links_are_followed_but_not_in_circles(tmp_path, make_tree):
     make_tree(tmp_path / "real", "clip/1.png")
     data = tmp_path / "data"
     data.mkdir()
@@ -117,7 +105,7 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path, make_tree: MakeTr
     assert clips.problems[0].endswith("loop' links to a folder above itself")
 
 
-def test_names_that_are_no_utf8_get_an_id_that_is_text(tmp_path: Path, make_tree: MakeTree) -> None:
+def test_names_that_are_no_utf8_get_an_id_that_is_text(tmp_path, make_tree):
     make_tree(tmp_path, "caf\udce9/1.png", 'it\'s "a"\nname/1.png')
     clips = find_clips(tmp_path)
     assert [clip.clip_id for clip in clips] == ["caf\\xe9", 'it\'s "a"\nname']
@@ -127,7 +115,7 @@ def test_names_that_are_no_utf8_get_an_id_that_is_text(tmp_path: Path, make_tree
         find_clips(tmp_path)
 
 
-def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, make_tree: MakeTree) -> None:
+def test_a_folder_that_cannot_be_read_is_told(tmp_path, make_tree):
     make_tree(tmp_path, "a/1.png", "secret/1.png")
     (tmp_path / "secret").chmod(0)
     try:
@@ -139,9 +127,7 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, make_tree: MakeTre
 
 
 @pytest.mark.parametrize("layout", ["auto", "pictures"])
-def test_broken_links_and_pipes_are_frames_that_fail_one_by_one(
-    tmp_path: Path, make_tree: MakeTree, layout: str
-) -> None:
+def test_broken_links_and_pipes_are_frames_that_fail_one_by_one(tmp_path, make_tree, layout):
     make_tree(tmp_path / "a", "1.png")
     (tmp_path / "a" / "2.png").symlink_to("gone")
     (tmp_path / "a" / "3.png").symlink_to("3.png")
@@ -155,9 +141,7 @@ def test_broken_links_and_pipes_are_frames_that_fail_one_by_one(
 
 
 @pytest.mark.parametrize("names", [("a/1.png", "a/2.png"), ("a/x.mp4", "b/y.mp4")])
-def test_a_folder_that_cannot_be_looked_at_is_a_clip_with_a_reason(
-    tmp_path: Path, make_tree: MakeTree, names: tuple[str, ...]
-) -> None:
+def test_a_folder_that_cannot_be_looked_at_is_a_clip_with_a_reason(tmp_path, make_tree, names):
     make_tree(tmp_path, *names)
     (tmp_path / "lost").symlink_to("lost")
     (tmp_path / "train").symlink_to("train")
@@ -173,6 +157,6 @@ def test_a_folder_that_cannot_be_looked_at_is_a_clip_with_a_reason(
     assert "lost' cannot be read: Too many levels of symbolic links" in clips.problems[0]
 
 
-def test_a_broken_link_to_a_video_stays_in_the_list(tmp_path: Path) -> None:
+def test_a_broken_link_to_a_video_stays_in_the_list(tmp_path):
     (tmp_path / "a.mp4").symlink_to("gone.mp4")
     assert [clip.clip_id for clip in find_clips(tmp_path)] == ["a"]
