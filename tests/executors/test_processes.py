@@ -21,11 +21,16 @@ from posemill.executors import processes as module
 from posemill.executors.processes import ProcessExecutor, _Worker
 
 
-def run_all(functions, names, limits=None, make_function=None):
-    """Run one task per name in one worker; return all events but ticks."""
+def start(make_function, names, limits=None, num_workers=1):
+    """Begin one task per name; return the executor and its events."""
     tasks = iter([(name, number) for number, name in enumerate(names)])
-    executor = ProcessExecutor(1, limits or Limits())
-    events = executor.run(make_function or functions.make_function, lambda: next(tasks, None))
+    executor = ProcessExecutor(num_workers, limits or Limits())
+    return executor, executor.run(make_function, lambda: next(tasks, None))
+
+
+def run_all(functions, names, limits=None):
+    """Run one task per name in one worker; return all events but ticks."""
+    _, events = start(functions.make_function, names, limits)
     return [event for event in events if not isinstance(event, Tick)]
 
 
@@ -71,17 +76,14 @@ def test_a_worker_that_hangs_grows_or_closes_its_pipe_is_killed(
 
 
 def test_workers_that_cannot_start_are_reported_each_time(functions):
-    tasks = iter([("plain", 0)])
-    executor = ProcessExecutor(1, Limits())
-    events = executor.run(functions.die_at_start, lambda: next(tasks, None))
+    _, events = start(functions.die_at_start, ["plain"])
     died = list(itertools.islice((each for each in events if isinstance(each, Died)), 2))
     events.close()
     assert died == [Died(None, (0, 0, 0, 0), "ended with exit code 3", 0)] * 2
 
 
 def test_closing_the_stream_of_events_ends_the_workers(functions):
-    executor, tasks = ProcessExecutor(2, Limits()), iter([("hang", 0), ("pid", 1)])
-    events = executor.run(functions.make_function, lambda: next(tasks, None))
+    executor, events = start(functions.make_function, ["hang", "pid"], num_workers=2)
     next(event for event in events if isinstance(event, Output))
     pids = executor.pids()
     assert len(pids) == 2
@@ -131,15 +133,10 @@ def test_a_worker_that_makes_progress_or_said_how_long_it_takes_is_not_killed(na
     assert run_all(functions, [name], limits)[-1] == Finished((name, 0))
 
 
-def test_a_worker_may_take_its_time_to_start(functions):
-    events = run_all(functions, ["plain"], Limits(timeout_seconds=1), functions.start_slowly)
-    assert [type(event) for event in events] == [Output, Output, Finished]
-
-
-def test_a_worker_that_is_signalled_while_it_starts_goes_on_and_prints_nothing(functions, capfd):
-    executor, tasks = ProcessExecutor(1, Limits()), iter([("plain", 0)])
+def test_a_worker_may_take_its_time_to_start_and_signals_meanwhile_change_nothing(functions, capfd):
+    executor, running = start(functions.start_slowly, ["plain"], Limits(timeout_seconds=1))
     events, deadline = [], time.monotonic() + 0.5
-    for event in executor.run(functions.start_slowly, lambda: next(tasks, None)):
+    for event in running:
         events += [event]
         if time.monotonic() < deadline:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -151,9 +148,7 @@ def test_a_worker_that_is_signalled_while_it_starts_goes_on_and_prints_nothing(f
 
 def test_a_worker_that_never_starts_is_killed_after_the_time_for_starts(functions, monkeypatch):
     monkeypatch.setattr(module, "_START_SECONDS", 0.1)
-    executor = ProcessExecutor(1, Limits(timeout_seconds=0.2))
-    tasks = iter([("plain", 0)])
-    events = executor.run(functions.start_slowly, lambda: next(tasks, None))
+    _, events = start(functions.start_slowly, ["plain"], Limits(timeout_seconds=0.2))
     died = next(event for event in events if isinstance(event, Died))
     events.close()
     assert died == Died(None, (0, 0, 0, 0), "no progress for 0.2 s", 0)
@@ -161,9 +156,9 @@ def test_a_worker_that_never_starts_is_killed_after_the_time_for_starts(function
 
 def test_an_idle_worker_is_not_killed_for_want_of_progress(functions):
     # The second worker has nothing to do while the first works for longer than the limit.
-    executor = ProcessExecutor(2, Limits(timeout_seconds=1))
-    tasks, pids = iter([("pid", 0), ("steps", 1), ("pid", 2), ("steps", 3)]), set()
-    for event in executor.run(functions.make_function, lambda: next(tasks, None)):
+    names, pids = ["pid", "steps", "pid", "steps"], set()
+    executor, events = start(functions.make_function, names, Limits(timeout_seconds=1), 2)
+    for event in events:
         assert not isinstance(event, Died)
         pids |= set(executor.pids())
     assert len(pids) <= 2
@@ -171,9 +166,9 @@ def test_an_idle_worker_is_not_killed_for_want_of_progress(functions):
 
 def test_there_are_no_more_workers_than_asked_for_and_each_adds_to_its_log(functions, tmp_path):
     for number in (1, 2):
-        executor, tasks = ProcessExecutor(2, Limits(log_folder=tmp_path)), iter([("print", 0)] * 6)
-        pids = set()
-        for _ in executor.run(functions.make_function, lambda tasks=tasks: next(tasks, None)):
+        limits, pids = Limits(log_folder=tmp_path), set()
+        executor, events = start(functions.make_function, ["print"] * 6, limits, 2)
+        for _ in events:
             pids |= set(executor.pids())
         assert len(pids) == 2
         assert executor.pids() == []
@@ -191,9 +186,8 @@ def test_a_recycled_worker_is_another_process_and_no_death(functions):
 
 
 def test_a_worker_that_starts_after_the_request_to_stop_knows_of_it(functions):
-    executor, tasks = ProcessExecutor(1, Limits()), iter([("until stopped", 0)])
+    executor, events = start(functions.make_function, ["until stopped"])
     executor.ask_to_stop()
-    events = list(executor.run(functions.make_function, lambda: next(tasks, None)))
     assert [event.value for event in events if isinstance(event, Output)] == ["began", "saved"]
 
 
@@ -249,7 +243,6 @@ def ended_worker(monkeypatch, code, *, oom_kills=0):
 @pytest.mark.parametrize(
     ("code", "oom_kills", "reason", "is_from_outside"),
     [
-        (0, 0, "ended with exit code 0", False),
         (-signal.SIGSEGV, 1, "killed by SIGSEGV", False),
         (-signal.SIGTERM, 0, "killed by SIGTERM", True),
         (-signal.SIGINT, 0, "killed by SIGINT", True),
@@ -257,7 +250,6 @@ def ended_worker(monkeypatch, code, *, oom_kills=0):
         (-signal.SIGQUIT, 0, "killed by SIGQUIT", True),
         (-signal.SIGKILL, 0, "killed by SIGKILL", True),
         (-signal.SIGKILL, 1, "killed by SIGKILL (the system was out of memory)", False),
-        (-99, 0, "ended with exit code -99", False),
     ],
 )
 def test_a_death_has_its_reason_and_whose_doing_it_was(
@@ -273,19 +265,15 @@ def test_a_death_has_its_reason_and_whose_doing_it_was(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are set on Linux")
 def test_top_shows_which_worker_a_process_is(functions):
-    executor = ProcessExecutor(1, Limits())
-    tasks, names = iter([("steps", 0)]), set()
-    for _ in executor.run(functions.make_function, lambda: next(tasks, None)):
-        names |= {psutil.Process(pid).name() for pid in executor.pids()}
+    executor, events = start(functions.make_function, ["steps"])
+    names = {psutil.Process(pid).name() for _ in events for pid in executor.pids()}
     assert "posemill-0" in names
 
 
 def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_workers(functions):
     # Long enough that a worker of a busy machine is not taken for silent.
-    executor = ProcessExecutor(2, Limits(timeout_seconds=3))
-    tasks = iter([("plain", 0), ("plain", 1)])
     kinds = []
-    for event in executor.run(functions.make_function, lambda: next(tasks, None)):
+    for event in start(functions.make_function, ["plain"] * 2, Limits(timeout_seconds=3), 2)[1]:
         kinds.append(type(event))
         if isinstance(event, Output) and kinds.count(Output) == 1:
             time.sleep(3.6)  # as a commit to a store that does not answer
@@ -294,7 +282,6 @@ def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_workers(functions)
 
 
 def test_a_signal_to_the_whole_group_is_the_parents_affair(functions):
-    names = ["interrupt", "terminate", "hang up"]
-    events = run_all(functions, names)
+    events = run_all(functions, ["interrupt", "terminate", "hang up"])
     assert [event.value for event in events if isinstance(event, Output)] == ["still here"] * 3
     assert sum(isinstance(event, Finished) for event in events) == 3

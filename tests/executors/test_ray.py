@@ -126,8 +126,7 @@ def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_slots(functions, m
     from posemill.executors import ray_cluster
 
     monkeypatch.setattr(ray_cluster, "_SILENT_SECONDS", 3.0)
-    executor = ray_cluster.RayExecutor(2, Limits())
-    tasks = iter([("plain", 0), ("plain", 1), ("plain", 2), ("plain", 3)])
+    executor, tasks = ray_cluster.RayExecutor(2, Limits()), iter([("plain", i) for i in range(4)])
     kinds = []
     for event in executor.run(functions.make_function, lambda: next(tasks, None)):
         kinds.append(type(event))

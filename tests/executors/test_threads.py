@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,6 @@ from posemill.executors import (
     Finished,
     Limits,
     Output,
-    Progress,
     Tick,
     known_executors,
     open_executor,
@@ -31,12 +31,6 @@ def test_executors_have_names_and_others_are_refused():
         open_executor("cloud", 1, Limits())
 
 
-def test_progress_keeps_the_last_place():
-    progress = Progress([0] * 8)
-    progress.at(3, 4, seconds=9)
-    assert (progress.place, progress.counter, progress.seconds) == ((3, 4, 0, 0), 1, 9)
-
-
 class Functions:
     """Makes functions and notes for which worker."""
 
@@ -46,14 +40,6 @@ class Functions:
     def __call__(self, worker_index):
         self.made.append(worker_index)
         return self.function
-
-
-def name_thread(task, progress):
-    progress.at(task)
-    if task == 0:
-        progress.recycle()
-    yield threading.current_thread().name
-    yield None
 
 
 @pytest.mark.parametrize("kind", [ThreadExecutor, SerialExecutor])
@@ -69,12 +55,15 @@ def test_a_bug_in_the_function_reaches_the_reader(kind):
 
 @pytest.mark.parametrize("kind", [ThreadExecutor, SerialExecutor])
 def test_a_function_is_made_once_for_a_worker_and_anew_after_it_was_recycled(kind):
-    make, tasks = Functions(name_thread), iter(range(1, 5))
-    list(kind(1, Limits()).run(make, lambda: next(tasks, None)))
-    assert make.made == [0]
-    make, tasks = Functions(name_thread), iter([1, 0, 2, 3])
-    list(kind(1, Limits()).run(make, lambda: next(tasks, None)))
-    assert make.made == [0, 0]
+    def work(task, progress):
+        if task == 0:
+            progress.recycle()
+        yield None
+
+    for tasks, made in ([1, 2, 3, 4], [0]), ([1, 0, 2, 3], [0, 0]):
+        make, tasks = Functions(work), iter(tasks)
+        list(kind(1, Limits()).run(make, partial(next, tasks, None)))
+        assert make.made == made
 
 
 def test_threads_work_side_by_side_and_have_names():
@@ -107,15 +96,14 @@ def test_ticks_come_while_a_thread_is_busy():
     assert num_ticks >= 2
 
 
-def wait_for_the_request(task, progress):
-    while not progress.is_stopping:
-        time.sleep(0.005)
-        yield None
-    yield "saved"
-
-
 @pytest.mark.parametrize("when", ["before", "left"])
 def test_threads_learn_of_the_request_to_stop_and_of_a_reader_who_left(when):
+    def wait_for_the_request(task, progress):
+        while not progress.is_stopping:
+            time.sleep(0.005)
+            yield None
+        yield "saved"
+
     executor, tasks = ThreadExecutor(1, Limits()), iter([1])
     if when == "before":
         executor.ask_to_stop()
