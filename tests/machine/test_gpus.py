@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,27 +19,25 @@ class NVMLError(Exception):
 @pytest.fixture
 def library(monkeypatch):
     """Two GPUs; the second does not tell how busy it is."""
-    module = ModuleType("pynvml")
-    module.calls = []
 
     def rates(device):
         if device == 1:
             raise NVMLError("not supported")
         return SimpleNamespace(gpu=87)
 
-    values = {
-        "NVMLError": NVMLError,
-        "nvmlInit": lambda: module.calls.append("init"),
-        "nvmlShutdown": lambda: module.calls.append("shutdown"),
-        "nvmlDeviceGetCount": lambda: 2,
-        "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetName": lambda device: ["NVIDIA A100", "Tesla T4"][device],
-        "nvmlDeviceGetUUID": lambda device: ["GPU-aaaa-1", "GPU-bbbb-2"][device],
-        "nvmlDeviceGetUtilizationRates": rates,
-        "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(used=4 * GB, total=40 * GB),
-    }
-    for name, value in values.items():
-        setattr(module, name, value)
+    calls = []
+    module = SimpleNamespace(
+        calls=calls,
+        NVMLError=NVMLError,
+        nvmlInit=lambda: calls.append("init"),
+        nvmlShutdown=lambda: calls.append("shutdown"),
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetName=lambda device: ["NVIDIA A100", "Tesla T4"][device],
+        nvmlDeviceGetUUID=lambda device: ["GPU-aaaa-1", "GPU-bbbb-2"][device],
+        nvmlDeviceGetUtilizationRates=rates,
+        nvmlDeviceGetMemoryInfo=lambda _: SimpleNamespace(used=4 * GB, total=40 * GB),
+    )
     monkeypatch.setitem(sys.modules, "pynvml", module)
     return module
 

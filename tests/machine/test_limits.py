@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-import posemill
 from posemill.machine.limits import Limit, core_limit, count_cores, free_memory, memory_limit
 
 V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
@@ -23,7 +22,7 @@ MB = 1 << 20
 
 @pytest.fixture
 def build(tmp_path, monkeypatch):
-    """A machine of 8 cores and 64 GB with these files below /sys/fs/cgroup; returns its root."""
+    """A machine of 8 cores and 64 GB with these files, text or megabytes, below /sys/fs/cgroup."""
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     memory = psutil.virtual_memory()._replace(total=64 << 30, available=60 << 30)
@@ -34,7 +33,8 @@ def build(tmp_path, monkeypatch):
         contents |= {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
         for name, text in contents.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text + "\n")
+            number = text * MB if isinstance(text, int) else text
+            (tmp_path / name).write_text(f"{number}\n")
         return tmp_path
 
     return make
@@ -66,7 +66,7 @@ def test_the_quota_of_a_container_in_version_2(build, text, cores):
 
 
 def test_the_reason_names_the_file_and_what_it_allows(build):
-    root = build("0::/job", V2, {"job/cpu.max": "150000 100000", "job/memory.max": str(512 * MB)})
+    root = build("0::/job", V2, {"job/cpu.max": "150000 100000", "job/memory.max": 512})
     assert core_limit(root).reason == f"{root}/sys/fs/cgroup/job/cpu.max allows the time of 1.5"
     assert memory_limit(root).reason == f"{root}/sys/fs/cgroup/job/memory.max allows no more"
     root = build("1:cpu,cpuacct:/", V1.format(root="/"), QUOTA)
@@ -78,19 +78,19 @@ def test_the_reason_names_the_file_and_what_it_allows(build):
     [
         # The tightest limit on the way up counts, not that of another's group.
         ("0::/slurm/job7/step0", V2,
-         {"slurm/job7/step0/cpu.max": "max 100000", "slurm/job7/step0/memory.max": str(4096 * MB),
-          "slurm/job7/cpu.max": "300000 100000", "slurm/job7/memory.max": str(2048 * MB),
+         {"slurm/job7/step0/cpu.max": "max 100000", "slurm/job7/step0/memory.max": 4096,
+          "slurm/job7/cpu.max": "300000 100000", "slurm/job7/memory.max": 2048,
           "slurm/cpu.max": "600000 100000", "slurm/memory.max": "max",
           "slurm/job8/cpu.max": "100000 100000"}, 3, 2048),
         # Memory that is slowed down counts as not there.
         ("0::/", V2, {"memory.max": "max", "memory.high": "max"}, 8, MOST),
-        ("0::/", V2, {"memory.max": str(900 * MB), "memory.high": "max"}, 8, 900),
-        ("0::/", V2, {"memory.max": "max", "memory.high": str(700 * MB)}, 8, 700),
-        ("0::/", V2, {"memory.max": str(900 * MB), "memory.high": str(700 * MB)}, 8, 700),
+        ("0::/", V2, {"memory.max": 900, "memory.high": "max"}, 8, 900),
+        ("0::/", V2, {"memory.max": "max", "memory.high": 700}, 8, 700),
+        ("0::/", V2, {"memory.max": 900, "memory.high": 700}, 8, 700),
         # Version 1 as a container sees it: the path is the host's, its part of that is mounted.
         ("4:memory:/docker/ab12\n1:cpu,cpuacct:/docker/ab12\n0::/system.slice",
          V1.format(root="/docker/ab12"),
-         {**QUOTA, "memory/memory.limit_in_bytes": str(3000 * MB)}, 3, 3000),
+         {**QUOTA, "memory/memory.limit_in_bytes": 3000}, 3, 3000),
         # Version 1 without a limit, as it says so.
         ("4:memory:/a\n1:cpu,cpuacct:/a", V1.format(root="/"),
          {"cpu,cpuacct/a/cpu.cfs_quota_us": "-1", "cpu,cpuacct/a/cpu.cfs_period_us": "100000",
@@ -98,8 +98,8 @@ def test_the_reason_names_the_file_and_what_it_allows(build):
         # Both versions side by side: ours is b in version 2.
         ("4:memory:/a\n0::/b",
          V1.format(root="/") + "\n41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw",
-         {"memory/a/memory.limit_in_bytes": str(900 * MB), "unified/b/memory.max": str(800 * MB),
-          "unified/a/memory.max": str(100 * MB)}, 8, 800),
+         {"memory/a/memory.limit_in_bytes": 900, "unified/b/memory.max": 800,
+          "unified/a/memory.max": 100}, 8, 800),
         # A blank in the name of a mount point, a colon in that of a group.
         ("0::/", r"30 23 0:26 / /sys/fs/cgroup/my\040groups rw - cgroup2 cgroup2 rw",
          {"my groups/cpu.max": "100000 100000"}, 1, MOST),
@@ -125,10 +125,8 @@ def test_limits_are_those_of_the_groups_of_this_process(
     [("/docker/ab/inner", 300), ("/docker/abc/inner", 900), ("/docker/ab/../inner", 900)],
 )
 def test_a_group_below_the_mounted_one_and_one_outside_of_it(build, path, megabytes):
-    files = {
-        "memory/memory.limit_in_bytes": str(900 * MB),
-        "memory/inner/memory.limit_in_bytes": str(300 * MB),
-    }
+    name = "memory.limit_in_bytes"
+    files = {f"memory/{name}": 900, f"memory/inner/{name}": 300}
     root = build(f"4:memory:{path}", V1.format(root="/docker/ab"), files)
     assert memory_limit(root).amount == megabytes * MB
 
@@ -146,47 +144,33 @@ def test_fewer_cores_by_affinity_than_by_quota(build, monkeypatch):
     assert limit.reason == "tied to these (taskset, a scheduler or a cpuset)"
 
 
-@pytest.mark.parametrize("is_v2", [True, False])
-def test_free_memory_leaves_out_what_is_used_but_not_the_cache(build, is_v2):
-    if is_v2:
-        files = {
-            "a/memory.max": str(1000 * MB),
-            "a/memory.current": str(700 * MB),
-            "a/memory.stat": f"anon 5\ninactive_file {200 * MB}\nactive_file 7",
-            "memory.high": str(5000 * MB),
-            "memory.current": str(4900 * MB),
-            "memory.stat": "inactive_file 0",
-        }
-        root = build("0::/a", V2, files)
-        assert free_memory(root) == 100 * MB
-        (root / "sys/fs/cgroup/memory.current").write_text("0\n")
-    else:
-        files = {
-            "memory/a/memory.limit_in_bytes": str(1000 * MB),
-            "memory/a/memory.usage_in_bytes": str(700 * MB),
-            "memory/a/memory.stat": f"inactive_file 3\ntotal_inactive_file {200 * MB}",
-        }
-        root = build("4:memory:/a", V1.format(root="/"), files)
-    assert free_memory(root) == 500 * MB
+TIGHT = {"memory.max": 10, "memory.current": 30, "memory.stat": f"inactive_file {5 * MB}"}
+TWO = {"a/memory.max": 1000, "a/memory.current": 700,
+       "a/memory.stat": f"anon 5\ninactive_file {200 * MB}\nactive_file 7",
+       "memory.high": 5000, "memory.current": 4900, "memory.stat": "inactive_file 0"}  # fmt: skip
 
 
-def test_free_memory_is_never_less_than_nothing_nor_more_than_the_limit(build):
-    files = {
-        "memory.max": str(10 * MB),
-        "memory.current": str(30 * MB),
-        "memory.stat": f"inactive_file {5 * MB}",
-    }
-    root = build("0::/", V2, files)
-    assert free_memory(root) == 0
-    (root / "sys/fs/cgroup/memory.stat").write_text(f"inactive_file {50 * MB}\n")
-    assert free_memory(root) == 10 * MB
-    (root / "sys/fs/cgroup/memory.max").unlink()
-    assert free_memory(root) == 60 << 30, "without a limit the machine's"
+@pytest.mark.parametrize(
+    ("memberships", "mounts", "files", "megabytes"),
+    [
+        # What is used but not the cache, in the group that has least left.
+        ("0::/a", V2, TWO, 100),
+        ("0::/a", V2, {**TWO, "memory.current": 0}, 500),
+        ("4:memory:/a", V1.format(root="/"),
+         {"memory/a/memory.limit_in_bytes": 1000, "memory/a/memory.usage_in_bytes": 700,
+          "memory/a/memory.stat": f"inactive_file 3\ntotal_inactive_file {200 * MB}"}, 500),
+        # Never less than nothing, nor more than the limit; without one the machine's.
+        ("0::/", V2, TIGHT, 0),
+        ("0::/", V2, {**TIGHT, "memory.stat": f"inactive_file {50 * MB}"}, 10),
+        ("0::/", V2, {**TIGHT, "memory.max": ""}, 60 << 10),
+    ],
+)  # fmt: skip
+def test_free_memory_is_what_the_groups_leave(build, memberships, mounts, files, megabytes):
+    assert free_memory(build(memberships, mounts, files)) == megabytes * MB
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux ties processes to cores")
 def test_affinity_counts_for_real():
-    if not hasattr(os, "sched_setaffinity"):
-        pytest.skip("this system cannot tie a process to cores")
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(allowed)})
@@ -197,7 +181,7 @@ def test_affinity_counts_for_real():
 
 @pytest.fixture
 def real_group():
-    """New control groups of this machine, limited to half a core and 300 MB: folders, files."""
+    """New control groups of this machine, limited to half a core and 300 MB."""
     name = f"posemill-test-{uuid.uuid4().hex[:8]}"
     wanted = {
         "cpu/cpu.cfs_period_us": "100000", "cpu/cpu.cfs_quota_us": "50000",
@@ -210,42 +194,37 @@ def real_group():
     folders = [top / name] if is_v2 else [top / "cpu" / name, top / "memory" / name]
     made = []
     try:
-        try:
-            for folder in folders:
-                folder.mkdir()
-                made.append(folder)
-            for path, text in wanted.items():
-                kind, _, file = path.rpartition("/")
-                (top / kind / name / file).write_text(text)
-        except OSError as error:
-            pytest.skip(f"this machine lets us make no control group: {error}")
-        yield folders, wanted
+        for folder in folders:
+            folder.mkdir()
+            made.append(folder)
+        for path, text in wanted.items():
+            kind, _, file = path.rpartition("/")
+            (top / kind / name / file).write_text(text)
+        yield folders
+    except OSError as error:
+        pytest.skip(f"this machine lets us make no control group: {error}")
     finally:
         for folder in made:
             folder.rmdir()
 
 
 def test_a_process_in_a_real_container_sees_its_limits(real_group):
-    folders, _ = real_group
     code = (
         "import sys; sys.stdin.readline()\n"
         "from posemill.machine.limits import core_limit, memory_limit, free_memory\n"
         "print(core_limit(), memory_limit(), free_memory(), sep='\\n')"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(posemill.__file__).parents[1])},
-    ) as process:  # fmt: skip
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as process:
         try:
-            for folder in folders:
+            for folder in real_group:
                 (folder / "cgroup.procs").write_text(f"{process.pid}\n")
         except OSError as error:
             process.kill()
             pytest.skip(f"this machine lets us put no process into a control group: {error}")
         said, _ = process.communicate("go\n", timeout=60)
     cores, memory, free = said.splitlines()
-    if (os.cpu_count() or 1) > 1:
-        assert cores.startswith("Limit(amount=1, ")
-        assert "allows the time of 0.5" in cores
+    assert cores.startswith("Limit(amount=1, ")
+    assert "allows the time of 0.5" in cores or os.cpu_count() == 1
     assert memory.startswith(f"Limit(amount={300 * MB}, ")
     assert 0 < int(free) <= 300 * MB

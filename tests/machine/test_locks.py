@@ -8,11 +8,10 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
+from contextlib import nullcontext
 
 import pytest
 
-import posemill
 from posemill.machine.locks import exclusive_lock, try_lock
 
 
@@ -33,53 +32,43 @@ def test_the_second_holder_of_a_lock_waits_and_is_told_once(tmp_path):
     assert order == ["first", "second"]
 
 
+def run_python(code, path, **options):
+    """Start a Python that knows the functions and gets the path."""
+    code = f"from posemill.machine.locks import *; {code}"
+    return subprocess.Popen([sys.executable, "-c", code, str(path)], **options)
+
+
 def test_a_killed_holder_frees_its_lock(tmp_path):
-    code = (
-        "import sys; from pathlib import Path; from posemill.machine.locks import exclusive_lock\n"
-        "with exclusive_lock(Path(sys.argv[1])): print('have it', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(Path(posemill.__file__).parents[1])},
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"have it\n"
+    code = "import sys\nwith exclusive_lock(Path(sys.argv[1])): print('it', flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with run_python(code, tmp_path / "lock", **pipes) as holder:
+        assert holder.stdout.readline() == b"it\n"
         holder.kill()
         with exclusive_lock(tmp_path / "lock"):
             pass
 
 
-def test_a_lock_is_refused_while_another_open_file_has_it(tmp_path):
-    with (tmp_path / "lock").open("w+") as one, (tmp_path / "lock").open("w+") as other:
-        assert try_lock(one.fileno())
-        assert not try_lock(other.fileno())
-        assert not try_lock(other.fileno(), is_shared=True)
-        one.close()
-        assert try_lock(other.fileno())
-
-
-def test_several_may_share_a_lock_that_nobody_wants_alone(tmp_path):
-    with (tmp_path / "lock").open("w+") as one, (tmp_path / "lock").open("w+") as other:
-        assert try_lock(one.fileno(), is_shared=True)
-        assert try_lock(other.fileno(), is_shared=True)
-        assert not try_lock(other.fileno())
+def test_a_lock_is_refused_while_another_open_file_has_it_but_may_be_shared(tmp_path):
+    with (tmp_path / "lock").open("w+") as first, (tmp_path / "lock").open("w+") as second:
+        assert try_lock(first.fileno())
+        assert not try_lock(second.fileno())
+        assert not try_lock(second.fileno(), is_shared=True)
+        assert try_lock(first.fileno(), is_shared=True)
+        assert try_lock(second.fileno(), is_shared=True)
+        assert not try_lock(second.fileno())
+        first.close()
+        assert try_lock(second.fileno())
 
 
 def test_a_lock_of_its_own_is_not_kept_alive_by_a_forked_process(tmp_path):
     def lock_in_another_process():
         code = (
-            "import sys; from posemill.machine.locks import try_lock\n"
-            "with open(sys.argv[1], 'r+b') as handle:\n"
-            "    sys.exit(0 if try_lock(handle.fileno(), is_own=True) else 7)"
+            "import sys; handle = open(sys.argv[1], 'r+b')\n"
+            "sys.exit(0 if try_lock(handle.fileno(), is_own=True) else 7)"
         )
-        run = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / "lock")],
-            env={"PYTHONPATH": str(Path(posemill.__file__).parents[1])},
-        )
-        assert run.returncode in (0, 7)
-        return run.returncode == 0
+        status = run_python(code, tmp_path / "lock").wait()
+        assert status in (0, 7)
+        return status == 0
 
     with (tmp_path / "lock").open("w+b") as handle:
         assert try_lock(handle.fileno(), is_own=True)
@@ -115,11 +104,6 @@ def test_a_file_system_without_locks_counts_as_ours_a_broken_one_does_not(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", fail)
-    entered = []
-    if code == errno.ENOLCK:
-        with exclusive_lock(tmp_path / "lock"):
-            entered.append(1)
-    else:
-        with pytest.raises(OSError, match="Input/output error"), exclusive_lock(tmp_path / "lock"):
-            entered.append(1)
-    assert len(entered) == (code == errno.ENOLCK)
+    refused = pytest.raises(OSError, match="Input/output error")
+    with nullcontext() if code == errno.ENOLCK else refused, exclusive_lock(tmp_path / "lock"):
+        assert code == errno.ENOLCK

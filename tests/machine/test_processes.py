@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -51,28 +52,22 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("kind", ["locked", "free", "elsewhere"])
-def test_a_child_ends_with_its_parent_even_if_it_holds_the_interpreter_lock(kind, tmp_path):
+def test_a_child_ends_with_its_parent_even_if_it_holds_the_interpreter_lock(
+    kind, tmp_path, start_process
+):
     if kind == "locked" and sys.platform != "linux":
         pytest.skip("only the kernel of Linux can end a process that holds its own lock")
     (tmp_path / "script.py").write_text(SCRIPT)
-    with subprocess.Popen(
-        [sys.executable, str(tmp_path / "script.py"), kind], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(posemill.__file__).parents[1])},
-    ) as parent:  # fmt: skip
-        assert parent.stdout is not None
-        child = psutil.Process(int(parent.stdout.readline()))
-        parent.kill()
-        parent.wait()
+    command = [sys.executable, str(tmp_path / "script.py"), kind]
+    parent = start_process(command, stdout=subprocess.PIPE, text=True)
+    child = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    parent.wait()
     deadline = time.monotonic() + 60  # it would sleep for 120
-    try:
+    with suppress(psutil.NoSuchProcess):
         while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
             assert time.monotonic() < deadline, "it lives on"
             time.sleep(0.01)
-    except psutil.NoSuchProcess:
-        pass
-    finally:
-        if child.is_running():
-            child.kill()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is of Linux")
@@ -107,19 +102,12 @@ def test_threads_of_a_new_process_are_capped_and_sleep_while_they_wait():
 
 def test_variables_are_set_inside_the_block_and_put_back_after_it(monkeypatch):
     monkeypatch.setenv("POSEMILL_OLD", "before")
-    monkeypatch.delenv("POSEMILL_NEW", raising=False)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-
-    def fail_inside():
-        with environment({"POSEMILL_OLD": "inside", "POSEMILL_NEW": "inside"}):
-            assert os.environ["POSEMILL_OLD"] == os.environ["POSEMILL_NEW"] == "inside"
-            assert os.environ["PYTHONSAFEPATH"] == "1"
-            raise KeyError("a bug")
-
-    with pytest.raises(KeyError, match="a bug"):
-        fail_inside()
-    assert os.environ["POSEMILL_OLD"] == "before"
-    assert not {"POSEMILL_NEW", "PYTHONSAFEPATH"} & set(os.environ)
+    before, inside = dict(os.environ), {"POSEMILL_OLD": "inside", "POSEMILL_NEW": "inside"}
+    with suppress(KeyError), environment(inside):
+        assert dict(os.environ) == before | inside | {"PYTHONSAFEPATH": "1"}
+        raise KeyError("a bug")
+    assert dict(os.environ) == before
 
 
 def test_kills_for_memory_are_counted_by_the_kernel(tmp_path):
@@ -143,7 +131,7 @@ def hostile_folder(tmp_path, monkeypatch):
     for name in NAMES:
         (folder / f"{name}.py").write_text(HOSTILE)
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("PYTHONPATH", str(Path(posemill.__file__).parent.parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(posemill.__file__).parent.parent))  # absolute
     return folder
 
 
@@ -163,9 +151,7 @@ def test_spawned_workers_run_nothing_from_the_current_folder(hostile_folder):
     code = (
         "import sys; sys.path[:] = [path for path in sys.path if path]\n"
         "from posemill.executors import Limits, open_executor\n"
-        "from posemill.executors.threads import SerialExecutor\n"
         "from functools import partial\n"
-        "import operator\n"
         "tasks = iter([1])\n"
         "executor = open_executor('processes', 1, Limits())\n"
         "events = list(executor.run(partial(partial, zip), lambda: next(tasks, None)))\n"
@@ -175,19 +161,15 @@ def test_spawned_workers_run_nothing_from_the_current_folder(hostile_folder):
     assert not list(hostile_folder.glob("*.ran"))
 
 
-def test_all_four_variables_make_torchrun(monkeypatch):
-    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    for missing in names:
-        for name in names:
-            monkeypatch.setenv(name, "1")
-        assert under_torchrun()
-        assert not is_first_process()
-        monkeypatch.delenv(missing)
-        assert not under_torchrun()
-        assert is_first_process(), "a rank without the rest is somebody else's"
-    for name in names:
+@pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
+def test_all_four_variables_make_torchrun(monkeypatch, missing):
+    for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK"):
         monkeypatch.setenv(name, "0")
-    assert is_first_process()
+    assert (under_torchrun(), is_first_process()) == (True, True)
+    monkeypatch.setenv("RANK", "1")
+    assert (under_torchrun(), is_first_process()) == (True, False)
+    monkeypatch.delenv(missing)  # a rank without the rest is somebody else's
+    assert (under_torchrun(), is_first_process()) == (False, True)
 
 
 def test_a_process_leaves_at_once_with_all_it_printed():
