@@ -12,17 +12,16 @@ reaches nobody and only gives the executor a chance to look up.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from posemill import plugins
 
-_COUNTER, _STOP, _SECONDS, _RECYCLE, _PLACE = range(5)
-NUM_SLOTS = _PLACE + 4
 WORKER_NAME = "posemill-worker"  # and a number: the processes of executor 'processes'
 
 
@@ -31,51 +30,42 @@ def is_worker_process() -> bool:
     return multiprocessing.current_process().name.startswith(WORKER_NAME)
 
 
-class Progress:
-    """Where a worker is: a few numbers it sets before each step, readable even after it died."""
+class Progress(ctypes.Structure):
+    """Where a worker is: a few numbers it sets before each step, readable even after it died.
 
-    def __init__(self, slots: MutableSequence[int]) -> None:
-        self._slots = slots  # `NUM_SLOTS`; shared memory if the worker is a process of its own
+    They are in shared memory if the worker is a process of its own.
+    """
+
+    _fields_ = (
+        ("_place", ctypes.c_int64 * 4),
+        ("counter", ctypes.c_int64),
+        ("seconds", ctypes.c_int64),
+        ("is_stopping", ctypes.c_bool),
+        ("wants_recycling", ctypes.c_bool),
+    )
+    counter: int  # how often `at` was called
+    seconds: int  # how long the step under way may take, 0 for the usual
+    is_stopping: bool  # whether `ask_to_stop` was called
+    wants_recycling: bool  # whether `recycle` was called
 
     def at(self, *place: int, seconds: float = 0) -> None:
         """Say what is done next: up to four numbers, and how long it may take if unusual."""
-        slots = self._slots
-        slots[_PLACE : _PLACE + len(place)] = place
-        slots[_SECONDS] = int(seconds)
-        slots[_COUNTER] += 1
+        self._place[: len(place)] = place
+        self.seconds = int(seconds)
+        self.counter += 1
 
     @property
     def place(self) -> tuple[int, ...]:
         """The numbers last given to `at`."""
-        return tuple(self._slots[_PLACE:NUM_SLOTS])
-
-    @property
-    def counter(self) -> int:
-        """How often `at` was called."""
-        return self._slots[_COUNTER]
-
-    @property
-    def seconds(self) -> int:
-        """How long the step under way may take, 0 for the usual."""
-        return self._slots[_SECONDS]
+        return tuple(self._place)
 
     def recycle(self) -> None:
         """Ask for a new worker after this task, as when this one has grown too large."""
-        self._slots[_RECYCLE] = 1
-
-    @property
-    def wants_recycling(self) -> bool:
-        """Whether `recycle` was called."""
-        return bool(self._slots[_RECYCLE])
+        self.wants_recycling = True
 
     def ask_to_stop(self) -> None:
         """Ask the task to save what it has and end."""
-        self._slots[_STOP] = 1
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether `ask_to_stop` was called."""
-        return bool(self._slots[_STOP])
+        self.is_stopping = True
 
 
 TaskFunction = Callable[[Any, Progress], Iterator[Any]]
@@ -99,24 +89,15 @@ class Finished:
 
 @dataclass(frozen=True)
 class Died:
-    """A worker died, or had to be killed, and will be replaced.
+    """A worker died, or had to be killed, and will be replaced."""
 
-    Args:
-        task: What it was at, None if it had not begun.
-        place: What it last said to `Progress.at`.
-        reason: `killed by SIGSEGV`, `no progress for 120 s`, …
-        worker_index: Which one.
-        is_from_outside: Somebody else ended it, an operator or a scheduler, by a signal that
-            programs do not send themselves.
-        is_refused_instruction: The processor refused an instruction (SIGILL) before any worker
-            gave anything: the machine is to blame.
-    """
-
-    task: Any
-    place: tuple[int, ...]
-    reason: str
+    task: Any  # what it was at, None if it had not begun
+    place: tuple[int, ...]  # what it last said to `Progress.at`
+    reason: str  # `killed by SIGSEGV`, `no progress for 120 s`, …
     worker_index: int
+    # Somebody ended it, an operator or a scheduler, by a signal that programs do not send.
     is_from_outside: bool = False
+    # SIGILL before any worker gave anything: the machine is to blame.
     is_refused_instruction: bool = False
 
 
@@ -130,29 +111,18 @@ Event = Output | Finished | Died | Tick
 
 @dataclass(frozen=True)
 class Limits:
-    """What workers may take, as far as an executor can watch over it.
+    """What workers may take, as far as an executor can watch over it."""
 
-    Args:
-        timeout_seconds: How long a worker may go without progress.
-        memory_bytes: Resident memory of one worker process; 0 for no limit.
-        log_folder: Where worker processes write what they print; None for the parent's stderr.
-        environment: Variables set in worker processes.
-        address: Of a cluster; empty: this machine alone. This and what follows is for `ray`.
-        gpus_per_worker: May be a fraction.
-        is_elastic: Whether there are more workers when machines join.
-        must_see: A path that every machine has to see.
-        files: What every machine needs, by the name below the cache folder.
-    """
-
-    timeout_seconds: float = 120.0
-    memory_bytes: int = 0
-    log_folder: Path | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    address: str = ""
+    timeout_seconds: float = 120.0  # without progress
+    memory_bytes: int = 0  # resident, of one worker process; 0 for no limit
+    log_folder: Path | None = None  # for what worker processes print; None for our stderr
+    environment: Mapping[str, str] = field(default_factory=dict)  # of worker processes
+    # For `ray`:
+    address: str = ""  # of a cluster; empty: this machine alone
     gpus_per_worker: float = 0.0
-    is_elastic: bool = False
-    must_see: Path | None = None
-    files: Mapping[str, Path] = field(default_factory=dict)
+    is_elastic: bool = False  # whether there are more workers when machines join
+    must_see: Path | None = None  # what every machine has to see
+    files: Mapping[str, Path] = field(default_factory=dict)  # by name in every machine's cache
 
 
 class Executor(Protocol):

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, MutableSequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -23,7 +23,6 @@ from typing import Any, cast
 import psutil
 
 from posemill.executors import (
-    NUM_SLOTS,
     WORKER_NAME,
     Died,
     Event,
@@ -60,7 +59,7 @@ _OUTSIDE_SIGNALS = (*STOP_SIGNALS, getattr(signal, "SIGQUIT", 3), _SIGKILL)
 
 def work(
     pipe: Connection,
-    slots: MutableSequence[int],
+    progress: Progress,
     make_function: MakeFunction,
     *,
     worker_index: int,
@@ -76,7 +75,7 @@ def work(
         faulthandler.enable()
     die_with_parent()
     name_process(f"posemill-{worker_index}")
-    function, progress = make_function(worker_index), Progress(slots)
+    function = make_function(worker_index)
     with suppress(BrokenPipeError, ConnectionResetError, EOFError):  # the parent is gone
         pipe.send((READY, None))
         while not progress.wants_recycling:
@@ -93,13 +92,12 @@ class _Worker:
         self.task: Any = None
         self.is_ready = self.is_leaving = False
         self.reason = ""  # why it was killed
-        slots: Any = _CONTEXT.RawArray("q", NUM_SLOTS)
-        self.progress = Progress(slots)
+        self.progress = _CONTEXT.RawValue(Progress)
         self.pipe: Connection
         self.pipe, far_end = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(
             target=work,
-            args=(far_end, slots, make_function),
+            args=(far_end, self.progress, make_function),
             kwargs={
                 "worker_index": index,
                 "log_path": limits.log_folder and limits.log_folder / f"worker-{index}.log",

@@ -29,13 +29,8 @@ _LEAST_STORE = 80 << 20  # of Ray's shared memory: all that goes through it are 
 def connected(address: str, num_workers: int = 0) -> Iterator[None]:
     """Connect for as long as the block runs; a connection of the caller's own is used as it is.
 
-    Args:
-        address: Of the cluster: `auto` for the one this machine is part of, `host:port`,
-            `ray://host:10001`; empty: one of this machine alone, with `num_workers` CPUs.
-        num_workers: See there.
-
-    Raises:
-        RunError: No cluster answers, or one of another version of Ray or Python.
+    The address is `auto` for the cluster this machine is part of, `host:port`, `ray://host:10001`,
+    or empty for one of this machine alone, with `num_workers` CPUs. `RunError` if none answers.
     """
     if ray.is_initialized():
         yield

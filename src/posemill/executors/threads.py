@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from posemill.executors import (
-    NUM_SLOTS,
     WORKER_NAME,
     Died,
     Event,
@@ -34,7 +33,7 @@ class SerialExecutor:
 
     def __init__(self, num_workers: int, limits: Limits, *, index: int = 0) -> None:
         self._index = index  # of the worker
-        self._progress = Progress([0] * NUM_SLOTS)
+        self._progress = Progress()
         self._task: Any = None
 
     def run(
@@ -49,7 +48,7 @@ class SerialExecutor:
             self._task = None
             yield Finished(task)
             if self._progress.wants_recycling:
-                self._progress = Progress([0] * NUM_SLOTS)
+                self._progress = Progress()
                 function = make_function(self._index)
 
     def ask_to_stop(self) -> None:

@@ -24,14 +24,7 @@ def disk_message(
     saved: str = Message("everything committed so far is safe"),
     again: str = Message("run the same command again"),
 ) -> str:
-    """Return what to tell about a run's write that failed: what happened and what to do.
-
-    Args:
-        error: Of the write.
-        where: What was written to.
-        saved: What is left of the work until then.
-        again: How to go on.
-    """
+    """Return what to tell about a write that failed: what happened, what is saved, how to go on."""
     template = "cannot write to {where}: {error}; {saved}: {again} when it can be written"
     if is_full(error) or error.errno == errno.EFBIG:  # no file may be so large
         template = "no room left to write to {where} ({reason}); {saved}: make room and {again}"

@@ -17,22 +17,15 @@ from posemill.messages import Message
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU now.
+    """One GPU now."""
 
-    Args:
-        index: As the driver counts them; CUDA may count others, see `place_workers`.
-        busy_share: Of the last moment in which it computed, 0 to 1; None where it is not told.
-        memory_used: Bytes, as is `memory_total`.
-        workers: Which of a run's workers, or ranks of a training, are on it.
-    """
-
-    index: int
+    index: int  # as the driver counts them; CUDA may count others, see `place_workers`
     name: str
     uuid: str
-    busy_share: float | None
-    memory_used: int
+    busy_share: float | None  # of the last moment in which it computed; None where it is not told
+    memory_used: int  # bytes
     memory_total: int
-    workers: tuple[int, ...] = ()
+    workers: tuple[int, ...] = ()  # of a run, or ranks of a training, that are on it
 
     def describe(self) -> str:
         """Return one line: `GPU 0 NVIDIA A100: 87 % busy, 3.9 of 40.0 GB, workers 0, 2`."""
@@ -80,10 +73,9 @@ def read_gpus() -> list[Gpu]:
 def place_workers(devices: Sequence[str]) -> dict[str, list[int]]:
     """Return which workers are on which GPU, by the GPU's number or the start of its `GPU-…` name.
 
-    Args:
-        devices: Of each worker, `cuda:1`; those on a CPU are left out. CUDA counts only the GPUs
-            that `CUDA_VISIBLE_DEVICES` of this process names.
+    `devices` has that of each worker: `cuda:1`, or the CPU.
     """
+    # CUDA counts only these.
     visible = re.findall(r"[^,\s]+", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     workers_by_gpu: dict[str, list[int]] = {}
     for worker, device in enumerate(devices):
@@ -96,10 +88,9 @@ def place_workers(devices: Sequence[str]) -> dict[str, list[int]]:
 
 
 def with_workers(placed: Any) -> list[Gpu]:
-    """Return the GPUs with the workers on them; none where no worker is on one.
+    """Return the GPUs with the workers on them, as `place_workers` said; none if it said none.
 
-    Args:
-        placed: What `place_workers` returned, out of a file that may be a stranger's.
+    What it said comes out of a file that may be a stranger's.
     """
     if not isinstance(placed, Mapping) or not placed:
         return []

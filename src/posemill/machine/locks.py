@@ -30,14 +30,9 @@ else:
     def try_lock(descriptor: int, *, is_shared: bool = False, is_own: bool = False) -> bool:
         """Return whether the lock of an open file is ours now; does not wait.
 
-        Args:
-            descriptor: Of the file; closing it frees the lock.
-            is_shared: Several may hold it so at once, and nobody who wants it alone.
-            is_own: Forked processes that have the file open too do not keep the lock alive, and
-                all open files of this process share it.
-
-        Raises:
-            OSError: The file system cannot lock.
+        Closing the file frees it. One that `is_shared` several may hold at once, and nobody who
+        wants it alone. One that `is_own` is not kept alive by forked processes that have the file
+        open too, and all open files of this process share it. `OSError` where nothing can lock.
         """
         kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
         try:
@@ -55,11 +50,8 @@ else:
 def exclusive_lock(path: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the lock file `path` (made if absent) for the block; freed even if the process dies.
 
-    A file system without locks counts as ours.
-
-    Args:
-        path: Stays after the block: removing it would let two processes hold two files.
-        on_wait: Called once when another process has the lock and we are about to wait.
+    A file system without locks counts as ours. `on_wait` is called once when another process has
+    the lock. The file stays: removing it would let two processes hold two files.
     """
     with path.open("a+b") as handle:
         try:

@@ -100,11 +100,7 @@ def clip_at(source: Path) -> Clip:
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
     """Return the folder that all files of a list lie below, and a clip for each of them.
 
-    Args:
-        paths: Videos, or pictures that have nothing to do with each other.
-
-    Raises:
-        SourceError: There are none, one is not there, or there are both videos and pictures.
+    They are videos, or pictures that have nothing to do with each other; else it is `SourceError`.
     """
     files = list(dict.fromkeys(Path(os.path.abspath(os.fsdecode(path))) for path in paths))  # noqa: PTH100
     if not files:

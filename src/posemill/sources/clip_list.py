@@ -33,27 +33,16 @@ class SplitTotals:
 
 @dataclass(frozen=True, repr=False)
 class ClipList(Sequence[Clip]):
-    """The clips of a dataset, ordered by split and name.
-
-    Args:
-        clips: All of them.
-        layout: The layout they were read as.
-        root: The path the user gave.
-        fingerprint: Changes when a clip or a frame is added, removed, renamed or written anew; not
-            when the dataset is moved.
-        num_ignored: Files that are neither picture nor video, hidden ones among them.
-        problems: Sentences about what does not fit: a folder that cannot be read, an annotation
-            without frames.
-        tracking: Which folders are tracked as video; None where nobody has looked.
-    """
+    """The clips of a dataset, ordered by split and name."""
 
     clips: tuple[Clip, ...]
-    layout: str
-    root: str
+    layout: str  # they were read as
+    root: str  # the path the user gave
+    # Changes when a clip or a frame is added, removed, renamed or written anew; not by a move.
     fingerprint: str
-    num_ignored: int = 0
-    problems: tuple[str, ...] = ()
-    tracking: Tracking | None = None
+    num_ignored: int = 0  # files that are neither picture nor video, hidden ones among them
+    problems: tuple[str, ...] = ()  # what does not fit, in sentences
+    tracking: Tracking | None = None  # which folders are tracked; None where nobody has looked
 
     def __len__(self) -> int:
         return len(self.clips)

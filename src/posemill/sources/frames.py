@@ -26,8 +26,7 @@ from posemill.sources.scan import is_picture, joined_version, list_pictures
 def list_frames(clip: Clip) -> list[str]:
     """Return the file names of a clip's frames in order; one empty name for a single picture.
 
-    Raises:
-        DecodeError: The folder is missing, cannot be read, or holds no pictures.
+    `DecodeError` where there are none.
     """
     if clip.kind == "video":
         raise ValueError(f"{clip.clip_id!r} is a video: it has no list of files")
@@ -47,9 +46,7 @@ def list_frames(clip: Clip) -> list[str]:
 def list_objects(clip: Clip) -> dict[str, Entry]:
     """Return the same for a clip at a URI, with what the listing says of each.
 
-    Raises:
-        DecodeError: There are none.
-        ChangedError: They are not those of which the clip has the version.
+    `ChangedError` where they are not those of which the clip has the version.
     """
     if clip.kind == "pictures" and suffix_of(clip.path) in PICTURE_SUFFIXES:
         return {"": Entry("", 0, clip.version, 0.0)}
@@ -74,11 +71,7 @@ def length_of(video: VideoReader) -> int:
 
 
 def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
-    """Return the numbers of the frames of a video that a sampling takes.
-
-    Raises:
-        DecodeError: The packets cannot be read, or do not say the times that `fps` needs.
-    """
+    """Return the numbers of the frames of a video that a sampling takes; `DecodeError` if none."""
     num_frames = length_of(video)
     if not num_frames:
         return np.zeros(0, np.int64)
@@ -92,11 +85,7 @@ def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
 
 
 def wanted_frames(video: VideoReader, numbers: IntArray) -> Iterator[Frame]:
-    """Yield the frames of these numbers, which rise: nothing else is made pixels of, if possible.
-
-    Raises:
-        DecodeError: At damage, after all frames before it.
-    """
+    """Yield the frames of these numbers, which rise; others are not made pixels of, if possible."""
     if not len(numbers):
         return
     steps = np.diff(numbers)

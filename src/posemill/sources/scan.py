@@ -25,24 +25,15 @@ MISSING = "missing"  # the version of a file that is not there
 
 @dataclass
 class Folder:
-    """What one folder holds directly.
+    """What one folder holds directly."""
 
-    Args:
-        path: On the disk, or its URI.
-        parts: The names below the root that lead to it; empty for the root.
-        num_pictures: None for a folder, or a link that leads nowhere, of which nobody can say what
-            is in it: it becomes a clip that fails with its reason.
-        version: Of all pictures together; see `joined_version`.
-        videos: Name and version of each video.
-        marks: Files by which folders that posemill wrote are known.
-    """
-
-    path: str
-    parts: tuple[str, ...]
+    path: str  # on the disk, or its URI
+    parts: tuple[str, ...]  # the names below the root that lead to it
+    # None where nobody can say what is in it: it becomes a clip that fails with its reason.
     num_pictures: int | None = 0
-    version: str = ""
-    videos: dict[str, str] = field(default_factory=dict)
-    marks: set[str] = field(default_factory=set)
+    version: str = ""  # of all pictures together; see `joined_version`
+    videos: dict[str, str] = field(default_factory=dict)  # name and version
+    marks: set[str] = field(default_factory=set)  # by which what posemill wrote is known
     _pictures: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, file: os.DirEntry[str] | Entry) -> bool:
@@ -84,13 +75,8 @@ class Folder:
 def scan(root: str, collector: Collector) -> list[Folder]:
     """Return the folders with pictures or videos at a path or a URI, in natural order.
 
-    Args:
-        root: On a disk links are followed, but not in circles; a URI is listed once.
-        collector: Gets the number of other files, and what is wrong.
-
-    Raises:
-        SourceError: There is nothing at a URI.
-        PlaceError: It cannot be listed.
+    Links are followed, but not in circles. The collector gets the number of other files, and what
+    is wrong. A URI at which nothing is is a `SourceError`.
     """
     is_on_disk = uri_of(root) is None
     return list(_walk(Folder(root, ()), (), collector) if is_on_disk else _list(root, collector))
@@ -130,14 +116,9 @@ def _walk(
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder, or a link to one.
-
-    A link to where we may not look may be one, unless it is called like a picture or a video:
-    those fail when they are read.
-    """
     try:
         return entry.is_dir()
-    except OSError:
+    except OSError:  # a link to where we may not look; pictures and videos fail when they are read
         return suffix_of(entry.name) not in _SUFFIXES
 
 

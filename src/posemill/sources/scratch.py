@@ -45,13 +45,10 @@ class Scratch:
     ) -> Iterator[str]:
         """Yield a file of this machine: the path itself, or a copy of what lies at a URI.
 
-        Args:
-            path: On a disk, or the URI of an object; its copy is gone afterwards.
-            version: The one an object must have; empty for any.
-            on_progress: Called now and then while bytes are coming.
+        The copy is gone afterwards. `on_progress` is called now and then while bytes are coming.
 
         Raises:
-            ChangedError: It is another version by now, or has gone.
+            ChangedError: An object is another version by now, or has gone.
             PlaceError: It cannot be had, or there is no room for it.
         """
         if uri_of(path) is None:
@@ -80,8 +77,7 @@ class Scratch:
     def ahead(self, wanted: Iterable[tuple[str, str, int | None]]) -> None:
         """Begin to fetch objects that `file` will be asked for, unless they are very large.
 
-        Args:
-            wanted: Path or URI, version and size of each; a size that is not known is looked up.
+        Of each the path or URI, the version, and the size: one that is not known is looked up.
         """
         for path, version, num_bytes in wanted:
             if path not in self._ahead and uri_of(path) is not None:

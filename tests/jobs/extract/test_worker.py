@@ -16,7 +16,7 @@ import pytest
 from posemill.config import ExtractConfig
 from posemill.errors import DeviceError
 from posemill.estimators.fake import FakeEstimator, FakeState
-from posemill.executors import NUM_SLOTS, Died, Progress
+from posemill.executors import Died, Progress
 from posemill.jobs.extract import worker
 from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, WRITING, Fatal, Task
 from posemill.jobs.extract.run import Extraction
@@ -40,7 +40,7 @@ def test_workers_take_the_devices_in_turn_with_one_thread_each(monkeypatch):
     monkeypatch.setattr(ExtractConfig, "all_engine_options", lambda _: {"x": 1})
     job, plan = Extraction(CONFIG), WorkerPlan(4, "processes", ("cuda:0", "cuda:1"), 0)
     said = [
-        next(iter(Worker(job, plan, "id", index)(Task("t", (), 8), Progress([0] * NUM_SLOTS))))
+        next(iter(Worker(job, plan, "id", index)(Task("t", (), 8), Progress())))
         for index in range(4)
     ]
     devices = ["cuda:0", "cuda:1"] * 2
@@ -61,7 +61,7 @@ def work(make_tree, tmp_path):
         config = CONFIG.replace(out=tmp_path / "run", engine_options=options, batch_size=4)
         plan = WorkerPlan(1, "processes", ("cpu",), memory_bytes)
         made = [unit(tree, number, **each) for number, each in enumerate(units, 1)]
-        progress = progress or Progress([0] * NUM_SLOTS)
+        progress = progress or Progress()
         function = Worker(Extraction(config), plan, "id", 0)
         found = []
         for event in function(Task("t", tuple(made), **{"piece_frames": 100, **task}), progress):
@@ -157,7 +157,7 @@ def test_a_frame_the_engine_fails_at_is_the_only_one_that_is_lost(work, is_chain
 def test_an_engine_that_fails_where_it_did_not_before_is_replaced_and_no_frame_is_lost(
     work, is_chain
 ):
-    progress = Progress([0] * NUM_SLOTS)
+    progress = Progress()
     stuck = {"ff0000": "stick"}  # at frame 5
     *commits, broken = work(
         {"is_chain": is_chain}, mishaps=stuck, piece_frames=4, progress=progress
@@ -206,7 +206,7 @@ def test_a_clip_whose_state_cannot_be_saved_goes_on_as_if_nothing_had_been(
 
 
 def test_what_ends_on_the_way_back_to_where_it_was_does_not_lose_the_place(work, forgetful):
-    progress, back = Progress([0] * NUM_SLOTS), {"is_chain": True, "next_frame": 7, "state": b""}
+    progress, back = Progress(), {"is_chain": True, "next_frame": 7, "state": b""}
     progress.ask_to_stop()
     (commit,) = work(back, progress=progress)
     assert summary([commit]) == [(None, [(1, 7, False, 0, [])])]
@@ -248,14 +248,14 @@ def test_a_careful_worker_says_where_it_is_for_every_frame(work):
     for is_careful, seen in ((True, [(0, 0, 2, 0), (0, 1, 2, 1), (0, 2, 2, 2)]),
                              (False, [(0, 0, 2, 0)])):  # fmt: skip
         places.clear()
-        work({"stop": 3}, is_careful=is_careful, progress=Noted([0] * NUM_SLOTS))
+        work({"stop": 3}, is_careful=is_careful, progress=Noted())
         assert [place for place, _ in places if place[2] == ESTIMATING] == seen
         assert places[0] == ((-1, -1, STARTING, 0), SLOW_STEP_SECONDS)
         assert places[-2:] == [((-1, -1, WRITING, 3), SLOW_STEP_SECONDS), ((-1, -1, WRITING, 0), 0)]
 
 
 def test_a_worker_that_should_stop_saves_what_it_has(work):
-    progress = Progress([0] * NUM_SLOTS)
+    progress = Progress()
     progress.ask_to_stop()
     assert summary(work({}, progress=progress)) == [(4, [(1, 4, False, 4, [])])]
 
@@ -264,7 +264,7 @@ def test_a_worker_that_has_grown_saves_what_it_has_and_makes_room(work, monkeypa
     sizes = iter([100, 101, 102, 102])
     process = SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=next(sizes)))
     monkeypatch.setattr(worker.psutil, "Process", lambda: process)
-    progress = Progress([0] * NUM_SLOTS)
+    progress = Progress()
     commits = work({}, memory_bytes=101, progress=progress)
     assert summary(commits) == [(8, [(1, 8, False, 8, [])])]
     assert progress.wants_recycling
