@@ -53,12 +53,9 @@ def test_an_option_that_cannot_be_is_said(options, message):
         INFO.check_options("hat", options)
 
 
-def test_options_that_can_be_pass():
+def test_options_modes_devices_and_skeletons_are_held_against_the_declaration():
     good = {"height": 1, "share": 1, "flip": True, "size": "large", "more": None, "top": -1.5}
     INFO.check_options("hat", good)
-
-
-def test_modes_devices_and_skeletons_are_held_against_the_declaration():
     INFO.check_mode("hat", "auto")
     INFO.check_mode("hat", "image")
     with pytest.raises(ConfigError, match="engine 'hat' has no video mode; it has image"):
@@ -87,15 +84,6 @@ def test_a_declaration_can_be_printed_as_json():
     }  # fmt: skip
 
 
-def test_a_wrong_option_is_refused_before_the_engine_is_opened():
-    with pytest.raises(ConfigError, match=r"did you mean 'smooth_landmarks'\?"):
-        open_estimator("holistic", smooth_landmark=False)
-    with pytest.raises(ConfigError, match="smooth_landmarks: expected true or false, got 'no'"):
-        open_estimator("holistic", smooth_landmarks="no")
-    with pytest.raises(ConfigError, match="unknown engine 'fakes'; known: holistic, hands, face"):
-        open_estimator("fakes")
-
-
 def test_a_skeleton_that_an_engine_brings_is_known_by_name(monkeypatch, install_entry_points):
     assert not is_skeleton("hat-2")
     monkeypatch.setitem(sys.modules, "hats", sys.modules[__name__])
@@ -120,6 +108,8 @@ def test_an_engine_that_declares_nothing_is_refused(install_entry_points):
     install_entry_points({"posemill.engines": {"mute": "json:JSONDecoder"}})
     with pytest.raises(ConfigError, match="engine 'mute' does not say what it gives"):
         open_estimator("mute")
+    with pytest.raises(ConfigError, match="unknown engine 'fakes'; known: holistic, hands, face"):
+        open_estimator("fakes")
 
 
 def test_an_identity_has_options_device_runtime_hashes_and_converter():

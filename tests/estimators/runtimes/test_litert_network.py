@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -52,13 +53,17 @@ def test_the_outputs_of_a_run_are_not_changed_by_the_next(model_files, photo):
     np.testing.assert_array_equal(network.run(first)[0], kept[0])
 
 
-def test_litert_does_not_greet_on_the_terminal_and_all_else_comes_out(model_files):
+def run_python(code: str) -> tuple[str, str]:
+    """Return what a program prints and what it writes to its standard error."""
     result = subprocess.run(
-        [sys.executable, "-c", TALKATIVE], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": str(SOURCES)},
     )  # fmt: skip
-    assert result.stdout == ""
-    assert result.stderr == "something else\n" * 2
+    return result.stdout, result.stderr
+
+
+def test_litert_does_not_greet_on_the_terminal_and_all_else_comes_out(model_files):
+    assert run_python(TALKATIVE) == ("", "something else\n" * 2)
 
 
 @pytest.mark.parametrize("stderr", ["None", "open(os.devnull, 'w')"])
@@ -66,33 +71,26 @@ def test_a_process_without_a_standard_error_can_run_networks(model_files, stderr
     code = f"import os; os.close(2); import sys; sys.stderr = {stderr}\n"
     code += "from posemill.estimators.runtimes.litert_network import LiteRTNetwork\n"
     code += "print(LiteRTNetwork('hand_recrop').size)"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONPATH": str(SOURCES)},
-    )  # fmt: skip
-    assert result.stdout == "256\n"
+    assert run_python(code)[0] == "256\n"
 
 
-def test_a_system_without_a_place_for_files_can_run_networks(model_files, monkeypatch):
+def test_a_system_without_a_place_for_files_can_run_networks_and_a_pull_is_seen_meanwhile(
+    model_files, monkeypatch
+):
     def full() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(litert_network, "_has_greeted", False)
-    monkeypatch.setattr(litert_network.tempfile, "TemporaryFile", full)
-    assert LiteRTNetwork("hand_recrop").size == 256
-
-
-def test_a_pull_of_models_at_the_first_use_is_seen_while_it_goes_on(model_files, monkeypatch):
-    seen = []
 
     def load(name: str, make: Callable[[], bytes], *, suffix: str) -> bytes:
         seen.append(os.fstat(2))
         return make()
 
-    monkeypatch.setattr(litert_network, "_has_greeted", False)
+    seen = []
     monkeypatch.setattr(litert_network, "cached_model", load)
-    LiteRTNetwork("hand_recrop")
-    assert os.path.samestat(seen[0], os.fstat(2))
+    for make_file in (tempfile.TemporaryFile, full):
+        monkeypatch.setattr(litert_network, "_has_greeted", False)
+        monkeypatch.setattr(litert_network.tempfile, "TemporaryFile", make_file)
+        assert LiteRTNetwork("hand_recrop").size == 256
+    assert all(os.path.samestat(file, os.fstat(2)) for file in seen)
 
 
 def test_threads_that_open_networks_at_once_leave_the_standard_error_where_it_was(monkeypatch):

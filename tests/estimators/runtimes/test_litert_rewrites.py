@@ -44,16 +44,6 @@ def test_product_and_sum_are_rounded_one_after_the_other(model_files):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_only_scalings_are_split(model_files):
-    data = model_files["hand_recrop"].read_bytes()
-    whole, split = operators(data), operators(rewrite(data, splits_scalings=True))
-    num_split = split.count("MUL")
-    assert num_split == 13
-    assert split.count("DEPTHWISE_CONV_2D") == whole.count("DEPTHWISE_CONV_2D") - num_split
-    assert split.count("ADD") == whole.count("ADD") + num_split
-    assert len(split) == len(whole) + num_split
-
-
 @pytest.mark.parametrize(
     ("name", "size_hw"),
     [
