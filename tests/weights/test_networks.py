@@ -9,6 +9,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from ai_edge_litert.interpreter import Interpreter
@@ -110,6 +111,14 @@ def test_a_converted_and_a_pruned_network_agree_with_litert(spec, photo):
         difference = np.abs(got[name] - values.reshape(got[name].shape))
         # Points are in pixels of the crop: the tolerance is a ten-thousandth of an output's range.
         assert difference.max() < 1e-4 * max(1, np.abs(values).max()), name
+    # Rewritten: only pads that add channels are left, and PRelu nowhere.
+    nodes = onnx.load_from_string(converted(spec.name)).graph.node
+    operators = [node.op_type for node in nodes]
+    assert "PRelu" not in operators
+    assert operators.count("Pad") == (3 if "heavy" in spec.name else 0)
+    if spec.name == "pose_detection":  # convolved before it is enlarged
+        enlarged = {node.output[0] for node in nodes if node.op_type == "Resize"}
+        assert all(node.op_type == "Clip" for node in nodes if enlarged.intersection(node.input))
     # Rows of a batch do not mix.
     for name, values in run(pixels[1:]).items():
         atol = 1e-5 * max(1, np.abs(values).max())
