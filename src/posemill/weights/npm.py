@@ -55,7 +55,16 @@ def download_npm_package(
     )
     found = sorted(target.glob("*.tgz"))
     if status or len(found) != 1:
-        raise _npm_failed(package, log)
+        raise fetch_failed(
+            package,
+            log,
+            details=errors_in(log, ("npm error", "npm ERR!")),
+            network_signs=_NETWORK_SIGNS,
+            settings=Message(
+                "Behind a proxy or with a mirror set npm's own (npm config set https-proxy, "
+                "registry)"
+            ),
+        )
     on_bytes(package.num_bytes)
     return found[0]
 
@@ -95,16 +104,3 @@ def _find_npm(
     )
     script = next(target.rglob("npm-cli.js"))
     return [str(node), str(script)], {"npm_config_cache": str(folder / "npm-cache")}
-
-
-def _npm_failed(package: NpmPackage, log: str) -> WeightsError:
-    settings = Message(
-        "Behind a proxy or with a mirror set npm's own (npm config set https-proxy, registry)"
-    )
-    is_network = any(sign in log for sign in _NETWORK_SIGNS)
-    return fetch_failed(
-        package,
-        log,
-        said=errors_in(log, ("npm error", "npm ERR!")),
-        no_network=settings if is_network else None,
-    )

