@@ -40,10 +40,14 @@ def engines() -> Iterator[Callable[[str, dict[str, Any]], Estimator]]:
 class OurContract(EngineContract):
     """What all of ours do beside it."""
 
-    models: tuple[str, ...] = ()  # it skips where they cannot be had
+    # It skips where they cannot be had.
+    models: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
 
     @pytest.fixture(autouse=True)
-    def _models(self, need_model: Callable[[str], Path]) -> None:
+    def _needs(self, need_model: Callable[[str], Path]) -> None:
+        for package in self.packages:
+            pytest.importorskip(package)
         for name in self.models:
             need_model(name)
 
@@ -72,12 +76,9 @@ class OurContract(EngineContract):
                 open_estimator(self.name, device=device, **self.options)
 
 
+@pytest.mark.usefixtures("model_files")
 class TestHolistic(OurContract):
     name = "holistic"
-
-    @pytest.fixture(autouse=True)
-    def _usual_models(self, model_files: dict[str, Path]) -> None:
-        """Skips where the model files cannot be had."""
 
     @pytest.fixture
     def frames(self, photo: np.ndarray) -> list[Frame]:
@@ -88,11 +89,7 @@ class TestHolistic(OurContract):
 
 class TestHolisticOnOnnxRuntime(TestHolistic):
     options: ClassVar = {"runtime": "onnxruntime"}
-
-    @pytest.fixture(autouse=True)
-    def _runtime(self) -> None:
-        """Skips where it is not installed."""
-        pytest.importorskip("onnxruntime")
+    packages = ("onnxruntime",)
 
 
 class TestRefinedHolistic(TestHolistic):
@@ -138,21 +135,16 @@ class TestMoveNet(TestOpenPose):
     name = "movenet"
     options: ClassVar = {"network": "lightning"}
     models = ("nanodet", "movenet-lightning")
-
-    @pytest.fixture(autouse=True)
-    def _runtime(self) -> None:
-        """Skips where it is not installed."""
-        pytest.importorskip("onnxruntime")
+    packages = ("onnxruntime",)
 
 
 class TestWholeBody(OurContract):
     name = "wholebody"
+    packages = ("onnx", "onnxruntime")
 
     @pytest.fixture(autouse=True)
-    def _files(self, tmp_path: Path) -> None:
+    def _files(self, _needs: None, tmp_path: Path) -> None:
         """Small networks with random weights."""
-        for package in ("onnx", "onnxruntime"):
-            pytest.importorskip(package)
         from benchmarks.shared.pose_networks import write_detector, write_pose
 
         self.options = {
