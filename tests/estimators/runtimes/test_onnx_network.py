@@ -10,36 +10,15 @@ import pytest
 
 from posemill.errors import DeviceError, WeightsError
 from posemill.estimators.runtimes import onnx_network
-from posemill.estimators.runtimes.onnx_network import (
-    OnnxNetwork,
-    _load_error,
-    _parse_device,
-    _provider_of,
-)
+from posemill.estimators.runtimes.onnx_network import OnnxNetwork, _load_error
 
 GPUS = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
 
 
-@pytest.mark.parametrize(
-    ("device", "parsed", "provider"),
-    [
-        ("cpu", ("cpu", 0), "CPUExecutionProvider"),
-        ("cuda", ("cuda", 0),
-         ("CUDAExecutionProvider", {"device_id": 0, "cudnn_conv_algo_search": "HEURISTIC"})),
-        ("cuda:3", ("cuda", 3),
-         ("CUDAExecutionProvider", {"device_id": 3, "cudnn_conv_algo_search": "HEURISTIC"})),
-        ("tensorrt:12", ("tensorrt", 12), ("TensorrtExecutionProvider", {"device_id": 12})),
-    ],
-)  # fmt: skip
-def test_a_device_has_its_provider(device, parsed, provider):
-    assert _parse_device(device) == parsed
-    assert _provider_of(*parsed, GPUS) == provider
-
-
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cpu:0", "tensorrt:-1"])
-def test_another_device_is_refused(device):
+def test_another_device_is_refused(model_files, device):
     with pytest.raises(DeviceError, match=f"unknown device '{device}'; expected cpu, cuda:N or t"):
-        _parse_device(device)
+        OnnxNetwork("hand_recrop", device=device)
 
 
 def test_a_cpu_runs_one_crop_at_a_time_on_threads_that_do_not_spin(model_files):
@@ -67,14 +46,27 @@ class ElsewhereSession:
         return ["CPUExecutionProvider"]
 
 
-def test_a_network_that_came_to_another_device_is_an_error(model_files, monkeypatch):
+@pytest.mark.parametrize(
+    ("device", "provider", "options"),
+    [
+        ("cuda", "CUDAExecutionProvider", {"device_id": 0, "cudnn_conv_algo_search": "HEURISTIC"}),
+        (
+            "cuda:3",
+            "CUDAExecutionProvider",
+            {"device_id": 3, "cudnn_conv_algo_search": "HEURISTIC"},
+        ),
+        ("tensorrt:12", "TensorrtExecutionProvider", {"device_id": 12}),
+    ],
+)
+def test_a_device_has_its_provider_and_a_network_that_came_to_another_is_an_error(
+    model_files, monkeypatch, device, provider, options
+):
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: GPUS)
     monkeypatch.setattr(onnxruntime, "InferenceSession", ElsewhereSession)
-    with pytest.raises(
-        DeviceError, match="asked for cuda:1, but ONNX Runtime put hand_recrop on C"
-    ):
-        OnnxNetwork("hand_recrop", device="cuda:1")
-    assert ElsewhereSession.asked[0][1]["device_id"] == 1
+    message = f"asked for {device}, but ONNX Runtime put hand_recrop on C"
+    with pytest.raises(DeviceError, match=message):
+        OnnxNetwork("hand_recrop", device=device)
+    assert ElsewhereSession.asked == [(provider, options)]
 
 
 def test_a_graph_that_cannot_be_loaded_is_named_with_what_to_do(monkeypatch):
