@@ -1,4 +1,4 @@
-"""Where whole pictures and masks are sampled, against OpenCV's own warp."""
+"""Where crops, whole pictures and masks are sampled: sums, and OpenCV's own warp."""
 
 from __future__ import annotations
 
@@ -6,10 +6,46 @@ import cv2
 import numpy as np
 import pytest
 
+from posemill.estimators.landmarks.crops import corners_of
 from posemill.estimators.landmarks.libm import exp
 from posemill.estimators.landmarks.masks import _from_picture, enlarge_mask
 from posemill.estimators.landmarks.rects import Rect, f32
-from posemill.estimators.landmarks.sampling import fixed_places
+from posemill.estimators.landmarks.sampling import Corner, _fill, _sums, fixed_places
+
+
+def homography(corners: list[Corner], size: int) -> np.ndarray:
+    """Return x and y `(2, size * size)` of a crop's pixels, by eight equations in float64."""
+    target = [(0, size), (0, 0), (size, 0), (size, size)]
+    rows, values = [], []
+    for (u, v), (x, y) in zip(target, corners, strict=True):
+        rows += [[u, v, 1, 0, 0, 0, -u * x, -v * x], [0, 0, 0, u, v, 1, -u * y, -v * y]]
+        values += [x, y]
+    matrix = np.append(np.linalg.solve(rows, values), 1).reshape(3, 3)
+    v, u = np.mgrid[:size, :size].reshape(2, -1)
+    x, y, depth = matrix @ np.stack([u, v, np.ones_like(u)])
+    return np.stack([x / depth, y / depth])
+
+
+TURNED = corners_of((f32(400.3), f32(300.1)), (f32(355.5), f32(355.5)), f32(10))
+BENT = [(10.0, 210.0), (10.0, 10.0), (210.0, 12.0), (205.0, 209.0)]
+
+
+@pytest.mark.parametrize(
+    ("size", "corners", "doubt"),
+    [
+        (4, TURNED, 3),  # what is neglected, rounded up, and two halves
+        (20, TURNED, 4),
+        (64, TURNED, 4),
+        (256, TURNED, 5),
+        (64, BENT, 163_871),
+    ],
+)
+def test_sums_are_wrong_by_no_more_than_they_say(size, corners, doubt):
+    scale = 2.0**16
+    first, growth, said = _sums(corners, size, scale)
+    sums = np.empty((2, size * size), np.int32)
+    _fill(sums, first, growth)
+    assert np.abs(sums - homography(corners, size) * scale).max() <= said == doubt
 
 
 @pytest.mark.parametrize("size_wh", [(256, 256), (256, 144)])
