@@ -170,23 +170,6 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path):
     assert config.model_options == {"width": 8}
 
 
-def test_a_configuration_is_read_back_as_it_was_written(tmp_path):
-    config = TrainConfig(
-        data='a "b"\\c ü',
-        lr=1e-4 / 3,
-        step_epochs=[2, 3.5],
-        scheduler="step",
-        model_options={"width": 8, "name": "x", "layers": [1, 2]},
-        deterministic=True,
-    )
-    path = tmp_path / "c.toml"
-    path.write_text(Resolved.of(config).to_toml(), encoding="utf-8")
-    assert TrainConfig(**read_config(path)) == config
-    resolved = resolve_config(path)
-    assert resolved.config.replace(workers=-1, data_kind="auto") == config
-    assert "# file" in resolved.to_toml()
-
-
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_touch_speed_cadence_and_the_batch_only(preset):
     config, base = resolve_config(None, {"preset": preset}).config, TrainConfig()
@@ -276,22 +259,25 @@ def test_the_default_that_help_shows_is_the_one_that_holds():
 
 
 def test_groups_are_tables_in_the_file_and_attributes_in_python(tmp_path):
-    path = tmp_path / "c.toml"
-    path.write_text(
-        '[data]\npath = "d"\n[model]\nname = "mlp"\noptions = { width = 8 }\n'
-        "[augmentation]\nrotate = 3\n[optimisation]\nlr = 1\n"
-    )
-    config = resolve_config(path).config
-    assert config.data.path == "d"
-    assert (config.model.name, config.model.options) == ("mlp", {"width": 8})
-    assert config.augmentation.rotate == config.augment_rotate == 3.0
-    assert config.optimisation.lr == config.lr == 1.0
-    flat = TrainConfig(data="d", model="mlp", model_options={"width": 8}, augment_rotate=3, lr=1)
-    nested = TrainConfig(
-        data={"path": Path("d")}, model={"name": "mlp", "options": {"width": 8}},
-        augmentation={"rotate": 3}, optimisation={"lr": 1},
+    flat = TrainConfig(
+        data='a "b"\\c ü', lr=1e-4 / 3, model="mlp", augment_rotate=3, deterministic=True,
+        model_options={"width": 8, "name": "x", "layers": [1, 2]}, scheduler="step",
+        step_epochs=[2, 3.5],
     )  # fmt: skip
-    assert flat == nested == config.replace(workers=-1, data_kind="auto")
+    nested = TrainConfig(
+        data={"path": Path('a "b"\\c ü')}, augmentation={"rotate": 3}, speed={"deterministic": True},
+        model={"name": "mlp", "options": {"width": 8, "name": "x", "layers": [1, 2]}},
+        optimisation={"lr": 1e-4 / 3, "scheduler": "step", "step_epochs": [2, 3.5]},
+    )  # fmt: skip
+    assert flat == nested
+    assert flat.augmentation.rotate == flat.augment_rotate == 3.0
+    assert flat.optimisation.lr == flat.lr == 1e-4 / 3
+    path = tmp_path / "c.toml"
+    path.write_text(Resolved.of(flat).to_toml(), encoding="utf-8")
+    assert TrainConfig(**read_config(path)) == flat, "read back as it was written"
+    resolved = resolve_config(path)
+    assert resolved.config.replace(workers=-1, data_kind="auto") == flat
+    assert "# file" in resolved.to_toml()
 
 
 def test_the_configuration_does_not_import_torch():
@@ -318,13 +304,9 @@ def test_loaders_are_chosen_by_the_machine(flags, cores, workers, why):
     assert (resolved.config.workers, resolved.sources["workers"]) == (workers, why)
 
 
-def test_the_cores_are_those_of_the_machine_unless_told(monkeypatch):
-    monkeypatch.setattr(resolve, "count_cores", lambda: 3)
-    assert resolve_config(None, {"preset": "balanced"}).config.workers == 2
-
-
-def test_the_memory_is_that_of_the_machine_unless_told(monkeypatch):
-    limit = resolve.memory_limit()
-    limited = dataclasses.replace(limit, amount=1 << 29)
+def test_cores_and_memory_are_those_of_the_machine_unless_told(monkeypatch):
+    limited = dataclasses.replace(resolve.memory_limit(), amount=1 << 29)
     monkeypatch.setattr(resolve, "memory_limit", lambda: limited)
-    assert resolve_config(None, {"preset": "balanced", "workers": 0}).config.micro_batch == 8
+    monkeypatch.setattr(resolve, "count_cores", lambda: 3)
+    config = resolve_config(None, {"preset": "balanced"}).config
+    assert (config.workers, config.micro_batch) == (2, 8)

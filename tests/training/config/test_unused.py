@@ -30,6 +30,8 @@ def test_a_setting_that_was_given_and_has_no_effect_is_named_with_its_reason():
     used = config.replace(optimizer="sgd", folds=3, data="x.csv", parallel="multi_process",
                           task="ctc", ctc_decoder="beam", label_smoothing=0.1)  # fmt: skip
     assert unused_settings(used, has_dev=True) == []
+    assert unused_settings(TrainConfig(), has_dev=False) == [], "nobody gave one"
+    assert unused_settings(resolve_config(None, {"patience": 0}).config, has_dev=False) == []
 
 
 def test_the_schedule_the_loss_and_the_cache_have_their_own():
@@ -61,11 +63,6 @@ def test_every_course_and_mode_has_settings_it_does_not_use():
         "--short-clips drop has no effect: task classify has no glosses",
         "--csv-frames 2 has no effect: the data is not a CSV",
     ]
-
-
-def test_what_nobody_gave_and_what_is_the_default_is_not_named():
-    assert unused_settings(TrainConfig(), has_dev=False) == []
-    assert unused_settings(resolve_config(None, {"patience": 0}).config, has_dev=False) == []
 
 
 def test_a_model_of_ones_own_needs_no_settings_of_data_and_model():
