@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -104,3 +105,15 @@ def refused(fields: dict[str, Any], error: type[PosemillError], message: str) ->
     with pytest.raises(error, match=message):
         train(fields)
     assert not (Path(fields["out"]) / "checkpoints").exists()
+
+
+def write_bar(path: Path, label: str, seed: int, num_frames: int = 6) -> None:
+    """Write a video of a bright bar that `falls` or `rises`: no frame alone tells which."""
+    rng = np.random.default_rng(seed)
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 10, (24, 24))
+    for number in range(num_frames):
+        step = number if label == "falls" else num_frames - 1 - number
+        frame = rng.integers(0, 60, (24, 24, 3), np.uint8)
+        frame[3 * step + 2 : 3 * step + 6] = 250
+        writer.write(frame)
+    writer.release()

@@ -11,11 +11,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 import torch
-from small_sets import QUIET, assert_same_run
+from small_sets import QUIET, assert_same_run, write_bar
 from torch import Tensor, nn
 
 from posemill.training.config.train_config import TrainConfig
@@ -56,11 +55,7 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     rng, lines, points, ids = np.random.default_rng(0), ["path,split,label"], [], []
     for number in range(NUM_CLIPS):
-        path = str(folder / f"clip{number}.mp4")
-        writer = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"mp4v"), 10, (24, 24))
-        for _ in range(4):
-            writer.write(rng.integers(0, 255, (24, 24, 3), np.uint8))
-        writer.release()
+        write_bar(folder / f"clip{number}.mp4", "falls", number)
         split, label = "dev" if number >= 16 else "train", "ab"[number % 2]
         lines.append(f"clip{number}.mp4,{split},{label}")
         points.append(rng.normal(size=(6 + number % 3, 4, 2)))

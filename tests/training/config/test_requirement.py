@@ -47,7 +47,7 @@ def settings_of(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("preset", WRITTEN)
-def test_the_settings_of_the_requirement_mean_the_same_in_file_python_and_our_preset(
+def test_the_settings_of_the_requirement_mean_the_same_in_files_python_and_presets(
     preset, tmp_path
 ):
     path = tmp_path / "c.toml"

@@ -265,7 +265,8 @@ def test_groups_are_tables_in_the_file_and_attributes_in_python(tmp_path):
         step_epochs=[2, 3.5],
     )  # fmt: skip
     nested = TrainConfig(
-        data={"path": Path('a "b"\\c ü')}, augmentation={"rotate": 3}, speed={"deterministic": True},
+        data={"path": Path('a "b"\\c ü')}, augmentation={"rotate": 3},
+        speed={"deterministic": True},
         model={"name": "mlp", "options": {"width": 8, "name": "x", "layers": [1, 2]}},
         optimisation={"lr": 1e-4 / 3, "scheduler": "step", "step_epochs": [2, 3.5]},
     )  # fmt: skip

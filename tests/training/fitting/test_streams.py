@@ -79,28 +79,23 @@ def test_an_iterable_is_cut_into_steps_epoch_by_epoch():
     assert read(Counted(), micro_batch=3) == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
     assert read(Counted(), epochs=(0, 2), start_step=2)[:2] == [[8, 9], [100, 101, 102, 103]]
     assert read(Counted(), workers=3) == read(Counted())
-
-
-def test_that_one_process_reads_an_iterable_is_said():
     assert notes_of(Counted(), workers=3) == (
         "workers=3: one loader process reads train_set, as two would read the same samples of an "
         "iterable",
     )
+    assert read(Numbers(3), steps=2) == [[0, 1, 2, 0], [1, 2, 0, 1]], "begun again at its end"
+    assert read(Numbers(5), train=False, micro_batch=3) == [[0, 1], [2, 3], [4]], "of no length"
 
 
-def test_steps_per_epoch_begin_again_where_the_data_ends():
-    assert read(Numbers(3), steps=2) == [[0, 1, 2, 0], [1, 2, 0, 1]]
+def test_processes_take_turns_in_evaluating_an_iterable_or_a_ready_loader():
+    def parts_of(samples: Any, **settings: Any) -> list[Any]:
+        ranks = (Runtime(rank, 2) for rank in range(2))
+        return [read(samples, runtime=rank, train=False, **settings) for rank in ranks]
 
-
-def test_processes_take_turns_in_evaluating_an_iterable():
-    parts = [
-        read(Numbers(9), runtime=Runtime(rank, 2), micro_batch=2, train=False) for rank in (0, 1)
-    ]
+    parts = parts_of(Numbers(9), micro_batch=2)
     assert sorted(x for part in parts for batch in part for x in batch) == list(range(9))
-
-
-def test_an_evaluation_needs_no_length():
-    assert read(Numbers(5), train=False, micro_batch=3) == [[0, 1], [2, 3], [4]]
+    loader = DataLoader(NUMBERS, batch_size=4, drop_last=True)
+    assert parts_of(loader) == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
 
 
 @pytest.mark.parametrize(
@@ -185,12 +180,6 @@ def test_a_loader_that_draws_as_it_goes_goes_on_in_the_same_order(kind, workers)
     whole = read(loader, batch_size=2, seed=3)
     random.seed(2)
     assert read(loader, batch_size=2, seed=3, start_step=2) == whole[2:]
-
-
-def test_ranks_take_turns_in_evaluating_a_ready_loader():
-    loader = DataLoader(NUMBERS, batch_size=4, drop_last=True)
-    parts = [read(loader, runtime=Runtime(rank, 2), train=False) for rank in range(2)]
-    assert parts == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
 
 
 def test_a_larger_batch_accumulates_batches_of_a_ready_loader():

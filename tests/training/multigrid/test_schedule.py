@@ -101,15 +101,16 @@ def test_phases_follow_each_other_and_short_schedules_leave_some_out():
     assert all(short.phase_at(epoch).stop_epoch > epoch for epoch in range(short.total_epochs))
 
 
-@pytest.mark.parametrize("steps", [(), (0,), (5, 5), (10,), (7, 3)])
-def test_steps_of_the_learning_rate_must_rise(steps):
-    with pytest.raises(ValueError, match="lr_steps: expected epochs that rise, above 0 and below"):
-        Multigrid(10, lr_steps=steps)
-
-
-def test_what_makes_no_schedule_is_refused():
-    with pytest.raises(ValueError, match=r"grid: expected shares that end with \(1, 1\)"):
-        Multigrid(10, grid=((0.5, 1.0),))
-    for wrong in ({"num_frames": 0}, {"size": 0}, {"epoch_factor": 0}, {"most_lr_factor": 0.5}):
-        with pytest.raises(ValueError, match="expected num_frames and size of 1 or more"):
-            Multigrid(10, **wrong)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(({"lr_steps": steps}, "lr_steps: expected epochs that rise, above 0 and below")
+          for steps in ((), (0,), (5, 5), (10,), (7, 3))),
+        ({"grid": ((0.5, 1.0),)}, r"grid: expected shares that end with \(1, 1\)"),
+        *((wrong, "expected num_frames and size of 1 or more") for wrong in
+          ({"num_frames": 0}, {"size": 0}, {"epoch_factor": 0}, {"most_lr_factor": 0.5})),
+    ],
+)  # fmt: skip
+def test_what_makes_no_schedule_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Multigrid(10, **options)

@@ -214,40 +214,32 @@ def test_every_course_warms_up_in_a_straight_line_to_lr(scheduler):
     assert rates[10] == pytest.approx(1)
 
 
-def test_courses_end_where_final_lr_says():
-    for scheduler in ("linear", "cosine", "one-cycle"):
-        assert course(scheduler=scheduler, final_lr=0.1, warmup_epochs=0)[-1] == pytest.approx(0.1)
-    assert course(scheduler="constant", warmup_epochs=0) == [1.0] * 40
-
-
-def test_steps_multiply_by_gamma_at_their_epochs():
-    rates = course(scheduler="step", step_epochs=[1, 3], step_gamma=0.5, warmup_epochs=0)
-    assert rates == [1.0] * 10 + [0.5] * 20 + [0.25] * 10
+@pytest.mark.parametrize("scheduler", ["linear", "cosine", "one-cycle"])
+def test_courses_end_where_final_lr_says(scheduler):
+    assert course(scheduler=scheduler, final_lr=0.1, warmup_epochs=0)[-1] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
-    ("step", "rate"),
-    [(0, 0.04), (3, 0.04 + 0.96 * 0.5), (6, 1.0), (13, 0.1 + 0.9 * 0.5), (20, 0.1)],
-)
-def test_one_cycle_is_two_half_cosines(step, rate):
-    rates = course(21, lr=2.0, scheduler="one-cycle", warmup_epochs=0, final_lr=0.1)
-    assert rates[step] == pytest.approx(2.0 * rate)
-
-
-def test_linear_goes_down_evenly_to_its_end():
-    rates = course(5, 5, lr=3.0, scheduler="linear", warmup_epochs=0, final_lr=0.1)
-    assert rates == pytest.approx([3.0 * share for share in (1.0, 0.775, 0.55, 0.325, 0.1)])
-
-
-def test_the_warm_up_climbs_to_where_the_course_begins():
-    rates = course(40, 4, scheduler="one-cycle", warmup_epochs=0.5)[:3]
-    assert rates == pytest.approx([0.04 / 3, 0.08 / 3, 0.04])
-
-
-def test_a_drop_inside_of_the_warm_up_counts_from_its_start():
-    rates = course(6, 1, scheduler="step", warmup_epochs=2, step_epochs=[1], step_gamma=0.5)[:3]
-    assert rates == pytest.approx([0.5 / 3, 1 / 3, 0.5])
-
-
-def test_warm_up_longer_than_the_training_still_has_a_last_step():
-    assert course(4, 2, warmup_epochs=100)[3] == pytest.approx(1.0)
+    ("steps", "fields", "rates"),
+    [
+        ((40, 10), {"scheduler": "constant"}, [1.0] * 40),
+        ((40, 10), {"scheduler": "step", "step_epochs": [1, 3], "step_gamma": 0.5},
+         [1.0] * 10 + [0.5] * 20 + [0.25] * 10),
+        ((5, 5), {"lr": 3.0, "scheduler": "linear", "final_lr": 0.1},
+         [3.0, 2.325, 1.65, 0.975, 0.3]),
+        # Two half cosines, up and down again.
+        ((21, 10), {"lr": 2.0, "scheduler": "one-cycle", "final_lr": 0.1},
+         {0: 0.08, 3: 0.08 + 1.92 / 2, 6: 2.0, 13: 0.2 + 1.8 / 2, 20: 0.2}),
+        # The warm-up climbs to where the course begins.
+        ((40, 4), {"scheduler": "one-cycle", "warmup_epochs": 0.5}, [0.04 / 3, 0.08 / 3, 0.04]),
+        # A drop inside of the warm-up counts from its start.
+        ((6, 1), {"scheduler": "step", "warmup_epochs": 2, "step_epochs": [1], "step_gamma": 0.5},
+         [0.5 / 3, 1 / 3, 0.5]),
+        # A warm-up that is longer than the training still has a last step.
+        ((4, 2), {"warmup_epochs": 100}, [0.25, 0.5, 0.75, 1.0]),
+    ],
+)  # fmt: skip
+def test_every_course_goes_its_way(steps, fields, rates):
+    found = course(*steps, **{"warmup_epochs": 0, **fields})
+    expected = rates if isinstance(rates, dict) else dict(enumerate(rates))
+    assert {step: found[step] for step in expected} == pytest.approx(expected)

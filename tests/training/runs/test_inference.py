@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from made_up_people import make_person
 
 import posemill
 from posemill.errors import ConfigError, TrainingError
-from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.testing.synthetic import CorpusOptions, write_corpus
 from posemill.training.front import train
@@ -85,8 +85,7 @@ def test_other_data_is_scored_whole_by_a_model_of_one_fold(settings, clips_folde
 
 
 def test_clips_that_the_model_cannot_take_are_refused(trained, tmp_path):
-    points = np.zeros((2, 18, 3), np.float32)
-    clip = PoseClip(points, np.ones((2, 18), np.float32), np.ones((2, 2), np.int32), "openpose-18")
+    clip = make_person(2, skeleton_name="openpose-18")
     with pytest.raises(ConfigError, match="was trained on a skeleton posemill does not know"):
         list(posemill.predict(trained.out, [clip]))
     np.savez(tmp_path / "x.npz", keypoints=np.ones((3, 4, 2), np.float32), video_ids=["a"] * 3)
@@ -106,16 +105,11 @@ def test_clips_of_another_layout_are_mapped_to_the_runs(settings, tmp_path):
     fields = settings(data=str(tmp_path), labels=str(tmp_path / "labels.csv"), epochs=1,
                       normalize="auto", model="mlp", model_options={"hidden": [8]})  # fmt: skip
     result = train(fields)
-    whole = get_skeleton("holistic-543").num_points
-    clip = PoseClip(rng.random((5, whole, 3)).astype(np.float32), np.ones((5, whole), np.float32),
-                    np.full((5, 2), 100, np.int32), "holistic-543", clip_id="new")  # fmt: skip
-    (prediction,) = posemill.predict(result.out, [clip])
+    (prediction,) = posemill.predict(result.out, [make_person(5, clip_id="new")])
     assert prediction.clip_id == "new"
     assert prediction.label in ("a", "b")
-    empty = PoseClip(np.zeros((0, whole, 3), np.float32), np.zeros((0, whole), np.float32),
-                     np.zeros((0, 2), np.int32), "holistic-543", clip_id="none")  # fmt: skip
     with pytest.raises(TrainingError, match="clip 'none' has no frames"):
-        list(posemill.predict(result.out, [empty]))
+        list(posemill.predict(result.out, [make_person(0, clip_id="none")]))
 
 
 @pytest.fixture

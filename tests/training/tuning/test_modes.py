@@ -23,7 +23,7 @@ from posemill.training.tuning.modes import (
 )
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _two_cores(monkeypatch):
     monkeypatch.setattr(modes, "count_cores", lambda: 2)
 
@@ -49,18 +49,11 @@ def test_torchrun_and_another_number_of_processes_is_refused(monkeypatch):
     assert plan_mode(TrainConfig(device="cpu", processes=4)) == plan
 
 
-@pytest.mark.usefixtures("_two_cores")
 def test_a_format_that_the_device_lacks_is_refused_before_work_starts():
     with pytest.raises(ConfigError, match='precision="fp16" needs a GPU'):
         plan_mode(TrainConfig(device="cpu", precision="fp16"))
 
 
-def test_one_core_has_one_process_and_one_thread(monkeypatch):
-    monkeypatch.setattr(modes, "count_cores", lambda: 1)
-    assert plan_mode(TrainConfig(device="cpu")) == ModePlan("single", 1, 1, "one core")
-
-
-@pytest.mark.usefixtures("_two_cores")
 def test_more_processes_or_threads_than_cores_is_refused(settings):
     with pytest.raises(ConfigError, match="processes=3, but this process may use 2 cores"):
         train(settings(mode="multi_process", processes=3, device="cpu"))
@@ -76,7 +69,6 @@ def test_a_gpu_asked_for_and_absent_is_an_error_before_work_starts(settings, mon
     assert not Path(fields["out"]).exists()
 
 
-@pytest.mark.usefixtures("_two_cores")
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -89,12 +81,13 @@ def test_a_gpu_asked_for_and_absent_is_an_error_before_work_starts(settings, mon
         ({"mode": "auto", "deterministic": True}, ("single", 1, 1)),
     ],
 )
-def test_threads_are_the_cores_divided_by_the_ranks(fields, expected):
+def test_threads_are_the_cores_divided_by_the_ranks(fields, expected, monkeypatch):
     plan = plan_mode(TrainConfig(device="cpu", **fields))
     assert (plan.mode, plan.processes, plan.threads) == expected
+    monkeypatch.setattr(modes, "count_cores", lambda: 1)
+    assert plan_mode(TrainConfig(device="cpu")) == ModePlan("single", 1, 1, "one core")
 
 
-@pytest.mark.usefixtures("_two_cores")
 def test_what_the_machine_decides_is_marked(monkeypatch):
     monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -109,7 +102,6 @@ def test_what_the_machine_decides_is_marked(monkeypatch):
     assert found.sources["parallel"] == "flag"
 
 
-@pytest.mark.usefixtures("_two_cores")
 def test_gpus_take_a_process_each(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -132,7 +124,6 @@ def test_gpus_take_a_process_each(monkeypatch):
     )
 
 
-@pytest.mark.usefixtures("_two_cores")
 def test_loader_processes_follow_the_mode():
     config = TrainConfig(preset="high-performance")
     workers = [
@@ -157,7 +148,6 @@ def test_the_precision_before_anything_is_measured_is_that_of_the_hardware(monke
 CPU = torch.device("cpu")
 
 
-@pytest.mark.usefixtures("_two_cores")
 def test_auto_measures_and_leaves_the_model_and_the_random_state_as_they_were(settings):
     config = TrainConfig(**settings(mode="auto"))
     workload = build_workload(config)
@@ -171,7 +161,6 @@ def test_auto_measures_and_leaves_the_model_and_the_random_state_as_they_were(se
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.usefixtures("_two_cores")
 def test_auto_takes_processes_where_they_save_time(settings, monkeypatch):
     asked: list[int] = []
 
@@ -187,7 +176,6 @@ def test_auto_takes_processes_where_they_save_time(settings, monkeypatch):
     assert "multi_process 0 ms" in plan.reason
 
 
-@pytest.mark.usefixtures("_two_cores")
 @pytest.mark.parametrize(
     ("start_seconds", "expected"), [(30, "multi_process"), (50, "multi_thread")]
 )
@@ -212,24 +200,20 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
     assert "single 1000 ms, multi_thread 900 ms, multi_process 500 ms; 100 steps" in plan.reason
 
 
-@pytest.mark.usefixtures("_two_cores")
-def test_auto_rules_out_processes_that_cannot_be_started(settings, monkeypatch):
+def test_auto_rules_out_processes_that_there_is_no_time_for_or_that_cannot_be_started(
+    settings, monkeypatch
+):
     monkeypatch.setattr(modes, "_PAYS_AFTER_SECONDS", 0.0)
     config = TrainConfig(**settings(mode="auto", max_steps=2))
-    plan = probe_mode(build_workload(config), lambda config: build_workload(config), config)
+    workload = build_workload(config)
+    with monkeypatch.context() as patch:
+        patch.setattr(modes, "run_processes", lambda *_, **__: pytest.fail("started processes"))
+        plan = probe_mode(workload, build_workload, config, most_seconds=15.0)
+    assert "no time to try several processes" in plan.reason
+    plan = probe_mode(workload, lambda config: build_workload(config), config)
     assert plan.mode in ("single", "multi_thread")
     assert "multi_process cannot be used: " in plan.reason
     assert "one of them cannot be sent: " in plan.reason
-
-
-@pytest.mark.usefixtures("_two_cores")
-def test_processes_are_not_tried_where_there_is_no_time_for_them(settings, monkeypatch):
-    monkeypatch.setattr(modes, "_PAYS_AFTER_SECONDS", 0.0)
-    monkeypatch.setattr(modes, "run_processes", lambda *_, **__: pytest.fail("started processes"))
-    config = TrainConfig(**settings(mode="auto", max_steps=2))
-    workload = build_workload(config)
-    plan = probe_mode(workload, build_workload, config, most_seconds=15.0)
-    assert "no time to try several processes" in plan.reason
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,8 @@ def test_what_is_clearly_faster_is_kept_with_the_reason(monkeypatch):
     assert found.reasons == {"workers": "measured 151 samples/s, 100 with workers 0"}
     assert Row("workers 1", 150.0, 1.5, "") in found.rows
     assert Row("workers 2", 151.0, 1.51, "taken") in found.rows
-
-
-def test_what_is_faster_by_less_than_the_noise_is_not(monkeypatch):
     found = run(lambda config: 102.0 if config.workers else 100.0, monkeypatch)
-    assert changed(found) == {}
+    assert changed(found) == {}, "which is less than the noise"
     assert {row.note for row in found.rows} == {""}
 
 

@@ -12,7 +12,7 @@ import pytest
 from posemill.testing.decoders import write_video
 
 sys.path.insert(0, str(Path(__file__).parent))
-from numbered_clips import HEIGHT, NUM_FRAMES, ROWS, WIDTH, frames_of, write_rows
+from numbered_clips import HEIGHT, INDEX_COLUMNS, NUM_FRAMES, ROWS, WIDTH, frames_of, write_rows
 
 
 @pytest.fixture
@@ -28,8 +28,7 @@ def packed(tmp_path):
          f"day{number % 2}")
         for number, row in enumerate(ROWS)
     ]  # fmt: skip
-    header = "path,clip_id,split,label,format,offset,num_frames,width,height,fps,frame_indices,day"
-    write_rows(folder / "index.csv", header, rows)
+    write_rows(folder / "index.csv", f"{INDEX_COLUMNS},day", rows)
     return folder
 
 
@@ -45,8 +44,7 @@ def pictures(tmp_path):
             cv2.imwrite(str(path / f"{place:06d}.png"), frame[..., ::-1])
         rows.append((f"{split}/{name}", name, split, label, "png", "", NUM_FRAMES, WIDTH, HEIGHT,
                      25, "0-11"))  # fmt: skip
-    header = "path,clip_id,split,label,format,offset,num_frames,width,height,fps,frame_indices"
-    write_rows(folder / "index.csv", header, rows)
+    write_rows(folder / "index.csv", INDEX_COLUMNS, rows)
     return folder
 
 

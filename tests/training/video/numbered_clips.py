@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 NUM_FRAMES, WIDTH, HEIGHT = 12, 48, 32
+INDEX_COLUMNS = "path,clip_id,split,label,format,offset,num_frames,width,height,fps,frame_indices"
 LABELS = ("left_swipe", "right_swipe", "stop")
 ROWS = [
     (f"clip{number}", "train" if number < 6 else "dev", LABELS[number % 3]) for number in range(9)

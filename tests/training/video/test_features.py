@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numbered_clips import write_rows
-from test_training import write_clip
+from small_sets import write_bar
 
 from posemill import predict
 from posemill.errors import ConfigError
@@ -26,7 +26,7 @@ def settings(tmp_path):
     rows: list[tuple[object, ...]] = []
     for number in range(12):
         label = ("falls", "rises")[number % 2]
-        write_clip(tmp_path / f"clip{number}.mp4", label, number)
+        write_bar(tmp_path / f"clip{number}.mp4", label, number)
         rows.append((f"clip{number}.mp4", "train" if number < 8 else "dev", label))
     torch.manual_seed(5)
     first = build_model("tsn", num_classes=2, num_frames=4)
@@ -70,7 +70,7 @@ def test_features_are_computed_once_for_the_same_weights_and_clips(settings, tmp
     weights["conv1.weight"] += 0.01
     torch.save(weights, tmp_path / "weights.pth")
     assert says() == 2
-    write_clip(tmp_path / "clip0.mp4", "falls", 99)
+    write_bar(tmp_path / "clip0.mp4", "falls", 99)
     assert says() == 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from numbered_clips import INDEX_COLUMNS
 
 from posemill.errors import SourceError
 from posemill.records import Clip
@@ -61,21 +62,28 @@ def test_missing_files_are_told_apart_from_those_that_are_there(tmp_path):
     ]
 
 
-def test_a_list_of_nothing_but_missing_files_is_an_error(tmp_path):
-    path = write(tmp_path / "list.csv", "path,label", "b.mp4,y", "c.mp4,y")
-    with pytest.raises(SourceError, match=r"none of its 2 clips is there; the first should be .*b"):
-        read_index(path)
-
-
-def test_tables_that_are_none_are_refused(tmp_path):
-    with pytest.raises(
-        SourceError, match="is not there: expected a list of clips, a video or a folder"
-    ):
-        read_index(tmp_path / "nothing.csv")
-    with pytest.raises(SourceError, match="expected a row for each clip"):
-        read_index(write(tmp_path / "empty.csv", "path,label"))
-    with pytest.raises(SourceError, match="expected a column 'path'"):
-        read_index(write(tmp_path / "other.csv", "label,split", "a,b"))
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: folder / "nothing.csv",
+         "is not there: expected a list of clips, a video or a folder"),
+        (lambda folder: write(folder / "list.csv", "path,label"), "expected a row for each clip"),
+        (lambda folder: write(folder / "list.csv", "label,split", "a,b"),
+         "expected a column 'path'"),
+        (lambda folder: write(folder / "list.csv", "path,label", "b.mp4,y", "c.mp4,y"),
+         "none of its 2 clips is there; the first should be .*b"),
+        (lambda folder: folder, "no clips in"),
+        (lambda folder: touch(touch(folder / "a.mp4").parent / "b" / "0.jpg").parents[1],
+         "holds both 1 video and 1 picture"),
+        (lambda folder: touch(folder / "ledger.sqlite").parent,
+         "index.csv is not there: posemill frames writes it"),
+        (lambda folder: write(folder / "list.csv", INDEX_COLUMNS, "a,b,c,d,png,,many,48,32,25,0"),
+         "is no index of frames: line 2: invalid literal"),
+    ],
+)  # fmt: skip
+def test_lists_and_folders_that_are_none_are_refused(tmp_path, make, message):
+    with pytest.raises(SourceError, match=message):
+        read_index(make(tmp_path))
 
 
 def test_folders_of_videos_name_split_and_label(tmp_path):
@@ -92,35 +100,6 @@ def test_folders_of_videos_name_split_and_label(tmp_path):
     ]
     names = [clip.clip_id for clip in clips if clip.split == "train"]
     assert names == ["wave/b2", "wave/b10"], "in natural order"
-
-
-def test_folders_that_cannot_be_clips_say_why(tmp_path):
-    with pytest.raises(SourceError, match="no clips in"):
-        read_index(tmp_path)
-    touch(tmp_path / "a.mp4")
-    touch(tmp_path / "b" / "0.jpg")
-    with pytest.raises(SourceError, match="holds both 1 video and 1 picture"):
-        read_index(tmp_path)
-
-
-def test_frames_that_are_not_finished_are_refused(tmp_path):
-    touch(tmp_path / "ledger.sqlite")
-    with pytest.raises(SourceError, match=r"index.csv is not there: posemill frames writes it"):
-        read_index(tmp_path)
-
-
-def test_an_index_of_frames_that_makes_no_sense_is_refused(packed):
-    index = packed / "index.csv"
-    index.write_text(index.read_text().replace(",12,48,", ",many,48,"))
-    with pytest.raises(SourceError, match="is no index of frames: line 2: invalid literal"):
-        read_index(index)
-
-
-def test_a_folder_may_have_a_list_of_its_own_called_index(tmp_path):
-    touch(tmp_path / "a.mp4")
-    write(tmp_path / "index.csv", "path,label", "a.mp4,x")
-    (one,), _ = read_index(tmp_path)
-    assert (one.clip_id, one.label) == ("a", "x")
 
 
 def test_clips_of_the_library_are_taken(tmp_path):

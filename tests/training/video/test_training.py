@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 from cli_runner import CliRunner
+from made_up_people import make_person
 from numbered_clips import write_rows
-from small_sets import QUIET, refused
+from small_sets import QUIET, refused, write_bar
 
 from posemill import predict
 from posemill.commands.line import run_line
 from posemill.errors import ConfigError, PosemillError, SourceError, TrainingError
-from posemill.records import PoseClip
 from posemill.training.config.kinds import kind_of
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
@@ -30,20 +30,7 @@ from posemill.training.runs.inference import evaluate, load_model
 from posemill.training.tasks.video_kind import VideoKind
 from posemill.training.tasks.workload import build_workload
 
-SIDE, NUM_FRAMES = 24, 6
 WAYS = ("falls", "rises")
-
-
-def write_clip(path: Path, label: str, seed: int, num_frames: int = NUM_FRAMES) -> None:
-    """Write a video of a bright bar that falls or rises: no frame alone tells which."""
-    rng = np.random.default_rng(seed)
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 10, (SIDE, SIDE))
-    for number in range(num_frames):
-        step = number if label == "falls" else num_frames - 1 - number
-        frame = rng.integers(0, 60, (SIDE, SIDE, 3), np.uint8)
-        frame[3 * step + 2 : 3 * step + 6] = 250
-        writer.write(frame)
-    writer.release()
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +40,7 @@ def bars(tmp_path_factory):
     rows: list[tuple[object, ...]] = []
     for number in range(16):
         label, split = WAYS[number % 2], "train" if number < 12 else "dev"
-        write_clip(folder / f"clip{number}.mp4", label, number)
+        write_bar(folder / f"clip{number}.mp4", label, number)
         rows.append((f"clip{number}.mp4", split, label, f"day{number // 2 % 2}"))
     return write_rows(folder / "videos.csv", "path,split,label,recorded_at", rows)
 
@@ -83,9 +70,8 @@ def weights_of(run: str) -> dict[str, torch.Tensor]:
     return CheckpointFolder(Path(run) / "checkpoints").load("last").weights
 
 
-def rewrite(path: Path, change: Callable[[list[str]], list[str]]) -> str:
-    path.write_text("\n".join(change(path.read_text().splitlines())))
-    return str(path)
+def rewrite(path: Path, change: Callable[[str], str]) -> None:
+    path.write_text(change(path.read_text()))
 
 
 def test_a_path_is_video_or_keypoints_by_what_lies_there(
@@ -98,14 +84,6 @@ def test_a_path_is_video_or_keypoints_by_what_lies_there(
     others = (clips_folder, clips_folder / "train_keypoints.npz", tmp_path / "points.csv",
               clips_folder / "labels.csv", "nowhere", "", "x_{split}.npz")  # fmt: skip
     assert {kind_of(str(path)) for path in others} == {"keypoints"}
-
-
-def test_an_evaluation_looks_at_the_sizes_of_the_training(video):
-    result = train(video(epochs=1, eval_scales=[0.5, 1.0]))
-    scores = evaluate(result, split="dev")
-    assert scores["loss"] == pytest.approx(result.scores["dev"]["loss"], rel=1e-6)
-    model = load_model(result)
-    assert model.eval_scales == ()  # of a model by itself nobody has asked for several
 
 
 def test_a_list_is_trained_on_scored_and_predicted(video, bars):
@@ -140,13 +118,14 @@ def test_folders_and_packs_of_frames_give_the_weights_that_they_give_alike(
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_clips_are_divided_as_keypoints_are(video, own):
-    rewrite(
-        own, lambda lines: [lines[0], *(line.replace(",dev,", ",train,") for line in lines[1:])]
-    )
+def test_clips_are_divided_as_keypoints_are_and_those_of_the_training_augmented(video, own):
+    rewrite(own, lambda text: text.replace(",dev,", ",train,"))
     workload = build_workload(TrainConfig(**video(data=str(own))))
     assert (len(workload.train), len(workload.val)) == (14, 2), "a share of every class"
     assert "2 of 16 training clips are set aside" in workload.notes[0]
+    augment = workload.train.video.augment
+    assert (augment.mirror, augment.scale) == (0.0, (0.5, 1.0))
+    assert workload.val[Draw(0)].inputs[2].shape == (1, 0)
     folds = build_workload(TrainConfig(**video(data=str(own), folds=4, fold=1)))
     assert (len(folds.train), [len(split) for split in folds.tests.values()]) == (12, [4])
     day = build_workload(TrainConfig(**video(data=str(own), leave_out="recorded_at=day1")))
@@ -161,13 +140,6 @@ def test_a_column_of_the_list_says_what_is_left_out(video):
     config = TrainConfig(**video(leave_out="signer"))
     with pytest.raises(TrainingError, match="16 of 16 clips have no 'signer'"):
         VideoKind().read_rows(config)
-
-
-def test_training_clips_are_augmented_and_scored_ones_are_not(video):
-    workload = build_workload(TrainConfig(**video()))
-    reader = workload.train.video
-    assert (reader.augment.mirror, reader.augment.scale) == (0.0, (0.5, 1.0))
-    assert workload.val[Draw(0)].inputs[2].shape == (1, 0)
 
 
 def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(video, own, caplog):
@@ -187,32 +159,35 @@ def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(vide
             train(video(data=str(own), **given))
 
 
-def test_a_file_that_is_not_there_and_a_label_without_any(video, own):
+def test_a_file_that_is_not_there_and_a_class_that_dev_does_not_have_are_said(video, own):
     (own.parent / "clip5.mp4").unlink()
-    workload = build_workload(TrainConfig(**video(data=str(own))))
-    assert workload.notes == (
+    refused(video(data=str(own), video_on_error="raise"), SourceError, "clip5.mp4 is not there")
+    rewrite(own, lambda text: text.replace("dev,rises", "dev,falls"))
+    assert build_workload(TrainConfig(**video(data=str(own)))).notes == (
         f"1 of 16 clips of {own} are not there and are left out, the first should be "
         f"{own.parent / 'clip5.mp4'}",
+        "dev has no clip of 1 class (rises): its scores say nothing of them",
     )
-    refused(video(data=str(own), video_on_error="raise"), SourceError, "clip5.mp4 is not there")
-    rewrite(own, lambda lines: [*lines, "gone.mp4,train,waves,day0", "lost.mp4,dev,waves,day1"])
-    message = r"label 'waves' of .*videos.csv has no clip: none of its 2 files.*gone.mp4"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text + "gone.mp4,train,waves,day0\nlost.mp4,dev,waves,day1\n",
+         r"label 'waves' of .*videos.csv has no clip: none of its 2 files.*gone.mp4"),
+        (lambda text: text.replace("clip13.mp4,dev,rises", "clip13.mp4,dev,jumps"),
+         "label 'jumps' of dev clip 'clip13' is not among"),
+        (lambda text: text + "clip0.mp4,train,rises,day0\n",
+         r"clip0\.mp4 stands under two labels in .*videos\.csv, 'falls' and 'rises': no"),
+    ],
+)  # fmt: skip
+def test_labels_that_cannot_be_learned_are_refused(video, own, change, message):
+    rewrite(own, change)
     refused(video(data=str(own)), TrainingError, message)
 
 
-def test_a_class_of_one_split_only(video, own):
-    rewrite(own, lambda lines: [
-        line.replace("dev,rises", "dev,jumps") if "clip13" in line else line for line in lines
-    ])  # fmt: skip
-    refused(video(data=str(own)), TrainingError, "label 'jumps' of dev clip 'clip13' is not among")
-    rewrite(own, lambda lines: [line.replace("dev,jumps", "dev,falls").replace("dev,rises",
-            "dev,falls") for line in lines])  # fmt: skip
-    notes = build_workload(TrainConfig(**video(data=str(own)))).notes
-    assert notes == ("dev has no clip of 1 class (rises): its scores say nothing of them",)
-
-
 def test_clips_of_one_frame_and_of_several_shapes_are_trained_on(video, own, packed):
-    write_clip(own.parent / "clip0.mp4", "falls", 0, num_frames=1)
+    write_bar(own.parent / "clip0.mp4", "falls", 0, num_frames=1)
     writer = cv2.VideoWriter(
         str(own.parent / "clip1.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (40, 20)
     )
@@ -248,12 +223,10 @@ def test_a_mirrored_clip_of_a_side_needs_its_other_label(video, packed):
 
 
 def test_a_label_without_a_readable_clip_is_named_and_unread_clips_are_not_counted(video, own):
-    added = ["bad1.mp4,train,wave,day0", "bad2.mp4,train,wave,day0", "bad3.mp4,dev,up,day0"]
-    label = WAYS[0]
-    added[2] = added[2].replace(",up,", f",{label},")
+    added = ["bad1.mp4,train,wave,day0", "bad2.mp4,train,wave,day0", "bad3.mp4,dev,falls,day0"]
     for line in added:
         (own.parent / line.partition(",")[0]).write_bytes(b"no video")
-    rewrite(own, lambda lines: [*lines, *added])
+    rewrite(own, lambda text: text + "\n".join(added))
     result = train(video(data=str(own), epochs=1))
     said = "no clip of label 'wave' could be read: nothing was learned, or scored, of it"
     assert said in result.summary["notes"]
@@ -263,32 +236,20 @@ def test_a_label_without_a_readable_clip_is_named_and_unread_clips_are_not_count
     assert (scores["num_clips"], scores["num_unreadable"]) == (4, 1)
 
 
-def test_one_file_under_two_labels_is_refused(video, own):
-    rewrite(own, lambda lines: [*lines, f"clip0.mp4,train,{WAYS[1]},day0"])
-    said = rf"clip0\.mp4 stands under two labels in .*videos\.csv, '{WAYS[0]}' and '{WAYS[1]}': no"
-    refused(video(data=str(own)), TrainingError, said)
-
-
-def test_a_model_of_video_takes_no_keypoints(video, bars, tmp_path):
-    result = train(video(epochs=1))
-    clip = PoseClip(
-        np.zeros((2, 17, 3), np.float32), np.ones((2, 17), np.float32),
-        np.ones((2, 2), np.int32), "coco-17",
-    )  # fmt: skip
+def test_a_model_of_video_is_scored_as_in_training_and_takes_no_keypoints(video, bars, tmp_path):
+    result = train(video(epochs=1, eval_scales=[0.5, 1.0]))
+    scores = evaluate(result, split="dev")
+    assert scores["loss"] == pytest.approx(result.scores["dev"]["loss"], rel=1e-6)
+    assert load_model(result).eval_scales == ()  # of a model by itself nobody has asked for several
     with pytest.raises(ConfigError, match="expected paths of videos, got a PoseClip"):
-        predict(result, clip)
+        predict(result, make_person(2, skeleton_name="coco-17"))
     (tmp_path / "broken.mp4").write_bytes(b"no video")
     with pytest.raises(PosemillError, match=r"broken\.mp4"):
         predict(result, tmp_path / "broken.mp4")
     with pytest.warns(UserWarning, match=r"broken\.mp4"):
         found = predict(result, [bars.parent / "clip1.mp4", tmp_path / "broken.mp4"])
     assert [entry.clip_id for entry in found] == ["clip1"]
-    words = [
-        "predict",
-        str(result.out),
-        str(bars.parent / "clip1.mp4"),
-        str(tmp_path / "broken.mp4"),
-    ]
+    words = ["predict", *map(str, (result.out, bars.parent / "clip1.mp4", tmp_path / "broken.mp4"))]
     assert CliRunner().invoke(run_line, words).exit_code == 1, "some could not be read"
     folder = tmp_path / "pictures"
     folder.mkdir()
@@ -298,9 +259,7 @@ def test_a_model_of_video_takes_no_keypoints(video, bars, tmp_path):
 
 
 def test_glosses_of_video_are_learned_by_ctc(video, own):
-    rewrite(own, lambda lines: [
-        line.replace("falls", "down up").replace("rises", "up down") for line in lines
-    ])  # fmt: skip
+    rewrite(own, lambda text: text.replace("falls", "down up").replace("rises", "up down"))
     result = train(video(data=str(own), task="ctc", video_sampling="uniform:6", epochs=1))
     assert 0 <= result.scores["dev"]["wer"] <= 3
     assert json.loads((result.out / "run.json").read_text())["class_names"][2:] == ["down", "up"]
