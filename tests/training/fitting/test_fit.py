@@ -60,31 +60,17 @@ class Named(nn.Module):
         return found
 
 
-class Dicts:
-    """The line as dicts with a name that the model does not take."""
-
-    def __init__(self, line: TensorDataset) -> None:
-        self.line = line
-
-    def __len__(self) -> int:
-        return len(self.line)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        x, y = self.line[index]
-        return {"x": x, "target": y, "file": f"{index}.png"}
-
-
 class Stream(IterableDataset[Any]):
     """The line, sample by sample."""
 
     def __init__(self, line: TensorDataset) -> None:
-        self.line = line
+        self.samples = list(line)
 
     def __len__(self) -> int:
-        return len(self.line)
+        return len(self.samples)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([self.line[index] for index in range(len(self.line))])
+        return iter(self.samples)
 
 
 def test_without_out_everything_that_is_returned_stays(fit, line, tmp_path):
@@ -110,12 +96,13 @@ def test_dicts_streams_loaders_and_collate_functions_give_the_same_model(fit, li
     def collate(samples: list[Any]) -> Any:
         return torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])
 
+    dicts = [{"x": x, "target": y, "file": "a.png"} for x, y in line]  # one more than is taken
     runs = {
         "list": fit(linear(), DataLoader(line, batch_size=6), line),
         "stream": fit(linear(), Stream(line), Stream(line), batch_size=6),
         "micro": fit(linear(), Stream(line), line, batch_size=6, micro_batch=2),
-        "dict": fit(Named(), DataLoader(Dicts(line), batch_size=6), Dicts(line)),
-        "forward": fit(linear(), DataLoader(Dicts(line), batch_size=6), Dicts(line),
+        "dict": fit(Named(), DataLoader(dicts, batch_size=6), dicts),
+        "forward": fit(linear(), DataLoader(dicts, batch_size=6), dicts,
                        forward=lambda model, batch: model(batch["x"])),
         "as it is": fit(linear(), DataLoader(line, batch_sampler=[list(range(at, min(at + 6, 20)))
                                                                   for at in (0, 6, 12, 18)]), line),
@@ -330,26 +317,6 @@ def test_wrong_settings_are_named_before_anything_is_made(fit, line, tmp_path, s
     assert not list(tmp_path.iterdir())
 
 
-class Lengths:
-    """Samples of different length."""
-
-    def __len__(self) -> int:
-        return 3
-
-    def __getitem__(self, index: int) -> Any:
-        return torch.ones(index + 1), 0
-
-
-class Broken:
-    """Its samples cannot be read."""
-
-    def __len__(self) -> int:
-        return 3
-
-    def __getitem__(self, index: int) -> Any:
-        raise KeyError("mask")
-
-
 class InPlace(nn.Module):
     """Overwrites what the backward pass needs."""
 
@@ -395,9 +362,9 @@ def draws_wrong(axes: Any, sample: Any, output: Any) -> None:
          r"metric 'iou': expected one number, .* of the 20 samples, got \(3,\)"),
         (LINE, "line", {"draw_sample": draws_wrong, "figures": True},
          r"draw_sample\(axes, sample, output\) failed on the first batch of val_set"),
-        (LINE, Lengths(), {},
+        (LINE, [(torch.ones(n + 1), 0) for n in range(3)], {},
          r"train_set: its first samples do not make a batch: RuntimeError: stack expects"),
-        (LINE, Broken(), {}, "train_set: its first samples do not .* KeyError: 'mask'"),
+        (LINE, dict.fromkeys("abc"), {}, "train_set: its first samples do not .* KeyError: "),
         (LINE, [torch.ones(1)], {},
          r"train_set: expected samples \(input, …, target\) or a dict, got a batch of float32"),
         (LINE, [{"image": torch.ones(1)}], {},

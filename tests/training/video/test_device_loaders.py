@@ -54,25 +54,19 @@ def films(tmp_path):
     return tmp_path
 
 
-@pytest.mark.skipif(HAS_DALI, reason="DALI is installed")
-def test_without_dali_it_names_the_extra(videos):
-    with pytest.raises(MissingExtraError, match=r"needs 'nvidia.dali' .* pip install 'posemill\[d"):
-        DaliLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
-
-
-@pytest.mark.skipif(find_spec("torchcodec") is not None, reason="torchcodec is installed")
-def test_without_torchcodec_it_names_the_extra(videos):
-    with pytest.raises(MissingExtraError, match=r"needs 'torchcodec'; run: pip install 'posem"):
-        TorchcodecLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_says_what_to_use(videos):
+@pytest.mark.parametrize(
+    ("loader_class", "package"), [(DaliLoader, "nvidia.dali"), (TorchcodecLoader, "torchcodec")]
+)
+def test_a_missing_package_or_gpu_names_the_extra_or_what_to_use(loader_class, package, videos):
     clips = posemill.VideoClips(videos)
-    with pytest.raises(DeviceError, match="torch sees none here; use a DataLoader of the same"):
-        DaliLoader(clips, batch_size=2)
     with pytest.raises(DeviceError, match="device: expected cuda or cpu, got 'meta'"):
-        DaliLoader(clips, batch_size=2, device="meta")
+        loader_class(clips, batch_size=2, device="meta")
+    if not torch.cuda.is_available():
+        with pytest.raises(DeviceError, match="torch sees none here; use a DataLoader of the same"):
+            loader_class(clips, batch_size=2)
+    if find_spec(package.partition(".")[0]) is None:
+        with pytest.raises(MissingExtraError, match=f"needs '{package}'.* pip install 'posemill"):
+            loader_class(clips, batch_size=2, device="cpu")
 
 
 def test_clips_that_are_no_whole_videos_are_refused(packed, videos):

@@ -54,7 +54,8 @@ def test_the_index_of_packed_frames_says_all_that_reading_needs(packed):
 
 def test_missing_files_are_told_apart_from_those_that_are_there(tmp_path):
     touch(tmp_path / "a.mp4")
-    path = write(tmp_path / "list.csv", "path,label", "a.mp4,x", "gone/b.mp4,y")
+    path = write(tmp_path / "index.csv", "path,label", "a.mp4,x", "gone/b.mp4,y")
+    assert read_index(tmp_path) == read_index(path), "a list of the folder's own"
     clips, missing = read_index(path)
     assert [clip.clip_id for clip in clips] == ["a"]
     assert [(clip.clip_id, clip.path, clip.label) for clip in missing] == [

@@ -218,16 +218,14 @@ class Ctc(Task):
                 conv = _ctc_loss(output.conv_logits, output.lengths, batch)
                 each = each + self.conv_weight * conv
             if self.distill_weight:
-                each = each + self.distill_weight * self._divergence(output)
+                each = each + self.distill_weight * self._divergence(output, output.conv_logits)
         return (each * weights).sum(), weights.sum()
 
-    def _divergence(self, output: CtcOutput) -> Tensor:
+    def _divergence(self, output: CtcOutput, conv_logits: Tensor) -> Tensor:
         """Mean over a clip's steps of KL(sequence || conv); the sequence head is the teacher."""
-        if output.conv_logits is None:
-            raise ValueError("the model has no conv head to distil into")
         inside = steps_mask(output.lengths, output.logits.shape[1])
         teacher = (output.logits.detach().float() / self.temperature).log_softmax(-1)
-        student = (output.conv_logits.float() / self.temperature).log_softmax(-1)
+        student = (conv_logits.float() / self.temperature).log_softmax(-1)
         apart = F.kl_div(student, teacher, reduction="none", log_target=True).sum(-1)
         return (apart * inside).sum(1) / output.lengths
 
