@@ -15,10 +15,11 @@ from posemill.commands.line import run_line
 from posemill.config import ExtractConfig, FramesConfig
 from posemill.decoders import choice, open_video
 from posemill.errors import ConfigError, DecodeError, SourceError
-from posemill.inspection import decoding
+from posemill.inspection import decoding, runtimes
 from posemill.inspection.decoding import DecodeSpeed, measure_decoders
 from posemill.jobs.extract.run import extract
 from posemill.jobs.frames.run import write_frames
+from posemill.machine.trials import Outcome
 from posemill.runs.manifest import Manifest
 
 
@@ -76,7 +77,7 @@ def test_every_decoder_is_measured_in_every_way_and_the_quickest_is_remembered(v
 
 
 def test_a_process_that_dies_is_a_reason(video, monkeypatch):
-    monkeypatch.setattr(decoding, "python_command", lambda *_: ["false"])
+    monkeypatch.setattr(runtimes, "python_command", lambda *_: ["false"])
     report = measure_decoders([video], seconds=0.01)
     assert {each.refused for each in report.speeds} == {"ended with exit code 1"}
     assert report.winners == {}
@@ -197,7 +198,8 @@ def test_the_nearest_way_to_read_counts(num_frames, access):
 def test_the_command_prints_a_table_or_json_and_names_what_is_wrong(video, tmp_path, monkeypatch):
     ways = [f"{access}/{threads}" for access in choice.ACCESSES for threads in decoding.THREADS]
     speed = {way: {"rate": 9.0, "sum": "x"} for way in ways}
-    monkeypatch.setattr(decoding, "_in_process", lambda task: {**speed, "memory_mb": 1.0})
+    values = {**speed, "memory_mb": 1.0}
+    monkeypatch.setattr(decoding, "measure_alone", lambda *_: (Outcome(works=True), values))
     (tmp_path / "text.mp4").write_text("no video")
     table = bench(video.parent, tmp_path / "text.mp4", "--seconds", "0.01")
     assert table.exit_code == 1

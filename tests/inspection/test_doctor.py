@@ -16,7 +16,7 @@ from posemill import __version__
 from posemill.commands import machine
 from posemill.commands.line import run_line
 from posemill.inspection import doctor
-from posemill.inspection.doctor import diagnose, missing_by_extra, try_libraries
+from posemill.inspection.doctor import diagnose, try_libraries
 from posemill.jobs.extract import workers
 from posemill.machine import trials
 from posemill.machine.limits import Limit
@@ -182,21 +182,17 @@ def test_a_machine_with_no_runtime_at_all_is_a_problem(
     assert diagnose().problems == [f"nothing here runs the networks; run: pip install {wanted}"]
 
 
-def test_extras_say_which_of_their_packages_are_missing() -> None:
+def test_the_extras_of_users_say_which_of_their_packages_are_missing(monkeypatch) -> None:
     declared = [
         "numpy>=1.26",
         'numpy>=1.26; extra == "formats"',
         "no-such-package-here>=3; extra == 'formats'",
-        'pytest[x]>=8; python_version < "3.99" and extra == "dev"',
+        'pytest[x]>=8; python_version < "3.99" and extra == "train"',
+        "posemill[formats]; extra == 'train'",
+        *(f"no-such-package-here; extra == '{name}'" for name in ("dev", "docs", "bench")),
     ]
-    assert missing_by_extra(declared) == {"formats": ["no-such-package-here"], "dev": []}
-
-
-def test_the_extras_are_those_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = ["numpy>=1; extra == 'train'", "no-such-package-here; extra == 'dev'",
-                "no-such-package-here; extra == 'docs'", "decord; extra == 'bench'"]  # fmt: skip
     monkeypatch.setattr(metadata, "requires", lambda name: declared)
-    assert diagnose().extras == {"train": []}
+    assert diagnose().extras == {"formats": ["no-such-package-here"], "train": []}
 
 
 @pytest.mark.parametrize(

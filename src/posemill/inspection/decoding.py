@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,13 @@ import psutil
 
 from posemill.decoders import find_decoder, known_decoders, open_video
 from posemill.decoders.choice import ACCESSES, USUAL, kind_of, remember
-from posemill.errors import DecodeError, MissingExtraError, PosemillError
-from posemill.machine.processes import die_with_parent, python_command, thread_variables
-from posemill.machine.trials import run_child
+from posemill.errors import DecodeError, PosemillError
+from posemill.inspection.runtimes import measure_alone
+from posemill.machine.processes import die_with_parent, thread_variables
 from posemill.records import Frame
 
 THREADS = (1, 2)
 _MOST_FRAMES = 1000  # of a long video, where all are read
-_TIMEOUT_SECONDS = 600.0
 _CLEARLY = 1.1  # less than so many times as quick is the load of a machine, not a decoder
 
 
@@ -88,7 +88,7 @@ def installed_decoders() -> tuple[list[str], dict[str, str]]:
         try:
             find_decoder(name)
             ready.append(name)
-        except (MissingExtraError, PosemillError) as error:
+        except PosemillError as error:
             missing[name] = str(error)
     return ready, missing
 
@@ -112,35 +112,25 @@ def measure_decoders(
             for _ in ready:
                 on_step()
             continue
-        found: dict[str, dict[str, Any]] = {}
+        measured: dict[str, dict[str, Any]] = {}
+        env = {**os.environ, **thread_variables(1)}
         for name in ready:
-            found[name] = _in_process({"path": str(path), "decoder": name, "seconds": seconds})
+            task = {"path": str(path), "decoder": name, "seconds": seconds}
+            outcome, values = measure_alone(__name__, task, env)
+            measured[name] = values if outcome.works else {"refused": outcome.reason}
             on_step()
-        speeds += _speeds_of(str(path), kind, found)
+        speeds += _speeds_of(str(path), kind, measured)
     winners = _winners(speeds)
     if winners:
         remember(winners)
     return DecodeReport(tuple(speeds), missing, failed, winners)
 
 
-def _in_process(task: dict[str, Any]) -> dict[str, Any]:
-    """Return what a process of its own measured, or why it could not."""
-    outcome, text = run_child(
-        python_command(__name__, json.dumps(task)),
-        timeout_seconds=_TIMEOUT_SECONDS,
-        env={**os.environ, **thread_variables(1)},
-    )
-    if not outcome.works:
-        return {"refused": outcome.reason}
-    measured: dict[str, Any] = json.loads(text.splitlines()[-1])
-    return measured
-
-
 def _speeds_of(path: str, kind: str, results: dict[str, dict[str, Any]]) -> Iterator[DecodeSpeed]:
     def values_of(name: str, access: str, key: str) -> dict[int, Any]:
         measured = results.get(name, {})
-        found = {threads: measured.get(f"{access}/{threads}", {}).get(key) for threads in THREADS}
-        return {threads: value for threads, value in found.items() if value}
+        ways = {threads: measured.get(f"{access}/{threads}", {}) for threads in THREADS}
+        return {threads: way[key] for threads, way in ways.items() if way.get(key)}
 
     for name, access in product(results, ACCESSES):
         rates, opencv = values_of(name, access, "rate"), values_of("opencv", access, "rate")
@@ -179,29 +169,25 @@ def _measure(path: str, decoder: str, seconds: float) -> dict[str, Any]:
     """Return speed and checksum of every way to read, or why the decoder refuses."""
     find_decoder(decoder)  # its library is there in a training anyway
     before = psutil.Process().memory_info().rss
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     try:
-        for threads in THREADS:
-            for access in ACCESSES:
-                found[f"{access}/{threads}"] = _time_reading(
-                    path, decoder, access, threads, seconds=seconds
-                )
+        for threads, access in product(THREADS, ACCESSES):
+            read = partial(_frames, path, decoder, access, threads)
+            measured[f"{access}/{threads}"] = _time_reading(read, seconds)
     except DecodeError as error:
         return {"refused": str(error)}
-    found["memory_mb"] = round(max(0, _peak_bytes() - before) / 2**20, 1)
-    return found
+    measured["memory_mb"] = round(max(0, _peak_bytes() - before) / 2**20, 1)
+    return measured
 
 
-def _time_reading(
-    path: str, decoder: str, access: str, threads: int, *, seconds: float
-) -> dict[str, Any]:
+def _time_reading(read: Callable[[], Iterator[Frame]], seconds: float) -> dict[str, Any]:
     total, best = hashlib.sha256(), 0.0
-    for frame in _frames(path, decoder, access, threads):  # also fills the caches
+    for frame in read():  # also fills the caches
         total.update(np.ascontiguousarray(frame).data)
     deadline = time.perf_counter() + seconds
     while not best or time.perf_counter() < deadline:
         started = time.perf_counter()
-        num_frames = sum(1 for _ in _frames(path, decoder, access, threads))
+        num_frames = sum(1 for _ in read())
         best = max(best, num_frames / (time.perf_counter() - started))
     return {"rate": best, "sum": total.hexdigest()}
 

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from types import MappingProxyType
@@ -187,25 +187,8 @@ def _extras() -> dict[str, list[str]]:
         requirements = metadata.requires("posemill") or []
     except metadata.PackageNotFoundError:  # a source folder on the path
         return {}
-    found = missing_by_extra(requirements)
-    hidden = {"bench", "dev", "docs"}  # for those who work on posemill itself
-    # To advise the other ONNX Runtime would be to advise two that overwrite each other.
-    runtimes = list_onnx_runtimes()
-    if "onnxruntime-gpu" in runtimes:
-        hidden |= {"onnx", "all"}
-    elif runtimes:
-        hidden.add("gpu")
-    return {extra: missing for extra, missing in found.items() if extra not in hidden}
-
-
-def missing_by_extra(requirements: Sequence[str]) -> dict[str, list[str]]:
-    """Return extra -> names of its packages that are not installed.
-
-    Args:
-        requirements: As in a package's metadata: `h5py>=3; extra == "formats"`.
-    """
     missing: dict[str, list[str]] = {}
-    for requirement in requirements:
+    for requirement in requirements:  # h5py>=3; extra == "formats"
         extra = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", requirement)
         name = re.match(r"[\w.-]+", requirement)
         if extra is None or name is None:
@@ -213,7 +196,14 @@ def missing_by_extra(requirements: Sequence[str]) -> dict[str, list[str]]:
         absent = missing.setdefault(extra[1], [])
         if name[0] != "posemill" and _version_of(name[0]) is None:
             absent.append(name[0])
-    return missing
+    hidden = {"bench", "dev", "docs"}  # for those who work on posemill itself
+    # To advise the other ONNX Runtime would be to advise two that overwrite each other.
+    runtimes = list_onnx_runtimes()
+    if "onnxruntime-gpu" in runtimes:
+        hidden |= {"onnx", "all"}
+    elif runtimes:
+        hidden.add("gpu")
+    return {extra: absent for extra, absent in missing.items() if extra not in hidden}
 
 
 def _problems(diagnosis: Diagnosis) -> Iterator[str]:
@@ -280,13 +270,12 @@ def _warnings(diagnosis: Diagnosis) -> Iterator[str]:
 def _runtime_warnings(diagnosis: Diagnosis) -> Iterator[str]:
     installed = list_onnx_runtimes()
     if _LITERT not in diagnosis.versions and installed:
+        remedy = Message("; run: pip install {litert}", litert=_LITERT)
         yield Message(
             "{litert} is not installed: on a CPU the networks run on ONNX Runtime, and landmarks "
             "differ from MediaPipe's by some hundredths of a pixel, more in video mode{remedy}",
             litert=_LITERT,
-            remedy=Message("; run: pip install {litert}", litert=_LITERT)
-            if has_litert_here()
-            else "",
+            remedy=remedy if has_litert_here() else "",
         )
     if diagnosis.gpus and "CUDAExecutionProvider" not in diagnosis.providers:
         yield Message(

@@ -104,7 +104,7 @@ def body_scale(clip: PoseClip) -> float:
     names = clip.skeleton.point_names
     if "left_shoulder" in names:
         pair = [names.index("left_shoulder"), names.index("right_shoulder")]
-        widths = np.hypot(*(places[:, pair[0]] - places[:, pair[1]]).T)
+        widths = _lengths(places[:, pair[0]] - places[:, pair[1]])
         if (widths := widths[np.isfinite(widths) & (widths > 0)]).size:
             return float(np.percentile(widths, 75))
     for part in clip.skeleton.parts:
@@ -147,7 +147,7 @@ def _motion_of(clip: PoseClip, rows: slice, scale: float, follows: BoolArray) ->
     moved, frozen = np.full(shape, np.nan, np.float32), np.zeros(shape, bool)
     for number, part in enumerate(skeleton.parts):
         sample = places[:, part.start : part.stop : -(-len(part) // _MAX_POINTS)]
-        ways = np.hypot(*np.moveaxis(np.diff(sample, axis=0), -1, 0))
+        ways = _lengths(np.diff(sample, axis=0))
         # The way that four fifths of the points stay below; NaN are sorted last.
         pick = (0.8 * np.isfinite(ways).sum(1)).astype(int)
         moved[1:, number] = np.take_along_axis(np.sort(ways, axis=1), pick[:, None], 1)[:, 0]
@@ -162,7 +162,7 @@ def _motion_of(clip: PoseClip, rows: slice, scale: float, follows: BoolArray) ->
         parts = [skeleton.part(f"{side}_hand") for side in ("left", "right")]
         hands = [places[:, part.start : part.stop] for part in parts]
         crossed |= _crossed(np.stack([hand.mean(1) for hand in hands], 1)[:, None])
-        between = np.hypot(*np.moveaxis(hands[0] - hands[1], -1, 0)).mean(1)
+        between = _lengths(hands[0] - hands[1]).mean(1)
         with np.errstate(invalid="ignore"):
             doubled = np.asarray(between < 0.2 * np.ptp(hands[0], axis=1).max(1))
         if "left_wrist" in skeleton.point_names:
@@ -177,15 +177,15 @@ def _at_other_wrist(clip: PoseClip, places: FloatArray, starts: list[FloatArray]
     wrists = [places[:, names.index(f"{side}_wrist")] for side in ("left", "right")]
     result = np.zeros(len(places), bool)
     with np.errstate(invalid="ignore"):
-        apart = _distance(*wrists) > 0.4
+        are_apart = _lengths(wrists[0] - wrists[1]) > 0.4
         for side, start in enumerate(starts):
-            own, other = _distance(start, wrists[side]), _distance(start, wrists[1 - side])
-            result |= apart & (own > 0.3) & (other < 0.5 * own)
+            to_its_own, to_the_other = (_lengths(start - wrists[i]) for i in (side, 1 - side))
+            result |= are_apart & (to_its_own > 0.3) & (to_the_other < 0.5 * to_its_own)
     return result
 
 
-def _distance(one: FloatArray, other: FloatArray) -> FloatArray:
-    return np.asarray(np.hypot(*(one - other).T), np.float32)
+def _lengths(vectors: FloatArray) -> FloatArray:
+    return np.asarray(np.hypot(vectors[..., 0], vectors[..., 1]))
 
 
 def _crossed(pairs: FloatArray) -> BoolArray:
@@ -195,8 +195,8 @@ def _crossed(pairs: FloatArray) -> BoolArray:
     """
     result = np.zeros(len(pairs), bool)
     before, now = pairs[:-1], pairs[1:]
-    stay = np.hypot(*np.moveaxis(now - before, -1, 0)).sum(-1)  # (frames - 1, pairs)
-    cross = np.hypot(*np.moveaxis(now - before[:, :, ::-1], -1, 0)).sum(-1)
+    stay = _lengths(now - before).sum(-1)  # (frames - 1, pairs)
+    cross = _lengths(now - before[:, :, ::-1]).sum(-1)
     known = np.isfinite(stay)
     stays, crosses = (np.where(known, each, 0).sum(1) for each in (stay, cross))
     # Far enough that both sides cannot have moved there, about half of the way between them.

@@ -90,13 +90,11 @@ def measure(clip: PoseClip) -> ClipQuality:
     present, has_picture = clip.present, model_bounds(clip) is None
     motion = measure_motion(clip)
     is_continuous = _is_continuous(clip, motion)
+    jumps, frozen = np.zeros_like(present), np.zeros_like(present)
+    swapped = np.zeros(len(clip), bool)
     if is_continuous:
-        fps = clip.fps or 25.0 / usual_step(clip)
-        jumps, frozen = find_jumps(motion.moved, fps), motion.frozen
-        swapped = motion.swapped
-    else:
-        jumps, frozen = np.zeros_like(present), np.zeros_like(present)
-        swapped = np.zeros(len(clip), bool)
+        jumps = find_jumps(motion.moved, clip.fps or 25.0 / usual_step(clip))
+        frozen, swapped = motion.frozen, motion.swapped
     parts = tuple(
         PartQuality(
             name=part.name,
@@ -110,8 +108,9 @@ def measure(clip: PoseClip) -> ClipQuality:
         )
         for number, part in enumerate(clip.skeleton.parts)
     )
+    hands = [number for number, part in enumerate(parts) if part.name.endswith("_hand")]
     counts = {
-        "num_no_hands": _count_without_hands(clip, present),
+        "num_no_hands": int((~present[:, hands].any(1)).sum()) if hands else 0,
         "num_swaps": int(swapped.sum()),
         "num_doubled": int(motion.doubled.sum()),
         "num_frozen": int((frozen.any(1) & ~(present & ~frozen).any(1)).sum()),
@@ -163,12 +162,6 @@ def _outside_share(points: FloatArray) -> float:
     with np.errstate(invalid="ignore"):
         is_outside = is_found & ~((places >= 0) & (places <= 1)).all(-1)
     return float(is_outside.sum() / is_found.sum()) if is_found.any() else float("nan")
-
-
-def _count_without_hands(clip: PoseClip, present: BoolArray) -> int:
-    names = clip.skeleton.part_names
-    hands = [number for number, name in enumerate(names) if name.endswith("_hand")]
-    return int((~present[:, hands].any(1)).sum()) if hands else 0
 
 
 def _listed(clip: PoseClip, flags: BoolArray) -> tuple[int, ...]:

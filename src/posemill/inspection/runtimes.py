@@ -25,7 +25,7 @@ from posemill.errors import ConfigError, DecodeError, SourceError
 from posemill.estimators import engine_info, open_estimator
 from posemill.estimators.runtimes import PACKAGES
 from posemill.machine.processes import die_with_parent, python_command
-from posemill.machine.trials import run_child
+from posemill.machine.trials import Outcome, run_child
 from posemill.records import Frame
 from posemill.sources import clip_at
 from posemill.sources.reading import read_clip
@@ -61,11 +61,11 @@ class RuntimeSpeed:
 
 def runtimes_of(engine: str) -> list[str]:
     """Return the runtimes an engine can be asked for that are installed, `auto` first."""
-    option = next((each for each in engine_info(engine).options if each.name == "runtime"), None)
-    if option is None:
-        raise ConfigError("engine {engine!r} has no choice of runtimes", engine=engine)
-    installed = [name for name in option.choices if find_spec(PACKAGES.get(name, "cv2"))]
-    return [_AUTO, *(name for name in installed if name != _AUTO)]
+    for option in engine_info(engine).options:
+        if option.name == "runtime":
+            installed = [name for name in option.choices if find_spec(PACKAGES.get(name, "cv2"))]
+            return [_AUTO, *(name for name in installed if name != _AUTO)]
+    raise ConfigError("engine {engine!r} has no choice of runtimes", engine=engine)
 
 
 def measure_runtimes(
@@ -79,7 +79,7 @@ def measure_runtimes(
 ) -> list[RuntimeSpeed]:
     """Return what each installed runtime makes of the first frames of a source.
 
-    `engine` has an option `runtime`, `options` are its others; `on_step` is called once for each of
+    `options` are those of the engine beside `runtime`; `on_step` is called once for each of
     `runtimes_of`.
     """
     frames = read_frames(source, num_frames)
@@ -100,18 +100,25 @@ def measure_runtimes(
                 "rounds": rounds,
                 "points": str(results),
             }
-            command = python_command(__name__, json.dumps(task))
-            outcome, text = run_child(command, timeout_seconds=_LIMIT_SECONDS)
+            outcome, measured = measure_alone(__name__, task)
             on_step()
             if not outcome.works:
                 speeds.append(RuntimeSpeed(name, name == _AUTO, refused=outcome.reason))
                 continue
-            found: dict[str, Any] = json.loads(text.splitlines()[-1])
             points = np.load(results)
-            default = default or {**found, "points": points}
-            found |= compare_points(points, default["points"], frames)
-            speeds.append(RuntimeSpeed(**found, is_default=name == _AUTO))
+            default = default or {**measured, "points": points}
+            measured |= compare_points(points, default["points"], frames)
+            speeds.append(RuntimeSpeed(**measured, is_default=name == _AUTO))
     return speeds
+
+
+def measure_alone(
+    module: str, task: Mapping[str, Any], env: Mapping[str, str] | None = None
+) -> tuple[Outcome, dict[str, Any]]:
+    """Return how a module ended that was run for a task, and what it measured, as JSON."""
+    command = python_command(module, json.dumps(task))
+    outcome, text = run_child(command, timeout_seconds=_LIMIT_SECONDS, env=env)
+    return outcome, json.loads(text.splitlines()[-1]) if outcome.works else {}
 
 
 def read_frames(source: Path, num_frames: int) -> list[Frame]:
@@ -154,12 +161,12 @@ def main(text: str) -> None:
         engine.estimate(frames)
         taken.append((time.process_time() - started) / len(frames))
     np.save(task["points"], points)
-    found = {
+    measured = {
         "runtime": engine.identity()["runtime"],
         "milliseconds": 1000 * float(np.median(taken)),
         "memory_mb": psutil.Process().memory_info().rss / 2**20,
     }
-    sys.stdout.write(f"{json.dumps(found)}\n")
+    sys.stdout.write(f"{json.dumps(measured)}\n")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from posemill.inspection.drawing.picture_files import scaled
 from posemill.inspection.drawing.placing import model_bounds, place_points
 from posemill.inspection.drawing.strokes import paint_keypoints
 from posemill.records import Frame, PoseClip
-from posemill.skeletons.palette import BACKGROUND, person_colour
+from posemill.skeletons.palette import BACKGROUND, DIM, person_colour
 
 _GONE = "original picture not available"
 _SCALED = "keypoints scaled for a model: not on a picture"
@@ -28,9 +28,9 @@ def draw(
 ) -> Frame:
     """Return a picture of one frame's keypoints: bones coloured by part and side, a legend below.
 
-    Points are normalised, so the frame may have another size than the estimator saw. A point whose
-    score is under `min_score` is drawn fainter. Missing parts are named in the legend. A clip that
-    was centred and scaled for a model is drawn on a blank canvas: it has no place in the picture.
+    Points are normalised, so the frame may have another size than the estimator saw. Missing parts
+    are named in the legend. A clip that was centred and scaled for a model is drawn on a blank
+    canvas: it has no place in the picture.
 
     Args:
         frame: `(height, width, 3)` RGB, not modified; None where the original is gone: then a
@@ -40,7 +40,7 @@ def draw(
         legend: Whether to add title and legend below the picture (it grows higher).
         title: First line of the legend; by default the clip's name and the frame's number.
         min_long_side: Smaller pictures are enlarged until their longer side has so many pixels.
-        min_score: Below it a point counts as unsure.
+        min_score: Points below it are drawn fainter.
         line_scale: Widens all lines: for pictures that will be shown smaller than they are.
     """
     if frame is not None and (frame.dtype != np.uint8 or frame.shape[2:] != (3,)):
@@ -70,23 +70,21 @@ def draw(
             line_scale=line_scale,
             rim=person_colour(int(person_id)),
         )
-    sure = clip.scores[index] >= min_score
     if not legend:
         return canvas
     if title is None:
         title = f"{clip.clip_id}  frame {clip.frame_indices[index]}"
     missing = missing_parts(clip, index)
     parts = [(name, name not in missing) for name in clip.skeleton.part_names]
-    has_unsure = (~np.isnan(clip.points[index, :, 0]) & ~sure).any()
+    has_unsure = (clip.mask[index] & (clip.scores[index] < min_score)).any()
     remark = f"faint: score below {min_score:g}" if has_unsure else ""
     return add_legend(canvas, parts, drawable_text(title), remark=remark)
 
 
 def missing_parts(clip: PoseClip, row: int) -> tuple[str, ...]:
     """Return the names of the parts of which no point was found in a frame."""
-    is_missing = np.isnan(clip.points[row, :, 0])
-    parts = clip.skeleton.parts
-    return tuple(part.name for part in parts if is_missing[part.start : part.stop].all())
+    mask, parts = clip.mask[row], clip.skeleton.parts
+    return tuple(part.name for part in parts if not mask[part.start : part.stop].any())
 
 
 def _blank(clip: PoseClip, index: int, min_long_side: int, words: str) -> Frame:
@@ -99,8 +97,6 @@ def _blank(clip: PoseClip, index: int, min_long_side: int, words: str) -> Frame:
     # A freak size in a damaged file must not become a freak picture.
     width, height = max(64, round(width * scale)), max(64, round(height * scale))
     canvas = np.full((height, width, 3), BACKGROUND, np.uint8)
-    text_height = max(9, round(max(width, height) / 60))
-    write_text(
-        canvas, words, (text_height, 2 * text_height), height=text_height, colour=(160, 166, 176)
-    )
+    capitals = max(9, round(max(width, height) / 60))
+    write_text(canvas, words, (capitals, 2 * capitals), height=capitals, colour=DIM)
     return canvas

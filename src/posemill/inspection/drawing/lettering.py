@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import subprocess
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -21,6 +20,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from posemill.errors import ConfigError
+from posemill.machine.trials import run_child
 from posemill.records import Frame
 from posemill.skeletons.palette import (
     ALARM,
@@ -56,7 +56,7 @@ def drawable_text(text: str, max_characters: int = 200) -> str:
     That is the text itself where a font of this machine has its letters. Else accents are dropped,
     and other letters become escapes such as `\\u4f60`. Blanks of all kinds become a space.
     """
-    line = _one_line(text)
+    line = "".join(map(_one_mark, unicodedata.normalize("NFC", text)))
     if find_font(line) is None:
         line = "".join(map(_in_ascii, line))
     return line if len(line) <= max_characters else line[: max_characters - 3] + "..."
@@ -130,36 +130,29 @@ def add_legend(
     Args:
         picture: `(height, width, 3)`. Not modified.
         parts: Name of each part, and whether it was found in this frame.
-        title: What the picture shows, for instance the clip and the frame.
+        title: Of the legend.
         remark: Said at the right end of the title's line, where there is room.
         height: Of the capitals in pixels; by default it follows the picture.
     """
     width = picture.shape[1]
     if height is None:
         height = max(9, round(width / 64)) if width < 900 else min(18, round(width / 80))
-    entries = [(name, found, _entry_width(name, height)) for name, found in parts]
-    rows = _wrap([entry[2] for entry in entries], width - 2 * height)
+    widths = [_entry_width(name, height) for name, _ in parts]
+    rows = _wrap(widths, width - 2 * height)
     step = round(2.1 * height)
     footer = np.full((step * (len(rows) + 1) + height // 2, width, 3), BACKGROUND, np.uint8)
-    baseline = round(1.7 * height)
-    write_text(
-        footer, shorten(title, width - 2 * height, height), (height, baseline), height=height
-    )
+    y = round(1.7 * height)
+    short_title = shorten(title, width - 2 * height, height)
+    write_text(footer, short_title, (height, y), height=height)
     remark_x = width - height - text_size(remark, height)
     if remark_x > 2 * height + text_size(title, height):
-        write_text(footer, remark, (remark_x, baseline), height=height, colour=DIM)
-    for number, row in enumerate(rows, start=1):
-        x = height
+        write_text(footer, remark, (remark_x, y), height=height, colour=DIM)
+    for row in rows:
+        x, y = height, y + step
         for index in row:
-            name, found, entry_width = entries[index]
-            at_xy = (x, baseline + number * step)
-            _write_entry(footer, name, found, at_xy=at_xy, height=height)
-            x += entry_width
+            _write_entry(footer, *parts[index], at_xy=(x, y), height=height)
+            x += widths[index]
     return np.concatenate([picture, footer])
-
-
-def _one_line(text: str) -> str:
-    return "".join(map(_one_mark, unicodedata.normalize("NFC", text)))
 
 
 def _one_mark(mark: str) -> str:
@@ -198,12 +191,11 @@ def _fonts(chosen: str) -> tuple[_Font, ...]:
     if not chosen:
         return system_fonts()
     if _open((chosen, 0), 24) is None:
-        raise ConfigError(
+        template = (
             "{font_setting}={chosen}: no font that can be read; name a .ttf, .otf or .ttc file, "
-            "or unset it",
-            font_setting=FONT_SETTING,
-            chosen=chosen,
+            "or unset it"
         )
+        raise ConfigError(template, font_setting=FONT_SETTING, chosen=chosen)
     return ((chosen, 0), *system_fonts())
 
 
@@ -215,17 +207,8 @@ def system_fonts() -> tuple[_Font, ...]:
         return usual
     # --sort leaves out a font whose letters are all in the ones before it.
     command = [program, "--sort", "--format", "%{file}\\t%{index}\\n", "sans-serif:lang=zh-cn"]
-    try:
-        output = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=_FONTCONFIG_SECONDS,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return usual
-    rows = [line.rpartition("\t") for line in os.fsdecode(output).splitlines()]
+    outcome, output = run_child(command, timeout_seconds=_FONTCONFIG_SECONDS)
+    rows = [line.rpartition("\t") for line in output.splitlines() if outcome.works]
     return tuple((path, int(index)) for path, _, index in rows if index.isdecimal()) or usual
 
 
@@ -258,9 +241,9 @@ def _sized(font: _Font, height: int) -> ImageFont.FreeTypeFont:
 @lru_cache(maxsize=1 << 16)
 def _has(font: _Font, mark: str) -> bool:
     opened = _open(font, 24)
-    if opened is None or mark == " ":
-        return opened is not None
-    return _shape(opened, mark) != _shape(opened, _NOBODY_HAS)
+    if opened is None:
+        return False
+    return mark == " " or _shape(opened, mark) != _shape(opened, _NOBODY_HAS)
 
 
 def _shape(font: ImageFont.FreeTypeFont, mark: str) -> bytes:
@@ -295,15 +278,14 @@ def _write_entry(
 ) -> None:
     x, y = at_xy
     colours = part_colours(name)
+    top, end = y - height + 1, x + height - 1
     if found:
         for number, colour in enumerate(colours):
             left = x + number * height // len(colours)
             right = x + (number + 1) * height // len(colours) - 1
-            cv2.rectangle(footer, (left, y - height + 1), (right, y), colour, -1)
+            cv2.rectangle(footer, (left, top), (right, y), colour, -1)
     else:
-        cv2.line(footer, (x, y - height + 1), (x + height - 1, y), ALARM, 1, cv2.LINE_AA)
-        cv2.line(footer, (x, y), (x + height - 1, y - height + 1), ALARM, 1, cv2.LINE_AA)
-    colour = DIM if found else ALARM
-    write_text(
-        footer, _words(name, found), (x + round(1.6 * height), y), height=height, colour=colour
-    )
+        cv2.line(footer, (x, top), (end, y), ALARM, 1, cv2.LINE_AA)
+        cv2.line(footer, (x, y), (end, top), ALARM, 1, cv2.LINE_AA)
+    at_xy, colour = (x + round(1.6 * height), y), DIM if found else ALARM
+    write_text(footer, _words(name, found), at_xy, height=height, colour=colour)

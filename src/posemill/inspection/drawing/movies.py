@@ -31,9 +31,6 @@ def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float = 
         kind: `mp4` or `gif`. A GIF is made at most 480 pixels wide and 15 frames a second, by
             leaving frames out.
         fps: Frames per second of what comes in.
-
-    Raises:
-        ValueError: No frames, or no such rate.
     """
     if not 0 < fps <= 1000:
         raise ValueError(f"fps: expected more than 0 and at most 1000, got {fps}")
@@ -45,13 +42,16 @@ def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float = 
     if first is None:
         raise ValueError("frames: expected at least one, got none")
     width, height = _even_size(first, _GIF_MAX_WIDTH if is_gif else first.shape[1])
-    # The index of an mp4 at its start: it plays while it loads.
-    options = {} if is_gif else {"movflags": "faststart"}
+    codec, pixel_format = ("gif", "pal8") if is_gif else ("libx264", "yuv420p")
+    # The index of an mp4 at its start: it plays while it loads. crf: lines of two pixels are sharp.
+    file_options, options = ({}, {}) if is_gif else ({"movflags": "faststart"}, {"crf": "20"})
     with (
         atomic_path(path) as temporary,
-        av.open(str(temporary), "w", format=kind, options=options) as container,
+        av.open(str(temporary), "w", format=kind, options=file_options) as container,
     ):
-        stream = _add_stream(container, (width, height), rate, is_gif=is_gif)
+        stream: Any = container.add_stream(codec, rate=rate, options=options)
+        stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
+        stream.codec_context.thread_count = 1
         graph = _palette_graph(width, height, rate) if is_gif else None
         for count, picture in enumerate(chain([first], pictures), start=1):
             frame = av.VideoFrame.from_ndarray(_fitted(picture, width, height), format="rgb24")
@@ -62,16 +62,6 @@ def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float = 
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return count
-
-
-def _add_stream(container: Any, size_wh: tuple[int, int], rate: Fraction, *, is_gif: bool) -> Any:
-    # crf 20: lines of two pixels stay sharp.
-    options = {} if is_gif else {"crf": "20"}
-    stream = container.add_stream("gif" if is_gif else "libx264", rate=rate, options=options)
-    stream.width, stream.height = size_wh
-    stream.pix_fmt = "pal8" if is_gif else "yuv420p"
-    stream.codec_context.thread_count = 1
-    return stream
 
 
 def _even_size(picture: Frame, most_width: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +64,10 @@ class Originals:
         moved_to: Path | None = None,
         follows_links: bool = True,
     ) -> Originals:
-        """Return the originals of a run, by what its manifest says about the source.
-
-        Raises:
-            PosemillError: There is nothing at `moved_to`.
-        """
+        """Return the originals of a run, by what its manifest says about the source."""
         if moved_to is not None and not moved_to.exists():
-            raise PosemillError(
-                "{--originals:{moved_to}}: no such file or folder", moved_to=moved_to
-            )
+            template = "{--originals:{moved_to}}: no such file or folder"
+            raise PosemillError(template, moved_to=moved_to)
         return cls(list(_recorded_places(facts)), moved_to=moved_to, follows_links=follows_links)
 
     def frames(self, clip: PoseClip, indices: Sequence[int]) -> Iterator[tuple[int, Frame | None]]:
@@ -80,23 +76,19 @@ class Originals:
         Also None for all rows of a clip that was centred and scaled for a model: it is not drawn
         on its pictures.
         """
-        ordered = sorted(set(indices))
-        if model_bounds(clip) is not None:
-            for index in ordered:
-                self.num_unplaced += 1
-                self.on_frame()
-                yield index, None
-            return
-        source = self._pictures(clip, ordered) if clip.image_paths else self._video(clip, ordered)
-        for index, frame in source:
+        rows = sorted(set(indices))
+        is_placed = model_bounds(clip) is None
+        frames: Iterator[tuple[int, Frame | None]] = ((row, None) for row in rows)
+        if is_placed and clip.image_paths:
+            frames = ((row, self._read(clip, clip.image_paths[row])) for row in rows)
+        elif is_placed:
+            frames = self._read_video(clip, rows)
+        for row, frame in frames:
+            self.num_unplaced += not is_placed
             self.num_read += frame is not None
-            self.num_gone += frame is None
+            self.num_gone += is_placed and frame is None
             self.on_frame()
-            yield index, frame
-
-    def _pictures(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame | None]]:
-        for row in rows:
-            yield row, self._read(clip, clip.image_paths[row])
+            yield row, frame
 
     def _read(self, clip: PoseClip, name: str) -> Frame | None:
         candidates = [_on_disk(path) for path in self._candidates(clip, Path(name))]
@@ -117,17 +109,17 @@ class Originals:
 
         Names come from the file: one that leads anywhere else is left out.
         """
-        inside = [(root, _inside(root, path)) for root in self._roots]
-        found: list[tuple[Path, Path]] = []  # a root, and a path that must be below it
+        rests = {root: _inside(root, path) for root in self._roots}
+        places: list[tuple[Path, Path]] = []  # a root, and a path that must be below it
         if (new := self.moved_to) is not None:
-            found += [(new, new / rest) for _, rest in inside if rest is not None]
-            found += [(new, each) for each in _below(new, clip, path)]
-        found += [(root, root / rest) for root, rest in inside if rest is not None]
+            places += [(new, new / rest) for rest in rests.values() if rest is not None]
+            places += [(new, below) for below in _below(new, clip, path)]
+        places += [(root, root / rest) for root, rest in rests.items() if rest is not None]
         if not path.is_absolute():
-            found += [(root, each) for root, _ in inside for each in _below(root, clip, path)]
-        for root, each in found:
-            if _is_below(root, each) and (self.follows_links or _stays_in(root, each)):
-                yield each
+            places += [(root, below) for root in rests for below in _below(root, clip, path)]
+        for root, place in places:
+            if _is_below(root, place) and (self.follows_links or _stays_in(root, place)):
+                yield place
 
     @cached_property
     def _roots(self) -> list[Path]:
@@ -140,15 +132,21 @@ class Originals:
             roots += [Path(clip.path) for clip, _ in self._sources.values()]
         return list(dict.fromkeys(roots))
 
-    def _video(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame | None]]:
-        done = 0
+    def _read_video(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame | None]]:
+        rows_of: dict[int, list[int]] = {}  # by number in the source
+        for row in rows:
+            rows_of.setdefault(int(clip.frame_indices[row]), []).append(row)
         try:
-            for row, frame in self._video_frames(clip, rows):
-                done += 1
-                yield row, frame
+            source, decoder = self._source(clip.split, clip.clip_id)
+            numbers = np.array(sorted(rows_of), np.int64)
+            for frame in read_clip(source, decoder=decoder, numbers=numbers):
+                if isinstance(frame.content, DecodeError):
+                    raise frame.content
+                for row in rows_of.pop(frame.frame_index):
+                    yield row, frame.content
         except PosemillError as error:
             self._note(error)
-        for row in rows[done:]:
+        for row in sorted(chain.from_iterable(rows_of.values())):
             yield row, None
 
     def _source(self, split: str, clip_id: str) -> tuple[Clip, str]:
@@ -165,32 +163,16 @@ class Originals:
         return source, decoder
 
     def video_path(self, split: str, clip_id: str) -> Path:
-        """Return the file of a clip.
-
-        Raises:
-            PosemillError: It is not to be found, or not a video.
-        """
+        """Return the file of a clip; an error where it is not to be found, or not a video."""
         source, _ = self._source(split, clip_id)
         if source.kind != "video":
             raise PosemillError("clip {clip_id!r} is not a video", clip_id=clip_id)
         return Path(source.path)
 
-    def _video_frames(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame]]:
-        source, decoder = self._source(clip.split, clip.clip_id)
-        rows_of: dict[int, list[int]] = {}  # by number in the source
-        for row in rows:
-            rows_of.setdefault(int(clip.frame_indices[row]), []).append(row)
-        numbers = np.array(sorted(rows_of), np.int64)
-        for frame in read_clip(source, decoder=decoder, numbers=numbers):
-            if isinstance(frame.content, DecodeError):
-                raise frame.content
-            for row in rows_of[frame.frame_index]:
-                yield row, frame.content
-
     @cached_property
     def _sources(self) -> dict[tuple[str, str], tuple[Clip, str]]:
         """The clips of all places with their decoders, by split and name."""
-        found: dict[tuple[str, str], tuple[Clip, str]] = {}
+        sources: dict[tuple[str, str], tuple[Clip, str]] = {}
         places = self.places
         if self.moved_to:
             decoders = {place.decoder for place in places}
@@ -202,8 +184,8 @@ class Originals:
             except PosemillError as error:
                 self._note(error)
                 continue
-            found.update({(clip.split, clip.clip_id): (clip, place.decoder) for clip in clips})
-        return found
+            sources |= {(clip.split, clip.clip_id): (clip, place.decoder) for clip in clips}
+        return sources
 
     def _note(self, error: PosemillError) -> None:
         self.first_reason = self.first_reason or str(error)
@@ -213,13 +195,13 @@ def _on_disk(path: Path) -> Path:
     r"""Return a path as the file system has it, where a run wrote `\xNN` for bytes of its names."""
     if not _BYTE.search(str(path)) or path.exists():
         return path
-    found = Path(path.anchor)
+    real = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:
-        found /= part
-        if not found.exists():
+        real /= part
+        if not real.exists():
             # So Python spells the byte 0xNN of a name; a name with the letters themselves exists.
-            found = found.with_name(_BYTE.sub(lambda hit: chr(0xDC00 + int(hit[1], 16)), part))
-    return found
+            real = real.with_name(_BYTE.sub(lambda hit: chr(0xDC00 + int(hit[1], 16)), part))
+    return real
 
 
 def _inside(root: Path, path: Path) -> Path | None:
@@ -267,12 +249,9 @@ def _recorded_places(facts: Mapping[str, Any]) -> Iterator[Place]:
         return
     if source.get("path"):
         layout, options = str(source.get("layout") or "auto"), facts.get("options")
+        layout = layout if layout in LAYOUTS else "auto"
         decoder = options.get("decoder") if isinstance(options, Mapping) else None
-        yield Place(
-            Path(str(source["path"])),
-            layout if layout in LAYOUTS else "auto",
-            str(decoder or Place.decoder),
-        )
-    for each in source.get("inputs") or ():
-        if isinstance(each, Mapping) and isinstance(each.get("manifest"), Mapping):
-            yield from _recorded_places(each["manifest"])
+        yield Place(Path(str(source["path"])), layout, str(decoder or Place.decoder))
+    for made_of in source.get("inputs") or ():
+        if isinstance(made_of, Mapping) and isinstance(made_of.get("manifest"), Mapping):
+            yield from _recorded_places(made_of["manifest"])

@@ -28,9 +28,6 @@ def pose_maps(clip: PoseClip, rows: Sequence[int]) -> Iterator[tuple[int, Frame]
 
     All people are drawn, the one that stands for the frame last. Points outside of the picture are
     left out. Where nobody was found the map is black.
-
-    Raises:
-        ConfigError: The clip cannot be drawn so.
     """
     try:
         clip = clip.as_skeleton(SKELETON)
@@ -63,17 +60,16 @@ def pose_maps(clip: PoseClip, rows: Sequence[int]) -> Iterator[tuple[int, Frame]
 def _paint(canvas: Frame, points: FloatArray) -> None:
     """Draw a person; `points` are `(18, 3)` as shares of the picture, NaN where not found."""
     with np.errstate(invalid="ignore"):
-        there = np.asarray(((points[:, :2] >= 0) & (points[:, :2] <= 1)).all(axis=1))
+        is_inside = np.asarray(((points[:, :2] >= 0) & (points[:, :2] <= 1)).all(axis=1))
     pixels = points[:, :2].astype(np.float64) * canvas.shape[1::-1]
     for (start, stop), colour in zip(_LIMBS, OPENPOSE_COLOURS, strict=False):
-        if there[start] and there[stop]:
+        if is_inside[start] and is_inside[stop]:
             x, y = ((pixels[start] + pixels[stop]) / 2).tolist()
             across, down = (pixels[start] - pixels[stop]).tolist()
             axes = int(math.hypot(across, down) / 2), _HALF_WIDTH
             angle = int(math.degrees(math.atan2(down, across)))
             corners = np.asarray(cv2.ellipse2Poly((int(x), int(y)), axes, angle, 0, 360, 1))
             cv2.fillConvexPoly(canvas, corners, [int(_WEIGHT * channel) for channel in colour])
-    for (x, y), colour in zip(
-        pixels[there].tolist(), np.array(OPENPOSE_COLOURS)[there].tolist(), strict=True
-    ):
-        cv2.circle(canvas, (int(x), int(y)), _RADIUS, colour, thickness=-1)
+    for index in np.flatnonzero(is_inside):
+        x, y = pixels[index].tolist()
+        cv2.circle(canvas, (int(x), int(y)), _RADIUS, OPENPOSE_COLOURS[index], thickness=-1)

@@ -48,18 +48,18 @@ def paint_keypoints(
         line_scale: Widens all lines.
         rim: Colour around all lines: one for each person.
     """
-    there = ~np.isnan(points[:, 0])
+    is_found = ~np.isnan(points[:, 0])
     thin = np.zeros(len(points), bool)
     for part_name, repeated in repeated_points(skeleton_name).items():
         part = get_skeleton(skeleton_name).part(part_name)
-        if there[part.start : part.stop].any():
+        if is_found[part.start : part.stop].any():
             thin[list(repeated)] = True
     brush = _Brush(skeleton_name, points, thin, scale=line_scale, rim=rim)
-    if (there & ~sure).any():
+    if (is_found & ~sure).any():
         layer = canvas.copy()
-        brush.paint(layer, there)
+        brush.paint(layer, is_found)
         _blend(layer, canvas, _UNSURE_OPACITY)
-    brush.paint(canvas, there & sure)
+    brush.paint(canvas, is_found & sure)
 
 
 @cache
@@ -68,16 +68,13 @@ def _drawing_order(skeleton_name: str) -> tuple[tuple[Part, tuple[int, ...]], ..
     skeleton = get_skeleton(skeleton_name)
     order = (*BODY_PARTS, "face", "left_hand", "right_hand")
     rank = {name: number for number, name in enumerate(order)}
-    result = []
-    for part in sorted(skeleton.parts, key=lambda part: rank.get(part.name, len(rank))):
-        # A bone between two parts (ankle to toe) belongs to the later one.
-        numbers = (
-            number
-            for number, bone in enumerate(skeleton.bones)
-            if part.start <= max(bone) < part.stop
-        )
-        result.append((part, tuple(numbers)))
-    return tuple(result)
+    parts = sorted(skeleton.parts, key=lambda part: rank.get(part.name, len(rank)))
+    # A bone between two parts (ankle to toe) belongs to the later one.
+    ends = list(enumerate(map(max, skeleton.bones)))
+    return tuple(
+        (part, tuple(number for number, end in ends if part.start <= end < part.stop))
+        for part in parts
+    )
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,8 @@ class _Brush:
             if rim_layer is not canvas:
                 _blend(rim_layer, canvas, _FACE_RIM_OPACITY)
             for bone, colour in lines:
-                self._line(canvas, bone, colour, self._bone_width(bone, width))
+                is_thin = self.thin[list(bone)].any()
+                self._line(canvas, bone, colour, 0.4 * width if is_thin else width)
             if part.name != "face":
                 self._paint_joints(canvas, part, visible, width)
 
@@ -122,9 +120,9 @@ class _Brush:
 
     def _part_width(self, part: Part, long_side: int) -> float:
         """Return the line width for a part: thinner where the part is small in the picture."""
-        found = self.points[part.start : part.stop]
-        found = found[~np.isnan(found[:, 0])]
-        extent = float(np.ptp(found, axis=0).max()) if len(found) else 0.0
+        points = self.points[part.start : part.stop]
+        points = points[~np.isnan(points[:, 0])]
+        extent = float(np.ptp(points, axis=0).max()) if len(points) else 0.0
         usual = long_side / 220
         if part.name in BODY_PARTS:
             width = min(usual, extent / 60)
@@ -133,9 +131,6 @@ class _Brush:
         else:
             width = min(0.75 * usual, extent / 24)
         return max(1.0, width * self.scale)
-
-    def _bone_width(self, bone: Bone, part_width: float) -> float:
-        return 0.4 * part_width if self.thin[list(bone)].any() else part_width
 
     def _line(self, canvas: Frame, bone: Bone, colour: Colour, width: float) -> None:
         start, end = self.points[list(bone)]
