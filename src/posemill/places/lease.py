@@ -131,7 +131,6 @@ class Lease:
         return epoch
 
     def _wait_for_silence(self, last: LeaseState, on_wait: Callable[[LeaseState], None]) -> None:
-        """Return when a lease was not written for long enough; raise as soon as it was."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             on_wait(last)

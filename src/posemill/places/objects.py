@@ -37,6 +37,7 @@ RETRY = {
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3)},
 }
 _CLIENT = {"connect_timeout": "10s", "read_timeout": "20s", "timeout": "15m"}
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 TRIES, MOST_SECONDS, PAUSE_SECONDS = 4, 90.0, 0.5
 _LIST_CHUNK = 1000
 _PIECE_BYTES = 1 << 20
@@ -76,16 +77,13 @@ class ObjectPlace(Place):
         super().__init__(uri)
         self.scheme, _, rest = uri.partition("://")
         self.bucket = rest.partition("/")[0]
-        options: dict[str, Any] = dict(_CLIENT)
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
-        more: dict[str, Any] = {}
+        options: dict[str, Any] = {"client_options": {**_CLIENT}, "retry_config": RETRY}
         if self.scheme == "s3":
-            options["allow_http"] = endpoint.startswith("http://")
-            more = _profile()
+            endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
+            options["client_options"]["allow_http"] = endpoint.startswith("http://")
+            options |= _profile()
         try:
-            self._store = from_url(
-                uri, client_options=cast(Any, options), retry_config=cast(Any, RETRY), **more
-            )
+            self._store = from_url(uri, **options)
         except (BaseError, ValueError) as error:
             raise PlaceError(
                 "{uri} cannot be opened: {error}; expected "
@@ -216,7 +214,6 @@ def _entry(item: Any) -> Entry:
 
 
 def _template_of(error: Exception) -> str:
-    """Return what is to be said about an error."""
     text = str(error)
     said = (template for template, words in _WORDS.items() if any(word in text for word in words))
     template = next(said, _NO_ANSWER)

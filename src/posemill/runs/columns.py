@@ -88,17 +88,12 @@ def _joined(table: pa.Table, name: str) -> pa.Array:
     parts = _parts_of(name)
     places = np.argsort(np.concatenate(list(parts.values())))
     kinds = [pa.field(part, pa.list_(pa.float32(), len(parts[part]))) for part in parts]
-    batches = table.select(list(parts)).cast(pa.schema(kinds)).to_batches()
     rows = np.empty((len(table), len(places)), np.float32)
-    # Used for one batch after the other: asking for memory would take longer than the copying.
-    longest = max((len(batch) for batch in batches), default=0)
-    buffer = np.empty((longest, len(places)), np.float32)
     start = 0
-    for batch in batches:
+    for batch in table.select(list(parts)).cast(pa.schema(kinds)).to_batches():
         numbers = [numbers_of(column.flatten()).reshape(len(batch), -1) for column in batch.columns]
-        whole = np.concatenate(numbers, axis=1, out=buffer[: len(batch)])
-        # All places are in it; "raise" would make a copy to find out.
-        np.take(whole, places, axis=1, out=rows[start : start + len(batch)], mode="clip")
+        whole, out = np.concatenate(numbers, axis=1), rows[start : start + len(batch)]
+        np.take(whole, places, axis=1, out=out, mode="clip")  # "raise" would make another copy
         start += len(batch)
     # As `pa.array` does, which would import pandas to know whether this is something of its own.
     flat = pa.Array.from_buffers(pa.float32(), rows.size, [None, pa.py_buffer(rows)])

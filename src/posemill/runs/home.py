@@ -188,7 +188,6 @@ class RunHome:
                 lease.release()
 
     def _refuse_foreign(self) -> None:
-        """Raise where something lies at the place that is no run of ours."""
         ours = ("lease/", PREFIX, SNAPSHOTS, f"{SHARDS_NAME}/")
         for entry in () if self.place.look(MANIFEST_NAME) else self.place.list():
             if not entry.key.startswith(ours):
@@ -241,7 +240,7 @@ class RunHome:
 
     def forget_shard(self, path: Path) -> bool:
         """Remove the copy of a shard, so that it is fetched anew; return whether it was one."""
-        if self.is_here or path.parent.parent != self.work or not path.exists():
+        if self.is_here or not path.exists():
             return False
         path.unlink()
         return True
@@ -268,13 +267,12 @@ def local_copy(path: Path) -> Path:
 
 
 def _is_kept_as_records(place: Place, path: str | os.PathLike[str], kind: str) -> bool:
-    """Return whether a run lies elsewhere; False for a folder of this machine."""
     if not isinstance(place, FolderPlace):
         return True
     is_here = (place.root / LEDGER_NAME).exists()
     if uri_of(path) is None:
-        is_asked = kind == "shared" or (kind == "auto" and not is_here and is_shared(place.root))
-        return (place.root / PREFIX).is_dir() or (is_asked and not is_here)
+        has_records, is_free = (place.root / PREFIX).is_dir(), kind != "local" and not is_here
+        return has_records or (is_free and (kind == "shared" or is_shared(place.root)))
     if is_here:
         raise RunError(
             "{uri} is a run of this machine; name it by its path: {folder}",

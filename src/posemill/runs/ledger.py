@@ -29,36 +29,34 @@ from posemill.runs.events import (
 )
 from posemill.runs.queries import COUNTS, PER_CLIP, LedgerReader, check_tables
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS splits (
-  split TEXT PRIMARY KEY, num_clips INTEGER NOT NULL DEFAULT 0, clips_done INTEGER NOT NULL
-  DEFAULT 0, frames_known INTEGER NOT NULL DEFAULT 0, frames_out INTEGER NOT NULL DEFAULT 0,
-  frames_failed INTEGER NOT NULL DEFAULT 0, clips_failed INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS clips (
+_TABLES = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE splits (
+  split TEXT PRIMARY KEY, {", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in COUNTS)});
+CREATE TABLE clips (
   clip_no INTEGER PRIMARY KEY, split TEXT NOT NULL, clip_id TEXT NOT NULL, num_frames INTEGER,
   content TEXT);
-CREATE UNIQUE INDEX IF NOT EXISTS clips_by_name ON clips (split, clip_id);
-CREATE TABLE IF NOT EXISTS shards (
+CREATE UNIQUE INDEX clips_by_name ON clips (split, clip_id);
+CREATE TABLE shards (
   shard_no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, num_rows INTEGER NOT NULL,
   num_bytes INTEGER NOT NULL, checksum TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS pieces (
+CREATE TABLE pieces (
   piece_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, first_frame INTEGER
   NOT NULL, shard_no INTEGER NOT NULL, row_offset INTEGER NOT NULL, num_rows INTEGER NOT NULL,
   found TEXT);
-CREATE INDEX IF NOT EXISTS pieces_by_clip ON pieces (clip_no, first_frame);
-CREATE INDEX IF NOT EXISTS pieces_by_shard ON pieces (shard_no);
-CREATE TABLE IF NOT EXISTS failures (
+CREATE INDEX pieces_by_clip ON pieces (clip_no, first_frame);
+CREATE INDEX pieces_by_shard ON pieces (shard_no);
+CREATE TABLE failures (
   failure_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, frame_index INTEGER,
   num_frames INTEGER NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS failures_by_unit ON failures (unit_no);
-CREATE INDEX IF NOT EXISTS failures_by_clip ON failures (clip_no);
-CREATE TABLE IF NOT EXISTS units (
+CREATE INDEX failures_by_unit ON failures (unit_no);
+CREATE INDEX failures_by_clip ON failures (clip_no);
+CREATE TABLE units (
   unit_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, start_frame INTEGER NOT NULL, stop_frame
   INTEGER, is_chain INTEGER NOT NULL, is_video INTEGER NOT NULL, cost INTEGER NOT NULL, next_frame
   INTEGER NOT NULL, state BLOB, is_done INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX IF NOT EXISTS units_to_do ON units (clip_no) WHERE is_done = 0;
-CREATE TABLE IF NOT EXISTS crashes (
+CREATE INDEX units_to_do ON units (clip_no) WHERE is_done = 0;
+CREATE TABLE crashes (
   unit_no INTEGER NOT NULL, frame_index INTEGER NOT NULL, phase INTEGER NOT NULL, tries INTEGER
   NOT NULL, is_given_up INTEGER NOT NULL DEFAULT 0, message TEXT NOT NULL,
   PRIMARY KEY (unit_no, frame_index, phase)) WITHOUT ROWID;
@@ -109,7 +107,6 @@ class Ledger(LedgerReader):
         getattr(self, f"_add_{type(event).__name__.lower()}")(event)
 
     def _count(self, split: str, **changes: int) -> None:
-        """Add to the counts of a split, by column name."""
         values = {**dict.fromkeys(COUNTS, 0), "split": readable(split), **changes}
         self._write(_ADD_COUNTS, values)
 

@@ -26,33 +26,30 @@ def run_lock(folder: Path) -> Iterator[None]:
     """Hold the lock of a run for the block. A dead holder's lock is free by itself."""
     path = folder / LOCK_NAME
     with path.open("a+", encoding="utf-8") as file:  # closing it frees the lock
-        for _ in range(_LOCK_TRIES):  # `status` and the like have it for an instant to ask
-            if _try_lock(file.fileno(), folder):
-                break
-            time.sleep(0.01)
-        else:
+        try:
+            for _ in range(_LOCK_TRIES):  # `status` and the like have it for an instant to ask
+                if try_lock(file.fileno()):
+                    break
+                time.sleep(0.01)
+            else:
+                raise RunError(
+                    "{folder} is being worked on by {holder}; look with: posemill status "
+                    "{folder!q}; end it with: posemill stop {folder!q}",
+                    folder=folder,
+                    holder=_read_holder(path).describe(),
+                )
+        except OSError as error:
             raise RunError(
-                "{folder} is being worked on by {holder}; look with: posemill status {folder!q}; "
-                "end it with: posemill stop {folder!q}",
+                "{folder}: its file system cannot lock files ({reason}); put the run on another "
+                "disk",
                 folder=folder,
-                holder=_read_holder(path).describe(),
-            )
+                reason=error.strerror,
+            ) from error
         file.truncate(0)
         holder = Holder(os.getpid(), socket.gethostname(), now_text())
         file.write(f"{json.dumps(asdict(holder))}\n")
         file.flush()
         yield
-
-
-def _try_lock(descriptor: int, folder: Path) -> bool:
-    try:
-        return try_lock(descriptor)
-    except OSError as error:
-        raise RunError(
-            "{folder}: its file system cannot lock files ({reason}); put the run on another disk",
-            folder=folder,
-            reason=error.strerror,
-        ) from error
 
 
 def holder_of(folder: Path) -> Holder | None:

@@ -169,12 +169,11 @@ class LedgerReader:
             "SELECT reason, count(*), sum(num_frames) FROM failures GROUP BY reason "
             "ORDER BY count(*) DESC, reason"
         ).fetchall()
-        others = rows[_MOST_REASONS:]
-        if not others:
-            return rows
-        num_failures, num_frames = sum(row[1] for row in others), sum(row[2] for row in others)
-        summary = Message("{count:,} other reasons", count=len(others))
-        return [*rows[:_MOST_REASONS], (summary, num_failures, num_frames)]
+        shown, others = rows[:_MOST_REASONS], rows[_MOST_REASONS:]
+        if others:
+            summary = Message("{count:,} other reasons", count=len(others))
+            shown.append((summary, sum(row[1] for row in others), sum(row[2] for row in others)))
+        return shown
 
     def unfinished(self) -> Iterator[tuple[str, str, int, int | None]]:
         """Yield split, id, rows and length or None of clips that lack rows without a reason."""

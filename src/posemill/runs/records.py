@@ -96,7 +96,6 @@ class RecordLog:
         return content
 
     def _parse(self, content: bytes, number: int) -> tuple[int, list[Event]]:
-        """Return the epoch and the events of a record."""
         try:
             record = parse_json(b"".join(_unpacked(io.BytesIO(content), _MOST_BYTES)))
             if record["posemill_record"] != _VERSION or record["number"] != number:

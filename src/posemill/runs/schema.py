@@ -7,7 +7,8 @@ import json
 import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -44,22 +45,18 @@ CLIP_COLUMNS = ("frame_index", "image_path", "width", "height", "keypoints", "sc
 _VERSION_KEY, _SKELETON_KEY = b"posemill.schema_version", b"posemill.skeleton"
 
 
-class _NoPandas:
-    """Finds no pandas, wherever it is installed."""
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Raise `ModuleNotFoundError` for pandas; leave the rest to the other finders."""
-        if name == "pandas":
-            raise ModuleNotFoundError(name, name=name)
-
-
 def leave_pandas_unloaded() -> None:
     """Let pyarrow do without pandas in this process, until somebody calls `to_pandas`.
 
     pyarrow loads it at its first array, to ask whether it was given a series: 0.4 s of CPU and
     45 MB in every worker.
     """
-    finder = _NoPandas()
+
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":  # the rest is for the other finders
+            raise ModuleNotFoundError(name, name=name)
+
+    finder = cast(Any, SimpleNamespace(find_spec=find_spec))
     sys.meta_path.insert(0, finder)
     try:
         pa.scalar(0)
