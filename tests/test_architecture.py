@@ -46,14 +46,14 @@ HOPS = hops(PAGE.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(("path", "name"), HOPS, ids=[f"{path}:{name}" for path, name in HOPS])
-def test_every_hop_of_the_walk_exists(path: str, name: str) -> None:
+def test_every_hop_of_the_walk_exists(path, name):
     file = PACKAGE / path
     assert file.is_file(), f"docs/architecture.md names {path}: it was moved or renamed"
     names = names_in(file.read_text(encoding="utf-8"))
     assert name in names, f"docs/architecture.md names {name} in {path}, which has {sorted(names)}"
 
 
-def test_the_walk_goes_from_a_file_to_a_checkpoint_and_no_path_is_left_unchecked() -> None:
+def test_the_walk_goes_from_a_file_to_a_checkpoint_and_no_path_is_left_unchecked():
     walk = walk_of(PAGE.read_text(encoding="utf-8"))
     numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", walk, re.M)]
     assert numbers == list(range(1, len(numbers) + 1))
@@ -65,7 +65,7 @@ def test_the_walk_goes_from_a_file_to_a_checkpoint_and_no_path_is_left_unchecked
     assert sorted(written) == sorted(path for path, _ in HOP.findall(walk))
 
 
-def test_a_name_that_is_gone_is_seen() -> None:
+def test_a_name_that_is_gone_is_seen():
     page = "## How a frame travels\n| 1 | `a.py`: `f`, `C.m` | text |\n\n## Rules\n`b.py`: `g`"
     assert hops(page) == [("a.py", "f"), ("a.py", "C.m")]
     assert names_in("def f(): ...\nclass C:\n  def n(self): ...") == {"f", "C", "C.n"}

@@ -16,7 +16,7 @@ def make_clip(clip_id: str, frames: int, *, split: str = "train", points: int = 
     return PoseClip(values, scores, sizes, name, clip_id=clip_id, split=split)
 
 
-def test_blocks_end_when_they_are_full_and_where_the_split_or_the_skeleton_changes() -> None:
+def test_blocks_end_when_they_are_full_and_where_the_split_or_the_skeleton_changes():
     clips = [make_clip("a", 4), make_clip("b", 7), make_clip("c", 1), make_clip("d", 30),
              make_clip("e", 2), make_clip("f", 2, split="dev"),
              make_clip("g", 2, split="dev", points=543)]  # fmt: skip
@@ -28,7 +28,7 @@ def test_blocks_end_when_they_are_full_and_where_the_split_or_the_skeleton_chang
     assert list(join_stream(iter([]))) == []
 
 
-def test_a_block_holds_the_rows_of_its_clips_in_order_also_of_empty_ones() -> None:
+def test_a_block_holds_the_rows_of_its_clips_in_order_also_of_empty_ones():
     clips = [make_clip("a", 3), make_clip("none", 0), make_clip("b", 5)]
     block = join_clips(clips)
     assert block.lengths.tolist() == [3, 0, 5]
@@ -38,7 +38,7 @@ def test_a_block_holds_the_rows_of_its_clips_in_order_also_of_empty_ones() -> No
     np.testing.assert_array_equal(block.zeroed, expected)
 
 
-def test_another_layout_of_a_block_is_that_of_each_of_its_clips() -> None:
+def test_another_layout_of_a_block_is_that_of_each_of_its_clips():
     clips = [make_clip("a", 3, points=543), make_clip("b", 5, points=543)]
     block = join_clips(clips).as_skeleton("holistic-143")
     assert block.skeleton_name == "holistic-143"

@@ -34,12 +34,12 @@ def error_classes() -> dict[str, type]:
     }
 
 
-def test_the_drawn_tree_names_every_error() -> None:
+def test_the_drawn_tree_names_every_error():
     drawn = set(re.findall(r"\b(\w+Error)\b", (errors.__doc__ or "").split("\n\n")[1]))
     assert drawn == set(error_classes())
 
 
-def test_every_error_is_a_posemill_error_with_an_exit_code_and_a_meaning() -> None:
+def test_every_error_is_a_posemill_error_with_an_exit_code_and_a_meaning():
     for value in error_classes().values():
         assert issubclass(value, errors.PosemillError)
         assert value.exit_code in (1, 2)
@@ -59,7 +59,7 @@ def run_without_torch(code: str) -> subprocess.CompletedProcess[str]:
     [["train"], ["train", "--show-config"], ["evaluate", "run"], ["predict", "run", "data.npz"]],
     ids=" ".join,
 )
-def test_a_command_without_torch_is_one_sentence_with_the_pip_line(arguments: list[str]) -> None:
+def test_a_command_without_torch_is_one_sentence_with_the_pip_line(arguments):
     done = run_without_torch(f"main({arguments!r})")
     assert done.returncode == 2
     assert done.stderr == f"posemill: {SENTENCE}\n"
@@ -70,7 +70,7 @@ def test_a_command_without_torch_is_one_sentence_with_the_pip_line(arguments: li
     "code",
     ["posemill.KeypointDataset('data.npz')", "posemill.train({})", "posemill.load_model('run')"],
 )
-def test_python_users_get_the_same_sentence(code: str) -> None:
+def test_python_users_get_the_same_sentence(code):
     done = run_without_torch(
         f"import posemill\nfrom posemill.errors import MissingExtraError\n"
         f"try: {code}\nexcept MissingExtraError as error: print(error)"
@@ -78,7 +78,7 @@ def test_python_users_get_the_same_sentence(code: str) -> None:
     assert done.stdout == f"{SENTENCE}\n", done.stderr
 
 
-def test_another_missing_module_is_not_blamed_on_the_extra() -> None:
+def test_another_missing_module_is_not_blamed_on_the_extra():
     with pytest.raises(ModuleNotFoundError), naming_the_extra():
         raise ModuleNotFoundError(name="elsewhere")
     with pytest.raises(MissingExtraError, match=r"training needs 'torch\.nn'"), naming_the_extra():

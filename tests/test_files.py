@@ -16,12 +16,13 @@ from posemill.files import (
     atomic_folder,
     atomic_path,
     cache_folder,
+    folder_kind,
     new_folders,
     remove_leftovers,
 )
 
 
-def test_a_file_appears_only_when_its_block_ended_well(tmp_path: Path) -> None:
+def test_a_file_appears_only_when_its_block_ended_well(tmp_path):
     target = tmp_path / "data.bin"
     with atomic_path(target) as temporary:
         temporary.write_bytes(b"new")
@@ -31,7 +32,7 @@ def test_a_file_appears_only_when_its_block_ended_well(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["data.bin"]
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     target = tmp_path / "data.bin"
     target.write_bytes(b"old")
 
@@ -46,15 +47,13 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["data.bin"]
 
 
-def test_a_block_that_wrote_nothing_is_an_error(tmp_path: Path) -> None:
+def test_a_block_that_wrote_nothing_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError), atomic_path(tmp_path / "data.bin"):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_cache_folder_is_the_users_choice_or_the_platforms(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_cache_folder_is_the_users_choice_or_the_platforms(monkeypatch, tmp_path):
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "mine"))
     assert cache_folder() == tmp_path / "mine"
     assert not (tmp_path / "mine").exists()
@@ -71,7 +70,7 @@ def test_the_cache_folder_is_the_users_choice_or_the_platforms(
     assert cache_folder() == tmp_path / "local" / "posemill"
 
 
-def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     target = tmp_path / "out"
     with atomic_folder(target, marker="mark") as folder:
         (folder / "mark").write_text("first")
@@ -85,7 +84,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_folder_of_someone_else_is_not_replaced(tmp_path: Path) -> None:
+def test_a_folder_of_someone_else_is_not_replaced(tmp_path):
     (tmp_path / "thesis").write_text("years of work")
     with (
         pytest.raises(FileExistsError, match=r"exists and was not written by posemill .*no mark"),
@@ -95,7 +94,7 @@ def test_a_folder_of_someone_else_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "thesis").exists()
 
 
-def test_leftovers_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+def test_leftovers_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path):
     target = tmp_path / "a.npz"
     dead = tmp_path / ".a.npz.99999999-abcd.tmp"
     fresh = tmp_path / ".a.npz.99999998-abcd.tmp"
@@ -118,7 +117,7 @@ def make_and_be_killed(target: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are of Unix")
-def test_the_next_writer_of_a_folder_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+def test_the_next_writer_of_a_folder_removes_what_a_killed_one_left(tmp_path):
     target = tmp_path / "run"
     killed = multiprocessing.get_context("spawn").Process(target=make_and_be_killed, args=[target])
     killed.start()
@@ -131,7 +130,7 @@ def test_the_next_writer_of_a_folder_removes_what_a_killed_one_left(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_an_old_folder_stays_where_no_new_one_took_its_place(tmp_path: Path) -> None:
+def test_an_old_folder_stays_where_no_new_one_took_its_place(tmp_path):
     aside = tmp_path / ".run.99999999-abcd.old"
     aside.mkdir()
     os.utime(aside, (1, 1))
@@ -147,7 +146,7 @@ def write_and_fail(folder: Path) -> None:
     raise ZeroDivisionError
 
 
-def test_new_folders_go_again_if_the_work_fails(tmp_path: Path) -> None:
+def test_new_folders_go_again_if_the_work_fails(tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     for folder in (mine / "a" / "b", mine):
@@ -178,10 +177,40 @@ def test_many_files_are_flushed_at_once_where_the_system_can_and_one_by_one_else
     files.sync_files([])
 
 
-def test_a_path_that_is_not_there_is_told_the_nearest_that_is(tmp_path: Path) -> None:
+def test_a_path_that_is_not_there_is_told_the_nearest_that_is(tmp_path):
     (tmp_path / "videos").mkdir()
     (tmp_path / "runs").mkdir()
     assert files.near_path(tmp_path / "vidoes") == f"; did you mean {str(tmp_path / 'videos')!r}?"
     assert files.near_path(tmp_path / "pictures") == ""
     assert files.near_path(tmp_path / "nowhere" / "vidoes") == ""
     assert files.near_path(tmp_path / "runs" / "vidoes") == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        ({"manifest.json": '{"posemill_run": 1}', "train_keypoints.npz": ""}, "extraction"),
+        ({"manifest.json": "{", "ledger.sqlite": ""}, "extraction"),
+        ({"sweep.json": '{"kind": "posemill-sweep"}', "run.json": "{}"}, "sweep"),
+        ({"sweep.json": "{", "log.txt": "", "config.toml": ""}, "sweep"),
+        ({"run.json": '{"kind": "posemill-training"}', "dev_keypoints.npz": ""}, "training"),
+        ({"log.txt": "", "config.toml": ""}, "training"),
+        ({"log.txt": "", ".lock": ""}, "training"),
+        ({"posemill.jsonl": '{"posemill": "0.1"}'}, "output"),
+        ({".posemill-output": "", "dev_keypoints.npz": ""}, "output"),
+        ({"dev_keypoints.npz": "", "log.txt": ""}, "prepared"),
+        ({"manifest.json": "{}", "sweep.json": "{}", "run.json": "{}", "posemill.jsonl": ""}, None),
+        ({"config.toml": "", ".lock": "", "keypoints.npz": ""}, None),
+    ],
+)
+def test_a_folder_is_what_files_say_that_only_ours_have(files, kind, tmp_path):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    assert folder_kind(tmp_path) == folder_kind(tmp_path, list(files)) == kind
+    assert folder_kind(tmp_path, []) is folder_kind(tmp_path / "nowhere") is None
+    if kind is None:
+        assert folder_kind(tmp_path / next(iter(files))) is None
+    elif kind == "training" and "run.json" in files:
+        (tmp_path / "run.json").rename(tmp_path / "secret")
+        (tmp_path / "run.json").symlink_to(tmp_path / "secret")
+        assert folder_kind(tmp_path) == "prepared", "a link says nothing"

@@ -20,7 +20,7 @@ def body(left: tuple[float, float], right: tuple[float, float], hand: tuple[floa
     return np.array([[(*left, 0), (*right, 0), (*hand, 0)]], np.float32)
 
 
-def test_the_shoulder_midpoint_becomes_the_origin_and_the_input_stays() -> None:
+def test_the_shoulder_midpoint_becomes_the_origin_and_the_input_stays():
     points = body((0.6, 0.5), (0.4, 0.5), (0.5, 0.9))
     before = points.copy()
     moved = geometry.normalize_by_shoulders(points, (0, 1))
@@ -29,7 +29,7 @@ def test_the_shoulder_midpoint_becomes_the_origin_and_the_input_stays() -> None:
     np.testing.assert_array_equal(points, before)
 
 
-def test_a_frame_without_shoulders_takes_the_midpoint_of_its_neighbours() -> None:
+def test_a_frame_without_shoulders_takes_the_midpoint_of_its_neighbours():
     frames = np.concatenate(
         [body((1, 0), (-1, 0), (5, 5)), body((3, 0), (1, 0), (5, 5)), body((5, 0), (3, 0), (5, 5))]
     )
@@ -38,24 +38,24 @@ def test_a_frame_without_shoulders_takes_the_midpoint_of_its_neighbours() -> Non
     np.testing.assert_allclose(moved[:, 2, 0], (2.5, 1.5, 0.5))
 
 
-def test_without_shoulders_in_the_whole_clip_every_point_is_missing() -> None:
+def test_without_shoulders_in_the_whole_clip_every_point_is_missing():
     points = body((NAN, NAN), (0.4, 0.5), (0.5, 0.9))
     assert np.isnan(geometry.normalize_by_shoulders(points, (0, 1))).all()
 
 
-def test_the_median_shoulder_width_becomes_one() -> None:
+def test_the_median_shoulder_width_becomes_one():
     frames = np.concatenate([body((s, 0), (-s, 0), (0, s)) for s in (0.5, 1.0, 4.0)])
     scaled = geometry.normalize_by_shoulders(frames, (0, 1))
     np.testing.assert_allclose(scaled[:, 0, 0] - scaled[:, 1, 0], (0.5, 1, 4))
 
 
-def test_square_units_undo_the_aspect_of_the_picture() -> None:
+def test_square_units_undo_the_aspect_of_the_picture():
     points = np.full((2, 1, 3), 0.5, np.float32)
     square = geometry.to_square_units(points, np.array([[200, 100], [0, 0]], np.int32))
     np.testing.assert_allclose(square[:, 0], [(0.5, 0.25, 0.5), (0.5, 0.5, 0.5)])
 
 
-def test_the_longer_side_of_the_box_reaches_from_minus_one_to_one() -> None:
+def test_the_longer_side_of_the_box_reaches_from_minus_one_to_one():
     points = np.array([[[0, 0, 7], [4, 2, 9], [NAN, NAN, NAN]]], np.float32)
     scaled = geometry.normalize_by_bbox(points)
     np.testing.assert_allclose(scaled[0, :2], [(-1, -0.5, -0.5), (1, 0.5, 0.5)])
@@ -64,28 +64,28 @@ def test_the_longer_side_of_the_box_reaches_from_minus_one_to_one() -> None:
     assert np.isnan(geometry.normalize_by_bbox(points[:, :1])).all()
 
 
-def test_short_gaps_are_closed_and_long_ones_and_the_ends_stay() -> None:
+def test_short_gaps_are_closed_and_long_ones_and_the_ends_stay():
     points = line(NAN, 0, NAN, 2, NAN, NAN, NAN, 10, NAN)
     closed, new = geometry.interpolate_gaps(points, 2)
     np.testing.assert_allclose(closed, line(NAN, 0, 1, 2, NAN, NAN, NAN, 10, NAN))
     assert new[:, 0].tolist() == [False, False, True] + [False] * 6
 
 
-def test_frames_that_have_no_row_count_as_missing() -> None:
+def test_frames_that_have_no_row_count_as_missing():
     points, indices = line(0, NAN, 10, 11), np.array([0, 1, 10, 11], np.int64)
     for max_gap, is_closed in ((2, False), (8, False), (9, True)):
         _, new = geometry.interpolate_gaps(points, max_gap, frame_indices=indices)
         assert new.any() == is_closed, max_gap
 
 
-def test_gaps_follow_the_time_of_the_frames() -> None:
+def test_gaps_follow_the_time_of_the_frames():
     closed, _ = geometry.interpolate_gaps(
         line(0, NAN, 10), 9, frame_indices=np.array([0, 1, 10], np.int64)
     )
     np.testing.assert_allclose(closed, line(0, 1, 10))
 
 
-def test_fill_draws_lines_holds_the_ends_and_writes_zero_for_what_was_never_seen() -> None:
+def test_fill_draws_lines_holds_the_ends_and_writes_zero_for_what_was_never_seen():
     points = np.concatenate([line(NAN, 2, NAN, 4, NAN), line(*[NAN] * 5)], axis=1)
     filled = geometry.fill_missing(points, "interpolate")
     np.testing.assert_allclose(filled[:, :1], line(2, 2, 3, 4, 4))
@@ -94,7 +94,7 @@ def test_fill_draws_lines_holds_the_ends_and_writes_zero_for_what_was_never_seen
     assert geometry.fill_missing(points, "nan") is points
 
 
-def test_resampling_keeps_the_ends_and_does_not_spread_missing_points() -> None:
+def test_resampling_keeps_the_ends_and_does_not_spread_missing_points():
     points = line(0, 1, NAN, 3, 4)
     np.testing.assert_allclose(geometry.resample(points, 5), points)
     np.testing.assert_allclose(geometry.resample(points, 9)[:3], line(0, 0.5, 1))
@@ -104,7 +104,7 @@ def test_resampling_keeps_the_ends_and_does_not_spread_missing_points() -> None:
         geometry.resample(points[:0], 3)
 
 
-def test_the_longest_gap_counts_runs_at_the_ends_too() -> None:
+def test_the_longest_gap_counts_runs_at_the_ends_too():
     mask = np.array([[0, 1], [0, 0], [1, 0], [0, 1]], bool)
     assert geometry.longest_gaps(mask, np.array([4])).tolist() == [[2, 2]]
     assert geometry.longest_gaps(~np.zeros((3, 2), bool), np.array([3])).tolist() == [[0, 0]]
@@ -112,7 +112,7 @@ def test_the_longest_gap_counts_runs_at_the_ends_too() -> None:
     assert geometry.longest_gaps(np.zeros((0, 2), bool), np.array([0])).tolist() == [[0, 0]]
 
 
-def test_a_gap_ends_where_its_clip_does_also_beside_clips_without_frames() -> None:
+def test_a_gap_ends_where_its_clip_does_also_beside_clips_without_frames():
     mask = np.array([[1], [0], [0], [0], [1], [0]], bool)
     assert geometry.longest_gaps(mask, np.array([2, 0, 3, 1, 0])).tolist() == [
         [1], [0], [2], [1], [0]]  # fmt: skip
@@ -123,7 +123,7 @@ def test_a_gap_ends_where_its_clip_does_also_beside_clips_without_frames() -> No
     found=st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=25),
     max_gap=st.integers(0, 6),
 )
-def test_no_short_gap_is_left_and_no_found_point_changes(found, max_gap: int) -> None:
+def test_no_short_gap_is_left_and_no_found_point_changes(found, max_gap):
     mask = np.array(found, bool)
     points = np.random.default_rng(0).random((*mask.shape, 3)).astype(np.float32)
     points[~mask] = NAN
@@ -136,7 +136,7 @@ def test_no_short_gap_is_left_and_no_found_point_changes(found, max_gap: int) ->
         assert not ((gaps > 0) & (gaps <= max_gap)).any()
 
 
-def test_points_that_are_zero_or_nan_are_missing_where_the_file_has_no_mask() -> None:
+def test_points_that_are_zero_or_nan_are_missing_where_the_file_has_no_mask():
     points = np.ones((2, 3, 2), np.float32)
     points[1, 2], points[0, 1, 0], points[0, 0, 0] = 0, np.nan, 0
     assert geometry.find_points(points, None).tolist() == [[True, False, True], [True, True, False]]
@@ -147,7 +147,7 @@ def test_points_that_are_zero_or_nan_are_missing_where_the_file_has_no_mask() ->
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_found_point_that_is_no_number_is_refused(value: float) -> None:
+def test_a_found_point_that_is_no_number_is_refused(value):
     points = np.ones((2, 3, 2), np.float32)
     points[1, 2, 0] = value
     mask = np.ones((2, 3), bool)
@@ -157,7 +157,7 @@ def test_a_found_point_that_is_no_number_is_refused(value: float) -> None:
     assert not geometry.find_points(points, mask)[1, 2], "a missing point may be anything"
 
 
-def test_scores_are_0_where_nothing_was_found_and_in_0_to_1_elsewhere() -> None:
+def test_scores_are_0_where_nothing_was_found_and_in_0_to_1_elsewhere():
     mask = np.array([[True, False]])
     assert geometry.check_scores(np.array([[1, 7]]), mask).tolist() == [[1.0, 0.0]]
     for wrong in (1.5, -0.5, np.nan):

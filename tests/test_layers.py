@@ -94,7 +94,7 @@ IMPORTS = [
 ]
 
 
-def test_imports_follow_the_arrows() -> None:
+def test_imports_follow_the_arrows():
     wrong = []
     for module, folder, name in IMPORTS:
         if str(module) in ("__init__.py", "__main__.py") or not name.startswith("posemill."):
@@ -105,7 +105,7 @@ def test_imports_follow_the_arrows() -> None:
     assert wrong == []
 
 
-def test_imports_inside_of_training_follow_the_arrows() -> None:
+def test_imports_inside_of_training_follow_the_arrows():
     level_of = {name: number for number, level in enumerate(LEVELS_OF_TRAINING) for name in level}
     wrong = []
     for module, folder, name in IMPORTS:
@@ -116,7 +116,7 @@ def test_imports_inside_of_training_follow_the_arrows() -> None:
     assert wrong == []
 
 
-def test_heavy_packages_are_imported_only_where_they_are_wrapped() -> None:
+def test_heavy_packages_are_imported_only_where_they_are_wrapped():
     wrong = [
         f"{module} imports {name}"
         for module, folder, name in IMPORTS
@@ -125,13 +125,13 @@ def test_heavy_packages_are_imported_only_where_they_are_wrapped() -> None:
     assert wrong == []
 
 
-def test_the_command_line_imports_nothing_heavy_before_a_command_runs() -> None:
+def test_the_command_line_imports_nothing_heavy_before_a_command_runs():
     for path in (PACKAGE / "commands").glob("*.py"):
         heavy = [name for name, at_top in imports_of(path) if at_top and name.split(".")[0] in
                  {*WRAPPED, "numpy", "psutil", "rich"}]  # fmt: skip
         assert not heavy, f"{path.name} imports {heavy} at start-up"
 
 
-def test_no_folder_has_more_files_than_one_can_overlook() -> None:
+def test_no_folder_has_more_files_than_one_can_overlook():
     sizes = Counter(module.parent.as_posix() for module in MODULES)
     assert {folder: size for folder, size in sizes.items() if size > 16} == {}

@@ -31,9 +31,7 @@ from posemill.messages import Flags, Message, Option, flags_shown, join, render
     (Message("run: posemill status {run!q} --failures", run="my run"),
      *("run: posemill status 'my run' --failures",) * 2),
 ])  # fmt: skip
-def test_options_are_keywords_in_python_and_flags_in_a_shell(
-    message: Message, python: str, shell: str
-) -> None:
+def test_options_are_keywords_in_python_and_flags_in_a_shell(message, python, shell):
     assert str(message) == python
     assert render(message, flags=Flags()) == shell
     with flags_shown(Flags()):
@@ -41,7 +39,7 @@ def test_options_are_keywords_in_python_and_flags_in_a_shell(
     assert render(message) == python
 
 
-def test_a_setting_of_a_file_has_no_flag() -> None:
+def test_a_setting_of_a_file_has_no_flag():
     message = Message("{--epochs}: expected 1; see {--lr}")
     assert render(message, flags=Flags(in_file={"epochs"})) == "epochs: expected 1; see --lr"
 
@@ -55,11 +53,11 @@ def test_a_setting_of_a_file_has_no_flag() -> None:
     ("write {split}_a.npz", {}, "write {split}_a.npz"),
     ("{path}: {path}", {"path": "{path} {--out} {{"}, "{path} {--out} {{: {path} {--out} {{"),
 ])  # fmt: skip
-def test_a_template_is_filled_once(template: str, values: dict[str, object], said: str) -> None:
+def test_a_template_is_filled_once(template, values, said):
     assert Message(template, **values) == said
 
 
-def test_chinese_is_looked_up_by_the_template_and_values_stay() -> None:
+def test_chinese_is_looked_up_by_the_template_and_values_stay():
     error = RunError("{text}", text="all well")
     message = Message("posemill: {error}", error=error)
     assert render(message, language="zh_CN") == "posemill：all well"
@@ -70,7 +68,7 @@ def test_chinese_is_looked_up_by_the_template_and_values_stay() -> None:
     assert render(join("; ", [Message("all well"), "", "x"]), language="zh_CN") == "一切正常；x"
 
 
-def test_a_message_travels_to_other_processes_with_its_values() -> None:
+def test_a_message_travels_to_other_processes_with_its_values():
     message = Message(
         "{path} {error} {score:.2f} {option} {array}", path=Path("a"), score=np.float32(0.5),
         error=RunError("{n:clip|clips}", n=1), option=Option("lr", 2), array=np.zeros(2),
@@ -83,7 +81,7 @@ def test_a_message_travels_to_other_processes_with_its_values() -> None:
     assert json.loads(json.dumps([message])) == [str(message)], "files are English"
 
 
-def test_an_error_travels_with_what_belongs_to_it() -> None:
+def test_an_error_travels_with_what_belongs_to_it():
     error = DecodeError("{path!r} is cut", path="a", reason="truncated", frame_index=3)
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.reason, copy.frame_index) == ("'a' is cut", "truncated", 3)

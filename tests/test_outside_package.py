@@ -111,7 +111,7 @@ class TestFormat(FormatContract):
 
 
 @pytest.fixture
-def package(install_entry_points) -> Path:
+def package(install_entry_points):
     folder = install_entry_points({
         "posemill.engines": {"cross": "crosses:CrossEngine"},
         "posemill.decoders": {"own-decoder": "crosses:OwnDecoder"},
@@ -126,7 +126,7 @@ def package(install_entry_points) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _use_warm_processes(warm_children: None) -> None:
+def _use_warm_processes(warm_children):
     """Processes of these tests have loaded posemill already: their start is not the point."""
 
 
@@ -145,9 +145,7 @@ def call(package: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_one_of_each_kind_from_outside_goes_the_whole_way(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_of_each_kind_from_outside_goes_the_whole_way(package, tmp_path, monkeypatch):
     for split, number in (("train", 8), ("dev", 4)):
         for clip in range(number):
             write_video(tmp_path / "videos" / split / f"c{clip}.mp4", 200 if clip % 2 else 60)
@@ -185,7 +183,7 @@ def write_video(path: Path, shade: int) -> None:
         container.mux(stream.encode(None))
 
 
-def test_the_contract_suites_pass_for_all_of_them(package: Path) -> None:
+def test_the_contract_suites_pass_for_all_of_them(package):
     said = run(package, "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull,
                package / "test_crosses.py")  # fmt: skip
     assert "passed" in said
@@ -222,9 +220,7 @@ def test_the_example_installs_without_a_network_and_goes_the_whole_way(tmp_path:
     np.testing.assert_allclose(points[:, 3, 0] * 32, [4.5, 5.5, 6.5], rtol=1e-5)  # right side
 
 
-def test_a_broken_package_is_said_once_and_stops_only_what_needs_it(
-    install_entry_points, tmp_path: Path
-) -> None:
+def test_a_broken_package_is_said_once_and_stops_only_what_needs_it(install_entry_points, tmp_path):
     kinds = ("engine", "decoder", "format", "executor")
     folder = install_entry_points(
         {f"posemill.{kind}s": {f"bad-{kind}": f"bad_package:{kind}"} for kind in kinds}

@@ -14,9 +14,7 @@ TABLE = {"text": "string:capwords", "gone": "posemill.no_such_module:X", "old": 
 Install = Callable[[dict[str, dict[str, str]]], Path]
 
 
-def test_a_row_of_the_table_is_loaded_and_comes_before_that_of_a_package(
-    install_entry_points: Install,
-) -> None:
+def test_a_row_of_the_table_is_loaded_and_comes_before_that_of_a_package(install_entry_points):
     import string
 
     install_entry_points({"posemill.things": {"text": "json:dumps", "other": "json:loads"}})
@@ -34,14 +32,12 @@ def test_a_row_of_the_table_is_loaded_and_comes_before_that_of_a_package(
         ("old", "thing 'old': 'string' has no 'no_such'"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_said(name: str, message: str) -> None:
+def test_a_name_that_leads_nowhere_is_said(name, message):
     with pytest.raises(ConfigError, match=message):
         plugins.load("thing", TABLE, name)
 
 
-def test_a_missing_package_is_named_with_the_line_that_installs_it(
-    install_entry_points: Install,
-) -> None:
+def test_a_missing_package_is_named_with_the_line_that_installs_it(install_entry_points):
     folder = install_entry_points({"posemill.things": {"outer": "needs_much:Thing"}})
     (folder / "needs_much.py").write_text("import no_such_package.part\n")
     message = r"thing 'outer' of the package 'outside' needs 'no_such_package', which .*install no_"
@@ -51,7 +47,7 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(
         plugins.load("thing", {"mine": "needs_much:Thing"}, "mine", extra="train")
 
 
-def test_two_packages_with_one_name_are_refused(install_entry_points: Install) -> None:
+def test_two_packages_with_one_name_are_refused(install_entry_points):
     first = install_entry_points({"posemill.things": {"same": "json:dumps"}})
     second = install_entry_points({"posemill.things": {"same": "json:loads"}})
     (second / "outside-1.0.dist-info").rename(second / "another-1.0.dist-info")
@@ -76,8 +72,8 @@ def test_two_packages_with_one_name_are_refused(install_entry_points: Install) -
     ],
 )
 def test_a_package_that_cannot_be_imported_is_named_and_stops_nothing_else(
-    install_entry_points: Install, caplog: pytest.LogCaptureFixture, source: str, why: str
-) -> None:
+    install_entry_points, caplog, source, why
+):
     folder = install_entry_points({"posemill.things": {"broken": f"broken_{len(why)}:Thing"}})
     (folder / f"broken_{len(why)}.py").write_text(source)
     message = (

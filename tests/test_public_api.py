@@ -44,17 +44,17 @@ def least_seconds(*arguments: str) -> float:
     return min(run_python(*arguments)[0] for _ in range(5))
 
 
-def test_the_public_names_are_the_pinned_ones() -> None:
+def test_the_public_names_are_the_pinned_ones():
     assert sorted(posemill.__all__) == sorted(PUBLIC_NAMES), "a new name goes into PUBLIC_NAMES"
     assert dir(posemill) == sorted(posemill.__all__)
 
 
-def test_every_public_name_is_there_and_says_what_it_is() -> None:
+def test_every_public_name_is_there_and_says_what_it_is():
     values = {name: getattr(posemill, name) for name in PUBLIC_NAMES}
     assert [name for name, value in values.items() if callable(value) and not value.__doc__] == []
 
 
-def test_the_type_checker_sees_the_names_that_run() -> None:
+def test_the_type_checker_sees_the_names_that_run():
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     blocks = [node for node in tree.body if isinstance(node, ast.If)]
     declared = {
@@ -70,18 +70,18 @@ def test_the_type_checker_sees_the_names_that_run() -> None:
     assert {name for name, _ in declared} - hidden | {"__version__"} == set(PUBLIC_NAMES)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'posemill' has no attribute 'Nothing'"):
         posemill.Nothing  # noqa: B018
 
 
 @pytest.mark.parametrize("name", ["Image", "tasks"])
-def test_names_of_the_newer_mediapipe_say_what_it_stands_for(name: str) -> None:
+def test_names_of_the_newer_mediapipe_say_what_it_stands_for(name):
     with pytest.raises(AttributeError, match=rf"'{name}': posemill has mediapipe's mp\.solut"):
         getattr(posemill, name)
 
 
-def test_import_loads_nothing_heavy_sets_no_logging_and_changes_no_global() -> None:
+def test_import_loads_nothing_heavy_sets_no_logging_and_changes_no_global():
     code = (
         "import json, logging, os, signal, sys, warnings\n"
         "def world(): return [dict(os.environ), len(logging.root.handlers), logging.root.level,\n"
@@ -94,15 +94,15 @@ def test_import_loads_nothing_heavy_sets_no_logging_and_changes_no_global() -> N
     assert not modules & HEAVY
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_loads_nothing_heavy():
     assert not modules_after("--help") & HEAVY
 
 
-def test_status_loads_nothing_heavy(tmp_path: Path) -> None:
+def test_status_loads_nothing_heavy(tmp_path):
     assert not modules_after("status", str(write_run(tmp_path / "run"))) & (HEAVY - {"rich"})
 
 
-def test_view_loads_nothing_that_draws(tmp_path: Path) -> None:
+def test_view_loads_nothing_that_draws(tmp_path):
     run = write_run(tmp_path / "run", make_person(2, skeleton_name="openpose-18"))
     found = modules_after("view", str(run))
     assert not found & (HEAVY - {"numpy", "pyarrow", "rich"})
@@ -120,7 +120,7 @@ def modules_after(*command: str) -> set[str]:
     return {name.partition(".")[0] for name in json.loads(run_python("-c", code)[1])}
 
 
-def test_import_takes_under_a_fifth_of_a_second() -> None:
+def test_import_takes_under_a_fifth_of_a_second():
     bare = least_seconds("-c", "pass")
     assert least_seconds("-c", "import posemill") < max(0.2, bare + 0.05)
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tools.warm_python import WarmPython
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -82,19 +80,19 @@ def code_of(block: Block) -> Block:
     return Block(block.language, re.sub(comment, "", block.text, flags=re.MULTILINE))
 
 
-def test_every_guide_is_in_both_languages() -> None:
+def test_every_guide_is_in_both_languages():
     assert len(GUIDES) >= 6
     assert set(GUIDES) <= {english for english, _ in PAIRS}
 
 
 @pytest.mark.parametrize(("english", "chinese"), PAIRS)
-def test_both_have_the_same_code_in_the_same_order(english: str, chinese: str) -> None:
+def test_both_have_the_same_code_in_the_same_order(english, chinese):
     assert list(map(code_of, blocks_of(english))) == list(map(code_of, blocks_of(chinese)))
     assert blocks_of(english)
 
 
 @pytest.mark.parametrize(("english", "chinese"), PAIRS)
-def test_both_have_the_same_headings_and_tables(english: str, chinese: str) -> None:
+def test_both_have_the_same_headings_and_tables(english, chinese):
     one, other = headings_of(english), headings_of(chinese)
     assert [level for level, _ in one] == [level for level, _ in other]
     rows = [len(re.findall(r"^\|", prose_of(name), re.MULTILINE)) for name in (english, chinese)]
@@ -102,7 +100,7 @@ def test_both_have_the_same_headings_and_tables(english: str, chinese: str) -> N
 
 
 @pytest.mark.parametrize("name", [chinese for _, chinese in PAIRS])
-def test_the_comments_of_the_chinese_one_are_chinese(name: str) -> None:
+def test_the_comments_of_the_chinese_one_are_chinese(name):
     names = re.compile(r"\{split\}|clip\.show\(\)")  # comments that are code themselves
     comments = [
         line.partition("# ")[2]
@@ -115,17 +113,17 @@ def test_the_comments_of_the_chinese_one_are_chinese(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [ENGLISH, CHINESE])
-def test_it_is_short(name: str) -> None:
+def test_it_is_short(name):
     assert len(read(name).splitlines()) <= MAX_LINES
 
 
-def test_both_begin_with_the_way_to_the_other() -> None:
+def test_both_begin_with_the_way_to_the_other():
     assert read(ENGLISH).splitlines()[0] == f"English | [简体中文]({CHINESE})"
     assert read(CHINESE).splitlines()[0] == f"[English]({ENGLISH}) | 简体中文"
 
 
 @pytest.mark.parametrize("name", [ENGLISH, CHINESE])
-def test_the_moving_picture_and_the_first_commands_are_on_the_first_screen(name: str) -> None:
+def test_the_moving_picture_and_the_first_commands_are_on_the_first_screen(name):
     first_screen = "\n".join(read(name).splitlines()[:FIRST_SCREEN_LINES])
     assert re.search(r"^make demo\b", first_screen, flags=re.MULTILINE)
     assert re.search(r"^make test\b", first_screen, flags=re.MULTILINE)
@@ -133,12 +131,12 @@ def test_the_moving_picture_and_the_first_commands_are_on_the_first_screen(name:
     assert ".webp" in first_screen
 
 
-def test_the_chinese_one_uses_the_fixed_words() -> None:
+def test_the_chinese_one_uses_the_fixed_words():
     assert [word for word in FIXED_WORDS if word not in prose_of(CHINESE)] == []
 
 
 @pytest.mark.parametrize("name", [ENGLISH, CHINESE])
-def test_every_link_to_a_file_of_ours_leads_somewhere(name: str) -> None:
+def test_every_link_to_a_file_of_ours_leads_somewhere(name):
     links = re.findall(r"\]\(([^)#]+)", read(name)) + re.findall(r'src="([^"]+)"', read(name))
     ours = [link for link in links if "://" not in link]
     assert ours
@@ -149,14 +147,14 @@ PAGES = sorted(each.relative_to(ROOT).as_posix() for each in (ROOT / "docs").rgl
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_links_of_the_docs_lead_somewhere_in_the_repository_too(name: str) -> None:
+def test_links_of_the_docs_lead_somewhere_in_the_repository_too(name):
     links = re.findall(r"\]\(([^)#]+)", prose_of(name))
     ours = [link for link in links if "://" not in link]
     folder = (ROOT / name).parent
     assert [link for link in ours if not (folder / link).exists()] == []
 
 
-def test_every_make_target_and_every_extra_that_is_named_exists() -> None:
+def test_every_make_target_and_every_extra_that_is_named_exists():
     commands = commands_of(ENGLISH)
     makefile = (ROOT / "Makefile").read_text()
     for target in {word for line in commands for word in re.findall(r"^make (\w+)", line)}:
@@ -168,7 +166,7 @@ def test_every_make_target_and_every_extra_that_is_named_exists() -> None:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory):
     """A folder as a new user has it: some videos of a real person, and labels for them."""
     import av
 
@@ -227,9 +225,7 @@ def run(command: list[str], workspace: Path, python: str) -> str:
     return result.stdout
 
 
-def test_every_command_and_every_python_block_runs_as_it_stands(
-    workspace: Path, warm_python: WarmPython
-) -> None:
+def test_every_command_and_every_python_block_runs_as_it_stands(workspace, warm_python):
     python = warm_python.executable
     # In order and in one folder. Blocks marked `sh` need a fresh machine: make, pip, clusters.
     done = 0
@@ -267,7 +263,7 @@ def run_here(block: Block) -> int:
 
 
 @pytest.fixture(scope="module")
-def extracted(workspace: Path, warm_python: WarmPython) -> Path:
+def extracted(workspace, warm_python):
     """The workspace with the run that all guides look at, as the README has it too."""
     if not (workspace / "runs/first").exists():
         command = ["posemill", "extract", "videos", "--out", "runs/first"]
@@ -277,9 +273,7 @@ def extracted(workspace: Path, warm_python: WarmPython) -> Path:
 
 @pytest.mark.parametrize("name", GUIDES)
 @pytest.mark.usefixtures("warm_children")
-def test_every_command_and_every_python_block_of_a_guide_runs(
-    name: str, extracted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_and_every_python_block_of_a_guide_runs(name, extracted, monkeypatch):
     monkeypatch.chdir(extracted)
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     # The README's training has drawn its figures: they take longer than a training of a second.

@@ -1,12 +1,14 @@
-"""The value objects check their shapes and say what they hold."""
+"""The value objects check their shapes and say what they hold; splits have one list of aliases."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from posemill.records import PoseClip
+from posemill.errors import SourceError
+from posemill.records import SPLIT_NAMES, PoseClip, match_splits, usual_split
 from posemill.skeletons import get_skeleton
+from posemill.sources import find_clips
 
 
 def make_clip(num_frames: int = 4, skeleton: str = "holistic-543", **changes: object) -> PoseClip:
@@ -35,14 +37,12 @@ def make_clip(num_frames: int = 4, skeleton: str = "holistic-543", **changes: ob
         ("skeleton_name", "holistic-9", "unknown skeleton 'holistic-9'; known: holistic-543"),
     ],
 )
-def test_a_wrong_shape_is_named_with_what_was_expected(
-    field: str, value: object, message: str
-) -> None:
+def test_a_wrong_shape_is_named_with_what_was_expected(field, value, message):
     with pytest.raises(ValueError, match=message):
         make_clip(**{field: value})
 
 
-def test_repr_prints_shapes_and_what_was_found() -> None:
+def test_repr_prints_shapes_and_what_was_found():
     points = make_clip(4).points.copy()
     points[:3, 522:] = np.nan  # the right hand is in the last frame only
     shown = repr(make_clip(4, points=points))
@@ -51,7 +51,7 @@ def test_repr_prints_shapes_and_what_was_found() -> None:
     assert "left_hand 100%, right_hand 25%" in shown
 
 
-def test_a_clip_without_frames_is_allowed_and_says_so() -> None:
+def test_a_clip_without_frames_is_allowed_and_says_so():
     empty = make_clip(0)
     assert len(empty) == 0
     assert "no frames" in repr(empty)
@@ -59,7 +59,7 @@ def test_a_clip_without_frames_is_allowed_and_says_so() -> None:
     assert empty.as_skeleton("openpose-18").points.shape == (0, 18, 3)
 
 
-def test_a_part_is_present_where_any_of_its_points_was_found() -> None:
+def test_a_part_is_present_where_any_of_its_points_was_found():
     points = np.full((2, 543, 3), np.nan, np.float32)
     points[0, 40] = 0.5  # one face point
     clip = make_clip(2, points=points)
@@ -67,7 +67,7 @@ def test_a_part_is_present_where_any_of_its_points_was_found() -> None:
     assert clip.present.tolist() == [[False, True, False, False], [False] * 4]
 
 
-def test_parts_are_views_and_pixels_are_scaled_by_the_frame_size() -> None:
+def test_parts_are_views_and_pixels_are_scaled_by_the_frame_size():
     clip = make_clip(2)
     assert clip.part("left_hand").shape == (2, 21, 3)
     assert np.shares_memory(clip.part("left_hand"), clip.points)
@@ -77,7 +77,7 @@ def test_parts_are_views_and_pixels_are_scaled_by_the_frame_size() -> None:
         clip.part("tail")
 
 
-def test_another_skeleton_takes_the_points_of_the_same_name() -> None:
+def test_another_skeleton_takes_the_points_of_the_same_name():
     clip = make_clip(3, label="HELLO")
     small = clip.as_skeleton("holistic-143")
     assert small.points.shape == (3, 143, 3)
@@ -87,7 +87,7 @@ def test_another_skeleton_takes_the_points_of_the_same_name() -> None:
     assert clip.as_skeleton("holistic-543") is clip
 
 
-def test_the_neck_is_the_middle_of_the_shoulders_with_the_lower_score() -> None:
+def test_the_neck_is_the_middle_of_the_shoulders_with_the_lower_score():
     clip = make_clip(3)
     pose = get_skeleton("holistic-543").point_names
     left, right = pose.index("left_shoulder"), pose.index("right_shoulder")
@@ -100,7 +100,7 @@ def test_the_neck_is_the_middle_of_the_shoulders_with_the_lower_score() -> None:
     )
 
 
-def test_a_missing_point_stays_missing_with_score_zero_in_another_skeleton() -> None:
+def test_a_missing_point_stays_missing_with_score_zero_in_another_skeleton():
     points = make_clip(2).points.copy()
     shoulder = get_skeleton("holistic-543").point_names.index("left_shoulder")
     points[0, shoulder] = np.nan
@@ -112,3 +112,26 @@ def test_a_missing_point_stays_missing_with_score_zero_in_another_skeleton() -> 
     small_toe = get_skeleton("coco-133").point_names.index("left_small_toe")
     assert np.isnan(toes.points[:, small_toe]).all()
     assert (toes.scores[:, small_toe] == 0).all()
+
+
+def test_names_in_any_case_have_a_usual_form_and_others_stay():
+    assert [usual_split(name) for name in (*SPLIT_NAMES, "Val", " TEST ", "Extra")] == [
+        "train", "dev", "dev", "dev", "dev", "test", "dev", "test", "Extra"
+    ]  # fmt: skip
+
+
+def test_a_name_means_the_split_called_so_and_else_its_aliases():
+    assert match_splits(["dev"], ["train", "val"]) == (["val"], [])
+    assert match_splits(["valid"], ["dev", "valid"]) == (["valid"], [])
+    assert match_splits(["dev", "validation"], ["Val"]) == (["Val"], [])
+    assert match_splits(["dve", "train"], ["train", "dev"]) == (["train"], ["dve"])
+
+
+def test_a_folder_called_val_is_found_by_any_of_its_names(tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / split / "clip").mkdir(parents=True)
+        (tmp_path / split / "clip" / "1.png").write_bytes(b"")
+    for name in ("dev", "val", "validation"):
+        assert [clip.split for clip in find_clips(tmp_path, splits=[name])] == ["val"]
+    with pytest.raises(SourceError, match=r"has no split 'vla'; it has: train, val"):
+        find_clips(tmp_path, splits=["vla"])

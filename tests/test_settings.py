@@ -74,9 +74,7 @@ class Whole(Settings, command="whole"):
         ({"source": "a", "title": "b", "label": "c"}, "title and label say the same thing"),
     ],
 )
-def test_the_same_is_refused_from_python_a_file_and_flags(
-    values: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_the_same_is_refused_from_python_a_file_and_flags(values, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         Whole(**values)
     with pytest.raises(ConfigError, match=message):
@@ -94,7 +92,7 @@ def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, (bool, list)) else repr(value)
 
 
-def test_text_and_paths_are_both_taken_and_one_name_is_not_its_letters() -> None:
+def test_text_and_paths_are_both_taken_and_one_name_is_not_its_letters():
     assert Whole("a").source == Whole(Path("a")).source == Path("a")
     assert Whole("a", Path("b")).label == "b"
     assert Whole("a", inner_names="train").inner.names == ("train",)
@@ -103,14 +101,14 @@ def test_text_and_paths_are_both_taken_and_one_name_is_not_its_letters() -> None
     assert Whole("a", inner_names=[]).inner.names == ()
 
 
-def test_old_names_go_on_working_as_keywords_and_attributes() -> None:
+def test_old_names_go_on_working_as_keywords_and_attributes():
     config = Whole("a", title="t")
     assert config.label == config.title == config.caption == "t"
     assert config.replace(caption="u").label == "u"
     assert "title" not in config.to_dict()
 
 
-def test_a_field_of_a_group_is_read_by_its_flat_name_too() -> None:
+def test_a_field_of_a_group_is_read_by_its_flat_name_too():
     config = Whole("a", inner=Inner(share=0.25), label="x")
     assert config.inner.share == config.inner_share == 0.25
     assert config.inner.colour == "red"
@@ -123,7 +121,7 @@ def test_a_field_of_a_group_is_read_by_its_flat_name_too() -> None:
     assert find_field(Whole, "share") is None
 
 
-def test_a_notebook_sees_every_keyword_its_default_and_its_help() -> None:
+def test_a_notebook_sees_every_keyword_its_default_and_its_help():
     parameters = inspect.signature(Whole).parameters
     assert list(parameters) == list(Whole.all_fields())
     assert parameters["source"].default is inspect.Parameter.empty
@@ -134,20 +132,20 @@ def test_a_notebook_sees_every_keyword_its_default_and_its_help() -> None:
     assert set(inspect.signature(ExtractConfig).parameters) == set(ExtractConfig.all_fields())
 
 
-def test_defaults_are_not_shared_between_configurations() -> None:
+def test_defaults_are_not_shared_between_configurations():
     first = Whole("a")
     first.numbers.append(9.0)
     assert Whole("a").numbers == [1.0]
 
 
-def test_a_preset_stands_in_for_defaults_only() -> None:
+def test_a_preset_stands_in_for_defaults_only():
     assert Whole("a", label="seven").numbers == [7.0]
     assert Whole("a", label="seven", numbers=[1]).numbers == [1.0]
     assert Whole("a").replace(label="seven").numbers == [7.0]
     assert Whole("a", label="seven").replace(label="x").numbers == [1.0]
 
 
-def test_configurations_compare_and_survive_pickling_and_copying() -> None:
+def test_configurations_compare_and_survive_pickling_and_copying():
     config = Whole("a", inner_share=0.25)
     assert config == Whole("a", inner={"share": 0.25}) != Whole("a")
     for other in (pickle.loads(pickle.dumps(config)), copy.deepcopy(config)):
@@ -157,7 +155,7 @@ def test_configurations_compare_and_survive_pickling_and_copying() -> None:
         config.label = "y"  # type: ignore[misc]
 
 
-def test_an_extraction_takes_text_one_split_and_a_number_of_points() -> None:
+def test_an_extraction_takes_text_one_split_and_a_number_of_points():
     config = ExtractConfig("videos", "run", splits="train", skeleton="143")
     assert (config.source, config.out) == (Path("videos"), Path("run"))
     assert config.splits == ("train",)
@@ -171,12 +169,12 @@ def test_an_extraction_takes_text_one_split_and_a_number_of_points() -> None:
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400, 1 << 63])
-def test_numbers_that_are_not_finite_are_refused(value: float) -> None:
+def test_numbers_that_are_not_finite_are_refused(value):
     with pytest.raises(ConfigError, match="fps: expected a finite number"):
         ExtractConfig(Path("a"), Path("b"), fps=value)
 
 
-def test_every_value_has_a_source_and_what_is_shown_can_be_read_back(tmp_path: Path) -> None:
+def test_every_value_has_a_source_and_what_is_shown_can_be_read_back(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text('source = "a"\ncaption = "seven"\n[inner]\nshare = 1\n')
     resolved = resolve(Whole, path, {"is_on": True, "limit": 2, "inner_names": "train"})
@@ -196,7 +194,7 @@ def test_every_value_has_a_source_and_what_is_shown_can_be_read_back(tmp_path: P
     assert "# limit is not set" in plain.to_toml()
 
 
-def test_a_source_stands_behind_its_value_and_nothing_where_it_is_not_known() -> None:
+def test_a_source_stands_behind_its_value_and_nothing_where_it_is_not_known():
     whole = Whole("a", title="x", inner_share=0.25)
     shown = Resolved(whole, {"source": "flag"}).to_toml().splitlines()
     assert shown[0] == 'source = "a"'.ljust(44) + "  # flag"
@@ -206,7 +204,7 @@ def test_a_source_stands_behind_its_value_and_nothing_where_it_is_not_known() ->
     assert "share = 0.25" in shown[place:]
 
 
-def test_a_file_that_is_missing_or_broken_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_broken_is_said(tmp_path):
     with pytest.raises(ConfigError, match=r"no sweep file .*absent"):
         load_toml(tmp_path / "absent", what="sweep")
     for text in (b"\xff", b"stride = " + b"1" * 5000, b"a = " + b"[" * 100_000):
@@ -218,7 +216,7 @@ def test_a_file_that_is_missing_or_broken_is_said(tmp_path: Path) -> None:
         resolve(Whole, tmp_path / "c.toml")
 
 
-def test_a_configuration_is_shown_as_toml_group_by_group() -> None:
+def test_a_configuration_is_shown_as_toml_group_by_group():
     made = Resolved.of(Whole("a", title="x", inner_share=0.25, options={"k": [1, "b"], "p": {}}))
     assert made.to_toml() == (
         'source = "a"                                  # given\n'
@@ -243,11 +241,11 @@ def test_a_configuration_is_shown_as_toml_group_by_group() -> None:
         ({}, "{}"), ({"a b": "c"}, '{ "a b" = "c" }'), (1e-05, "1e-05"),
     ],
 )  # fmt: skip
-def test_values_are_written_as_toml_has_them(value: Any, text: str) -> None:
+def test_values_are_written_as_toml_has_them(value, text):
     assert _to_toml(value) == text
 
 
-def test_only_what_was_given_and_is_no_default_is_said_to_have_no_effect() -> None:
+def test_only_what_was_given_and_is_no_default_is_said_to_have_no_effect():
     reasons = {"limit": "no GPU", "inner_share": "it is alone", "is_on": "never"}
     assert describe_unused(Whole("a", limit=3, inner_share=0.25), reasons) == [
         "limit=3.0 has no effect: no GPU", "inner_share=0.25 has no effect: it is alone",

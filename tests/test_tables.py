@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from posemill.errors import ContentError, TrainingError
@@ -31,7 +29,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_labels_are_read_however_they_were_saved(name: str, tmp_path: Path) -> None:
+def test_labels_are_read_however_they_were_saved(name, tmp_path):
     (tmp_path / "labels.csv").write_bytes(TABLES[name])
     assert dict(read_annotations(tmp_path / "labels.csv")) == {
         "a": Annotation("你好", "train"),
@@ -40,7 +38,7 @@ def test_labels_are_read_however_they_were_saved(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_lists_of_clips_are_read_however_they_were_saved(name: str, tmp_path: Path) -> None:
+def test_lists_of_clips_are_read_however_they_were_saved(name, tmp_path):
     data = TABLES[name]
     for old, new in (("video_id", "path"), ("Video_ID", "PATH"), ("Video ID", "Path")):
         for encoding in ("utf-16-le", "utf-16-be") if name.startswith("utf-16") else ("ascii",):
@@ -50,7 +48,7 @@ def test_lists_of_clips_are_read_however_they_were_saved(name: str, tmp_path: Pa
     assert sorted(found) == [("a", "你好", "train"), ("b", "再见", "dev")]
 
 
-def test_paths_in_gbk_are_found_by_the_files_that_are_there(tmp_path: Path) -> None:
+def test_paths_in_gbk_are_found_by_the_files_that_are_there(tmp_path):
     (tmp_path / "手语").mkdir()
     (tmp_path / "手语" / "1.png").touch()
     (tmp_path / "list.csv").write_bytes("path,label\n手语,你好\n".encode("gbk"))
@@ -58,7 +56,7 @@ def test_paths_in_gbk_are_found_by_the_files_that_are_there(tmp_path: Path) -> N
     assert (clip.clip_id, clip.label, clip.num_frames) == ("手语", "你好", 1)
 
 
-def test_seconds_may_have_a_comma(tmp_path: Path) -> None:
+def test_seconds_may_have_a_comma(tmp_path):
     (tmp_path / "list.csv").write_text("path;start_seconds\na.mp4;1,5\n")
     [clip] = find_clips(tmp_path / "list.csv")
     assert clip.start_seconds == 1.5
@@ -78,26 +76,26 @@ def test_seconds_may_have_a_comma(tmp_path: Path) -> None:
         (b"video_id,label\na,\0\n", "neither UTF-8, UTF-16 nor GBK text; save it as UTF-8"),
     ],
 )
-def test_what_is_no_table_is_one_sentence(data: bytes, said: str, tmp_path: Path) -> None:
+def test_what_is_no_table_is_one_sentence(data, said, tmp_path):
     (tmp_path / "labels.csv").write_bytes(data)
     with pytest.raises(TrainingError, match=said):
         read_annotations(tmp_path / "labels.csv")
 
 
-def test_columns_that_are_not_known_keep_their_names(tmp_path: Path) -> None:
+def test_columns_that_are_not_known_keep_their_names(tmp_path):
     (tmp_path / "t.csv").write_text("Video-ID;Signer Name\na;Mia\n")
     [line] = read_table(tmp_path / "t.csv", names=["video_id"], encoding="utf-8")
     assert line == (2, {"video_id": "a", "Signer Name": "Mia"})
     assert plain_name("Video-ID ") == "videoid"
 
 
-def test_a_spreadsheet_is_told_before_it_is_read(tmp_path: Path) -> None:
+def test_a_spreadsheet_is_told_before_it_is_read(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"\xd0\xcf\x11\xe0 old Excel")
     with pytest.raises(ContentError, match="is a spreadsheet"):
         find_encoding(tmp_path / "t.csv")
 
 
-def test_clips_are_found_with_and_without_folder_and_ending(tmp_path: Path) -> None:
+def test_clips_are_found_with_and_without_folder_and_ending(tmp_path):
     (tmp_path / "labels.csv").write_text("video_id,label\nvideos/a.MP4,x\nb,y\nc/1,z\nd/e,v\n")
     found = read_annotations(tmp_path / "labels.csv")
     ids = ["a", "train/b.avi", "c", "s1/e", "s2/e"]

@@ -12,12 +12,12 @@ from posemill.terminal import counted, escaped, printable, warn_once
 EVIL = "a\x1b]0;owned\x07\x9b2J\u202egnp.\x08"
 
 
-def test_letters_and_blanks_of_all_scripts_stay() -> None:
+def test_letters_and_blanks_of_all_scripts_stay():
     assert printable("手\u3000語 é\u00a0x\n\ty") == "手\u3000語 é\u00a0x\n\ty"
     assert printable("a\nb\tc\udce9", keep="") == "a?b?c?"
 
 
-def test_json_has_an_escape_for_what_is_not_shown() -> None:
+def test_json_has_an_escape_for_what_is_not_shown():
     value = {"name": EVIL + "\udce9\U000e0001手"}
     text = escaped(json.dumps(value, ensure_ascii=False, indent=1))
     assert json.loads(text) == value
@@ -30,7 +30,7 @@ def test_json_has_an_escape_for_what_is_not_shown() -> None:
     [("", ""), (7, "7"), ("a\x1bb", "a?b"), ("a\u200eb", "a?b"), ("x\u3000y", "x\u3000y"),
      ("a\rb", "a?b"), ("\u2028", "?"), ("\ue000", "?")],
 )  # fmt: skip
-def test_what_commands_a_terminal_is_a_question_mark(text: object, shown: str) -> None:
+def test_what_commands_a_terminal_is_a_question_mark(text, shown):
     assert printable(text) == shown
 
 
@@ -39,11 +39,11 @@ def test_what_commands_a_terminal_is_a_question_mark(text: object, shown: str) -
     [("plain\u3000é", "plain\u3000é"), ("a\nb", "a\nb"), ("a\tb", "a\\u0009b"),
      ("\x7f", "\\u007f"), ("\U000e0001", "\\udb40\\udc01")],
 )  # fmt: skip
-def test_an_escape_has_four_digits_for_every_16_bits(text: str, shown: str) -> None:
+def test_an_escape_has_four_digits_for_every_16_bits(text, shown):
     assert escaped(text) == shown
 
 
-def test_a_warning_is_logged_once_and_commands_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_warning_is_logged_once_and_commands_nothing(caplog):
     for text in ("bad\x1b name", "bad\x1b name", "other"):
         warn_once(text)
     assert caplog.record_tuples == [
@@ -51,5 +51,5 @@ def test_a_warning_is_logged_once_and_commands_nothing(caplog: pytest.LogCapture
     ]  # fmt: skip
 
 
-def test_one_thing_is_said_as_one() -> None:
+def test_one_thing_is_said_as_one():
     assert [counted(number, "clips") for number in (0, 1, 21)] == ["0 clips", "1 clip", "21 clips"]

@@ -20,7 +20,7 @@ def ids_of(frames: list[list[FloatArray]], tracker: Tracker | None = None) -> li
     return [tracker.assign(np.array(people).reshape(-1, 17, 2)) for people in frames]
 
 
-def test_people_keep_their_ids_in_whatever_order_they_come() -> None:
+def test_people_keep_their_ids_in_whatever_order_they_come():
     frames = [[at(3 * t), at(200 - 2 * t)][:: 1 if t % 2 else -1] for t in range(10)]
     assert ids_of(frames) == [[1, 2] if t % 2 == 0 else [2, 1] for t in range(10)]
 
@@ -34,7 +34,7 @@ def test_two_who_walk_through_each_other_keep_their_ids() -> None:
     assert found[0] == found[-1] == [1, 2]
 
 
-def test_who_is_away_for_longer_than_the_limit_is_somebody_new() -> None:
+def test_who_is_away_for_longer_than_the_limit_is_somebody_new():
     for missing, expected in ((MAX_MISSING, 1), (MAX_MISSING + 1, 2)):
         tracker = Tracker()
         *_, last = ids_of([[at(0)], *[[]] * missing, [at(0)]], tracker)
@@ -42,7 +42,7 @@ def test_who_is_away_for_longer_than_the_limit_is_somebody_new() -> None:
         assert len(tracker.tracks) == 1
 
 
-def test_missing_points_are_not_compared() -> None:
+def test_missing_points_are_not_compared():
     half = at(0)
     half[8:] = np.nan
     assert ids_of([[at(0)], [half], [at(0)]]) == [[1], [1], [1]]
@@ -51,7 +51,7 @@ def test_missing_points_are_not_compared() -> None:
     assert pose_similarity(half[None], other[None]).tolist() == [[0]]
 
 
-def test_a_tracker_goes_on_from_its_bytes_and_its_copy() -> None:
+def test_a_tracker_goes_on_from_its_bytes_and_its_copy():
     frames = [[at(4 * t), at(150 - 3 * t)] for t in range(12)]
     frames[3][1][5:9] = np.nan
     whole = ids_of(frames)
@@ -63,14 +63,14 @@ def test_a_tracker_goes_on_from_its_bytes_and_its_copy() -> None:
     assert begun + ids_of(frames[6:], Tracker.from_bytes(data)) == whole
 
 
-def test_overlap_is_the_share_of_the_union() -> None:
+def test_overlap_is_the_share_of_the_union():
     one = np.array([[0, 0, 2, 2]], np.float32)
     other = np.array([[0, 0, 2, 2], [1, 1, 3, 3], [2, 2, 3, 3], [0, 0, 0, 0]], np.float32)
     np.testing.assert_allclose(box_overlap(one, other), [[1, 1 / 7, 0, 0]])
 
 
 @pytest.mark.parametrize("is_video", [True, False])
-def test_clips_of_videos_have_ids_and_pictures_that_stand_alone_have_none(is_video: bool) -> None:
+def test_clips_of_videos_have_ids_and_pictures_that_stand_alone_have_none(is_video):
     step = 2 if is_video else 300
     people = np.stack([[at(step * t), at(step * t + 100, 20)] for t in range(5)]) / 2000
     points = np.concatenate([people, np.zeros((5, 2, 17, 1))], axis=3).astype(np.float32)

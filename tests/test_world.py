@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,7 +38,7 @@ def clip_of(num_frames: int, clip_id: str = "a", *, people: tuple[int, ...] = ()
     return PoseClip(points, scores, sizes, "hands-42", clip_id=clip_id, others=others, world=world)
 
 
-def test_metres_come_back_from_a_run_beside_clips_without_any(tmp_path: Path) -> None:
+def test_metres_come_back_from_a_run_beside_clips_without_any(tmp_path):
     clips = [
         clip_of(2, "a", people=(0, 2)),
         replace(clip_of(3, "b"), world=None),
@@ -53,7 +52,7 @@ def test_metres_come_back_from_a_run_beside_clips_without_any(tmp_path: Path) ->
     assert run["b"].world is None
 
 
-def test_a_chosen_person_keeps_their_metres() -> None:
+def test_a_chosen_person_keeps_their_metres():
     clip = clip_of(2, people=(1, 0))
     assert clip.others is not None
     second = choose_person(clip, 2)
@@ -64,7 +63,7 @@ def test_a_chosen_person_keeps_their_metres() -> None:
 
 
 @pytest.mark.parametrize("name", ["npz", "csv", "parquet"])
-def test_metres_come_back_from_a_file(name: str, tmp_path: Path) -> None:
+def test_metres_come_back_from_a_file(name, tmp_path):
     form = get_format(name)
     clips = [clip_of(2, "a"), clip_of(3, "b")]
     path = tmp_path / f"clips{form.suffix}"
@@ -75,7 +74,7 @@ def test_metres_come_back_from_a_file(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(read.points, clip.points)
 
 
-def test_metres_of_everybody_come_back_from_parquet(tmp_path: Path) -> None:
+def test_metres_of_everybody_come_back_from_parquet(tmp_path):
     form, clip = get_format("parquet"), clip_of(2, people=(1, 0))
     assert clip.others is not None
     form.write([clip], tmp_path / "a.parquet", recipe=Recipe())
@@ -87,7 +86,7 @@ def test_metres_of_everybody_come_back_from_parquet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["parquet", "hdf5"])
-def test_metres_that_a_file_does_not_keep_are_named(name: str, tmp_path: Path) -> None:
+def test_metres_that_a_file_does_not_keep_are_named(name, tmp_path):
     form = get_format(name)
     clips = [replace(clip_of(2, "a"), world=None), clip_of(3, "b")]
     path = tmp_path / f"clips{form.suffix}"
@@ -96,9 +95,7 @@ def test_metres_that_a_file_does_not_keep_are_named(name: str, tmp_path: Path) -
     assert [clip.world for clip in form.read(path)] == [None, None]
 
 
-def test_body_and_hands_lie_around_hips_and_wrists(
-    photo: np.ndarray, model_files: dict[str, Path]
-) -> None:
+def test_body_and_hands_lie_around_hips_and_wrists(photo, model_files):
     plain = open_estimator("holistic").estimate([photo])
     assert plain.world is None
     found = open_estimator("holistic", world=True).estimate([photo])
@@ -113,9 +110,7 @@ def test_body_and_hands_lie_around_hips_and_wrists(
             assert 0.05 < np.linalg.norm(hand, axis=1).max() < 0.3
 
 
-def test_hands_of_a_picture_are_around_their_wrists(
-    photo: np.ndarray, model_files: dict[str, Path]
-) -> None:
+def test_hands_of_a_picture_are_around_their_wrists(photo, model_files):
     engine = open_estimator("hands", world=True, min_detection_confidence=0.1,
                             min_tracking_confidence=0.0)  # fmt: skip
     found = engine.estimate([photo])
@@ -128,6 +123,6 @@ def test_hands_of_a_picture_are_around_their_wrists(
     assert (wrists[~np.isnan(wrists)] == 0).all()
 
 
-def test_other_engines_refuse_metres() -> None:
+def test_other_engines_refuse_metres():
     with pytest.raises(ConfigError):
         open_estimator("openpose", world=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ CLIPS = {"train/a": 6, "train/b": 4, "dev/c": 5}
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path):
     """Three clips of frames in two splits."""
     rng = np.random.default_rng(0)
     for clip, num_frames in CLIPS.items():
@@ -26,7 +24,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(tree: Path, tmp_path: Path) -> Path:
+def run(tree, tmp_path):
     """A finished run of the three clips."""
     # Tracked: alone, the fake engine's first point is at 0, 0, which a pkl calls missing.
     posemill.extract(tree, tmp_path / "run", engine="fake", executor="serial", mode="video")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +15,7 @@ from posemill.errors import MissingExtraError, PosemillError
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> posemill.Run:
+def run(tmp_path):
     """A run of one clip of 20 red pictures, by the fake engine."""
     folder = tmp_path / "tree" / "train" / "a"
     folder.mkdir(parents=True)
@@ -33,7 +32,7 @@ def redness(picture: np.ndarray) -> float:
     return float((np.abs(picture.astype(int) - (200, 0, 0)).max(-1) < 30).mean())
 
 
-def test_a_clip_is_a_tidy_table_of_points(run: posemill.Run) -> None:
+def test_a_clip_is_a_tidy_table_of_points(run):
     pytest.importorskip("pandas")
     clip = run["a"]
     table = clip.to_pandas()
@@ -48,7 +47,7 @@ def test_a_clip_is_a_tidy_table_of_points(run: posemill.Run) -> None:
     assert hand["point"].iloc[0] == "right_hand_wrist"
 
 
-def test_a_clip_is_a_wide_table_of_frames(run: posemill.Run) -> None:
+def test_a_clip_is_a_wide_table_of_frames(run):
     pytest.importorskip("pandas")
     clip = run["a"]
     table = clip.to_pandas(wide=True)
@@ -57,16 +56,14 @@ def test_a_clip_is_a_wide_table_of_frames(run: posemill.Run) -> None:
     np.testing.assert_array_equal(table["right_hand_pinky_tip_score"], clip.scores[:, -1])
 
 
-def test_a_table_without_pandas_says_what_to_install(
-    run: posemill.Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_without_pandas_says_what_to_install(run, monkeypatch):
     clip = run["a"]
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtraError, match=r"needs 'pandas', .* run: pip install pandas"):
         clip.to_pandas()
 
 
-def test_a_frame_is_drawn_on_its_original(run: posemill.Run, tmp_path: Path) -> None:
+def test_a_frame_is_drawn_on_its_original(run, tmp_path):
     clip = run["a"]
     picture = clip.plot(-1)
     assert (picture.dtype, picture.shape[2]) == (np.uint8, 3)
@@ -81,7 +78,7 @@ def test_a_frame_is_drawn_on_its_original(run: posemill.Run, tmp_path: Path) -> 
     assert redness(clip.plot(0)) == 0
 
 
-def test_without_a_frame_it_is_a_sheet_of_twelve(run: posemill.Run) -> None:
+def test_without_a_frame_it_is_a_sheet_of_twelve(run):
     clip = run["a"]
     sheet = clip.plot()
     assert sheet.shape[0] * sheet.shape[1] > 12 * 320 * 240
@@ -90,7 +87,7 @@ def test_without_a_frame_it_is_a_sheet_of_twelve(run: posemill.Run) -> None:
     assert redness(small) > 0.3
 
 
-def test_what_cannot_be_drawn_is_said(run: posemill.Run, tmp_path: Path) -> None:
+def test_what_cannot_be_drawn_is_said(run, tmp_path):
     clip = run["a"]
     with pytest.raises(IndexError, match="clip 'a' has 20 frames; there is none at 20"):
         clip.plot(20)
@@ -102,13 +99,13 @@ def test_what_cannot_be_drawn_is_said(run: posemill.Run, tmp_path: Path) -> None
         empty.plot()
 
 
-def test_show_writes_a_file(run: posemill.Run, tmp_path: Path) -> None:
+def test_show_writes_a_file(run, tmp_path):
     run["a"].show(3, path=str(tmp_path / "new" / "a.png"))
     written = cv2.imread(str(tmp_path / "new" / "a.png"))[..., ::-1]
     np.testing.assert_array_equal(written, run["a"].plot(3))
 
 
-def test_show_displays_in_a_notebook(run: posemill.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_displays_in_a_notebook(run, monkeypatch):
     shown: list[Any] = []
     shell = SimpleNamespace(kernel="a kernel")
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
@@ -120,9 +117,7 @@ def test_show_displays_in_a_notebook(run: posemill.Run, monkeypatch: pytest.Monk
     np.testing.assert_array_equal(decoded, run["a"].plot(0))
 
 
-def test_show_opens_the_viewer_where_there_is_a_screen(
-    run: posemill.Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_show_opens_the_viewer_where_there_is_a_screen(run, monkeypatch):
     from PIL import Image
 
     opened: list[Any] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ import posemill
 from posemill.commands import data
 
 
-def test_prepare_writes_the_input_of_a_model(run: Path, tmp_path: Path) -> None:
+def test_prepare_writes_the_input_of_a_model(run, tmp_path):
     made = posemill.prepare(str(run), str(tmp_path / "data"), normalize="shoulders")
     assert [each.split for each in made] == ["train", "dev"]
     assert repr(made[0]).startswith("Prepared('train', 2 clips, 10 frames, ")
@@ -26,7 +24,7 @@ def test_prepare_writes_the_input_of_a_model(run: Path, tmp_path: Path) -> None:
         assert arrays["keypoints"].shape[1:] == (543, 3)
 
 
-def test_export_and_import_go_round(run: Path, tmp_path: Path) -> None:
+def test_export_and_import_go_round(run, tmp_path):
     written = posemill.export(run, to="pkl", out=tmp_path / "points.pkl", splits=["train"])
     assert (written.num_clips, written.num_frames) == (2, 10)
     assert any("picture sizes" in loss for loss in written.losses)
@@ -40,7 +38,7 @@ def test_export_and_import_go_round(run: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "no").exists()
 
 
-def test_merge_joins_runs(run: Path, tree: Path, tmp_path: Path) -> None:
+def test_merge_joins_runs(run, tree, tmp_path):
     other = posemill.extract(
         tree, tmp_path / "dev", splits=["dev"], engine="fake", executor="serial", mode="video"
     )
@@ -51,7 +49,7 @@ def test_merge_joins_runs(run: Path, tree: Path, tmp_path: Path) -> None:
     assert posemill.open_run(alone).num_frames == 15
 
 
-def test_a_run_that_is_not_finished_is_used_with_a_warning(run: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_not_finished_is_used_with_a_warning(run, tmp_path):
     import sqlite3
     from contextlib import closing
 
@@ -64,8 +62,8 @@ def test_a_run_that_is_not_finished_is_used_with_a_warning(run: Path, tmp_path: 
 
 
 def test_the_warning_about_an_unfinished_run_names_what_is_cut_and_what_is_missing(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run, tmp_path, monkeypatch
+):
     import sqlite3
     from contextlib import closing
 
@@ -88,7 +86,7 @@ def test_the_warning_about_an_unfinished_run_names_what_is_cut_and_what_is_missi
         posemill.prepare(run, tmp_path / "data", splits="train")
 
 
-def test_a_file_without_an_ending_gets_that_of_its_format(run: Path, tmp_path: Path) -> None:
+def test_a_file_without_an_ending_gets_that_of_its_format(run, tmp_path):
     assert posemill.export(run, "npz", tmp_path / "points").path == tmp_path / "points.npz"
     assert posemill.export(run, "txt", tmp_path / "texts").path == tmp_path / "texts"
     assert posemill.export(run, "npz", tmp_path / "a.data").path == tmp_path / "a.data"

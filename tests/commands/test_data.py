@@ -28,11 +28,11 @@ def make_clip(seed: int, split: str = "train") -> PoseClip:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     return write_run(tmp_path / "run", make_clip(1), make_clip(2, "dev"))
 
 
-def test_prepare_writes_arrays_and_says_what(run: Path, tmp_path: Path) -> None:
+def test_prepare_writes_arrays_and_says_what(run, tmp_path):
     result = call("prepare", run, "--out", tmp_path / "model", "--interpolate", 2,
                   "--normalize", "shoulders", "--fill", "nan")  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -44,7 +44,7 @@ def test_prepare_writes_arrays_and_says_what(run: Path, tmp_path: Path) -> None:
     assert made["options"]["fill"] == "zero"
 
 
-def test_export_and_import_go_there_and_back(run: Path, tmp_path: Path) -> None:
+def test_export_and_import_go_there_and_back(run, tmp_path):
     result = call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
     assert result.exit_code == 0, result.output
     assert "a.pkl: 2 clips, 8 frames (pkl)" in result.stdout
@@ -60,7 +60,7 @@ def test_export_and_import_go_there_and_back(run: Path, tmp_path: Path) -> None:
     [("prepare",), ("export", "--to", "coco"), ("merge",), ("import", "--from", "npz")],
     ids=lambda args: args[0],
 )
-def test_a_dry_run_counts_and_writes_nothing(run: Path, tmp_path: Path, args) -> None:
+def test_a_dry_run_counts_and_writes_nothing(run, tmp_path, args):
     source = run
     if args[0] == "import":
         source = tmp_path / "a.npz"
@@ -96,7 +96,7 @@ def test_errors_are_one_line_and_exit_code_2(run, capsys, monkeypatch, tmp_path,
 
 
 @pytest.mark.parametrize("command", ["prepare", "export", "merge", "import", "view"])
-def test_options_that_errors_name_are_taken_by_every_command(tmp_path, command: str) -> None:
+def test_options_that_errors_name_are_taken_by_every_command(tmp_path, command):
     frame = {"version": 1.3, "people": [{"pose_keypoints_2d": [32.0, 24.0, 0.5] * 25}]}
     (tmp_path / "frames.txt").write_text(json.dumps([frame] * 3))
     args = [] if command == "view" else ["--out", tmp_path / "out"]
@@ -111,7 +111,7 @@ def test_options_that_errors_name_are_taken_by_every_command(tmp_path, command: 
     assert '"num_frames": 3' in result.stdout
 
 
-def test_merge_takes_runs_beside_files_of_the_named_format(run: Path, tmp_path: Path) -> None:
+def test_merge_takes_runs_beside_files_of_the_named_format(run, tmp_path):
     call("export", run, "--to", "npz", "--skeleton", "543", "--out", tmp_path / "a.npz")
     (tmp_path / "a.npz").rename(tmp_path / "a")
     words = ("merge", run, tmp_path / "a", "--from", "npz", "--out")
@@ -122,7 +122,7 @@ def test_merge_takes_runs_beside_files_of_the_named_format(run: Path, tmp_path: 
     assert (said["num_clips"], said["equal_duplicates"]) == (2, 2)
 
 
-def test_a_pkl_is_normalised_by_the_size_that_is_given(run: Path, tmp_path: Path) -> None:
+def test_a_pkl_is_normalised_by_the_size_that_is_given(run, tmp_path):
     call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
     options = ("--normalize", "shoulders", "--out")
     result = call("prepare", tmp_path / "a.pkl", *options, tmp_path / "a")
@@ -134,7 +134,7 @@ def test_a_pkl_is_normalised_by_the_size_that_is_given(run: Path, tmp_path: Path
     np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_points_that_a_layout_leaves_out_are_said_when_it_is_written(run, tmp_path) -> None:
+def test_points_that_a_layout_leaves_out_are_said_when_it_is_written(run, tmp_path):
     said = "400 of 468 points of face (holistic-543 as holistic-143)"
     whole = call("export", run, "--to", "npz", "--skeleton", "543", "--out", tmp_path / "b.npz")
     assert "not kept" not in whole.stderr
@@ -152,13 +152,13 @@ def test_points_that_a_layout_leaves_out_are_said_when_it_is_written(run, tmp_pa
     assert call("merge", run, "--out", tmp_path / "same").stderr == ""
 
 
-def test_a_dry_run_of_prepare_looks_at_the_names_of_splits(tmp_path: Path) -> None:
+def test_a_dry_run_of_prepare_looks_at_the_names_of_splits(tmp_path):
     run = write_run(tmp_path / "run", make_clip(1, "a/b"))
     result = call("prepare", run, "--dry-run", "--out", tmp_path / "out")
     assert "name of split 'a/b' cannot be part of a file's name" in str(result.exception)
 
 
-def test_normalised_keypoints_are_not_said_to_miss_their_pictures(run: Path, tmp_path) -> None:
+def test_normalised_keypoints_are_not_said_to_miss_their_pictures(run, tmp_path):
     call("prepare", run, "--normalize", "shoulders", "--out", tmp_path / "model")
     result = call("visualize", tmp_path / "model", "--num-samples", 2, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
@@ -166,7 +166,7 @@ def test_normalised_keypoints_are_not_said_to_miss_their_pictures(run: Path, tmp
     assert "--originals" not in result.stderr
 
 
-def test_the_recipe_that_is_printed_is_all_that_was_done(run: Path, tmp_path: Path) -> None:
+def test_the_recipe_that_is_printed_is_all_that_was_done(run, tmp_path):
     call("prepare", run, "--normalize", "bbox", "--out", tmp_path / "model")
     for more in ((), ("--dry-run",)):
         result = call("export", tmp_path / "model", "--to", "hdf5", "--interpolate", 2, "--json",
@@ -179,7 +179,7 @@ def test_the_recipe_that_is_printed_is_all_that_was_done(run: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     "args", [("prepare",), ("export", "--to", "npz"), ("import",)], ids=lambda args: args[0]
 )
-def test_what_fails_leaves_no_folders_behind(run: Path, tmp_path: Path, args) -> None:
+def test_what_fails_leaves_no_folders_behind(run, tmp_path, args):
     call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
     before = sorted(tmp_path.iterdir())
     wrong = ("--skeleton", "543", "--out", tmp_path / "x" / "y")
@@ -206,7 +206,7 @@ def test_what_fails_leaves_no_folders_behind(run: Path, tmp_path: Path, args) ->
         (("prepare", "--out", "file/x"), "cannot be written: file is a file, expected a folder"),
     ],
 )
-def test_an_out_that_is_in_the_way_is_said(run, tmp_path, monkeypatch, args, message) -> None:
+def test_an_out_that_is_in_the_way_is_said(run, tmp_path, monkeypatch, args, message):
     (tmp_path / "work" / "there").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")
     Path("file").touch()
@@ -216,7 +216,7 @@ def test_an_out_that_is_in_the_way_is_said(run, tmp_path, monkeypatch, args, mes
     assert sorted(path.name for path in Path().iterdir()) == ["file", "there"]
 
 
-def test_a_new_run_in_the_empty_folder_we_are_in_is_refused(run, tmp_path, monkeypatch) -> None:
+def test_a_new_run_in_the_empty_folder_we_are_in_is_refused(run, tmp_path, monkeypatch):
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     for args in (("merge", run), ("import", run), ("export", run, "--to", "pose")):
@@ -224,7 +224,7 @@ def test_a_new_run_in_the_empty_folder_we_are_in_is_refused(run, tmp_path, monke
         assert "expected the name of a new folder" in str(result.exception)
 
 
-def test_a_split_that_a_file_does_not_have_is_named_with_those_it_has(run, tmp_path) -> None:
+def test_a_split_that_a_file_does_not_have_is_named_with_those_it_has(run, tmp_path):
     call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
     for args in (("prepare",), ("export", "--to", "npz"), ("import",)):
         result = call(args[0], tmp_path / "a.pkl", *args[1:], "--splits", "tarin", "--out",
@@ -232,7 +232,7 @@ def test_a_split_that_a_file_does_not_have_is_named_with_those_it_has(run, tmp_p
         assert re.search("has no split 'tarin'; it has train, dev", str(result.exception))
 
 
-def test_a_run_in_which_everything_failed_says_where_the_reasons_are(tmp_path: Path) -> None:
+def test_a_run_in_which_everything_failed_says_where_the_reasons_are(tmp_path):
     failure = Failure("a", "train", None, 2, "a.png", "not an image", "?")
     run = write_run(tmp_path / "run", failures=[failure])
     for args in (("prepare",), ("export", "--to", "npz")):
@@ -241,13 +241,13 @@ def test_a_run_in_which_everything_failed_says_where_the_reasons_are(tmp_path: P
 
 
 @pytest.mark.parametrize("command", ["merge", "import"])
-def test_a_dry_run_refuses_the_folder_that_the_run_itself_would(run, command: str) -> None:
+def test_a_dry_run_refuses_the_folder_that_the_run_itself_would(run, command):
     for more in ((), ("--dry-run",)):
         result = call(command, run, "--out", run, *more)
         assert "holds a run already; choose another folder" in str(result.exception)
 
 
-def test_export_takes_the_format_from_the_ending(run: Path, tmp_path: Path) -> None:
+def test_export_takes_the_format_from_the_ending(run, tmp_path):
     result = call("export", run, "--out", tmp_path / "a.csv")
     assert "a.csv: 2 clips, 8 frames (csv)" in result.stdout, result.output
     assert "nothing was written" in call("export", run, "--out", "a.npz", "--dry-run").stdout
@@ -255,7 +255,7 @@ def test_export_takes_the_format_from_the_ending(run: Path, tmp_path: Path) -> N
     assert "give the format by --to, one of npz, pkl" in render(result.exception, flags=Flags())
 
 
-def test_new_names_of_folders_that_cannot_be_are_said(run: Path, tmp_path: Path) -> None:
+def test_new_names_of_folders_that_cannot_be_are_said(run, tmp_path):
     for words, said in (
         (["--to", "txt", "--replace", "frames"], "replace: expected OLD=NEW, as frames=annotat"),
         (["--to", "npz", "--replace", "a=b"], "npz has no folders of its source"),
@@ -264,7 +264,7 @@ def test_new_names_of_folders_that_cannot_be_are_said(run: Path, tmp_path: Path)
         assert said in str(result.exception)
 
 
-def test_a_source_that_is_said_twice_or_not_at_all_is_refused(run: Path, tmp_path: Path) -> None:
+def test_a_source_that_is_said_twice_or_not_at_all_is_refused(run, tmp_path):
     both = call("prepare", run, "--keypoints-file", run, "--out", tmp_path / "both")
     assert isinstance(both.exception, ConfigError)
     assert not (tmp_path / "both").exists()
@@ -274,9 +274,7 @@ def test_a_source_that_is_said_twice_or_not_at_all_is_refused(run: Path, tmp_pat
         assert "RUN_OR_FILE" in missing.stderr
 
 
-def test_losses_are_said_in_chinese_one_by_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_losses_are_said_in_chinese_one_by_one(monkeypatch, capsys):
     losses = (
         "z",
         Message("x and y beyond a thousandth of a pixel; scores beyond a millionth"),
@@ -292,7 +290,7 @@ def test_losses_are_said_in_chinese_one_by_one(
     )
 
 
-def test_merging_into_the_same_file_again_names_what_was_typed(run: Path, tmp_path: Path) -> None:
+def test_merging_into_the_same_file_again_names_what_was_typed(run, tmp_path):
     arguments = ["merge", run, "--output_path", tmp_path / "all.pkl"]
     said = f"{tmp_path / 'all.pkl'} written; the run is {tmp_path / 'all.run'}"
     assert said in call(*arguments).stderr

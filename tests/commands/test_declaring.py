@@ -81,17 +81,15 @@ def flags_given(*arguments: str, **which: Any) -> Any:
         ),
     ],
 )
-def test_what_is_given_arrives_by_flat_name_and_type(
-    arguments: list[str], flags: dict[str, Any]
-) -> None:
+def test_what_is_given_arrives_by_flat_name_and_type(arguments, flags):
     assert flags_given(*arguments) == ("w", 1, flags)
 
 
-def test_a_commands_own_flags_stay_its_own() -> None:
+def test_a_commands_own_flags_stay_its_own():
     assert flags_given("--own", "3", "--size", "2") == ("w", 3, {"size": 2})
 
 
-def test_old_names_of_fields_are_flags_too() -> None:
+def test_old_names_of_fields_are_flags_too():
     assert flags_given("--caption-text", "a") == ("w", 1, {"label": "a"})
     assert "--caption-text" not in command_help(command([]))
 
@@ -104,15 +102,13 @@ def test_old_names_of_fields_are_flags_too() -> None:
         ({"skip": ["size"], "only": ["size", "colour"]}, "--colour", "--size"),
     ],
 )
-def test_fields_can_be_left_out(which: Any, there: str, gone: str) -> None:
+def test_fields_can_be_left_out(which, there, gone):
     flags_given(there, "2", **which)
     with pytest.raises(UsageError, match="No such option"):
         flags_given(gone, "2", **which)
 
 
-def test_the_help_has_the_sentence_the_choices_the_default_and_the_group(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_help_has_the_sentence_the_choices_the_default_and_the_group(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     text = " ".join(command_help(command([])).split())
     for row in (
@@ -131,20 +127,20 @@ def test_the_help_has_the_sentence_the_choices_the_default_and_the_group(
 
 
 @pytest.mark.parametrize("text", ["width", "=3", ""])
-def test_what_is_no_pair_is_said_with_an_example(text: str) -> None:
+def test_what_is_no_pair_is_said_with_an_example(text):
     with pytest.raises(ConfigError) as caught:
         parse_options([text], "--x")
     expected = f"--x: expected name=value, for example width=64, got {text!r}"
     assert str(caught.value) == expected
 
 
-def test_pairs_are_of_the_engine_unless_something_else_is_said() -> None:
+def test_pairs_are_of_the_engine_unless_something_else_is_said():
     assert parse_options(["a=1", "b-c=", "d=[1, 2]"]) == {"a": 1, "b_c": "", "d": [1, 2]}
     with pytest.raises(ConfigError, match=r"^--engine-option: expected name=value"):
         parse_options(["a"])
 
 
-def test_what_is_no_number_is_said() -> None:
+def test_what_is_no_number_is_said():
     with pytest.raises(ConfigError, match=r"^--numbers: expected a number, got 'x'$"):
         flags_given("--numbers", "1,x")
 
@@ -161,15 +157,13 @@ def test_what_is_no_number_is_said() -> None:
         ({"inner_rate": 2.0}, ["--inner-rate", "2.0"]),
     ],
 )
-def test_a_configuration_is_the_flags_that_are_not_its_defaults(
-    values: dict[str, Any], arguments: list[str]
-) -> None:
+def test_a_configuration_is_the_flags_that_are_not_its_defaults(values, arguments):
     made = Small("here", **{"size": 7, **values}).to_arguments()
     without_preset = [word for word in made if word not in ("--size", "9")]
     assert without_preset == ["--from", "here", *arguments]
 
 
-def test_a_switch_that_is_on_by_default_is_turned_off() -> None:
+def test_a_switch_that_is_on_by_default_is_turned_off():
     class On(Settings):
         """One switch."""
 

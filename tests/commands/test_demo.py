@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import cv2
 import pytest
@@ -14,7 +13,7 @@ from posemill.commands.line import run_line
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def demo(tmp_path_factory):
     """The folder of a demo that ran once, and what it printed."""
     folder = tmp_path_factory.mktemp("demo") / "demo"
     result = CliRunner().invoke(run_line, ["demo", "--out", str(folder)])
@@ -23,12 +22,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 @pytest.fixture
-def folder(demo: tuple[Path, str]) -> Path:
+def folder(demo):
     """The folder of a demo that ran once."""
     return demo[0]
 
 
-def test_the_clip_and_the_picture_have_keypoints_of_every_frame(folder: Path) -> None:
+def test_the_clip_and_the_picture_have_keypoints_of_every_frame(folder):
     run = open_run(folder / "run")
     assert run.is_finished
     assert run.failures() == []
@@ -36,7 +35,7 @@ def test_the_clip_and_the_picture_have_keypoints_of_every_frame(folder: Path) ->
     assert sizes == {"carphone": 30, "jumper": 45, "astronaut": 1}
 
 
-def test_the_table_says_who_was_found_and_that_hands_are_in_view(folder: Path) -> None:
+def test_the_table_says_who_was_found_and_that_hands_are_in_view(folder):
     with (folder / "presence.csv").open() as handle:
         rows = {row["clip"]: row for row in csv.DictReader(handle)}
     assert list(rows) == ["carphone", "jumper", "astronaut"]
@@ -46,7 +45,7 @@ def test_the_table_says_who_was_found_and_that_hands_are_in_view(folder: Path) -
     assert float(rows["jumper"]["left_hand"]) > 0.3 < float(rows["jumper"]["right_hand"])
 
 
-def test_the_pictures_that_are_named_exist_and_show_something(demo: tuple[Path, str]) -> None:
+def test_the_pictures_that_are_named_exist_and_show_something(demo):
     named = [
         line.split()[1]
         for line in demo[1].splitlines()
@@ -59,7 +58,7 @@ def test_the_pictures_that_are_named_exist_and_show_something(demo: tuple[Path, 
         assert picture.std() > 10
 
 
-def test_a_second_run_does_nothing_again_and_says_the_same(folder: Path) -> None:
+def test_a_second_run_does_nothing_again_and_says_the_same(folder):
     shards = {path: path.stat().st_mtime_ns for path in (folder / "run" / "shards").iterdir()}
     table = (folder / "presence.csv").read_text()
     result = CliRunner().invoke(run_line, ["demo", "--out", str(folder)])

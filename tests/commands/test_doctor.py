@@ -66,13 +66,13 @@ def doctor_says(
     return CliRunner().invoke(run_line, ["doctor", *flags], color=colours)
 
 
-def test_every_fact_has_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_fact_has_its_line(monkeypatch):
     result = doctor_says(monkeypatch, FOUND)
     assert result.stdout == f"{LINES}all well\n"
     assert result.exit_code == 0
 
 
-def test_problems_are_exit_code_1_and_warnings_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_are_exit_code_1_and_warnings_are_not(monkeypatch):
     found = replace(FOUND, gpus=[], cache={**FOUND.cache, "writable": False}, problems=["no disk"])
     result = doctor_says(monkeypatch, replace(found, warnings=["slow"]))
     assert result.exit_code == 1
@@ -92,20 +92,18 @@ def test_problems_are_exit_code_1_and_warnings_are_not(monkeypatch: pytest.Monke
         ({}, r"\x1b\[32m.*all well"),
     ],
 )
-def test_on_a_terminal_the_outcome_has_its_colour(
-    changes: dict[str, Any], line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_terminal_the_outcome_has_its_colour(changes, line, monkeypatch):
     said = doctor_says(monkeypatch, replace(FOUND, **changes), colours=True).stdout
     assert re.search(line, said)
 
 
-def test_json_is_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_all_of_it(monkeypatch):
     result = doctor_says(monkeypatch, replace(FOUND, problems=["no disk"]), "--json")
     assert json.loads(result.stdout) == replace(FOUND, problems=["no disk"]).to_json()
     assert result.exit_code == 1
 
 
-def test_a_ray_cluster_that_does_not_answer_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ray_cluster_that_does_not_answer_is_a_problem(monkeypatch):
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     nothing_tried(monkeypatch)
     done = CliRunner().invoke(run_line, ["doctor", "--ray-address", "127.0.0.1:9", "--json"])
@@ -118,7 +116,7 @@ def test_a_ray_cluster_that_does_not_answer_is_a_problem(monkeypatch: pytest.Mon
     )
 
 
-def test_what_a_ray_cluster_has_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_ray_cluster_has_is_printed(monkeypatch):
     about = {"address": "auto", "machines": 2, "cpus": 8.0, "free_cpus": 7.5, "gpus": 1.0,
              "free_gpus": 0.0}  # fmt: skip
     shown = doctor_says(monkeypatch, replace(FOUND, cluster=about)).stdout

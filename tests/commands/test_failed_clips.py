@@ -27,13 +27,13 @@ def clips(*clip_ids: str) -> list[PoseClip]:
 
 
 @pytest.fixture
-def some(tmp_path: Path) -> Path:
+def some(tmp_path):
     """A run of a clip with a bad frame, and of two clips that failed."""
     return write_run(tmp_path / "some", *clips("a"), failures=LOST)
 
 
 @pytest.fixture
-def none(tmp_path: Path) -> Path:
+def none(tmp_path):
     """A run in which everything failed."""
     return write_run(tmp_path / "none", failures=LOST[1:])
 
@@ -47,7 +47,7 @@ def counts_of(run: Path, command: str) -> dict[str, Any]:
     return {each["split"]: (each["clips_failed"], each["frames_failed"]) for each in splits}
 
 
-def test_failed_clips_are_counted_by_status(some: Path) -> None:
+def test_failed_clips_are_counted_by_status(some):
     text = said_by("status", some)
     assert "18/18 frames (100.0%), 10 frames and 2 clips failed; train 18/18" in text
     assert ["train", "2", "2", "1", "18", "8", "10"] in rows_of(text)
@@ -57,7 +57,7 @@ def test_failed_clips_are_counted_by_status(some: Path) -> None:
     assert json.loads(said_by("status", some, "--json"))["clips_failed"] == 2
 
 
-def test_failed_clips_are_counted_and_explained_by_view(some: Path) -> None:
+def test_failed_clips_are_counted_and_explained_by_view(some):
     text = said_by("view", some)
     assert [row[-2:] for row in rows_of(text) if row[:1] in (["train"], ["test"], ["total"])][
         :3
@@ -69,14 +69,14 @@ def test_failed_clips_are_counted_and_explained_by_view(some: Path) -> None:
     assert only["reasons"] == [{"reason": "truncated", "failures": 1, "frames": 0, "clips": 1}]
 
 
-def test_failed_clips_are_counted_on_top_of_the_report(some: Path, tmp_path: Path) -> None:
+def test_failed_clips_are_counted_on_top_of_the_report(some, tmp_path):
     said_by("report", some, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "<b>2</b>clips failed" in page
     assert "<b>10</b>frames failed" in page
 
 
-def test_a_run_in_which_everything_failed_can_be_looked_at(none: Path, tmp_path: Path) -> None:
+def test_a_run_in_which_everything_failed_can_be_looked_at(none, tmp_path):
     text = said_by("view", none, "--detailed")
     assert text.startswith(f"{none}  run  holistic-543  finished")
     assert ["truncated", "2", "9", "2"] in rows_of(text)
@@ -88,9 +88,7 @@ def test_a_run_in_which_everything_failed_can_be_looked_at(none: Path, tmp_path:
     assert "No clip has a fault" not in page
 
 
-def test_nothing_to_draw_says_where_the_reasons_are(
-    none: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_to_draw_says_where_the_reasons_are(none, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["visualize", str(none), "--out", str(tmp_path / "pictures")])
     assert stop.value.code == 2
@@ -98,7 +96,7 @@ def test_nothing_to_draw_says_where_the_reasons_are(
     assert re.search(r"no frames to draw; what gave no keypoints, and why:\s+posemill view", said)
 
 
-def test_merged_runs_show_the_failures_of_all(none: Path, tmp_path: Path) -> None:
+def test_merged_runs_show_the_failures_of_all(none, tmp_path):
     other = write_run(tmp_path / "other", *clips("a", "d"), failures=LOST[:1])
     said_by("merge", none, other, "--out", tmp_path / "all")
     assert counts_of(tmp_path / "all", "status") == {"train": (1, 10), "test": (1, 0)}
@@ -111,7 +109,7 @@ def test_merged_runs_show_the_failures_of_all(none: Path, tmp_path: Path) -> Non
     assert all(each.message in page for each in LOST)
 
 
-def test_runs_in_which_everything_failed_can_be_merged(none: Path, tmp_path: Path) -> None:
+def test_runs_in_which_everything_failed_can_be_merged(none, tmp_path):
     out = said_by("merge", none, "--out", tmp_path / "all")
     assert f"{tmp_path / 'all'}: 0 clips, 0 frames; 2 failures kept" in out
     assert counts_of(tmp_path / "all", "view") == counts_of(none, "view")

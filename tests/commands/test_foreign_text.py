@@ -23,7 +23,7 @@ HARMLESS = "a?]0;owned??2J?gnp.?"
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """A run whose ids, splits, reasons and log all command the terminal."""
     failure = Failure(f"{EVIL}\nposemill: all well", EVIL, None, 1, EVIL, EVIL, EVIL)
     clip = make_person(2, clip_id=EVIL, split=EVIL)
@@ -47,7 +47,7 @@ def commands(run: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["words", "json"])
-def test_no_command_lets_a_name_command_the_terminal(run: Path, as_json: bool) -> None:
+def test_no_command_lets_a_name_command_the_terminal(run, as_json):
     names = 0
     for words in commands(run):
         result = call(*words, *(["--json"] if as_json else []))
@@ -60,15 +60,13 @@ def test_no_command_lets_a_name_command_the_terminal(run: Path, as_json: bool) -
     assert names >= 4  # the names are shown, only not obeyed
 
 
-def test_a_name_with_line_ends_makes_no_lines_of_its_own(run: Path) -> None:
+def test_a_name_with_line_ends_makes_no_lines_of_its_own(run):
     said = call("status", run, "--failures").output
     assert "posemill: all well" in said
     assert not any(line.startswith("posemill: all well") for line in said.splitlines())
 
 
-def test_an_error_message_does_not_command_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_message_does_not_command_the_terminal(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["view", str(tmp_path / EVIL)])
     said = capsys.readouterr().err
@@ -76,7 +74,7 @@ def test_an_error_message_does_not_command_the_terminal(
     assert printable(said) == said
 
 
-def test_only_what_shows_results_and_progress_prints() -> None:
+def test_only_what_shows_results_and_progress_prints():
     for path in Path(posemill.commands.__file__).parent.glob("*.py"):
         calls = {
             ast.unparse(node.func)
@@ -89,9 +87,7 @@ def test_only_what_shows_results_and_progress_prints() -> None:
             )
 
 
-def test_a_split_called_like_markup_is_shown_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_split_called_like_markup_is_shown_as_it_is(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with ProgressView(True) as view:
         view.show(Progress((SplitCounts("[/red]" + EVIL, 2, 1, 200, 49, 1),), {}, 20.0, 7.0))

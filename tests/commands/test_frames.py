@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import av
 import numpy as np
@@ -24,7 +23,7 @@ posemill = partial(call, catches=False)
 
 
 @pytest.fixture
-def videos(tmp_path: Path) -> Path:
+def videos(tmp_path):
     for number, name in enumerate(("train/a", "train/b", "dev/c")):
         path = tmp_path / "videos" / f"{name}.mp4"
         path.parent.mkdir(parents=True, exist_ok=True)

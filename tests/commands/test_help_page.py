@@ -14,7 +14,7 @@ from posemill.terminal import width_of
 COMMANDS = sorted(load_commands()[0])
 
 
-def test_lines_end_between_characters_but_not_before_a_closing_mark() -> None:
+def test_lines_end_between_characters_but_not_before_a_closing_mark():
     assert list(wrapped("一二三，四五（六）", 6)) == ["一二", "三，四", "五", "（六）"]
     assert list(wrapped("用 --resume 断点续跑。", 12)) == ["用 --resume", "断点续跑。"]
     assert list(wrapped("写出 x.json。", 8)) == ["写出", "x.json。"]
@@ -25,9 +25,7 @@ def test_lines_end_between_characters_but_not_before_a_closing_mark() -> None:
 
 @pytest.mark.parametrize("columns", [80, 60])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_line_is_wider_than_the_terminal(
-    command: str, columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_line_is_wider_than_the_terminal(command, columns, monkeypatch):
     monkeypatch.setenv("POSEMILL_LANG", "zh")
     monkeypatch.setenv("COLUMNS", str(columns))
     said = CliRunner().invoke(run_line, [*command.split(), "--help"]).output
@@ -38,7 +36,7 @@ def test_no_line_is_wider_than_the_terminal(
     assert "…" not in said.replace("……", "")
 
 
-def test_names_and_texts_stand_under_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_and_texts_stand_under_each_other(monkeypatch):
     monkeypatch.setenv("POSEMILL_LANG", "zh")
     monkeypatch.setenv("COLUMNS", "80")
     lines = CliRunner().invoke(run_line, ["logs", "--help"]).output.splitlines()
@@ -46,7 +44,7 @@ def test_names_and_texts_stand_under_each_other(monkeypatch: pytest.MonkeyPatch)
     assert "  -f, --follow       运行期间持续输出。" in lines
 
 
-def test_the_usage_names_arguments() -> None:
+def test_the_usage_names_arguments():
     usages = {usage_of(command) for command in load_commands()[0].values()}
     assert "posemill bench decode [OPTIONS] VIDEO..." in usages
     assert "posemill compare [OPTIONS] RUN_A RUN_B" in usages

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import cv2
 import numpy as np
@@ -69,12 +68,12 @@ def assert_shown(name: str, text: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def material(tmp_path_factory):
     """A folder with frames, a run of them, an export and a training."""
     folder = tmp_path_factory.mktemp("material")
     (folder / "tree/train/a").mkdir(parents=True)
@@ -112,14 +111,14 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_every_command_is_told_names() -> None:
+def test_every_command_is_told_names():
     assert {*MISSING, *NAMELESS} == set(load_commands()[0])
     assert len(NAMES) == len(set(NAMES)) == 40
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("command", MISSING)
-def test_a_name_in_an_error_stays(command: str, language: str, tmp_path: Path) -> None:
+def test_a_name_in_an_error_stays(command, language, tmp_path):
     (tmp_path / "other").touch()
     for name in NAMES if language == "zh" else NAMES[::4]:  # English looks nothing up
         (tmp_path / "file").write_text("")
@@ -132,9 +131,7 @@ def test_a_name_in_an_error_stays(command: str, language: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(("line", "every"), WORKING.items())
-def test_a_name_in_a_result_stays(
-    line: str, every: int, language: str, material: Path, tmp_path: Path
-) -> None:
+def test_a_name_in_a_result_stays(line, every, language, material, tmp_path):
     shutil.copy(material / "x.npz", tmp_path)
     offset = list(WORKING).index(line)  # so that all names are met by some command
     if language == "en":  # looks nothing up
@@ -154,7 +151,7 @@ def test_a_name_in_a_result_stays(
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_names_of_clips_splits_and_reasons_stay(language: str, tmp_path: Path) -> None:
+def test_names_of_clips_splits_and_reasons_stay(language, tmp_path):
     splits = {name: "train" if index % 2 else name for index, name in enumerate(NAMES)}
     clips = [make_person(1, clip_id=name, split=split) for name, split in splits.items()]
     failures = [

@@ -19,7 +19,7 @@ from posemill.testing.videos import write_video
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> Path:
+def pictures(tmp_path):
     """A folder of twenty small pictures."""
     folder = tmp_path / "pictures"
     folder.mkdir()
@@ -29,13 +29,13 @@ def pictures(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fake_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_engine(monkeypatch):
     """The engine without a network in place of the real one."""
     monkeypatch.setattr(landmarks, "open_estimator", lambda name, **options: FakeEstimator())
 
 
 @pytest.fixture
-def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_work(monkeypatch):
     """Opening an engine fails the test: the fault must be found before."""
     monkeypatch.setattr(
         landmarks, "open_estimator", lambda name, **options: pytest.fail("the work was begun")
@@ -60,7 +60,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.usefixtures("fake_engine")
-def test_the_decoder_auto_is_the_one_that_tells_of_damage(tmp_path: Path) -> None:
+def test_the_decoder_auto_is_the_one_that_tells_of_damage(tmp_path):
     write_video(tmp_path / "a.mp4", 5)
     for name in ("auto", "pyav"):
         out = tmp_path / f"{name}.npz"
@@ -71,9 +71,7 @@ def test_the_decoder_auto_is_the_one_that_tells_of_damage(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("fake_engine")
-def test_a_folder_of_pictures_becomes_a_file_with_one_row_per_picture(
-    pictures: Path, tmp_path: Path
-) -> None:
+def test_a_folder_of_pictures_becomes_a_file_with_one_row_per_picture(pictures, tmp_path):
     out = tmp_path / "new" / "folder" / "landmarks.npz"
     assert run(pictures, "--out", out) == 0
     with np.load(out) as arrays:
@@ -96,8 +94,8 @@ def test_a_folder_of_pictures_becomes_a_file_with_one_row_per_picture(
 )
 @pytest.mark.skipif(sys.platform != "linux", reason="places and words of Linux")
 def test_a_place_that_cannot_be_written_is_said_in_one_line_before_the_work(
-    pictures: Path, out: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+    pictures, out, message, capsys
+):
     assert run(pictures, "--out", pictures.parent / out) == 2
     assert message in one_line(capsys)
     assert sorted(path.name for path in pictures.parent.iterdir()) == ["pictures"]
@@ -105,16 +103,14 @@ def test_a_place_that_cannot_be_written_is_said_in_one_line_before_the_work(
 
 @pytest.mark.usefixtures("no_work")
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
-def test_a_read_only_folder_is_said_before_the_work(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_read_only_folder_is_said_before_the_work(pictures, tmp_path, capsys):
     (tmp_path / "locked").mkdir(mode=0o555)
     assert run(pictures, "--out", tmp_path / "locked" / "x.npz") == 2
     assert "x.npz: cannot be written: Permission denied" in one_line(capsys)
 
 
 @pytest.fixture
-def small_disk() -> object:
+def small_disk():
     """No file of this process may be larger than 40 kB: a real refusal by the system."""
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -125,17 +121,14 @@ def small_disk() -> object:
 
 @pytest.mark.usefixtures("fake_engine", "small_disk")
 def test_a_disk_that_fills_up_during_the_work_is_said_and_leaves_nothing_half_written(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    pictures, tmp_path, capsys, monkeypatch
+):
     assert run(pictures, "--out", tmp_path / "x.npz") == 2
     assert "x.npz: cannot be written: File too large" in one_line(capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
 
 
-def test_any_engine_with_its_options_can_be_asked(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_any_engine_with_its_options_can_be_asked(pictures, tmp_path, capsys):
     out = tmp_path / "a.npz"
     named = ("--engine", "fake", "--engine-option", "seconds_per_frame=0")
     assert run(pictures, "--out", out, *named, "--mode", "image") == 0
@@ -152,9 +145,7 @@ def test_any_engine_with_its_options_can_be_asked(
     assert "fake" not in said, "it is for tests"
 
 
-def test_a_folder_of_videos_names_the_command_for_many(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_videos_names_the_command_for_many(tmp_path, capsys):
     videos = tmp_path / "videos"
     videos.mkdir()
     for name in ("a.mp4", "b.mp4", "labels.csv"):
@@ -166,14 +157,14 @@ def test_a_folder_of_videos_names_the_command_for_many(
 
 
 @pytest.mark.usefixtures("fake_engine")
-def test_the_old_flag_of_the_runtime_works(pictures: Path, tmp_path: Path) -> None:
+def test_the_old_flag_of_the_runtime_works(pictures, tmp_path):
     assert run(pictures, "--out", tmp_path / "a.npz", "--runtime", "litert") == 0
 
 
 @pytest.mark.usefixtures("fake_engine")
 def test_a_folder_is_tracked_if_its_pictures_look_like_a_video_and_it_is_said(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    pictures, tmp_path, capsys
+):
     out = tmp_path / "x.npz"
     assert run(pictures, "--out", out) == 0
     assert "mode video: numbered pictures of one size, neighbours alike" in capsys.readouterr().err
@@ -187,7 +178,7 @@ def test_a_folder_is_tracked_if_its_pictures_look_like_a_video_and_it_is_said(
     assert '"mode": "video"' in captured.out
 
 
-def test_landmarks_are_a_clip_with_a_row_for_each_picture(pictures: Path, tmp_path: Path) -> None:
+def test_landmarks_are_a_clip_with_a_row_for_each_picture(pictures, tmp_path):
     (pictures / "03.png").write_bytes(b"no picture")
     with pytest.warns(UserWarning, match="03.png"):
         clip = posemill.landmarks(pictures, engine="fake", mode="image", progress=False)
@@ -200,7 +191,7 @@ def test_landmarks_are_a_clip_with_a_row_for_each_picture(pictures: Path, tmp_pa
     assert (tmp_path / "out.npz").is_file()
 
 
-def test_several_files_are_one_run_that_the_same_call_continues(pictures: Path, tmp_path: Path):
+def test_several_files_are_one_run_that_the_same_call_continues(pictures, tmp_path):
     files = [pictures / "00.png", str(pictures / "04.png")]
     options = {"engine": "fake", "executor": "serial", "progress": False}
     summary = posemill.extract(files, tmp_path / "run", **options)
@@ -209,7 +200,7 @@ def test_several_files_are_one_run_that_the_same_call_continues(pictures: Path, 
     assert posemill.extract(files, tmp_path / "run", **options).num_frames_now == 0
 
 
-def test_several_videos_keep_their_folders_in_their_names(tmp_path: Path) -> None:
+def test_several_videos_keep_their_folders_in_their_names(tmp_path):
     files = [tmp_path / "v" / name for name in ("a/x.mp4", "b/x.mp4")]
     for file in files:
         file.parent.mkdir(parents=True)
@@ -219,7 +210,7 @@ def test_several_videos_keep_their_folders_in_their_names(tmp_path: Path) -> Non
     assert {clip.clip_id: len(clip) for clip in summary.run.clips()} == {"a/x": 3, "b/x": 3}
 
 
-def test_lists_of_files_that_cannot_be_are_refused(pictures: Path, tmp_path: Path):
+def test_lists_of_files_that_cannot_be_are_refused(pictures, tmp_path):
     write_video(tmp_path / "a.mp4", 2)
     for files, words in (
         ([], "empty"),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import MISSING
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 from cli_runner import CliRunner
@@ -70,7 +70,7 @@ COMMANDS = (
 
 
 @pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch) -> Any:
+def app(monkeypatch):
     """The command line with the commands above."""
     monkeypatch.setattr(line, "import_module", lambda name: sys.modules[__name__])
     monkeypatch.setattr(line, "MODULES", ("this module",))
@@ -106,16 +106,14 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Any:
         (["x", "--only=a", "--splits", "b"], ["x", ("only=a", "b"), 1, None]),
     ],
 )
-def test_flags_values_and_arguments_are_told_apart(
-    app: Any, arguments: list[str], seen: list[Any]
-) -> None:
+def test_flags_values_and_arguments_are_told_apart(app, arguments, seen):
     result = CliRunner().invoke(app, ["show", *arguments])
     assert result.exit_code == 0, result.output
     assert result.stdout.strip() == str(seen)
     assert not result.stderr
 
 
-def test_commands_inside_groups_have_the_same_manners(app: Any) -> None:
+def test_commands_inside_groups_have_the_same_manners(app):
     assert CliRunner().invoke(app, ["group", "show", "--two_words", "7"]).stdout.strip() == "7"
 
 
@@ -134,7 +132,7 @@ ALIASES = {
 
 
 @pytest.mark.parametrize("name", ALIASES)
-def test_words_of_other_programs_are_taken_and_mean_ours(name: str) -> None:
+def test_words_of_other_programs_are_taken_and_mean_ours(name):
     command = load_commands()[0][name]
     for flag, meant in ALIASES[name].items():
         reader = line._Reader(command)
@@ -142,7 +140,7 @@ def test_words_of_other_programs_are_taken_and_mean_ours(name: str) -> None:
         assert list(reader.texts) == [meant]
 
 
-def test_every_alias_leads_to_a_flag_of_its_command() -> None:
+def test_every_alias_leads_to_a_flag_of_its_command():
     for command in load_commands()[0].values():
         known = line._Reader(command)._known
         assert {re.split("[ =]", flag)[0] for flag in command.aliases.values()} <= set(known)
@@ -172,7 +170,7 @@ DEFAULTS = {
 }  # fmt: skip
 
 
-def test_no_switch_is_on_and_no_number_is_set_that_is_not_listed_here() -> None:
+def test_no_switch_is_on_and_no_number_is_set_that_is_not_listed_here():
     found = {
         name: {
             field.flat: field.default
@@ -186,7 +184,7 @@ def test_no_switch_is_on_and_no_number_is_set_that_is_not_listed_here() -> None:
     assert {name: usual for name, usual in found.items() if usual} == DEFAULTS
 
 
-def test_help_names_what_the_tables_hold() -> None:
+def test_help_names_what_the_tables_hold():
     from posemill.formats import FORMATS
 
     text = CliRunner().invoke(run_line, ["export", "--help"], env={"COLUMNS": "300"}).stdout
@@ -197,7 +195,7 @@ def test_help_names_what_the_tables_hold() -> None:
     assert "{posemill" not in words
 
 
-def test_the_version_is_said() -> None:
+def test_the_version_is_said():
     result = CliRunner().invoke(run_line, ["--version"])
     assert result.stdout == f"posemill {__version__}\n"
 
@@ -211,28 +209,26 @@ def test_the_version_is_said() -> None:
         ("interrupt", 130, "interrupted"),
     ],
 )
-def test_an_error_is_one_line_and_a_code(
-    app: Any, how: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_is_one_line_and_a_code(app, how, code, said, capsys):
     with pytest.raises(SystemExit) as info:
         main(["fail", how])
     assert info.value.code == code
     assert capsys.readouterr().err == f"posemill: {said}\n"
 
 
-def test_an_error_that_nobody_knows_keeps_its_traceback(app: Any) -> None:
+def test_an_error_that_nobody_knows_keeps_its_traceback(app):
     with pytest.raises(OSError, match="without a file"):
         main(["fail", "strange"])
 
 
-def test_debug_shows_the_traceback(app: Any) -> None:
+def test_debug_shows_the_traceback(app):
     with pytest.raises(PosemillError, match="expected this, got that"):
         main(["--debug", "fail", "known"])
     with pytest.raises(PermissionError):
         main(["--debug", "fail", "forbidden"])
 
 
-def test_every_command_explains_itself() -> None:
+def test_every_command_explains_itself():
     commands, groups = load_commands()
     assert all(groups.values())
     silent = [name for name, command in commands.items() if not command.help]
@@ -246,9 +242,7 @@ def test_every_command_explains_itself() -> None:
 
 
 @pytest.mark.parametrize("command", [(), ("extract",), ("train",), ("status",)])
-def test_help_is_whole_and_readable_at_80_columns(
-    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_is_whole_and_readable_at_80_columns(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = CliRunner().invoke(run_line, [*command, "--help"]).stdout
     lines = text.splitlines()
@@ -257,7 +251,7 @@ def test_help_is_whole_and_readable_at_80_columns(
     assert len(lines) < (60 if not command else 90 if command != ("train",) else 260)
 
 
-def test_engines_for_tests_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_for_tests_are_not_offered(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     text = CliRunner().invoke(run_line, ["extract", "--help"]).stdout
     assert "One of: holistic" in text
@@ -265,9 +259,7 @@ def test_engines_for_tests_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("group", [[], ["models"], ["bench"]])
-def test_a_group_without_a_command_shows_its_help(
-    group: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_group_without_a_command_shows_its_help(group, capsys):
     with pytest.raises(SystemExit) as caught:
         main(group)
     assert caught.value.code == 2
@@ -284,9 +276,7 @@ def test_a_group_without_a_command_shows_its_help(
         (["--tune=speed", "x"], " speed"),
     ],
 )
-def test_a_flag_without_its_value_has_its_usual_one(
-    app: Any, arguments: list[str], expected: str
-) -> None:
+def test_a_flag_without_its_value_has_its_usual_one(app, arguments, expected):
     result = CliRunner().invoke(app, ["show", *arguments])
     assert result.stdout == f"{['x', None, 1, None]}{expected}\n"
 
@@ -334,9 +324,7 @@ def test_a_value_that_is_no_number_is_shown(arguments, expected, got, monkeypatc
         (["need", "--much", "1", "--loud=yes"], "Option '--loud' does not take a value."),
     ],
 )
-def test_a_line_that_cannot_be_read_says_the_usage_and_why(
-    app: Any, arguments: list[str], expected: str
-) -> None:
+def test_a_line_that_cannot_be_read_says_the_usage_and_why(app, arguments, expected):
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     usage, reason = result.stderr.splitlines()
@@ -345,14 +333,14 @@ def test_a_line_that_cannot_be_read_says_the_usage_and_why(
     assert not result.stdout
 
 
-def test_a_number_below_zero_is_a_value_and_a_switch_has_two_spellings(app: Any) -> None:
+def test_a_number_below_zero_is_a_value_and_a_switch_has_two_spellings(app):
     assert CliRunner().invoke(app, ["need", "--much", "-2.5"]).stdout == "-2.5 False\n"
     assert CliRunner().invoke(app, ["need", "--much", "1", "--loud"]).stdout == "1.0 True\n"
     line = ["need", "--much", "1", "--loud", "--no-loud"]
     assert CliRunner().invoke(app, line).stdout == "1.0 False\n"
 
 
-def test_who_reads_our_output_may_leave() -> None:
+def test_who_reads_our_output_may_leave():
     command = f"{sys.executable} -m posemill train --help | true"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], stderr=-1, check=False)
     assert done.stderr == b""

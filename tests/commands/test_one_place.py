@@ -24,13 +24,13 @@ OPTION = """
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """A run of one clip."""
     return write_run(tmp_path / "run", make_person(2, skeleton_name="openpose-18", clip_id="a"))
 
 
 @pytest.fixture
-def changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def changed(monkeypatch):
     """The module of `prepare` with one more line: an option."""
     source = inspect.getsource(data)
     before, name, after = source.partition("def prepare(")
@@ -43,8 +43,8 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def test_a_new_parameter_of_prepare_is_a_flag_a_keyword_and_a_line_of_its_help(
-    changed: ModuleType, run: Path, tmp_path: Path
-) -> None:
+    changed, run, tmp_path
+):
     assert "--limit <int>" in call("prepare", "--help").stdout
     words = ["prepare", run, "--out", tmp_path / "a", "--skeleton", "openpose-18"]
     assert call(*words, "--limit", "3").exit_code == 0
@@ -81,9 +81,7 @@ class WordsFormat(Format):
         return iter(())
 
 
-def test_a_new_format_is_one_file_and_a_row(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_format_is_one_file_and_a_row(run, tmp_path, monkeypatch):
     from posemill import formats
 
     row = {"words": f"{__name__}:WordsFormat"}

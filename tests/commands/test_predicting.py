@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_runner import CliRunner
@@ -15,7 +14,7 @@ from posemill.errors import ConfigError, DecodeError, PosemillError, SourceError
 
 
 @pytest.fixture
-def trained(run: Path, tmp_path: Path) -> Any:
+def trained(run, tmp_path):
     """A tiny model, trained on what the fake engine found."""
     pytest.importorskip("torch")
     posemill.prepare(run, tmp_path / "data")
@@ -27,13 +26,8 @@ def trained(run: Path, tmp_path: Path) -> Any:
 
 
 def test_train_takes_the_flags_as_keywords_and_predict_several_sources(
-    trained: Any,
-    run: Path,
-    tree: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    trained, run, tree, tmp_path, monkeypatch, capsys
+):
     from posemill.estimators.fake import FakeEstimator
     from posemill.jobs import landmarks
 
@@ -65,9 +59,7 @@ def test_train_takes_the_flags_as_keywords_and_predict_several_sources(
     assert [each.label for each in drawn] == [many[3].label, many[4].label]
 
 
-def test_a_picture_of_a_prediction_is_replaced_by_its_own_source_only(
-    trained: Any, run: Path, tmp_path: Path
-) -> None:
+def test_a_picture_of_a_prediction_is_replaced_by_its_own_source_only(trained, run, tmp_path):
     folder, data = tmp_path / "pictures", tmp_path / "data" / "dev_keypoints.npz"
     folder.mkdir()
     note = folder / "note.txt"
@@ -93,9 +85,7 @@ def test_a_picture_of_a_prediction_is_replaced_by_its_own_source_only(
     assert note.read_text() == "mine"
 
 
-def test_what_predict_cannot_use_is_said(
-    trained: Any, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_predict_cannot_use_is_said(trained, tree, tmp_path, monkeypatch):
     from posemill.estimators.fake import FakeEstimator
     from posemill.jobs import landmarks
 
@@ -123,7 +113,7 @@ def test_what_predict_cannot_use_is_said(
         posemill.predict(trained, [broken])
 
 
-def test_a_training_that_is_said_twice_or_wrongly_is_refused(tmp_path: Path) -> None:
+def test_a_training_that_is_said_twice_or_wrongly_is_refused(tmp_path):
     config = posemill.TrainConfig(data="data", out="run")
     with pytest.raises(ConfigError, match="a TrainConfig says everything; epochs came beside it"):
         posemill.train(config, epochs=3)

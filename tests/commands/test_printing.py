@@ -19,7 +19,7 @@ from posemill.commands.printing import (
 )
 
 
-def test_words_stand_left_and_numbers_right(capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_stand_left_and_numbers_right(capsys):
     print_table(["name", "frames", "share"], [("a", 5, "0.5"), ("long name", 1234, "-")])
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "name       frames  share"
@@ -27,38 +27,34 @@ def test_words_stand_left_and_numbers_right(capsys: pytest.CaptureFixture[str]) 
     assert set(lines[1]) == {"─"}
 
 
-def test_one_word_among_numbers_makes_words_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_word_among_numbers_makes_words_of_all(capsys):
     print_table(["frames"], [(5,), ("none",)])
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines()][2:] == ["5", "none"]
 
 
 @pytest.mark.parametrize("text", ["class 1 videos/a.mp4 is 'take 1 frames'", "1 clips are, 1 clip"])
-def test_a_name_with_a_number_in_it_stays(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_with_a_number_in_it_stays(text, capsys):
     say(text)
     assert capsys.readouterr().out == f"{text}\n"
 
 
-def test_a_table_without_rows_has_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_without_rows_has_its_headings(capsys):
     print_table(["split", "clips"], [])
     assert capsys.readouterr().out.splitlines()[0].split() == ["split", "clips"]
 
 
-def test_into_a_pipe_a_row_is_one_line_and_marks_are_no_markup(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_into_a_pipe_a_row_is_one_line_and_marks_are_no_markup(capsys):
     name = "x" * 150 + "[bold]y[/bold]"
     print_table(["name", "more"], [(name, "z" * 100)])
     assert capsys.readouterr().out.splitlines()[2].split() == [name, "z" * 100]
 
 
-def test_names_from_data_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_from_data_do_not_command_the_terminal(capsys):
     print_table(["name"], [("a\x1b[2Jb\x07",)])
     assert capsys.readouterr().out.splitlines()[2].rstrip() == "a?[2Jb?"
 
 
-def test_json_keeps_letters_and_spells_out_what_is_no_text(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_json_keeps_letters_and_spells_out_what_is_no_text(capsys):
     print_json({"path": Path("a/b"), "name": "手", "odd": "caf\udce9"})
     said = capsys.readouterr().out
     assert json.loads(said) == {"path": "a/b", "name": "手", "odd": "caf\udce9"}
@@ -66,14 +62,14 @@ def test_json_keeps_letters_and_spells_out_what_is_no_text(
     assert '\n  "path"' in said
 
 
-def test_values_stand_under_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_stand_under_each_other(capsys):
     print_lines([("a", 1), ("longer", "two")])
     assert capsys.readouterr().out == "a       1\nlonger  two\n"
     print_lines([])
     assert capsys.readouterr().out == ""
 
 
-def test_notes_and_warnings_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_and_warnings_go_to_stderr(capsys):
     print_note("slow")
     with warnings_as_notes():
         warnings.warn("old file", UserWarning, stacklevel=1)
@@ -82,9 +78,7 @@ def test_notes_and_warnings_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> 
     assert said.err == "posemill: slow\nposemill: old file\n"
 
 
-def test_a_table_shows_letters_that_the_terminal_has_not_by_their_number(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_table_shows_letters_that_the_terminal_has_not_by_their_number(monkeypatch):
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
     print_table(["片段"], [["数据"]])

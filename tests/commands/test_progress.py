@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -28,9 +28,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def notebook(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[], str]:
+def notebook(monkeypatch, capsys):
     """This process as the kernel of a notebook; returns what it shows."""
     shell = SimpleNamespace(kernel="a kernel")
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
@@ -38,7 +36,7 @@ def notebook(
 
 
 @pytest.fixture
-def shown_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], io.StringIO]:
+def shown_as(monkeypatch):
     """A function: stderr with one way to show progress, and no rest between two lines."""
 
     def choose(display: str) -> io.StringIO:
@@ -50,9 +48,7 @@ def shown_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], io.StringIO]:
     return choose
 
 
-def test_progress_is_shown_where_someone_watches(
-    monkeypatch: pytest.MonkeyPatch, notebook: Callable[[], str]
-) -> None:
+def test_progress_is_shown_where_someone_watches(monkeypatch, notebook):
     assert [choose_display(wish) for wish in (None, True, False)] == ["line", "line", "none"]
     for shell in (None, SimpleNamespace()):  # an IPython in a terminal
         module = SimpleNamespace(get_ipython=lambda shell=shell: shell)
@@ -65,14 +61,14 @@ def test_progress_is_shown_where_someone_watches(
     assert choose_display(True) == "none"
 
 
-def test_items_come_unchanged_and_a_log_stays_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_come_unchanged_and_a_log_stays_silent(monkeypatch):
     log = io.StringIO()
     monkeypatch.setattr("sys.stderr", log)
     assert list(track(iter(range(5)), "counting", 5)) == [0, 1, 2, 3, 4]
     assert log.getvalue() == ""
 
 
-def test_a_stream_that_is_left_early_is_closed_at_once_even_if_somebody_holds_it() -> None:
+def test_a_stream_that_is_left_early_is_closed_at_once_even_if_somebody_holds_it():
     closed = []
 
     def numbers() -> Iterator[int]:
@@ -88,9 +84,7 @@ def test_a_stream_that_is_left_early_is_closed_at_once_even_if_somebody_holds_it
     assert closed == [True]
 
 
-def test_a_terminal_sees_how_far_it_is_also_where_the_total_is_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_terminal_sees_how_far_it_is_also_where_the_total_is_unknown(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     assert list(track(iter(["aa", "bbb"]), "measuring", 5, len)) == ["aa", "bbb"]
@@ -103,7 +97,7 @@ def test_a_terminal_sees_how_far_it_is_also_where_the_total_is_unknown(
     assert lines[-1] == "drawing frames 7\n"
 
 
-def test_a_notebook_sees_one_line_that_renews_itself(notebook: Callable[[], str]) -> None:
+def test_a_notebook_sees_one_line_that_renews_itself(notebook):
     with show_progress("preparing", 4) as advance:
         advance(3)
         advance(1)
@@ -112,9 +106,7 @@ def test_a_notebook_sees_one_line_that_renews_itself(notebook: Callable[[], str]
     assert others[-1] == f"preparing [{'#' * 30}] 4 / 4\n"
 
 
-def test_the_time_that_is_left_is_what_the_rest_takes_at_this_speed(
-    shown_as: Callable[[str], io.StringIO], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_that_is_left_is_what_the_rest_takes_at_this_speed(shown_as, monkeypatch):
     stderr, now = shown_as("line"), time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
     with show_progress("preparing", 10) as advance:
@@ -124,8 +116,8 @@ def test_the_time_that_is_left_is_what_the_rest_takes_at_this_speed(
 
 
 def test_a_shorter_line_covers_the_longer_one_and_none_is_wider_than_the_terminal(
-    notebook: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    notebook, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "9")
     line = TextLine("line")
     line.show("帧帧帧帧帧帧")
@@ -134,9 +126,7 @@ def test_a_shorter_line_covers_the_longer_one_and_none_is_wider_than_the_termina
     assert notebook() == "\r帧帧帧帧\r123     \n"
 
 
-def test_a_log_has_a_line_every_ten_seconds_if_it_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_log_has_a_line_every_ten_seconds_if_it_is_asked_for(monkeypatch):
     log = io.StringIO()
     monkeypatch.setattr("sys.stderr", log)
     now = time.monotonic()
@@ -151,7 +141,7 @@ def test_a_log_has_a_line_every_ten_seconds_if_it_is_asked_for(
     ("seconds", "text"),
     [(0, "0:00:00"), (59.4, "0:00:59"), (59.6, "0:01:00"), (3600, "1:00:00"), (97389, "27:03:09")],
 )
-def test_a_duration_has_hours_minutes_and_seconds(seconds: float, text: str) -> None:
+def test_a_duration_has_hours_minutes_and_seconds(seconds, text):
     assert duration(seconds) == text
 
 
@@ -170,9 +160,7 @@ def test_a_duration_has_hours_minutes_and_seconds(seconds: float, text: str) -> 
         ),
     ],
 )
-def test_one_line_says_it_all_and_the_splits_where_there_are_several(
-    snapshot: Progress, words: str
-) -> None:
+def test_one_line_says_it_all_and_the_splits_where_there_are_several(snapshot, words):
     assert snapshot.describe() == words
 
 
@@ -187,9 +175,7 @@ def test_one_line_says_it_all_and_the_splits_where_there_are_several(
          "7/20 frames (35.0%), 0 failed\n"),
     ],
 )  # fmt: skip
-def test_a_run_shows_what_is_counted_what_happens_and_how_far_it_is(
-    shown_as: Callable[[str], io.StringIO], display: str, wanted: str
-) -> None:
+def test_a_run_shows_what_is_counted_what_happens_and_how_far_it_is(shown_as, display, wanted):
     stderr = shown_as(display)
     with ProgressView() as view:
         view.count(1, 3)
@@ -197,9 +183,7 @@ def test_a_run_shows_what_is_counted_what_happens_and_how_far_it_is(
     assert stderr.getvalue() == wanted
 
 
-def test_on_a_terminal_there_is_a_bar_for_each_split_and_the_speed_behind_the_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_on_a_terminal_there_is_a_bar_for_each_split_and_the_speed_behind_the_last(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     odd = SplitCounts("a\nb", 1, 0, 0, 0, 0, 0)
     with ProgressView() as view:

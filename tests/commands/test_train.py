@@ -1,4 +1,4 @@
-"""`posemill train`, `evaluate`, `predict`."""
+"""`posemill train`, `evaluate`, `predict`, `sweep`, `synthetic-corpus`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import csv
 import json
 import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_runner import call
+from cli_runner import call, said_by
 from cli_runner import said_by as run
 
 from posemill.commands.line import main
 from posemill.training.config.run_settings import preset_values
 from posemill.training.config.train_config import FIELDS
+from posemill.training.launch import sweep
 
 
-def test_every_field_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_field_is_a_flag(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     text = run("train", "--help")
     for name in FIELDS:
@@ -34,7 +34,7 @@ def test_every_field_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:
+def test_show_config_says_where_each_value_came_from(tmp_path):
     config = tmp_path / "c.toml"
     config.write_text("epochs = 7\n")
     flags = "--batch_size 5 --no-figures --model-options width=8 --step-epochs 2,3".split()
@@ -52,7 +52,7 @@ def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:
     assert {"group": "optimisation", "name": "epochs", "value": 7, "source": "file"} in rows
 
 
-def test_the_flags_of_the_first_version_mean_what_they_meant() -> None:
+def test_the_flags_of_the_first_version_mean_what_they_meant():
     words = ("--mode", "multi_thread", "--num_workers", "2", "--decoder=beam", "--show-config")
     result = call("train", *words)
     assert result.exit_code == 0, result.output
@@ -70,9 +70,7 @@ def test_the_flags_of_the_first_version_mean_what_they_meant() -> None:
         (["absent.toml"], "no config file absent.toml"),
     ],
 )
-def test_wrong_settings_end_with_code_2_and_a_sentence(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_settings_end_with_code_2_and_a_sentence(arguments, message, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["train", *arguments])
     assert stopped.value.code == 2
@@ -80,8 +78,8 @@ def test_wrong_settings_end_with_code_2_and_a_sentence(
 
 
 def test_a_taken_folder_and_missing_labels_are_said_before_torch_is_loaded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr("posemill.training.front.train", pytest.fail)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine.txt").write_text("mine")
@@ -96,9 +94,7 @@ def test_a_taken_folder_and_missing_labels_are_said_before_torch_is_loaded(
         assert message in capsys.readouterr().err
 
 
-def test_train_evaluate_and_predict_from_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_train_evaluate_and_predict_from_the_command_line(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
     rng = np.random.default_rng(0)
@@ -148,9 +144,7 @@ def test_train_evaluate_and_predict_from_the_command_line(
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
-def test_an_interrupted_training_says_how_it_goes_on(
-    tmp_path, monkeypatch, capsys, has_checkpoint
-) -> None:
+def test_an_interrupted_training_says_how_it_goes_on(tmp_path, monkeypatch, capsys, has_checkpoint):
     def interrupt(_):
         if has_checkpoint:
             (tmp_path / "run" / "checkpoints").mkdir(parents=True)
@@ -172,7 +166,7 @@ def test_an_interrupted_training_says_how_it_goes_on(
 
 def test_an_interrupt_before_a_training_has_begun_asks_for_the_same_command(
     tmp_path, monkeypatch, capsys
-) -> None:
+):
     def interrupt(_):
         raise KeyboardInterrupt
 
@@ -182,10 +176,38 @@ def test_an_interrupt_before_a_training_has_begun_asks_for_the_same_command(
     assert "had not begun: give the same command again" in capsys.readouterr().err
 
 
-def test_threads_that_wait_sleep_unless_the_user_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_wait_sleep_unless_the_user_chose(monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     run("train", "--show-config")
     assert os.environ["OMP_WAIT_POLICY"] == "active"
     monkeypatch.delenv("OMP_WAIT_POLICY")
     run("train", "--show-config")
     assert os.environ["OMP_WAIT_POLICY"] == "passive"
+
+
+def test_a_dry_run_lists_the_trainings_as_json(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1, 0.2]\n')
+    found = json.loads(said_by("sweep", path, "--dry-run", "--json"))
+    assert [row["lr"] for row in found["trainings"]] == [0.1, 0.2]
+    assert {row["state"] for row in found["trainings"]} == {"waiting"}
+    assert not (tmp_path / "out").exists()
+    assert "waiting" in said_by("sweep", path, "--dry-run")
+
+
+@pytest.mark.parametrize("num_means", [1, 2])
+def test_means_are_shown_where_several_trainings_share_one(tmp_path, monkeypatch, num_means):
+    rows = [{"name": name, "state": state} for name, state in
+            (("a", "done"), ("b", "done"), ("c", "waiting"))]  # fmt: skip
+    means = [{"mean": number} for number in range(num_means)]
+    monkeypatch.setattr(sweep, "tabulate", lambda *_: rows)
+    monkeypatch.setattr(sweep, "summarize", lambda _: means)
+    (tmp_path / "sweep.toml").write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1, 0.2]\n')
+    result = call("sweep", tmp_path / "sweep.toml", "--dry-run")
+    assert ("mean" in result.stdout) == (num_means == 1)
+
+
+def test_a_synthetic_corpus_is_written(tmp_path):
+    said = said_by("synthetic-corpus", tmp_path / "c", "--glosses", 4, "--train", 3)
+    assert "train  3 clips" in said
+    assert len(list((tmp_path / "c" / "keypoints").iterdir())) == 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ NAMES = ("POSEMILL_LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 
 
 @pytest.fixture(autouse=True)
-def chinese(monkeypatch: pytest.MonkeyPatch) -> None:
+def chinese(monkeypatch):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("POSEMILL_LANG", "zh")
@@ -32,9 +31,7 @@ def chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     ({"LANG": "zh_CN.UTF-8", "POSEMILL_LANG": "en"}, "en"), ({"POSEMILL_LANG": "zh"}, "zh_CN"),
     ({"POSEMILL_LANG": "zh-CN", "LANG": "C"}, "zh_CN"), ({"POSEMILL_LANG": ""}, "en"),
 ])  # fmt: skip
-def test_our_own_setting_goes_before_the_locale(
-    given: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_own_setting_goes_before_the_locale(given, expected, monkeypatch):
     monkeypatch.delenv("POSEMILL_LANG")
     for name, value in given.items():
         monkeypatch.setenv(name, value)
@@ -53,17 +50,15 @@ def test_our_own_setting_goes_before_the_locale(
      "未保留：一切正常；all well"),
 ])  # fmt: skip
 def test_a_message_is_found_by_its_template_and_its_values_stay(
-    template: str, values: dict[str, object], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    template, values, expected, monkeypatch
+):
     message = Message(template, **values)
     assert render(message) == expected
     monkeypatch.setenv("POSEMILL_LANG", "en")
     assert render(message) == str(message)
 
 
-def test_without_its_catalogue_it_speaks_english(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_its_catalogue_it_speaks_english(tmp_path, monkeypatch):
     monkeypatch.setattr(language, "FOLDER", tmp_path)
     language._load.cache_clear()
     assert translate("all well") == "all well"
@@ -79,7 +74,7 @@ def run(*arguments: str, chosen: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_a_chinese_process_says_help_and_usage_errors_in_chinese() -> None:
+def test_a_chinese_process_says_help_and_usage_errors_in_chinese():
     said = run("--help", chosen="zh").stdout
     assert "用法：posemill" in said
     assert "  extract           提取整个数据集的关键点。" in said
@@ -93,7 +88,7 @@ def test_a_chinese_process_says_help_and_usage_errors_in_chinese() -> None:
     assert "posemill：nowhere 不存在" in gone.stderr
 
 
-def test_english_needs_no_gettext() -> None:
+def test_english_needs_no_gettext():
     code = (
         "import sys; from posemill.language import translate; translate('all well');"
         "assert 'posemill.commands.help_page' not in sys.modules;"
@@ -103,7 +98,7 @@ def test_english_needs_no_gettext() -> None:
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
-def test_the_list_of_commands_loads_no_table() -> None:
+def test_the_list_of_commands_loads_no_table():
     code = (
         "import sys; from posemill.commands.line import run_line;"
         "assert run_line(['--help']) == 0;"
