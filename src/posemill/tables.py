@@ -38,11 +38,8 @@ def plain_name(column: str) -> str:
 def find_encoding(path: Path) -> str | None:
     """Return the encoding of a text file, None where it is none that we know.
 
-    What is not UTF-8 may be GBK and may be names of files in another encoding: `GBK` is returned
-    if it could be that.
-
-    Raises:
-        ContentError: It is a spreadsheet.
+    `GBK` is returned for what is not UTF-8 and could be that, or names of files in another
+    encoding. A spreadsheet is a ContentError.
     """
     with path.open("rb") as handle:
         head = handle.read(512)
@@ -71,17 +68,11 @@ def _is_encoded(path: Path, encoding: str) -> bool:
 def read_table(
     path: Path, *, names: Sequence[str], encoding: str, errors: str = "strict"
 ) -> Iterator[Line]:
-    """Yield the rows of a table under its first line.
+    """Yield the rows of a table under its first line; `errors` as `open` has it.
 
-    Args:
-        path: The file.
-        names: Columns the caller knows; one that is spelt differently is given by its name here.
-            Whatever separates the columns, one of them stands in the first line.
-        encoding: As `find_encoding` says.
-        errors: What to do with other bytes, as `open` has it.
-
-    Raises:
-        ContentError: The first line has none of `names`, or a row does not fit it.
+    Columns that the caller knows by `names` are given by these, however they are spelt; one of them
+    has to stand in the first line, whatever separates them, and all rows have to fit it, or else it
+    is a ContentError.
     """
     with path.open(encoding=encoding, errors=errors, newline="") as handle:
         try:

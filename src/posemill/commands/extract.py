@@ -139,13 +139,14 @@ def show_extract(
     resolved = resolve(ExtractConfig, config, ask.keywords, missing=missing)
     if show_config:
         print_config(_with_machine(resolved), as_json=as_json)
-    elif dry_run:
-        _show_dry_run(resolved.config, as_json=as_json)
+        return 0
+    run, file = split_out(resolved.config)
+    if dry_run:
+        _show_dry_run(run, as_json=as_json)
     elif in_background:
-        run, _ = split_out(resolved.config)
         detach("extract", resolved.config, run.out, run.storage)
     else:
-        return _run(resolved.config, as_json=as_json)
+        return _run(resolved.config, file, as_json=as_json)
     return 0
 
 
@@ -154,22 +155,19 @@ def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
     from posemill.jobs.extract.workers import frames_per_call, plan_workers
 
     config, plan = resolved.config, plan_workers(resolved.config)
-    device = "GPU" if config.num_gpus else "CPU"
-    values: dict[str, tuple[Any, str]] = {}
-    if config.workers is None and not config.num_gpus:
-        values["workers"] = plan.num_workers, "cores this process may use"
-    if config.batch_size is None:
-        values["batch_size"] = frames_per_call(config), f"usual on a {device}"
-    if config.memory_limit_mb is None:
-        values["memory_limit_mb"] = plan.memory_bytes >> 20, "a worker's share of the memory"
-    return resolved.with_machine(
-        {name: value for name, (value, _) in values.items()},
-        {name: reason for name, (_, reason) in values.items()},
-    )
+    reasons = {
+        "workers": "cores this process may use",
+        "batch_size": f"usual on a {'GPU' if config.num_gpus else 'CPU'}",
+        "memory_limit_mb": "a worker's share of the memory",
+    }
+    decided = {"batch_size": frames_per_call(config), "memory_limit_mb": plan.memory_bytes >> 20}
+    if not config.num_gpus:
+        decided["workers"] = plan.num_workers
+    left = {name: value for name, value in decided.items() if getattr(config, name) is None}
+    return resolved.with_machine(left, reasons)
 
 
-def _run(config: ExtractConfig, *, as_json: bool) -> int:
-    _, file = split_out(config)
+def _run(config: ExtractConfig, file: Path | None, *, as_json: bool) -> int:
     say("looking for clips in {source} …", source=config.source, err=True)
     summary = extract(config, progress=True, on_plan=partial(_print_plan, config))
     if as_json:
@@ -246,13 +244,11 @@ def _say_last_words(summary: Summary) -> None:
         parts.append(Message("mode {mode}", mode=mode))
     say(join("; ", [*parts, rate_text(summary.frames_per_second)]), err=True)
     if not any(found.values()):
-        print_note(
-            Message(
-                "nothing was found in any frame: is a person in the pictures, upright? Look at "
-                "them: posemill visualize {run!q}",
-                run=summary.name,
-            )
+        template = (
+            "nothing was found in any frame: is a person in the pictures, upright? Look at them: "
+            "posemill visualize {run!q}"
         )
+        print_note(Message(template, run=summary.name))
 
 
 def rate_text(frames_per_second: float | None) -> Message:
@@ -270,7 +266,6 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     from posemill.places import uri_of
     from posemill.runs.manifest import check_folder
 
-    config, _ = split_out(config)
     out, job = uri_of(config.out) or config.out, Extraction(config)
     clips = job.find_clips()
     if continues := check_folder(job.home.work):

@@ -33,7 +33,7 @@ class Drawn:
     Args:
         paths: The files.
         num_originals_gone: Frames drawn on a blank canvas, as their pictures cannot be read.
-        notes: In words, what is not as it should be and what to do about it.
+        notes: What is not as it should be and what to do about it.
     """
 
     paths: tuple[Path, ...]

@@ -125,13 +125,11 @@ def _say_how_to_go_on(out: Path) -> None:
 def _print_summary(out: Path, summary: Any) -> None:
     from posemill.training.tuning.advice import LEAST_SECONDS
 
-    columns = list(dict.fromkeys(name for scores in summary["scores"].values() for name in scores))
-    rows = [
-        (split, *(_rounded(scores.get(name, "")) for name in columns))
+    rounded = [
+        {"split": split} | {name: _rounded(score) for name, score in scores.items()}
         for split, scores in summary["scores"].items()
     ]
-    if rows:
-        print_table(["split", *columns], rows)
+    print_records(rounded)
     seconds = summary["timing_seconds"]
     total = sum(seconds.values()) or 1.0
     shares = {part: value / total for part, value in seconds.items()}
