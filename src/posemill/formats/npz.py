@@ -24,7 +24,7 @@ from posemill.errors import ContentError
 from posemill.files import atomic_path, naming, reading
 from posemill.formats.landmarks_file import has_landmarks, read_landmarks
 from posemill.formats.shared import contract
-from posemill.formats.shared.contract import FRAME_ARRAYS, ClipStream, Format, Recipe, Size, Summary
+from posemill.formats.shared.contract import ClipStream, Format, Recipe, Size, Summary
 from posemill.formats.shared.json_text import info_text, read_info
 from posemill.formats.shared.pixels import are_pixels, from_pixels
 from posemill.geometry import Fill, fill_missing
@@ -59,11 +59,8 @@ class NpzFormat(Format):
     ) -> Summary:
         """Write one archive of clips that come many at a time, which is faster.
 
-        Args:
-            blocks: Of any splits, one skeleton.
-            path: The file.
-            recipe: Recorded; its `fill` is done here, the rest was before.
-            num_frames: The frames of all blocks; if known, nothing is written twice.
+        Of the recipe `fill` is done here, the rest was before. Where the frames of all blocks are
+        known, nothing is written twice.
         """
         stream, lengths = ClipStream(self, (), path, recipe), list[int]()
         with (
@@ -103,17 +100,13 @@ class NpzFormat(Format):
 def _rows_of(block: ClipBlock, fill: Fill) -> dict[str, npt.NDArray[Any]]:
     """Return the `FRAME_ARRAYS` of clips; several people are on an axis behind the frames."""
     frames, people = block.frames, (block, *block.beside)
-    by_person: dict[str, list[npt.NDArray[Any]]] = {
-        "keypoints": [_filled(each, fill) for each in people],
-        "scores": [each.frames.scores for each in people],
-        "mask": [each.frames.mask for each in people],
-    }
-    arrays: dict[str, npt.NDArray[Any]] = {
-        name: values[0] if len(values) == 1 else np.stack(values, axis=1)
-        for name, values in by_person.items()
-    }
-    arrays |= {"frame_index": frames.frame_indices, "sizes_wh": frames.sizes_wh}
-    return {name: array.astype(FRAME_ARRAYS[name][0], copy=False) for name, array in arrays.items()}
+    by_person = (
+        [_filled(person, fill) for person in people],
+        [person.frames.scores for person in people],
+        [person.frames.mask for person in people],
+    )
+    stacked = (rows[0] if len(rows) == 1 else np.stack(rows, axis=1) for rows in by_person)
+    return contract.as_frame_arrays(*stacked, frames.frame_indices, frames.sizes_wh)
 
 
 def _texts_of(block: ClipBlock) -> dict[str, list[str]]:

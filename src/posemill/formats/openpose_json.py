@@ -57,16 +57,10 @@ def _body_25_sources() -> tuple[tuple[int, int], ...]:
     return tuple((where[one], where[other]) for one, other in pairs)
 
 
-def person_of(
-    points: npt.NDArray[np.float64], skeleton_name: str, person_id: int = 0
+def _person_of(
+    points: npt.NDArray[np.float64], skeleton_name: str, person_id: int
 ) -> dict[str, Any]:
-    """Return a person of a frame's list of people.
-
-    Args:
-        points: `(keypoints, 3)`: x, y in pixels and score, zeros where missing.
-        skeleton_name: `coco-133` or `openpose-18`.
-        person_id: Along the clip; 0 where it is not known, which OpenPose writes as -1.
-    """
+    """Return a person of a frame's list, of points as `to_pixels` gives them; id -1: not known."""
     person: dict[str, Any] = {"person_id": [person_id or -1]}
     if skeleton_name == "openpose-18":
         person["pose_keypoints_2d"] = points.ravel().tolist()
@@ -86,7 +80,7 @@ def person_of(
 
 def _frames_of(clip: PoseClip) -> Iterator[list[dict[str, Any]]]:
     for people in people_in_pixels(clip):
-        yield [person_of(points, clip.skeleton_name, number) for points, number in people]
+        yield [_person_of(points, clip.skeleton_name, number) for points, number in people]
 
 
 def _texts_of(clip: PoseClip) -> Iterator[str]:

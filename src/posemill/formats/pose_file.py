@@ -34,8 +34,8 @@ from posemill.formats.shared.json_text import (
     parse_json,
     record_of,
 )
-from posemill.formats.shared.losses import LEAST_SCORE, OTHER_SIZES, TINY_SCORES
-from posemill.formats.shared.people import clip_of_axis, stack_people
+from posemill.formats.shared.losses import OTHER_SIZES, TINY_SCORES
+from posemill.formats.shared.people import clip_of_axis, first_size, stack_people
 from posemill.messages import Message
 from posemill.records import IntArray, PoseClip
 from posemill.skeletons import Part, Skeleton, get_skeleton
@@ -110,29 +110,26 @@ def _files(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def encode_clip(clip: PoseClip) -> bytes:
     """Return the bytes of a `.pose` file, without a note."""
-    width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
-    points, scores, *_ = stack_people(clip)
-    if max(width, height, points.shape[1]) > 65535:
+    width, height = first_size(clip)
+    pixels, scores, *_ = stack_people(clip)
+    if max(width, height, pixels.shape[1]) > 65535:
         raise ContentError(
             "clip {clip_id!r}: {width}x{height} or {most} people are too many for .pose",
             clip_id=clip.clip_id,
             width=width,
             height=height,
-            most=points.shape[1],
+            most=pixels.shape[1],
         )
     names = next(names for names, known in _COMPONENTS.items() if known == clip.skeleton_name)
     parts = _parts(clip.skeleton)
     is_flat = clip.skeleton_name in ("openpose-18", "coco-133")
-    dims = 2 if is_flat and not np.nan_to_num(points[..., 2]).any() else 3
+    dims = 2 if is_flat and not pixels[..., 2].any() else 3
     header = [struct.pack("<fHHHH", _VERSION, width, height, width if dims == 3 else 0, len(parts))]
     for name, part in zip(names, parts, strict=True):
         header.append(_encode_component(clip.skeleton, name, part, "XYZC"[:dims] + "C"))
-    scale = np.array([width, height, width], np.float32)[:dims]
-    found = ~np.isnan(points[..., 0])
-    data = np.where(found[..., None], points[..., :dims] * scale, 0).astype("<f4")
-    confidence = np.where(found, np.maximum(scores, LEAST_SCORE), 0).astype("<f4")
-    body = struct.pack("<fIH", clip.fps or 0, len(clip), points.shape[1])
-    return b"".join((*header, body, data.tobytes(), confidence.tobytes()))
+    body = struct.pack("<fIH", clip.fps or 0, len(clip), pixels.shape[1])
+    values = (pixels[..., :dims].astype("<f4"), scores.astype("<f4"))
+    return b"".join((*header, body, *(array.tobytes() for array in values)))
 
 
 def encode_note(clip: PoseClip, header: Mapping[str, Any]) -> bytes:

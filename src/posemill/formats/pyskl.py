@@ -30,12 +30,11 @@ from posemill.formats.shared.losses import (
     EXTRA,
     FPS,
     IMAGE_PATHS,
-    LEAST_SCORE,
     OTHER_SIZES,
     POSITIONS,
     TINY_SCORES,
 )
-from posemill.formats.shared.people import clip_of_axis, stack_people
+from posemill.formats.shared.people import clip_of_axis, first_size, stack_people
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 from posemill.messages import Message
 from posemill.records import PoseClip
@@ -123,17 +122,14 @@ def _pickled_start(name: str, label: int) -> bytes:
 
 def _pickled(clip: PoseClip) -> bytes:
     """Return the annotation's instructions after its name and label."""
-    width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
+    width, height = first_size(clip)
     shape = out.pickled_tuple([out.pickled_int(height), out.pickled_int(width)])
-    points, scores = (array.swapaxes(0, 1) for array in stack_people(clip)[:2])
-    pixels = np.nan_to_num(points[..., :2]) * np.array([width, height], np.float32)
-    is_found = ~np.isnan(points[..., 0])
-    scores = np.where(is_found, np.maximum(scores, LEAST_SCORE), 0).astype(np.float32)
+    pixels, scores = (array.swapaxes(0, 1) for array in stack_people(clip)[:2])
     items = {
         "img_shape": shape,
         "original_shape": shape,
         "total_frames": out.pickled_int(len(clip)),
-        "keypoint": out.pickled_array(pixels),
+        "keypoint": out.pickled_array(pixels[..., :2]),
         "keypoint_score": out.pickled_array(scores),
     }
     return out.pickled_items(items) + out.SETITEMS

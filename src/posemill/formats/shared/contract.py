@@ -202,10 +202,7 @@ class Format:
 class ClipStream:
     """The clips that a format writes: each is checked when it is taken, and counted after that.
 
-    All clips of a file have one skeleton and one normalisation, which the format can hold.
-
     `asked` is the recipe that was given, `recipe` that and what was done to the clips so far.
-    Taking the last of no clips is an error.
     """
 
     def __init__(self, form: Format, clips: Iterable[PoseClip], path: Path, recipe: Recipe) -> None:
@@ -383,11 +380,8 @@ def make_clip(
 ) -> PoseClip:
     """Return a checked clip from what a file held; ValueError if it is none.
 
-    Args:
-        points: `(frames, keypoints, 2 or 3)` numbers.
-        scores: `(frames, keypoints)`, or None: 1 where found.
-        mask: `(frames, keypoints)`, or None: NaN and all-zero points are missing.
-        fields: The other fields of `PoseClip`.
+    Points are `(frames, keypoints, 2 or 3)`; without scores they are 1 where found, without a mask
+    NaN and all-zero points are missing. `fields` are the other ones of `PoseClip`.
     """
     clip_id = str(fields.get("clip_id", ""))
     if points.ndim != 3 or points.shape[2] not in (2, 3) or points.dtype.kind not in "fiu":
@@ -428,13 +422,12 @@ def row_shape(name: str, num_points: int) -> tuple[int, ...]:
 def arrays_of(clip: PoseClip, recipe: Recipe) -> dict[str, npt.NDArray[Any]]:
     """Return the `FRAME_ARRAYS` of a clip."""
     points = fill_missing(clip.points, recipe.fill or "zero")
-    arrays: tuple[npt.NDArray[Any], ...] = (
-        points,
-        clip.scores,
-        clip.mask,
-        clip.frame_indices,
-        clip.sizes_wh,
-    )
+    arrays = (points, clip.scores, clip.mask, clip.frame_indices, clip.sizes_wh)
+    return as_frame_arrays(*arrays)
+
+
+def as_frame_arrays(*arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    """Return arrays in the order of `FRAME_ARRAYS` by their names, in their types."""
     return {
         name: array.astype(kind, copy=False)
         for (name, (kind, _)), array in zip(FRAME_ARRAYS.items(), arrays, strict=True)
@@ -470,12 +463,9 @@ def same_sizes(size_wh: Size | None, num_frames: int) -> npt.NDArray[np.int32]:
 
 
 def header_fields(header: Mapping[str, Any], num_points: int, path: Path) -> dict[str, Any]:
-    """Return the skeleton, checked, and what was done to the clips, for `make_clip`.
+    """Return the skeleton, checked by `skeleton_for`, and what was done to clips, for `make_clip`.
 
-    Args:
-        header: As `ClipStream.header` gives it; empty for the file of another maker.
-        num_points: Of a frame, see `skeleton_for`.
-        path: The file.
+    `header` is that of `ClipStream`, empty in the file of another maker.
     """
     skeleton = skeleton_for(num_points, path, header.get("skeleton"))
     return {"skeleton_name": skeleton, **fields_of_recipe(header.get("recipe"))}

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.formats.shared.contract import make_clip
+from posemill.formats.shared.losses import LEAST_SCORE
 from posemill.formats.shared.pixels import from_pixels, to_pixels
 from posemill.records import FloatArray, IntArray, OtherPeople, PersonIds, PoseClip
 from posemill.skeletons import get_skeleton
@@ -29,19 +30,11 @@ def clip_of_rows(
     keeps_people: bool = False,
     **fields: Any,
 ) -> PoseClip:
-    """Return the clip of people, a row each.
+    """Return the clip of people, a row each, the first of a frame being who stands for it.
 
-    Args:
-        frames: `(rows,)`, rising: the frame each is in; the first of a frame stands for it.
-        points: `(rows, keypoints, 2 or 3)`.
-        scores: `(rows, keypoints)`.
-        mask: `(rows, keypoints)`.
-        ids: `(rows,)`, as in `PersonIds`; None where nobody knows them.
-        sizes_wh: `(frames, 2)`.
-        skeleton_name: Of all of them.
-        world: `(rows, 75, 3)`, if known.
-        keeps_people: The clip has `others`, even if no frame has any.
-        fields: The other fields of `PoseClip`.
+    `frames` `(rows,)` say, rising, in which of the frames of `sizes_wh` each is. Points, scores and
+    mask are as in `make_clip`; `ids` `(rows,)` as in `PersonIds`, None where nobody knows them.
+    With `keeps_people` the clip has `others`, even if no frame has any.
     """
     is_first = np.diff(frames, prepend=-1) > 0
     fields |= {"sizes_wh": sizes_wh, "skeleton_name": skeleton_name}
@@ -134,21 +127,34 @@ def clip_of_people(
 def stack_people(clip: PoseClip) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
     """Return everybody at a place of their own along the clip, see `posemill.tracker.slots_of`.
 
-    Points `(frames, people, keypoints, 3)`, NaN where there is nobody, and scores; the place of who
-    stands for each frame `(frames,)`, and the ids `(frames, people)`.
+    Pixels `(frames, people, keypoints, 3)`, z in those of the width, and scores: 0 where not found,
+    else scores are above it; the place of who stands for each frame; and ids `(frames, people)`.
     """
-    if clip.others is None or not clip.others.counts.any():
-        nobody = np.zeros((len(clip), 1), np.int64)
-        return clip.points[:, None], clip.scores[:, None], nobody[:, 0], nobody
-    people, slots = clip.everybody(), slots_of(clip)
-    shape = (len(clip), slots.max() + 1)
-    points = np.full((*shape, *clip.points.shape[1:]), np.nan, np.float32)
-    scores, ids = np.zeros(points.shape[:3], np.float32), np.zeros(shape, np.int64)
-    rows = slots >= 0
-    for values, of_rows in ((points, people.points), (scores, people.scores), (ids, people.ids)):
-        values[people.frames[rows], slots[rows]] = of_rows[rows]
-    first = np.maximum(slots[np.diff(people.frames, prepend=-1) > 0], 0)
-    return points, scores, first, ids
+    points, scores = clip.points[:, None], clip.scores[:, None]
+    first, ids = np.zeros(len(clip), np.int64), np.zeros((len(clip), 1), np.int64)
+    if clip.others is not None and clip.others.counts.any():
+        people, slots = clip.everybody(), slots_of(clip)
+        shape = (len(clip), slots.max() + 1)
+        points = np.full((*shape, *clip.points.shape[1:]), np.nan, np.float32)
+        scores, ids = np.zeros(points.shape[:3], np.float32), np.zeros(shape, np.int64)
+        for values, rows in ((points, people.points), (scores, people.scores), (ids, people.ids)):
+            values[people.frames[slots >= 0], slots[slots >= 0]] = rows[slots >= 0]
+        first = np.maximum(slots[np.diff(people.frames, prepend=-1) > 0], 0)
+    is_found = ~np.isnan(points[..., 0])
+    width, height = first_size(clip)
+    pixels = points * np.array([width, height, width], np.float32)
+    return (
+        np.where(is_found[..., None], pixels, np.float32(0)),
+        np.where(is_found, np.maximum(scores, LEAST_SCORE), 0).astype(np.float32),
+        first,
+        ids,
+    )
+
+
+def first_size(clip: PoseClip) -> tuple[int, int]:
+    """Return width and height of the first picture, for formats with one size of a clip."""
+    width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
+    return width, height
 
 
 def clip_of_axis(
