@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from posemill.errors import FormatError
 from posemill.formats.npz import NpzFormat
 from posemill.formats.shared.contract import Recipe
+from posemill.geometry import Fill
 from posemill.testing.formats import make_clip, make_clips
 
 NPZ = NpzFormat()
@@ -42,29 +42,16 @@ def test_plain_numpy_loads_it_without_pickle_and_finds_the_promised_arrays(path:
         assert not data["mask"].all()
 
 
-def test_landmarks_in_metres_come_back(tmp_path: Path) -> None:
-    clip = next(iter(make_clips()))
-    world = np.random.default_rng(0).random((len(clip), 75, 3)).astype(np.float32)
-    NPZ.write([dataclasses.replace(clip, world=world)], tmp_path / "a.npz", recipe=Recipe())
-    (found,) = NPZ.read(tmp_path / "a.npz")
-    np.testing.assert_array_equal(found.world, world)
-
-
-@pytest.mark.parametrize(("fill", "is_zero"), [("zero", True), ("nan", False)])
-def test_fill_decides_what_stands_for_missing_points(tmp_path, fill, is_zero: bool) -> None:
-    NPZ.write(make_clips(), tmp_path / "a.npz", recipe=Recipe(fill=fill))
-    data = np.load(tmp_path / "a.npz")
-    missing = data["keypoints"][~data["mask"]]
-    assert (missing == 0).all() if is_zero else np.isnan(missing).all()
-
-
-def test_interpolated_values_stay_marked_as_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fill", ["zero", "nan", "interpolate"])
+def test_fill_decides_what_stands_for_points_that_stay_missing(tmp_path: Path, fill: Fill) -> None:
     clip = make_clip(1, frames=9)
-    NPZ.write([clip], tmp_path / "a.npz", recipe=Recipe(fill="interpolate"))
+    NPZ.write([clip], tmp_path / "a.npz", recipe=Recipe(fill=fill))
     data = np.load(tmp_path / "a.npz")
     np.testing.assert_array_equal(data["mask"], clip.mask)
-    seen = clip.mask.any(0)
-    assert (data["keypoints"][:, seen] != 0).all()
+    missing = data["keypoints"][~data["mask"] & clip.mask.any(0)]
+    is_filled = {"zero": missing == 0, "nan": np.isnan(missing), "interpolate": missing != 0}
+    assert is_filled[fill].all()
+    assert len(missing)
     (back,) = NPZ.read(tmp_path / "a.npz")
     np.testing.assert_array_equal(back.points, clip.points)
 

@@ -67,35 +67,29 @@ def test_names_that_are_no_unicode_are_refused(field: str) -> None:
 
 
 def refusal(form: Any, *clips: Any) -> str:
-    """Return why the last clip is refused; the ones before are not."""
+    """Return why the last clip is refused, also in a block; the ones before are not."""
     if clips[:-1]:
         check(form, *clips[:-1])
     with pytest.raises(ContentError) as caught:
         check(form, *clips)
+    with pytest.raises(ContentError) as of_block:
+        list(ClipStream(form, (), PATH, Recipe()).blocks([join_clips(clips)]))
+    assert str(of_block.value) == str(caught.value)
     return str(caught.value)
 
 
 @pytest.mark.parametrize(("field", "value"), [("points", -np.inf), ("scores", np.nan)])
-def test_numbers_that_are_none_are_refused_in_blocks_too(field: str, value: float) -> None:
+def test_numbers_that_are_none_are_refused(field: str, value: float) -> None:
     good, bad = some_clip(1), some_clip(2)
     getattr(bad, field)[1, 2] = value
     message = "clip 'clip_2' holds infinity or a score that is no number"
     assert refusal(FORM, good, bad) == message
-    with pytest.raises(ContentError) as caught:
-        list(ClipStream(FORM, (), PATH, Recipe()).blocks([join_clips([good, bad])]))
-    assert str(caught.value) == message
 
 
-def test_pixels_need_a_size_in_blocks_too() -> None:
+def test_pixels_need_a_size() -> None:
     good, bad = some_clip(1), some_clip(2, size_wh=(640, 0))
-    message = (
-        "made-up holds pixels, but the picture size of clip 'clip_2' is not known; give "
-        'it by size="WIDTHxHEIGHT"'
-    )
-    assert refusal(PIXELS, good, bad) == message
-    with pytest.raises(ContentError) as caught:
-        list(ClipStream(PIXELS, (), PATH, Recipe()).blocks([join_clips([good, bad])]))
-    assert str(caught.value) == message
+    message = "made-up holds pixels, but the picture size of clip 'clip_2' is not known; give"
+    assert message in refusal(PIXELS, good, bad)
     check(PIXELS, some_clip(1, frames=0, size_wh=(0, 0)))
     check(PIXELS, some_clip(1, size_wh=(1, 1)))
     check(FORM, bad)
