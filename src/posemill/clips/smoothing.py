@@ -56,11 +56,12 @@ def smooth(
     def smooth_person(alone: PoseClip) -> PoseClip:
         runs = _number_runs(alone.mask, alone.frame_indices)
         if method == "one-euro":
-            points = _one_euro(alone.points, runs, fps=fps, min_cutoff=min_cutoff, beta=beta)
+            smoothed = _one_euro(alone.points, runs, fps=fps, min_cutoff=min_cutoff, beta=beta)
         elif method == "gaussian":
-            points = _gaussian(alone.points, runs, reach)
+            smoothed = _gaussian(alone.points, runs, reach)
         else:
-            points = _fit_parabolas(alone.points, runs, reach)
+            smoothed = _fit_parabolas(alone.points, runs, reach)
+        points = np.where((runs >= 0)[..., None], smoothed, alone.points).astype(np.float32)
         return dataclasses.replace(alone, points=points)
 
     return dataclasses.replace(change_each_person(clip, smooth_person), smoothed=method)
@@ -78,7 +79,7 @@ def _number_runs(mask: BoolArray, frame_indices: IntArray) -> IntArray:
     return numbers
 
 
-def _gaussian(points: FloatArray, runs: IntArray, reach: int) -> FloatArray:
+def _gaussian(points: FloatArray, runs: IntArray, reach: int) -> np.ndarray:
     """Return weighted means over the frames of the same run; weights sum to 1 at its ends too."""
     total = np.zeros(points.shape, np.float64)
     weights = np.zeros(runs.shape, np.float64)
@@ -89,10 +90,10 @@ def _gaussian(points: FloatArray, runs: IntArray, reach: int) -> FloatArray:
         weight = math.exp(-0.5 * (offset / sigma) ** 2) * is_same
         total[here] += weight[..., None] * np.nan_to_num(points[there])
         weights[here] += weight
-    return _where_found(total / np.maximum(weights, 1e-12)[..., None], points, runs)
+    return total / np.maximum(weights, 1e-12)[..., None]
 
 
-def _fit_parabolas(points: FloatArray, runs: IntArray, reach: int) -> FloatArray:
+def _fit_parabolas(points: FloatArray, runs: IntArray, reach: int) -> np.ndarray:
     """Return the middle of the parabola through each window: Savitzky and Golay's filter.
 
     At the ends of a run the window has frames on one side only; fewer than three stay as they are.
@@ -114,12 +115,12 @@ def _fit_parabolas(points: FloatArray, runs: IntArray, reach: int) -> FloatArray
     shares = np.stack([s2 * s4 - s3 * s3, s2 * s3 - s1 * s4, s1 * s3 - s2 * s2])
     shares = shares / np.where(is_enough, determinant, 1)
     fitted = (shares[..., None] * value_sums).sum(axis=0)
-    return _where_found(np.where(is_enough[..., None], fitted, points), points, runs)
+    return np.where(is_enough[..., None], fitted, points)
 
 
 def _one_euro(
     points: FloatArray, runs: IntArray, *, fps: float, min_cutoff: float, beta: float
-) -> FloatArray:
+) -> np.ndarray:
     """Return points through the filter of Casiez, Roussel and Vogel, one for each run."""
     size = _body_size(points)
     smoothed = points.astype(np.float64)
@@ -132,7 +133,7 @@ def _one_euro(
         shares = _share(min_cutoff + beta * np.abs(speed), fps)
         mixed = shares * points[frame] + (1 - shares) * smoothed[frame - 1]
         smoothed[frame] = np.where(goes_on, mixed, points[frame])
-    return _where_found(smoothed, points, runs)
+    return smoothed
 
 
 def _share(cutoff_hz: FloatArray | np.ndarray, fps: float) -> np.ndarray:
@@ -159,8 +160,3 @@ def _overlap(num_frames: int, offset: int) -> tuple[slice, slice]:
     if offset >= 0:
         return slice(0, num_frames - offset), slice(offset, num_frames)
     return slice(-offset, num_frames), slice(0, num_frames + offset)
-
-
-def _where_found(smoothed: np.ndarray, points: FloatArray, runs: IntArray) -> FloatArray:
-    found: FloatArray = np.where((runs >= 0)[..., None], smoothed, points).astype(np.float32)
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -235,7 +234,8 @@ def build_skeleton(name: str, layout: dict[str, Points]) -> Skeleton:
     names = tuple(name for part_names, _ in layout.values() for name in part_names)
     parts: list[Part] = []
     bones: list[Bone] = []
-    mirror = list(_swap_sides(names))
+    where = {name: index for index, name in enumerate(names)}
+    mirror = [where[_other_side(name)] for name in names]
     for part, (part_names, part_bones) in layout.items():
         start = parts[-1].stop if parts else 0
         parts.append(Part(part, start, start + len(part_names)))
@@ -246,12 +246,8 @@ def build_skeleton(name: str, layout: dict[str, Points]) -> Skeleton:
     return Skeleton(name, tuple(parts), names, tuple(bones), tuple(mirror))
 
 
-def _swap_sides(names: Sequence[str]) -> Iterator[int]:
-    """Yield for each name the index of the one that says the other side, or its own."""
-    where = {name: index for index, name in enumerate(names)}
-    for name in names:
-        swapped = name.replace("left", "\0").replace("right", "left").replace("\0", "right")
-        yield where[swapped]
+def _other_side(name: str) -> str:
+    return name.replace("left", "\0").replace("right", "left").replace("\0", "right")
 
 
 def mirror_of_face(num_points: int) -> tuple[int, ...]:

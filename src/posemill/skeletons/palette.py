@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from posemill.messages import Message, join
-from posemill.skeletons import Skeleton, get_skeleton
+from posemill.skeletons import get_skeleton
 
 Colour = tuple[int, int, int]  # red, green, blue, 0..255
 
@@ -150,26 +150,16 @@ def bone_keys(skeleton_name: str) -> tuple[str, ...]:
 def repeated_points(skeleton_name: str) -> dict[str, tuple[int, ...]]:
     """Return, by part, the body points that are drawn thin where that part was found itself."""
     skeleton = get_skeleton(skeleton_name)
-    result: dict[str, tuple[int, ...]] = {}
-    for part_name in ("face", "left_hand", "right_hand"):
-        if part_name in skeleton.part_names:
-            result[part_name] = tuple(
-                index for index in _body_points(skeleton) if _repeats(skeleton, index, part_name)
-            )
-    return result
+    body_parts = [part for part in skeleton.parts if part.name in BODY_PARTS]
+    body = [index for part in body_parts for index in range(part.start, part.stop)]
+    return {
+        name: tuple(index for index in body if _repeats(skeleton.point_names[index], name))
+        for name in ("face", "left_hand", "right_hand")
+        if name in skeleton.part_names
+    }
 
 
-def _body_points(skeleton: Skeleton) -> list[int]:
-    return [
-        index
-        for part in skeleton.parts
-        if part.name in BODY_PARTS
-        for index in range(part.start, part.stop)
-    ]
-
-
-def _repeats(skeleton: Skeleton, index: int, part_name: str) -> bool:
-    name = skeleton.point_names[index]
+def _repeats(name: str, part_name: str) -> bool:
     if part_name == "face":
         return any(word in name for word in _HEAD_WORDS)
     # `left_foot_index` is a toe.
