@@ -133,9 +133,10 @@ def test_an_unknown_format_or_setting_is_named(tmp_path) -> None:
         Recipe(fill="x")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="interpolate: expected 0 or more frames, got -1"):
         Recipe(interpolate=-1)
-    (tmp_path / "x.bin").write_bytes(b"?")
-    with pytest.raises(FormatError, match=r"x\.bin: none of the formats known: npz"):
-        detect_format(tmp_path / "x.bin")
+    for name in ("x.bin", "x"):
+        (tmp_path / name).write_bytes(b"?")
+        with pytest.raises(FormatError, match=rf"{name}: none of the formats known: npz"):
+            detect_format(tmp_path / name)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders are of Unix")
@@ -168,12 +169,15 @@ def test_what_is_told_as_lost_was_in_the_clips(form: Format, tmp_path: Path) -> 
     assert summary.losses == form.losses
     full = make_clip(2, skeleton=form.layouts[0], frame_indices=np.arange(6) * 2, extra={"a": 1})
     full.scores[full.mask] *= 1e-7
+    full.scores[:, ::2] = 0
     full.sizes_wh[1] += 8
     no_frames = make_clip(3, frames=0, skeleton=form.layouts[0])
     clips = [clip, full, no_frames]
     (tmp_path / "full").mkdir()
     summary = form.write(clips, out_of(form, tmp_path / "full"), recipe=Recipe())
     assert sorted(summary.losses) == sorted(form.all_losses)
+    for written, read in zip((clip, full), form.read(summary.path), strict=False):
+        np.testing.assert_array_equal(read.mask, written.mask)
 
 
 class OutsideFormat(Format):

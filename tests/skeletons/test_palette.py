@@ -119,5 +119,6 @@ def test_body_points_that_the_face_and_the_hands_have_too_are_drawn_thin(
         "right_eye_outer", "left_ear", "right_ear", "mouth_left", "mouth_right",
     }  # fmt: skip
     pose = skeleton.part("pose")
+    assert repeated_points("openpose-18") == {}
     for points in found.values():
         assert all(pose.start <= index < pose.stop for index in points), "of the body alone"

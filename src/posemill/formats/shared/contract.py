@@ -157,8 +157,7 @@ class Format:
         if self.first_bytes:
             return start.startswith(self.first_bytes)
         ending = self.file_ending or self.suffix
-        is_named = bool(ending) and ending_of(path) == ending and path.is_file()
-        return is_named and self.begins_like(start)
+        return bool(ending) and ending_of(path) == ending and self.begins_like(start)
 
     def begins_like(self, start: bytes) -> bool:
         """Return whether a file with its ending, which begins so, is in it."""
