@@ -1,7 +1,5 @@
 """The task functions, where spawned workers find them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

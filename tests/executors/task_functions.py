@@ -1,7 +1,5 @@
 """Functions for the executors' tests: worker processes import this module by its name."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """Worker processes: who is killed, who is not, what is said about it, and who is left behind."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Tasks on a Ray cluster of this machine: the same contract, and what only machines can do."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Tasks in this process, by threads or one after the other: functions, places, ends."""
 
-from __future__ import annotations
-
 import threading
 import time
 from functools import partial

@@ -1,7 +1,5 @@
 """What a full disk is, and what is said about one."""
 
-from __future__ import annotations
-
 import errno
 import os
 

@@ -1,7 +1,5 @@
 """GPUs as NVIDIA's library tells of them; a small stand-in for it, as there is none here."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Cores and memory of a process in a container, by trees of control groups as they are found."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Who has a lock, who waits for it, and what happens when its holder dies."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Processes that end with their parent, even where they cannot do anything themselves."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Trees of small files."""
 
-from __future__ import annotations
-
 import av
 import cv2
 import numpy as np

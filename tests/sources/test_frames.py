@@ -1,4 +1,4 @@
-from __future__ import annotations
+import os
 
 import numpy as np
 import pytest
@@ -20,20 +20,23 @@ def brightness(clip, **options):
     ]
 
 
-def test_a_bad_frame_is_an_error_in_its_place_and_the_rest_comes(tmp_path, make_tree):
-    make_tree(tmp_path, *(f"a/{number}.png" for number in range(6)))
-    (tmp_path / "a" / "1.png").write_bytes(b"")
-    (tmp_path / "a" / "2.png").unlink()
-    (tmp_path / "a" / "2.png").symlink_to("nowhere")
-    (tmp_path / "a" / "4.png").write_text("no picture")
-    [clip] = find_clips(tmp_path)
-    assert brightness(clip) == [
-        (0, 0), (1, "empty file"), (2, "broken link"), (3, 3), (4, "not an image"), (5, 5)
-    ]  # fmt: skip
-    assert brightness(clip, start_index=4) == [(4, "not an image"), (5, 5)]
+@pytest.mark.parametrize("layout", ["auto", "pictures"])
+def test_a_bad_frame_is_an_error_in_its_place_and_the_rest_comes(tmp_path, make_tree, layout):
+    folder = make_tree(tmp_path, *(f"a/{number}.png" for number in range(6))) / "a"
+    (folder / "1.png").write_bytes(b"")
+    (folder / "2.png").unlink()
+    (folder / "2.png").symlink_to("nowhere")
+    (folder / "4.png").write_text("no picture")
+    (folder / "6.png").symlink_to("6.png")
+    (folder / "notes.txt").symlink_to("notes.txt")
+    os.mkfifo(folder / "7.png")
+    clip = find_clips(tmp_path, layout=layout)[0]  # the other is `notes.txt`, perhaps a folder
+    rest = [(4, "not an image"), (5, 5), (6, "broken link"), (7, "not a file")]
+    assert brightness(clip) == [(0, 0), (1, "empty file"), (2, "broken link"), (3, 3), *rest]
+    assert brightness(clip, start_index=4) == rest
     assert brightness(clip, start_index=9) == []
-    paths = [path for _, path, _ in read_clip(clip)]
-    assert paths[1] == str(tmp_path / "a" / "1.png")
+    assert [path for _, path, _ in read_clip(clip)][1] == str(folder / "1.png")
+    assert clip.num_frames == 8
 
 
 def test_a_video_and_a_window_of_it_are_read(tmp_path, make_video):
@@ -73,11 +76,6 @@ def test_a_clip_that_cannot_be_opened_is_one_error(tmp_path):
         assert brightness(clip) == [(0, reason)], name
 
 
-def test_a_video_has_no_list_of_files():
-    with pytest.raises(ValueError, match="'x' is a video: it has no list of files"):
-        list_frames(Clip("x", "a.mp4", "video"))
-
-
 def test_frames_are_counted_without_decoding(tmp_path, make_tree, make_video):
     make_tree(tmp_path, "clip/1.png", "clip/2.png")
     mp4 = str(make_video(tmp_path / "a.mp4", 7))
@@ -87,3 +85,5 @@ def test_frames_are_counted_without_decoding(tmp_path, make_tree, make_video):
     assert count_frames(Clip("x", mp4, "video")) == count_frames(Clip("x", avi, "video")) == 7
     assert count_frames(Clip("x", mp4, "video", start_seconds=0.5)) == 2
     assert count_frames(Clip("x", str(tmp_path / "gone.mp4"), "video")) is None
+    with pytest.raises(ValueError, match="'x' is a video: it has no list of files"):
+        list_frames(Clip("x", "a.mp4", "video"))

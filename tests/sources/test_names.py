@@ -1,15 +1,8 @@
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posemill.decoders.opening import (
-    PICTURE_SUFFIXES,
-    VIDEO_SUFFIXES,
-    natural_sort,
-    suffix_of,
-    without_suffix,
-)
+from posemill.decoders import opening
+from posemill.decoders.opening import natural_sort, suffix_of, without_suffix
 from posemill.files import readable
 from posemill.sources.lists import LIST_SUFFIXES
 
@@ -28,12 +21,8 @@ def test_names_with_leading_zeros_sort_by_number(numbers):
 
 
 def test_suffixes():
-    assert [suffix_of(name) for name in ("a.PNG", "a.b.mp4", "png", ".png")] == [
-        "png",
-        "mp4",
-        "",
-        "",
-    ]
+    suffixes = [suffix_of(name) for name in ("a.PNG", "a.b.mp4", "png", ".png")]
+    assert suffixes == ["png", "mp4", "", ""]
     names = ["a/b.mp4", "a/b.c.mp4", "a.b/c", ".mp4", "a/.mp4"]
     assert [without_suffix(name) for name in names] == ["a/b", "a/b.c", "a.b/c", ".mp4", "a/.mp4"]
 
@@ -45,8 +34,8 @@ def test_foreign_bytes_become_readable():
 
 
 def test_what_a_file_is_stands_in_its_suffix():
-    assert " ".join(sorted(PICTURE_SUFFIXES)) == "bmp jpeg jpg png tif tiff webp"
-    assert " ".join(sorted(VIDEO_SUFFIXES)) == (
+    assert " ".join(sorted(opening.PICTURE_SUFFIXES)) == "bmp jpeg jpg png tif tiff webp"
+    assert " ".join(sorted(opening.VIDEO_SUFFIXES)) == (
         "3g2 3gp asf avi f4v flv gif m2ts m2v m4v mjpeg mjpg mkv mov mp4 mpeg mpg mts ogv ts vob "
         "webm wmv"
     )

@@ -1,7 +1,5 @@
 """Clips at a URI: found as on a disk, read through a scratch folder, changes noticed."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

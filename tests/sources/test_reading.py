@@ -1,7 +1,5 @@
 """Frames of a part of a clip: from where to where, at which step, and why no more come."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -81,10 +79,8 @@ def test_a_step_gives_its_result_or_a_reason():
     assert attempt(lambda: 7) == 7
     damaged = DecodeError("x.png: cut off", reason="truncated")
     assert plain(attempt(lambda: fail(damaged))) == ("truncated", "x.png: cut off")
-    assert plain(attempt(lambda: fail(ValueError("no")))) == (
-        "unexpected ValueError",
-        "ValueError: no",
-    )
+    failed = attempt(lambda: fail(ValueError("no")))
+    assert plain(failed) == ("unexpected ValueError", "ValueError: no")
     with pytest.raises(KeyboardInterrupt):
         attempt(lambda: fail(KeyboardInterrupt()))
 
@@ -204,11 +200,10 @@ def test_a_folder_that_is_gone_gives_a_reason_and_nothing_else(tmp_path):
 
 def test_a_folder_is_listed_once_and_another_anew(monkeypatch):
     listed = []
-    monkeypatch.setattr(
-        reading, "list_frames", lambda clip: listed.append(clip.path) or [clip.path]
-    )
+    monkeypatch.setattr(reading, "list_frames", lambda clip: listed.append(clip) or [clip.path])
     listing = Listing()
-    one, other = Clip("a", "one", "frames"), Clip("b", "other", "frames")
-    for clip in (one, one, other, one, dataclasses.replace(one, kind="pictures")):
+    first, second = Clip("a", "first", "frames"), Clip("b", "second", "frames")
+    loose = dataclasses.replace(first, kind="pictures")
+    for clip in (first, first, second, first, loose):
         assert listing.names_of(clip) == [clip.path]
-    assert listed == ["one", "other", "one", "one"]
+    assert listed == [first, second, first, loose]

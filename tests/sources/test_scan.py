@@ -1,20 +1,11 @@
 """One walk over a tree: what is found, what is left out, and what is said about the rest."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
 
 from posemill.sources.clip_list import Collector
 from posemill.sources.scan import MISSING, Folder, joined_version, scan
-
-
-def touch(root, *names, content=b"12345"):
-    for name in names:
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 def walk(root):
@@ -25,9 +16,9 @@ def walk(root):
     return folders, collector
 
 
-def test_a_tree_that_is_too_deep_is_cut_and_said(tmp_path):
+def test_a_tree_that_is_too_deep_is_cut_and_said(tmp_path, make_tree):
     folder = tmp_path.joinpath(*"d" * 64)
-    touch(folder, "1.png", "e/1.png")
+    make_tree(folder, "1.png", "e/1.png")
     folders, said = walk(tmp_path)
     assert [len(each.parts) for each in folders] == [64]
     (problem,) = said.problems
@@ -50,8 +41,8 @@ def test_the_version_of_pictures_changes_with_any_file_and_not_with_their_order(
     assert len({joined_version(each) for each in others}) == 5
 
 
-def test_a_file_that_is_written_anew_has_another_version(tmp_path):
-    touch(tmp_path, "1.png", "2.png", "v/x.mp4")
+def test_a_file_that_is_written_anew_has_another_version(tmp_path, make_tree):
+    make_tree(tmp_path, "1.png", "2.png", "v/x.mp4")
     pictures, videos = walk(tmp_path)[0]
     folder = Folder(str(tmp_path), ())
     folder.look()
@@ -72,8 +63,8 @@ def test_a_file_that_is_written_anew_has_another_version(tmp_path):
         ("posemill.jsonl", b'{"posemill": "0.1.0"}'),
     ],
 )
-def test_what_posemill_wrote_is_no_data(name, content, tmp_path):
-    touch(tmp_path, "a/1.png", "own/x.png", "own/deep/er/2.png", "own/b.mp4")
+def test_what_posemill_wrote_is_no_data(name, content, tmp_path, make_tree):
+    make_tree(tmp_path, "a/1.png", "own/x.png", "own/deep/er/2.png", "own/b.mp4")
     (tmp_path / "own" / name).write_bytes(content)
     folders, said = walk(tmp_path)
     assert [folder.parts for folder in folders] == [("a",)]
@@ -83,6 +74,6 @@ def test_what_posemill_wrote_is_no_data(name, content, tmp_path):
     assert [folder.parts for folder in walk(tmp_path / "own")[0]] == [(), ("deep", "er")]
 
 
-def test_files_of_others_with_such_names_are_no_mark(tmp_path):
-    touch(tmp_path, "a/1.png", "a/manifest.json", "a/run.json", "a/posemill.jsonl")
+def test_files_of_others_with_such_names_are_no_mark(tmp_path, make_tree):
+    make_tree(tmp_path, "a/1.png", "a/manifest.json", "a/run.json", "a/posemill.jsonl")
     assert [folder.parts for folder in walk(tmp_path)[0]] == [("a",)]

@@ -1,7 +1,5 @@
 """Folders of pictures: which are tracked as video, by evidence, and how many are looked at."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

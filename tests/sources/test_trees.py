@@ -1,7 +1,5 @@
 """Trees of files become clips: folders of frames, loose pictures, videos."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -126,20 +124,6 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path, make_tree):
         (tmp_path / "secret").chmod(0o700)
 
 
-@pytest.mark.parametrize("layout", ["auto", "pictures"])
-def test_broken_links_and_pipes_are_frames_that_fail_one_by_one(tmp_path, make_tree, layout):
-    make_tree(tmp_path / "a", "1.png")
-    (tmp_path / "a" / "2.png").symlink_to("gone")
-    (tmp_path / "a" / "3.png").symlink_to("3.png")
-    os.mkfifo(tmp_path / "a" / "4.png")
-    (tmp_path / "a" / "notes.txt").symlink_to("notes.txt")
-    clip = find_clips(tmp_path, layout=layout)[0]  # the other is `notes.txt`, perhaps a folder
-    assert clip.num_frames == 4
-    frames = [frame.content for frame in read_clip(clip)]
-    reasons = [frame.reason if isinstance(frame, DecodeError) else "" for frame in frames]
-    assert reasons == ["", "broken link", "broken link", "not a file"]
-
-
 @pytest.mark.parametrize("names", [("a/1.png", "a/2.png"), ("a/x.mp4", "b/y.mp4")])
 def test_a_folder_that_cannot_be_looked_at_is_a_clip_with_a_reason(tmp_path, make_tree, names):
     make_tree(tmp_path, *names)
@@ -155,8 +139,3 @@ def test_a_folder_that_cannot_be_looked_at_is_a_clip_with_a_reason(tmp_path, mak
         assert isinstance(frame.content, DecodeError)
         assert frame.content.reason == "broken link"
     assert "lost' cannot be read: Too many levels of symbolic links" in clips.problems[0]
-
-
-def test_a_broken_link_to_a_video_stays_in_the_list(tmp_path):
-    (tmp_path / "a.mp4").symlink_to("gone.mp4")
-    assert [clip.clip_id for clip in find_clips(tmp_path)] == ["a"]
