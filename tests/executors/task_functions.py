@@ -8,64 +8,36 @@ import time
 from posemill.testing.executors import run_task as run_contract_task
 
 
-def _kill():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _raise():
-    raise KeyError("a bug")
-
-
-def _hang():
-    while True:
-        time.sleep(60)
-
-
 def _grow():
     block = bytearray(400 << 20)
     block[::4096] = b"x" * len(block[::4096])  # touched, so that it is resident
-    _hang()
-
-
-def _hold_the_lock():
-    ctypes.PyDLL(None).sleep(120)  # unlike CDLL it keeps the interpreter's lock: no thread runs
+    time.sleep(600)
 
 
 def _close_pipes():
     os.closerange(3, 256)
-    _hang()
+    time.sleep(600)
 
 
 MISHAPS = {
     "segfault": lambda: ctypes.string_at(0),
     "trap": lambda: os.kill(os.getpid(), signal.SIGILL),
     "exit": lambda: os._exit(5),
-    "kill": _kill,
-    "raise": _raise,
-    "hang": _hang,
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "raise": lambda: {}["a bug"],
+    "hang": lambda: time.sleep(600),
     "grow": _grow,
-    "hold the lock": _hold_the_lock,
+    # Unlike CDLL it keeps the interpreter's lock: no thread runs.
+    "hold the lock": lambda: ctypes.PyDLL(None).sleep(120),
     "close pipes": _close_pipes,
 }
-
-
-def _signal_itself(name):
-    os.kill(os.getpid(), getattr(signal, name))
-    return "still here"
-
-
-def _print():
-    os.write(1, b"to the log\n")
-    return os.write(2, b"and this\n")
-
-
 ANSWERS = {
     "pid": os.getpid,
     "environment": lambda: os.environ.get("POSEMILL_TEST_WORD"),
-    "interrupt": lambda: _signal_itself("SIGINT"),
-    "terminate": lambda: _signal_itself("SIGTERM"),
-    "hang up": lambda: _signal_itself("SIGHUP"),
-    "print": _print,
+    "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT) or "still here",
+    "terminate": lambda: os.kill(os.getpid(), signal.SIGTERM) or "still here",
+    "hang up": lambda: os.kill(os.getpid(), signal.SIGHUP) or "still here",
+    "print": lambda: os.write(1, b"to the log\n") + os.write(2, b"and this\n"),
 }
 
 

@@ -33,10 +33,8 @@ SHOW = (
 @pytest.mark.skipif(sys.platform != "linux", reason="cores and memory are limited on Linux")
 def test_the_command_takes_the_place_of_the_child_with_its_share():
     core = min(os.sched_getaffinity(0))
-    process = subprocess.Popen(
-        [*CHILD, str(os.getpid()), str(core), str(1 << 40), sys.executable, "-c", SHOW, "a", "b c"],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    command = [*CHILD, str(os.getpid()), str(core), str(1 << 40), sys.executable, "-c", SHOW]
+    process = subprocess.Popen([*command, "a", "b c"], stdout=subprocess.PIPE)
     out, _ = process.communicate(timeout=60)
     assert json.loads(out) == [process.pid, [core], 1 << 40, ["a", "b c"]]
     assert process.returncode == 0
@@ -44,10 +42,8 @@ def test_the_command_takes_the_place_of_the_child_with_its_share():
 
 def test_a_training_whose_sweep_is_gone_does_not_begin():
     # Our own process id would be right; 1 is the parent of what was left alone.
-    done = subprocess.run(
-        [*CHILD, "1", "", str(1 << 40), sys.executable, "-c", "print('trained')"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [*CHILD, "1", "", str(1 << 40), sys.executable, "-c", "print('trained')"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "the sweep has ended before this training began" in done.stderr
     assert "trained" not in done.stdout

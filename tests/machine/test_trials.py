@@ -19,30 +19,21 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def trap():
-    os.kill(os.getpid(), signal.SIGILL)
-    return {}
-
-
-def hang():
-    time.sleep(600)
-    return {}
-
-
-def fail():
-    raise RuntimeError("could not create a primitive\nsecond line")
-
-
 @HAS_FORK
 def test_a_copy_of_the_process_answers_traps_hangs_or_fails():
-    assert run_in_fork(lambda: {"step": 0.5}, timeout_seconds=60) == Outcome(
-        True, seconds={"step": 0.5}
-    )
-    reason = "illegal instruction (SIGILL)"
-    assert run_in_fork(trap, timeout_seconds=60) == Outcome(False, reason)
-    assert run_in_fork(hang, timeout_seconds=0.2) == Outcome(False, "no answer within 0.2 s")
-    reason = "RuntimeError: could not create a primitive"
-    assert run_in_fork(fail, timeout_seconds=60) == Outcome(False, reason)
+    def fail():
+        raise RuntimeError("could not create a primitive\nsecond line")
+
+    def trap():
+        os.kill(os.getpid(), signal.SIGILL)
+
+    well = Outcome(True, seconds={"step": 0.5})
+    assert run_in_fork(lambda: {"step": 0.5}, timeout_seconds=60) == well
+    assert run_in_fork(trap, timeout_seconds=60).reason == "illegal instruction (SIGILL)"
+    hanging = run_in_fork(lambda: time.sleep(600), timeout_seconds=0.2)
+    assert hanging == Outcome(False, "no answer within 0.2 s")
+    failed = run_in_fork(fail, timeout_seconds=60)
+    assert failed == Outcome(False, "RuntimeError: could not create a primitive")
 
 
 def test_a_command_answers_traps_hangs_or_fails():
@@ -92,12 +83,7 @@ def test_an_answer_is_kept_for_the_same_facts_and_a_failure_for_a_day(monkeypatc
 
 @pytest.mark.parametrize(
     "content",
-    [
-        "",
-        "[]",
-        '{"outcomes": [1], "tried_at": 0}',
-        '{"outcomes": [{"works": true}], "tried_at": "x"}',
-    ],
+    ["", "[]", '{"outcomes": [1], "tried_at": 0}', '{"outcomes": [{"works": 1}], "tried_at": "x"}'],
 )
 def test_a_broken_file_is_tried_again_and_replaced(cache, content):
     kept_outcomes("a", {}, lambda: [Outcome(True)])

@@ -143,13 +143,11 @@ class Collector:
     def nothing(self, looked_for: str) -> SourceError:
         """Return the error for a root without clips: what was looked for, and what is there."""
         root = Path(self.root)
-        names = (
-            sorted(repr(readable(path.name)) for path in root.iterdir()) if root.is_dir() else []
-        )
+        paths = sorted(root.iterdir())[:5] if root.is_dir() else []
         entries = Message(
             "{number} other files (first entries: {names})",
             number=self.num_ignored,
-            names=", ".join(names[:5]) or Message("nothing"),
+            names=", ".join(repr(readable(path.name)) for path in paths) or Message("nothing"),
         )
         return SourceError(
             "no clips in {root!r}: looked for {looked_for}; found {found}",

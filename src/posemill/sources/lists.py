@@ -7,6 +7,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TextIO
@@ -175,10 +176,9 @@ def _to_clip(row: Mapping[str, str], folder: str) -> tuple[Clip, str]:
 
 
 def _can_be_a_path(text: str) -> bool:
-    try:
+    with suppress(UnicodeEncodeError):
         return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
+    return False
 
 
 def _look_at(path: str) -> tuple[Kind, int | None, str]:

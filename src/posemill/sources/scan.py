@@ -66,11 +66,6 @@ class Folder:
         self.num_pictures, self.version = len(self._pictures), joined_version(self._pictures)
         self._pictures.clear()  # a million names are no longer needed
 
-    @property
-    def has_clips(self) -> bool:
-        """Whether there is a picture or a video in it."""
-        return bool(self.num_pictures or self.videos)
-
 
 def scan(root: str, collector: Collector) -> list[Folder]:
     """Return the folders with pictures or videos at a path or a URI, in natural order.
@@ -108,7 +103,7 @@ def _walk(
     if problem:
         collector.problems.append(Message(problem, path=readable(folder.path), reason=reason))
         return
-    if folder.has_clips:
+    if folder.num_pictures or folder.videos:
         yield folder
     for name in natural_sort(below):
         child = Folder(os.path.join(folder.path, name), (*folder.parts, name))  # noqa: PTH118
@@ -173,7 +168,7 @@ def _list(uri: str, collector: Collector) -> Iterator[Folder]:
         folder = by_name[name]
         is_ours = any(folder.parts[: len(above)] == above for above in ours)
         folder.close()
-        if folder.has_clips and not is_ours:
+        if (folder.num_pictures or folder.videos) and not is_ours:
             yield folder
 
 

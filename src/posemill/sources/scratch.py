@@ -81,22 +81,19 @@ class Scratch:
         """
         for path, version, num_bytes in wanted:
             if path not in self._ahead and uri_of(path) is not None:
-                self._ahead[path] = self._pool.submit(
-                    self._fetch_ahead, path, version, num_bytes, self._make_folder()
-                )
+                folder = self._make_folder()
+                self._ahead[path] = self._pool.submit(self._fetch, path, version, folder, num_bytes)
 
-    def _fetch_ahead(
-        self, uri: str, version: str, num_bytes: int | None, folder: Path
+    def _fetch(
+        self, uri: str, version: str, folder: Path, num_bytes: int | None = 0
     ) -> Path | None:
+        """Return the copy of an object; None if its size, where one is given, is too much."""
+        place, key = split_uri(uri)
         if num_bytes is None:
-            place, key = split_uri(uri)
             entry = place.look(key)
             num_bytes = MOST_BYTES + 1 if entry is None else entry.num_bytes
-        # Its turn comes, and then the reason is told.
-        return None if num_bytes > MOST_BYTES else self._fetch(uri, version, folder)
-
-    def _fetch(self, uri: str, version: str, folder: Path) -> Path | None:
-        place, key = split_uri(uri)
+        if num_bytes > MOST_BYTES:
+            return None  # its turn comes, and then the reason is told
         path = folder / f"{uuid.uuid4().hex}.{suffix_of(key) or 'bin'}"
         try:
             # Not `Place.fetch`: nobody needs these files after a crash, and to flush each to the

@@ -83,9 +83,6 @@ class _Folder:
     names: Sequence[str]
     verdict: str | None = None  # `IS_VIDEO` or why not; None: nothing speaks for either
 
-    def look(self) -> None:
-        self.verdict = _judge_pixels(self.clip.path, self.names)
-
 
 def decide_tracking(clips: Iterable[Clip]) -> Tracking:
     """Return which clips are tracked: videos, and folders whose pictures look like one."""
@@ -166,18 +163,18 @@ def _judge_group(folders: Sequence[_Folder]) -> int:
     """Give the folders of one pattern their verdicts; return how many were looked at."""
     choices = [folder for folder in folders if len(folder.names) > 1]
     step = max(1, -(-len(choices) // _FOLDERS))
-    for folder in choices[::step]:
-        folder.look()
-    decided = {folder.verdict for folder in choices[::step] if folder.verdict is not None}
+    few, others = choices[::step], [folder for index, folder in enumerate(choices) if index % step]
+    for folder in few:
+        folder.verdict = _judge_pixels(folder.clip.path, folder.names)
+    decided = {folder.verdict for folder in few if folder.verdict is not None}
     if len({verdict == IS_VIDEO for verdict in decided}) > 1:
-        for index, folder in enumerate(choices):
-            if index % step:
-                folder.look()
+        for folder in others:
+            folder.verdict = _judge_pixels(folder.clip.path, folder.names)
         return len(choices)
     usual = min(decided, default=None)
     for folder in folders:
         folder.verdict = usual if folder.verdict is None else folder.verdict
-    return len(choices[::step])
+    return len(few)
 
 
 def _judge_pixels(path: str, names: Sequence[str]) -> str | None:
