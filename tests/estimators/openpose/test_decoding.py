@@ -13,7 +13,6 @@ from posemill.estimators.openpose.decoding import (
     NUM_POINTS,
     People,
     Thresholds,
-    _match,
     find_people,
 )
 from posemill.records import FloatArray
@@ -94,17 +93,6 @@ def test_people_whose_heads_and_shoulders_are_close_keep_their_own_limbs():
     close_to(find_people(draw(drawn, (48, 50)), USUAL), drawn)
 
 
-def test_two_halves_without_a_neck_are_two_people_and_with_one_they_are_one():
-    whole = person(20, 5, 38)
-    beheaded = whole.copy()
-    beheaded[1] = np.nan
-    # Arms and head hang together by ears and shoulders; legs by nothing.
-    assert len(find_people(draw([whole], (46, 40)), USUAL).points) == 1
-    found = find_people(draw([beheaded], (46, 40)), USUAL)
-    assert len(found.points) >= 1
-    assert np.isnan(found.points[:, 1]).all()
-
-
 def test_nobody_is_found_in_nothing_and_in_noise_that_is_low():
     empty = np.zeros((NUM_MAPS, 12, 9), np.float32)
     assert len(find_people(empty, USUAL).points) == 0
@@ -151,21 +139,3 @@ def test_the_mirror_image_of_maps_gives_the_mirrored_people():
     swap = list(get_skeleton("openpose-18").mirror)
     expected = [(np.array([47, 0]) + points * [-1, 1])[swap].astype(np.float32) for points in drawn]
     close_to(find_people(mirrored, USUAL), expected)
-
-
-def test_matching_is_that_of_going_through_pairs_by_their_score():
-    rng = np.random.default_rng(1)
-    scores = rng.random((3, 7, 7), np.float32)
-    scores[scores < 0.4] = 0
-    taken = _match(scores)
-    for limb in range(3):
-        rows, columns, expected = set(), set(), set()
-        pairs = sorted(
-            np.argwhere(scores[limb] > 0).tolist(), key=lambda p: -scores[limb][tuple(p)]
-        )
-        for row, column in pairs:
-            if row not in rows and column not in columns:
-                expected.add((row, column))
-                rows.add(row)
-                columns.add(column)
-        assert {tuple(pair) for pair in np.argwhere(taken[limb]).tolist()} == expected
