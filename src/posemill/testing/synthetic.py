@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -213,42 +214,33 @@ def _join_signs(
 ) -> dict[str, Array]:
     """Return wrists `(T, 2, 3)`, fingers `(T, 2, 5)`, turns `(T, 2)` and mouth `(T,)`."""
     bend, variation = options.coarticulation, options.variation
-    rest = _REST
-    times, wrists, shapes, turns, mouths = (
-        [0.0],
-        [rest],
-        [np.full((2, 5), 0.3)],
-        [np.zeros(2)],
-        [0.0],
-    )
+    at_rest = (_REST, np.full((2, 5), 0.3), np.zeros(2), 0.0)
+    knots: list[tuple[Any, ...]] = [(0.0, *at_rest)]  # time, wrists, fingers, turns, mouth
     now = 0.0
     for number, sign in enumerate(signs):
         path = sign.path + rng.normal(0, variation, sign.path.shape)
         shape = sign.shapes + rng.normal(0, 2 * variation, sign.shapes.shape)
         turn = sign.turns + rng.normal(0, 2 * variation, sign.turns.shape)
-        before = signs[number - 1].path[-1] if number else rest
-        after = signs[number + 1].path[0] if number + 1 < len(signs) else rest
+        before = signs[number - 1].path[-1] if number else _REST
+        after = signs[number + 1].path[0] if number + 1 < len(signs) else _REST
         path[0] += bend * (before - path[0])
         path[-1] += bend * (after - path[-1])
         now += rng.uniform(2, 5) / speed  # the way from the sign before
         length = sign.frames / speed * rng.uniform(0.75, 1.3)
         for knot in range(_KNOTS):
             share = knot / (_KNOTS - 1)
-            times.append(now + share * length)
-            wrists.append(path[knot])
-            shapes.append(shape[0] + share * (shape[1] - shape[0]))
-            turns.append(turn[0] + share * (turn[1] - turn[0]))
-            mouths.append(sign.mouth)
+            shown = shape[0] + share * (shape[1] - shape[0])
+            turned = turn[0] + share * (turn[1] - turn[0])
+            knots.append((now + share * length, path[knot], shown, turned, sign.mouth))
         now += length
     now += rng.uniform(3, 6)
-    times.append(now)
-    wrists.append(rest)
-    shapes.append(np.full((2, 5), 0.3))
-    turns.append(np.zeros(2))
-    mouths.append(0.0)
+    knots.append((now, *at_rest))
+    times, *tracks = zip(*knots, strict=True)
     at = np.arange(int(now) + 1)
-    tracks = {"wrists": wrists, "fingers": shapes, "turns": turns, "mouth": mouths}
-    return {name: _smooth(_follow(at, times, np.array(knots))) for name, knots in tracks.items()}
+    return {
+        name: _smooth(_follow(at, times, np.array(track)))
+        for name, track in zip(("wrists", "fingers", "turns", "mouth"), tracks, strict=True)
+    }
 
 
 def _follow(at: npt.NDArray[np.int64], times: Sequence[float], knots: Array) -> Array:
