@@ -72,9 +72,11 @@ def rows(landmarks: Any, *fields: str) -> np.ndarray:
     )
 
 
-def pixels_apart(ours: np.ndarray, stock: np.ndarray, size_wh: np.ndarray) -> float:
-    apart = (ours[..., :2].astype(np.float64) - stock[..., :2]) * size_wh
-    return float(np.linalg.norm(apart, axis=-1).max())
+def check_points(landmarks: Any, stock: np.ndarray, size_wh: np.ndarray, *fields: str) -> None:
+    ours = rows(landmarks, "x", "y", "z", *fields)
+    apart = (ours[:, :2].astype(np.float64) - stock[:, :2]) * size_wh
+    assert np.linalg.norm(apart, axis=-1).max() <= MAX_PIXELS
+    np.testing.assert_allclose(ours[:, 2:], stock[:, 2:], atol=1e-5)
 
 
 def check_hands(results: Any, golden: Any, row: int) -> None:
@@ -83,9 +85,7 @@ def check_hands(results: Any, golden: Any, row: int) -> None:
     assert len(hands) == len(labels)
     assert (results.multi_hand_landmarks is None) == (not labels)
     for index, hand in enumerate(hands):
-        stock = golden["hands"][row, index]
-        assert pixels_apart(rows(hand, "x", "y"), stock, golden["size_wh"][row]) <= MAX_PIXELS
-        np.testing.assert_allclose(rows(hand, "z")[:, 0], stock[:, 2], atol=1e-5)
+        check_points(hand, golden["hands"][row, index], golden["size_wh"][row])
         world = rows(results.multi_hand_world_landmarks[index], "x", "y", "z")
         np.testing.assert_allclose(world, golden["hands_world"][row, index], atol=1e-5)
         (side,) = results.multi_handedness[index].classification
@@ -100,18 +100,14 @@ def check_face_mesh(results: Any, golden: Any, row: int) -> None:
     assert len(faces) == len(stock)
     assert (results.multi_face_landmarks is None) == (not stock)
     for face, expected in zip(faces, stock, strict=True):
-        points = rows(face, "x", "y", "z")
-        assert pixels_apart(points, expected, golden["size_wh"][row]) <= MAX_PIXELS
-        np.testing.assert_allclose(points[:, 2], expected[:, 2], atol=1e-5)
+        check_points(face, expected, golden["size_wh"][row])
 
 
 def check_pose(results: Any, golden: Any, row: int) -> None:
     stock, world = golden["pose"][row], golden["pose_world"][row]
     assert (results.pose_landmarks is None) == np.isnan(stock).any()
     if results.pose_landmarks is not None:
-        points = rows(results.pose_landmarks, "x", "y", "z", "visibility")
-        assert pixels_apart(points, stock, golden["size_wh"][row]) <= MAX_PIXELS
-        np.testing.assert_allclose(points[:, 2:], stock[:, 2:], atol=1e-5)
+        check_points(results.pose_landmarks, stock, golden["size_wh"][row], "visibility")
         metres = rows(results.pose_world_landmarks, "x", "y", "z", "visibility")
         np.testing.assert_allclose(metres, world, atol=1e-5)
     check_mask(results, golden, row)
@@ -123,8 +119,7 @@ def check_holistic(results: Any, golden: Any, row: int) -> None:
         found, stock = getattr(results, f"{part}_landmarks"), golden[part][row]
         assert (found is None) == np.isnan(stock).any(), part
         if found is not None:
-            points = rows(found, "x", "y", "z")
-            assert pixels_apart(points, stock, golden["size_wh"][row]) <= MAX_PIXELS, part
+            check_points(found, stock, golden["size_wh"][row])
 
 
 def check_face_detection(results: Any, golden: Any, row: int) -> None:
