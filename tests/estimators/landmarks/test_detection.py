@@ -1,4 +1,4 @@
-"""Anchors, and the best of a network's detections."""
+"""The best of a network's detections."""
 
 from __future__ import annotations
 
@@ -7,19 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.landmarks.detection import Detector, make_anchors
-
-
-def test_layers_of_equal_stride_share_a_grid_in_the_order_of_the_network():
-    anchors = make_anchors(4, (2, 4, 4))
-    # two each for the four cells of 2 px, then four for the one cell of 4 px; x runs first
-    corners = [[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]]
-    expected = [corner for corner in corners for _ in range(2)] + [[0.5, 0.5]] * 4
-    np.testing.assert_array_equal(anchors, np.array(expected, np.float32))
-    assert len(make_anchors(5, (2,))) == 2 * 3 * 3  # a cell that is cut counts
-    alone = make_anchors(192, (4,), per_layer=1)
-    assert alone.shape == (2304, 2)
-    np.testing.assert_allclose(alone[1] * 48, [1.5, 0.5])
+from posemill.estimators.landmarks.detection import Detector
 
 
 def detect(rows: dict[int, tuple[float, ...]], min_score: float = 0.5) -> np.ndarray | None:
