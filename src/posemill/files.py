@@ -346,9 +346,8 @@ def _machine_mark() -> str:
 def remove_leftovers(target: Path, *, older_than_seconds: float = 600) -> None:
     """Delete the temporary files and folders that killed writers of `target` left beside it.
 
-    Those of this machine whose process is gone; those of others, which may be writing into the
-    same folder, when nobody has touched them for a while. An old version of `target` that was put
-    aside stays where no new one took its place.
+    Those of other machines, which may still write, when nobody has touched them for a while. An
+    old version of `target` that was put aside stays where no new one took its place.
     """
     import psutil
 

@@ -78,13 +78,9 @@ def resolve(
     *,
     missing: Mapping[str, Any] | None = None,
 ) -> Resolved[ConfigT]:
-    """Return the configuration: defaults, then the preset, then the file, then the flags.
+    """Return the configuration: defaults, then the preset, then the TOML file, then the flags.
 
-    Args:
-        cls: Its class.
-        file: TOML with its fields, at the top level or in the tables of its groups.
-        flags: Values given by the caller; they win.
-        missing: What stands for fields that must be given, where nobody gave them.
+    `missing` stands for fields that must be given, where nobody gave them.
     """
     given, from_file = cls.flatten(flags or {}), read_toml(cls, file) if file else {}
     values = cls.settle({**from_file, **given})
@@ -115,7 +111,7 @@ def describe_unused(
     Args:
         config: The configuration.
         reasons: Why a setting has no effect, by flat name, whether it was given or not.
-        typed: Settings that are named even if they are their default: the user wrote them just now.
+        typed: Settings that are named even if they are their default.
     """
     fields = config.all_fields()
     return [

@@ -76,33 +76,20 @@ class Clip:
 
 
 class PersonIds(NamedTuple):
-    """The same number, from 1 on, for the same person in every frame of a clip.
+    """The same number, from 1 on, for the same person in every frame of a clip."""
 
-    Args:
-        first: `(frames,)` int64: of the person whose points stand for the frame; 0 for nobody.
-        others: `(people,)` int64: of the people beside them, in their order.
-    """
-
-    first: IntArray
-    others: IntArray
+    first: IntArray  # (frames,), of the person whose points stand for the frame; 0 for nobody
+    others: IntArray  # (people,), of the people beside them, in their order
 
 
 class PeopleRows(NamedTuple):
-    """Everybody of a clip, a row each: frame by frame, first who stands for the frame.
+    """Everybody of a clip, a row each: frame by frame, first who stands for the frame."""
 
-    Args:
-        frames: `(rows,)` int64: the frame of the clip each is in.
-        points: `(rows, keypoints, 3)`, as in `PoseClip`.
-        scores: `(rows, keypoints)`.
-        world: `(rows, 75, 3)`; None where metres were not kept.
-        ids: `(rows,)` int64, as in `PersonIds`; 0 where one person was looked for.
-    """
-
-    frames: IntArray
-    points: FloatArray
-    scores: FloatArray
-    world: FloatArray | None
-    ids: IntArray
+    frames: IntArray  # (rows,), the frame of the clip each is in
+    points: FloatArray  # (rows, keypoints, 3), as in `PoseClip`
+    scores: FloatArray  # (rows, keypoints)
+    world: FloatArray | None  # (rows, 75, 3); None where metres were not kept
+    ids: IntArray  # (rows,), as in `PersonIds`; 0 where one person was looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,10 +398,7 @@ class PoseClip:
 
 
 def fields_of_recipe(recipe: Any) -> dict[str, Any]:
-    """Return the fields of a clip that a recorded recipe decides, for `PoseClip`.
-
-    Args:
-        recipe: What a file or a manifest says was done to its clips; None where nothing is said.
+    """Return the fields of a `PoseClip` that a recorded recipe decides; none of None.
 
     Raises:
         ValueError: It is not a recipe, or of a posemill that knows more than this one.

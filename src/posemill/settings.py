@@ -246,8 +246,7 @@ class Settings:
         Args:
             command: The posemill command whose `--help` lists the fields.
             flat_prefix: Stands before the flat names of a group's fields.
-            words: Its fields can be given like those of this class, and are turned into them by
-                `settle`; no configuration has them.
+            words: Its fields can be given, too; `settle` turns them into those of this class.
         """
         super().__init_subclass__()
         cls._command, cls._flat_prefix = command, flat_prefix
@@ -345,9 +344,7 @@ class Settings:
     def flatten(cls, values: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
         """Return values by flat name: out of groups, and from under their old names.
 
-        Args:
-            values: By flat, own or old name; groups as mappings or as `Settings`.
-            where: The file they came from, for the message about an unknown name.
+        Groups are mappings or `Settings`; `where` is the file they came from, for messages.
         """
         flat: dict[str, Any] = {}
         names: dict[str, str] = {}

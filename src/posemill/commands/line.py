@@ -64,11 +64,7 @@ def load_commands() -> tuple[dict[str, Command], dict[str, str]]:
 
 
 def run_line(args: Sequence[str]) -> int:
-    """Run a line; return the exit code.
-
-    Raises:
-        PosemillError: What the command says.
-    """
+    """Run a line; return the exit code, or raise what the command says."""
     commands, groups = load_commands()
     words = [word for word in args if word != "--debug"]
     group = words.pop(0) if words and words[0] in groups else ""
@@ -285,12 +281,7 @@ def _in_number(kind: type[int] | type[float], text: str, flag: str) -> float:
 
 
 def parse_options(options: Sequence[str], flag: str = "--engine-option") -> dict[str, Any]:
-    """Return the values of `name=value` pairs: JSON (numbers, true, false), or else plain words.
-
-    Args:
-        options: The pairs.
-        flag: Where they stood, for the message.
-    """
+    """Return the values of the `name=value` pairs of a flag: JSON, or else plain words."""
     values: dict[str, Any] = {}
     for text in options:
         key, equals, value = text.partition("=")

@@ -118,12 +118,7 @@ def print_records(rows: Iterable[Mapping[str, Any]]) -> None:
 def without_constants(
     rows: Iterable[Mapping[str, Any]], *, keep: Sequence[str]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what all rows have alike, and the rows without it; a single row stays whole.
-
-    Args:
-        rows: By column.
-        keep: Columns that stay in any case.
-    """
+    """Return what all rows but for `keep` have alike, and the rows without it; one stays whole."""
     rows = [dict(row) for row in rows]
     first = rows[0] if len(rows) > 1 else {}
     same = {
@@ -158,10 +153,7 @@ def print_notes(notes: Iterable[object]) -> None:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[list[str]]:
-    """Print warnings of the functions that are called as notes, without their places in files.
-
-    The list has those that were printed.
-    """
+    """Print warnings in the block as notes, without their places in files; yield those printed."""
     printed: list[str] = []
 
     def show(message: Warning | str, *_place: Any, **_more: Any) -> None:

@@ -43,11 +43,7 @@ def is_notebook() -> bool:
 
 
 class TextLine:
-    """Progress in words: a line that is written over itself, or lines of a log.
-
-    Args:
-        display: `line`, `log`, or `none`: nothing is written.
-    """
+    """Progress in words: a `line` that is written over itself, lines of a `log`, or `none`."""
 
     def __init__(self, display: str) -> None:
         self._display = display
@@ -97,13 +93,7 @@ def bar_of(done: int, total: int) -> str:
 def show_progress(
     description: str, total: int | None = None, *, progress: bool | None = None
 ) -> Iterator[Callable[..., None]]:
-    """Yield a function that moves a bar on stderr by one step, or by so many.
-
-    Args:
-        description: What is done, in a word or two.
-        total: How many steps there will be, None where unknown.
-        progress: As in `choose_display`.
-    """
+    """Yield a function that moves a bar on stderr by one step, or by so many, of a known total."""
     line, done, started = TextLine(choose_display(progress)), 0, time.monotonic()
     name = Message(description)
 
@@ -132,15 +122,7 @@ def track(
     *,
     progress: bool | None = None,
 ) -> Iterator[Item]:
-    """Yield the items while a bar on stderr shows how far it is.
-
-    Args:
-        items: Taken one at a time.
-        description: What is done, in a word or two.
-        total: Sum of all sizes, None where unknown.
-        size_of: How far an item brings the bar.
-        progress: As in `choose_display`.
-    """
+    """Yield the items while a bar on stderr shows how far it is, in a total of their sizes."""
     # A stream that waited for the garbage collector could be ended inside a lock that it needs.
     with show_progress(description, total, progress=progress) as advance, closing_stream(items):
         for item in items:
@@ -149,11 +131,7 @@ def track(
 
 
 class ProgressView:
-    """Shows snapshots of a run: on a terminal a bar per split, else one line with all splits.
-
-    Args:
-        progress: As in `choose_display`.
-    """
+    """Shows snapshots of a run: on a terminal a bar per split, else one line with all splits."""
 
     def __init__(self, progress: bool | None = True) -> None:
         display = choose_display(progress)

@@ -72,12 +72,7 @@ class Message(str):
 
 
 class Option(str):
-    """The name of an option, as a value of a message: `Option("task_frames")`.
-
-    Args:
-        name: Its keyword in Python.
-        value: What it is to be, if the message says so.
-    """
+    """The keyword of an option, as a value of a message, and what it is to be if that is said."""
 
     value: object
 
@@ -132,12 +127,9 @@ def from_json(value: Any) -> Any:
 
 
 def render(text: object, *, language: str = "", flags: Flags | None = None) -> str:
-    """Return what a reader gets of a message or of an error; other text as it is.
+    """Return what a reader gets of a message or of an error of ours; other text as it is.
 
-    Args:
-        text: A message, an error of ours, or text that somebody else wrote.
-        language: `zh_CN` or `en`; by default that of the process.
-        flags: How options are spelled; by default as `flags_shown` says.
+    By default in the language of the process, with options spelled as `flags_shown` says.
     """
     writer = _Writer(load_catalogue(language), _flags if flags is None else flags)
     return writer.text(text)
