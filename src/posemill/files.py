@@ -139,12 +139,8 @@ def reading(path: Path, kind: str, *damage: type[Exception]) -> Iterator[None]:
             yield
     except (*CORRUPT, *damage) as error:
         details = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-        raise FormatError(
-            "{path}: not a readable {kind} file ({details})",
-            path=path,
-            kind=kind,
-            details=details[:300],
-        ) from error
+        template = "{path}: not a readable {kind} file ({details})"
+        raise FormatError(template, path=path, kind=kind, details=details[:300]) from error
 
 
 def check_own_parts(folder: Path, files: Iterable[str], folders: Iterable[str]) -> None:

@@ -279,11 +279,8 @@ class Settings:
             if not field.group:
                 value = chosen.get(flat, field.default)  # a list or a table is copied by the check
                 if value is dataclasses.MISSING:
-                    raise ConfigError(
-                        "{setting} is missing; see posemill {command} --help",
-                        setting=Option(flat),
-                        command=cls._command,
-                    )
+                    template = "{setting} is missing; see posemill {command} --help"
+                    raise ConfigError(template, setting=Option(flat), command=cls._command)
                 object.__setattr__(self, field.name, field.check(value))
             elif flat in chosen:
                 groups[field.group][field.name] = chosen[flat]

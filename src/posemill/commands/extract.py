@@ -117,11 +117,8 @@ def config_of(
     if not isinstance(source, kind):
         return kind(source=source, **given)
     if given:
-        raise ConfigError(
-            "{kind} says everything; {names} came beside it",
-            kind=kind.__name__,
-            names=", ".join(given),
-        )
+        template = "{kind} says everything; {names} came beside it"
+        raise ConfigError(template, kind=kind.__name__, names=", ".join(given))
     return source
 
 

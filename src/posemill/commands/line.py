@@ -233,11 +233,8 @@ class _Reader:
                 continue
             name = declared.flat
             if name in self.texts and declared.kind not in _SEVERAL:
-                raise ConfigError(
-                    "{argument} and {flag} say the same thing: give one of them",
-                    argument=argument_of(declared),
-                    flag=self.flags[name],
-                )
+                template = "{argument} and {flag} say the same thing: give one of them"
+                raise ConfigError(template, argument=argument_of(declared), flag=self.flags[name])
             self.texts[name] = [*taken, *self.texts.get(name, [])]
         if words:
             raise UsageError("Got unexpected extra arguments ({words})", words=" ".join(words))
