@@ -22,35 +22,26 @@ from posemill.files import (
 )
 
 
-def test_a_file_appears_only_when_its_block_ended_well(tmp_path):
-    target = tmp_path / "data.bin"
+def write_half(target: Path) -> None:
     with atomic_path(target) as temporary:
-        temporary.write_bytes(b"new")
-        assert not target.exists()
-        assert temporary.parent == tmp_path
-    assert target.read_bytes() == b"new"
-    assert [path.name for path in tmp_path.iterdir()] == ["data.bin"]
+        temporary.write_bytes(b"half")
+        raise ZeroDivisionError
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_a_file_is_replaced_when_its_block_ended_well_and_else_stays(tmp_path):
     target = tmp_path / "data.bin"
-    target.write_bytes(b"old")
-
-    def write_half() -> None:
-        with atomic_path(target) as temporary:
-            temporary.write_bytes(b"half")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        write_half()
-    assert target.read_bytes() == b"old"
-    assert [path.name for path in tmp_path.iterdir()] == ["data.bin"]
-
-
-def test_a_block_that_wrote_nothing_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError), atomic_path(tmp_path / "data.bin"):
-        pass
+    with pytest.raises(FileNotFoundError), atomic_path(target):
+        pass  # wrote nothing
     assert list(tmp_path.iterdir()) == []
+    for content in (b"old", b"new"):
+        with atomic_path(target) as temporary:
+            temporary.write_bytes(content)
+            assert target.exists() == (content == b"new")
+            assert temporary.parent == tmp_path
+        with pytest.raises(ZeroDivisionError):
+            write_half(target)
+        assert target.read_bytes() == content
+        assert list(tmp_path.iterdir()) == [target]
 
 
 def test_the_cache_folder_is_the_users_choice_or_the_platforms(monkeypatch, tmp_path):

@@ -29,39 +29,20 @@ def refuses(path, outputs):
     return True
 
 
-def test_what_was_written_for_the_same_source_is_replaced(tmp_path):
+def test_only_what_was_written_for_the_same_source_and_not_changed_is_replaced(
+    tmp_path, monkeypatch
+):
     path = tmp_path / "x.pkl"
-    write(path, Outputs(tmp_path / "run"))
-    write(path, Outputs(tmp_path / "run"), "again")
-    assert path.read_text() == "again"
-
-
-@pytest.mark.parametrize("content", ["", "seventy hours"])
-def test_a_file_of_somebody_else_stays(tmp_path, content):
-    path = tmp_path / "x.pkl"
-    path.write_text(content)
-    assert refuses(path, Outputs(tmp_path / "run"))
+    for text in ("ours", "again"):
+        write(path, Outputs(tmp_path / "run"), text)
+        assert path.read_text() == text
+    assert refuses(path, Outputs(tmp_path / "other"))
+    for text in ("", "seventy hours"):
+        path.write_text(text)
+        assert refuses(path, Outputs(tmp_path / "run"))
     write(path, Outputs(tmp_path / "run", overwrite=True))
     assert path.read_text() == "ours"
-
-
-def test_a_file_from_another_source_stays(tmp_path):
-    path = tmp_path / "x.pkl"
-    write(path, Outputs(tmp_path / "run"))
-    assert refuses(path, Outputs(tmp_path / "other"))
-
-
-def test_a_file_that_was_changed_since_stays(tmp_path):
-    path = tmp_path / "x.pkl"
-    write(path, Outputs(tmp_path / "run"))
-    path.write_text("mine")
-    assert refuses(path, Outputs(tmp_path / "run"))
-
-
-def test_without_the_record_nothing_is_replaced(tmp_path, monkeypatch):
-    path = tmp_path / "x.pkl"
-    write(path, Outputs(tmp_path / "run"))
-    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "another"))
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "another"))  # without the record
     assert refuses(path, Outputs(tmp_path / "run"))
 
 

