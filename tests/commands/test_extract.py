@@ -39,15 +39,12 @@ def test_counts_come_first_and_add_up_at_the_end(tree, tmp_path):
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["train", "2", "0", "10", "10", "0"] in rows
     assert ["dev", "1", "0", "5", "5", "0"] in rows
-
-
-def test_a_flag_that_has_no_effect_is_said(tree, tmp_path):
-    command = ["extract", tree, "--out", tmp_path / "run", *FAKE]
-    result = ran(*command, "--num-workers-per-gpu", "4")
+    assert "no effect" not in result.stderr
+    words = ("--num-workers-per-gpu", "4")
+    result = ran("extract", tree, "--out", tmp_path / "run", *FAKE, *words)
     assert result.exit_code == 0
     said = "note: --num-workers-per-gpu 4 has no effect: --num-gpus is 0; --workers counts"
     assert said in result.stderr
-    assert "no effect" not in ran(*command).stderr
 
 
 def test_failures_end_with_code_1_and_a_table_of_reasons(tree, tmp_path):
@@ -210,6 +207,10 @@ def test_an_output_path_that_is_a_file_is_exported_and_the_run_stands_beside_it(
     run = tmp_path / "keypoints.run"
     assert f"{out} written; the run, which the same command continues, is {run}" in result.stderr
     assert read_status(run).state == "finished"
+    assert posemill.status(out).state == "finished"
+    assert posemill.export(run, out=tmp_path / "points.csv").format_name == "csv"
+    with pytest.raises(ConfigError, match="out: expected the file or the folder to write, got"):
+        posemill.export(run, "csv")
     assert "finished at" in ran("status", str(out)).stdout
     assert "start: pid" in ran("logs", str(out)).stdout
     assert f"would continue the run in {run}" in ran(*words, "--dry-run").stdout
@@ -350,13 +351,3 @@ def test_status_says_how_far_a_run_is(run):
     found = posemill.status(str(run))
     assert found.state == "finished"
     assert repr(found) == f"Status({str(run)!r}, finished, 15/15 frames, 0 failed)"
-
-
-def test_a_file_as_out_is_written_beside_its_run(tree, tmp_path):
-    out = tmp_path / "points.npz"
-    result = posemill.extract(tree, out, engine="fake", executor="serial")
-    assert (result.folder, out.is_file()) == (tmp_path / "points.run", True)
-    assert posemill.status(out).state == "finished"
-    assert posemill.export(result, out=tmp_path / "points.csv").format_name == "csv"
-    with pytest.raises(ConfigError, match="out: expected the file or the folder to write, got"):
-        posemill.export(result, "csv")

@@ -216,12 +216,9 @@ def test_an_error_is_one_line_and_a_code(app, how, code, said, capsys):
     assert capsys.readouterr().err == f"posemill: {said}\n"
 
 
-def test_an_error_that_nobody_knows_keeps_its_traceback(app):
+def test_an_error_that_nobody_knows_and_debug_show_the_traceback(app):
     with pytest.raises(OSError, match="without a file"):
         main(["fail", "strange"])
-
-
-def test_debug_shows_the_traceback(app):
     with pytest.raises(PosemillError, match="expected this, got that"):
         main(["--debug", "fail", "known"])
     with pytest.raises(PermissionError):
