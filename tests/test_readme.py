@@ -140,9 +140,7 @@ PAGES = sorted(page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rgl
 
 @pytest.mark.parametrize("name", [ENGLISH, CHINESE, *PAGES])
 def test_every_link_to_a_file_of_ours_leads_somewhere(name):
-    links = re.findall(r"\]\(([^)#]+)", prose_of(name)) + re.findall(
-        r'src="([^"]+)"', prose_of(name)
-    )
+    links = re.findall(r'(?:\]\(|src=")([^)#"]+)', prose_of(name))
     ours = [link for link in links if "://" not in link]
     assert ours or name in PAGES
     folder = (ROOT / name).parent
