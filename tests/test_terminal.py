@@ -36,7 +36,7 @@ def test_what_commands_a_terminal_is_a_question_mark(text, shown):
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("plain\u3000é", "plain\u3000é"), ("a\nb", "a\nb"), ("a\tb", "a\\u0009b"),
+    [("plain\u3000é", "plain\u3000é"), ("a\nb", "a\nb"), ("a\tb", "a\\tb"),
      ("\x7f", "\\u007f"), ("\U000e0001", "\\udb40\\udc01")],
 )  # fmt: skip
 def test_an_escape_has_four_digits_for_every_16_bits(text, shown):

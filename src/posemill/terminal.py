@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sys
 import unicodedata
@@ -62,10 +63,7 @@ def _is_shown(mark: str) -> bool:
 
 
 def _escape(mark: str) -> str:
-    units = mark.encode("utf-16-be", "surrogatepass")
-    return "".join(
-        f"\\u{units[start]:02x}{units[start + 1]:02x}" for start in range(0, len(units), 2)
-    )
+    return json.dumps(mark)[1:-1].replace("\x7f", r"\u007f")
 
 
 def counted(number: object, things: str) -> str:
