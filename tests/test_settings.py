@@ -155,19 +155,6 @@ def test_configurations_compare_and_survive_pickling_and_copying():
         config.label = "y"  # type: ignore[misc]
 
 
-def test_an_extraction_takes_text_one_split_and_a_number_of_points():
-    config = ExtractConfig("videos", "run", splits="train", skeleton="143")
-    assert (config.source, config.out) == (Path("videos"), Path("run"))
-    assert config.splits == ("train",)
-    assert config.skeleton == "holistic-143"
-    for value in (143, "143", "holistic-143"):
-        assert ExtractConfig("videos", "run", keep=value).skeleton == "holistic-143"
-    with pytest.raises(ConfigError, match="unknown skeleton '144'; known: 543, 143, 553"):
-        ExtractConfig("videos", "run", keep="144")
-    with pytest.raises(ConfigError, match=r"unknown setting .worker.; did you mean .workers.\?"):
-        ExtractConfig("videos", "run", worker=3)
-
-
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400, 1 << 63])
 def test_numbers_that_are_not_finite_are_refused(value):
     with pytest.raises(ConfigError, match="fps: expected a finite number"):

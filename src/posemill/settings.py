@@ -328,11 +328,6 @@ class Settings:
         return cls._words
 
     @classmethod
-    def translate(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return values with our names and meanings for those that other programs have."""
-        return values
-
-    @classmethod
     def all_fields(cls) -> Mapping[str, Field]:
         """Return every field, those of the groups too, by flat name, in order."""
         return cls._fields
@@ -346,7 +341,7 @@ class Settings:
         flat: dict[str, Any] = {}
         names: dict[str, str] = {}
         where = f"{where}: " if where else ""
-        for name, value, field in _walk(cls, cls.translate(values), where):
+        for name, value, field in _walk(cls, values, where):
             if before := names.get(field.flat):
                 template = "{where}{before} and {name} say the same thing: give one of them"
                 raise ConfigError(template, where=where, before=before, name=name)

@@ -6,7 +6,7 @@ from typing import Any
 
 from posemill.errors import ConfigError
 from posemill.settings import Settings, setting
-from posemill.training.config.kinds import AUTO
+from posemill.training.config.kinds import AUTO, join_streams
 from posemill.training.config.run_settings import USUAL, amount, choice, count
 
 DEV_SHARE = 0.15
@@ -34,6 +34,7 @@ class DataSettings(Settings):
         "`video_ids`, list (path, split, label) or folder of videos.",
         default="",
         flat="data",
+        convert=join_streams,
     )
     labels: str = setting(
         "CSV with `video_id`, `label`, perhaps `split`; or PHOENIX annotations.", default=""

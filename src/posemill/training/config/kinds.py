@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -52,8 +51,10 @@ def kind_of(data: str) -> str:
     return KEYPOINTS
 
 
-def join_streams(paths: Sequence[Any]) -> str:
-    """Return two paths of data as the one text that settings keep."""
+def join_streams(paths: Any) -> Any:
+    """Return two paths of data as the one text that settings keep; one path as it is."""
+    if not isinstance(paths, (list, tuple)):
+        return paths
     if len(paths) != 2 or not all(isinstance(path, (str, os.PathLike)) for path in paths):
         raise ConfigError(
             "{--data}: expected one path, or keypoints and videos of the same clips, got {paths!r}",

@@ -18,7 +18,7 @@ from posemill.training.config.data_settings import (
     DataSettings,
     VideoSettings,
 )
-from posemill.training.config.kinds import absolute_data, join_streams
+from posemill.training.config.kinds import absolute_data
 from posemill.training.config.run_settings import (
     BatchWords,
     ModelSettings,
@@ -66,17 +66,6 @@ class TrainConfig(Settings, command="train", words=BatchWords):
             for field in (cls.all_fields()["preset"], cls.all_fields()["data_kind"])
         )
         return preset_values(preset, kind=kind)
-
-    @classmethod
-    def translate(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return one text for two paths of data."""
-        result = dict(values)
-        given = result.get("data")
-        if isinstance(given, (list, tuple)):
-            result["data"] = join_streams(given)
-        elif isinstance(given, Mapping) and isinstance(given.get("path"), (list, tuple)):
-            result["data"] = {**given, "path": join_streams(given["path"])}
-        return result
 
     @classmethod
     def settle(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
