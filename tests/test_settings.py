@@ -16,15 +16,13 @@ from posemill.errors import ConfigError
 from posemill.provenance import Resolved, _to_toml, describe_unused, load_toml, read_toml, resolve
 from posemill.settings import Settings, find_field, setting
 
-TABLE = {"red": 1, "green": 2}
-
 
 class Inner(Settings, flat_prefix="inner_"):
     """A group."""
 
     share: float = setting("A share.", default=0.5, least=0, most=1)
     names: tuple[str, ...] | None = setting("Names.", default=None)
-    colour: str = setting("A colour.", default="red", choices=f"{__name__}:TABLE")
+    colour: str = setting("A colour.", default="red", choices=("red", "green"))
 
 
 class Whole(Settings, command="whole"):

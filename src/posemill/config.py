@@ -72,7 +72,6 @@ class ExtractConfig(Settings, command="extract"):
         "How the source is laid out.",
         default="auto",
         choices="posemill.sources:LAYOUTS",
-        is_open=True,
     )
     splits: tuple[str, ...] | None = setting(
         "Splits to use: --splits train dev.", default=None, auto="all"
@@ -80,7 +79,6 @@ class ExtractConfig(Settings, command="extract"):
     engine: str = setting(
         "Engine that finds the keypoints.",
         default="holistic",
-        is_open=True,
         choices="posemill.estimators:known_engines",
     )
     engine_options: Mapping[str, Any] = setting(
@@ -104,7 +102,6 @@ class ExtractConfig(Settings, command="extract"):
         "keypoints that the engine finds.",
         default="auto",
         choices="posemill.skeletons:skeleton_names",
-        is_open=True,
         convert=skeleton_of,
         old=("keep",),
         metavar="NAME",
@@ -114,7 +111,6 @@ class ExtractConfig(Settings, command="extract"):
         "measured by posemill bench decode.",
         default="pyav",
         choices="posemill.decoders:decoder_choices",
-        is_open=True,
     )
     resize: str | None = setting(
         "Resize every picture first: 256 (256 x 256) or 320x240. Keypoints then refer to the "
@@ -146,7 +142,6 @@ class ExtractConfig(Settings, command="extract"):
         "How workers are run.",
         default="processes",
         choices="posemill.executors:known_executors",
-        is_open=True,
     )
     ray_address: str = setting(
         "With --executor ray: the cluster, as auto, host:port or ray://host:10001.",

@@ -62,7 +62,6 @@ def setting(
     default: Any = dataclasses.MISSING,
     flat: str = "",
     choices: Choices = (),
-    is_open: bool = False,
     least: float | None = None,
     most: float | None = None,
     above: float | None = None,
@@ -80,8 +79,8 @@ def setting(
         help: A sentence for `--help`.
         default: Without one the field is required.
         flat: Its name among all fields of the configuration; its own name by default.
-        choices: The values allowed, or `module:table` for the keys of a table.
-        is_open: The choices are shown but not enforced here: who uses the value checks it.
+        choices: The values allowed; or `module:table`, whose keys are shown, and checked by whoever
+            uses the value.
         least: The smallest number allowed.
         most: The largest.
         above: The number must be larger than this.
@@ -150,8 +149,9 @@ class Field:
                 value=value if isinstance(value, float) else Message("one with too many digits"),
             )
         value = _in_type(self, value)
-        if self.meta["choices"] and not self.meta["is_open"] and value not in self.choices():
-            raise not_among(self.flat, value, self.choices())
+        choices = self.meta["choices"]
+        if choices and isinstance(choices, tuple) and value not in choices:
+            raise not_among(self.flat, value, choices)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             _check_limits(self, value)
         return value

@@ -57,7 +57,6 @@ class Reading(Settings):
         flags=("--from",),
         metavar="FORMAT",
         choices="posemill.formats:known_formats",
-        is_open=True,
     )
     size: Any = setting(
         "Size of the pictures, if the file does not hold it.",
@@ -97,7 +96,6 @@ SKELETON = setting(
     convert=text_of,
     metavar="NAME",
     choices="posemill.skeletons:skeleton_names",
-    is_open=True,
 )
 PERSON = setting(
     "Of several people in a frame: main (the largest, followed along the clip), a number (2: the "
@@ -119,7 +117,6 @@ class Shape(Reading):
         default="none",
         metavar="HOW",
         choices="posemill.records:NORMALIZATIONS",
-        is_open=True,
     )
     interpolate: int = setting(
         "Close gaps of up to N frames by straight lines.", default=0, metavar="N"
@@ -129,14 +126,12 @@ class Shape(Reading):
         default="none",
         metavar="HOW",
         choices="posemill.records:SMOOTHINGS",
-        is_open=True,
     )
     fill: str | None = setting(
         "Value of missing points, which the mask marks; zero by default.",
         default=None,
         metavar="WHAT",
         choices="posemill.formats.shared.contract:FILLS",
-        is_open=True,
     )
     person: str = PERSON
 

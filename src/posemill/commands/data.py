@@ -109,7 +109,6 @@ def export(
             flags=("--to",),
             metavar="FORMAT",
             choices="posemill.formats:known_formats",
-            is_open=True,
         ),
     ] = None,
     out: Annotated[AnyPath, setting("The file, or the folder, to write.")] = "",

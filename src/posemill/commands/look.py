@@ -110,7 +110,6 @@ def compare(
             "Skeleton to compare in; by default the one with most points that both have.",
             metavar="NAME",
             choices="posemill.skeletons:skeleton_names",
-            is_open=True,
         ),
     ] = None,
     originals: Originals = None,

@@ -105,7 +105,6 @@ class ModelSettings(Settings):
         "(on 143 it computes eight times as much). Of video: tsm.",
         default="tcn_bilstm",
         choices="posemill.training.models:known_models",
-        is_open=True,
         flat="model",
     )
     options: dict[str, Any] = setting(
