@@ -261,7 +261,7 @@ def test_a_run_in_which_nothing_was_found_is_warned_of(tree, tmp_path):
         assert cv2.imwrite(str(path), np.zeros((8, 8, 3), np.uint8))
     result = ran("extract", tree, "--out", tmp_path / "run", *FAKE)
     assert result.exit_code == 0
-    assert "posemill: nothing was found in any frame: is a person in the pictures" in result.stderr
+    assert "note: nothing was found in any frame: is a person in the pictures" in result.stderr
     for path in tree.rglob("*.png"):
         path.write_bytes(b"no picture")
     failed = ran("extract", tree, "--out", tmp_path / "other", *FAKE)

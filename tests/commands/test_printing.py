@@ -12,7 +12,6 @@ import pytest
 from posemill.commands.printing import (
     print_json,
     print_lines,
-    print_note,
     print_table,
     say,
     warnings_as_notes,
@@ -61,12 +60,11 @@ def test_values_stand_under_each_other(capsys):
 
 
 def test_notes_and_warnings_go_to_stderr(capsys):
-    print_note("slow")
     with warnings_as_notes():
         warnings.warn("old file", UserWarning, stacklevel=1)
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err == "posemill: slow\nposemill: old file\n"
+    assert said.err == "note: old file\n"
 
 
 def test_a_table_shows_letters_that_the_terminal_has_not_by_their_number(monkeypatch):

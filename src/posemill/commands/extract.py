@@ -16,7 +16,6 @@ from posemill.commands.declaring import AsJson, Ask, Command, ShowConfig
 from posemill.commands.printing import (
     print_config,
     print_json,
-    print_note,
     print_notes,
     print_reasons,
     print_table,
@@ -245,7 +244,7 @@ def _say_last_words(summary: Summary) -> None:
             "nothing was found in any frame: is a person in the pictures, upright? Look at them: "
             "posemill visualize {run!q}"
         )
-        print_note(Message(template, run=summary.name))
+        print_notes([Message(template, run=summary.name)])
 
 
 def rate_text(frames_per_second: float | None) -> Message:

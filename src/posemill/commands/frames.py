@@ -18,7 +18,7 @@ from posemill.commands.extract import (
     print_plan,
     rate_text,
 )
-from posemill.commands.printing import print_json, print_note, print_notes, print_table, say
+from posemill.commands.printing import print_json, print_notes, print_table, say
 from posemill.commands.progress import ProgressView, show_progress
 from posemill.commands.runs import print_forecast
 from posemill.config import FramesConfig
@@ -124,10 +124,8 @@ def bench_decode(
 
 
 def _note_what_was_left_out(report: DecodeReport) -> int:
-    template = "{name} was not measured: {why}"
-    print_notes(Message(template, name=name, why=why) for name, why in report.missing.items())
-    for path, why in report.failed.items():
-        print_note(Message("{path} was not measured: {why}", path=path, why=why))
+    template, left_out = "{name} was not measured: {why}", report.missing | report.failed
+    print_notes(Message(template, name=name, why=why) for name, why in left_out.items())
     return 1 if report.failed else 0
 
 
@@ -216,10 +214,8 @@ def _print_runtimes(speeds: list[RuntimeSpeed]) -> None:
         if not speed.refused
     ]
     print_table(columns, rows)
-    for speed in speeds:
-        if speed.refused:
-            template = "{name} failed here: {reason}"
-            print_note(Message(template, name=speed.runtime, reason=speed.refused))
+    template, refused = "{name} failed here: {reason}", [speed for speed in speeds if speed.refused]
+    print_notes(Message(template, name=speed.runtime, reason=speed.refused) for speed in refused)
 
 
 def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> None:

@@ -140,13 +140,8 @@ def shares_of(shares: Mapping[Any, float], *, is_whole: bool = False) -> Message
     return join(", ", parts)
 
 
-def print_note(text: object) -> None:
-    """Print on stderr what works, but not as it should."""
-    say("posemill: {text}", text=text, err=True, colour="yellow")
-
-
 def print_notes(notes: Iterable[object]) -> None:
-    """Print on stderr what is worth to know about a result."""
+    """Print on stderr what is worth to know, or works, but not as it should."""
     for note in notes:
         say("note: {text}", text=note, err=True, colour="yellow")
 
@@ -158,7 +153,7 @@ def warnings_as_notes() -> Iterator[list[str]]:
 
     def show(message: Warning | str, *_place: Any, **_more: Any) -> None:
         printed.append(str(message))
-        print_note(message)
+        print_notes([message])
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
