@@ -124,10 +124,8 @@ ALIASES = {
     "train": {"--mode": "parallel", "--num-workers": "workers", "--decoder": "ctc_decoder"},
     "sweep": {"--jobs": "workers"},
     "landmarks": {"--runtime": "engine_options"},
-    "merge": {"--input-files": "runs", "--output-path": "out", "--layout": "skeleton"},
-    "prepare": {"--keypoints-file": "run", "--output-dir": "out", "--layout": "skeleton"},
-    "export": {"--layout": "skeleton"},
-    "import": {"--layout": "skeleton"},
+    "merge": {"--input-files": "runs", "--output-path": "out"},
+    "prepare": {"--keypoints-file": "run", "--output-dir": "out"},
 }
 
 

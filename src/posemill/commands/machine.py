@@ -304,7 +304,7 @@ def _print_engines(infos: dict[str, dict[str, Any]]) -> None:
 COMMANDS = (
     Command("demo", None, demo),
     Command("doctor", doctor, shown_by(_print_diagnosis, _exit_code)),
-    Command("models pull", None, pull, aliases={"--from-wheel": "--from-file"}),
+    Command("models pull", None, pull),
     Command("models list", list_models, shown_by(_print_models)),
     Command("engines", engines, shown_by(_print_engines)),
 )
