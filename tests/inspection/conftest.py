@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 from made_up_people import make_person
 
 from posemill.inspection.drawing import lettering
-from posemill.records import PoseClip
 
 
 @pytest.fixture
-def make_clip() -> Callable[..., PoseClip]:
+def make_clip():
     """A function that returns clips of a made-up person; see `make_person`."""
     return make_person
 
 
 @pytest.fixture
-def no_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_fonts(monkeypatch):
     """A machine without any font."""
     monkeypatch.delenv("POSEMILL_FONT", raising=False)
     monkeypatch.setattr(lettering, "system_fonts", lambda: ())
@@ -33,13 +28,13 @@ def no_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def small_font(no_fonts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def small_font(no_fonts, tmp_path, monkeypatch):
     """A font with ASCII, U+4F60 and U+597D, every letter a box of its own width; the only one."""
     builder_module = pytest.importorskip("fontTools.fontBuilder")
     pens = pytest.importorskip("fontTools.pens.ttGlyphPen")
     letters = {code: f"u{code:04X}" for code in [*range(32, 127), 0x4F60, 0x597D]}
 
-    def box(width: int) -> Any:
+    def box(width):
         pen = pens.TTGlyphPen(None)
         pen.moveTo((50, 0))
         for corner in ((50, 700), (width, 700), (width, 0)):

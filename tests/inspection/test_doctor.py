@@ -6,7 +6,6 @@ import json
 import os
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from posemill.machine.trials import Outcome
 
 
 @pytest.fixture(autouse=True)
-def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(trials, "cache_folder", lambda: tmp_path / "tried")
     # Trying takes processes.
@@ -32,11 +31,11 @@ def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_try_bf16", lambda: None)
 
 
-def pretend_versions(monkeypatch: pytest.MonkeyPatch, **versions: str | None) -> None:
+def pretend_versions(monkeypatch, **versions):
     """Make packages (dashes as underscores) look as if installed in other versions, or not."""
     real = metadata.version
 
-    def version(name: str) -> str:
+    def version(name):
         key = name.replace("-", "_")
         if key not in versions:
             return real(name)
@@ -47,7 +46,7 @@ def pretend_versions(monkeypatch: pytest.MonkeyPatch, **versions: str | None) ->
     monkeypatch.setattr(metadata, "version", version)
 
 
-def test_versions_cores_memory_devices_and_cache_are_those_of_this_machine(tmp_path: Path) -> None:
+def test_versions_cores_memory_devices_and_cache_are_those_of_this_machine(tmp_path):
     found = diagnose()
     assert found.versions["posemill"] == __version__
     assert found.versions["numpy"] == np.__version__
@@ -62,9 +61,7 @@ def test_versions_cores_memory_devices_and_cache_are_those_of_this_machine(tmp_p
     assert found.problems == []
 
 
-def test_the_limits_of_a_container_are_shown_with_what_sets_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_limits_of_a_container_are_shown_with_what_sets_them(monkeypatch):
     quota = Limit(3, "/sys/fs/cgroup/cpu.max allows the time of 2.5")
     memory = Limit(4 << 30, "/sys/fs/cgroup/memory.max allows no more")
     for name, limit in (("core_limit", quota), ("memory_limit", memory)):
@@ -86,27 +83,25 @@ def test_the_limits_of_a_container_are_shown_with_what_sets_them(
     )  # fmt: skip
 
 
-def test_looking_changes_nothing(tmp_path: Path) -> None:
+def test_looking_changes_nothing(tmp_path):
     diagnose()
     assert not (tmp_path / "cache").exists()
 
 
-def test_models_that_are_not_there_yet_are_a_warning_with_the_command() -> None:
+def test_models_that_are_not_there_yet_are_a_warning_with_the_command():
     assert any(
         "6 of 6 models are not in the cache yet" in warning and "posemill models pull" in warning
         for warning in diagnose().warnings
     )
 
 
-def test_a_damaged_model_is_a_warning(tmp_path: Path) -> None:
+def test_a_damaged_model_is_a_warning(tmp_path):
     (tmp_path / "cache" / "models").mkdir(parents=True)
     (tmp_path / "cache" / "models" / "hand_recrop.tflite").write_bytes(b"half")
     assert any("damaged in the cache: hand_recrop" in warning for warning in diagnose().warnings)
 
 
-def test_a_cache_that_cannot_be_written_is_a_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "file"))
     (problem,) = diagnose().problems
@@ -126,25 +121,21 @@ def test_a_cache_that_cannot_be_written_is_a_problem(
          ["onnxruntime and onnxruntime-gpu are both installed, and the plain one hides"]),
     ],
 )  # fmt: skip
-def test_versions_that_do_worse_are_a_warning_and_no_problem(
-    versions: dict[str, str | None], words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_that_do_worse_are_a_warning_and_no_problem(versions, words, monkeypatch):
     pretend_versions(monkeypatch, **versions)
     found = diagnose()
     assert any(all(word in warning for word in words) for warning in found.warnings)
     assert found.problems == []
 
 
-def test_a_missing_package_is_a_problem_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_a_problem_and_exit_code_1(monkeypatch):
     pretend_versions(monkeypatch, pyarrow=None)
     result = CliRunner().invoke(run_line, ["doctor"])
     assert result.exit_code == 1
     assert "problem: pyarrow is not installed; run: pip install posemill" in result.stdout
 
 
-def test_a_gpu_the_runtime_cannot_use_is_a_warning_and_no_device(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_gpu_the_runtime_cannot_use_is_a_warning_and_no_device(monkeypatch):
     monkeypatch.setattr(doctor, "list_gpus", lambda: ["NVIDIA L4, 23034 MiB"])
     monkeypatch.setattr(doctor, "list_providers", lambda: ["CPUExecutionProvider"])
     found = diagnose()
@@ -157,9 +148,7 @@ def test_a_gpu_the_runtime_cannot_use_is_a_warning_and_no_device(
     assert diagnose().devices == {"cpu": "litert", "cuda:0": "onnxruntime"}
 
 
-def test_a_base_install_lacks_onnx_runtime_and_that_is_all_right(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_base_install_lacks_onnx_runtime_and_that_is_all_right(monkeypatch):
     pretend_versions(monkeypatch, onnxruntime=None, onnx=None)
     found = diagnose()
     assert (found.problems, found.providers) == ([], [])
@@ -174,15 +163,13 @@ def test_a_base_install_lacks_onnx_runtime_and_that_is_all_right(
 @pytest.mark.parametrize(
     ("made", "wanted"), [(True, "ai-edge-litert"), (False, "'posemill[onnx]'")]
 )
-def test_a_machine_with_no_runtime_at_all_is_a_problem(
-    made: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_with_no_runtime_at_all_is_a_problem(made, wanted, monkeypatch):
     pretend_versions(monkeypatch, ai_edge_litert=None, onnxruntime=None)
     monkeypatch.setattr(doctor, "has_litert_here", lambda: made)
     assert diagnose().problems == [f"nothing here runs the networks; run: pip install {wanted}"]
 
 
-def test_the_extras_of_users_say_which_of_their_packages_are_missing(monkeypatch) -> None:
+def test_the_extras_of_users_say_which_of_their_packages_are_missing(monkeypatch):
     declared = [
         "numpy>=1.26",
         'numpy>=1.26; extra == "formats"',
@@ -198,9 +185,7 @@ def test_the_extras_of_users_say_which_of_their_packages_are_missing(monkeypatch
 @pytest.mark.parametrize(
     ("installed", "shown"), [(None, {"gpu", "onnx", "all"}), ("1.31", {"gpu"})]
 )
-def test_no_extra_is_advised_that_would_bring_a_second_onnx_runtime(
-    installed: str | None, shown: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_extra_is_advised_that_would_bring_a_second_onnx_runtime(installed, shown, monkeypatch):
     declared = [f"onnx; extra == '{extra}'" for extra in ("gpu", "onnx", "all")]
     monkeypatch.setattr(metadata, "requires", lambda name: declared)
     pretend_versions(monkeypatch, onnxruntime=None, onnxruntime_gpu=installed)
@@ -210,24 +195,22 @@ def test_no_extra_is_advised_that_would_bring_a_second_onnx_runtime(
     assert set(diagnose().extras) == {"onnx", "all"}
 
 
-def test_a_source_folder_on_the_path_has_no_known_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    def requires(name: str) -> None:
+def test_a_source_folder_on_the_path_has_no_known_extras(monkeypatch):
+    def requires(name):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "requires", requires)
     assert diagnose().extras == {}
 
 
-def test_the_command_names_the_pip_command_of_a_missing_extra(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_command_names_the_pip_command_of_a_missing_extra(monkeypatch):
     monkeypatch.setattr(doctor, "_extras", lambda: {"formats": ["h5py"], "dev": []})
     result = CliRunner().invoke(run_line, ["doctor"])
     assert result.exit_code == 0, result.output
     assert "missing h5py; run: pip install 'posemill[formats]'" in result.stdout
 
 
-def test_json_holds_all_the_facts() -> None:
+def test_json_holds_all_the_facts():
     result = CliRunner().invoke(run_line, ["doctor", "--json"])
     assert set(json.loads(result.stdout)) == {
         "versions", "machine", "devices", "providers", "gpus", "cache", "extras", "engines",
@@ -236,9 +219,7 @@ def test_json_holds_all_the_facts() -> None:
 
 
 @pytest.mark.skipif(find_spec("onnxruntime") is None, reason="onnxruntime is not installed")
-def test_a_library_that_traps_is_named_and_not_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_that_traps_is_named_and_not_tried_again(tmp_path, monkeypatch):
     (tmp_path / "onnxruntime.py").write_text("import os\nos.kill(os.getpid(), 4)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(doctor, "LIBRARIES", {"onnxruntime": "onnxruntime"})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,13 +12,13 @@ from posemill.skeletons import get_skeleton
 
 
 def make(
-    num_frames: int = 1,
+    num_frames=1,
     *,
-    skeleton_name: str = "holistic-143",
-    size_wh: tuple[int, int] = (1, 1),
-    shoulders: bool = True,
-    **fields: Any,
-) -> PoseClip:
+    skeleton_name="holistic-143",
+    size_wh=(1, 1),
+    shoulders=True,
+    **fields,
+):
     """Return a clip with nothing but shoulders, at 0, 0 and 1, 0; the picture is 1 x 1."""
     points = np.full((num_frames, get_skeleton(skeleton_name).num_points, 3), np.nan, np.float32)
     sizes = np.tile(np.array(size_wh, np.int32), (num_frames, 1))
@@ -31,7 +29,7 @@ def make(
     return clip
 
 
-def put(clip: PoseClip, name: str, x: Any, y: Any = 0) -> None:
+def put(clip, name, x, y=0):
     """Place a point or all points of a part in every frame; x and y: numbers or one a frame."""
     skeleton = clip.skeleton
     if name in skeleton.part_names:
@@ -44,7 +42,7 @@ def put(clip: PoseClip, name: str, x: Any, y: Any = 0) -> None:
     rows[..., 2] = 0
 
 
-def column(clip: PoseClip, part_name: str) -> int:
+def column(clip, part_name):
     return clip.skeleton.part_names.index(part_name)
 
 
@@ -52,20 +50,20 @@ def column(clip: PoseClip, part_name: str) -> int:
     (25.0, 0.5, 0.51), (50.0, 0.25, 0.26), (12.5, 1.0, 1.01), (None, 0.5, 0.51), (0.0, 0.5, 0.51),
     (-5.0, 0.5, 0.51), (0.5, 25.0, 25.1),
 ])  # fmt: skip
-def test_a_jump_is_farther_than_the_floor(fps: float | None, still: float, jump: float) -> None:
+def test_a_jump_is_farther_than_the_floor(fps, still, jump):
     moved = np.full((9, 2), 0.1, np.float32)
     moved[4] = still, jump
     found = find_jumps(moved, fps)
     np.testing.assert_array_equal(np.argwhere(found), [[4, 1]])
 
 
-def test_a_jump_is_farther_than_what_is_usual() -> None:
+def test_a_jump_is_farther_than_what_is_usual():
     # The median is 4, the median deviation 2: 4 + 5 * 1.4826 * 2 = 18.826.
     moved = np.array([[np.nan, 1, 2, 3, 4, 5, 6, far] for far in (18.8, 18.9)], np.float32).T
     np.testing.assert_array_equal(np.argwhere(find_jumps(moved, 25)), [[7, 1]])
 
 
-def test_of_jumps_in_a_row_the_first_counts() -> None:
+def test_of_jumps_in_a_row_the_first_counts():
     moved = np.full((10, 3), 0.1, np.float32)
     moved[[0, 4, 5, 7], 0] = 1
     moved[:, 1] = np.nan  # as for a part that is never there
@@ -79,11 +77,11 @@ def test_of_jumps_in_a_row_the_first_counts() -> None:
 @pytest.mark.parametrize(("indices", "step"), [
     ([0], 1), ([0, 1, 2], 1), ([0, 2, 4, 9], 2), ([3, 6], 3), ([5, 5, 5], 1),
 ])  # fmt: skip
-def test_the_usual_step_is_the_median(indices: list[int], step: int) -> None:
+def test_the_usual_step_is_the_median(indices, step):
     assert usual_step(make(len(indices), frame_indices=np.array(indices))) == step
 
 
-def test_the_scale_is_the_upper_quartile_of_the_shoulders_in_pixels() -> None:
+def test_the_scale_is_the_upper_quartile_of_the_shoulders_in_pixels():
     clip = make(6, size_wh=(100, 10), shoulders=False)
     put(clip, "left_shoulder", [0.1, 0.2, 0.3, 0.4, 0, np.nan])
     put(clip, "right_shoulder", 0)
@@ -94,7 +92,7 @@ def test_the_scale_is_the_upper_quartile_of_the_shoulders_in_pixels() -> None:
     assert body_scale(clip) == pytest.approx(5)
 
 
-def test_without_shoulders_the_first_part_with_an_extent_counts_twice() -> None:
+def test_without_shoulders_the_first_part_with_an_extent_counts_twice():
     clip = make(4, size_wh=(100, 50), shoulders=False)
     put(clip, "face", 0.5)  # all on one spot
     put(clip, "left_hand", 0.5)
@@ -105,20 +103,20 @@ def test_without_shoulders_the_first_part_with_an_extent_counts_twice() -> None:
     assert body_scale(clip) == pytest.approx(40)  # of 10, 20 and 40 high
 
 
-def test_without_anything_a_quarter_of_the_picture_counts() -> None:
+def test_without_anything_a_quarter_of_the_picture_counts():
     assert body_scale(make(2, size_wh=(100, 200), shoulders=False)) == 50
     assert body_scale(make(2, size_wh=(0, 0), shoulders=False)) == 0.25
     assert body_scale(make(0)) == 0.25
 
 
 @pytest.mark.parametrize(("num_frames", "expected"), [(1023, 3), (1024, 1)])
-def test_some_500_frames_tell_the_scale(num_frames: int, expected: float) -> None:
+def test_some_500_frames_tell_the_scale(num_frames, expected):
     clip = make(num_frames)
     put(clip, "right_shoulder", np.where(np.arange(num_frames) % 2, 3, 1))
     assert body_scale(clip) == expected
 
 
-def test_numbers_far_outside_of_every_picture_are_no_places() -> None:
+def test_numbers_far_outside_of_every_picture_are_no_places():
     clip = make()
     put(clip, "right_shoulder", 9999)
     assert body_scale(clip) == 9999
@@ -126,7 +124,7 @@ def test_numbers_far_outside_of_every_picture_are_no_places() -> None:
     assert body_scale(clip) == 0.25
 
 
-def moved_points(clip: PoseClip) -> float:
+def moved_points(clip):
     """Return how far a body moved whose shoulders stand still, the others more and more."""
     names = clip.skeleton.point_names
     others = [name for name in names if not name.endswith("_shoulder")]
@@ -135,7 +133,7 @@ def moved_points(clip: PoseClip) -> float:
     return float(measure_motion(clip).moved[1, 0])
 
 
-def test_a_part_moved_as_far_as_four_fifths_of_its_sure_points() -> None:
+def test_a_part_moved_as_far_as_four_fifths_of_its_sure_points():
     # 0, 0, 1, 2 … 16 tenths: the one with 14 of 18 below it.
     assert moved_points(make(2, skeleton_name="openpose-18")) == pytest.approx(1.3)
     clip = make(2, skeleton_name="openpose-18")
@@ -145,7 +143,7 @@ def test_a_part_moved_as_far_as_four_fifths_of_its_sure_points() -> None:
     assert moved_points(clip) == pytest.approx(1.2)
 
 
-def test_unsure_points_count_in_hands_and_nothing_moves_out_of_nowhere() -> None:
+def test_unsure_points_count_in_hands_and_nothing_moves_out_of_nowhere():
     clip = make(3)
     put(clip, "left_hand", [np.nan, 2, 5])
     clip.scores[:, slice(68, 110)] = 0.1
@@ -155,14 +153,14 @@ def test_unsure_points_count_in_hands_and_nothing_moves_out_of_nowhere() -> None
     assert np.isnan(found[:, column(clip, "face")]).all()
 
 
-def test_a_sample_of_the_face_moves_like_all_of_it() -> None:
+def test_a_sample_of_the_face_moves_like_all_of_it():
     clip = make(2, skeleton_name="holistic-543")
     put(clip, "face", 0)
     clip.part("face")[1, ::12, 0] = 2
     assert measure_motion(clip).moved[1, 1] == 2
 
 
-def test_a_part_is_frozen_where_not_one_number_differs() -> None:
+def test_a_part_is_frozen_where_not_one_number_differs():
     clip = make(5)
     put(clip, "left_hand", 1)
     clip.part("left_hand")[:, 3] = np.nan
@@ -176,7 +174,7 @@ def test_a_part_is_frozen_where_not_one_number_differs() -> None:
     assert not found[:, column(clip, "face")].any()
 
 
-def test_frames_that_do_not_follow_are_not_compared() -> None:
+def test_frames_that_do_not_follow_are_not_compared():
     clip = make(4, frame_indices=np.array([0, 2, 7, 9]))
     put(clip, "left_hand", [0, 0, 5, 5])
     put(clip, "right_hand", [5, 5, 0, 0])
@@ -190,7 +188,7 @@ def test_frames_that_do_not_follow_are_not_compared() -> None:
     np.testing.assert_array_equal(measure_motion(clip).swapped, [0, 0, 1, 1])
 
 
-def test_a_clip_in_blocks_is_the_clip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clip_in_blocks_is_the_clip(monkeypatch):
     rng = np.random.default_rng(1)
     clip = make(8)
     clip.points[:] = rng.uniform(0, 1, clip.points.shape)
@@ -209,7 +207,7 @@ def test_a_clip_in_blocks_is_the_clip(monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
 
 
-def swapped(one: Any, other: Any) -> bool:
+def swapped(one, other):
     """Return whether `(pairs, 2 sides)` of x in one frame are crossed in the other."""
     x = np.array([one, other], np.float32)
     found = motion._crossed(np.stack([x, np.zeros_like(x)], -1))
@@ -217,7 +215,7 @@ def swapped(one: Any, other: Any) -> bool:
     return bool(found[1])
 
 
-def test_sides_crossed_where_that_explains_the_motion_better() -> None:
+def test_sides_crossed_where_that_explains_the_motion_better():
     assert swapped([[0, 1]], [[1, 0]])
     assert not swapped([[0, 1]], [[0, 1]])
     # Each side goes 0.39 or 0.41; together more than 0.8.
@@ -228,7 +226,7 @@ def test_sides_crossed_where_that_explains_the_motion_better() -> None:
     assert not swapped([[0, 1]], [[0.65, 0.35]])
 
 
-def test_pairs_are_judged_together_and_missing_ones_left_out() -> None:
+def test_pairs_are_judged_together_and_missing_ones_left_out():
     assert swapped([[0, 0.1], [0, 1]], [[0, 0.1], [1, 0]])
     assert not swapped([[0, 0.3], [0, 0.4]], [[0.3, 0], [0.4, 0]])
     assert swapped([[0, np.nan], [0, 0.5]], [[0, 1], [0.5, 0]])
@@ -236,14 +234,14 @@ def test_pairs_are_judged_together_and_missing_ones_left_out() -> None:
 
 
 @pytest.mark.parametrize("joint", ["shoulder", "elbow", "wrist", "hip"])
-def test_both_sides_of_the_body_are_pairs(joint: str) -> None:
+def test_both_sides_of_the_body_are_pairs(joint):
     names = get_skeleton("coco-133").point_names
     pair = (names.index(f"left_{joint}"), names.index(f"right_{joint}"))
     assert pair in motion._body_pairs("coco-133")
     assert len(motion._body_pairs("coco-133")) == 4
 
 
-def test_hands_and_bodies_that_change_sides_are_suspect() -> None:
+def test_hands_and_bodies_that_change_sides_are_suspect():
     clip = make(3)
     put(clip, "left_hand", [2, 0, 0])
     put(clip, "right_hand", [0, 2, 2])
@@ -261,7 +259,7 @@ def test_hands_and_bodies_that_change_sides_are_suspect() -> None:
     (0.42, 0.31, True), (0.42, 0.29, False),  # hand too near to its own
 ])  # fmt: skip
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_a_hand_at_the_other_wrist(side: str, apart: float, own: float, expected: bool) -> None:
+def test_a_hand_at_the_other_wrist(side, apart, own, expected):
     clip = make()
     put(clip, f"{side}_wrist", 0)
     put(clip, f"{'right' if side == 'left' else 'left'}_wrist", apart)
@@ -274,7 +272,7 @@ def test_a_hand_at_the_other_wrist(side: str, apart: float, own: float, expected
 
 @pytest.mark.parametrize(("apart", "expected"), [(0, True), (0.19, True), (0.21, False)])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_hands_on_one_spot(apart: float, axis: int, expected: bool) -> None:
+def test_hands_on_one_spot(apart, axis, expected):
     clip = make(2)
     put(clip, "left_hand", 0)
     clip.part("left_hand")[:, 5, axis] = 1  # its extent
@@ -283,7 +281,7 @@ def test_hands_on_one_spot(apart: float, axis: int, expected: bool) -> None:
     assert measure_motion(clip).doubled.tolist() == [expected, False]
 
 
-def test_frames_two_or_three_apart_follow_each_other_and_behind_a_lost_one_nothing_moved() -> None:
+def test_frames_two_or_three_apart_follow_each_other_and_behind_a_lost_one_nothing_moved():
     clip = make(6, frame_indices=np.array([0, 2, 5, 7, 11, 13]))
     moved = measure_motion(clip).moved
     assert np.isnan(moved).all(1).tolist() == [True, False, False, False, True, False]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
@@ -14,9 +12,7 @@ from posemill.errors import ConfigError, SourceError
 from posemill.inspection.runtimes import compare_points, runtimes_of
 
 
-def test_installed_runtimes_are_measured_beside_the_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_installed_runtimes_are_measured_beside_the_default(tmp_path, monkeypatch, capsys):
     for package in ("onnx", "onnxruntime", "openvino"):
         pytest.importorskip(package)
     from benchmarks.shared.pose_networks import make_pictures, write_pose
@@ -39,7 +35,7 @@ def test_installed_runtimes_are_measured_beside_the_default(
     assert min(usual.milliseconds, usual.memory_mb) > 0
 
 
-def test_distances_are_those_of_points_that_both_found() -> None:
+def test_distances_are_those_of_points_that_both_found():
     frames = [np.zeros((100, 200, 3), np.uint8)]
     default = np.zeros((1, 4, 3), np.float32)
     points = default.copy()
@@ -51,7 +47,7 @@ def test_distances_are_those_of_points_that_both_found() -> None:
     assert distances["largest_pixels"] == pytest.approx(2)
 
 
-def test_an_engine_without_a_choice_and_a_missing_source_are_refused() -> None:
+def test_an_engine_without_a_choice_and_a_missing_source_are_refused():
     with pytest.raises(ConfigError):
         runtimes_of("fake")
     with pytest.raises(SourceError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,13 +20,10 @@ from posemill.inspection.summary import (
     sample_rows,
     summarize,
 )
-from posemill.records import PoseClip
 from posemill.runs.queries import Failure
 
-Maker = Callable[..., PoseClip]
 
-
-def outline(split: str = "train", num_frames: int = 4, **fields: Any) -> Outline:
+def outline(split="train", num_frames=4, **fields):
     known: dict[str, Any] = {
         "clip_id": "c", "skeleton_name": "openpose-18", "num_present": (num_frames,),
         "sizes_wh": {(640, 480): num_frames},
@@ -35,11 +31,11 @@ def outline(split: str = "train", num_frames: int = 4, **fields: Any) -> Outline
     return Outline(split=split, num_frames=num_frames, **(known | fields))
 
 
-def failure(reason: str, clip_id: str = "c", *, split: str = "dev", num_frames: int = 1) -> Failure:
+def failure(reason, clip_id="c", *, split="dev", num_frames=1):
     return Failure(clip_id, split, None, num_frames, "p", reason, "m")
 
 
-def test_a_split_in_numbers() -> None:
+def test_a_split_in_numbers():
     summary = SplitSummary("train")
     summary.add(outline(num_frames=2, num_present=(1,)))
     summary.add(outline(num_frames=5, sizes_wh={(640, 480): 1, (32, 24): 4}))
@@ -61,7 +57,7 @@ def test_a_split_in_numbers() -> None:
     assert summary.skeleton_names == ("openpose-18", "coco-133")
 
 
-def test_an_outline_of_many_clips_counts_as_many() -> None:
+def test_an_outline_of_many_clips_counts_as_many():
     one, many = SplitSummary("train"), SplitSummary("train")
     for _ in range(3):
         one.add(outline(num_frames=2, num_present=(1,), sizes_wh={(8, 9): 2}))
@@ -72,7 +68,7 @@ def test_an_outline_of_many_clips_counts_as_many() -> None:
     assert many.to_dict()["frames_per_clip"] == {"min": 2, "median": 2.0, "max": 7}
 
 
-def test_what_was_done_to_clips_is_gathered() -> None:
+def test_what_was_done_to_clips_is_gathered():
     summary = SplitSummary("train")
     for normalized, interpolated in (("bbox", 2), ("none", 7), ("bbox", 3)):
         summary.add(outline(normalized=normalized, interpolated=interpolated))
@@ -80,7 +76,7 @@ def test_what_was_done_to_clips_is_gathered() -> None:
     assert summary.interpolated == 7
 
 
-def test_a_split_without_frames_has_no_shares() -> None:
+def test_a_split_without_frames_has_no_shares():
     empty = SplitSummary("train").to_dict()
     assert empty["frames_per_clip"] == {"min": 0, "median": 0.0, "max": 0}
     assert (empty["num_clips"], empty["presence"]) == (0, {})
@@ -89,7 +85,7 @@ def test_a_split_without_frames_has_no_shares() -> None:
     assert summary.to_dict()["presence"] == {"pose": None}
 
 
-def test_the_five_most_frequent_sizes_are_listed() -> None:
+def test_the_five_most_frequent_sizes_are_listed():
     summary = SplitSummary("train")
     summary.add(outline(sizes_wh={(width, 9): width for width in range(1, 7)}))
     found = summary.to_dict()
@@ -97,7 +93,7 @@ def test_the_five_most_frequent_sizes_are_listed() -> None:
     assert found["num_sizes"] == 6
 
 
-def test_all_splits_are_summed_where_there_are_several() -> None:
+def test_all_splits_are_summed_where_there_are_several():
     (one,) = summarize([outline(), outline()])
     assert (one.split, one.num_frames) == ("train", 8)
     found = summarize([outline("dev", 3), outline(), outline("dev")], ["test", "dev"])
@@ -107,7 +103,7 @@ def test_all_splits_are_summed_where_there_are_several() -> None:
     assert summarize([]) == []
 
 
-def test_failures_are_grouped_the_most_frequent_first() -> None:
+def test_failures_are_grouped_the_most_frequent_first():
     found = group_failures([
         failure("seldom", num_frames=9),
         failure("often", "a", num_frames=0),
@@ -119,7 +115,7 @@ def test_failures_are_grouped_the_most_frequent_first() -> None:
     ]  # fmt: skip
 
 
-def material(**answers: Any) -> Any:
+def material(**answers):
     known: dict[str, Any] = {
         "facts": {}, "failures": [], "samples": [],
     }  # fmt: skip
@@ -129,7 +125,7 @@ def material(**answers: Any) -> Any:
     return SimpleNamespace(path=Path("here"), name="here", kind="run", **calls)
 
 
-def test_what_is_looked_at_is_described(make_clip: Maker) -> None:
+def test_what_is_looked_at_is_described(make_clip):
     clips = [make_clip(2, clip_id=str(number)) for number in range(7)]
     found = describe(
         material(samples=clips), [outline(normalized="bbox", interpolated=2)], num_rows=3
@@ -145,7 +141,7 @@ def test_what_is_looked_at_is_described(make_clip: Maker) -> None:
     assert describe(material(samples=clips), [], num_rows=0)["sample_rows"] == []
 
 
-def test_nothing_to_look_at_is_described_by_what_the_run_is_for() -> None:
+def test_nothing_to_look_at_is_described_by_what_the_run_is_for():
     found = describe(material(facts={"skeleton_name": "coco-133", "is_finished": False}), [])
     assert found == {
         "path": "here", "kind": "run", "skeleton_names": ["coco-133"], "normalized": [],
@@ -154,7 +150,7 @@ def test_nothing_to_look_at_is_described_by_what_the_run_is_for() -> None:
     assert describe(material(), [])["skeleton_names"] == []
 
 
-def test_failures_are_counted_by_split_and_in_all() -> None:
+def test_failures_are_counted_by_split_and_in_all():
     found = describe(
         material(
             failed={"frames": {"train": 3, "dev": 4}, "clips": {"train": 1, "dev": 2}},
@@ -167,7 +163,7 @@ def test_failures_are_counted_by_split_and_in_all() -> None:
     assert found["reasons"] == [{"reason": "no picture", "failures": 1, "frames": 1, "clips": 1}]
 
 
-def test_sample_rows_are_of_the_middle_of_clips_with_frames(make_clip: Maker) -> None:
+def test_sample_rows_are_of_the_middle_of_clips_with_frames(make_clip):
     clip = make_clip(5, missing=("left_hand",), clip_id="a", split="dev", size_wh=(320, 240),
                      frame_indices=np.arange(5) * 2, image_paths=tuple("abcde"))  # fmt: skip
     clip.scores[2] = 0.5
@@ -182,7 +178,7 @@ def test_sample_rows_are_of_the_middle_of_clips_with_frames(make_clip: Maker) ->
     assert sample_rows([clip], 1)[0]["mean_score"] == 0.333
 
 
-def test_a_row_of_quality(make_clip: Maker) -> None:
+def test_a_row_of_quality(make_clip):
     clip = make_clip(3, missing=("face",), clip_id="a", split="dev")
     clip.points[0, :33] = np.nan
     found = measure(clip)

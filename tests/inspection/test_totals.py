@@ -9,12 +9,12 @@ import numpy as np
 from posemill.inspection.quality import ClipQuality, PartQuality, RunQuality
 
 
-def part(name: str = "face", **fields: Any) -> PartQuality:
+def part(name="face", **fields):
     counts = {"num_present": 10, "longest_gap": 0, "num_jumps": 0, "num_frozen": 0} | fields
     return PartQuality(name, **counts, outside=0.0, jump_frames=(), strip=np.zeros(0, np.uint8))
 
 
-def quality(*parts: PartQuality, **fields: Any) -> ClipQuality:
+def quality(*parts, **fields):
     known: dict[str, Any] = {
         "split": "train", "clip_id": "c", "num_frames": 10, "num_no_hands": 0, "num_swaps": 0,
         "num_doubled": 0, "num_frozen": 0, "is_continuous": True, "swap_frames": (),
@@ -23,7 +23,7 @@ def quality(*parts: PartQuality, **fields: Any) -> ClipQuality:
     return ClipQuality(parts=parts, **(known | fields))
 
 
-def test_clips_are_counted_by_split_and_part() -> None:
+def test_clips_are_counted_by_split_and_part():
     run = RunQuality(keep=1)
     run.add(quality(part(num_jumps=3), part("pose"), num_swaps=4))
     run.add(quality(part(num_jumps=1, num_present=5), num_doubled=2, num_frozen=6))
@@ -41,7 +41,7 @@ def test_clips_are_counted_by_split_and_part() -> None:
     }  # fmt: skip
 
 
-def test_the_worst_are_kept_and_of_equals_the_earlier() -> None:
+def test_the_worst_are_kept_and_of_equals_the_earlier():
     for keep, expected in ((0, []), (1, ["b"]), (3, ["b", "c", "a"]), (9, ["b", "c", "a", "d"])):
         run = RunQuality(keep=keep)
         for name, badness in (("a", 0.1), ("b", 0.9), ("c", 0.5), ("d", 0.1)):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from starlette.testclient import TestClient
 from posemill.web.app import make_app
 from posemill.web.clip_index import index_path
 from posemill.web.guard import Guard
-from posemill.web.library import Entry, Library
+from posemill.web.library import Library
 from posemill.web.measuring import fill
 from posemill.web.server import make_server
 
@@ -35,18 +34,18 @@ HOSTILE = "<img src=x onerror=alert(1)>/../../'\";--\u202e"
 
 
 @pytest.fixture
-def hostile() -> str:
+def hostile():
     """A name that would be markup, a path and a statement, if anything took it for one."""
     return HOSTILE
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _nothing_is_left() -> Iterator[None]:
+def _nothing_is_left():
     """At the end of a file of tests no process and no thread of the page is left."""
     before = set(psutil.Process().children(recursive=True))
     yield
@@ -72,11 +71,11 @@ def _command(process: psutil.Process) -> str:
 
 
 @pytest.fixture(scope="session")
-def running() -> Callable[[Path], AbstractContextManager[str]]:
+def running():
     """A function: in its block a real server of a folder answers at an address."""
 
     @contextmanager
-    def run(folder: Path) -> Iterator[str]:
+    def run(folder):
         (server, listening), address = make_server([folder], host="127.0.0.1", port=0)
         thread = threading.Thread(
             target=server.run, kwargs={"sockets": [listening]}, daemon=True, name="server"
@@ -94,7 +93,7 @@ def running() -> Callable[[Path], AbstractContextManager[str]]:
 
 
 @pytest.fixture(scope="session")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tree(tmp_path_factory):
     """Three clips of frames in two splits, one of whose pictures is broken."""
     root = tmp_path_factory.mktemp("source") / "tree"
     rng = np.random.default_rng(0)
@@ -109,7 +108,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def runs(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tree, tmp_path_factory):
     """A folder with a run, one of strange names, prepared data, and three that are broken."""
     root = tmp_path_factory.mktemp("runs")
     posemill.extract(
@@ -161,7 +160,7 @@ def write_people(folder: Path, clips: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def client(runs: Path) -> Iterator[TestClient]:
+def client(runs):
     """A client on this machine."""
     guard = Guard(make_app([runs]), host="127.0.0.1")
     with TestClient(guard, base_url="http://127.0.0.1:8765") as client:
@@ -169,12 +168,12 @@ def client(runs: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def entry_of(runs: Path) -> Callable[[str], Entry]:
+def entry_of(runs):
     """A function that returns a run by its name, its clips measured."""
     library = Library([runs])
     library.look()
 
-    def find(name: str) -> Entry:
+    def find(name):
         entry = next(each for each in library.entries() if each.name == name)
         fill(entry.folder, index_path(entry))
         return entry
@@ -183,10 +182,10 @@ def entry_of(runs: Path) -> Callable[[str], Entry]:
 
 
 @pytest.fixture
-def write_prepared() -> Callable[[Path, dict[str, list[str]]], None]:
+def write_prepared():
     """A function that writes prepared data: the clips of each split, by their names."""
 
-    def write(folder: Path, names: dict[str, list[str]]) -> None:
+    def write(folder, names):
         for split, clip_ids in names.items():
             run = folder.parent / f"run of {split} {len(clip_ids)}"
             people = {

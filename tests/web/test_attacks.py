@@ -8,12 +8,9 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
-from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -26,17 +23,15 @@ from posemill.web import server as server_module
 from posemill.web.app import STATIC, make_app
 from posemill.web.children import ChildProcess
 from posemill.web.guard import COOKIE, Guard, is_own_host
-from posemill.web.library import ClipAddress, Entry, Library
+from posemill.web.library import ClipAddress, Library
 from posemill.web.media import read_frames
 from posemill.web.server import make_server, serve
 
-Find = Callable[[str], Entry]
-Serve = Callable[[Path], AbstractContextManager[str]]
 UPWARD = ("..", "../../etc/passwd", "/etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e", "\0", "~",
           "....//", "C:\\Windows", "a" * 5000)  # fmt: skip
 
 
-def test_no_address_leads_out_of_the_runs(client: TestClient, entry_of: Find, hostile: str) -> None:
+def test_no_address_leads_out_of_the_runs(client, entry_of, hostile):
     key = entry_of("fake").key
     for name in (*UPWARD, hostile):
         word = quote(name, safe="%")
@@ -55,10 +50,8 @@ def test_no_address_leads_out_of_the_runs(client: TestClient, entry_of: Find, ho
             assert answer.headers["content-type"] == "application/json"
 
 
-def test_what_no_browser_would_send_is_refused_and_leads_nowhere(
-    runs: Path, running: Serve
-) -> None:
-    def ask(request: str) -> bytes:
+def test_what_no_browser_would_send_is_refused_and_leads_nowhere(runs, running):
+    def ask(request):
         with socket.create_connection(("127.0.0.1", urlsplit(address).port), 20) as connection:
             connection.sendall(request.encode("latin-1"))
             return connection.recv(1 << 16)
@@ -82,9 +75,7 @@ def test_what_no_browser_would_send_is_refused_and_leads_nowhere(
             assert ask(request).split()[1] == wanted, request
 
 
-def test_every_page_is_json_or_a_file_of_ours_and_says_what_it_may_load(
-    client: TestClient, entry_of: Find
-) -> None:
+def test_every_page_is_json_or_a_file_of_ours_and_says_what_it_may_load(client, entry_of):
     paths = ["/", "/static/app.js", "/api/site", "/api/runs", f"/api/runs/{entry_of('people').key}",
              "/nothing", "/api/runs/nothing"]  # fmt: skip
     for path in paths:
@@ -98,7 +89,7 @@ def test_every_page_is_json_or_a_file_of_ours_and_says_what_it_may_load(
         assert headers["cross-origin-resource-policy"] == "same-origin"
 
 
-def test_the_page_has_no_inline_script_and_asks_nobody_else() -> None:
+def test_the_page_has_no_inline_script_and_asks_nobody_else():
     page = (STATIC / "index.html").read_text()
     assert '<script type="module" src="/static/app.js"></script>' in page
     assert page.count("<script") == 1
@@ -112,9 +103,7 @@ def test_the_page_has_no_inline_script_and_asks_nobody_else() -> None:
                 assert word not in text, f"{path.name}: {word}"
 
 
-def test_hostile_names_come_as_they_are_and_are_only_looked_up(
-    client: TestClient, entry_of: Find, hostile: str
-) -> None:
+def test_hostile_names_come_as_they_are_and_are_only_looked_up(client, entry_of, hostile):
     key = entry_of("people").key
     answer = client.get(f"/api/runs/{key}/clips", params={"label": hostile}).json()
     (clip,) = answer["clips"]
@@ -126,7 +115,7 @@ def test_hostile_names_come_as_they_are_and_are_only_looked_up(
     assert not {"\n", "<", "/"} & set(name)
 
 
-def test_a_foreign_host_or_origin_is_refused(client: TestClient) -> None:
+def test_a_foreign_host_or_origin_is_refused(client):
     for host in ("evil.example", "evil.example:8765", "127.0.0.1.evil.example", "user@127.0.0.1",
                  "127.0.0.1:80:80", ""):  # fmt: skip
         assert client.get("/api/runs", headers={"host": host}).status_code == 421, host
@@ -139,7 +128,7 @@ def test_a_foreign_host_or_origin_is_refused(client: TestClient) -> None:
     assert client.delete("/api/runs").status_code == 405
 
 
-def test_names_of_the_server_are_known_by_what_it_listens_on() -> None:
+def test_names_of_the_server_are_known_by_what_it_listens_on():
     assert is_own_host("localhost:8765", "127.0.0.1")
     assert is_own_host("[::1]:8765", "127.0.0.1")
     assert not is_own_host("192.168.1.5:8765", "127.0.0.1")
@@ -150,7 +139,7 @@ def test_names_of_the_server_are_known_by_what_it_listens_on() -> None:
     assert not is_own_host("192.168.1.5", "box.lan")
 
 
-def test_others_than_this_machine_need_the_token_once(runs: Path) -> None:
+def test_others_than_this_machine_need_the_token_once(runs):
     guard = Guard(make_app([runs]), host="0.0.0.0", token="secret-of-today")
     with TestClient(guard, base_url="http://10.0.0.7:8765", follow_redirects=False) as client:
         refused = client.get("/api/runs")
@@ -172,7 +161,7 @@ def test_others_than_this_machine_need_the_token_once(runs: Path) -> None:
         assert not away.headers.get("location", "/").startswith("//")
 
 
-def test_without_the_token_no_address_says_anything(runs: Path) -> None:
+def test_without_the_token_no_address_says_anything(runs):
     app = make_app([runs], allow_actions=True)
     guard = Guard(app, host="0.0.0.0", token="secret-of-today")
     paths = [route.path.format(key="x", name="app.js") for route in app.routes]  # type: ignore[attr-defined]
@@ -183,9 +172,7 @@ def test_without_the_token_no_address_says_anything(runs: Path) -> None:
                 assert ask(path).status_code == 401, path
 
 
-def test_a_server_for_others_prints_its_token_and_one_for_this_machine_has_none(
-    runs: Path,
-) -> None:
+def test_a_server_for_others_prints_its_token_and_one_for_this_machine_has_none(runs):
     (_, listening), address = make_server([runs], host="127.0.0.1", port=0)
     listening.close()
     assert "token" not in address
@@ -198,7 +185,7 @@ def test_a_server_for_others_prints_its_token_and_one_for_this_machine_has_none(
     assert all(len(query) > len("token=") + 30 for query in found)
 
 
-def test_links_in_the_tree_are_not_followed(tmp_path: Path, runs: Path) -> None:
+def test_links_in_the_tree_are_not_followed(tmp_path, runs):
     (tmp_path / "link").symlink_to(runs, target_is_directory=True)
     library = Library([tmp_path])
     library.look()
@@ -209,7 +196,7 @@ def test_links_in_the_tree_are_not_followed(tmp_path: Path, runs: Path) -> None:
     assert "fake" in [entry.name for entry in library.entries()]
 
 
-def test_a_run_whose_parts_are_links_is_shown_as_broken(tmp_path: Path, runs: Path) -> None:
+def test_a_run_whose_parts_are_links_is_shown_as_broken(tmp_path, runs):
     import shutil
 
     shutil.copytree(runs / "fake", tmp_path / "run")
@@ -223,7 +210,7 @@ def test_a_run_whose_parts_are_links_is_shown_as_broken(tmp_path: Path, runs: Pa
         assert "is a link, expected a file" in row["reason"]
 
 
-def test_originals_that_a_link_leads_out_to_are_not_opened(tmp_path: Path, tree: Path) -> None:
+def test_originals_that_a_link_leads_out_to_are_not_opened(tmp_path, tree):
     (tmp_path / "data" / "clip").mkdir(parents=True)
     (tmp_path / "data" / "clip" / "0.png").symlink_to(tree / "train" / "a" / "0.png")
     from made_up_people import make_person
@@ -236,8 +223,8 @@ def test_originals_that_a_link_leads_out_to_are_not_opened(tmp_path: Path, tree:
 
 
 def test_a_video_is_sent_whole_or_in_the_parts_that_are_asked_for(
-    client: TestClient, entry_of: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    client, entry_of, tmp_path, monkeypatch
+):
     path = tmp_path / "long.mp4"
     content = bytes(range(256)) * (5 << 12)  # 5 MB
     path.write_bytes(content)
@@ -251,7 +238,7 @@ def test_a_video_is_sent_whole_or_in_the_parts_that_are_asked_for(
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == str(size)
 
-    def asked(header: str) -> Any:
+    def asked(header):
         return client.get(address, headers={"range": header})
 
     part = asked("bytes=256-259")
@@ -274,10 +261,8 @@ def test_a_video_is_sent_whole_or_in_the_parts_that_are_asked_for(
     assert client.get(address).status_code == 404
 
 
-def test_a_fault_of_our_own_is_no_question_that_cannot_be_answered(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(library: Any) -> None:
+def test_a_fault_of_our_own_is_no_question_that_cannot_be_answered(client, monkeypatch, caplog):
+    def fail(library):
         raise TypeError("a fault of ours")
 
     monkeypatch.setattr(Library, "entries", fail)
@@ -287,8 +272,8 @@ def test_a_fault_of_our_own_is_no_question_that_cannot_be_answered(
 
 
 def test_files_that_change_or_vanish_while_they_are_served_are_no_failure_of_the_server(
-    tmp_path: Path, runs: Path
-) -> None:
+    tmp_path, runs
+):
     import shutil
 
     shutil.copytree(runs / "fake", tmp_path / "run")
@@ -309,9 +294,7 @@ def test_files_that_change_or_vanish_while_they_are_served_are_no_failure_of_the
             assert page == "/failures" or answer.json()["reason"]
 
 
-def test_originals_that_vanish_or_become_links_while_they_are_shown_are_gone(
-    tmp_path: Path, tree: Path
-) -> None:
+def test_originals_that_vanish_or_become_links_while_they_are_shown_are_gone(tmp_path, tree):
     import shutil
 
     shutil.copytree(tree, tmp_path / "tree")
@@ -321,7 +304,7 @@ def test_originals_that_vanish_or_become_links_while_they_are_shown_are_gone(
     with TestClient(make_app([tmp_path / "run"])) as client:
         (row,) = client.get("/api/runs").json()["runs"]
 
-        def sizes() -> list[int]:
+        def sizes():
             question = {"split": "train", "id": "a", "count": 6}
             answer = client.get(f"/api/runs/{row['key']}/frames", params=question)
             return list(struct.unpack("<6I", answer.content[4:28]))
@@ -337,8 +320,8 @@ def test_originals_that_vanish_or_become_links_while_they_are_shown_are_gone(
 
 
 def test_a_video_that_vanishes_or_shrinks_while_it_is_sent_is_said(
-    client: TestClient, entry_of: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    client, entry_of, tmp_path, monkeypatch
+):
     path = tmp_path / "video.mp4"
     path.write_bytes(b"x" * 1000)
     monkeypatch.setattr(ChildProcess, "ask", lambda *_, **__: path)
@@ -354,9 +337,7 @@ def test_a_video_that_vanishes_or_shrinks_while_it_is_sent_is_said(
     assert client.get(address).status_code == 404
 
 
-def test_hostile_notes_of_a_running_job_are_a_reason_not_a_failure(
-    tmp_path: Path, runs: Path
-) -> None:
+def test_hostile_notes_of_a_running_job_are_a_reason_not_a_failure(tmp_path, runs):
     import shutil
 
     from posemill.runs.lock import run_lock
@@ -371,7 +352,7 @@ def test_hostile_notes_of_a_running_job_are_a_reason_not_a_failure(
             assert client.get(f"/api/runs/{row['key']}").status_code == 200
 
 
-def test_the_process_that_reads_files_may_die_hang_or_fail_alone(entry_of: Find) -> None:
+def test_the_process_that_reads_files_may_die_hang_or_fail_alone(entry_of):
     child = ChildProcess("media")
     address = ClipAddress(entry_of("fake"), "train", "nobody")
     with closing(child):
@@ -392,18 +373,18 @@ def test_the_process_that_reads_files_may_die_hang_or_fail_alone(entry_of: Find)
 class _Kills:
     """An address whose mere arrival ends the process."""
 
-    def __reduce__(self) -> tuple[object, tuple[int]]:
+    def __reduce__(self):
         return os._exit, (3,)
 
 
 class _Hangs:
-    def __reduce__(self) -> tuple[object, tuple[int]]:
+    def __reduce__(self):
         return time.sleep, (60,)
 
 
 def test_a_thousand_requests_at_once_slow_clients_and_long_heads_are_borne(
-    runs: Path, running: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    runs, running, monkeypatch
+):
     monkeypatch.setattr(server_module, "_HEAD_SECONDS", 0.4)
     with running(runs) as address:
         port = urlsplit(address).port or 0
@@ -411,7 +392,7 @@ def test_a_thousand_requests_at_once_slow_clients_and_long_heads_are_borne(
         slow.sendall(b"GET / HTTP/1.1\r\nHost: 127.0")  # and never the rest
         second.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + b"GET / HTTP/1.1\r\n")
 
-        def ask(number: int) -> int:
+        def ask(number):
             connection = HTTPConnection("127.0.0.1", port, timeout=60)
             try:
                 connection.request("GET", "/" if number % 8 else "/api/runs")
@@ -438,8 +419,8 @@ def test_a_thousand_requests_at_once_slow_clients_and_long_heads_are_borne(
 
 
 def test_actions_need_to_be_allowed_to_come_from_the_page_and_to_be_asked_twice(
-    tmp_path: Path, runs: Path, entry_of: Find, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, runs, entry_of, monkeypatch
+):
     acted: list[tuple[str, str]] = []
     monkeypatch.setattr(
         "posemill.web.actions.act", lambda entry, action: acted.append((entry.name, action)) or "ok"
@@ -476,9 +457,7 @@ def test_actions_need_to_be_allowed_to_come_from_the_page_and_to_be_asked_twice(
     assert acted == [("fake", "stop")]
 
 
-def test_a_run_that_was_cut_is_continued_and_what_failed_is_tried_again(
-    tmp_path: Path, runs: Path
-) -> None:
+def test_a_run_that_was_cut_is_continued_and_what_failed_is_tried_again(tmp_path, runs):
     import shutil
 
     from posemill.jobs.extract.status import read_status
@@ -499,9 +478,7 @@ def test_a_run_that_was_cut_is_continued_and_what_failed_is_tried_again(
     assert log.read_text().count("finished: ") == num_ends + 1
 
 
-def test_a_connection_too_many_is_closed_and_the_others_are_served(
-    runs: Path, running: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_too_many_is_closed_and_the_others_are_served(runs, running, monkeypatch):
     monkeypatch.setattr(server_module, "_MOST_CONNECTIONS", 4)
     with running(runs) as address, ExitStack() as stack:
         place = ("127.0.0.1", urlsplit(address).port or 0)
@@ -520,9 +497,7 @@ def test_a_connection_too_many_is_closed_and_the_others_are_served(
             said += more
 
 
-def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_said(
-    tmp_path: Path, runs: Path
-) -> None:
+def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_said(tmp_path, runs):
     with pytest.raises(ConfigError, match="no such folder; name one with runs in it"):
         serve([tmp_path / "gone"])
     with socket.socket() as taken:

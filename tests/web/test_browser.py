@@ -9,10 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
-from pathlib import Path
-from typing import Any
+from contextlib import closing, contextmanager
 from urllib.parse import urlencode
 
 import cv2
@@ -39,7 +36,7 @@ CHROMIUM = os.environ.get("POSEMILL_CHROMIUM") or shutil.which("chromium") or ""
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     """One Chromium for all tests."""
     if not CHROMIUM:
         pytest.skip("no chromium on this machine; make browser installs it on Debian")
@@ -54,10 +51,10 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def _killed_after(seconds: float) -> Iterator[None]:
+def _killed_after(seconds):
     """Kill Playwright's driver if it takes longer: whoever waits for it gets an error."""
 
-    def kill() -> None:
+    def kill():
         for child in psutil.Process().children():
             if "playwright" in " ".join(child.cmdline()):
                 child.kill()
@@ -71,11 +68,7 @@ def _killed_after(seconds: float) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def served(
-    runs: Path,
-    running: Callable[[Path], AbstractContextManager[str]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[str]:
+def served(runs, running, tmp_path_factory):
     """The address of a real server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSEMILL_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -84,11 +77,11 @@ def served(
 
 
 @pytest.fixture
-def open_page(browser: Any, served: str) -> Iterator[Callable[..., Any]]:
+def open_page(browser, served):
     """A function that opens a page; at the end nothing was complained of or asked elsewhere."""
     contexts, wrong = [], []
 
-    def open_it(path: str = "", *, width: int = 1280, at: str = served, **options: Any) -> Any:
+    def open_it(path="", *, width=1280, at=served, **options):
         options = {"locale": "en-GB", "reduced_motion": "reduce", **options}
         context = browser.new_context(viewport={"width": width, "height": 800}, **options)
         contexts.append(context)
@@ -108,16 +101,14 @@ def open_page(browser: Any, served: str) -> Iterator[Callable[..., Any]]:
     assert wrong == []
 
 
-def key_of(folder: Path) -> str:
+def key_of(folder):
     """Return what the page's addresses call a run."""
     library = Library([folder])
     library.look()
     return next(entry.key for entry in library.entries() if entry.folder == folder.resolve())
 
 
-def test_home_a_run_its_clips_and_strange_names(
-    open_page: Callable[..., Any], runs: Path, hostile: str
-) -> None:
+def test_home_a_run_its_clips_and_strange_names(open_page, runs, hostile):
     page = open_page()
     page.wait_for_selector(".run .name:text-is('fake')")
     broken = page.locator(".run.broken", has_text="not_json")
@@ -143,9 +134,7 @@ def test_home_a_run_its_clips_and_strange_names(
     assert hostile in page.locator("h1").inner_text()
 
 
-def test_the_player_draws_the_points_of_the_frame_it_names_in_their_colours(
-    open_page: Callable[..., Any], runs: Path
-) -> None:
+def test_the_player_draws_the_points_of_the_frame_it_names_in_their_colours(open_page, runs):
     name = urlencode({"split": "train", "id": "swaying"})
     page = open_page(f"#/clip/{key_of(runs / 'people')}?{name}")
     page.wait_for_selector("#stage[data-ready='1']")
@@ -179,16 +168,14 @@ def test_the_player_draws_the_points_of_the_frame_it_names_in_their_colours(
     page.wait_for_selector("#stage[data-ready='1']")
 
 
-def test_keypoints_that_do_not_come_are_said_and_asked_for_again(
-    browser: Any, served: str, runs: Path
-) -> None:
+def test_keypoints_that_do_not_come_are_said_and_asked_for_again(browser, served, runs):
     key = key_of(runs / "people")
     context = browser.new_context(locale="en-GB")
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     asked: list[str] = []
 
-    def fail_once(route: Any) -> None:
+    def fail_once(route):
         asked.append(route.request.url)
         if len(asked) > 1:
             route.continue_()
@@ -204,9 +191,7 @@ def test_keypoints_that_do_not_come_are_said_and_asked_for_again(
     context.close()
 
 
-def test_the_player_keeps_frame_and_comparison_in_another_language(
-    open_page: Callable[..., Any], runs: Path
-) -> None:
+def test_the_player_keeps_frame_and_comparison_in_another_language(open_page, runs):
     name = urlencode({"split": "train", "id": "swaying"})
     page = open_page(f"#/clip/{key_of(runs / 'people')}?{name}")
     page.wait_for_selector("#other option:nth-child(2)", state="attached")
@@ -226,7 +211,7 @@ def test_the_player_keeps_frame_and_comparison_in_another_language(
     assert page.input_value("#other") == key_of(runs / "every third")
 
 
-def accent_columns(page: Any) -> float:
+def accent_columns(page):
     """Return in which share of the columns of the timeline the colour of the curve is."""
     script = """() => {
       const canvas = document.getElementById("timeline");
@@ -249,7 +234,7 @@ def accent_columns(page: Any) -> float:
     return float(page.evaluate(script))
 
 
-def colour_at(page: Any, place: Any) -> tuple[int, ...]:
+def colour_at(page, place):
     """Return the colour of the canvas where x and y, in shares of the picture, are."""
     script = """([x, y]) => {
       const canvas = document.getElementById("stage");
@@ -261,9 +246,7 @@ def colour_at(page: Any, place: Any) -> tuple[int, ...]:
     return tuple(page.evaluate(script, [float(place[0]), float(place[1])]))
 
 
-def test_a_running_extraction_is_seen_to_go_on(
-    open_page: Callable[..., Any], runs: Path, tmp_path: Path
-) -> None:
+def test_a_running_extraction_is_seen_to_go_on(open_page, runs, tmp_path):
     rng = np.random.default_rng(0)
     for index in range(24):
         path = tmp_path / "source" / "clip" / f"{index:02d}.png"
@@ -292,9 +275,7 @@ def test_a_running_extraction_is_seen_to_go_on(
     shutil.rmtree(out)
 
 
-def test_a_training_shows_curves_a_matrix_to_choose_from_and_a_sweep(
-    open_page: Callable[..., Any], runs: Path, tmp_path: Path
-) -> None:
+def test_a_training_shows_curves_a_matrix_to_choose_from_and_a_sweep(open_page, runs, tmp_path):
     for name in ("one", "two"):
         write_training(runs / "trained" / name, data=str(runs / "prepared"), clip="c")
     sweep = {"kind": "posemill-sweep", "file": "s.toml", "workers": 1, "trainings": [
@@ -334,9 +315,7 @@ def test_a_training_shows_curves_a_matrix_to_choose_from_and_a_sweep(
         shutil.rmtree(runs / "swept")
 
 
-def test_names_of_strangers_are_text_on_every_page(
-    open_page: Callable[..., Any], runs: Path, hostile: str
-) -> None:
+def test_names_of_strangers_are_text_on_every_page(open_page, runs, hostile):
     name = hostile.replace("/", "|")  # as a folder may be called
     write_training(runs / name, data=str(runs / "prepared"), clip=hostile, label=hostile)
     (runs / name / "log.txt").write_text(hostile)
@@ -367,7 +346,7 @@ def test_names_of_strangers_are_text_on_every_page(
         shutil.rmtree(runs / f"{name} swept")
 
 
-def test_chinese_dark_and_the_width_of_a_phone(open_page: Callable[..., Any], runs: Path) -> None:
+def test_chinese_dark_and_the_width_of_a_phone(open_page, runs):
     page = open_page(width=400, locale="zh-CN", color_scheme="dark")
     page.wait_for_selector("#runs .run")
     key = key_of(runs / "fake")
@@ -389,9 +368,7 @@ def test_chinese_dark_and_the_width_of_a_phone(open_page: Callable[..., Any], ru
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
-def test_a_page_of_a_million_frames_takes_little_of_the_server(
-    open_page: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_page_of_a_million_frames_takes_little_of_the_server(open_page, tmp_path):
     write_million_frames(tmp_path / "runs" / "million")
     with serving(tmp_path / "runs") as (address, server):
         page = open_page(at=address)
@@ -415,7 +392,7 @@ def test_a_page_of_a_million_frames_takes_little_of_the_server(
         page.close()  # before the server goes: its questions would fail
 
 
-def write_million_frames(folder: Path) -> None:
+def write_million_frames(folder):
     """Write a run of 10,000 clips of 100 frames, all of them the same rows of one shard."""
     with RunWriter(folder, Manifest("holistic-543", kind="import")) as writer:
         writer.add(make_person(100, clip_id="clip_00001", split="train"))
@@ -444,7 +421,7 @@ def write_million_frames(folder: Path) -> None:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
+def serving(folder):
     """`posemill serve` in a process of its own: its address, and itself."""
     command = python_command("posemill", "serve", str(folder), "--port", "0")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
@@ -462,12 +439,12 @@ def serving(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
             server.kill()
 
 
-def cpu_seconds(process: psutil.Process) -> float:
+def cpu_seconds(process):
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
-def test_every_word_of_the_page_has_a_chinese_one() -> None:
+def test_every_word_of_the_page_has_a_chinese_one():
     from posemill.web.app import STATIC
 
     known = (STATIC / "words_zh.js").read_text()

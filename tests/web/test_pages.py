@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
 import posemill
 from posemill.clips.inputs import ClipInput
@@ -19,13 +17,11 @@ from posemill.records import OtherPeople, PersonIds, PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.web import clip_data, media
 from posemill.web.extractions import continue_arguments, read_speeds
-from posemill.web.library import ClipAddress, Entry, Library
+from posemill.web.library import ClipAddress, Library
 from posemill.web.measuring import fill
 
-Find = Callable[[str], Entry]
 
-
-def test_home_lists_every_run_and_says_why_a_broken_one_is_broken(client: TestClient) -> None:
+def test_home_lists_every_run_and_says_why_a_broken_one_is_broken(client):
     rows = {row["name"]: row for row in client.get("/api/runs").json()["runs"]}
     assert rows["fake"]["state"] == "finished"
     assert (rows["fake"]["done"], rows["fake"]["total"]) == (15, 15)
@@ -39,8 +35,8 @@ def test_home_lists_every_run_and_says_why_a_broken_one_is_broken(client: TestCl
 
 
 def test_an_extraction_shows_splits_reasons_log_and_the_command_that_continues_it(
-    client: TestClient, entry_of: Find, tree: Path
-) -> None:
+    client, entry_of, tree
+):
     entry = entry_of("fake")
     run = client.get(f"/api/runs/{entry.key}").json()
     assert {each["in_flight"] for each in run["splits"]} == {0}
@@ -75,13 +71,13 @@ def test_an_extraction_shows_splits_reasons_log_and_the_command_that_continues_i
     ],
 )
 def test_only_an_extraction_of_a_known_source_can_be_continued_by_a_command(
-    tmp_path: Path, kind: str, path: object, begins: list[str]
-) -> None:
+    tmp_path, kind, path, begins
+):
     made = Manifest("holistic-543", kind, {"engine": "fake"}, source={"path": path})
     assert continue_arguments(tmp_path, made)[:1] == begins
 
 
-def test_speeds_come_from_the_lines_of_progress_in_the_log(tmp_path: Path) -> None:
+def test_speeds_come_from_the_lines_of_progress_in_the_log(tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "coordinator.log").write_text(
         "2026-11-16T23:00:00+00:00 start: pid 3, 1 process\n"
@@ -92,10 +88,10 @@ def test_speeds_come_from_the_lines_of_progress_in_the_log(tmp_path: Path) -> No
     assert read_speeds(tmp_path) == [("2026-11-16T23:00:10+00:00", 120, 12.5)]
 
 
-def test_clips_are_searched_filtered_sorted_and_paged(client: TestClient, entry_of: Find) -> None:
+def test_clips_are_searched_filtered_sorted_and_paged(client, entry_of):
     path = f"/api/runs/{entry_of('fake').key}"
 
-    def ids(**question: object) -> list[str]:
+    def ids(**question):
         answer = client.get(f"{path}/clips", params=question).json()
         assert answer["is_ready"]
         return [clip["clip_id"] for clip in answer["clips"]]
@@ -118,14 +114,12 @@ def test_clips_are_searched_filtered_sorted_and_paged(client: TestClient, entry_
     assert wrong.json()["reason"] == "missing: expected a number, got 'nan'"
 
 
-def test_the_worst_clip_comes_first_unless_asked_otherwise(
-    client: TestClient, entry_of: Find
-) -> None:
+def test_the_worst_clip_comes_first_unless_asked_otherwise(client, entry_of):
     path = f"/api/runs/{entry_of('good and bad').key}/clips"
     clips = client.get(path).json()["clips"]
     assert [clip["clip_id"] for clip in clips] == ["nobody", "fine"]
 
-    def ids(**question: str) -> list[str]:
+    def ids(**question):
         clips = client.get(path, params=question).json()["clips"]
         return [clip["clip_id"] for clip in clips]
 
@@ -135,9 +129,7 @@ def test_the_worst_clip_comes_first_unless_asked_otherwise(
     assert ids(part="face", missing="0.5") == ["nobody"]
 
 
-def test_missing_parts_jumps_and_labels_choose_clips(
-    tmp_path: Path, entry_of: Find, client: TestClient
-) -> None:
+def test_missing_parts_jumps_and_labels_choose_clips(tmp_path, entry_of, client):
     path = f"/api/runs/{entry_of('people').key}"
     answer = client.get(f"{path}/clips", params={"label": "hello"}).json()
     (clip,) = answer["clips"]
@@ -148,7 +140,7 @@ def test_missing_parts_jumps_and_labels_choose_clips(
     assert client.get(f"{path}/clips", params={"jumps": 1}).json()["total"] == 0
 
 
-def test_a_clip_and_its_points_are_those_of_the_run(client: TestClient, entry_of: Find) -> None:
+def test_a_clip_and_its_points_are_those_of_the_run(client, entry_of):
     entry = entry_of("people")
     name = {"split": "train", "id": "swaying"}
     meta = client.get(f"/api/runs/{entry.key}/clip", params=name).json()
@@ -165,7 +157,7 @@ def test_a_clip_and_its_points_are_those_of_the_run(client: TestClient, entry_of
     assert gone.json()["reason"] == "clip 'swaying' has no frame 40"
 
 
-def test_the_people_of_a_window_come_with_their_ids(client: TestClient, entry_of: Find) -> None:
+def test_the_people_of_a_window_come_with_their_ids(client, entry_of):
     points = np.arange(5 * 17 * 3, dtype=np.float32).reshape(5, 17, 3)
     scores = np.full((5, 17), 0.5, np.float32)
     ids = PersonIds(np.array([3, 1]), np.array([1, 2, 3]))
@@ -184,7 +176,7 @@ def test_the_people_of_a_window_come_with_their_ids(client: TestClient, entry_of
     assert np.frombuffer(answer.content, np.int32).tolist() == [3, 0, *[0] * 6]
 
 
-def test_clips_of_prepared_data_are_shown_too(client: TestClient, entry_of: Find) -> None:
+def test_clips_of_prepared_data_are_shown_too(client, entry_of):
     entry = entry_of("prepared")
     answer = client.get(f"/api/runs/{entry.key}/clips", params={"split": "dev"}).json()
     assert [clip["clip_id"] for clip in answer["clips"]] == ["c"]
@@ -195,7 +187,7 @@ def test_clips_of_prepared_data_are_shown_too(client: TestClient, entry_of: Find
     assert gone.json()["reason"] == "there is no split '../dev'"
 
 
-def test_two_runs_of_a_clip_are_compared_frame_by_frame(client: TestClient, entry_of: Find) -> None:
+def test_two_runs_of_a_clip_are_compared_frame_by_frame(client, entry_of):
     one, other = entry_of("people"), entry_of("others")
     question = {"split": "train", "id": "swaying", "other": other.key}
     found = client.get(f"/api/runs/{one.key}/compare", params=question).json()
@@ -205,9 +197,7 @@ def test_two_runs_of_a_clip_are_compared_frame_by_frame(client: TestClient, entr
     assert found["parts"]["face"]["agree"] == 1
 
 
-def test_only_runs_that_have_the_clip_are_offered_for_comparison(
-    client: TestClient, entry_of: Find
-) -> None:
+def test_only_runs_that_have_the_clip_are_offered_for_comparison(client, entry_of):
     one, other = entry_of("people"), entry_of("others")
     path = f"/api/runs/{one.key}/others"
     found = client.get(path, params={"split": "train", "id": "swaying"}).json()
@@ -218,8 +208,8 @@ def test_only_runs_that_have_the_clip_are_offered_for_comparison(
 
 
 def test_clips_of_a_split_that_was_prepared_anew_keep_their_names_and_numbers(
-    tmp_path: Path, write_prepared: Callable[..., None]
-) -> None:
+    tmp_path, write_prepared
+):
     write_prepared(tmp_path / "data", {"dev": ["a"], "train": ["b", "c"]})
     table = tmp_path / "table.sqlite"
     fill(tmp_path / "data", table)
@@ -234,8 +224,8 @@ def test_clips_of_a_split_that_was_prepared_anew_keep_their_names_and_numbers(
 
 
 def test_pictures_come_from_a_process_of_their_own_in_the_order_of_the_frames(
-    client: TestClient, entry_of: Find, tree: Path
-) -> None:
+    client, entry_of, tree
+):
     question = {"split": "train", "id": "b", "start": 0, "count": 3, "side": 64}
     answer = client.get(f"/api/runs/{entry_of('fake').key}/frames", params=question)
     count, *sizes = struct.unpack("<4I", answer.content[:16])
@@ -246,7 +236,7 @@ def test_pictures_come_from_a_process_of_their_own_in_the_order_of_the_frames(
     assert np.abs(got.astype(int) - wanted).mean() < 8
 
 
-def test_a_clip_is_written_as_npz_pose_and_movie(entry_of: Find, tmp_path: Path) -> None:
+def test_a_clip_is_written_as_npz_pose_and_movie(entry_of, tmp_path):
     address = ClipAddress(entry_of("people"), "train", "swaying")
     for kind in ("npz", "pose", "mp4"):
         target = tmp_path / f"clip.{kind}"
@@ -258,8 +248,8 @@ def test_a_clip_is_written_as_npz_pose_and_movie(entry_of: Find, tmp_path: Path)
 
 
 def test_a_download_is_named_after_the_clip_and_its_temporary_file_goes(
-    client: TestClient, entry_of: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    client, entry_of, tmp_path, monkeypatch
+):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     question = {"split": "train", "id": "a", "as": "npz"}
     answer = client.get(f"/api/runs/{entry_of('fake').key}/file", params=question)
@@ -270,7 +260,7 @@ def test_a_download_is_named_after_the_clip_and_its_temporary_file_goes(
     assert wrong.json()["reason"] == "as: expected mp4 | pose | npz, got 'exe'"
 
 
-def test_new_runs_are_found_and_gone_ones_are_left_out(tmp_path: Path, runs: Path) -> None:
+def test_new_runs_are_found_and_gone_ones_are_left_out(tmp_path, runs):
     import shutil
 
     library = Library([tmp_path])

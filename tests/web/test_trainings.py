@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from made_up_trainings import write_training
@@ -22,7 +21,7 @@ pytest.importorskip("torch", reason="the extra 'train' is not installed")
 
 
 @pytest.fixture
-def trained(tmp_path: Path, runs: Path) -> Path:
+def trained(tmp_path, runs):
     """Two trainings and a sweep of two, of which one waits."""
     write_training(tmp_path / "one", data=str(runs / "prepared"))
     write_training(tmp_path / "two", steps=80)
@@ -38,9 +37,7 @@ def trained(tmp_path: Path, runs: Path) -> Path:
     return tmp_path
 
 
-def test_a_training_shows_curves_time_advice_and_what_was_confused(
-    trained: Path, runs: Path
-) -> None:
+def test_a_training_shows_curves_time_advice_and_what_was_confused(trained, runs):
     with TestClient(make_app([trained, runs])) as client:
         rows = {row["name"]: row for row in client.get("/api/runs").json()["runs"]}
         assert rows["one"]["state"] == "finished"
@@ -61,8 +58,8 @@ def test_a_training_shows_curves_time_advice_and_what_was_confused(
 
 
 def test_a_relative_path_means_the_data_beside_the_training_and_not_of_another_project(
-    tmp_path: Path, runs: Path
-) -> None:
+    tmp_path, runs
+):
     for name in ("a_other", "mine"):
         shutil.copytree(runs / "prepared", tmp_path / name / "data")
         write_training(tmp_path / name / "runs" / "first", data="data")
@@ -70,7 +67,7 @@ def test_a_relative_path_means_the_data_beside_the_training_and_not_of_another_p
     with TestClient(make_app([tmp_path])) as client:
         rows = {row["name"]: row["key"] for row in client.get("/api/runs").json()["runs"]}
 
-        def data_of(name: str) -> str:
+        def data_of(name):
             return str(client.get(f"/api/runs/{rows[name]}").json()["data_key"])
 
         assert data_of("mine/runs/first") == rows["mine/data"]
@@ -78,7 +75,7 @@ def test_a_relative_path_means_the_data_beside_the_training_and_not_of_another_p
         assert data_of("lost/first") == ""
 
 
-def test_a_sweep_is_a_row_for_each_training_with_the_key_of_its_page(trained: Path) -> None:
+def test_a_sweep_is_a_row_for_each_training_with_the_key_of_its_page(trained):
     with TestClient(make_app([trained])) as client:
         rows = {row["name"]: row for row in client.get("/api/runs").json()["runs"]}
         run = client.get(f"/api/runs/{rows['sweep']['key']}").json()
@@ -88,9 +85,7 @@ def test_a_sweep_is_a_row_for_each_training_with_the_key_of_its_page(trained: Pa
         assert (second["state"], second["key"]) == ("waiting", "")
 
 
-def test_curves_of_a_long_training_are_thinned_and_numbers_that_are_none_are_left_out(
-    tmp_path: Path,
-) -> None:
+def test_curves_of_a_long_training_are_thinned_and_numbers_that_are_none_are_left_out(tmp_path):
     lines = [
         {"event": "train", "step": step, "loss": float("nan"), "lr": 1} for step in range(5000)
     ]
@@ -100,7 +95,7 @@ def test_curves_of_a_long_training_are_thinned_and_numbers_that_are_none_are_lef
     assert loss[-1] == (4999, None)
 
 
-def test_hostile_files_of_a_training_are_its_reason(trained: Path) -> None:
+def test_hostile_files_of_a_training_are_its_reason(trained):
     (trained / "one" / "metrics.jsonl").write_text('{"step": "x"}\n')
     (trained / "two" / "summary.json").unlink()
     (trained / "two" / "summary.json").symlink_to("/etc/passwd")
@@ -116,7 +111,7 @@ def test_hostile_files_of_a_training_are_its_reason(trained: Path) -> None:
         assert "lines that are not of a training" in answer.json()["reason"]
 
 
-def test_a_training_writes_what_it_said_of_each_clip(tmp_path: Path) -> None:
+def test_a_training_writes_what_it_said_of_each_clip(tmp_path):
     import numpy as np
 
     import posemill
@@ -143,9 +138,7 @@ def test_a_training_writes_what_it_said_of_each_clip(tmp_path: Path) -> None:
     assert summary["scores"]["dev"]["accuracy"] == pytest.approx(right / 10)
 
 
-def test_a_training_is_continued_from_the_page_or_says_why_not(
-    trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_is_continued_from_the_page_or_says_why_not(trained, monkeypatch):
     monkeypatch.setattr(actions, "_START_SECONDS", 60.0)  # a busy machine takes its time
     library = Library([trained])
     library.look()

@@ -5,9 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,21 +14,18 @@ from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError, PosemillError
 from posemill.inspection.comparison.measure import WORST_KEPT, Comparison
 from posemill.inspection.comparison.pairs import Pairing, choose_layout
-from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
 
-Maker = Callable[..., PoseClip]
 
-
-def write(folder: Path, clips: list[PoseClip], **manifest: Any) -> Path:
+def write(folder, clips, **manifest):
     with RunWriter(folder, Manifest(clips[0].skeleton_name, **manifest)) as writer:
         for clip in clips:
             writer.add(clip)
     return folder
 
 
-def moved(clip: PoseClip, pixels: float, part: str | None = None, **changes: Any) -> PoseClip:
+def moved(clip, pixels, part=None, **changes):
     """Return a clip whose points, or those of a part, lie so many pixels to the right."""
     points = clip.points.copy()
     rows = slice(None) if part is None else slice(*_range(clip, part))
@@ -39,26 +33,24 @@ def moved(clip: PoseClip, pixels: float, part: str | None = None, **changes: Any
     return dataclasses.replace(clip, points=points, **changes)
 
 
-def without(clip: PoseClip, part: str, frames: slice, **changes: Any) -> PoseClip:
+def without(clip, part, frames, **changes):
     points, scores = clip.points.copy(), clip.scores.copy()
     points[frames, slice(*_range(clip, part))] = np.nan
     scores[np.isnan(points[..., 0])] = 0
     return dataclasses.replace(clip, points=points, scores=scores, **changes)
 
 
-def _range(clip: PoseClip, name: str) -> tuple[int, int]:
+def _range(clip, name):
     part = clip.skeleton.part(name)
     return part.start, part.stop
 
 
-def compared(one: Path, other: Path, **options: Any) -> dict[str, Any]:
+def compared(one, other, **options):
     pairing = Pairing.of(ClipInput(one), ClipInput(other), **options)
     return Comparison(pairing).add_all(pairing.clips()).to_dict()
 
 
-def test_agreement_and_distances_are_those_of_the_definition(
-    make_clip: Maker, tmp_path: Path
-) -> None:
+def test_agreement_and_distances_are_those_of_the_definition(make_clip, tmp_path):
     """As ../shared/tools/compare_landmarks.py has them: over all points, with numpy."""
     rng = np.random.default_rng(0)
     clips = [make_clip(30, clip_id=f"c{number}", split="train") for number in range(3)]
@@ -88,7 +80,7 @@ def test_agreement_and_distances_are_those_of_the_definition(
     assert split["parts"]["face"]["agree"] == pytest.approx(1 - 11 / 90)
 
 
-def test_runs_that_are_the_same_differ_in_nothing(make_clip: Maker, tmp_path: Path) -> None:
+def test_runs_that_are_the_same_differ_in_nothing(make_clip, tmp_path):
     clips = [make_clip(5, clip_id="a", split="train"), make_clip(4, clip_id="b", split="dev")]
     found = compared(write(tmp_path / "a", clips), write(tmp_path / "b", clips))
     assert [each["split"] for each in found["splits"]] == ["train", "dev", "all splits"]
@@ -101,9 +93,7 @@ def test_runs_that_are_the_same_differ_in_nothing(make_clip: Maker, tmp_path: Pa
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 1, 0, 2]])
 @pytest.mark.parametrize("kind", ["run", "file"])
-def test_clips_are_matched_by_name_in_whatever_order(
-    make_clip: Maker, tmp_path: Path, order: list[int], kind: str
-) -> None:
+def test_clips_are_matched_by_name_in_whatever_order(make_clip, tmp_path, order, kind):
     clips = [make_clip(3, clip_id=f"c{n}", split="train", step=0.01 * n) for n in range(4)]
     extra = make_clip(2, clip_id="more", split="train")
     one = write(tmp_path / "a", [*clips[:2], extra, *clips[2:]])
@@ -121,13 +111,13 @@ def test_clips_are_matched_by_name_in_whatever_order(
     assert found["other"]["first_clips_only_here"] == ["train/x"]
 
 
-def test_a_split_may_go_by_its_other_name(make_clip: Maker, tmp_path: Path) -> None:
+def test_a_split_may_go_by_its_other_name(make_clip, tmp_path):
     one = write(tmp_path / "a", [make_clip(3, clip_id="c", split="dev")])
     other = write(tmp_path / "b", [make_clip(3, clip_id="c", split="validation")])
     assert [each["split"] for each in compared(one, other)["splits"]] == ["dev"]
 
 
-def test_frames_of_one_run_only_are_counted_and_left_out(make_clip: Maker, tmp_path: Path) -> None:
+def test_frames_of_one_run_only_are_counted_and_left_out(make_clip, tmp_path):
     whole = make_clip(10, clip_id="c")
     rows = np.array([0, 1, 2, 5, 6, 7, 8])
     some = dataclasses.replace(
@@ -140,7 +130,7 @@ def test_frames_of_one_run_only_are_counted_and_left_out(make_clip: Maker, tmp_p
     assert found["splits"][0]["parts"]["face"]["max"] == pytest.approx(2, rel=1e-4)
 
 
-def test_the_worst_frames_are_one_of_a_clip(make_clip: Maker, tmp_path: Path) -> None:
+def test_the_worst_frames_are_one_of_a_clip(make_clip, tmp_path):
     clips = [make_clip(6, clip_id=f"c{number}") for number in range(WORST_KEPT + 3)]
     others = [moved(clip, number, "left_hand") for number, clip in enumerate(clips)]
     points = others[3].points.copy()
@@ -171,15 +161,13 @@ def test_the_worst_frames_are_one_of_a_clip(make_clip: Maker, tmp_path: Path) ->
         ("holistic-143", "coco-133", "coco-133", 131),  # no small toes
     ],
 )
-def test_two_skeletons_are_compared_in_the_points_of_both(
-    one: str, other: str, layout: str, num_points: int
-) -> None:
+def test_two_skeletons_are_compared_in_the_points_of_both(one, other, layout, num_points):
     for pair in ((one, other), (other, one)):
         name, shared = choose_layout(*pair)
         assert (name, int(shared.sum())) == (layout, num_points)
 
 
-def test_runs_of_two_skeletons_are_measured_in_a_third(make_clip: Maker, tmp_path: Path) -> None:
+def test_runs_of_two_skeletons_are_measured_in_a_third(make_clip, tmp_path):
     one = make_clip(5, clip_id="c")
     other = moved(one.as_skeleton("openpose-18"), 3.0)
     found = compared(write(tmp_path / "a", [one]), write(tmp_path / "b", [other]))
@@ -193,7 +181,7 @@ def test_runs_of_two_skeletons_are_measured_in_a_third(make_clip: Maker, tmp_pat
         compared(tmp_path / "a", tmp_path / "b", layout="holistic-543")
 
 
-def test_what_cannot_be_compared_is_said(make_clip: Maker, tmp_path: Path) -> None:
+def test_what_cannot_be_compared_is_said(make_clip, tmp_path):
     one = write(tmp_path / "a", [make_clip(3, clip_id="c", split="train")])
     other = write(tmp_path / "b", [make_clip(3, clip_id="d", split="train")])
     message = r"have no clip in common: train/c … are not train/d …; expected two runs of the same"
@@ -204,7 +192,7 @@ def test_what_cannot_be_compared_is_said(make_clip: Maker, tmp_path: Path) -> No
         compared(one, tmp_path / "data" / "train_keypoints.npz")
 
 
-def test_sizes_come_from_the_side_that_knows_them(make_clip: Maker, tmp_path: Path) -> None:
+def test_sizes_come_from_the_side_that_knows_them(make_clip, tmp_path):
     known = make_clip(3, clip_id="c", size_wh=(100, 100))
     unknown = make_clip(3, clip_id="c", size_wh=(0, 0))
     far = dataclasses.replace(known, points=known.points + np.float32([0.1, 0, 0]))
@@ -217,7 +205,7 @@ def test_sizes_come_from_the_side_that_knows_them(make_clip: Maker, tmp_path: Pa
         compared(one, third)
 
 
-def test_settings_that_differ_are_listed(make_clip: Maker, tmp_path: Path) -> None:
+def test_settings_that_differ_are_listed(make_clip, tmp_path):
     clip = make_clip(3, clip_id="c")
     one = write(tmp_path / "a", [clip], engine={"engine": "x", "v": "1"}, options={"mode": "auto"})
     other = write(tmp_path / "b", [clip], engine={"engine": "x"}, options={"mode": "image"})
@@ -226,9 +214,7 @@ def test_settings_that_differ_are_listed(make_clip: Maker, tmp_path: Path) -> No
     assert rows == {"engine.v": ("1", "-"), "options.mode": ("auto", "image")}
 
 
-def test_a_clip_longer_than_a_piece_is_measured_whole(
-    make_clip: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clip_longer_than_a_piece_is_measured_whole(make_clip, tmp_path, monkeypatch):
     monkeypatch.setattr("posemill.inspection.comparison.measure._CHUNK", 4)
     clip = make_clip(11, clip_id="c")
     points = clip.points.copy()
@@ -239,7 +225,7 @@ def test_a_clip_longer_than_a_piece_is_measured_whole(
     assert [(each["frame_index"], each["parts"]) for each in found["apart"]] == [(9, ("pose",))]
 
 
-def test_the_function_notes_what_was_left_out(make_clip: Maker, tmp_path: Path) -> None:
+def test_the_function_notes_what_was_left_out(make_clip, tmp_path):
     clip = make_clip(4, clip_id="c", split="train")
     few = dataclasses.replace(
         clip, points=clip.points[1:], scores=clip.scores[1:], sizes_wh=clip.sizes_wh[1:] * 2,
@@ -261,7 +247,7 @@ def test_the_function_notes_what_was_left_out(make_clip: Maker, tmp_path: Path) 
     assert re.search(r"unknown skeleton", _error(one, other, skeleton="no-such"))
 
 
-def _error(*arguments: Any, **keywords: Any) -> str:
+def _error(*arguments, **keywords):
     with pytest.raises(PosemillError) as caught:
         posemill.compare(*arguments, **keywords)
     return str(caught.value)

@@ -16,7 +16,7 @@ from posemill.inspection.comparison.measure import (
 )
 
 
-def agreement(pixels: object, has_one: object = (), has_other: object = ()) -> PartAgreement:
+def agreement(pixels, has_one=(), has_other=()):
     part = PartAgreement()
     part.add(PartFrames(np.array(has_one, bool), np.array(has_other, bool), np.float32(pixels)))
     return part
@@ -27,7 +27,7 @@ def agreement(pixels: object, has_one: object = (), has_other: object = ()) -> P
     st.lists(st.floats(2**-19, 2**19, width=32), min_size=1, max_size=60),
     st.sampled_from([0.0, 0.25, 0.5, 0.95, 1.0]),
 )
-def test_a_quantile_is_that_of_numpy_to_a_thousandth(values: list[float], share: float) -> None:
+def test_a_quantile_is_that_of_numpy_to_a_thousandth(values, share):
     pixels = np.array(values, np.float32)
     part = sum(map(agreement, np.array_split(pixels, 3)), PartAgreement())
     expected = np.quantile(pixels.astype(np.float64), share)
@@ -36,7 +36,7 @@ def test_a_quantile_is_that_of_numpy_to_a_thousandth(values: list[float], share:
     assert part.bins.sum() == sum(part.bars()) == len(values)
 
 
-def test_nothing_has_no_quantile_and_what_cannot_be_seen_is_0() -> None:
+def test_nothing_has_no_quantile_and_what_cannot_be_seen_is_0():
     part = agreement(np.full((3, 2), np.nan))
     assert (part.quantile(0.5), part.to_dict()["max"], part.to_dict()["agree"]) == (None,) * 3
     part += agreement([0.0, 1e-7, 1e-9])
@@ -46,13 +46,13 @@ def test_nothing_has_no_quantile_and_what_cannot_be_seen_is_0() -> None:
     assert part.largest == pytest.approx(1e30)
 
 
-def test_bars_are_named_by_where_they_end() -> None:
+def test_bars_are_named_by_where_they_end():
     assert " ".join(BAR_LABELS) == "<0.01 <0.03 <0.1 <0.3 <1 <3 <10 <30 <100 >100"
     part = agreement([0, 0.009, 0.02, 0.5, 0.5, 99, 101, 5000])
     assert part.bars() == [2, 1, 0, 0, 2, 0, 0, 0, 1, 2]
 
 
-def test_both_found_and_both_missed_agree_and_splits_add_up() -> None:
+def test_both_found_and_both_missed_agree_and_splits_add_up():
     first = agreement([1, 3], [True, True, False, False, True], [True, False, False, True, True])
     found = first.to_dict()
     assert (found["num_frames"], found["one_has"], found["other_has"], found["both"]) == (
@@ -71,7 +71,7 @@ def test_both_found_and_both_missed_agree_and_splits_add_up() -> None:
     assert first.counts[0] == 5, "what is summed up stays as it is"
 
 
-def test_frames_are_matched_by_their_place_in_the_source() -> None:
+def test_frames_are_matched_by_their_place_in_the_source():
     one, other = shared_rows(np.array([0, 1, 2, 5]), np.array([1, 2, 3, 4, 5]))
     assert (one.tolist(), other.tolist()) == ([1, 2, 3], [0, 1, 4])
     one, other = shared_rows(np.array([3, 4]), np.array([3, 4]))

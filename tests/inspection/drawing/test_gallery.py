@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -15,20 +13,18 @@ from posemill.errors import PosemillError
 from posemill.inspection.drawing.gallery import choose_frames, draw_gallery
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals, Place
-from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
 
-Maker = Callable[..., PoseClip]
 GREEN = (20, 200, 40)
 
 
-def outline(clip_id: str, num_frames: int, split: str = "train") -> Outline:
+def outline(clip_id, num_frames, split="train"):
     sizes = {(1, 1): num_frames}
     return Outline(split, clip_id, "holistic-543", num_frames, (num_frames,) * 4, sizes)
 
 
-def write_frames(folder: Path, num_frames: int) -> tuple[str, ...]:
+def write_frames(folder, num_frames):
     """Write green pictures; return their paths."""
     folder.mkdir(parents=True)
     paths = [folder / f"{number:04d}.png" for number in range(num_frames)]
@@ -37,20 +33,20 @@ def write_frames(folder: Path, num_frames: int) -> tuple[str, ...]:
     return tuple(map(str, paths))
 
 
-def make_run(folder: Path, clips: list[PoseClip], **source: str) -> ClipInput:
+def make_run(folder, clips, **source):
     with RunWriter(folder, Manifest("holistic-543", source=source)) as writer:
         for clip in clips:
             writer.add(clip)
     return ClipInput(folder)
 
 
-def is_green(path: Path) -> bool:
+def is_green(path):
     """Whether the corner of a picture is the originals' green."""
     picture = cv2.imread(str(path))
     return bool((picture[5, 5, ::-1] == GREEN).all())
 
 
-def test_the_same_seed_draws_the_same_frames_in_any_order_of_clips() -> None:
+def test_the_same_seed_draws_the_same_frames_in_any_order_of_clips():
     outlines = [outline(f"clip{number}", 30 + number) for number in range(40)]
     first = choose_frames(outlines, 10, seed=1)
     assert choose_frames(outlines[::-1], 10, seed=1) == first
@@ -58,17 +54,17 @@ def test_the_same_seed_draws_the_same_frames_in_any_order_of_clips() -> None:
     assert len(first) == 10
 
 
-def test_every_clip_is_drawn_once_before_one_is_drawn_twice() -> None:
+def test_every_clip_is_drawn_once_before_one_is_drawn_twice():
     chosen = choose_frames([outline("a", 100), outline("b", 2)], 7, seed=0)
     assert Counter({name[1]: len(rows) for name, rows in chosen.items()}) == {"a": 5, "b": 2}
     assert all(len(set(rows)) == len(rows) for rows in chosen.values())
 
 
-def test_more_samples_than_frames_are_all_frames() -> None:
+def test_more_samples_than_frames_are_all_frames():
     assert choose_frames([outline("a", 3)], 50, seed=0) == {("train", "a"): [0, 1, 2]}
 
 
-def test_frames_are_drawn_on_their_originals_with_a_sheet(make_clip: Maker, tmp_path: Path) -> None:
+def test_frames_are_drawn_on_their_originals_with_a_sheet(make_clip, tmp_path):
     paths = write_frames(tmp_path / "data" / "a", 10)
     clip = make_clip(10, clip_id="a", split="train", image_paths=paths)
     material = make_run(tmp_path / "run", [clip])
@@ -80,9 +76,7 @@ def test_frames_are_drawn_on_their_originals_with_a_sheet(make_clip: Maker, tmp_
     assert (originals.num_read, originals.num_gone) == (3, 0)
 
 
-def test_originals_that_are_gone_are_counted_and_drawn_blank(
-    make_clip: Maker, tmp_path: Path
-) -> None:
+def test_originals_that_are_gone_are_counted_and_drawn_blank(make_clip, tmp_path):
     clip = make_clip(4, clip_id="a", image_paths=tuple(f"/nowhere/{i}.png" for i in range(4)))
     material, originals = make_run(tmp_path / "run", [clip]), Originals()
     written = list(draw_gallery(material, tmp_path / "out", originals=originals, num_samples=2))
@@ -91,9 +85,7 @@ def test_originals_that_are_gone_are_counted_and_drawn_blank(
     assert "/nowhere/" in originals.first_reason
 
 
-def test_a_dataset_that_was_moved_is_found_below_its_new_root(
-    make_clip: Maker, tmp_path: Path
-) -> None:
+def test_a_dataset_that_was_moved_is_found_below_its_new_root(make_clip, tmp_path):
     write_frames(tmp_path / "new" / "x" / "a", 4)
     old = tuple(f"/old/data/x/a/{number:04d}.png" for number in range(4))
     clip = make_clip(4, clip_id="other", image_paths=old)
@@ -103,7 +95,7 @@ def test_a_dataset_that_was_moved_is_found_below_its_new_root(
     assert (originals.num_read, originals.num_gone) == (4, 0)
 
 
-def test_frames_of_videos_are_the_right_ones(make_clip: Maker, tmp_path: Path) -> None:
+def test_frames_of_videos_are_the_right_ones(make_clip, tmp_path):
     levels = [20 + 20 * number for number in range(10)]
     (tmp_path / "data").mkdir()
     write_movie(
@@ -120,7 +112,7 @@ def test_frames_of_videos_are_the_right_ones(make_clip: Maker, tmp_path: Path) -
         assert frame.mean() == pytest.approx(levels[number], abs=4)
 
 
-def test_a_merged_run_finds_the_videos_of_all_its_sources(make_clip: Maker, tmp_path: Path) -> None:
+def test_a_merged_run_finds_the_videos_of_all_its_sources(make_clip, tmp_path):
     inputs = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -137,9 +129,7 @@ def test_a_merged_run_finds_the_videos_of_all_its_sources(make_clip: Maker, tmp_
         assert all(frame is not None for frame in found.values())
 
 
-def test_a_video_that_is_gone_or_too_short_gives_blank_frames(
-    make_clip: Maker, tmp_path: Path
-) -> None:
+def test_a_video_that_is_gone_or_too_short_gives_blank_frames(make_clip, tmp_path):
     (tmp_path / "data").mkdir()
     frames = (np.zeros((48, 64, 3), np.uint8) for _ in range(3))
     write_movie(tmp_path / "data" / "a.mp4", frames, kind="mp4")
@@ -152,9 +142,7 @@ def test_a_video_that_is_gone_or_too_short_gives_blank_frames(
 
 
 @pytest.mark.parametrize("kind", ["mp4", "gif"])
-def test_whole_clips_become_movies_with_a_sheet(
-    make_clip: Maker, tmp_path: Path, kind: str
-) -> None:
+def test_whole_clips_become_movies_with_a_sheet(make_clip, tmp_path, kind):
     fps = {"mp4": 1000.5, "gif": 10.0}[kind]  # some files say thousands, and are shown at 25
     clips = [make_clip(6, clip_id=name, split="dev", fps=fps) for name in ("a", "b")]
     material = make_run(tmp_path / "run", clips)
@@ -166,7 +154,7 @@ def test_whole_clips_become_movies_with_a_sheet(
     assert all(path.stat().st_size > 1000 for path in written)
 
 
-def test_hostile_clip_names_stay_below_the_folder(make_clip: Maker, tmp_path: Path) -> None:
+def test_hostile_clip_names_stay_below_the_folder(make_clip, tmp_path):
     names = ["../../escaped", "/absolute", "a/../../../b"]
     clips = [make_clip(2, clip_id=name, split="../up") for name in names]
     material = make_run(tmp_path / "run", clips)
@@ -179,7 +167,7 @@ def test_hostile_clip_names_stay_below_the_folder(make_clip: Maker, tmp_path: Pa
     assert all(path.is_relative_to(out) for path in made)
 
 
-def test_wrong_wishes_are_named(make_clip: Maker, tmp_path: Path) -> None:
+def test_wrong_wishes_are_named(make_clip, tmp_path):
     material = make_run(tmp_path / "run", [make_clip(2, clip_id="a")])
     with pytest.raises(PosemillError, match=r"has no clip 'z'; posemill view --detailed lists"):
         list(draw_gallery(material, tmp_path, originals=Originals(), clip_ids=["z"]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,7 +22,7 @@ from posemill.inspection.drawing.lettering import (
 )
 
 
-def written(text: str, *, at_xy: tuple[int, int] = (5, 20)) -> np.ndarray:
+def written(text, *, at_xy=(5, 20)):
     picture = np.full((30, 200, 3), BACKGROUND, np.uint8)
     write_text(picture, text, at_xy, height=12, colour=(250, 0, 0))
     return picture
@@ -42,26 +40,24 @@ def written(text: str, *, at_xy: tuple[int, int] = (5, 20)) -> np.ndarray:
         ("\udcff", r"\udcff"),
     ],
 )
-def test_letters_no_font_has_become_escapes_and_accents_are_dropped(text: str, line: str) -> None:
+def test_letters_no_font_has_become_escapes_and_accents_are_dropped(text, line):
     assert drawable_text(text) == line
 
 
 @pytest.mark.usefixtures("no_fonts")
-def test_names_are_told_apart_without_a_font() -> None:
+def test_names_are_told_apart_without_a_font():
     one, other = map(drawable_text, ("你好", "再见"))
     assert (written(one) != written(other)).any()
 
 
-def test_text_stays_as_it_is_where_a_font_has_all_its_letters(small_font: Path) -> None:
+def test_text_stays_as_it_is_where_a_font_has_all_its_letters(small_font):
     assert drawable_text("你好  frame 3") == "你好  frame 3"
     assert find_font("你好  frame 3") == (str(small_font), 0)
     assert drawable_text("再见") == r"\u518d\u89c1"
     assert drawable_text("你\u3000好\n") == r"你 好\n"
 
 
-def test_capitals_have_the_height_asked_for_and_letters_the_width_that_was_said(
-    small_font: Path,
-) -> None:
+def test_capitals_have_the_height_asked_for_and_letters_the_width_that_was_said(small_font):
     painted = written("H你好") != BACKGROUND
     assert np.flatnonzero(painted.any((1, 2))).tolist() == list(range(8, 20))
     right = int(np.flatnonzero(painted.any((0, 2)))[-1]) + 1
@@ -73,20 +69,20 @@ def test_capitals_have_the_height_asked_for_and_letters_the_width_that_was_said(
 
 
 @pytest.mark.parametrize("at_xy", [(-10, 20), (195, 20), (5, 4), (5, 38), (-500, 20), (500, 500)])
-def test_letters_beyond_the_edge_are_cut(at_xy: tuple[int, int]) -> None:
+def test_letters_beyond_the_edge_are_cut(at_xy):
     whole = written("Hello", at_xy=(5, 20))
     cut = written("Hello", at_xy=at_xy)
     assert 0 <= (cut != BACKGROUND).sum() < (whole != BACKGROUND).sum()
 
 
-def test_names_in_a_font_are_shortened_to_their_place(small_font: Path) -> None:
+def test_names_in_a_font_are_shortened_to_their_place(small_font):
     short = shorten("你好" * 30, 150, 10)
     assert short.startswith("你")
     assert ".." in short
     assert text_size(short, 10) <= 150
 
 
-def test_what_to_do_is_said_where_letters_are_lacking(small_font: Path) -> None:
+def test_what_to_do_is_said_where_letters_are_lacking(small_font):
     assert lacks_font(["plain", "你好", "Grüne", "back\\slash"]) is None
     advice = lacks_font(["plain", "再见_01"])
     assert advice is not None
@@ -96,7 +92,7 @@ def test_what_to_do_is_said_where_letters_are_lacking(small_font: Path) -> None:
 
 @given(st.text())
 @settings(max_examples=10)
-def test_any_name_becomes_one_line_that_can_be_written(text: str) -> None:
+def test_any_name_becomes_one_line_that_can_be_written(text):
     line = drawable_text(text)
     assert line.isascii() or line.isprintable()
     assert len(line) <= 200
@@ -104,9 +100,7 @@ def test_any_name_becomes_one_line_that_can_be_written(text: str) -> None:
 
 
 @pytest.mark.usefixtures("no_fonts")
-def test_a_named_font_that_cannot_be_read_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_font_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "page.ttf").write_text("<html>")
     for name in ("page.ttf", "absent.ttf"):
         monkeypatch.setenv("POSEMILL_FONT", str(tmp_path / name))
@@ -114,9 +108,7 @@ def test_a_named_font_that_cannot_be_read_is_an_error(
             find_font("你")
 
 
-def test_damaged_fonts_of_the_machine_are_passed_over(
-    small_font: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_fonts_of_the_machine_are_passed_over(small_font, tmp_path, monkeypatch):
     (tmp_path / "damaged.ttf").write_bytes(small_font.read_bytes()[:100])
     both = ((str(tmp_path / "damaged.ttf"), 0), (str(small_font), 0))
     monkeypatch.delenv("POSEMILL_FONT")
@@ -126,8 +118,8 @@ def test_damaged_fonts_of_the_machine_are_passed_over(
 
 @pytest.mark.parametrize("script", ["exit 1", "true", None])
 def test_fontconfig_is_asked_and_without_an_answer_the_usual_places_are_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None
-) -> None:
+    tmp_path, monkeypatch, script
+):
     program, there = tmp_path / "fc-match", tmp_path / "there.ttc"
     program.write_text("#!/bin/sh\nprintf '/f/one two.ttc\\t2\\n/f/last.ttf\\t0\\nodd line\\n'\n")
     program.chmod(0o755)
@@ -142,7 +134,7 @@ def test_fontconfig_is_asked_and_without_an_answer_the_usual_places_are_looked_a
     assert system_fonts() == ((str(there), 0),)
 
 
-def test_a_legend_is_laid_out_in_rows_that_fit_and_has_all_parts_once() -> None:
+def test_a_legend_is_laid_out_in_rows_that_fit_and_has_all_parts_once():
     parts = [("pose", True), ("face", False), ("left hand", True), ("right hand", False)]
     heights = []
     for width in (260, 400, 900):
@@ -161,8 +153,8 @@ def test_a_legend_is_laid_out_in_rows_that_fit_and_has_all_parts_once() -> None:
     assert lettering._wrap([4, 6, 1, 12], 10) == [[0, 1], [2], [3]]
 
 
-def test_a_remark_stands_at_the_right_where_there_is_room() -> None:
-    def right_end(remark: str, width: int) -> bool:
+def test_a_remark_stands_at_the_right_where_there_is_room():
+    def right_end(remark, width):
         legend = add_legend(
             np.zeros((4, width, 3), np.uint8), [], "clip", remark=remark, height=10
         )[4:]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import av
 import numpy as np
 import pytest
@@ -13,13 +9,13 @@ import pytest
 from posemill.inspection.drawing.movies import write_movie
 
 
-def pictures(count: int, width: int = 161, height: int = 121) -> Iterator[np.ndarray[Any, Any]]:
+def pictures(count, width=161, height=121):
     """Yield pictures that get brighter by four each."""
     for number in range(count):
         yield np.full((height, width, 3), 40 + 4 * number, np.uint8)
 
 
-def read(path: Path) -> tuple[tuple[str, float], list[np.ndarray[Any, Any]]]:
+def read(path):
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
         decoded = list(container.decode(video=0))
@@ -28,7 +24,7 @@ def read(path: Path) -> tuple[tuple[str, float], list[np.ndarray[Any, Any]]]:
         return (stream.codec_context.name, last_seconds), frames
 
 
-def test_mp4_is_h264_of_even_size_with_every_frame(tmp_path: Path) -> None:
+def test_mp4_is_h264_of_even_size_with_every_frame(tmp_path):
     assert write_movie(tmp_path / "a.mp4", pictures(20), kind="mp4", fps=12.5) == 20
     (codec, last_seconds), frames = read(tmp_path / "a.mp4")
     assert codec == "h264"
@@ -38,7 +34,7 @@ def test_mp4_is_h264_of_even_size_with_every_frame(tmp_path: Path) -> None:
     assert means == pytest.approx([40 + 4 * number for number in range(20)], abs=3)
 
 
-def test_gif_leaves_frames_out_and_stays_small(tmp_path: Path) -> None:
+def test_gif_leaves_frames_out_and_stays_small(tmp_path):
     path = tmp_path / "a.gif"
     assert write_movie(path, pictures(20, 960, 600), kind="gif", fps=30) == 10
     (codec, last_seconds), frames = read(path)
@@ -50,14 +46,14 @@ def test_gif_leaves_frames_out_and_stays_small(tmp_path: Path) -> None:
     )
 
 
-def test_frames_of_other_sizes_are_fitted_into_the_first(tmp_path: Path) -> None:
+def test_frames_of_other_sizes_are_fitted_into_the_first(tmp_path):
     mixed = [*pictures(1, 100, 100), *pictures(1, 50, 200), *pictures(1, 300, 30)]
     assert write_movie(tmp_path / "a.mp4", mixed, kind="mp4") == 3
     assert {frame.shape for frame in read(tmp_path / "a.mp4")[1]} == {(100, 100, 3)}
 
 
-def test_a_failing_source_leaves_no_file(tmp_path: Path) -> None:
-    def failing() -> Iterator[np.ndarray[Any, Any]]:
+def test_a_failing_source_leaves_no_file(tmp_path):
+    def failing():
         yield from pictures(3)
         raise RuntimeError("the disk is gone")
 
@@ -66,14 +62,14 @@ def test_a_failing_source_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wrong_arguments_are_named(tmp_path: Path) -> None:
+def test_wrong_arguments_are_named(tmp_path):
     with pytest.raises(ValueError, match="frames: expected at least one, got none"):
         write_movie(tmp_path / "a.mp4", pictures(0), kind="mp4")
     with pytest.raises(ValueError, match="fps: expected more than 0 and at most 1000, got 0"):
         write_movie(tmp_path / "a.mp4", pictures(1), kind="mp4", fps=0)
 
 
-def test_an_mp4_has_its_index_before_its_frames(tmp_path: Path) -> None:
+def test_an_mp4_has_its_index_before_its_frames(tmp_path):
     frames = (np.full((32, 32, 3), value, np.uint8) for value in range(8))
     write_movie(tmp_path / "a.mp4", frames, kind="mp4", fps=25)
     content = (tmp_path / "a.mp4").read_bytes()

@@ -13,7 +13,7 @@ from posemill.files import OUTPUT_MARK
 from posemill.inspection.drawing.picture_files import safe_path, writing
 
 
-def test_plain_names_stay_as_they_are(tmp_path: Path) -> None:
+def test_plain_names_stay_as_they_are(tmp_path):
     path = safe_path(tmp_path, "train", "01April/7-1 (über)", suffix="_frame000001.png")
     assert path == tmp_path / "train" / "01April" / "7-1 (über)_frame000001.png"
 
@@ -23,7 +23,7 @@ def test_plain_names_stay_as_they_are(tmp_path: Path) -> None:
     ["../../etc/passwd", "/etc/passwd", "..", "", ".", "a/../../b", "C:\\Windows\\x", "..\\..\\x",
      "a\0b", "x" * 4000, "é" * 300, "con", "a/nul.txt", "trailing. ", "\udcff", "new\nline"],
 )  # fmt: skip
-def test_hostile_names_stay_below_the_folder_and_can_be_written(name: str, tmp_path: Path) -> None:
+def test_hostile_names_stay_below_the_folder_and_can_be_written(name, tmp_path):
     path = safe_path(tmp_path, "train", name, suffix=".png")
     assert path.resolve().is_relative_to(tmp_path.resolve() / "train")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,13 +31,13 @@ def test_hostile_names_stay_below_the_folder_and_can_be_written(name: str, tmp_p
 
 
 @given(st.text(), st.text())
-def test_two_names_never_share_a_file(one: str, other: str) -> None:
+def test_two_names_never_share_a_file(one, other):
     paths = [safe_path(Path("/out"), name, suffix=".png") for name in (one, other)]
     assert (paths[0] == paths[1]) == (one == other)
     assert all(".." not in path.parts for path in paths)
 
 
-def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
+def test_a_link_that_leads_out_is_refused(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     outside.mkdir()
@@ -46,7 +46,7 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
         safe_path(inside, "train", "x", suffix=".png")
 
 
-def test_what_is_in_the_way_of_a_file_is_said(tmp_path: Path) -> None:
+def test_what_is_in_the_way_of_a_file_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(PosemillError, match="is a folder; name a file"), writing(tmp_path):
         pass
@@ -65,9 +65,7 @@ def test_what_is_in_the_way_of_a_file_is_said(tmp_path: Path) -> None:
     ("name", "marked"),
     [("new/deep/x.png", "new"), ("new/x.html", None), ("x.png", None)],
 )
-def test_the_first_new_folder_of_pictures_is_marked_as_no_data(
-    name: str, marked: str | None, tmp_path: Path
-) -> None:
+def test_the_first_new_folder_of_pictures_is_marked_as_no_data(name, marked, tmp_path):
     with writing(tmp_path / name):
         (tmp_path / name).write_text("")
     marks = [path.parent for path in tmp_path.rglob(OUTPUT_MARK)]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -12,19 +11,16 @@ import pytest
 from posemill.errors import PosemillError
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals, Place
-from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
 from posemill.runs.writer import RunWriter
-
-Maker = Callable[..., PoseClip]
 
 has_bytes_as_names = pytest.mark.skipif(
     sys.platform in ("win32", "darwin"), reason="names are Unicode"
 )
 
 
-def write_pictures(folder: Path, names: list[bytes]) -> tuple[str, ...]:
+def write_pictures(folder, names):
     """Write pictures of different greys; return their paths as Python spells them."""
     folder.mkdir(parents=True)
     for number, name in enumerate(names):
@@ -33,7 +29,7 @@ def write_pictures(folder: Path, names: list[bytes]) -> tuple[str, ...]:
     return tuple(str(folder / os.fsdecode(name)) for name in names)
 
 
-def stored(clip: PoseClip, folder: Path) -> PoseClip:
+def stored(clip, folder):
     """Return the clip as a run gives it back."""
     with RunWriter(folder, Manifest("holistic-543")) as writer:
         writer.add(clip)
@@ -45,7 +41,7 @@ NAMES = [b"bild\xff1.png", b"bild\\xff2.png", "bär3.png".encode()]
 
 @has_bytes_as_names
 @pytest.mark.parametrize("folder", [b"plain", b"b\xfcrger", b"text\\xfc"])
-def test_pictures_with_names_that_are_not_utf8_are_found(make_clip, tmp_path, folder) -> None:
+def test_pictures_with_names_that_are_not_utf8_are_found(make_clip, tmp_path, folder):
     paths = write_pictures(tmp_path / os.fsdecode(folder) / "a", NAMES)
     clip = stored(make_clip(3, clip_id="a", image_paths=paths), tmp_path / "run")
     assert clip.image_paths[0].endswith(r"a/bild\xff1.png")
@@ -56,9 +52,7 @@ def test_pictures_with_names_that_are_not_utf8_are_found(make_clip, tmp_path, fo
 
 
 @has_bytes_as_names
-def test_such_pictures_are_found_below_the_new_root_of_a_moved_dataset(
-    make_clip: Maker, tmp_path: Path
-) -> None:
+def test_such_pictures_are_found_below_the_new_root_of_a_moved_dataset(make_clip, tmp_path):
     old = tmp_path / os.fsdecode(b"alt\xfc")
     paths = write_pictures(old / "x", NAMES)
     clip = stored(make_clip(3, clip_id="other", image_paths=paths), tmp_path / "run")
@@ -69,7 +63,7 @@ def test_such_pictures_are_found_below_the_new_root_of_a_moved_dataset(
 
 
 @has_bytes_as_names
-def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_path) -> None:
+def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_path):
     root = tmp_path / os.fsdecode(b"filme\xfc")
     root.mkdir()
     frames = (np.zeros((48, 64, 3), np.uint8) for _ in range(2))
@@ -80,14 +74,14 @@ def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_pat
     assert (originals.num_read, originals.first_reason) == (2, "")
 
 
-def test_such_a_picture_that_is_gone_is_said(make_clip: Maker, tmp_path: Path) -> None:
+def test_such_a_picture_that_is_gone_is_said(make_clip, tmp_path):
     clip = make_clip(1, image_paths=(str(tmp_path / r"bild\xff.png"),))
     originals = Originals([Place(tmp_path)])
     assert list(originals.frames(clip, [0])) == [(0, None)]
     assert "missing: no such file" in originals.first_reason
 
 
-def test_a_folder_of_originals_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_of_originals_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(PosemillError, match=r"originals=.*nowhere.*: no such file or folder"):
         Originals.of({}, moved_to=tmp_path / "nowhere")
 
@@ -97,8 +91,8 @@ DEEP = Path("PH/features/frames/train/a")  # a clip's folder deep below the root
 
 @pytest.mark.parametrize("started_in", [".", "sub", "PH", "PH/features"])
 def test_pictures_with_relative_paths_are_found_from_anywhere(
-    make_clip: Maker, tmp_path: Path, monkeypatch, started_in: str
-) -> None:
+    make_clip, tmp_path, monkeypatch, started_in
+):
     write_pictures(tmp_path / DEEP, NAMES[1:])
     (tmp_path / "sub").mkdir()
     root = Path(os.path.relpath(tmp_path / "PH", tmp_path / started_in))  # as a user types it
@@ -116,9 +110,7 @@ def test_pictures_with_relative_paths_are_found_from_anywhere(
     assert (moved.num_read, moved.first_reason) == (2, "")
 
 
-def test_of_two_datasets_with_the_same_names_the_right_one_is_taken(
-    make_clip: Maker, tmp_path: Path
-) -> None:
+def test_of_two_datasets_with_the_same_names_the_right_one_is_taken(make_clip, tmp_path):
     for name, greys in (("one", [b"1.png"]), ("two", [b"0.png", b"1.png"])):
         write_pictures(tmp_path / name / "train" / "a", greys)
     originals = Originals([Place(tmp_path / "one"), Place(tmp_path / "two")])
@@ -139,8 +131,8 @@ def test_of_two_datasets_with_the_same_names_the_right_one_is_taken(
     ],
 )
 def test_a_file_of_a_stranger_cannot_choose_which_pictures_are_opened(
-    make_clip: Maker, tmp_path: Path, name: str, clip_id: str
-) -> None:
+    make_clip, tmp_path, name, clip_id
+):
     write_pictures(tmp_path / "secret", [b"1.png"])
     (tmp_path / "data").mkdir()
     clip = make_clip(
@@ -155,7 +147,7 @@ def test_a_file_of_a_stranger_cannot_choose_which_pictures_are_opened(
         assert "by originals" in originals.first_reason or "missing" in originals.first_reason
 
 
-def write_numbered_movie(root: Path) -> None:
+def write_numbered_movie(root):
     root.mkdir()
     frames = (np.full((48, 64, 3), 40 + 60 * number, np.uint8) for number in range(2))
     write_movie(root / "a.mp4", frames, kind="mp4")
@@ -163,8 +155,8 @@ def write_numbered_movie(root: Path) -> None:
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_frames_are_read_by_the_decoder_the_run_was_made_with(
-    make_clip: Maker, tmp_path: Path, install_entry_points: Callable[..., Path], moved: bool
-) -> None:
+    make_clip, tmp_path, install_entry_points, moved
+):
     site = install_entry_points({"posemill.decoders": {"negative": "negative_decoder:Negative"}})
     (site / "negative_decoder.py").write_text(
         "from posemill.decoders.video_pyav import PyavReader\n"
@@ -181,9 +173,7 @@ def test_frames_are_read_by_the_decoder_the_run_was_made_with(
     assert [round(int(frame.mean()), -1) for frame in frames if frame is not None] == [220, 160]
 
 
-def test_a_decoder_that_is_not_installed_is_the_reason_that_frames_are_gone(
-    make_clip: Maker, tmp_path: Path
-) -> None:
+def test_a_decoder_that_is_not_installed_is_the_reason_that_frames_are_gone(make_clip, tmp_path):
     write_numbered_movie(tmp_path / "films")
     originals = Originals([Place(tmp_path / "films", "videos", "vhs")])
     list(originals.frames(make_clip(2, clip_id="a"), range(2)))
@@ -192,9 +182,7 @@ def test_a_decoder_that_is_not_installed_is_the_reason_that_frames_are_gone(
 
 
 @pytest.mark.parametrize("kind", ["list", "picture"])
-def test_pictures_of_a_list_and_a_single_picture_are_found(
-    make_clip: Maker, tmp_path: Path, kind: str
-) -> None:
+def test_pictures_of_a_list_and_a_single_picture_are_found(make_clip, tmp_path, kind):
     (path,) = write_pictures(tmp_path / "far" / "away", [b"1.png"])
     source, layout = Path(path), "pictures"
     if kind == "list":

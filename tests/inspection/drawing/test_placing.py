@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from posemill.inspection.drawing.placing import model_bounds, place_points
 from posemill.records import PoseClip
 
 
-def make(xy: Any, num_frames: int = 6, **fields: Any) -> PoseClip:
+def make(xy, num_frames=6, **fields):
     """Return a clip of openpose-18 whose first points are these, the others missing."""
     points = np.full((num_frames * 18, 3), np.nan, np.float32)
     points[: len(xy), :2] = np.reshape(xy, (-1, 2))
@@ -20,27 +18,27 @@ def make(xy: Any, num_frames: int = 6, **fields: Any) -> PoseClip:
     return PoseClip(points, np.ones((num_frames, 18)), sizes, "openpose-18", **fields)
 
 
-def is_for_model(xy: Any, **fields: Any) -> bool:
+def is_for_model(xy, **fields):
     return model_bounds(make(xy, **fields)) is not None
 
 
 @pytest.mark.parametrize("far", [(1.5, 0.5), (0.5, 1.5), (0.5, -0.5), (0.5, 9)])
-def test_points_far_outside_are_those_of_a_model(far: tuple[float, float]) -> None:
+def test_points_far_outside_are_those_of_a_model(far):
     assert is_for_model([far] * 40 + [(0.5, 0.5)] * 60)
     assert not is_for_model([far] * 39 + [(0.5, 0.5)] * 61)
 
 
 @pytest.mark.parametrize("near", [(1.49, 0.5), (0.5, 1.49), (0.5, -0.49), (0, 0)])
-def test_points_below_the_edge_are_those_of_a_picture(near: tuple[float, float]) -> None:
+def test_points_below_the_edge_are_those_of_a_picture(near):
     assert not is_for_model([near] * 100)
 
 
-def test_a_third_of_the_points_left_of_the_picture_are_those_of_a_model() -> None:
+def test_a_third_of_the_points_left_of_the_picture_are_those_of_a_model():
     assert is_for_model([(-0.1, 0.5)] * 33 + [(0, 0.5)] * 67)
     assert not is_for_model([(-0.1, 0.5)] * 32 + [(0, 0.5)] * 68)
 
 
-def test_a_person_partly_out_of_the_left_edge_of_a_picture_stays_in_it() -> None:
+def test_a_person_partly_out_of_the_left_edge_of_a_picture_stays_in_it():
     xy = [(-0.1, 0.5)] * 60 + [(0.2, 0.5)] * 40
     clip = make(xy)
     assert model_bounds(clip) is not None
@@ -48,14 +46,14 @@ def test_a_person_partly_out_of_the_left_edge_of_a_picture_stays_in_it() -> None
     assert model_bounds(clip) is None
 
 
-def test_what_the_file_says_counts_and_nobody_has_no_bounds() -> None:
+def test_what_the_file_says_counts_and_nobody_has_no_bounds():
     assert is_for_model([(0.5, 0.5)], normalized="bbox")
     assert not is_for_model([], normalized="bbox")
     assert not is_for_model([(np.inf, 0.5)], normalized="bbox")
     assert not is_for_model([], num_frames=0)
 
 
-def test_bounds_leave_out_a_hundredth_at_both_ends() -> None:
+def test_bounds_leave_out_a_hundredth_at_both_ends():
     x = np.arange(101)
     low, high = model_bounds(make(np.stack([x, 10 * x], 1)))  # type: ignore[misc]
     np.testing.assert_allclose([low, high], [[1, 10], [99, 990]])
@@ -63,14 +61,14 @@ def test_bounds_leave_out_a_hundredth_at_both_ends() -> None:
 
 
 @pytest.mark.parametrize(("num_frames", "expected"), [(127, True), (128, False)])
-def test_some_64_frames_are_looked_at(num_frames: int, expected: bool) -> None:
+def test_some_64_frames_are_looked_at(num_frames, expected):
     clip = make([], num_frames)
     clip.points[::2] = 0.5
     clip.points[1::2] = 5
     assert (model_bounds(clip) is not None) == expected
 
 
-def test_points_of_a_picture_are_placed_by_its_size() -> None:
+def test_points_of_a_picture_are_placed_by_its_size():
     clip = make([(9, 9)] * 18 + [(0.5, 0.25), (19.9, -19.9), (20, 0), (0, -20), (np.inf, 0)])
     found = place_points(clip.points[1], (200, 100), None)
     np.testing.assert_allclose(found[:6], [
@@ -79,14 +77,14 @@ def test_points_of_a_picture_are_placed_by_its_size() -> None:
     assert (found.shape, found.dtype) == ((18, 2), np.float32)
 
 
-def test_points_of_a_model_are_fitted_into_the_middle() -> None:
+def test_points_of_a_model_are_fitted_into_the_middle():
     bounds = np.array([-1, -1], np.float32), np.array([1, 3], np.float32)
     # 90 % of 100 pixels for a height of 4: 22.5 pixels for 1.
     found = place_points(make([(1, 3), (0, 1), (-1, -1)]).points[0], (200, 100), bounds)
     np.testing.assert_allclose(found[:3], [(122.5, 95), (100, 50), (77.5, 5)], rtol=1e-5)
 
 
-def test_points_of_a_model_on_one_spot_are_the_middle() -> None:
+def test_points_of_a_model_on_one_spot_are_the_middle():
     spot = np.array([2, 2], np.float32)
     found = place_points(make([(2, 2), (2.1, 2)]).points[0], (200, 100), (spot, spot))
     np.testing.assert_allclose(found[:2], [(100, 50), (np.nan, np.nan)])

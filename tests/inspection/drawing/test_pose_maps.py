@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 
 import av
 import cv2
@@ -22,7 +21,7 @@ from posemill.skeletons.palette import OPENPOSE_COLOURS
 Maker = Callable[..., PoseClip]
 
 
-def only(clip: PoseClip, points: dict[int, tuple[float, float]], row: int = 0) -> PoseClip:
+def only(clip, points, row=0):
     """Return the clip with these points of one frame and no others."""
     new = np.full_like(clip.points, np.nan)
     for index, place in points.items():
@@ -30,11 +29,11 @@ def only(clip: PoseClip, points: dict[int, tuple[float, float]], row: int = 0) -
     return dataclasses.replace(clip, points=new)
 
 
-def body(make_clip: Maker, num_frames: int = 1, **fields: object) -> PoseClip:
+def body(make_clip, num_frames=1, **fields):
     return make_clip(num_frames, skeleton_name="openpose-18", **fields)
 
 
-def test_a_point_is_a_dot_of_radius_4_in_its_colour(make_clip: Maker) -> None:
+def test_a_point_is_a_dot_of_radius_4_in_its_colour(make_clip):
     clip = only(body(make_clip, size_wh=(64, 48)), {4: (0.5, 0.5), 9: (0.25, 0.25)})
     ((row, picture),) = pose_maps(clip, [0])
     assert (row, picture.shape, picture.dtype) == (0, (48, 64, 3), np.uint8)
@@ -49,9 +48,7 @@ def test_a_point_is_a_dot_of_radius_4_in_its_colour(make_clip: Maker) -> None:
     [(0, (1, 2)), (1, (1, 5)), (5, (6, 7)), (6, (1, 8)), (11, (12, 13)), (12, (1, 0)),
      (13, (0, 14)), (14, (14, 16)), (16, (15, 17))],
 )  # fmt: skip
-def test_a_limb_is_an_ellipse_of_nine_pixels_in_six_tenths_of_its_colour(
-    make_clip: Maker, limb: int, ends: tuple[int, int]
-) -> None:
+def test_a_limb_is_an_ellipse_of_nine_pixels_in_six_tenths_of_its_colour(make_clip, limb, ends):
     clip = only(body(make_clip, size_wh=(100, 100)), {ends[0]: (0.2, 0.5), ends[1]: (0.8, 0.5)})
     ((_, picture),) = pose_maps(clip, [0])
     dimmed = [int(0.6 * channel) for channel in OPENPOSE_COLOURS[limb]]
@@ -63,20 +60,20 @@ def test_a_limb_is_an_ellipse_of_nine_pixels_in_six_tenths_of_its_colour(
     assert tuple(picture[50, 80]) == OPENPOSE_COLOURS[ends[1]]
 
 
-def test_nothing_is_drawn_between_an_ear_and_a_shoulder(make_clip: Maker) -> None:
+def test_nothing_is_drawn_between_an_ear_and_a_shoulder(make_clip):
     clip = only(body(make_clip, size_wh=(100, 100)), {2: (0.2, 0.5), 16: (0.8, 0.5)})
     ((_, picture),) = pose_maps(clip, [0])
     assert not picture[:, 50].any()
 
 
-def test_points_outside_of_the_picture_and_their_limbs_are_left_out(make_clip: Maker) -> None:
+def test_points_outside_of_the_picture_and_their_limbs_are_left_out(make_clip):
     clip = only(body(make_clip, size_wh=(100, 100)), {3: (0.5, 0.5), 4: (0.5, 1.01)})
     ((_, picture),) = pose_maps(clip, [0])
     ((_, alone),) = pose_maps(only(clip, {3: (0.5, 0.5)}), [0])
     np.testing.assert_array_equal(picture, alone)
 
 
-def test_everyone_is_drawn_and_the_largest_is_on_top(make_clip: Maker) -> None:
+def test_everyone_is_drawn_and_the_largest_is_on_top(make_clip):
     clip = only(body(make_clip, num_frames=2, size_wh=(64, 64)), {0: (0.5, 0.5)})
     shape = (2, 18, 3)
     points = np.full(shape, np.nan, np.float32)
@@ -89,7 +86,7 @@ def test_everyone_is_drawn_and_the_largest_is_on_top(make_clip: Maker) -> None:
     assert not second.any(), "nobody was found in it, and its map is black"
 
 
-def test_other_skeletons_are_drawn_by_their_18_points(make_clip: Maker) -> None:
+def test_other_skeletons_are_drawn_by_their_18_points(make_clip):
     clip = make_clip(1)
     ((_, picture),) = pose_maps(clip, [0])
     ((_, expected),) = pose_maps(clip.as_skeleton("openpose-18"), [0])
@@ -97,7 +94,7 @@ def test_other_skeletons_are_drawn_by_their_18_points(make_clip: Maker) -> None:
     np.testing.assert_array_equal(picture, expected)
 
 
-def test_what_has_no_place_in_a_picture_is_refused(make_clip: Maker) -> None:
+def test_what_has_no_place_in_a_picture_is_refused(make_clip):
     clip = dataclasses.replace(make_clip(1), normalized="shoulders")
     with pytest.raises(ConfigError, match=r"^style=.openpose.: clip 'someone' was normalised by"):
         list(pose_maps(clip, [0]))
@@ -106,7 +103,7 @@ def test_what_has_no_place_in_a_picture_is_refused(make_clip: Maker) -> None:
 
 
 @pytest.fixture
-def run(make_clip: Maker, tmp_path: Path) -> Path:
+def run(make_clip, tmp_path):
     with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
         for split, name in (("train", "x"), ("train", "deep/y"), ("all", "z")):
             paths = tuple(f"/data/{split}/{name}/p{row}.jpg" for row in range(12))
@@ -114,9 +111,7 @@ def run(make_clip: Maker, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_every_picture_has_its_map_in_the_folders_and_names_of_the_pictures(
-    run: Path, tmp_path: Path
-) -> None:
+def test_every_picture_has_its_map_in_the_folders_and_names_of_the_pictures(run, tmp_path):
     out = tmp_path / "maps"
     drawn = posemill.visualize(run, out, style="openpose", all=True, progress=False)
     names = [path.relative_to(out).as_posix() for path in drawn]
@@ -134,8 +129,8 @@ def test_every_picture_has_its_map_in_the_folders_and_names_of_the_pictures(
 
 
 def test_pictures_that_are_clips_of_their_own_have_their_maps_where_their_txt_files_are(
-    make_clip: Maker, tmp_path: Path
-) -> None:
+    make_clip, tmp_path
+):
     with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
         for name in ("a/x.jpg", "a/x.png", "a/y.jpg"):
             writer.add(body(make_clip, 1, split="all", clip_id=name, image_paths=(f"/d/{name}",)))
@@ -145,7 +140,7 @@ def test_pictures_that_are_clips_of_their_own_have_their_maps_where_their_txt_fi
     assert names == {"a/x.png", "a/x.png.png", "a/y.png"}
 
 
-def test_without_all_it_is_a_sample_and_with_video_movies(run: Path, tmp_path: Path) -> None:
+def test_without_all_it_is_a_sample_and_with_video_movies(run, tmp_path):
     few = posemill.visualize(run, tmp_path / "few", style="openpose", num_samples=2, progress=False)
     assert len(few) == 4
     (movie,) = posemill.visualize(
@@ -156,12 +151,12 @@ def test_without_all_it_is_a_sample_and_with_video_movies(run: Path, tmp_path: P
         assert sum(1 for _ in container.decode(video=0)) == 12
 
 
-def test_all_frames_can_be_drawn_on_their_pictures_too(run: Path, tmp_path: Path) -> None:
+def test_all_frames_can_be_drawn_on_their_pictures_too(run, tmp_path):
     drawn = posemill.visualize(run, tmp_path / "out", all=True, splits="train", progress=False)
     assert len(drawn) == 24 + 1  # with the contact sheet
     assert drawn.num_originals_gone == 24
 
 
-def test_a_style_that_is_not_known_is_refused(run: Path, tmp_path: Path) -> None:
+def test_a_style_that_is_not_known_is_refused(run, tmp_path):
     with pytest.raises(ConfigError, match=r"style"):
         posemill.visualize(run, tmp_path / "out", style="black", progress=False)

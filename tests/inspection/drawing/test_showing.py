@@ -24,9 +24,7 @@ PICTURE = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
         ("darwin", {}, True),
     ],
 )
-def test_the_viewer_opens_where_there_is_a_screen(
-    platform: str, variables: dict[str, str], is_shown: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_viewer_opens_where_there_is_a_screen(platform, variables, is_shown, monkeypatch):
     shown: list[np.ndarray] = []
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(os, "environ", variables)

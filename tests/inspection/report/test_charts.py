@@ -13,11 +13,11 @@ from posemill.inspection.report.page import badge, bar_chart, line_chart, strip_
 from posemill.skeletons.palette import EMPTY, grade, part_colour, rgb_of
 
 
-def test_bars_stand_below_their_headings() -> None:
+def test_bars_stand_below_their_headings():
     bars = [("a&b", "#111111", 0.5, "half"), ("left hand", "#222222", 2.0, "<b>&amp;</b>")]
     groups = [("<one>", bars), ("two", [("face", "#333333", -1.0, "none")])]
 
-    def bar(name: str, style: str, words: str) -> str:
+    def bar(name, style, words):
         return (
             f'<div class="bar"><span>{name}</span><div><i style="{style}"></i></div>'
             f"<span>{words}</span></div>"
@@ -36,14 +36,14 @@ def test_bars_stand_below_their_headings() -> None:
     (0, "bad"), (0.31, "bad"), (0.5, "weak"), (0.79, "weak"), (0.8, "fair"), (0.949, "fair"),
     (0.95, "good"), (0.97, "good"), (1, "good"), (-0.1, "bad"),
 ])  # fmt: skip
-def test_badges_go_from_bad_to_good_in_colour_and_word(share: float, word: str) -> None:
+def test_badges_go_from_bad_to_good_in_colour_and_word(share, word):
     colour = grade(share).colour
     assert badge(share, "<x>") == (
         f'<span class="badge" style="background:{colour}">&lt;x&gt; {word}</span>'
     )
 
 
-def strip_of(content: str) -> np.ndarray:
+def strip_of(content):
     data = re.fullmatch(
         r'<img class="strip" alt="a &lt;b&gt;" src="data:image/png;base64,(.*)">', content
     )
@@ -51,7 +51,7 @@ def strip_of(content: str) -> np.ndarray:
     return picture[..., ::-1]
 
 
-def test_strips_show_gaps_where_they_are() -> None:
+def test_strips_show_gaps_where_they_are():
     strips = [("face", np.array([0, 255, 51, 255], np.uint8)), ("pose", np.zeros(4, np.uint8))]
     picture = strip_of(strip_chart(strips, label="a <b>"))
     assert picture.shape == (18, 480, 3)
@@ -63,12 +63,12 @@ def test_strips_show_gaps_where_they_are() -> None:
     assert (picture[[7, 8, 16, 17]] == 255).all()
 
 
-def test_a_strip_of_no_frames_is_empty() -> None:
+def test_a_strip_of_no_frames_is_empty():
     picture = strip_of(strip_chart([("face", np.zeros(0, np.uint8))], label="a <b>"))
     assert (picture[:7] == rgb_of(EMPTY)).all()
 
 
-def test_a_curve_is_broken_where_nothing_is_known() -> None:
+def test_a_curve_is_broken_where_nothing_is_known():
     values = np.array([0, 10, np.nan, 5, 0], np.float32)
     chart = line_chart([("#111111", values), ("#222222", values[::-1])], label="a <b>")
     assert re.findall(r'points="(.*?)" fill="none" stroke="(#.*?)"', chart) == [

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from posemill.inspection.quality import ClipQuality, RunQuality, measure
+from posemill.inspection.quality import RunQuality, measure
 from posemill.inspection.report import findings
-from posemill.records import PoseClip
 from posemill.skeletons.palette import part_colour, part_label
-
-Maker = Callable[..., PoseClip]
 
 
 @pytest.fixture
-def quality(make_clip: Maker) -> ClipQuality:
+def quality(make_clip):
     """Of 1,500 frames, the left hand found in all but one, the right hand never."""
     found = measure(make_clip(2, skeleton_name="holistic-143", clip_id="<c>", split="dev"))
     counts = {"face": 750, "left_hand": 1499, "right_hand": 0, "pose": 1500}
@@ -30,14 +26,14 @@ def quality(make_clip: Maker) -> ClipQuality:
     return replace(found, num_frames=1500, parts=parts, num_swaps=2, num_doubled=3, num_frozen=4)
 
 
-def run_of(*clips: ClipQuality, keep: int = 9) -> RunQuality:
+def run_of(*clips, keep=9):
     run = RunQuality(keep=keep)
     for clip in clips:
         run.add(clip)
     return run
 
 
-def words_of(content: str) -> list[str]:
+def words_of(content):
     """Return every word of charts: those of SVG, of headings, and beside bars."""
     return [
         re.sub("<.*?>", "", words)
@@ -45,11 +41,11 @@ def words_of(content: str) -> list[str]:
     ]
 
 
-def lengths_of(content: str) -> list[float]:
+def lengths_of(content):
     return [float(width) for width in re.findall(r'width[=:]"?([\d.]+)[%"]', content)]
 
 
-def test_presence_is_a_share_of_the_frames(quality: ClipQuality) -> None:
+def test_presence_is_a_share_of_the_frames(quality):
     empty = replace(quality, split="none", num_frames=0, parts=quality.parts[2:3])
     content = findings.presence_section(run_of(quality, empty))
     assert words_of(content) == [
@@ -65,9 +61,7 @@ def test_presence_is_a_share_of_the_frames(quality: ClipQuality) -> None:
 @pytest.mark.parametrize(("share", "expected"), [
     (100, "100% good"), (99.96, "&lt;100% good"), (99.94, "99.9% good"), (0, "0.0% bad"),
 ])  # fmt: skip
-def test_a_part_that_is_missing_once_is_not_complete(
-    share: float, expected: str, quality: ClipQuality
-) -> None:
+def test_a_part_that_is_missing_once_is_not_complete(share, expected, quality):
     part = replace(quality.parts[0], num_present=round(100 * share))
     content = findings.presence_section(
         run_of(replace(quality, num_frames=10_000, parts=(part,)))
@@ -75,7 +69,7 @@ def test_a_part_that_is_missing_once_is_not_complete(
     assert words_of(content)[-1] == expected
 
 
-def test_strips_name_clips_and_parts(quality: ClipQuality) -> None:
+def test_strips_name_clips_and_parts(quality):
     unnamed = replace(quality, clip_id="", badness=0.0)
     content = findings.strips_section(run_of(replace(quality, badness=0.9), unnamed))
     names = re.findall(r"<span.*?>(.*?)</span>", content.partition('"strips"')[2])
@@ -90,7 +84,7 @@ def test_strips_name_clips_and_parts(quality: ClipQuality) -> None:
     assert '<p class="quiet">The 1 worst of 2 clips. Each clip' in content
 
 
-def test_jumps_are_counted_in_a_thousand_frames(quality: ClipQuality) -> None:
+def test_jumps_are_counted_in_a_thousand_frames(quality):
     content = findings.motion_section(run_of(quality, replace(quality, split="test", num_swaps=0)))
     assert "2.00 (3 in 1 clips)" in words_of(content)
     assert words_of(content).count("0.00 (0 in 0 clips)") == 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -11,13 +10,13 @@ import numpy as np
 from posemill.inspection.report.page import figure, section, table, text, write_page
 
 
-def test_text_is_escaped_and_holds_no_controls() -> None:
+def test_text_is_escaped_and_holds_no_controls():
     assert text('<a href="x">&') == "&lt;a href=&quot;x&quot;&gt;&amp;"
     assert text("a\udcff\u202e\n") == "a???"
     assert text(5) == "5"
 
 
-def test_a_page_forbids_loading(tmp_path: Path) -> None:
+def test_a_page_forbids_loading(tmp_path):
     write_page(tmp_path / "a.html", "x", "<t>", "<p>a</p>", "<p>b</p>", subtitle="<s>")
     found = (tmp_path / "a.html").read_text()
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -27,7 +26,7 @@ def test_a_page_forbids_loading(tmp_path: Path) -> None:
     assert "<p>a</p>\n<p>b</p>" in found
 
 
-def test_a_section_has_a_heading_and_perhaps_a_remark() -> None:
+def test_a_section_has_a_heading_and_perhaps_a_remark():
     assert section("<h>", "<p>a</p>", "<p>b</p>") == (
         "<section><h2>&lt;h&gt;</h2><p>a</p><p>b</p></section>"
     )
@@ -36,7 +35,7 @@ def test_a_section_has_a_heading_and_perhaps_a_remark() -> None:
     )
 
 
-def test_numbers_of_a_table_stand_right() -> None:
+def test_numbers_of_a_table_stand_right():
     rows = (row for row in [("<i>", 12345, 1.005, True, 1), ("b", 0, 2, False, "none")])
     assert table(["a<b", "n", "f", "t", "m"], rows) == (
         '<table><tr><th>a&lt;b</th><th class="number">n</th>'
@@ -51,7 +50,7 @@ def test_numbers_of_a_table_stand_right() -> None:
     assert table(["a"], []) == "<table><tr><th>a</th></tr></table>"
 
 
-def test_a_figure_is_a_picture_inside_the_page_with_its_caption() -> None:
+def test_a_figure_is_a_picture_inside_the_page_with_its_caption():
     found = figure(np.zeros((4, 8, 3), np.uint8), "<c>", longest=4)
     assert '<img alt="&lt;c&gt;" src="data:image/jpeg;base64,' in found
     assert "<figcaption>&lt;c&gt;</figcaption>" in found

@@ -20,20 +20,20 @@ from tests.inspection.conftest import make_person
 TIME = np.arange(60)
 
 
-def waves(late: float = 0.0) -> np.ndarray:
+def waves(late=0.0):
     """Return `(60, 2, 2)`: two points that go to and fro, so many frames late."""
     wave = 50 * np.sin((TIME - late) / 6)
     return np.stack([wave, -wave], 1)[..., None].repeat(2, -1).astype(np.float32)
 
 
 @pytest.mark.parametrize("late", [0.0, 1.0, 2.5, 4.0])
-def test_the_lag_is_the_shift_that_fits_best(late: float) -> None:
+def test_the_lag_is_the_shift_that_fits_best(late):
     raw = waves()
     raw[20:23, 0] = np.nan
     assert lag_of(raw, waves(late)) == pytest.approx(late, abs=0.05)
 
 
-def test_jitter_is_the_change_of_speed_and_a_straight_way_has_none() -> None:
+def test_jitter_is_the_change_of_speed_and_a_straight_way_has_none():
     straight = np.zeros((9, 1, 2), np.float32)
     straight[:, 0, 0] = 7 * np.arange(9)
     assert jitter_of(straight) == 0
@@ -42,7 +42,7 @@ def test_jitter_is_the_change_of_speed_and_a_straight_way_has_none() -> None:
     assert jitter_of(np.full((9, 1, 2), np.nan, np.float32)) == 0
 
 
-def test_the_section_has_a_row_and_a_curve_of_each_filter() -> None:
+def test_the_section_has_a_row_and_a_curve_of_each_filter():
     clip = replace(make_person(40), fps=25.0, clip_id="<b>")
     noise = np.random.default_rng(0).normal(0, 0.01, clip.points.shape)
     content = smoothing_section(replace(clip, points=(clip.points + noise).astype(np.float32)))
@@ -52,7 +52,7 @@ def test_the_section_has_a_row_and_a_curve_of_each_filter() -> None:
     assert "<b>" not in content
 
 
-def test_the_longest_clip_that_moves_is_chosen() -> None:
+def test_the_longest_clip_that_moves_is_chosen():
     quality = RunQuality(keep=9)
     assert clip_to_smooth(quality) is None
     for name, frames in (("short", 5), ("long", 40), ("longer", 50)):
