@@ -100,10 +100,12 @@ def make_detection(xmin: float = 0.25, ymin: float = 0.3) -> Detection:
     return Detection(label_id=[0], score=[0.721778], location_data=location)
 
 
-def write_run(folder: Path, *clips: PoseClip, failures: Iterable[Failure] = ()) -> Path:
+def write_run(
+    folder: Path, *clips: PoseClip, failures: Iterable[Failure] = (), **manifest: Any
+) -> Path:
     """Write a finished run of clips of one skeleton, holistic-543 where there are none."""
     skeleton_name = clips[0].skeleton_name if clips else "holistic-543"
-    with RunWriter(folder, Manifest(skeleton_name)) as writer:
+    with RunWriter(folder, Manifest(skeleton_name, **manifest)) as writer:
         for clip in clips:
             writer.add(clip)
         for failure in failures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from contextlib import contextmanager
@@ -12,12 +13,10 @@ import cv2
 import numpy as np
 import psutil
 import pytest
-from made_up_people import make_person
+from made_up_people import make_person, write_run
 
 import posemill
 from posemill.records import PoseClip
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 
 pytest.importorskip("starlette", reason="the extra 'web' is not installed")
 from starlette.testclient import TestClient
@@ -141,8 +140,6 @@ def nobody(num_frames: int) -> PoseClip:
 
 def every_nth(clip: Any, step: int) -> Any:
     """Return a clip as a run with `--stride` has it."""
-    import dataclasses
-
     rows = np.arange(0, len(clip), step)
     return dataclasses.replace(
         clip, points=clip.points[rows], scores=clip.scores[rows], sizes_wh=clip.sizes_wh[rows],
@@ -152,11 +149,8 @@ def every_nth(clip: Any, step: int) -> Any:
 
 def write_people(folder: Path, clips: dict[str, Any]) -> None:
     """Write a run of made-up people."""
-    import dataclasses
-
-    with RunWriter(folder, Manifest("holistic-543", kind="import")) as writer:
-        for clip_id, clip in clips.items():
-            writer.add(dataclasses.replace(clip, clip_id=clip_id))
+    named = [dataclasses.replace(clip, clip_id=name) for name, clip in clips.items()]
+    write_run(folder, *named, kind="import")
 
 
 @pytest.fixture

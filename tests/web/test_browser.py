@@ -16,13 +16,11 @@ import cv2
 import numpy as np
 import psutil
 import pytest
-from made_up_people import make_person
+from made_up_people import make_person, write_run
 from made_up_trainings import write_training
 
 import posemill
 from posemill.machine.processes import python_command
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 from posemill.skeletons.palette import COLOURS, point_keys
 from posemill.web.clip_index import index_path, mark_of, open_index
 from posemill.web.library import Library
@@ -394,8 +392,7 @@ def test_a_page_of_a_million_frames_takes_little_of_the_server(open_page, tmp_pa
 
 def write_million_frames(folder):
     """Write a run of 10,000 clips of 100 frames, all of them the same rows of one shard."""
-    with RunWriter(folder, Manifest("holistic-543", kind="import")) as writer:
-        writer.add(make_person(100, clip_id="clip_00001", split="train"))
+    write_run(folder, make_person(100, clip_id="clip_00001", split="train"), kind="import")
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as ledger, ledger:
         more = "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 10000) "
         ledger.execute(

@@ -8,21 +8,13 @@ import re
 
 import numpy as np
 import pytest
+from made_up_people import write_run
 
 import posemill
 from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError, PosemillError
 from posemill.inspection.comparison.measure import WORST_KEPT, Comparison
 from posemill.inspection.comparison.pairs import Pairing, choose_layout
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
-
-
-def write(folder, clips, **manifest):
-    with RunWriter(folder, Manifest(clips[0].skeleton_name, **manifest)) as writer:
-        for clip in clips:
-            writer.add(clip)
-    return folder
 
 
 def moved(clip, pixels, part=None, **changes):
@@ -60,7 +52,7 @@ def test_agreement_and_distances_are_those_of_the_definition(make_clip, tmp_path
         others.append(dataclasses.replace(clip, points=clip.points + noise))
     clips[0] = without(clips[0], "face", slice(0, 9))
     others[0] = without(others[0], "face", slice(6, 14))
-    found = compared(write(tmp_path / "a", clips), write(tmp_path / "b", others))
+    found = compared(write_run(tmp_path / "a", *clips), write_run(tmp_path / "b", *others))
     assert (found["num_clips"], found["num_frames"], found["num_points"]) == (3, 90, 543)
     (split,) = found["splits"]
     for part in clips[0].skeleton.parts:
@@ -82,7 +74,7 @@ def test_agreement_and_distances_are_those_of_the_definition(make_clip, tmp_path
 
 def test_runs_that_are_the_same_differ_in_nothing(make_clip, tmp_path):
     clips = [make_clip(5, clip_id="a", split="train"), make_clip(4, clip_id="b", split="dev")]
-    found = compared(write(tmp_path / "a", clips), write(tmp_path / "b", clips))
+    found = compared(write_run(tmp_path / "a", *clips), write_run(tmp_path / "b", *clips))
     assert [each["split"] for each in found["splits"]] == ["train", "dev", "all splits"]
     assert found["splits"][-1]["num_frames"] == 9
     for split in found["splits"]:
@@ -96,9 +88,9 @@ def test_runs_that_are_the_same_differ_in_nothing(make_clip, tmp_path):
 def test_clips_are_matched_by_name_in_whatever_order(make_clip, tmp_path, order, kind):
     clips = [make_clip(3, clip_id=f"c{n}", split="train", step=0.01 * n) for n in range(4)]
     extra = make_clip(2, clip_id="more", split="train")
-    one = write(tmp_path / "a", [*clips[:2], extra, *clips[2:]])
+    one = write_run(tmp_path / "a", *clips[:2], extra, *clips[2:])
     others = [moved(clips[number], 4.0) for number in order]
-    other = write(tmp_path / "b", [make_clip(7, clip_id="x", split="train"), *others])
+    other = write_run(tmp_path / "b", make_clip(7, clip_id="x", split="train"), *others)
     if kind == "file":
         posemill.export(other, out=tmp_path / "b.pkl")
         other = tmp_path / "b.pkl"
@@ -112,8 +104,8 @@ def test_clips_are_matched_by_name_in_whatever_order(make_clip, tmp_path, order,
 
 
 def test_a_split_may_go_by_its_other_name(make_clip, tmp_path):
-    one = write(tmp_path / "a", [make_clip(3, clip_id="c", split="dev")])
-    other = write(tmp_path / "b", [make_clip(3, clip_id="c", split="validation")])
+    one = write_run(tmp_path / "a", make_clip(3, clip_id="c", split="dev"))
+    other = write_run(tmp_path / "b", make_clip(3, clip_id="c", split="validation"))
     assert [each["split"] for each in compared(one, other)["splits"]] == ["dev"]
 
 
@@ -124,7 +116,7 @@ def test_frames_of_one_run_only_are_counted_and_left_out(make_clip, tmp_path):
         moved(whole, 2.0), points=moved(whole, 2.0).points[rows], scores=whole.scores[rows],
         sizes_wh=whole.sizes_wh[rows], frame_indices=rows,
     )  # fmt: skip
-    found = compared(write(tmp_path / "a", [whole]), write(tmp_path / "b", [some]))
+    found = compared(write_run(tmp_path / "a", whole), write_run(tmp_path / "b", some))
     assert found["num_frames"] == 7
     assert (found["one"]["frames_only_here"], found["other"]["frames_only_here"]) == (3, 0)
     assert found["splits"][0]["parts"]["face"]["max"] == pytest.approx(2, rel=1e-4)
@@ -137,7 +129,7 @@ def test_the_worst_frames_are_one_of_a_clip(make_clip, tmp_path):
     points[4, 33:501, 0] += 100 / 320
     others[3] = dataclasses.replace(others[3], points=points)
     others[5] = without(without(others[5], "face", slice(2, 4)), "pose", slice(3, 6))
-    found = compared(write(tmp_path / "a", clips), write(tmp_path / "b", others))
+    found = compared(write_run(tmp_path / "a", *clips), write_run(tmp_path / "b", *others))
     apart = found["apart"]
     assert [each["clip_id"] for each in apart] == ["c3", "c10", "c9", "c8", "c7", "c6", "c5", "c4"]
     assert (apart[0]["frame_index"], apart[0]["parts"]) == (4, ("face",))
@@ -170,7 +162,7 @@ def test_two_skeletons_are_compared_in_the_points_of_both(one, other, layout, nu
 def test_runs_of_two_skeletons_are_measured_in_a_third(make_clip, tmp_path):
     one = make_clip(5, clip_id="c")
     other = moved(one.as_skeleton("openpose-18"), 3.0)
-    found = compared(write(tmp_path / "a", [one]), write(tmp_path / "b", [other]))
+    found = compared(write_run(tmp_path / "a", one), write_run(tmp_path / "b", other))
     assert (found["skeleton_name"], found["num_points"]) == ("openpose-18", 18)
     assert [row["max"] for row in found["splits"][0]["parts"].values()] == [pytest.approx(3, 1e-3)]
     found = compared(tmp_path / "a", tmp_path / "b", layout="coco-17")
@@ -182,8 +174,8 @@ def test_runs_of_two_skeletons_are_measured_in_a_third(make_clip, tmp_path):
 
 
 def test_what_cannot_be_compared_is_said(make_clip, tmp_path):
-    one = write(tmp_path / "a", [make_clip(3, clip_id="c", split="train")])
-    other = write(tmp_path / "b", [make_clip(3, clip_id="d", split="train")])
+    one = write_run(tmp_path / "a", make_clip(3, clip_id="c", split="train"))
+    other = write_run(tmp_path / "b", make_clip(3, clip_id="d", split="train"))
     message = r"have no clip in common: train/c … are not train/d …; expected two runs of the same"
     with pytest.raises(PosemillError, match=message):
         compared(one, other)
@@ -196,19 +188,21 @@ def test_sizes_come_from_the_side_that_knows_them(make_clip, tmp_path):
     known = make_clip(3, clip_id="c", size_wh=(100, 100))
     unknown = make_clip(3, clip_id="c", size_wh=(0, 0))
     far = dataclasses.replace(known, points=known.points + np.float32([0.1, 0, 0]))
-    one, other = write(tmp_path / "a", [unknown]), write(tmp_path / "b", [far])
+    one, other = write_run(tmp_path / "a", unknown), write_run(tmp_path / "b", far)
     for pair in ((one, other), (other, one)):
         part = compared(*pair)["splits"][0]["parts"]["pose"]
         assert part["max"] == pytest.approx(10, rel=1e-4)
-    third = write(tmp_path / "c", [unknown])
+    third = write_run(tmp_path / "c", unknown)
     with pytest.raises(PosemillError, match=r"clip 'c': neither side says how lar.* size=.1280"):
         compared(one, third)
 
 
 def test_settings_that_differ_are_listed(make_clip, tmp_path):
     clip = make_clip(3, clip_id="c")
-    one = write(tmp_path / "a", [clip], engine={"engine": "x", "v": "1"}, options={"mode": "auto"})
-    other = write(tmp_path / "b", [clip], engine={"engine": "x"}, options={"mode": "image"})
+    one = write_run(
+        tmp_path / "a", clip, engine={"engine": "x", "v": "1"}, options={"mode": "auto"}
+    )
+    other = write_run(tmp_path / "b", clip, engine={"engine": "x"}, options={"mode": "image"})
     rows = {each["setting"]: (each["one"], each["other"])
             for each in compared(one, other)["differences"]}  # fmt: skip
     assert rows == {"engine.v": ("1", "-"), "options.mode": ("auto", "image")}
@@ -220,7 +214,7 @@ def test_a_clip_longer_than_a_piece_is_measured_whole(make_clip, tmp_path, monke
     points = clip.points.copy()
     points[9, :33, 1] += 5 / 240
     other = dataclasses.replace(clip, points=points)
-    found = compared(write(tmp_path / "a", [clip]), write(tmp_path / "b", [other]))
+    found = compared(write_run(tmp_path / "a", clip), write_run(tmp_path / "b", other))
     assert found["splits"][0]["parts"]["pose"]["num_frames"] == 11
     assert [(each["frame_index"], each["parts"]) for each in found["apart"]] == [(9, ("pose",))]
 
@@ -232,7 +226,7 @@ def test_the_function_notes_what_was_left_out(make_clip, tmp_path):
         frame_indices=np.arange(1, 4),
     )  # fmt: skip
     more = [make_clip(2, clip_id=f"m{number}", split="train") for number in range(4)]
-    one, other = write(tmp_path / "a", [clip, *more]), write(tmp_path / "b", [few])
+    one, other = write_run(tmp_path / "a", clip, *more), write_run(tmp_path / "b", few)
     found = posemill.compare(one, str(other), progress=False)
     assert found["notes"] == [
         f"4 clips in {one} only, not compared: train/m0, train/m1, train/m2 …",

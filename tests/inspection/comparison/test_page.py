@@ -9,19 +9,11 @@ import re
 import cv2
 import numpy as np
 import pytest
+from made_up_people import write_run
 
 import posemill
 from posemill.inspection.comparison.page import pixels_in_words
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 from tests.inspection.pages import HOSTILE, check_on_phone, words_of_page
-
-
-def write(folder, clips, **manifest):
-    with RunWriter(folder, Manifest(clips[0].skeleton_name, **manifest)) as writer:
-        for clip in clips:
-            writer.add(clip)
-    return folder
 
 
 @pytest.fixture
@@ -40,7 +32,9 @@ def pair(make_clip, tmp_path):
         make_clip(8, clip_id=HOSTILE, split=HOSTILE, missing=("face",)),
     ]
     engine = {"engine": HOSTILE}
-    return write(tmp_path / "first", clips), write(tmp_path / "second", others, engine=engine)
+    return write_run(tmp_path / "first", *clips), write_run(
+        tmp_path / "second", *others, engine=engine
+    )
 
 
 def test_the_page_is_well_formed_loads_nothing_and_shows_names_as_text(pair, tmp_path):
@@ -80,7 +74,7 @@ def test_runs_of_two_skeletons_are_drawn_each_in_its_own(make_clip, tmp_path):
     clip = make_clip(3, clip_id="c")
     other = dataclasses.replace(clip.as_skeleton("openpose-18"))
     other.points[1, 4, 1] += 0.1
-    pair = write(tmp_path / "a" / "run", [clip]), write(tmp_path / "b" / "run", [other])
+    pair = write_run(tmp_path / "a" / "run", clip), write_run(tmp_path / "b" / "run", other)
     posemill.compare(*pair, tmp_path / "page.html", progress=False)
     content = (tmp_path / "page.html").read_text()
     assert content.count("<img ") == 2

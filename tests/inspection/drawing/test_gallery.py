@@ -7,14 +7,13 @@ from collections import Counter
 import cv2
 import numpy as np
 import pytest
+from made_up_people import write_run
 
 from posemill.clips.inputs import ClipInput, Outline
 from posemill.errors import PosemillError
 from posemill.inspection.drawing.gallery import choose_frames, draw_gallery
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals, Place
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 
 GREEN = (20, 200, 40)
 
@@ -34,10 +33,7 @@ def write_frames(folder, num_frames):
 
 
 def make_run(folder, clips, **source):
-    with RunWriter(folder, Manifest("holistic-543", source=source)) as writer:
-        for clip in clips:
-            writer.add(clip)
-    return ClipInput(folder)
+    return ClipInput(write_run(folder, *clips, source=source))
 
 
 def is_green(path):

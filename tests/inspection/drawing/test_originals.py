@@ -7,13 +7,12 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from made_up_people import write_run
 
 from posemill.errors import PosemillError
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals, Place
-from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
-from posemill.runs.writer import RunWriter
 
 has_bytes_as_names = pytest.mark.skipif(
     sys.platform in ("win32", "darwin"), reason="names are Unicode"
@@ -31,9 +30,7 @@ def write_pictures(folder, names):
 
 def stored(clip, folder):
     """Return the clip as a run gives it back."""
-    with RunWriter(folder, Manifest("holistic-543")) as writer:
-        writer.add(clip)
-    return next(open_run(folder).clips())
+    return next(open_run(write_run(folder, clip)).clips())
 
 
 NAMES = [b"bild\xff1.png", b"bild\\xff2.png", "bär3.png".encode()]

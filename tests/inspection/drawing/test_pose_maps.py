@@ -9,13 +9,12 @@ import av
 import cv2
 import numpy as np
 import pytest
+from made_up_people import write_run
 
 import posemill
 from posemill.errors import ConfigError
 from posemill.inspection.drawing.pose_maps import pose_maps
 from posemill.records import OtherPeople, PoseClip
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 from posemill.skeletons.palette import OPENPOSE_COLOURS
 
 Maker = Callable[..., PoseClip]
@@ -104,11 +103,11 @@ def test_what_has_no_place_in_a_picture_is_refused(make_clip):
 
 @pytest.fixture
 def run(make_clip, tmp_path):
-    with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
-        for split, name in (("train", "x"), ("train", "deep/y"), ("all", "z")):
-            paths = tuple(f"/data/{split}/{name}/p{row}.jpg" for row in range(12))
-            writer.add(body(make_clip, 12, split=split, clip_id=name, image_paths=paths))
-    return tmp_path / "run"
+    clips = []
+    for split, name in (("train", "x"), ("train", "deep/y"), ("all", "z")):
+        paths = tuple(f"/data/{split}/{name}/p{row}.jpg" for row in range(12))
+        clips.append(body(make_clip, 12, split=split, clip_id=name, image_paths=paths))
+    return write_run(tmp_path / "run", *clips, kind="import")
 
 
 def test_every_picture_has_its_map_in_the_folders_and_names_of_the_pictures(run, tmp_path):
@@ -131,9 +130,11 @@ def test_every_picture_has_its_map_in_the_folders_and_names_of_the_pictures(run,
 def test_pictures_that_are_clips_of_their_own_have_their_maps_where_their_txt_files_are(
     make_clip, tmp_path
 ):
-    with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
-        for name in ("a/x.jpg", "a/x.png", "a/y.jpg"):
-            writer.add(body(make_clip, 1, split="all", clip_id=name, image_paths=(f"/d/{name}",)))
+    clips = [
+        body(make_clip, 1, split="all", clip_id=name, image_paths=(f"/d/{name}",))
+        for name in ("a/x.jpg", "a/x.png", "a/y.jpg")
+    ]
+    write_run(tmp_path / "run", *clips, kind="import")
     out = tmp_path / "maps"
     drawn = posemill.visualize(tmp_path / "run", out, style="openpose", all=True, progress=False)
     names = {path.relative_to(out).as_posix() for path in drawn}

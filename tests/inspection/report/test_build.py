@@ -7,6 +7,7 @@ import sqlite3
 
 import numpy as np
 import pytest
+from made_up_people import write_run
 
 import posemill
 from posemill.clips.inputs import ClipInput
@@ -14,18 +15,9 @@ from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.quality import measure
 from posemill.inspection.report import build
 from posemill.inspection.report.build import measure_all, telling_rows, write_report
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 from tests.inspection.pages import HOSTILE, check_on_phone, words_of_page
 
-
-def write_run(folder, clips):
-    manifest = Manifest(
-        "holistic-543", engine={"engine": HOSTILE}, options={"mode": "video"}, source={"path": "x"}
-    )
-    with RunWriter(folder, manifest) as writer:
-        for clip in clips:
-            writer.add(clip)
+FACTS = {"engine": {"engine": HOSTILE}, "options": {"mode": "video"}, "source": {"path": "x"}}
 
 
 def add_failure(folder, reason, message):
@@ -51,7 +43,7 @@ def content(make_clip, tmp_path):
         make_clip(30, clip_id="fine", split="train"),
         make_clip(30, clip_id=HOSTILE, split=HOSTILE, missing=("face",)),
     ]
-    write_run(tmp_path / "run", clips)
+    write_run(tmp_path / "run", *clips, **FACTS)
     add_failure(tmp_path / "run", "truncated", f"no end {HOSTILE}")
     return report_of(tmp_path / "run")
 
@@ -69,14 +61,14 @@ def test_the_report_is_a_page_that_says_what_was_found(content, tmp_path):
 def test_worst_clips_come_with_pictures_and_first(make_clip, tmp_path):
     clips = [make_clip(20, clip_id=f"good{number}") for number in range(3)]
     clips.append(make_clip(20, clip_id="bad", missing=("pose", "face", "left_hand", "right_hand")))
-    write_run(tmp_path / "run", clips)
+    write_run(tmp_path / "run", *clips, **FACTS)
     content = report_of(tmp_path / "run")
     assert content.count("<figure>") == 4  # of the only clip with a fault
     assert content.index("bad") < content.index("good0")
 
 
 def test_a_perfect_run_says_so(make_clip, tmp_path):
-    write_run(tmp_path / "run", [make_clip(20, clip_id="good")])
+    write_run(tmp_path / "run", make_clip(20, clip_id="good"))
     content = report_of(tmp_path / "run")
     assert "No clip has a fault that was looked for." in content
     assert "None: every clip and every frame was read." in content
@@ -91,7 +83,7 @@ def test_many_clips_make_a_report_of_bounded_size_that_says_so(make_clip, tmp_pa
         clip = make_clip(8, clip_id=f"clip{number:03d}")
         clip.points[rng.random(8) < 0.5, 33:501] = np.nan
         clips.append(clip)
-    write_run(tmp_path / "run", clips)
+    write_run(tmp_path / "run", *clips, **FACTS)
     content = report_of(tmp_path / "run")
     assert "The 2 worst of 15 clips" in content
     assert "The 6 worst of 15 clips" in content
@@ -124,7 +116,7 @@ def test_a_clip_of_one_frame_has_one_picture(make_clip):
 
 def test_the_report_is_chinese_where_the_reader_is_and_names_stay(make_clip, tmp_path, monkeypatch):
     clips = [make_clip(20, clip_id="Videos of Anna", split="train", missing=("face",))]
-    write_run(tmp_path / "run", clips)
+    write_run(tmp_path / "run", *clips, **FACTS)
     monkeypatch.setenv("POSEMILL_LANG", "zh")
     posemill.report(tmp_path / "run", tmp_path / "report.html", progress=False)
     content = (tmp_path / "report.html").read_text(encoding="utf-8")
