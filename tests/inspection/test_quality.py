@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from made_up_people import make_person
 
 from posemill.inspection.quality import (
+    ClipQuality,
+    RunQuality,
     _judge,
     longest_run,
     measure,
     squeeze,
 )
 from posemill.skeletons import SKELETON_NAMES
-
-
-def change(clip, points, **fields):
-    return dataclasses.replace(clip, points=points.astype(np.float32), **fields)
 
 
 def part_of(quality, name):
@@ -36,21 +34,16 @@ def test_a_person_who_sways_has_no_faults(make_clip, skeleton_name):
 
 def test_presence_and_the_longest_gap_are_counted(make_clip):
     clip = make_clip(20)
-    points = clip.points.copy()
-    hand = clip.skeleton.part("left_hand")
-    for frame in (0, 5, 6, 7, 19):
-        points[frame, hand.start : hand.stop] = np.nan
-    left = part_of(measure(change(clip, points)), "left_hand")
+    clip.part("left_hand")[[0, 5, 6, 7, 19]] = np.nan
+    left = part_of(measure(clip), "left_hand")
     assert (left.num_present, left.longest_gap) == (15, 3)
     assert left.strip.tolist() == [0, *[255] * 4, 0, 0, 0, *[255] * 11, 0]
 
 
 def test_a_hand_found_elsewhere_for_one_frame_is_one_jump(make_clip):
-    clip = make_clip(50)
-    points = clip.points.copy()
-    hand = clip.skeleton.part("right_hand")
-    points[30, hand.start : hand.stop, 1] -= 0.4
-    quality = measure(change(clip, points, frame_indices=np.arange(50) + 100))
+    clip = make_clip(50, frame_indices=np.arange(50) + 100)
+    clip.part("right_hand")[30, :, 1] -= 0.4
+    quality = measure(clip)
     right = part_of(quality, "right_hand")
     assert (right.num_jumps, right.jump_frames) == (1, (130,))
     assert quality.num_jumps == 1
@@ -58,80 +51,57 @@ def test_a_hand_found_elsewhere_for_one_frame_is_one_jump(make_clip):
 
 
 def test_jumps_are_judged_by_the_size_of_the_person(make_clip):
-    clip = make_clip(50)
-    points = clip.points.copy()
-    hand = clip.skeleton.part("right_hand")
-    points[30:, hand.start : hand.stop, 1] -= 0.4
     for scale in (1.0, 0.25, 0.05):
-        small = points.copy()
-        small[..., :2] = 0.5 + scale * (points[..., :2] - 0.5)
-        assert part_of(measure(change(clip, small)), "right_hand").num_jumps == 1
+        clip = make_clip(50)
+        clip.part("right_hand")[30:, :, 1] -= 0.4
+        clip.points[..., :2] = 0.5 + scale * (clip.points[..., :2] - 0.5)
+        assert part_of(measure(clip), "right_hand").num_jumps == 1
     # The same way in pixels is no jump for someone four times as large.
-    points[30:, hand.start : hand.stop, 1] += 0.32
-    assert part_of(measure(change(clip, points)), "right_hand").num_jumps == 0
+    clip = make_clip(50)
+    clip.part("right_hand")[30:, :, 1] -= 0.08
+    assert part_of(measure(clip), "right_hand").num_jumps == 0
 
 
 def test_every_other_frame_is_a_clip_too_and_may_move_twice_as_far(make_clip):
     clip = make_clip(50)
-    points = clip.points.copy()
-    hand = clip.skeleton.part("right_hand")
-    points[30:, hand.start : hand.stop, 1] -= 0.25  # 0.62 shoulder widths
-    numbers = 2 * np.arange(50)
-    assert measure(change(clip, points)).num_jumps == 1
-    assert measure(change(clip, points, frame_indices=numbers)).num_jumps == 0
-    points[30:, hand.start : hand.stop, 1] -= 0.25
-    assert measure(change(clip, points, frame_indices=numbers)).num_jumps == 1
+    every_other = make_clip(50, frame_indices=2 * np.arange(50))
+    for each in (clip, every_other):
+        each.part("right_hand")[30:, :, 1] -= 0.25  # 0.62 shoulder widths
+    assert (measure(clip).num_jumps, measure(every_other).num_jumps) == (1, 0)
+    every_other.part("right_hand")[30:, :, 1] -= 0.25
+    assert measure(every_other).num_jumps == 1
 
 
-def test_hands_that_change_places_between_frames_are_suspect(make_clip):
+def test_hands_that_change_places_are_suspect_unless_they_cross_slowly(make_clip):
     clip = make_clip(40, missing=("pose",))
-    points = clip.points.copy()
-    left, right = (clip.skeleton.part(name) for name in ("left_hand", "right_hand"))
-    points[20, left.start : left.stop] = clip.points[20, right.start : right.stop]
-    points[20, right.start : right.stop] = clip.points[20, left.start : left.stop]
-    quality = measure(change(clip, points))
+    left, right = clip.part("left_hand"), clip.part("right_hand")
+    left[20], right[20] = right[20].copy(), left[20].copy()
+    quality = measure(clip)
     assert quality.swap_frames == (20, 21)  # there and back
     assert quality.num_swaps == 2
+    slow = make_clip(40, missing=("pose",), step=0)
+    way = np.linspace(0, 0.3, 40)[:, None]
+    slow.part("left_hand")[..., 0] -= way
+    slow.part("right_hand")[..., 0] += way
+    assert measure(slow).num_swaps == 0
 
 
 def test_a_hand_that_begins_at_the_other_wrist_is_suspect_in_every_frame(make_clip):
     clip = make_clip(40, missing=("right_hand",))
-    points = clip.points.copy()
-    hand = clip.skeleton.part("left_hand")
-    points[:, hand.start : hand.stop, 0] -= 0.3  # from the left wrist to the right one
-    quality = measure(change(clip, points))
+    clip.part("left_hand")[..., 0] -= 0.3  # from the left wrist to the right one
+    quality = measure(clip)
     assert quality.num_swaps == 40
     assert "left/right suspect in 40 frames" in quality.reasons
 
 
-def test_hands_that_cross_slowly_are_not_suspect(make_clip):
-    clip = make_clip(40, missing=("pose",), step=0)
-    points = clip.points.copy()
-    way = np.linspace(0, 0.3, 40)[:, None]
-    left, right = (clip.skeleton.part(name) for name in ("left_hand", "right_hand"))
-    points[:, left.start : left.stop, 0] -= way
-    points[:, right.start : right.stop, 0] += way
-    assert measure(change(clip, points)).num_swaps == 0
-
-
-def test_both_hands_on_one_spot_are_counted(make_clip):
+def test_doubled_hands_and_repeated_frames_are_counted(make_clip):
     clip = make_clip(40)
-    points = clip.points.copy()
-    left, right = (clip.skeleton.part(name) for name in ("left_hand", "right_hand"))
-    points[5:9, left.start : left.stop] = points[5:9, right.start : right.stop] + 0.001
-    quality = measure(change(clip, points))
-    assert quality.num_doubled == 4
-    assert "both hands on one spot in 4 frames" in quality.reasons
-
-
-def test_repeated_frames_are_frozen(make_clip):
-    clip = make_clip(40)
-    points = clip.points.copy()
-    points[11:15] = points[10]
-    quality = measure(change(clip, points))
-    assert quality.num_frozen == 4
-    assert "4 frozen frames" in quality.reasons
-    assert {part.num_frozen for part in quality.parts} == {4}
+    clip.part("left_hand")[5:9] = clip.part("right_hand")[5:9] + 0.001
+    clip.points[21:26] = clip.points[20]
+    quality = measure(clip)
+    assert (quality.num_doubled, quality.num_frozen) == (4, 5)
+    assert {"both hands on one spot in 4 frames", "5 frozen frames"} <= set(quality.reasons)
+    assert {part.num_frozen for part in quality.parts} == {5}
 
 
 def test_frames_without_anybody_are_missing_not_frozen(make_clip):
@@ -143,51 +113,35 @@ def test_frames_without_anybody_are_missing_not_frozen(make_clip):
 
 def test_points_outside_of_the_picture_are_counted(make_clip):
     clip = make_clip(10, step=0)
-    points = clip.points.copy()
-    hand = clip.skeleton.part("left_hand")
-    points[:5, hand.start : hand.stop, 0] = 1.2
-    quality = measure(change(clip, points))
+    clip.part("left_hand")[:5, :, 0] = 1.2
+    quality = measure(clip)
     assert part_of(quality, "left_hand").outside == pytest.approx(0.5)
     assert part_of(quality, "right_hand").outside == 0
     assert "left hand 50% outside the picture" in quality.reasons
 
 
 def test_points_scaled_for_a_model_are_not_outside_of_anything(make_clip):
-    clip = make_clip(10)
-    points = clip.points.copy()
-    points[..., :2] = (points[..., :2] - 0.5) * 30
-    unknown = np.zeros_like(clip.sizes_wh)  # as of a file that says nothing of its pictures
-    scaled = dataclasses.replace(change(clip, points), sizes_wh=unknown)
-    assert np.isnan(part_of(measure(scaled), "pose").outside)
+    clip = make_clip(10, size_wh=(0, 0))  # as of a file that says nothing of its pictures
+    clip.points[..., :2] = (clip.points[..., :2] - 0.5) * 30
+    assert np.isnan(part_of(measure(clip), "pose").outside)
 
 
 def test_loose_pictures_are_not_compared_with_one_another(make_clip):
-    clip = make_clip(10)
-    points = clip.points.copy()
-    points[5:] += 0.4
-    sizes = clip.sizes_wh.copy()
-    sizes[3] = (100, 200)
-    quality = measure(change(clip, points, sizes_wh=sizes))
-    assert not quality.is_continuous
-    assert quality.num_jumps == 0
-
-
-def test_people_at_another_place_in_every_picture_are_not_compared(make_clip):
-    clip = make_clip(10)
-    places = np.random.default_rng(0).uniform(-0.3, 0.3, (10, 1, 2))
-    points = clip.points.copy()
-    points[..., :2] = points[..., :2] * 0.3 + 0.35 + places
-    quality = measure(change(clip, points))
-    assert not quality.is_continuous
-    assert quality.num_jumps == quality.num_swaps == 0
+    sizes = make_clip(10)
+    sizes.points[5:] += 0.4
+    sizes.sizes_wh[3] = (100, 200)
+    places = make_clip(10)  # people at another place in every picture
+    somewhere = np.random.default_rng(0).uniform(-0.3, 0.3, (10, 1, 2))
+    places.points[..., :2] = places.points[..., :2] * 0.3 + 0.35 + somewhere
+    for quality in map(measure, (sizes, places)):
+        assert not quality.is_continuous
+        assert quality.num_jumps == quality.num_swaps == 0
 
 
 def test_infinite_points_and_empty_clips_do_no_harm(make_clip):
     clip = make_clip(10)
-    points = clip.points.copy()
-    points[3, 5] = np.inf
-    points[4, 6] = -1e38
-    assert measure(change(clip, points)).num_frames == 10
+    clip.points[3, 5], clip.points[4, 6] = np.inf, -1e38
+    assert measure(clip).num_frames == 10
     empty = measure(make_clip(0))
     assert (empty.num_frames, empty.badness, empty.reasons) == (0, 1.0, ("no frames",))
 
@@ -203,10 +157,8 @@ def test_runs_and_strips_of_small_and_long_series():
 
 
 def part(name, *, present=100, jumps=0, outside=0.0):
-    found = measure(make_person(3)).parts[0]
-    return dataclasses.replace(
-        found, name=name, num_present=present, num_jumps=jumps, outside=outside
-    )
+    first = measure(make_person(3)).parts[0]
+    return replace(first, name=name, num_present=present, num_jumps=jumps, outside=outside)
 
 
 NONE = {"num_no_hands": 0, "num_swaps": 0, "num_doubled": 0, "num_frozen": 0}
@@ -240,3 +192,42 @@ NONE = {"num_no_hands": 0, "num_swaps": 0, "num_doubled": 0, "num_frozen": 0}
 def test_each_finding_takes_away_its_share_of_what_is_good(parts, counts, badness, reasons):
     found = _judge(tuple(part(**each) for each in parts), {**NONE, **counts}, 100)
     assert found == (pytest.approx(badness), reasons)
+
+
+def face(**fields):
+    counts = {"name": "face", "num_present": 10, "num_jumps": 0}
+    return replace(measure(make_person(3)).parts[0], **(counts | fields))
+
+
+def quality(*parts, **fields):
+    known = {
+        "split": "train", "clip_id": "c", "num_frames": 10, "num_no_hands": 0, **NONE,
+        "is_continuous": True, "swap_frames": (), "badness": 0.0, "reasons": (),
+    }  # fmt: skip
+    return ClipQuality(parts=parts, **(known | fields))
+
+
+def test_clips_are_counted_by_split_and_part():
+    run = RunQuality(keep=1)
+    run.add(quality(face(num_jumps=3), face(name="pose"), num_swaps=4))
+    run.add(quality(face(num_jumps=1, num_present=5), num_doubled=2, num_frozen=6))
+    run.add(quality(face(num_present=2), num_frames=7, num_doubled=1, num_frozen=1, num_swaps=1))
+    run.add(quality(split="dev", num_frames=3))
+    assert (run.num_clips, run.num_frames) == (4, 30)
+    assert list(run.splits) == ["train", "dev"]
+    found = run.splits["train"]
+    assert found.num_frames == 27
+    assert found.sums == {"num_swaps": 5, "num_doubled": 3, "num_frozen": 7}
+    assert found.clips == {"num_swaps": 2, "num_doubled": 2, "num_frozen": 2}
+    assert list(found.parts) == ["face", "pose"]
+    assert found.parts["face"] == {
+        "num_present": 17, "num_jumps": 4, "clips_with_jumps": 2
+    }  # fmt: skip
+
+
+def test_the_worst_are_kept_and_of_equals_the_earlier():
+    for keep, expected in ((0, []), (1, ["b"]), (3, ["b", "c", "a"]), (9, ["b", "c", "a", "d"])):
+        run = RunQuality(keep=keep)
+        for name, badness in (("a", 0.1), ("b", 0.9), ("c", 0.5), ("d", 0.1)):
+            run.add(quality(clip_id=name, badness=badness))
+        assert [each.clip_id for each in run.worst] == expected
