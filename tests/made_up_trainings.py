@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,15 @@ def write_training(
         writer = csv.writer(file)
         writer.writerows([("split", "clip_id", "label", "predicted", "score"), *rows])
     return folder
+
+
+def write_sweep(
+    folder: Path, changes: Sequence[Mapping[str, Any]], *, file: str = "s.toml"
+) -> list[Path]:
+    """Write what a sweep plans, a training for each change; return where the trainings go."""
+    names = [f"{number:03d}-0123abcd" for number in range(len(changes))]
+    trainings = [{"name": name, "changes": changes[int(name[:3])]} for name in names]
+    sweep = {"kind": "posemill-sweep", "file": file, "workers": 1, "trainings": trainings}
+    folder.mkdir(parents=True)
+    (folder / "sweep.json").write_text(json.dumps(sweep))
+    return [folder / name / "run" for name in names]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from made_up_people import make_person
 
 from posemill.inspection.drawing import lettering
+from posemill.inspection.drawing.movies import write_movie
 
 
 @pytest.fixture
 def make_clip():
     """A function that returns clips of a made-up person; see `make_person`."""
     return make_person
+
+
+def write_film(path, levels):
+    """Write a movie whose frames are grey, each of its own level; make its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_movie(path, (np.full((48, 64, 3), level, np.uint8) for level in levels), kind="mp4")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import struct
 import threading
@@ -11,14 +12,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
+from made_up_people import make_person
 from starlette.testclient import TestClient
 
 import posemill
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.inspection.drawing.originals import Originals, Place
+from posemill.jobs.extract.status import read_status
+from posemill.runs.lock import run_lock
+from posemill.web import actions
 from posemill.web import server as server_module
 from posemill.web.app import STATIC, make_app
 from posemill.web.children import ChildProcess
@@ -29,6 +35,12 @@ from posemill.web.server import make_server, serve
 
 UPWARD = ("..", "../../etc/passwd", "/etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e", "\0", "~",
           "....//", "C:\\Windows", "a" * 5000)  # fmt: skip
+
+
+@pytest.fixture
+def copied(tmp_path, runs):
+    """A run that a test may change."""
+    return Path(shutil.copytree(runs / "fake", tmp_path / "run"))
 
 
 def test_no_address_leads_out_of_the_runs(client, entry_of, hostile):
@@ -196,14 +208,11 @@ def test_links_in_the_tree_are_not_followed(tmp_path, runs):
     assert "fake" in [entry.name for entry in library.entries()]
 
 
-def test_a_run_whose_parts_are_links_is_shown_as_broken(tmp_path, runs):
-    import shutil
-
-    shutil.copytree(runs / "fake", tmp_path / "run")
+def test_a_run_whose_parts_are_links_is_shown_as_broken(tmp_path, copied):
     secret = tmp_path.parent / "secret.json"
     secret.write_text("secret")
-    (tmp_path / "run" / "ledger.sqlite").unlink()
-    (tmp_path / "run" / "ledger.sqlite").symlink_to(secret)
+    (copied / "ledger.sqlite").unlink()
+    (copied / "ledger.sqlite").symlink_to(secret)
     with TestClient(make_app([tmp_path])) as client:
         (row,) = client.get("/api/runs").json()["runs"]
         assert row["state"] == "broken"
@@ -213,8 +222,6 @@ def test_a_run_whose_parts_are_links_is_shown_as_broken(tmp_path, runs):
 def test_originals_that_a_link_leads_out_to_are_not_opened(tmp_path, tree):
     (tmp_path / "data" / "clip").mkdir(parents=True)
     (tmp_path / "data" / "clip" / "0.png").symlink_to(tree / "train" / "a" / "0.png")
-    from made_up_people import make_person
-
     clip = make_person(1, image_paths=("clip/0.png",))
     for follows, is_there in ((True, True), (False, False)):
         originals = Originals([Place(tmp_path / "data")], follows_links=follows)
@@ -272,22 +279,19 @@ def test_a_fault_of_our_own_is_no_question_that_cannot_be_answered(client, monke
 
 
 def test_files_that_change_or_vanish_while_they_are_served_are_no_failure_of_the_server(
-    tmp_path, runs
+    tmp_path, copied
 ):
-    import shutil
-
-    shutil.copytree(runs / "fake", tmp_path / "run")
     with TestClient(make_app([tmp_path])) as client:
         (row,) = client.get("/api/runs").json()["runs"]
         path = f"/api/runs/{row['key']}"
-        for shard in (tmp_path / "run" / "shards").iterdir():
+        for shard in (copied / "shards").iterdir():
             shard.write_bytes(shard.read_bytes()[:100])
         cut = client.get(f"{path}/points", params={"split": "train", "id": "a"})
         assert cut.status_code == 404
         assert "put back a copy of the file" in cut.json()["reason"]
-        (tmp_path / "run" / "ledger.sqlite").write_bytes(b"x" * 4096)
+        (copied / "ledger.sqlite").write_bytes(b"x" * 4096)
         assert client.get(path).json()["state"] == "broken"
-        shutil.rmtree(tmp_path / "run")
+        shutil.rmtree(copied)
         for page in ("", "/clips", "/clip", "/points", "/failures", "/frames"):
             answer = client.get(path + page)
             assert answer.status_code in (200, 404)
@@ -295,8 +299,6 @@ def test_files_that_change_or_vanish_while_they_are_served_are_no_failure_of_the
 
 
 def test_originals_that_vanish_or_become_links_while_they_are_shown_are_gone(tmp_path, tree):
-    import shutil
-
     shutil.copytree(tree, tmp_path / "tree")
     posemill.extract(tmp_path / "tree", tmp_path / "run", engine="fake", executor="serial",
                      progress=False)  # fmt: skip
@@ -337,17 +339,12 @@ def test_a_video_that_vanishes_or_shrinks_while_it_is_sent_is_said(
     assert client.get(address).status_code == 404
 
 
-def test_hostile_notes_of_a_running_job_are_a_reason_not_a_failure(tmp_path, runs):
-    import shutil
-
-    from posemill.runs.lock import run_lock
-
-    shutil.copytree(runs / "fake", tmp_path / "run")
+def test_hostile_notes_of_a_running_job_are_a_reason_not_a_failure(tmp_path, copied):
     for note in ({"workers": "x"}, {"workers": [1, {"task": {}}]}, {"frames_per_second": "fast"}):
         live = {"written_at": time.time(), "seconds_left": None, "seconds": "x",
                 "num_workers": 1, "frames_per_second": 1.0, "done_by_split": {}}  # fmt: skip
-        (tmp_path / "run" / "live.json").write_text(json.dumps(live | note))
-        with run_lock(tmp_path / "run"), TestClient(make_app([tmp_path])) as client:
+        (copied / "live.json").write_text(json.dumps(live | note))
+        with run_lock(copied), TestClient(make_app([tmp_path])) as client:
             (row,) = client.get("/api/runs").json()["runs"]
             assert client.get(f"/api/runs/{row['key']}").status_code == 200
 
@@ -457,20 +454,14 @@ def test_actions_need_to_be_allowed_to_come_from_the_page_and_to_be_asked_twice(
     assert acted == [("fake", "stop")]
 
 
-def test_a_run_that_was_cut_is_continued_and_what_failed_is_tried_again(tmp_path, runs):
-    import shutil
-
-    from posemill.jobs.extract.status import read_status
-    from posemill.web.actions import act
-
-    shutil.copytree(runs / "fake", tmp_path / "run")
+def test_a_run_that_was_cut_is_continued_and_what_failed_is_tried_again(tmp_path, copied):
     library = Library([tmp_path])
     library.look()
     (entry,) = library.entries()
     log = entry.folder / "logs" / "coordinator.log"
     num_ends = log.read_text().count("finished: ")
-    assert act(entry, "stop") == "nobody works on it"
-    assert act(entry, "retry").startswith("pid ")
+    assert actions.act(entry, "stop") == "nobody works on it"
+    assert actions.act(entry, "retry").startswith("pid ")
     deadline = time.monotonic() + 60
     while read_status(entry.folder).state == "running" and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 from made_up_people import make_person, write_run
-from made_up_trainings import write_training
+from made_up_trainings import write_sweep, write_training
 
 import posemill
 from posemill.machine.processes import python_command
@@ -276,13 +275,9 @@ def test_a_running_extraction_is_seen_to_go_on(open_page, runs, tmp_path):
 def test_a_training_shows_curves_a_matrix_to_choose_from_and_a_sweep(open_page, runs, tmp_path):
     for name in ("one", "two"):
         write_training(runs / "trained" / name, data=str(runs / "prepared"), clip="c")
-    sweep = {"kind": "posemill-sweep", "file": "s.toml", "workers": 1, "trainings": [
-        {"name": f"00{number}-0123abc{number}", "changes": {"lr": 0.001 * 2**number}}
-        for number in range(3)
-    ]}  # fmt: skip
-    for each in sweep["trainings"][:2]:
-        write_training(runs / "swept" / each["name"] / "run")
-    (runs / "swept" / "sweep.json").write_text(json.dumps(sweep))
+    changes = [{"lr": 0.001}, {"lr": 0.002}, {"lr": 0.004}]
+    for folder in write_sweep(runs / "swept", changes)[:2]:
+        write_training(folder)
     try:
         key, swept = key_of(runs / "trained" / "one"), key_of(runs / "swept")
         page = open_page()  # it shows new runs when they are found
@@ -317,12 +312,8 @@ def test_names_of_strangers_are_text_on_every_page(open_page, runs, hostile):
     name = hostile.replace("/", "|")  # as a folder may be called
     write_training(runs / name, data=str(runs / "prepared"), clip=hostile, label=hostile)
     (runs / name / "log.txt").write_text(hostile)
-    job = {"name": "000-0123abcd", "changes": {hostile: hostile, "lr": 1}}
-    write_training(runs / f"{name} swept" / "000-0123abcd" / "run")
-    (runs / f"{name} swept" / "sweep.json").write_text(
-        json.dumps({"kind": "posemill-sweep", "file": hostile, "workers": 1, "trainings": [job, {
-            "name": "001-0123abcd", "changes": {hostile: f"{hostile}2", "lr": 2}}]})
-    )  # fmt: skip
+    changes = [{hostile: hostile, "lr": 1}, {hostile: f"{hostile}2", "lr": 2}]
+    write_training(write_sweep(runs / f"{name} swept", changes, file=hostile)[0])
     try:
         page = open_page(locale="zh-CN")
         page.wait_for_selector("#runs .run")

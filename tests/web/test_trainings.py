@@ -7,7 +7,7 @@ import json
 import shutil
 
 import pytest
-from made_up_trainings import write_training
+from made_up_trainings import write_sweep, write_training
 from starlette.testclient import TestClient
 
 from posemill.errors import RunError
@@ -25,15 +25,11 @@ def trained(tmp_path, runs):
     """Two trainings and a sweep of two, of which one waits."""
     write_training(tmp_path / "one", data=str(runs / "prepared"))
     write_training(tmp_path / "two", steps=80)
-    sweep = {"kind": "posemill-sweep", "file": "sweep.toml", "workers": 1, "trainings": [
-        {"name": "000-0123abcd", "changes": {"lr": 0.001, "batch_size": 8}},
-        {"name": "001-0123abce", "changes": {"lr": 0.01, "batch_size": 8}},
-    ]}  # fmt: skip
-    job = tmp_path / "sweep" / "000-0123abcd"
-    write_training(job / "run")
+    changes = [{"lr": 0.001, "batch_size": 8}, {"lr": 0.01, "batch_size": 8}]
+    first, _ = write_sweep(tmp_path / "sweep", changes)
+    write_training(first)
     for name in ("config.toml", "log.txt"):  # as a sweep leaves them beside the training
-        (job / name).write_text("")
-    (tmp_path / "sweep" / "sweep.json").write_text(json.dumps(sweep))
+        (first.parent / name).write_text("")
     return tmp_path
 
 

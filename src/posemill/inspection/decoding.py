@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -75,10 +75,6 @@ class DecodeReport:
     missing: dict[str, str]
     failed: dict[str, str]
     winners: dict[str, dict[str, str]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
 
 
 def installed_decoders() -> tuple[list[str], dict[str, str]]:

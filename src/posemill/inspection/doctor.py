@@ -7,7 +7,7 @@ import platform
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import metadata
 from types import MappingProxyType
 from typing import Any
@@ -83,10 +83,6 @@ class Diagnosis:
     tried: dict[str, Outcome] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts as plain values, for JSON."""
-        return asdict(self)
 
 
 def diagnose(

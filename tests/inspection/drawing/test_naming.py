@@ -1,16 +1,20 @@
-"""Names from data become paths below the folder, whatever they hold."""
+"""Names from data become paths below the folder, whatever they hold; pictures are shown."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from posemill.errors import PosemillError
 from posemill.files import OUTPUT_MARK
-from posemill.inspection.drawing.picture_files import safe_path, writing
+from posemill.inspection.drawing.picture_files import open_viewer, safe_path, writing
 
 
 def test_plain_names_stay_as_they_are(tmp_path):
@@ -70,3 +74,29 @@ def test_the_first_new_folder_of_pictures_is_marked_as_no_data(name, marked, tmp
         (tmp_path / name).write_text("")
     marks = [path.parent for path in tmp_path.rglob(OUTPUT_MARK)]
     assert marks == ([tmp_path / marked] if marked else [])
+
+
+PICTURE = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "is_shown"),
+    [
+        ("linux", {}, False),
+        ("linux", {"DISPLAY": ":0"}, True),
+        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, True),
+        ("darwin", {}, True),
+    ],
+)
+def test_the_viewer_opens_where_there_is_a_screen(platform, variables, is_shown, monkeypatch):
+    shown: list[np.ndarray] = []
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(os, "environ", variables)
+    monkeypatch.setattr(Image.Image, "show", lambda image: shown.append(np.asarray(image)))
+    if is_shown:
+        open_viewer(PICTURE)
+        np.testing.assert_array_equal(shown[0], PICTURE)
+    else:
+        with pytest.raises(PosemillError, match="there is no screen here; write a file"):
+            open_viewer(PICTURE)
+        assert not shown

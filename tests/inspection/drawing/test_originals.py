@@ -10,9 +10,9 @@ import pytest
 from made_up_people import write_run
 
 from posemill.errors import PosemillError
-from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals, Place
 from posemill.runs.reader import open_run
+from tests.inspection.conftest import write_film
 
 has_bytes_as_names = pytest.mark.skipif(
     sys.platform in ("win32", "darwin"), reason="names are Unicode"
@@ -61,10 +61,7 @@ def test_such_pictures_are_found_below_the_new_root_of_a_moved_dataset(make_clip
 
 @has_bytes_as_names
 def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_path):
-    root = tmp_path / os.fsdecode(b"filme\xfc")
-    root.mkdir()
-    frames = (np.zeros((48, 64, 3), np.uint8) for _ in range(2))
-    write_movie(root / "a.mp4", frames, kind="mp4")
+    write_film(tmp_path / os.fsdecode(b"filme\xfc") / "a.mp4", [0] * 2)
     # As a manifest says it.
     originals = Originals.of({"source": {"path": str(tmp_path / r"filme\xfc"), "layout": "videos"}})
     list(originals.frames(make_clip(2, clip_id="a"), range(2)))
@@ -144,12 +141,6 @@ def test_a_file_of_a_stranger_cannot_choose_which_pictures_are_opened(
         assert "by originals" in originals.first_reason or "missing" in originals.first_reason
 
 
-def write_numbered_movie(root):
-    root.mkdir()
-    frames = (np.full((48, 64, 3), 40 + 60 * number, np.uint8) for number in range(2))
-    write_movie(root / "a.mp4", frames, kind="mp4")
-
-
 @pytest.mark.parametrize("moved", [False, True])
 def test_frames_are_read_by_the_decoder_the_run_was_made_with(
     make_clip, tmp_path, install_entry_points, moved
@@ -161,7 +152,7 @@ def test_frames_are_read_by_the_decoder_the_run_was_made_with(
         "    def read_frames(self, start_index=0, **more):\n"
         "        return (255 - frame for frame in super().read_frames(start_index, **more))\n"
     )
-    write_numbered_movie(tmp_path / "films")
+    write_film(tmp_path / "films" / "a.mp4", [40, 100])
     facts = {"source": {"path": str(tmp_path / "films"), "layout": "videos"},
              "options": {"decoder": "negative"}}  # fmt: skip
     merged = {"source": {"inputs": [{"manifest": facts}]}}
@@ -171,7 +162,7 @@ def test_frames_are_read_by_the_decoder_the_run_was_made_with(
 
 
 def test_a_decoder_that_is_not_installed_is_the_reason_that_frames_are_gone(make_clip, tmp_path):
-    write_numbered_movie(tmp_path / "films")
+    write_film(tmp_path / "films" / "a.mp4", [40, 100])
     originals = Originals([Place(tmp_path / "films", "videos", "vhs")])
     list(originals.frames(make_clip(2, clip_id="a"), range(2)))
     assert originals.num_gone == 2
