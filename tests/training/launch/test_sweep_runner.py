@@ -1,3 +1,5 @@
+"""Trainings of a sweep side by side, and how it stands, from outside."""
+
 from __future__ import annotations
 
 import json
@@ -11,10 +13,19 @@ from pathlib import Path
 
 import psutil
 import pytest
+from cli_runner import CliRunner
 
+import posemill
+from posemill.commands.line import run_line
+from posemill.commands.printing import without_constants
+from posemill.commands.runs import read_log
+from posemill.errors import RunError
 from posemill.machine.limits import count_cores
+from posemill.machine.live_files import write_live
 from posemill.training.launch.sweep import Sweep, read_sweep
-from posemill.training.launch.sweep_runner import run_sweep
+from posemill.training.launch.sweep_runner import run_sweep, write_record
+from posemill.training.record.live import hold
+from posemill.training.runs.status import read_sweep_status
 
 # Stands for `posemill train CONFIG [--resume]`: notes how it was called, then does as `lr` says.
 FAKE_TRAIN = """
@@ -29,16 +40,22 @@ with (folder / "calls.jsonl").open("a") as calls:
         "memory": resource.getrlimit(resource.RLIMIT_DATA)[0],
         "cores": len(os.sched_getaffinity(0)),
     }) + "\\n")
-(folder / "run").mkdir(exist_ok=True)
 if "lr = 2.0" in config and not os.environ.get("REPAIRED"):
     print("posemill: the disk is full", file=sys.stderr)
     sys.exit(2)
+(folder / "run").mkdir(exist_ok=True)
 if "lr = 3.0" in config and not os.environ.get("REPAIRED"):
     (folder / "run" / "run.json").write_text("{}")
     print("ready", flush=True)
     time.sleep(600)
-summary = {"scores": {"dev": {"accuracy": 0.9}}, "seconds": 1.0}
-(folder / "run" / "summary.json").write_text(json.dumps(summary))
+files = {
+    "run.json": {"kind": "posemill-training"},
+    "live.json": {"step": 8, "total_steps": 8, "epoch": 2, "epochs": 2, "best": 0.75,
+                  "best_step": 4, "chosen_by": "accuracy"},
+    "summary.json": {"steps": 8, "scores": {"dev": {"accuracy": 0.75}}, "seconds": 1.0},
+}
+for name, content in files.items():
+    (folder / "run" / name).write_text(json.dumps(content))
 """
 
 
@@ -120,3 +137,77 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_continues(
     assert not run_sweep(sweep, command=command)
     assert [entry["resumes"] for entry in calls_of(sweep, 1)] == [False, True]
     assert len(calls_of(sweep, 0)) == 1
+
+
+def test_a_sweep_shows_its_trainings_and_why_one_failed(tmp_path, command):
+    found = make_sweep(tmp_path, "[0.1, 2.0]")
+    run_sweep(found, command=command)
+    status = posemill.status(tmp_path / "out")
+    assert status.state == "stopped"
+    first, second = status.trainings
+    assert first == {
+        "job": found.jobs[0].name, "lr": 0.1, "state": "done", "epoch": "2/2", "step": "8/8",
+        "best_accuracy": 0.75, "dev_accuracy": 0.75,
+    }  # fmt: skip
+    assert second == {
+        "job": found.jobs[1].name, "lr": 2.0, "state": "failed",
+        "reason": "exit code 2: posemill: the disk is full",
+    }  # fmt: skip
+    result = CliRunner().invoke(run_line, ["status", str(tmp_path / "out")])
+    assert "has ended\n1/2 trainings done, 1 failed\n" in result.stdout
+    assert "exit code 2: posemill: the disk is full" in result.stdout
+    assert f"next: posemill sweep {found.path} --out {tmp_path}/out" in result.stdout
+    result = CliRunner().invoke(run_line, ["status", str(tmp_path / "out"), "--json"])
+    assert json.loads(result.stdout)["trainings"][1]["state"] == "failed"
+    lines = read_log(tmp_path / "out")
+    assert f"{first['job']} done" in lines[2]
+    assert "failed: exit code 2: posemill: the disk is full" in lines[-1]
+    # The folder of one of its trainings stands for the training.
+    assert posemill.status(tmp_path / "out" / first["job"]).state == "finished"
+
+
+def test_a_sweep_at_work_is_seen_and_a_second_one_kept_out(tmp_path):
+    found = make_sweep(tmp_path, "[0.1, 0.2]")
+    found.out.mkdir()
+    with hold(found.out, what="sweep"):
+        write_record(found, 2)
+        status = read_sweep_status(found.out)
+        assert (status.state, status.describe()) == ("running", "0/2 trainings done, 2 waiting")
+        assert status.next_command() == f"posemill status {found.out} --watch"
+        with pytest.raises(RunError, match=r"is being trained by another process"):
+            run_sweep(found)
+    assert read_sweep_status(found.out).next_command().endswith("--workers 2")
+
+
+@pytest.mark.parametrize(
+    "trainings",
+    ["null", "[3]", '[{"name": "../../secret", "changes": {}}]', '[{"name": "0-00000000"}]',
+     '[{"name": "0-00000000", "changes": {"model_options": [1]}}]'],
+)  # fmt: skip
+def test_a_strangers_record_is_refused(tmp_path, trainings):
+    (tmp_path / "sweep.json").write_text(f'{{"kind": "posemill-sweep", "trainings": {trainings}}}')
+    with pytest.raises(RunError, match=r"sweep.json is not what posemill wrote"):
+        posemill.status(tmp_path)
+
+
+def test_the_folder_of_a_training_that_is_a_link_is_refused(tmp_path):
+    found = make_sweep(tmp_path, "[0.1, 0.2]")
+    found.out.mkdir()
+    write_record(found, 1)
+    write_live(found.out, {"pid": "x"})
+    (tmp_path / "elsewhere" / "run").mkdir(parents=True)
+    found.jobs[0].folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match=r"is a link, expected a folder"):
+        read_sweep_status(found.out)
+
+
+def test_what_all_trainings_have_alike_is_said_once(tmp_path):
+    found = make_sweep(tmp_path, "[0.1, 0.2]\nepochs = [2]")
+    found.out.mkdir()
+    write_record(found, 1)
+    said = CliRunner().invoke(run_line, ["status", str(tmp_path / "out")]).stdout
+    assert "the same in all: epochs 2\n" in said
+    heading = next(line for line in said.splitlines() if line.startswith("job"))
+    assert heading.split() == ["job", "lr", "state"]
+    only = {"job": "a", "lr": 1.0}
+    assert without_constants([only], keep=("job",)) == ({}, [only])

@@ -58,6 +58,10 @@ def test_stages_have_shorter_clips_in_larger_batches():
     spread = grid_config(micro_batch=2)
     assert [clips_of_pass(stage, spread, 1) for stage in [*stages][:3]] == [8, 4, 2]
     assert clips_of_pass(next(iter(stages)), spread, 3) == 6
+    # 24 clips a step in two passes of at most 16, or in one of each of two processes.
+    uneven = grid_config(batch_size=6, micro_batch=4)
+    first = next(iter(Stages(make_clips(), uneven)))
+    assert [clips_of_pass(first, uneven, number) for number in (1, 2)] == [12, 12]
     # 1.44 times fewer than 640, but for epochs that have to be whole.
     assert 640 / stages.total_steps == pytest.approx(1.44, abs=0.03)
     first = [stages.total_steps - 1, 0]

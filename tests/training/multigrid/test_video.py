@@ -18,7 +18,7 @@ from posemill.training.data.batches import Draw
 from posemill.training.fitting.workload import read_split
 from posemill.training.loop.stepping import Stepper
 from posemill.training.multigrid.schedule import Multigrid
-from posemill.training.multigrid.stages import Stages, clips_of_pass
+from posemill.training.multigrid.stages import Stages
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.video.pixel_clips import grid_of
 
@@ -134,14 +134,6 @@ def test_a_batch_that_does_not_divide_into_groups_is_refused(packed, tmp_path):
     with pytest.raises(ConfigError, match=said):
         posemill.fit(Net(), clips_of(packed), loss=nn.CrossEntropyLoss(), **settings)
     assert not (tmp_path / "run").exists()
-
-
-def test_the_clips_of_a_pass_are_those_of_accumulation_and_processes(packed):
-    config = TrainConfig(**GRID | {"batch_size": 6, "micro_batch": 4})
-    split = read_split("train_set", clips_of(packed), config)
-    stage = next(iter(Stages(split, config)))
-    assert clips_of_pass(stage, config, 1) == 24, "48 clips in two passes"
-    assert clips_of_pass(stage, config, 4) == 12
 
 
 def test_a_fit_stopped_inside_a_cycle_goes_on_bit_equal_and_leaves_plain_batch_norm(

@@ -207,22 +207,18 @@ def test_covering_what_a_model_looks_at_costs_its_chance(split, workload):
     assert places[0, 0] == pytest.approx(of_frames[2], abs=1e-3), "grey is nothing to the model"
 
 
-def test_clips_are_drawn_as_strips_with_what_was_said(split, workload):
+def test_clips_are_drawn_as_strips_and_where_predictions_look_on_the_frame_they_need(
+    split, workload
+):
     figure: Any = draw_samples(workload, split, PREDICTED, "dev")
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert sorted(titles) == ["✓ b/three: b 90%", "✓ b/two: b 90%", "✗ a/one: b 90%, true a"]
     (image,) = figure.axes[0].images
     assert image.get_array().shape == (SIDE, 8 * (SIDE + 2), 3), "eight frames and their edges"
-
-
-def test_where_predictions_look_is_drawn_on_the_frame_they_need(split, workload):
-    figure: Any = draw_looks(workload, split, PREDICTED, "dev")
+    figure = draw_looks(workload, split, PREDICTED, "dev")
     titles = [axes.get_title() for axes in figure.axes]
     assert titles[0] == "✗ b 90%\ntrue a"
     assert titles[4].startswith("frame 3 of 4; covered: -")
-
-
-def test_what_is_no_video_or_has_no_class_is_not_drawn(split, workload):
     assert draw_samples(workload, BareClips(3), PREDICTED, "dev") is None
     workload.task = Ctc()
-    assert draw_looks(workload, split, PREDICTED, "dev") is None
+    assert draw_looks(workload, split, PREDICTED, "dev") is None, "which has no class"
