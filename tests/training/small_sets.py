@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from posemill.training.data.cache import Store
 from posemill.training.data.clips import Clips, Picture
 from posemill.training.data.keypoint_clips import KeypointClips, Sample
 from posemill.training.front import train
+from posemill.training.loop.stepping import Stepper
 from posemill.training.record.run_folder import RunFolder
 
 QUIET: dict[str, Any] = {
@@ -117,3 +119,19 @@ def write_bar(path: Path, label: str, seed: int, num_frames: int = 6) -> None:
         frame[3 * step + 2 : 3 * step + 6] = 250
         writer.write(frame)
     writer.release()
+
+
+@contextmanager
+def killed_at(step: int) -> Iterator[None]:
+    """Let the training in the block be interrupted before it has taken more than so many steps."""
+    take = Stepper.take
+
+    def count(self: Stepper, *args: Any, **options: Any) -> None:
+        if self.steps_taken == step:
+            raise KeyboardInterrupt
+        take(self, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stepper, "take", count)
+        with pytest.raises(KeyboardInterrupt):
+            yield

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_sets import QUIET, assert_same_run, write_bar
+from small_sets import QUIET, assert_same_run, killed_at, write_bar
 from torch import Tensor, nn
 
 from posemill.training.config.train_config import TrainConfig
@@ -33,10 +33,6 @@ CASES = ("keypoints", "video", "two_streams", "multigrid", "fit")
 SAVED = {name: value for name, value in QUIET.items() if name != "parallel"} | {
     "epochs": 2, "batch_size": 4, "micro_batch": 2, "save_every_steps": 2, "log_every": 1,
 }  # fmt: skip
-
-
-class Killed(Exception):
-    """Stands for the end of a process."""
 
 
 class Noisy(torch.utils.data.Dataset[tuple[Tensor, int]]):
@@ -106,18 +102,6 @@ def make_workload(case: str, config: TrainConfig) -> Any:
     return make_user_workload(make_net(), (Noisy(), Noisy()), config, loss=loss)
 
 
-def killed_at(step: int) -> Callable[..., None]:
-    """Return a `Stepper.take` that is killed before so many steps are taken."""
-    take = Stepper.take
-
-    def count(self: Stepper, *args: Any, **options: Any) -> None:
-        if self.steps_taken == step:
-            raise Killed
-        take(self, *args, **options)
-
-    return count
-
-
 def train_case(
     data: Path, out: Path, case: str, name: str, *, mode: str, runtime: Runtime, **changes: Any
 ) -> int:
@@ -138,10 +122,8 @@ def train_cut(
     """Train, killed and continued; return the step that the kill came before."""
     run = partial(train_case, data, out, case, mode=mode, runtime=runtime)
     step = random.Random(seed).randrange(2, num_steps)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stepper, "take", killed_at(step))
-        with pytest.raises(Killed):
-            run("cut")
+    with killed_at(step):
+        run("cut")
     run("cut", resume=True)
     return step
 

@@ -12,8 +12,6 @@ import pytest
 pytestmark = pytest.mark.usefixtures("warm_children")
 
 SCRIPT = """
-import sys
-
 import torch
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -41,32 +39,26 @@ def train(**settings):
                  workers=0, figures=False, tensorboard=False, save_every=1, **settings)
 
 """
-GUARDED = (
-    SCRIPT
-    + """
+GUARDED = f"""{SCRIPT}
 if __name__ == "__main__":
     train(parallel="multi_process", processes=2, epochs=1)
     train(parallel="single", epochs=2, resume=True)
 """
-)
-UNGUARDED = (
-    SCRIPT
-    + """
-train(parallel=sys.argv[1], epochs=1)
-"""
-)
+UNGUARDED = SCRIPT + 'train(parallel="auto", epochs=1)\n'
 
 
-def run(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True,
+                          timeout=240, check=False)  # fmt: skip
+
+
+def run_script(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(code)
-    return subprocess.run(
-        [sys.executable, "script.py", *arguments], cwd=folder, capture_output=True, text=True,
-        timeout=240, check=False,
-    )  # fmt: skip
+    return run(folder, "script.py")
 
 
 def test_processes_go_on_with_a_model_whose_class_is_in_the_script(tmp_path):
-    ended = run(GUARDED, tmp_path)
+    ended = run_script(tmp_path, GUARDED)
     assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 4
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -74,7 +66,7 @@ def test_processes_go_on_with_a_model_whose_class_is_in_the_script(tmp_path):
 
 
 def test_a_script_that_trains_when_it_is_imported_trains_in_one_process_with_auto(tmp_path):
-    ended = run(UNGUARDED, tmp_path, "auto")
+    ended = run_script(tmp_path, UNGUARDED)
     assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["processes"] == 1
     assert 'below if __name__ == "__main__":' in " ".join(ended.stderr.split())
@@ -84,11 +76,7 @@ def test_a_script_that_trains_when_it_is_imported_trains_in_one_process_with_aut
 
 def test_a_class_that_new_processes_do_not_find_is_named(tmp_path):
     # As in a notebook: there is no script that a process could import.
-    code = SCRIPT + 'train(parallel="auto", epochs=1)'
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240,
-        check=False,
-    )  # fmt: skip
+    ended = run(tmp_path, "-c", UNGUARDED)
     assert ended.returncode == 0, ended.stderr
     assert "put them into a module and import it" in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stderr

@@ -3,41 +3,19 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from small_sets import assert_same_run, losses_of
+from small_sets import assert_same_run, killed_at, losses_of
 
 from posemill.errors import RunError, TrainingError
 from posemill.training.front import train
-from posemill.training.loop.stepping import Stepper
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.inference import load_model
 
 
 def weights_of(run: str | Path, name: str = "last") -> dict[str, torch.Tensor]:
     return dict(RunFolder(run).checkpoints.load(name).weights)
-
-
-@pytest.fixture
-def stop_after(monkeypatch):
-    """Let training fall over before a step, once."""
-
-    def stop(step: int) -> None:
-        plain = Stepper.take
-        left = [step]
-
-        def take(self: Stepper, *args: Any) -> None:
-            if not left[0]:
-                monkeypatch.setattr(Stepper, "take", plain)
-                raise KeyboardInterrupt
-            left[0] -= 1
-            plain(self, *args)
-
-        monkeypatch.setattr(Stepper, "take", take)
-
-    return stop
 
 
 def test_deterministic_reruns_are_bit_equal(settings, tmp_path):
@@ -51,14 +29,13 @@ def test_deterministic_reruns_are_bit_equal(settings, tmp_path):
 
 
 def test_a_stopped_training_with_a_loader_continues_bit_equal_in_the_middle_of_an_epoch(
-    settings, tmp_path, stop_after
+    settings, tmp_path
 ):
     fields = settings(
         save_every_steps=1, ema_decay=0.9, augment_noise=0.01, num_workers=1, epochs=2
     )
     train(fields | {"out": str(tmp_path / "whole")})
-    stop_after(6)  # four steps an epoch
-    with pytest.raises(KeyboardInterrupt):
+    with killed_at(6):  # four steps an epoch
         train(fields | {"out": str(tmp_path / "cut")})
     result = train(fields | {"out": str(tmp_path / "cut"), "resume": True})
     assert "continued after step 6 of 8" in result.summary["notes"]
@@ -129,14 +106,13 @@ def test_a_training_goes_on_only_with_its_model_classes_steps_and_optimizer(sett
 
 
 def test_without_a_validation_split_or_an_evaluation_the_last_weights_are_the_best(
-    settings, tmp_path, stop_after
+    settings, tmp_path
 ):
     result = train(settings(val_split="", out=str(tmp_path / "no_dev")))
     assert torch.equal(*(weights_of(result.out, n)["head.weight"] for n in ("last", "best")))
     assert set(result.scores) == {"test"}
     fields = settings(save_every_steps=1, eval_every=3)
-    stop_after(2)
-    with pytest.raises(KeyboardInterrupt):
+    with killed_at(2):
         train(fields)
     result = train(fields | {"resume": True, "max_steps": 1})
     assert result.summary["steps"] == 2

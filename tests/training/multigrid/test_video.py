@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_sets import QUIET
+from small_sets import QUIET, killed_at
 from torch import Tensor, nn
 
 import posemill
@@ -16,7 +16,6 @@ from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.fitting.workload import read_split
-from posemill.training.loop.stepping import Stepper
 from posemill.training.multigrid.schedule import Multigrid
 from posemill.training.multigrid.stages import Stages
 from posemill.training.record.run_folder import RunFolder
@@ -137,7 +136,7 @@ def test_a_batch_that_does_not_divide_into_groups_is_refused(packed, tmp_path):
 
 
 def test_a_fit_stopped_inside_a_cycle_goes_on_bit_equal_and_leaves_plain_batch_norm(
-    packed, tmp_path, monkeypatch
+    packed, tmp_path
 ):
     def fit(out: str, **changes: Any) -> Net:
         model = Net()
@@ -146,20 +145,9 @@ def test_a_fit_stopped_inside_a_cycle_goes_on_bit_equal_and_leaves_plain_batch_n
         return model
 
     whole = fit("whole")
-    plain = Stepper.take
     for cut in (3, 9):
-        taken: list[int] = []
-
-        def take(self: Stepper, *args: Any, cut: int = cut, taken: list[int] = taken) -> None:
-            if len(taken) == cut:
-                raise KeyboardInterrupt
-            taken.append(1)
-            plain(self, *args)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Stepper, "take", take)
-            with pytest.raises(KeyboardInterrupt):
-                fit(f"cut{cut}")
+        with killed_at(cut):
+            fit(f"cut{cut}")
         again = fit(f"cut{cut}", resume=True)
         for name, value in whole.state_dict().items():
             assert torch.equal(value, again.state_dict()[name]), (cut, name)

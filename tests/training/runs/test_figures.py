@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from small_sets import BareClips
 
-from posemill.training.front import train
 from posemill.training.loop.passes import Evaluation
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.figures import (
@@ -25,14 +24,6 @@ from posemill.training.tasks.workload import Workload
 
 def is_picture(path: Path) -> bool:
     return path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-
-
-def test_a_training_leaves_its_pictures(settings):
-    result = train(settings(figures=True, epochs=1))
-    paths = sorted((result.out / "figures").glob("*.png"))
-    names = ["confusion", "curves", "per_class", "samples"]
-    assert [path.stem for path in paths] == names
-    assert all(is_picture(path) for path in paths)
 
 
 def test_the_confusion_matrix_counts_and_names(tmp_path):

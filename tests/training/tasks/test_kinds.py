@@ -43,7 +43,8 @@ def test_a_kind_of_another_package_is_trained_scored_and_used(sounds):
     assert type(model).__name__ == "MeanNet"
     lines = (whole.out / "predictions.csv").read_text().splitlines()
     assert "test,high/0,high,high," in "\n".join(lines)
-    assert (whole.out / "figures" / "confusion.png").is_file()
+    names = sorted(path.name for path in (whole.out / "figures").iterdir())
+    assert names == ["confusion.png", "curves.png", "per_class.png"]
 
 
 def test_models_of_other_kinds_and_kinds_that_nobody_brings_are_refused(sounds):
