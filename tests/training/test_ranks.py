@@ -40,13 +40,8 @@ def cold_children(warm_children, monkeypatch):
     multiprocessing.spawn.set_executable(COLD_PYTHON)
 
 
-@pytest.fixture
-def _two_cores(monkeypatch):
+def test_all_modes_give_the_same_losses_and_weights(settings, tmp_path, monkeypatch):
     monkeypatch.setattr(modes, "count_cores", lambda: 2)
-
-
-@pytest.mark.usefixtures("_two_cores")
-def test_all_modes_give_the_same_losses_and_weights(settings, tmp_path):
     # 28 clips in steps of 8: the last step has 4; micro-batches of 3 make it uneven, too.
     # Plain sgd: adam would blow the rounding of gradients that are zero (key biases) up to lr.
     fields = settings(model_options=NO_DROPOUT, augment_noise=0.01, epochs=1, micro_batch=3,

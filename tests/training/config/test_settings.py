@@ -13,7 +13,6 @@ from posemill.training.config.run_settings import (
     loader_workers,
     preset_values,
 )
-from posemill.training.config.train_config import TrainConfig
 
 
 def test_what_presets_differ_in():
@@ -32,13 +31,6 @@ def test_what_presets_differ_in():
     }
     assert all(values["persistent_workers"] is True for values in PRESETS.values())
     assert {"high-performance", "extreme"} == COMPILES_ON_GPU
-
-
-def test_a_preset_is_had_by_name():
-    assert preset_values("balanced") == PRESETS["balanced"]
-    with pytest.raises(ConfigError) as caught:
-        TrainConfig(preset="fast")
-    assert "high-performance | balanced | memory-limited | extreme, got 'fast'" in str(caught.value)
 
 
 @pytest.mark.parametrize(

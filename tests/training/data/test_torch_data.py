@@ -38,7 +38,7 @@ def path(request, tmp_path):
     return tmp_path / "run"
 
 
-def test_items_are_the_clips(path):
+def test_items_are_the_clips_of_a_split_and_batches_are_padded(path):
     data = KeypointDataset(path)
     assert len(data) == 3
     assert "3 clips" in repr(data)
@@ -49,18 +49,12 @@ def test_items_are_the_clips(path):
         assert item["frame_index"].tolist() == list(range(len(clip)))
         assert (item["clip_id"], item["split"], item["label"]) == (
             clip.clip_id, clip.split, clip.label)  # fmt: skip
-
-
-def test_a_split_and_a_transform_can_be_chosen(path):
-    data = KeypointDataset(path, split="dev", transform=lambda item: item["points"] * 2)
-    assert len(data) == 1
-    np.testing.assert_allclose(data[0].numpy(), np.nan_to_num(CLIPS[2].points) * 2)
+    some = KeypointDataset(path, split="dev", transform=lambda item: item["points"] * 2)
+    assert len(some) == 1
+    np.testing.assert_allclose(some[0].numpy(), np.nan_to_num(CLIPS[2].points) * 2)
     with pytest.raises(TrainingError, match=r"no clips of split 'tset'; it has dev, train"):
         KeypointDataset(path, split="tset")
-
-
-def test_batches_are_padded_with_missing_points(path):
-    batch = next(iter(DataLoader(KeypointDataset(path), batch_size=2, collate_fn=pad_clips)))
+    batch = next(iter(DataLoader(data, batch_size=2, collate_fn=pad_clips)))
     assert batch["points"].shape == (2, 5, 18, 3)
     assert batch["lengths"].tolist() == [5, 3]
     assert not batch["mask"][1, 3:].any()

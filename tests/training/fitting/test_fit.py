@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -285,16 +284,6 @@ def test_figures_show_curves_confusion_and_samples(fit):
     assert len(drawn) == 9, "one in the trial, eight at the end"
     assert drawn[-1][::2] == ((2,), (2,))
     assert [entry[1] for entry in drawn[1:]] == data.tensors[1][:8].tolist()
-
-
-def test_a_cache_says_at_the_end_what_it_saved(fit, line):
-    cached = posemill.cache_dataset(line, key="line", folder="cache")
-    result = fit(linear(), cached, cached, epochs=3)
-    (said,) = (note for note in result.summary["notes"] if note.startswith("cache"))
-    assert said.startswith("cache 'line': ")
-    assert "samples are kept" in said
-    assert cached.count_kept() == 20
-    assert json.loads((result.out / "summary.json").read_text())["notes"] == result.summary["notes"]
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,11 @@ def advise(run: RunFolder, *more: str, **environment: str) -> str:
     return result.stdout
 
 
-def test_all_that_was_measured_comes_back(run):
+def test_what_a_training_measured_is_read_back_and_a_fault_in_it_named(run):
+    found = read_evidence(run.path)
+    assert dict(found.timing_seconds) == run.read_summary()["timing_seconds"]
+    assert (found.ranks, found.num_evals, found.is_gpu) == (1, 1, False)
+    assert 0 < found.padding_share < 0.3  # clips of 5 to 12 frames, sorted
     evidence = Evidence(
         WELL, cores=4, ranks=2, num_evals=3, busy_share=0.9, is_gpu=True, padding_share=0.1,
         bf16_gain=1.2, waits=(Wait("a.py", 3, ".item()", 0.25),), num_videos=3, decoded_bytes=4,
@@ -246,16 +250,6 @@ def test_all_that_was_measured_comes_back(run):
     )  # fmt: skip
     write_evidence(run.path, evidence)
     assert read_evidence(run.path) == evidence
-
-
-def test_a_training_leaves_what_it_measured(run):
-    found = read_evidence(run.path)
-    assert dict(found.timing_seconds) == run.read_summary()["timing_seconds"]
-    assert (found.ranks, found.num_evals, found.is_gpu) == (1, 1, False)
-    assert 0 < found.padding_share < 0.3  # clips of 5 to 12 frames, sorted
-
-
-def test_a_fault_is_named_on_the_command_line_in_json_and_in_chinese(run):
     write_evidence(run.path, Evidence({**WELL, "checkpoint": 125.0}, cores=4))
     assert "50% goes into checkpoints: try --save-every 2 (up to 1.33x)" in advise(run)
     (only,) = json.loads(advise(run, "--json"))["advice"]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from posemill.errors import PosemillError, RunError, TrainingError
+from posemill.errors import RunError, TrainingError
 from posemill.training.record.run_folder import RunFolder
 
 
@@ -83,15 +83,6 @@ def test_a_folder_is_free_begun_a_training_or_something_else(tmp_path):
         RunFolder(tmp_path / "file").expect_free(resume=False)
     with pytest.raises(RunError, match="holds files that are not a training"):
         RunFolder(tmp_path).expect_free(resume=False)
-
-
-def test_a_part_that_leads_elsewhere_is_refused(folder, tmp_path):
-    folder.write_facts(FACTS)
-    (tmp_path / "elsewhere").mkdir()
-    (folder.path / "figures").symlink_to(tmp_path / "elsewhere")
-    for use in (folder.read_facts, lambda: folder.expect_free(resume=True)):
-        with pytest.raises(PosemillError, match="figures"):
-            use()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ def trained(make_settings, tmp_path_factory):
     return train(make_settings(epochs=3, out=str(tmp_path_factory.mktemp("trained") / "run")))
 
 
-def test_evaluation_of_the_best_checkpoint_gives_the_scores_of_the_training(trained):
+def test_evaluation_and_predictions_of_the_best_checkpoint_are_those_of_the_training(
+    trained, clips_folder
+):
     for split in ("dev", "test"):
         scores = posemill.evaluate(trained.out, split=split)
         assert scores["accuracy"] == pytest.approx(trained.scores[split]["accuracy"])
@@ -26,6 +28,13 @@ def test_evaluation_of_the_best_checkpoint_gives_the_scores_of_the_training(trai
     assert posemill.evaluate(trained.out, split="validation")["split"] == "dev"
     with pytest.raises(TrainingError, match="no clips of split 'nowhere'"):
         posemill.evaluate(trained.out, split="nowhere")
+    found = list(posemill.predict(trained.out, clips_folder / "test_keypoints.npz"))
+    right = sum(p.label == f"class{i % 3}" for i, p in enumerate(found))
+    assert right / len(found) == pytest.approx(trained.scores["test"]["accuracy"])
+    first = found[0].to_dict()
+    assert first["clip_id"] == "test0"
+    assert first["top"][0][0] == first["label"]
+    assert sum(chance for _, chance in first["top"]) == pytest.approx(1, abs=1e-3)
 
 
 def test_an_evaluation_computes_as_the_training_did_where_the_device_can(settings, monkeypatch):
@@ -40,16 +49,6 @@ def test_an_evaluation_computes_as_the_training_did_where_the_device_can(setting
     facts = json.loads((result.out / "run.json").read_text()) | {"precision": "fp16"}
     (result.out / "run.json").write_text(json.dumps(facts))
     assert posemill.evaluate(result.out)["precision"] == "fp32", "fp16 is for GPUs"
-
-
-def test_predictions_of_files_are_those_of_the_evaluation(trained, clips_folder):
-    found = list(posemill.predict(trained.out, clips_folder / "test_keypoints.npz"))
-    right = sum(p.label == f"class{i % 3}" for i, p in enumerate(found))
-    assert right / len(found) == pytest.approx(trained.scores["test"]["accuracy"])
-    first = found[0].to_dict()
-    assert first["clip_id"] == "test0"
-    assert first["top"][0][0] == first["label"]
-    assert sum(chance for _, chance in first["top"]) == pytest.approx(1, abs=1e-3)
 
 
 def test_missing_points_of_files_are_read_as_the_training_reads_them(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numbered_clips import write_rows
-from small_sets import write_bar
+from small_sets import QUIET, write_bar
 
 from posemill import predict
 from posemill.errors import ConfigError
@@ -75,9 +75,7 @@ def test_features_are_computed_once_for_the_same_weights_and_clips(settings, tmp
 
 
 def test_training_evaluation_and_prediction_go_together(settings, tmp_path):
-    result = train({**settings, "out": str(tmp_path / "run"), "epochs": 12, "lr": 0.01,
-                    "parallel": "single", "figures": False, "progress": False,
-                    "tensorboard": False})  # fmt: skip
+    result = train({**settings, **QUIET, "out": str(tmp_path / "run"), "epochs": 12, "lr": 0.01})
     found = evaluate(tmp_path / "run", split="dev")
     assert found["accuracy"] == pytest.approx(result.scores["dev"]["accuracy"])
     answers = predict(tmp_path / "run", [tmp_path / f"clip{n}.mp4" for n in range(8, 12)])
