@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from posemill.framework.formats.detection_pb2 import Detection
 from posemill.framework.formats.location_data_pb2 import LocationData
-from posemill.records import PoseClip
+from posemill.records import OtherPeople, PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure
 from posemill.runs.writer import RunWriter
@@ -111,3 +111,18 @@ def write_run(
         for failure in failures:
             writer.add_failure(failure)
     return folder
+
+
+def make_crowd(frames: Sequence[Sequence[np.ndarray[Any, Any]]], **fields: Any) -> PoseClip:
+    """Return a clip of OpenPose; the first person of each frame, of scores 0.9, stands for it."""
+    nobody = np.full((18, 3), np.nan, np.float32)
+    points = np.stack([people[0] if people else nobody for people in frames])
+    rest = [person for people in frames for person in people[1:]]
+    others = OtherPeople(
+        np.array([max(len(people) - 1, 0) for people in frames], np.int64),
+        np.stack(rest) if rest else np.zeros((0, 18, 3), np.float32),
+        np.full((len(rest), 18), 0.5, np.float32),
+    )
+    scores = np.where(np.isnan(points[..., 0]), 0, np.float32(0.9)).astype(np.float32)
+    sizes_wh = np.tile(np.array([200, 100], np.int32), (len(frames), 1))
+    return PoseClip(points, scores, sizes_wh, "openpose-18", others=others, **fields)

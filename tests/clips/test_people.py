@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from made_up_people import make_crowd
 
 from posemill.clips.people import choose_person, parse_person
 from posemill.errors import ConfigError
-from posemill.records import FloatArray, OtherPeople, PoseClip
+from posemill.records import FloatArray, PoseClip
 
 SHAPE = np.random.default_rng(0).random((18, 2)).astype(np.float32)
 SHAPE -= SHAPE.min(0)
@@ -20,21 +21,6 @@ def person(x: float, y: float, size: float) -> FloatArray:
     return np.concatenate([flat, np.zeros((18, 1))], axis=1).astype(np.float32)
 
 
-def clip_of(frames: list[list[FloatArray]]) -> PoseClip:
-    """Return a clip; the first of each frame stands for it, as engines give the largest."""
-    nobody = np.full((18, 3), np.nan, np.float32)
-    points = np.stack([people[0] if people else nobody for people in frames])
-    rest = [each for people in frames for each in people[1:]]
-    others = OtherPeople(
-        np.array([max(len(people) - 1, 0) for people in frames], np.int64),
-        np.stack(rest) if rest else np.zeros((0, 18, 3), np.float32),
-        np.full((len(rest), 18), 0.5, np.float32),
-    )
-    scores = np.where(np.isnan(points[..., 0]), 0, np.float32(0.9)).astype(np.float32)
-    return PoseClip(points, scores, np.full((len(frames), 2), 100, np.int32), "openpose-18",
-                    others=others)  # fmt: skip
-
-
 def test_the_main_person_is_followed_when_another_is_larger_for_a_while() -> None:
     left = [person(0.1 + 0.005 * t, 0.2, 0.4) for t in range(10)]
     # On the right somebody leans forward in three frames.
@@ -42,10 +28,10 @@ def test_the_main_person_is_followed_when_another_is_larger_for_a_while() -> Non
     frames = [
         sorted(pair, key=lambda p: -np.ptp(p[:, 0])) for pair in zip(left, right, strict=True)
     ]
-    main = choose_person(clip_of(frames), "main")
+    main = choose_person(make_crowd(frames), "main")
     np.testing.assert_allclose(main.points, np.stack(left))
     assert main.others is None
-    np.testing.assert_allclose(choose_person(clip_of(frames), 2).points, np.stack(right))
+    np.testing.assert_allclose(choose_person(make_crowd(frames), 2).points, np.stack(right))
     np.testing.assert_array_equal(main.scores[3], np.full(18, 0.9, np.float32))
     np.testing.assert_array_equal(main.scores[5], np.full(18, 0.5, np.float32))
 
@@ -53,7 +39,7 @@ def test_the_main_person_is_followed_when_another_is_larger_for_a_while() -> Non
 def test_where_the_followed_person_was_not_found_there_are_no_points() -> None:
     left = [[person(0.1, 0.2, 0.4)], [person(0.1, 0.2, 0.4)], [], [person(0.1, 0.2, 0.4)]]
     frames = [[*people, person(0.7, 0.2, 0.2)] for people in left]
-    main = choose_person(clip_of(frames), 1)
+    main = choose_person(make_crowd(frames), 1)
     assert np.isnan(main.points[2]).all()
     assert (main.scores[2] == 0).all()
     assert not np.isnan(main.points[[0, 1, 3]]).any()
@@ -63,7 +49,7 @@ def test_who_is_away_too_long_is_somebody_new() -> None:
     for gap, number in ((26, 1), (27, 2)):
         here = [person(0.1, 0.1, 0.4), person(0.6, 0.6, 0.3)]
         frames = [here, here, *[[person(0.6, 0.6, 0.3)]] * (gap - 1), here, here, here]
-        clip = clip_of(frames)
+        clip = make_crowd(frames)
         upper = [choose_person(clip, n).points[:, 0, 0] < 0.5 for n in (1, 2, 3)]
         with_both = [n for n, where in enumerate(upper, start=1) if where[0] or where[-1]]
         assert len(with_both) == number
@@ -76,26 +62,26 @@ def test_pictures_that_stand_alone_have_their_own_largest() -> None:
         x, y = rng.random(2) * 0.5
         frames.append([person(x, y, 0.3), person(1 - x, 1 - y, 0.2), person(x / 2, y, 0.1)])
     for number in (1, 2, 3):
-        chosen = choose_person(clip_of(frames), number)
+        chosen = choose_person(make_crowd(frames), number)
         np.testing.assert_array_equal(
             chosen.points, np.stack([each[number - 1] for each in frames])
         )
-    assert np.isnan(choose_person(clip_of(frames), 4).points).all()
+    assert np.isnan(choose_person(make_crowd(frames), 4).points).all()
 
 
 def test_all_and_clips_of_one_person_stay_as_they_are() -> None:
-    clip = clip_of([[person(0, 0, 0.3), person(0.5, 0.5, 0.2)]])
+    clip = make_crowd([[person(0, 0, 0.3), person(0.5, 0.5, 0.2)]])
     assert choose_person(clip, "all") is clip
     alone = PoseClip(clip.points, clip.scores, clip.sizes_wh, "openpose-18")
     assert choose_person(alone, 2) is alone
 
 
 def test_where_nobody_else_was_found_a_clip_is_of_its_person_or_of_nobody() -> None:
-    clip = clip_of([[person(0, 0, 0.3)], []])
+    clip = make_crowd([[person(0, 0, 0.3)], []])
     main = choose_person(clip, "main")
     assert main.others is None
     np.testing.assert_array_equal(main.points, clip.points)
-    for alone in (clip, clip_of([[], []])):
+    for alone in (clip, make_crowd([[], []])):
         assert np.isnan(choose_person(alone, 2).points).all()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_up_people import make_crowd
 
 import posemill
 from posemill.clips.inputs import ClipInput
@@ -21,30 +22,18 @@ from posemill.records import OtherPeople, PersonIds, PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
 
-SIZE = np.array([200, 100], np.int32)
-
 
 def people_clip(counts: list[int], clip_id: str = "a") -> PoseClip:
     """Return a clip in which people stand in a row, the first of each frame the largest."""
-    rng = np.random.default_rng(len(counts))
-    shape = rng.random((18, 2)).astype(np.float32)
+    shape = np.random.default_rng(len(counts)).random((18, 2))
 
     def person(number: int) -> np.ndarray:
-        size = 0.3 - 0.05 * number
-        flat = shape * size + [0.05 + 0.3 * number, 0.1]
+        flat = shape * (0.3 - 0.05 * number) + [0.05 + 0.3 * number, 0.1]
         return np.concatenate([flat, np.zeros((18, 1))], axis=1).astype(np.float32)
 
-    points = np.stack([person(0) if count else np.full((18, 3), np.nan) for count in counts])
-    rest = [person(number) for count in counts for number in range(1, count)]
-    others = OtherPeople(
-        np.array([max(count - 1, 0) for count in counts], np.int64),
-        np.array(rest, np.float32).reshape(-1, 18, 3),
-        np.full((len(rest), 18), 0.75, np.float32),
-    )
-    scores = np.where(np.isnan(points[..., 0]), 0, 0.5).astype(np.float32)
     paths = tuple(f"{clip_id}/{row}.jpg" for row in range(len(counts)))
-    return PoseClip(points.astype(np.float32), scores, np.tile(SIZE, (len(counts), 1)),
-                    "openpose-18", clip_id=clip_id, others=others, image_paths=paths)  # fmt: skip
+    frames = [[person(number) for number in range(count)] for count in counts]
+    return make_crowd(frames, clip_id=clip_id, image_paths=paths)
 
 
 @pytest.fixture
@@ -107,7 +96,7 @@ def test_parquet_keeps_everybody_if_only_a_later_clip_has_several(tmp_path: Path
 def test_rows_of_one_person_are_taken_without_a_copy_more() -> None:
     points = np.zeros((4000, 18, 3), np.float32)
     scores, mask = np.ones((4000, 18), np.float32), np.ones((4000, 18), bool)
-    sizes_wh = np.tile(SIZE, (4000, 1))
+    sizes_wh = np.tile(np.array([200, 100], np.int32), (4000, 1))
     fields = {"sizes_wh": sizes_wh, "skeleton_name": "openpose-18"}
 
     def peak(make: Callable[[], PoseClip]) -> int:
@@ -133,8 +122,8 @@ def test_people_of_pose_files_of_other_makers_are_kept_the_surest_first(tmp_path
     from posemill.formats.pose_file import decode_clip, encode_clip
 
     clip = people_clip([3, 2])
-    scores = np.full((3, 18), 0.75, np.float32)
-    scores[[0, 2]] = 0.9  # who is second in both frames
+    scores = np.full((3, 18), 0.5, np.float32)
+    scores[[0, 2]] = 0.95  # who is second in both frames
     others = OtherPeople(clip.others.counts, clip.others.points, scores)
     path = tmp_path / "theirs.pose"
     path.write_bytes(encode_clip(dataclasses.replace(clip, others=others)))
