@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from made_up_people import make_person as make_clip
+from made_up_people import write_run
 
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, PosemillError, RunError
@@ -33,10 +34,7 @@ def clips() -> list[PoseClip]:
 def material(request: pytest.FixtureRequest, clips: list[PoseClip], tmp_path: Path) -> ClipInput:
     """The same clips, as a run and as a file."""
     if request.param == "run":
-        with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-            for clip in clips:
-                writer.add(clip)
-        return ClipInput(tmp_path / "run")
+        return ClipInput(write_run(tmp_path / "run", *clips))
     path = tmp_path / "clips.npz"
     get_format("npz").write(clips, path, recipe=Recipe(layout="543"))
     return ClipInput(path)
@@ -91,9 +89,7 @@ def test_a_given_size_is_for_frames_that_do_not_say_theirs(tmp_path: Path) -> No
     known = make_clip(3, clip_id="known", split="train", size_wh=(64, 48))
     bare = make_clip(2, clip_id="bare", split="train", size_wh=(0, 0))
     half = make_clip(2, clip_id="half", split="train", size_wh=(0, 48))
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        for clip in (known, bare, half):
-            writer.add(clip)
+    write_run(tmp_path / "run", known, bare, half)
     form = get_format("npz")
     form.write([known, bare, half], tmp_path / "a.npz", recipe=Recipe(layout="543"))
     for path in (tmp_path / "run", tmp_path / "a.npz"):
@@ -122,11 +118,11 @@ def test_a_file_says_its_format_and_nothing_of_failures(clips: list[PoseClip], t
 
 
 def test_failures_are_those_of_the_chosen_splits(clips: list[PoseClip], tmp_path: Path) -> None:
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        for clip in clips:
-            writer.add(clip)
-        for split in ("train", "dev"):
-            writer.add_failure(Failure("lost", split, None, 7, "lost.mp4", "gone", "it is gone"))
+    lost = [
+        Failure("lost", split, None, 7, "lost.mp4", "gone", "it is gone")
+        for split in ("train", "dev")
+    ]
+    write_run(tmp_path / "run", *clips, failures=lost)
     both, dev = ClipInput(tmp_path / "run"), ClipInput(tmp_path / "run", splits=["dev"])
     assert [each.split for each in both.failures()] == ["train", "dev"]
     assert [each.split for each in dev.failures()] == ["dev"]
@@ -141,11 +137,8 @@ def test_failures_are_those_of_the_chosen_splits(clips: list[PoseClip], tmp_path
 
 
 def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"))
-    writer.add(make_clip(3, clip_id="a", split="train"))
-    writer.add(make_clip(0, clip_id="b", split="dev"))
-    writer.finish()
-    source = ClipInput(tmp_path / "run")
+    found, empty = make_clip(3, clip_id="a", split="train"), make_clip(0, clip_id="b", split="dev")
+    source = ClipInput(write_run(tmp_path / "run", found, empty))
     assert [clip.clip_id for clip in source.clips_so_far()] == ["a"]
     with pytest.raises(RunError, match=r"split 'dev' holds no clips; .* \(splits=.train.\)"):
         list(source.clips())
@@ -155,8 +148,7 @@ def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(tmp_pa
 def test_nonsense_in_the_records_is_one_sentence(
     clips: list[PoseClip], tmp_path: Path, found: str
 ) -> None:
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        writer.add(clips[0])
+    write_run(tmp_path / "run", clips[0])
     with closing(sqlite3.connect(tmp_path / "run" / "ledger.sqlite")) as database:
         database.execute("UPDATE pieces SET found = ?", (found,))
         database.commit()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up_people import make_crowd
+from made_up_people import make_crowd, write_run
 
 import posemill
 from posemill.clips.inputs import ClipInput
@@ -19,8 +19,6 @@ from posemill.formats import get_format
 from posemill.formats.shared.contract import Recipe, make_clip
 from posemill.formats.shared.people import clip_of_rows
 from posemill.records import OtherPeople, PersonIds, PoseClip
-from posemill.runs.manifest import Manifest
-from posemill.runs.writer import RunWriter
 
 
 def people_clip(counts: list[int], clip_id: str = "a") -> PoseClip:
@@ -38,10 +36,7 @@ def people_clip(counts: list[int], clip_id: str = "a") -> PoseClip:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
-        writer.add(people_clip([3, 0, 1, 2]))
-        writer.add(people_clip([1, 1], "b"))
-    return tmp_path / "run"
+    return write_run(tmp_path / "run", people_clip([3, 0, 1, 2]), people_clip([1, 1], "b"))
 
 
 @pytest.mark.parametrize(
@@ -55,8 +50,7 @@ def test_who_is_who_goes_into_files_and_comes_back(tmp_path: Path, to: str, name
     assert clip.others is not None
     ids = PersonIds(np.array([7, 7, 7, 4, 7]), np.array([4, 4, 7, 4]))
     clip = dataclasses.replace(clip, others=dataclasses.replace(clip.others, ids=ids))
-    with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
-        writer.add(clip)
+    write_run(tmp_path / "run", clip)
     stored = posemill.open_run(tmp_path / "run")["a"].person_ids
     assert stored is not None
     assert [list(row) for row in stored] == [list(row) for row in ids]
@@ -79,9 +73,7 @@ def test_who_is_who_goes_into_files_and_comes_back(tmp_path: Path, to: str, name
 
 
 def test_parquet_keeps_everybody_if_only_a_later_clip_has_several(tmp_path: Path) -> None:
-    with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
-        writer.add(people_clip([1, 1]))
-        writer.add(people_clip([2, 3, 1], "b"))
+    write_run(tmp_path / "run", people_clip([1, 1]), people_clip([2, 3, 1], "b"))
     posemill.export(tmp_path / "run", "csv", tmp_path / "a.csv", person="all", progress=False)
     assert next(ClipInput(tmp_path / "a.csv", person="all").clips()).others is None
     out = tmp_path / "a.parquet"
