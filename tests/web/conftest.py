@@ -16,7 +16,6 @@ import pytest
 from made_up_people import make_person, write_run
 
 import posemill
-from posemill.records import PoseClip
 
 pytest.importorskip("starlette", reason="the extra 'web' is not installed")
 from starlette.testclient import TestClient
@@ -118,7 +117,8 @@ def runs(tree, tmp_path_factory):
     swaying = make_person(40, split="train", label="hello")
     write_people(root / "people", {"swaying": swaying, HOSTILE: strange})
     write_people(root / "others", {"swaying": make_person(40, step=0.003, split="train")})
-    write_people(root / "good and bad", {"fine": make_person(9), "nobody": nobody(9)})
+    nobody = make_person(9, missing=("pose", "face", "left_hand", "right_hand"))
+    write_people(root / "good and bad", {"fine": make_person(9), "nobody": nobody})
     third = make_person(40, step=0.004, split="train")
     write_people(root / "every third", {"swaying": every_nth(third, 3)})
     for name, content in {
@@ -129,13 +129,6 @@ def runs(tree, tmp_path_factory):
         (root / "broken" / name / "manifest.json").write_text(content)
         (root / "broken" / name / "ledger.sqlite").write_bytes(b"no database")
     return root
-
-
-def nobody(num_frames: int) -> PoseClip:
-    """Return a clip in which nobody was found."""
-    points = np.full((num_frames, 543, 3), np.nan, np.float32)
-    sizes_wh = np.full((num_frames, 2), (320, 240), np.int32)
-    return PoseClip(points, np.zeros((num_frames, 543), np.float32), sizes_wh)
 
 
 def every_nth(clip: Any, step: int) -> Any:
@@ -173,19 +166,3 @@ def entry_of(runs):
         return entry
 
     return find
-
-
-@pytest.fixture
-def write_prepared():
-    """A function that writes prepared data: the clips of each split, by their names."""
-
-    def write(folder, names):
-        for split, clip_ids in names.items():
-            run = folder.parent / f"run of {split} {len(clip_ids)}"
-            people = {
-                name: make_person(4, split=split, label=f"{split} {name}") for name in clip_ids
-            }
-            write_people(run, people)
-            posemill.prepare(run, folder, overwrite=True, progress=False)
-
-    return write

@@ -10,6 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from made_up_people import make_person, write_run
 
 import posemill
 from posemill.clips.inputs import ClipInput
@@ -197,14 +198,15 @@ def test_two_runs_of_a_clip_are_compared_frame_by_frame(client, entry_of):
     assert client.get(path, params={"split": "train", "id": "a"}).json() == []
 
 
-def test_clips_of_a_split_that_was_prepared_anew_keep_their_names_and_numbers(
-    tmp_path, write_prepared
-):
-    write_prepared(tmp_path / "data", {"dev": ["a"], "train": ["b", "c"]})
+def test_clips_of_a_split_that_was_prepared_anew_keep_their_names_and_numbers(tmp_path):
     table = tmp_path / "table.sqlite"
-    fill(tmp_path / "data", table)
-    write_prepared(tmp_path / "data", {"dev": ["x", "y", "z"]})
-    fill(tmp_path / "data", table)
+    for number, (split, names) in enumerate((("dev", "a"), ("train", "bc"), ("dev", "xyz"))):
+        people = [
+            make_person(4, clip_id=name, split=split, label=f"{split} {name}") for name in names
+        ]
+        run = write_run(tmp_path / f"run{number}", *people, kind="import")
+        posemill.prepare(run, tmp_path / "data", overwrite=True, progress=False)
+        fill(tmp_path / "data", table)
     with closing(sqlite3.connect(table)) as database:
         rows = database.execute("SELECT split, clip_id, label, measured = mark FROM clips")
         found = sorted(rows.fetchall())

@@ -65,11 +65,7 @@ def find_jumps(moved: FloatArray, fps: float | None) -> BoolArray:
 
     Farther than the floor, and far outside of the part's own usual motion (median plus five times
     the scaled median deviation): a fast signer is not a broken clip. Of several in a row, as a
-    glitch for one frame makes, only the first counts.
-
-    Args:
-        moved: `(frames, parts)` as in `Motion`.
-        fps: Frames per second; 25 where unknown.
+    glitch for one frame makes, only the first counts. An unknown `fps` is taken as 25.
     """
     jumps = np.zeros(moved.shape, bool)
     if not len(moved):

@@ -46,16 +46,8 @@ def draw_gallery(
 ) -> Iterator[Path]:
     """Write pictures below the folder `out`; yield the paths as they are written.
 
-    Args:
-        material: The clips.
-        out: The folder.
-        originals: Their pictures.
-        num_samples: Frames of each split; with `video`, clips of each split; None for all.
-        clip_ids: Only these clips; None for all.
-        seed: Another seed draws other samples.
-        video: `mp4` or `gif` for whole clips as movies, None for single frames.
-        style: `keypoints` on the pictures, or skeletons on black as `openpose` draws them.
-        overwrite: Replace what is there, whoever wrote it.
+    `num_samples` are frames of each split, or with `video` (`mp4`, `gif`) clips as movies; None for
+    all. The style is `keypoints` on the pictures, or skeletons on black as `openpose` draws them.
     """
     outlines: Iterable[Outline] = material.outlines()
     if clip_ids is not None:
@@ -86,9 +78,7 @@ def draw_gallery(
 def choose_frames(
     outlines: Iterable[Outline], num_samples: int | None, seed: int
 ) -> dict[ClipName, list[int]]:
-    """Return, by clip, rows drawn at random: `num_samples` a split, or all where there are fewer.
-
-    With None all rows of all clips, in their order.
+    """Return, by clip, rows drawn at random: `num_samples` a split; all rows for None.
 
     Clips are drawn first and then a frame of each, so that short clips are seen too; a second
     frame of a clip comes only when every clip has one. The same seed gives the same frames,

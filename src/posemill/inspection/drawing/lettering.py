@@ -127,12 +127,8 @@ def add_legend(
 ) -> Frame:
     """Return the picture with a legend below it, laid out alike whether parts are found or not.
 
-    Args:
-        picture: `(height, width, 3)`. Not modified.
-        parts: Name of each part, and whether it was found in this frame.
-        title: Of the legend.
-        remark: Said at the right end of the title's line, where there is room.
-        height: Of the capitals in pixels; by default it follows the picture.
+    `parts` are their names and whether they were found. The remark stands at the right end of the
+    title's line, where there is room. `height` is that of the capitals, in pixels.
     """
     width = picture.shape[1]
     if height is None:
