@@ -93,6 +93,17 @@ def test_people_whose_heads_and_shoulders_are_close_keep_their_own_limbs():
     close_to(find_people(draw(drawn, (48, 50)), USUAL), drawn)
 
 
+def test_two_halves_without_a_neck_are_two_people_and_with_one_they_are_one():
+    whole = person(20, 5, 38)
+    beheaded = whole.copy()
+    beheaded[1] = np.nan
+    # Arms and head hang together by ears and shoulders; legs by nothing.
+    assert len(find_people(draw([whole], (46, 40)), USUAL).points) == 1
+    found = find_people(draw([beheaded], (46, 40)), USUAL)
+    assert len(found.points) >= 1
+    assert np.isnan(found.points[:, 1]).all()
+
+
 def test_nobody_is_found_in_nothing_and_in_noise_that_is_low():
     empty = np.zeros((NUM_MAPS, 12, 9), np.float32)
     assert len(find_people(empty, USUAL).points) == 0
