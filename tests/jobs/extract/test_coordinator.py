@@ -111,7 +111,7 @@ def test_a_frame_is_given_up_when_its_worker_died_three_times_of_it_alone(play, 
     assert part.skip == {7: "killed by SIGSEGV, 3 times, at this frame alone"}
     assert part.give_up is None
     assert all(not task.units[0].given_up for task in tasks[:4])
-    assert [task.piece_frames for task in tasks] == [512, 7, 1, 1, 512]
+    assert [task.piece_frames for task in tasks] == [512, 64, 64, 64, 512]
     assert [task.leave_after for task in tasks] == [None, 7, 7, 7, None]
     assert [task.is_careful for task in tasks] == [False, True, True, True, False]
     assert len({task.name for task in tasks}) == 5

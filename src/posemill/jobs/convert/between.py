@@ -177,7 +177,7 @@ class RunSummary(Summary):
 
     Args:
         equal_duplicates: Clips that came again with the same content, and were written once.
-        num_failures: Rows of the inputs' ledgers that say what gave no keypoints; all are kept.
+        num_failures: What gave no keypoints in the inputs; all is kept.
     """
 
     format_name: str = "run"
@@ -261,9 +261,7 @@ def _expect_free(out: Path, *, overwrite: bool) -> None:
 class _Joined:
     """The clips of several sources, each remembered by a digest.
 
-    Attributes:
-        recipe: What is asked for, and what was done to the clips before.
-        num_equal: Clips that came again with the same content.
+    `recipe` is what is asked for, and what was done to the clips before.
     """
 
     def __init__(self, sources: Sequence[ClipInput], recipe: Recipe) -> None:
@@ -310,14 +308,10 @@ class _Joined:
         if before == digest:
             self.num_equal += 1
         else:
-            line = Message(
-                "{split}/{clip_id} ({path} and {other_path})",
-                split=clip.split,
-                clip_id=clip.clip_id,
-                path=giver.path,
-                other_path=self._source.path,
-            )
-            self._differing.append(line)
+            template = "{split}/{clip_id} ({path} and {other_path})"
+            names = {"split": clip.split, "clip_id": clip.clip_id}
+            paths = {"path": giver.path, "other_path": self._source.path}
+            self._differing.append(Message(template, **names, **paths))
         return False
 
     def raise_if_any_differ(self, kind: str) -> None:
@@ -355,34 +349,27 @@ def _what_each_has(inputs: dict[str, Path]) -> Message:
 
 def digest_of(clip: PoseClip) -> bytes:
     """Return a digest of all that a clip holds: equal clips have equal ones."""
-    digest = hashlib.blake2b(digest_size=16)
     words = (clip.skeleton_name, clip.label, clip.fps, sorted(clip.extra.items()), clip.image_paths)
-    digest.update(repr(words).encode("utf-8", "surrogateescape"))
-    # NaN has many bit patterns; the mask says where they are.
-    points = clip.points.copy()
-    points[~clip.mask] = 0
-    for array in (points, clip.mask, clip.scores, clip.sizes_wh, clip.frame_indices):
-        digest.update(array.tobytes())
-    if clip.others is not None and len(clip.others.points):
-        for array in (clip.others.counts, np.nan_to_num(clip.others.points), clip.others.scores):
-            digest.update(array.tobytes())
-    worlds = [clip.world] if clip.others is None else [clip.world, clip.others.world]
-    for world in worlds:
-        if world is not None:
-            digest.update(np.nan_to_num(world).tobytes())
+    digest = hashlib.blake2b(repr(words).encode("utf-8", "surrogateescape"), digest_size=16)
+    arrays = [clip.points, clip.mask, clip.scores, clip.sizes_wh, clip.frame_indices, clip.world]
+    if (others := clip.others) is not None:
+        counts = others.counts if len(others.points) else None
+        arrays += [counts, others.points, others.scores, others.world]
+    for array in arrays:
+        if array is not None:  # NaN has many bit patterns
+            digest.update(np.nan_to_num(array).tobytes())
     return digest.digest()
 
 
 def _manifest(
     sources: Sequence[ClipInput], kind: str, skeleton_name: str, recipe: Recipe
 ) -> Manifest:
-    facts: list[dict[str, Any]] = [source.origin() for source in sources]
-    engines = [each.get("manifest", {}).get("engine") or {} for each in facts]
-    engine = engines[0] if all(each == engines[0] for each in engines) else {}
+    inputs: list[dict[str, Any]] = [source.origin() for source in sources]
+    engine, *others = (origin.get("manifest", {}).get("engine") or {} for origin in inputs)
     return Manifest(
         skeleton_name=skeleton_name,
         kind=kind,
         options={"recipe": recipe.to_dict()},
-        engine=engine,
-        source={"inputs": facts},
+        engine=engine if all(other == engine for other in others) else {},
+        source={"inputs": inputs},
     )

@@ -35,8 +35,9 @@ Item = TypeVar("Item", PoseClip, ClipBlock)
 class Shaping:
     """The clips of a source on their way into a format, or into a run.
 
+    What the format cannot hold of what the recipe makes is a ConfigError.
+
     Args:
-        recipe: What is asked for; by default no normalisation and the format's usual fill.
         form: None for a run, which holds any skeleton.
         has_room: Whether all people of a frame have a place of their own.
 
@@ -44,9 +45,6 @@ class Shaping:
         recipe: As it is written into files: with how the keypoints of a run were found.
         whole: That, and what was done to the clips before.
         dropped: Which points are left out, in words.
-
-    Raises:
-        ConfigError: The format cannot hold what the recipe makes of the source.
     """
 
     def __init__(
@@ -98,9 +96,8 @@ class Shaping:
         """Add to a summary what is lost and what was done, now and before."""
         summary.losses = (*summary.losses, *self.dropped)
         summary.recipe = self.whole.to_dict()
-        if self._form is None or not self._form.mirrors:
-            return
-        if num_failed := sum(self._source.num_failed().values()):
+        mirrors = self._form is not None and self._form.mirrors
+        if mirrors and (num_failed := sum(self._source.num_failed().values())):
             without_file = Message(
                 "{num_failed:picture has|pictures have} no file, as no keypoints came of them "
                 "(posemill status {run!q} --failures)",

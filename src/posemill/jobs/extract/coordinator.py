@@ -70,10 +70,9 @@ class StopSignals:
 
 @dataclass
 class _Work:
-    """What a task does, as far as it is left.
+    """What is left of a task: units by their numbers, in its order.
 
     Args:
-        units: By their numbers, in the order of the task.
         tries: How often their workers died without any progress.
         suspect: The frame that the only unit's worker died at.
     """
@@ -171,11 +170,8 @@ class Coordinator:
     def _make_task(self, name: str, work: _Work) -> Task:
         units = tuple(work.units.values())
         piece_frames = max(1, self._config.task_frames // _PIECE_SHRINKS_BY**work.tries)
-        if work.suspect is None:
-            return Task(name, units, piece_frames, is_careful=work.tries > 0)
-        # A commit right before the frame that is suspected, then the frame by itself.
-        before = max(1, work.suspect - units[0].next_frame)
-        return Task(name, units, min(before, piece_frames), True, leave_after=work.suspect)
+        is_careful = work.tries > 0 or work.suspect is not None
+        return Task(name, units, piece_frames, is_careful, leave_after=work.suspect)
 
     def _receive(self, task: Task, value: Committed | Fatal | Died) -> None:
         if isinstance(value, Died):  # as its worker says: the engine is broken

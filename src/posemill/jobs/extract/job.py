@@ -38,8 +38,8 @@ class Task:
         name: Shards are called after it; no two tasks ever have the same.
         piece_frames: A commit is due after as many rows.
         is_careful: After a crash: one frame at a time, so that the place is exact.
-        leave_after: The frame a crash was at, of the only unit: a commit before it, so that it
-            is tried by itself, and one after it, with which the task ends.
+        leave_after: The frame of the only unit that a crash was at: a commit before it, so that
+            it is tried by itself, and one after it, with which the task ends.
     """
 
     name: str
@@ -52,15 +52,16 @@ class Task:
 def part_of(unit: Unit, start: int | None = None) -> Part:
     """Return what is read of a unit, from where it goes on or from `start`."""
     skip: dict[int, str] = {}
-    give_up: tuple[int, str] | None = None
+    ends: list[tuple[int, str]] = []
     for frame, phase, message in unit.given_up:
         # With phase -1 nothing is tried from there on. Nor is it with a video whose decoder died:
         # it cannot be read past that frame.
         if phase < 0 or (unit.clip.kind == "video" and phase == DECODING):
-            give_up = min(give_up or (frame, message), (frame, message))
+            ends.append((frame, message))
         else:
             skip[frame] = message
-    return Part(unit.next_frame if start is None else start, unit.stop_frame, skip, give_up)
+    start = unit.next_frame if start is None else start
+    return Part(start, unit.stop_frame, skip, min(ends, default=None))
 
 
 @dataclass(frozen=True)

@@ -93,12 +93,8 @@ def plan_units(
     """Yield the units of all clips, in their order; clips are numbered from 1.
 
     A clip in video mode is one chain. Pictures in image mode are cut into ranges. A video is read
-    from its start whatever part of it is wanted, so it is cut only by `split_long_seconds`.
-
-    Args:
-        clips: With the numbers of frames that are taken of them.
-        config: What is asked for.
-        tracking: Which folders are video, where that was decided.
+    from its start whatever part of it is wanted, so it is cut only by `split_long_seconds`. The
+    lengths of the clips are those of the frames that are taken.
     """
     sampling = fewer_frames(config.fps, config.stride)
     for clip_no, clip in enumerate(clips, start=1):
@@ -138,9 +134,8 @@ def group_units(
 ) -> list[list[int]]:
     """Return groups of unit numbers of about even cost, the most expensive first.
 
-    Neighbours stay together, so that a shard holds clips that are read one after the other. No
-    group is larger than `task_frames`, unless one unit alone is; small jobs are cut finer, so that
-    all workers have something to do until the end.
+    Neighbours stay together: a shard holds clips that are read one after the other. Small jobs are
+    cut finer than `task_frames`, so that all workers have something to do until the end.
     """
     total = sum(cost for _, cost in costs)
     share = total // (_TASKS_PER_WORKER * num_workers)

@@ -78,10 +78,7 @@ def plan_packs(folder: Path, clips: Sequence[Clip], decoder: str, size: TargetSi
 
 
 def _size_of(clip: Clip, decoder: str, size: TargetSize) -> tuple[int, int] | None:
-    """Return width and height of a clip's frames as they will be written; None without any.
-
-    The first frame that can be read decides.
-    """
+    """Return width and height of a clip's frames, as the first that can be read says."""
     if isinstance(size, tuple):
         return size
     frames = (frame.content for frame in read_clip(clip, decoder=decoder))
@@ -90,11 +87,7 @@ def _size_of(clip: Clip, decoder: str, size: TargetSize) -> tuple[int, int] | No
 
 
 def read_packs(folder: Path) -> dict[int, IndexedClip]:
-    """Return the place of each clip that has one, by its number.
-
-    Raises:
-        RunError: The file is missing or broken: without it nobody knows where clips begin.
-    """
+    """Return the place of each clip that has one, by its number."""
     path = folder / PACKS_NAME / INDEX_NAME
     try:
         return {int(place.extra["clip_no"]): place for place in read_index(path)}
