@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from posemill.errors import ConfigError, DecodeError, PosemillError, SourceError
+from posemill.errors import ConfigError, DecodeError, SourceError
 from posemill.jobs import landmarks
-from posemill.jobs.landmarks import choose_mode, estimate_landmarks, save_landmarks
+from posemill.jobs.landmarks import choose_mode, estimate_landmarks
 from posemill.sources import clip_at
 
 
@@ -126,18 +126,3 @@ def test_a_path_is_a_folder_a_picture_or_a_video(folder, tmp_path):
     said = f"^{tmp_path / 'gone'}: no such file or folder; expected pictures or a video$"
     with pytest.raises(SourceError, match=said):
         clip_at(tmp_path / "gone")
-
-
-def test_landmarks_are_saved_part_by_part(folder, tmp_path):
-    clip, _ = estimate_landmarks(folder, engine="fake")
-    path = tmp_path / "new" / "a.npz"
-    save_landmarks(clip, path)
-    assert [each.name for each in path.parent.iterdir()] == ["a.npz"]
-    expected = landmarks.landmark_arrays(clip)
-    with np.load(path) as saved:
-        assert set(saved.files) == set(expected)
-        for name in saved.files:
-            np.testing.assert_array_equal(saved[name], expected[name], err_msg=name)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(PosemillError, match=r"a\.npz: cannot be written"):
-        save_landmarks(clip, tmp_path / "file" / "a.npz")

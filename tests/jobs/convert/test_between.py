@@ -136,12 +136,6 @@ def test_a_recipe_the_format_cannot_hold_is_refused(run, tmp_path, name, recipe,
     assert not (tmp_path / "x").exists()
 
 
-def test_a_layout_that_cannot_be_made_is_refused(tmp_path):
-    run = write_run(tmp_path / "run", make_clip(1, skeleton="openpose-18"))
-    with pytest.raises(ConfigError, match=r"openpose-18 cannot become holistic-543.*another skel"):
-        export_clips(ClipInput(run), "npz", tmp_path / "a.npz", recipe=Recipe(layout="543"))
-
-
 def test_merging_keeps_every_clip_and_says_where_they_came_from(run, tmp_path):
     other = write_run(tmp_path / "other", make_clip(2), make_clip(4, split="test"))
     summary = merge_clips([ClipInput(run), ClipInput(other)], tmp_path / "all")

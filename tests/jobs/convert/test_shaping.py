@@ -3,10 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from posemill.blocks import join_clips
 from posemill.errors import ConfigError
 from posemill.formats import get_format
 from posemill.formats.shared.contract import Recipe
-from posemill.jobs.convert.shaping import dropped_points, layout_for, shape_clip
+from posemill.jobs.convert.shaping import dropped_points, layout_for, shape_block, shape_clip
 from posemill.records import PoseClip
 
 
@@ -68,6 +69,14 @@ def test_normalising_twice_is_refused():
             ConfigError, match=f"with normalize=.bbox. already; leave out normalize=.{how}"
         ):
             shape_clip(shaped, Recipe(normalize=how), "openpose-18")
+
+
+def test_a_layout_that_cannot_be_made_is_refused():
+    clip, said = clip_of([0.5]), r"openpose-18 cannot become holistic-543.*choose another skeleton"
+    with pytest.raises(ConfigError, match=said):
+        shape_clip(clip, Recipe(), "holistic-543")
+    with pytest.raises(ConfigError, match=said):
+        shape_block(join_clips([clip]), Recipe(), "holistic-543")
 
 
 @pytest.mark.parametrize(

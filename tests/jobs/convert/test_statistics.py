@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from posemill import __version__
 from posemill.blocks import join_clips
@@ -23,11 +22,19 @@ def make_clip(clip_id, present, **more):
     return PoseClip(points, scores, sizes, "openpose-18", clip_id=clip_id, split="dev", **more)
 
 
+def stats_of(*blocks, recipe=None):
+    """The numbers of a split that comes in these blocks of clips."""
+    stats = SplitStats("dev", recipe or Recipe())
+    for block in blocks:
+        stats.add(join_clips(block))
+    return stats.to_dict()
+
+
 def test_numbers_of_a_few_clips():
-    stats = SplitStats("dev", Recipe())
-    stats.add(join_clips([make_clip("a", [1, 1, 1]), make_clip("b", [1, 0, 0, 1, 0])]))
-    stats.add(join_clips([make_clip("c", [0, 0]), make_clip("d", [0, 1])]))
-    numbers = stats.to_dict()
+    numbers = stats_of(
+        [make_clip("a", [1, 1, 1]), make_clip("b", [1, 0, 0, 1, 0])],
+        [make_clip("c", [0, 0]), make_clip("d", [0, 1])],
+    )
     # Found: t of a is 0, 1, 2; of b 0, 3; of d 1: 6 of 12 frames.
     found = np.array([0, 1, 2, 0, 3, 1])
     mean, std = round(found.mean(), 6), round(found.std(), 6)
@@ -54,16 +61,13 @@ def test_numbers_of_a_few_clips():
 
 
 def test_rates_are_rounded_to_six_places_and_means_to_three():
-    stats = SplitStats("dev", Recipe())
-    clips = [make_clip("a", [1, 0, 0]), make_clip("b", [1, 1]), make_clip("c", [1, 1])]
-    stats.add(join_clips(clips))
-    numbers = stats.to_dict()
+    numbers = stats_of([make_clip("a", [1, 0, 0]), make_clip("b", [1, 1]), make_clip("c", [1, 1])])
     assert numbers["clip_frames"] == {"min": 2, "mean": 2.333, "max": 3}
     assert numbers["missing_rate"] == numbers["parts"]["pose"]["missing_rate"] == 0.285714
 
 
 def test_a_split_without_clips_has_numbers_too():
-    numbers = SplitStats("dev", Recipe()).to_dict()
+    numbers = stats_of()
     assert (numbers["num_clips"], numbers["num_frames"], numbers["skeleton"]) == (0, 0, "")
     assert numbers["clip_frames"] == {"min": 0, "mean": 0.0, "max": 0}
     # Of no points none was found.
@@ -73,9 +77,7 @@ def test_a_split_without_clips_has_numbers_too():
 
 
 def test_of_clips_without_points_twenty_are_named():
-    stats = SplitStats("dev", Recipe())
-    stats.add(join_clips([make_clip(f"c{index}", [0]) for index in range(21)]))
-    numbers = stats.to_dict()
+    numbers = stats_of([make_clip(f"c{index}", [0]) for index in range(21)])
     assert numbers["clips_without_points"] == 21
     assert numbers["clips_without_points_sample"] == [f"c{index}" for index in range(20)]
     assert numbers["parts"]["pose"]["longest_gap_clip"] == "c0"
@@ -83,37 +85,23 @@ def test_of_clips_without_points_twenty_are_named():
 
 
 def test_the_first_of_gaps_that_are_as_long_is_named():
-    stats = SplitStats("dev", Recipe())
-    for name, present in {"a": [1, 0], "b": [0, 1], "c": [0, 0, 1], "d": [1, 0, 0]}.items():
-        stats.add(join_clips([make_clip(name, present)]))
-    part = stats.to_dict()["parts"]["pose"]
+    clips = {"a": [1, 0], "b": [0, 1], "c": [0, 0, 1], "d": [1, 0, 0]}
+    numbers = stats_of(*([make_clip(name, present)] for name, present in clips.items()))
+    part = numbers["parts"]["pose"]
     assert (part["longest_gap"], part["longest_gap_clip"]) == (2, "c")
 
 
 def test_what_was_done_to_the_clips_before_is_recorded():
-    stats = SplitStats("dev", Recipe(interpolate=2))
-    stats.add(join_clips([make_clip("a", [1], normalized="shoulders", interpolated=5)]))
-    options = stats.to_dict()["options"]
+    clip = make_clip("a", [1], normalized="shoulders", interpolated=5)
+    options = stats_of([clip], recipe=Recipe(interpolate=2))["options"]
     assert (options["normalize"], options["interpolate"]) == ("shoulders", 5)
 
 
-def test_many_frames_add_up_without_loss():
-    # 1000 frames are four sums, the last one of 232 rows; a float32 alone would lose digits.
-    clip = make_clip("a", [1] * 1000)
-    clip.points[:, :, 0] += 4000
-    stats = SplitStats("dev", Recipe())
-    stats.add(join_clips([clip]))
-    numbers = stats.to_dict()["coordinates"]
-    assert numbers["x"]["mean"] == pytest.approx(4499.5, abs=1e-3)
-    assert numbers["x"]["std"] == pytest.approx(np.arange(1000).std(), abs=0.05)
-    spread = numbers["z"].pop("std")
-    assert spread == pytest.approx(288.674990, rel=1e-5)
-    assert numbers["z"] == {"mean": -499.5, "min": -999.0, "max": 0.0}
-
-
-def test_coordinates_that_are_all_the_same_do_not_spread():
-    clip = make_clip("a", [1] * 7)
-    clip.points[:] = 0.1
-    stats = SplitStats("dev", Recipe())
-    stats.add(join_clips([clip]))
-    assert stats.to_dict()["coordinates"]["y"]["std"] < 1e-4
+def test_many_frames_add_up_without_loss_and_those_that_are_all_the_same_do_not_spread():
+    clip = make_clip("a", [1] * 1000)  # a float32 alone would lose digits
+    clip.points[..., 0] += 4000
+    clip.points[..., 1] = 0.1
+    numbers = stats_of([clip])["coordinates"]
+    assert numbers["x"] == {"mean": 4499.5, "std": 288.674990, "min": 4000.0, "max": 4999.0}
+    assert numbers["y"] == {"mean": 0.1, "std": 0.0, "min": 0.1, "max": 0.1}
+    assert numbers["z"] == {"mean": -499.5, "std": 288.674990, "min": -999.0, "max": 0.0}

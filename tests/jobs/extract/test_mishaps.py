@@ -7,11 +7,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import zlib
 from contextlib import closing
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
 
@@ -95,20 +93,6 @@ def test_a_video_cut_off_in_image_mode_loses_the_same_with_any_batch(
     extract(config_for(tmp_path / "videos", "single", mode="image"))
     extract(config_for(tmp_path / "videos", "batched", mode="image", batch_size=7))
     same_runs(tmp_path / "batched", tmp_path / "single")
-
-
-def test_odd_pictures_are_read_and_bombs_are_not(make_tree, config_for, tmp_path):
-    tree = make_tree({"clip": 1})
-    noise = np.random.default_rng(0).integers(0, 255, (12, 16), dtype=np.uint8)
-    assert cv2.imwrite(str(tree / "clip" / "1 grey 'x\".png"), noise)
-    assert cv2.imwrite(str(tree / "clip" / "2 deep.png"), noise.astype(np.uint16) * 257)
-    header = b"IHDR" + (60_000).to_bytes(4, "big") * 2 + bytes([8, 2, 0, 0, 0])
-    bomb = b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4, "big") + header
-    bomb += zlib.crc32(header).to_bytes(4, "big") + b"\0" * 40
-    (tree / "clip" / "3 bomb.png").write_bytes(bomb)
-    summary = extract(config_for(tree))
-    assert [reason for reason, _, _ in summary.reasons] == ["too large"]
-    assert next(open_run(summary.folder).clips()).frame_indices.tolist() == [0, 1, 2]
 
 
 def test_a_folder_that_cannot_be_made_is_said(make_tree, config_for, tmp_path):
@@ -303,20 +287,15 @@ def test_an_engine_that_never_works_ends_the_run_and_writes_no_frame_off(
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "UPDATE pieces SET row_offset = -5",
-        "UPDATE pieces SET row_offset = 'abc'",
-        "UPDATE pieces SET num_rows = 'abc'",
-        "UPDATE splits SET frames_out = 'abc'",
-        "UPDATE units SET next_frame = 'abc', is_done = 0",
-    ],
-)
+    ["pieces SET row_offset = -5", "pieces SET row_offset = 'abc'", "pieces SET num_rows = 'abc'",
+     "splits SET frames_out = 'abc'", "units SET next_frame = 'abc', is_done = 0"],
+)  # fmt: skip
 def test_a_ledger_that_says_what_no_run_can_is_called_damaged(make_tree, config_for, change):
     tree = make_tree({"train/a": 3})
     config = config_for(tree)
     extract(config)
     with closing(sqlite3.connect(config.out / "ledger.sqlite")) as ledger, ledger:
-        ledger.execute(change)
+        ledger.execute(f"UPDATE {change}")
     read = (lambda: list(open_run(config.out))) if "pieces" in change else (lambda: extract(config))
     with pytest.raises(RunError, match="ledger is damaged"):
         read()

@@ -180,31 +180,27 @@ def test_a_machine_without_a_gpu_may_drive_those_of_a_ray_cluster(config, monkey
     assert opened[1:] == [("cuda:0", {})]
 
 
-def test_only_videos_of_unknown_length_are_counted(config, tmp_path, write_video):
+@pytest.mark.parametrize("decoder", ["pyav", "opencv"])
+def test_only_videos_of_unknown_length_are_counted_by_the_decoder_that_will_read(
+    config, tmp_path, write_video, monkeypatch, decoder
+):
     for name, length in {"a": 2, "b": 3, "c": 4}.items():
         write_video(tmp_path / "v" / f"{name}.mp4", length)
     found = find_clips(tmp_path / "v")
     known = dataclasses.replace(found[1], num_frames=9)
     clips = dataclasses.replace(found, clips=(found[0], known, found[2]))
-    seen, job = [], Extraction(config)
+    seen, job, asked = [], Extraction(config.replace(decoder=decoder)), []
+    count = job_module.count_frames
+    monkeypatch.setattr(
+        job_module, "count_frames", lambda *arguments: asked.append(arguments) or count(*arguments)
+    )
     counted = job.count_frames(clips, lambda *counts: seen.append(counts))
     assert [clip.num_frames for clip in counted] == [2, 9, 4]
     assert seen == [(1, 2), (2, 2)]
+    assert [arguments[1] for arguments in asked] == [decoder] * 2
     # Stopped behind the first.
     stopped = job.count_frames(clips, is_stopping=iter([0, 15]).__next__)
     assert [clip.num_frames for clip in stopped] == [2, 9, None]
-
-
-def test_lengths_are_counted_by_the_decoder_that_will_read(config, monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        job_module, "count_frames", lambda clip, decoder, sampling: asked.append(decoder)
-    )
-    clips = ClipList((dataclasses.replace(find_clips(config.source)[0], num_frames=None),),
-                     "videos", "x", "y")  # fmt: skip
-    for decoder in ("pyav", "opencv"):
-        Extraction(config.replace(decoder=decoder)).count_frames(clips)
-    assert asked == ["pyav", "opencv"]
 
 
 def test_other_options_are_named_and_what_may_differ_is_not(config):

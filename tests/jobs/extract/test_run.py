@@ -221,24 +221,21 @@ def test_a_video_that_was_cut_off_loses_the_same_after_a_retry(
         assert (again.counts, first.exit_code, again.exit_code) == (first.counts, 1, 1)
 
 
-def test_an_engine_that_is_refused_leaves_no_folder(make_tree, config_for):
+def test_an_engine_that_is_refused_or_an_executor_that_is_missing_leaves_no_folder(
+    make_tree, config_for, monkeypatch
+):
     tree = make_tree({"train/a": 2})
     options = {"network": str(tree / "nowhere.onnx")}
     config = config_for(tree, engine="openpose", engine_options=options)
     with pytest.raises(ConfigError, match=r"network: there is no file .*nowhere\.onnx"):
         extract(config)
-    assert not config.out.exists()
-    assert extract(config_for(tree)).exit_code == 0
-
-
-def test_an_executor_that_is_not_installed_leaves_no_folder(make_tree, config_for, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in ("ray_cluster", "ray_connection"):
         monkeypatch.delitem(sys.modules, f"posemill.executors.{name}", raising=False)
-    config = config_for(make_tree({"train/a": 2}), executor="ray")
     with pytest.raises(MissingExtraError, match=r"executor 'ray' needs 'ray'.*posemill\[ray\]"):
-        extract(config)
+        extract(config_for(tree, executor="ray"))
     assert not config.out.exists()
+    assert extract(config_for(tree)).exit_code == 0
 
 
 def test_a_changed_source_is_refused_with_what_differs(make_tree, config_for, tmp_path):
@@ -274,22 +271,6 @@ def test_a_folder_with_something_else_is_refused_and_kept(make_tree, config_for,
     with pytest.raises(RunError, match="is not empty and not a posemill run"):
         extract(config_for(make_tree(SIZES)))
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.tex"]
-
-
-def test_a_second_coordinator_is_refused_with_the_pid_of_the_first(make_tree, config_for, tmp_path):
-    tree = make_tree(SIZES)
-    errors = []
-
-    def second(snapshot):
-        if not errors:
-            try:
-                extract(config_for(tree))
-            except RunError as error:
-                errors.append(str(error))
-
-    extract(config_for(tree), on_progress=second)
-    assert f"is being worked on by pid {os.getpid()} on" in errors[0]
-    assert f"posemill stop {tmp_path / 'run'}" in errors[0]
 
 
 def test_counts_are_reported_while_it_runs(make_tree, config_for):

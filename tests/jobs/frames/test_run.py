@@ -102,17 +102,22 @@ def test_frames_are_brought_to_the_size_that_is_asked_for(config, videos, change
     assert {frame.shape for frame in pixels_of(clips[1])} == {(*sizes[1][::-1], 3)}
 
 
-def test_all_frames_of_a_clip_have_the_size_of_its_first(tmp_path):
-    for number, width in enumerate((16, 20, 16)):
-        path = tmp_path / "source" / "a" / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        cv2.imwrite(str(path), np.full((12, width, 3), 90, np.uint8))
-    source = tmp_path / "source"
-    for pack in (False, True):
-        out = tmp_path / f"out{pack}"
-        made = FramesConfig(source, out, format="png", pack=pack, executor="serial", task_frames=1)
-        (clip,) = read_index(write_frames(made).index)
-        assert {frame.shape for frame in pixels_of(clip)} == {(12, 16, 3)}
+@pytest.mark.parametrize("pack", [False, True])
+def test_all_frames_of_a_clip_have_the_size_of_its_first_and_a_bad_one_leaves_no_gap(
+    make_tree, tmp_path, pack
+):
+    folder = make_tree({"a": 5}) / "a"
+    assert cv2.imwrite(str(folder / "0001.png"), np.full((12, 20, 3), 90, np.uint8))
+    (folder / "0002.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    made = FramesConfig(folder.parent, tmp_path / "out", format="png", pack=pack, task_frames=2,
+                        executor="serial")  # fmt: skip
+    summary = write_frames(made)
+    (clip,) = read_index(summary.index)
+    assert (clip.num_frames, indices_of(clip.frame_indices).tolist()) == (4, [0, 1, 3, 4])
+    pixels = pixels_of(clip)
+    assert {frame.shape for frame in pixels} == {(12, 16, 3)}
+    assert np.array_equal(pixels[2], read_picture(folder / "0003.png"))
+    assert summary.exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -189,19 +194,6 @@ def test_bad_files_are_rows_with_their_reason_and_leave_no_folder(config, videos
         assert reasons == {"zero": "empty file", "text": "not a video", "cut": "truncated"}
         assert [clip.clip_id for clip in read_index(summary.index)] == ["a", "b", "c"]
         assert not (summary.folder / "dev" / "zero").exists()
-
-
-def test_a_picture_that_cannot_be_read_leaves_no_gap(make_tree, tmp_path):
-    tree = make_tree({"a": 5})
-    (tree / "a" / "0002.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    for pack in (False, True):
-        made = FramesConfig(tree, tmp_path / f"o{pack}", format="png", pack=pack, task_frames=2,
-                            executor="serial")  # fmt: skip
-        summary = write_frames(made)
-        (clip,) = read_index(summary.index)
-        assert (clip.num_frames, indices_of(clip.frame_indices).tolist()) == (4, [0, 1, 3, 4])
-        assert np.array_equal(pixels_of(clip)[2], read_picture(tree / "a" / "0003.png"))
-        assert summary.exit_code == 1
 
 
 def test_the_same_again_has_nothing_to_do_and_other_options_are_refused(config):
