@@ -82,11 +82,17 @@ def test_a_picture_that_cannot_be_read_is_a_row_without_landmarks(folder, asked)
     assert clip.sizes_wh[3].tolist() == [0, 0]
 
 
-def test_a_video_has_no_paths(tmp_path, write_video, asked):
+def test_a_video_has_no_paths_and_ends_at_its_first_damage(tmp_path, write_video, asked):
     write_video(tmp_path / "a.mp4", 3)
     clip, errors = estimate_landmarks(tmp_path / "a.mp4", engine="fake")
     assert (len(clip), clip.image_paths, errors) == (3, (), [])
     assert asked.batches == [(1, True)] * 3
+    write_video(tmp_path / "cut.avi", 300, size=(64, 48))
+    content = (tmp_path / "cut.avi").read_bytes()
+    (tmp_path / "cut.avi").write_bytes(content[: len(content) // 2])
+    clip, (error,) = estimate_landmarks(tmp_path / "cut.avi", engine="fake", mode="image")
+    assert 50 < len(clip) < 300
+    assert np.isfinite(clip.points).any(axis=(1, 2)).all()
 
 
 def test_an_engine_is_closed_whatever_happens(folder, tmp_path, asked, monkeypatch):

@@ -13,7 +13,6 @@ from typing import Any
 
 from posemill.config import FramesConfig, JobConfig
 from posemill.jobs.extract.job import FrameJob
-from posemill.jobs.extract.plan import check_rate
 from posemill.jobs.extract.run import Extraction, run_job
 from posemill.jobs.extract.status import Progress
 from posemill.jobs.frames.run import FramesJob
@@ -84,7 +83,6 @@ def forecast(
         scratch = Path(name)
         job = _job_of(config, scratch)
         clips = job.find_clips()
-        check_rate(config.fps, clips)
         config, counted = job.config, job.count_frames(clips, on_count)
         # A small one first: it warms the caches and says how large the sample may be.
         sample = sample_clips(clips, counted, _FIRST_FRAMES)

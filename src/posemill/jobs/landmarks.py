@@ -153,11 +153,7 @@ def check_out(path: Path, *, source: Path | str, overwrite: bool = False) -> Non
 def save_landmarks(
     clip: PoseClip, path: Path, *, source: Path | str = "", overwrite: bool = False
 ) -> None:
-    """Write a clip part by part as npz; `posemill.formats.landmarks_file` says what is in it.
-
-    Raises:
-        PosemillError: The file cannot be written there.
-    """
+    """Write a clip part by part as npz; `posemill.formats.landmarks_file` says what is in it."""
     arrays = landmark_arrays(clip)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,12 +18,7 @@ from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError, FormatError, RunError
 from posemill.formats import FORMATS, get_format
 from posemill.formats.shared.contract import Recipe
-from posemill.jobs.convert.between import (
-    count_export,
-    digest_of,
-    export_clips,
-    merge_clips,
-)
+from posemill.jobs.convert.between import count_export, digest_of, export_clips, merge_clips
 from posemill.jobs.convert.prepare import prepare
 from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest

@@ -96,6 +96,7 @@ def test_both_at_once_and_a_rate_of_pictures_are_refused(config_for, make_tree, 
         config_for(tree, fps=5, stride=2)
     with pytest.raises(ConfigError, match=r"fps needs videos: .* use stride"):
         extract(config_for(tree, fps=5))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_rate_is_taken_of_pictures_whose_list_says_theirs(config_for, tmp_path, write_video):

@@ -24,13 +24,7 @@ from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import Progress, read_status, stop_run
 from posemill.machine.gpus import Gpu
 from posemill.machine.live_files import write_live
-from posemill.runs.events import (
-    Committed,
-    Finished,
-    Lost,
-    PlannedClip,
-    UnitProgress,
-)
+from posemill.runs.events import Committed, Finished, Lost, PlannedClip, UnitProgress
 from posemill.runs.lock import holder_of, run_lock
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest

@@ -128,10 +128,6 @@ def _write_beside(
     """Write the folders with new names into a dataset; nothing else in it is touched.
 
     Each of them is whole or not there, and has an index of its own.
-
-    Raises:
-        ConfigError: One of them is there already, and is not ours.
-        FormatError: A clip lies in no folder that has a new name.
     """
     with tempfile.TemporaryDirectory(prefix=".posemill-", dir=out) as temporary:
         made = Path(temporary) / "made"

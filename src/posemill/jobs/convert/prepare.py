@@ -71,9 +71,6 @@ def prepare(
             along the clip; `source` has to give all of them.
         overwrite: Replace files that were not prepared from this source.
         watch: Sees every clip pass.
-
-    Raises:
-        ConfigError: A file is in the way.
     """
     shaping = Shaping(source, recipe or Recipe(), NpzFormat(), has_room=people > 1)
     outputs = Outputs(source.path, overwrite=overwrite)
@@ -140,9 +137,7 @@ def _read_blocks(
 
 
 def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> Sequence[str]:
-    """Return the splits; raise if they cannot become files.
-
-    Their names may not fit, or their clips may not be together.
+    """Return the splits; raise if their names do not fit or their clips are not together.
 
     A file is read through for it: nothing is written before all of its splits are known.
     """

@@ -188,9 +188,9 @@ def dropped_points(source_name: str, target_name: str) -> str:
 def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
     """Return the skeleton clips of one are written in: the recipe's, else the format's usual one.
 
-    A clip that is already in a layout of the format keeps it, but for all the points of Holistic
-    in formats whose usual layout is smaller. Where a smaller layout than the usual one takes as
-    many points, it is that: so 18 points become the 17 of COCO, and not 133, most of them missing.
+    A clip in a layout of the format keeps it, but for all the points of Holistic in formats whose
+    usual layout is smaller. Where a smaller layout than the usual one takes as many points, it is
+    that: so 18 points become the 17 of COCO, and not 133, most of them missing.
     """
     usual = form.layouts[0]
     if recipe.layout:
@@ -212,11 +212,7 @@ def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
 
 
 def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
-    """Return the clip as the recipe wants it.
-
-    Raises:
-        ConfigError: It cannot have that layout, was normalised before, or lacks picture sizes.
-    """
+    """Return the clip as the recipe wants it, or say why it cannot be so."""
     try:
         clip = clip.as_skeleton(layout)
     except ValueError as error:

@@ -22,10 +22,7 @@ _START_SECONDS = 300.0
 def start_detached(arguments: Sequence[str], folder: Path) -> int:
     """Start `posemill` with these arguments in a session of its own; return its pid.
 
-    Returns when the new process works on the run.
-
-    Raises:
-        RunError: It ended before; the message is what it said.
+    Returns when the new process works on the run. If it ends before, what it said is a RunError.
     """
     check_folder(folder)
     (folder / LOGS_NAME).mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from typing import Any
 from posemill.config import JobConfig
 from posemill.decoders.opening import TargetSize
 from posemill.decoders.sampling import fewer_frames
+from posemill.jobs.extract.plan import check_rate
 from posemill.jobs.extract.status import Progress
 from posemill.records import Clip, Frame
 from posemill.runs.events import Lost, PlannedUnit, Shard, UnitProgress
@@ -184,11 +185,12 @@ class FrameJob(ABC):
         self.sampling = fewer_frames(config.fps, config.stride)
 
     def find_clips(self, clips: ClipList | None = None) -> ClipList:
-        """Return the clips of the source, or these; settle what the config left to them."""
-        if clips is not None:
-            return clips
+        """Return the clips of the source, or these, checked; settle what was left to them."""
         config = self.config
-        return find_clips(config.source, layout=config.layout, splits=config.splits)
+        if clips is None:
+            clips = find_clips(config.source, layout=config.layout, splits=config.splits)
+        check_rate(config.fps, clips)
+        return clips
 
     def count_frames(
         self,
@@ -215,9 +217,9 @@ class FrameJob(ABC):
     def manifest(self, clips: ClipList) -> Manifest:
         """Return what was asked for: a begun run goes on only with the same."""
 
-    @abstractmethod
     def decide(self, clips: ClipList) -> ClipList:
         """Return the clips with what is decided about them by looking; of a begun run, then."""
+        return clips
 
     @abstractmethod
     def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:

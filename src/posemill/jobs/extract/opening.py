@@ -37,8 +37,7 @@ def open_events(
 ) -> tuple[EventLog, ClipList]:
     """Return the events of a run, planned, and the clips with what was decided about them.
 
-    Raises:
-        RunError: The run was begun with other options or another source.
+    One that was begun with other options or another source is a RunError.
     """
     home, folder = job.home, job.home.work
     is_new = not check_folder(folder)

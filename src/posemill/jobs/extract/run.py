@@ -32,7 +32,7 @@ from posemill.jobs.extract.opening import (
     source_record,
     with_lengths,
 )
-from posemill.jobs.extract.plan import check_rate, plan_units
+from posemill.jobs.extract.plan import plan_units
 from posemill.jobs.extract.status import Progress, log_path
 from posemill.jobs.extract.worker import Worker
 from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, missing_gpus, plan_workers
@@ -120,7 +120,6 @@ class Extraction(FrameJob):
         There is none where the user said it, or where all are videos or the frames of a corpus.
         """
         config = self.config
-        check_rate(config.fps, clips)
         if check_folder(config.out):
             return dataclasses.replace(clips, tracking=recorded_tracking(config.out))
         is_said = config.mode != "auto" or config.layout not in ("auto", "list")
@@ -163,8 +162,7 @@ class Extraction(FrameJob):
 def settled(config: ExtractConfig) -> ExtractConfig:
     """Return the config with the skeleton and the mode the engine will have, and the decoder.
 
-    Raises:
-        ConfigError: The engine does not give that skeleton, or has no such mode.
+    A skeleton or a mode that it has not is a ConfigError.
     """
     info = engine_info(config.engine, config.all_engine_options())
     info.check_mode(config.engine, config.mode)

@@ -177,8 +177,8 @@ class Status(Progress):
     """How far a run is, read from its folder; the speed only while somebody works on it.
 
     Args:
-        state: `running`, `finished`, `stopped`: begun, not finished, and nobody works on it; or
-            `unknown`: not finished, and the lock that says whether it runs cannot be looked at.
+        state: `stopped`: begun, not finished, and nobody works on it; `unknown`: not finished, and
+            the lock that says whether it runs cannot be looked at.
         holder: Who works on it.
         doubt: Why the state is not known.
         gpus: With the workers on them, while it runs on this machine.
@@ -197,17 +197,15 @@ class Status(Progress):
 
     def headline(self) -> Message:
         """Return one line about it."""
-        if self.state == "running":
-            return Message("{run}: running, {holder}", run=self.name, holder=self.holder)
-        if self.state == "finished":
-            return Message("{run}: finished at {time}", run=self.name, time=self.finished_at)
         if self.state == "unknown":
             return Message(self.doubt)
-        return Message(
-            "{run}: stopped before its end; the same {command} command continues it",
-            run=self.name,
-            command=self.manifest.kind,
-        )
+        template = {
+            "running": "{run}: running, {holder}",
+            "finished": "{run}: finished at {time}",
+            "stopped": "{run}: stopped before its end; the same {command} command continues it",
+        }[self.state]
+        command, time = self.manifest.kind, self.finished_at
+        return Message(template, run=self.name, holder=self.holder, time=time, command=command)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""

@@ -13,7 +13,7 @@ from posemill.config import FramesConfig
 from posemill.decoders.choice import AUTO, USUAL, Choice, choose
 from posemill.jobs.extract.job import FrameJob
 from posemill.jobs.extract.opening import source_record
-from posemill.jobs.extract.plan import UNKNOWN_COST, check_rate
+from posemill.jobs.extract.plan import UNKNOWN_COST
 from posemill.jobs.extract.run import run_job
 from posemill.jobs.extract.status import Progress
 from posemill.jobs.frames.places import check_parts_differ, clip_parts, plan_packs, read_packs
@@ -59,6 +59,7 @@ class FramesJob(FrameJob):
         A begun run goes on with the one it was begun with, whatever was measured since.
         """
         clips = super().find_clips(clips)
+        check_parts_differ(clips)
         if self.config.decoder != AUTO:
             return clips
         if check_folder(self.home.work):
@@ -78,12 +79,6 @@ class FramesJob(FrameJob):
             options=self.config.deciding_options(),
             source=source_record(self.config.source, clips),
         )
-
-    def decide(self, clips: ClipList) -> ClipList:
-        """Refuse what could not be written or read."""
-        check_parts_differ(clips)
-        check_rate(self.config.fps, clips)
-        return clips
 
     def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
         """Return a unit for each clip: its pictures are numbered one after the other."""
