@@ -20,7 +20,7 @@ config = FramesConfig(Path(sys.argv[1]), Path(sys.argv[2]), executor="serial", t
 write = sinks.FrameSink.put
 def slowly(*args):
     time.sleep(0.0005)
-    write(*args)
+    return write(*args)
 sinks.FrameSink.put = slowly
 def run():
     return write_frames(config)
