@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import astuple
 
 import pytest
 
@@ -78,7 +77,8 @@ def commit(events, *units, first_frame=0):
 
 def counts(events):
     """Of each split: clips done, frames known, out and failed, clips failed."""
-    return {split: tuple(rest) for split, _, *rest in map(astuple, events.ledger.counts())}
+    rows = map(dataclasses.astuple, events.ledger.counts())
+    return {split: tuple(rest) for split, _, *rest in rows}
 
 
 def test_starts_are_counted_and_begin_what_was_finished_anew(events):
@@ -125,6 +125,8 @@ def test_units_are_loaded_as_they_stand_and_only_those_that_are_not_done(events)
 def test_a_clip_is_done_when_its_last_unit_is_and_its_length_is_known_then(events):
     commit(events, progress(1, 1, 6, rows=6, is_done=True))
     assert counts(events)["train"] == (0, 10, 6, 0, 0)
+    with pytest.raises(RunError, match=r"\[14, 6, 0, 6\] frames in, out, failed and counted"):
+        events.ledger.check_totals()
     commit(events, progress(2, 1, 10, rows=3, is_done=True, lost=[lost(8)]), first_frame=6)
     assert counts(events)["train"] == (1, 10, 9, 1, 0)
     commit(events, progress(3, 2, 7, rows=7, is_done=True))
@@ -195,11 +197,15 @@ def test_a_failed_picture_becomes_a_unit_of_its_own(events):
 
 def test_a_failed_frame_of_a_chain_makes_the_whole_unit_start_anew(events):
     commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
+    commit(events, progress(2, 1, 10, rows=4, is_done=True), first_frame=6)
     events.record(Crashed(1, 3, ESTIMATING, "three times", is_given_up=True))
     events.record(Reset())
-    assert counts(events)["train"] == (0, 10, 0, 0, 0)
-    (unit,) = load(events, 1)
+    assert counts(events)["train"] == (0, 10, 4, 0, 0)
+    (unit,) = load(events, 1, 2)
     assert (unit.next_frame, unit.state, unit.given_up) == (0, None, ())
+    events.record(Reset((ChangedClip(1, 12, "new"),)))  # a clip that changed, as a whole
+    assert counts(events)["train"] == (0, 12, 0, 0, 0)
+    assert [unit.next_frame for unit in load(events, 1, 2)] == [0, 6]
 
 
 def test_a_failed_video_keeps_its_length_and_a_replaced_one_gets_another(events):
@@ -211,20 +217,6 @@ def test_a_failed_video_keeps_its_length_and_a_replaced_one_gets_another(events)
     events.record(Reset((ChangedClip(2, 9, "new"),)))
     assert counts(events)["train"] == (0, 19, 0, 0, 0)
     assert with_lengths(events.ledger, CLIPS)[1].num_frames == 9
-
-
-def test_a_clip_that_changed_starts_anew_as_a_whole(events):
-    commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
-    commit(events, progress(2, 1, 10, rows=4, is_done=True), first_frame=6)
-    events.record(Reset((ChangedClip(1, 12, "new"),)))
-    assert counts(events)["train"] == (0, 12, 0, 0, 0)
-    assert [unit.next_frame for unit in load(events, 1, 2)] == [0, 6]
-
-
-def test_counts_that_do_not_add_up_are_an_error(events):
-    commit(events, progress(1, 1, 6, rows=6, is_done=True))
-    with pytest.raises(RunError, match=r"\[14, 6, 0, 6\] frames in, out, failed and counted"):
-        events.ledger.check_totals()
 
 
 def test_a_shard_with_rows_of_no_piece_is_stale_until_it_is_rewritten(events):

@@ -30,24 +30,17 @@ def lost(frame_index, num_frames, reason="corrupt"):
 
 
 def test_counts_are_kept_by_split_in_the_order_of_the_source(events, tmp_path):
-    names = (("train", "a", 5), ("dev", "a", None), ("train", "b", 7))
+    """Lost frames make their clip longer, and a lost clip is counted."""
+    names = (("train", "a", 2), ("dev", "a", None), ("train", "b", None), ("train", "c", 7))
     clips = tuple(PlannedClip(*name) for name in names)
-    shard = Shard("x.parquet", 4, 10, (Piece(1, 0, 0, 4),))
-    events.record(Committed(shard, (whole(1, "train", 4, lost(4, 1)),), clips))
+    shard = Shard("x.parquet", 2, 10, (Piece(1, 0, 0, 2),))
+    first, missing = whole(1, "train", 2, lost(1, 1), lost(0, 3)), lost(None, 0, "missing")
+    events.record(Committed(shard, (first, whole(3, "train", 0, missing)), clips))
     with read_ledger(tmp_path) as database:
         assert database.counts() == [
-            SplitCounts("train", 2, 1, 12, 4, 1, 0),
+            SplitCounts("train", 3, 2, 13, 2, 4, 1),
             SplitCounts("dev", 1, 0, 0, 0, 0, 0),
         ]
-
-
-def test_lost_frames_make_their_clip_longer_and_a_lost_clip_is_counted(events, tmp_path):
-    clips = PlannedClip("dev", "a", 2), PlannedClip("dev", "b", None)
-    shard = Shard("x.parquet", 2, 10, (Piece(1, 0, 0, 2),))
-    first, missing = whole(1, "dev", 2, lost(1, 1), lost(0, 3)), lost(None, 0, "missing")
-    events.record(Committed(shard, (first, whole(2, "dev", 0, missing)), clips))
-    with read_ledger(tmp_path) as database:
-        assert database.counts() == [SplitCounts("dev", 2, 2, 6, 2, 4, 1)]
         assert [failure.frame_index for failure in database.failures()] == [0, 1, None]
         assert database.reasons() == [("corrupt", 2, 4), ("missing", 1, 0)]
 

@@ -88,7 +88,7 @@ def test_a_clip_that_is_not_there_or_twice_says_what_to_do(run):
             list(ask("test"))
 
 
-def test_ids_and_clips_come_in_reading_order(run):
+def test_ids_and_clips_come_in_reading_order_and_say_what_was_done_to_them(run):
     assert run.clip_ids() == ["b", "a", "a"]
     assert run.clip_ids("train") == ["b", "a"]
     assert run.clip_ids("dev") == ["a"]
@@ -96,9 +96,6 @@ def test_ids_and_clips_come_in_reading_order(run):
         ("train", "b", 3), ("train", "a", 2), ("dev", "a", 1),
     ]  # fmt: skip
     assert [clip.split for clip in run.clips("dev")] == ["dev"]
-
-
-def test_every_clip_says_where_it_is_from_and_what_was_done_to_it(run):
     for clip in (next(run.clips()), run["b"]):
         assert clip.run_folder == str(run.folder)
         assert (clip.normalized, clip.interpolated) == ("shoulders", 3)
