@@ -258,10 +258,15 @@ def test_what_only_a_disk_can_hold_is_refused(tree, config_for):
         split_out(config_for(tree).replace(out=Path("s3://bucket/x.pkl")))
 
 
-def test_machines_at_work_have_to_see_a_shared_folder_and_no_copy_of_a_run(tmp_path, s3_bucket):
+def test_machines_at_work_have_to_see_a_shared_folder_and_no_copy_of_a_run(
+    tmp_path, s3_bucket, monkeypatch
+):
     assert RunHome.at(tmp_path).folder_to_see == tmp_path
     assert RunHome.at(tmp_path / "nfs", "shared").folder_to_see == tmp_path / "nfs"
     assert RunHome.at(f"{s3_bucket}/run").folder_to_see is None
+    monkeypatch.setattr("posemill.runs.home.is_shared", lambda _: True)
+    homes = [RunHome.at(tmp_path / "new", kind) for kind in ("local", "auto", "shared")]
+    assert [home.is_here for home in homes] == [True, False, False]
 
 
 def test_leases_are_taken_once_lost_to_a_later_epoch_and_then_left_alone(tmp_path, monkeypatch):
