@@ -27,12 +27,7 @@ def place(tmp_path):
 @pytest.fixture
 def ledger_at(tmp_path):
     """The ledger of a machine, by its name."""
-
-    def open_one(name):
-        (tmp_path / name).mkdir(exist_ok=True)
-        return closing(Ledger(tmp_path / name / "ledger.sqlite"))
-
-    return open_one
+    return lambda name: closing(Ledger(tmp_path / f"{name}.sqlite"))
 
 
 def contents(path):
@@ -114,13 +109,12 @@ def test_a_machine_that_knows_nothing_begins_with_the_newest_snapshot(
     ]
     with ledger_at("all") as ledger:
         assert RecordLog(place).follow(ledger) == 621
-    (tmp_path / "new").mkdir()
-    path = tmp_path / "new" / "ledger.sqlite"
+    path = tmp_path / "new.sqlite"
     RecordLog(place).fetch_snapshot(path)
     with closing(Ledger(path)) as ledger:
         assert ledger.number == 600
         assert RecordLog(place).follow(ledger) == 21
-    assert contents(path) == contents(tmp_path / "all" / "ledger.sqlite")
+    assert contents(path) == contents(tmp_path / "all.sqlite")
     assert contents(path) == contents(tmp_path / "one" / "ledger.sqlite")
 
 
