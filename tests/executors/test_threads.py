@@ -7,14 +7,7 @@ from functools import partial
 import pytest
 
 from posemill.errors import ConfigError
-from posemill.executors import (
-    Finished,
-    Limits,
-    Output,
-    Tick,
-    known_executors,
-    open_executor,
-)
+from posemill.executors import Finished, Limits, Output, Tick, known_executors, open_executor
 from posemill.executors.threads import SerialExecutor, ThreadExecutor
 from posemill.testing import ExecutorContract
 

@@ -124,8 +124,7 @@ class Collector:
             raise self.nothing(looked_for)
         order = {name: index for index, name in enumerate(sort_splits(self.seen_splits))}
         clips = sorted(
-            self._found.values(),
-            key=lambda clip: (order[clip.split], natural_key(clip.clip_id)),
+            self._found.values(), key=lambda clip: (order[clip.split], natural_key(clip.clip_id))
         )
         digest = hashlib.sha256()
         for clip in clips:
