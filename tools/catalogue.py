@@ -35,7 +35,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "posemill"
 FILE = FOLDER / "zh_CN" / "LC_MESSAGES" / f"{DOMAIN}.po"
 # Damaged or malicious files of a stranger and graphs of networks are described in English.
 ENGLISH = (
-    "npz/*.py", "formats/shared/*_*.py", "formats/shared/pickles.py", "formats/shared/json_text.py",
+    "npz/*.py", "formats/shared/pickles.py",
     "weights/*_*.py", "weights/networks.py", "weights/rewrites.py", "weights/catalogue.py",
 )  # fmt: skip
 # Words of help, of tables that are printed, and what the system says.

@@ -24,6 +24,7 @@ from posemill.formats.shared import contract
 from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.formats.shared.json_text import info_text, read_info
 from posemill.npz.clips import read_object
+from posemill.npz.writer import refuse_nul
 from posemill.records import PoseClip
 from posemill.skeletons import Skeleton, get_skeleton
 
@@ -56,6 +57,7 @@ class Hdf5Format(Format):
         per_clip: dict[str, list[Any]] = {name: [] for name in _CLIP_SETS}
         with atomic_path(path) as temporary, _new_file(_h5py(), temporary) as do:
             for clip in clips:
+                refuse_nul((clip.clip_id, clip.split, *clip.image_paths), self.name)
                 start = clips.summary.num_frames
                 if clips.is_first:
                     do(_create, clip.skeleton.num_points)

@@ -10,7 +10,7 @@ import shutil
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,12 +120,7 @@ class _Texts:
     def extend(self, texts: Sequence[str]) -> None:
         joined = "\0".join(texts)
         if joined.count("\0") != len(texts) - 1:
-            bad = next(text for text in texts if "\0" in text)
-            raise FormatError(
-                "{bad!r} holds a NUL character, which npz cannot store; change this id, path or "
-                "label where it comes from",
-                bad=bad[:200],
-            )
+            refuse_nul(texts, "npz")
         self.file.write(joined + "\0")
         self._width = max(self._width, max(map(len, texts)))
         self.num_rows += len(texts)
@@ -137,3 +132,15 @@ class _Texts:
         while piece := self.file.read(_CHARS):
             *texts, rest = (rest + piece).split("\0")
             yield np.array(texts, self.dtype).tobytes()
+
+
+def refuse_nul(texts: Iterable[str], format_name: str) -> None:
+    """Raise if a text holds the character that ends strings in files of the format."""
+    for text in texts:
+        if "\0" in text:
+            raise FormatError(
+                "{text!r} holds a NUL character, which {format_name} cannot store; change this id, "
+                "path or label where it comes from",
+                text=text[:200],
+                format_name=format_name,
+            )
