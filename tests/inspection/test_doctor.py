@@ -81,9 +81,8 @@ def test_the_limits_of_a_container_are_shown_with_what_sets_them(monkeypatch):
     )
     facts = diagnose().machine
     assert facts["usable_memory_bytes"] == 4 << 30
-    assert (facts["cores_limited_by"], facts["memory_limited_by"]) == (
-        quota.reason, memory.reason,
-    )  # fmt: skip
+    assert facts["cores_limited_by"] == quota.reason
+    assert facts["memory_limited_by"] == memory.reason
 
 
 def test_a_damaged_model_is_a_warning(tmp_path):

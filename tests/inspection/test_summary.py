@@ -110,15 +110,11 @@ def test_failures_are_grouped_the_most_frequent_first():
         failure("often", "a", num_frames=2),
         failure("often", "a", split="test", num_frames=3),
     ])  # fmt: skip
-    assert [tuple(each.values()) for each in found] == [
-        ("often", 3, 5, 2), ("seldom", 1, 9, 1),
-    ]  # fmt: skip
+    assert [tuple(each.values()) for each in found] == [("often", 3, 5, 2), ("seldom", 1, 9, 1)]
 
 
 def material(**answers):
-    known: dict[str, Any] = {
-        "facts": {}, "failures": [], "samples": [],
-    }  # fmt: skip
+    known: dict[str, Any] = {"facts": {}, "failures": [], "samples": []}
     failed = answers.pop("failed", {})
     calls = {name: lambda value=value: value for name, value in (known | answers).items()}
     calls["num_failed"] = lambda unit="frames": failed.get(unit, {})

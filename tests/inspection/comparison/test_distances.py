@@ -55,12 +55,8 @@ def test_bars_are_named_by_where_they_end():
 def test_both_found_and_both_missed_agree_and_splits_add_up():
     first = agreement([1, 3], [True, True, False, False, True], [True, False, False, True, True])
     found = first.to_dict()
-    assert (found["num_frames"], found["one_has"], found["other_has"], found["both"]) == (
-        5,
-        3,
-        3,
-        2,
-    )
+    numbers = [found[name] for name in ("num_frames", "one_has", "other_has", "both")]
+    assert numbers == [5, 3, 3, 2]
     assert (found["agree"], found["max"]) == (pytest.approx(3 / 5), 3)
     second = agreement([2] * 8, [True] * 3, [True, False, False])
     total = SplitAgreement("train", 2, {"pose": first}) + SplitAgreement("dev", 1, {"pose": second})
