@@ -184,8 +184,10 @@ def test_boxes_that_a_file_has_decoded_are_taken_as_they_are(tmp_path, pose):
     for row, (x, y, stride) in enumerate(columns):
         raw[0, row, :4] = 0.5, 0.25, np.log(2), np.log(3)
         decoded[0, row, :4] = (x + 0.5) * stride, (y + 0.25) * stride, 2 * stride, 3 * stride
+    raw[0, 6, 0], decoded[0, 6, 0] = -0.25, 46  # the next cell's is the same person's
     for each in (raw, decoded):
         each[0, [5, 70], 4:] = 0.9
+        each[0, 6, 4:] = 0.88
     found = [
         open_estimator("wholebody", pose=pose,
                        detector=str(write_fixed(tmp_path / "detector.onnx", {"output": each})))
