@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cli_runner import CliRunner
+from small_sets import QUIET
 
 import posemill
 from posemill.commands.line import run_line
@@ -154,9 +155,8 @@ def config(videos, tmp_path):
     return TrainConfig(
         data=str(videos), data_kind="video", model="tsn", model_options={"width": 0.25},
         video_size=32, video_sampling="segments:2", epochs=4, batch_size=4, micro_batch=4,
-        parallel="single", threads=1, processes=1, workers=0, precision="fp32", progress=False,
-        tensorboard=False, figures=False, out=str(tmp_path / "run"),
-        cache_folder=str(tmp_path / "cache"),
+        threads=1, processes=1, out=str(tmp_path / "run"), cache_folder=str(tmp_path / "cache"),
+        **QUIET,
     )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -108,11 +110,13 @@ def test_what_cannot_be_computed_once_is_refused(settings, change, message):
         build_workload(TrainConfig(**{**settings, **change}))
 
 
-def test_a_picture_that_changed_in_its_folder_is_another_clip(tmp_path):
-    (tmp_path / "clip").mkdir()
-    (tmp_path / "clip" / "0.png").write_bytes(b"one")
-    clip = Clip("clip", str(tmp_path / "clip"), "frames")
-    before = fingerprint(clip)
-    assert fingerprint(clip) == before
-    (tmp_path / "clip" / "0.png").write_bytes(b"other")
-    assert fingerprint(clip) != before
+def test_a_picture_of_another_size_or_time_in_its_folder_is_another_clip(tmp_path):
+    picture = tmp_path / "clip" / "0.png"
+    picture.parent.mkdir()
+    found = []
+    for content, time in ((b"one", 1), (b"one", 1), (b"two", 2), (b"other", 2)):
+        picture.write_bytes(content)
+        os.utime(picture, ns=(time, time))
+        found.append(fingerprint(Clip("clip", str(picture.parent), "frames")))
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
