@@ -20,8 +20,7 @@ from posemill.records import IntArray
 from posemill.tables import Line, read_table
 
 INDEX_NAME = "index.csv"
-PACKED = "rgb"  # the format of a pack: bytes of red, green and blue, nothing else
-FrameFormat = Literal["jpg", "png", "webp", "rgb"]
+FrameFormat = Literal["jpg", "png", "webp", "rgb"]  # rgb: a pack of bytes, nothing else
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class IndexedClip:
     @property
     def is_packed(self) -> bool:
         """Whether `path` is a pack."""
-        return self.format == PACKED
+        return self.format == "rgb"
 
 
 COLUMNS = tuple(column.name for column in fields(IndexedClip))[:-1]

@@ -38,7 +38,7 @@ class Manifest:
 
     Args:
         kind: What made it: `extract`, `import`, `merge`, `prepare` …
-        options: The options that decide the result, by name.
+        options: Those that decide the result.
         engine: What `Estimator.identity` says: engine, options, model hashes.
         source: Where the clips came from: path, layout, fingerprint, counts.
         run_id: Made up for this run; its shards carry it.

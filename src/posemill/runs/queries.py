@@ -205,7 +205,7 @@ class LedgerReader:
             "SELECT clip_no, split, clip_id, num_frames, content, "
             "clip_no IN (SELECT clip_no FROM failures) FROM clips ORDER BY clip_no"
         )
-        return [ClipRecord(*row) for row in rows]
+        return list(map(ClipRecord._make, rows))
 
     def costs_to_do(self) -> list[tuple[int, int]]:
         """Return number and remaining cost of every unit that is not done, in order."""

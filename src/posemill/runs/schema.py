@@ -227,14 +227,10 @@ def block_of(
     *,
     whole: str,
 ) -> ClipBlock:
-    """Return the clips whose rows these are, by clip and frame.
+    """Return the clips whose rows these are, in `CLIP_COLUMNS`, by clip and frame.
 
-    Args:
-        table: The columns `CLIP_COLUMNS`.
-        names: Split and id of each clip.
-        lengths: Frames of each, at least one.
-        made: What all clips of the run have in common, as fields of `PoseClip`.
-        whole: The run's skeleton; that of `made` may be a part of it.
+    `names` are split and id of each, `made` what all have in common, as fields of `PoseClip`.
+    `whole` is the run's skeleton; that of `made` may be a part of it.
     """
     skeleton_name = made["skeleton_name"]
     arrays = arrays_of(table, skeleton_name)

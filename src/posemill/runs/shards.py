@@ -90,12 +90,8 @@ def read_rows(
 ) -> pa.Table:
     """Return the rows of a block by clip and frame. Any number of threads may read at once.
 
-    Args:
-        home: The run's.
-        plan: Which rows.
-        skeleton_name: The one every shard must have.
-        columns: `frame_index` among them; None for all.
-        part: The part of the skeleton that is wanted, if not all: see `columns.part_for`.
+    Every shard must have that skeleton; `part` is what is wanted of it, as `columns.part_for` says.
+    `frame_index` has to be among the columns; None is all of them.
     """
 
     def read_shard(path: Path, rows: Sequence[ShardRows]) -> list[pa.Table]:
