@@ -96,6 +96,15 @@ def test_a_video_is_opened_with_the_part_of_it_that_is_wanted(monkeypatch):
     assert asked == [(("a.mp4",), options)]
 
 
+def test_the_next_videos_are_fetched_ahead(monkeypatch):
+    listing, asked = Listing(), []
+    monkeypatch.setattr(listing.scratch, "ahead", asked.extend)
+    monkeypatch.setattr(reading, "open_video", lambda *_, **__: MadeUpVideo())
+    following = [Clip("b", "s3://x/b.mp4", "video", version="1"), Clip("c", "s3://x/c", "frames")]
+    list(ClipReader(VIDEO, listing=listing, next_clips=following).read())
+    assert asked == [("s3://x/b.mp4", "1", None)]
+
+
 def test_a_part_in_the_middle_may_take_longer_to_get_there(read, steps):
     items, end = read(MadeUpVideo(), start=2, stop=4)
     assert ([item.frame_index for item in items], end) == ([2, 3], None)
@@ -133,7 +142,7 @@ def test_frames_that_crashed_workers_are_lost_or_end_the_video(read):
     assert (len(items), end) == (6, None)
 
 
-def test_a_video_that_ends_too_early_says_so(read):
+def test_a_video_that_ends_too_early_says_so(read, tmp_path):
     items, end = read(MadeUpVideo(4))
     assert len(items) == 4
     failed = ("ends too early", "the file ends after 4 of 6 frames")
@@ -142,6 +151,11 @@ def test_a_video_that_ends_too_early_says_so(read):
     assert read(MadeUpVideo(4), stop=5)[1].failed.reason == "ends too early"
     # A part that ends behind what was known of the clip: nothing says how many there are.
     assert read(MadeUpVideo(4), dataclasses.replace(VIDEO, num_frames=None), stop=5)[1] is None
+    # One at a URI is counted when it is here.
+    (tmp_path / "a.mp4").touch()
+    there = Clip("a", f"file://{tmp_path}/a.mp4", "video")
+    items, end = read(MadeUpVideo(4, counted=6), there)
+    assert (len(items), end.failed.reason, end.total) == (4, "ends too early", 6)
 
 
 @pytest.mark.parametrize(("numbers", "got"), [([0, 2, 4], [0, 2, 4]), ([1, 2, 5, 9], [1, 2, 5])])
