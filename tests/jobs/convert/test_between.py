@@ -20,7 +20,7 @@ from posemill.formats import FORMATS, get_format
 from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.between import count_export, digest_of, export_clips, merge_clips
 from posemill.jobs.convert.prepare import prepare
-from posemill.records import PoseClip
+from posemill.records import OtherPeople, PoseClip, nobody_else
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure
 from posemill.runs.reader import open_run
@@ -142,6 +142,20 @@ def test_merging_keeps_every_clip_and_says_where_they_came_from(run, tmp_path):
     paths = [each["path"] for each in merged.manifest.source["inputs"]]
     assert paths == [str(run), str(other)]
     assert digest_of(merged.clip("clip_2")) == digest_of(make_clip(2))
+    with RunWriter(tmp_path / "third", Manifest("holistic-543", engine={"engine": "x"})) as writer:
+        writer.add(make_clip(9))
+    merge_clips([ClipInput(run), ClipInput(tmp_path / "third")], tmp_path / "mixed")
+    assert open_run(tmp_path / "mixed").manifest.engine == {}
+
+
+def test_clips_with_the_same_people_in_other_frames_differ_and_nobody_is_as_not_looked_for():
+    clip, points = make_clip(1), np.zeros((1, 543, 3), np.float32)
+    first, second = (
+        dataclasses.replace(clip, others=OtherPeople(counts, points, points[..., 0]))
+        for counts in np.eye(8, dtype=np.int64)[:2]
+    )
+    assert digest_of(first) != digest_of(second)
+    assert digest_of(dataclasses.replace(clip, others=nobody_else(8, 543))) == digest_of(clip)
 
 
 def lost(clip_id: str, frame_index: int | None, num_frames: int = 1, split: str = "train"):

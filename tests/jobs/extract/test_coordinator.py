@@ -10,7 +10,7 @@ from posemill.config import ExtractConfig
 from posemill.errors import DeviceError, PosemillError, RunError
 from posemill.executors import Died, Finished, Output
 from posemill.jobs.extract.coordinator import Coordinator, StopSignals
-from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, Fatal, part_of
+from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, WRITING, Fatal, part_of
 from posemill.jobs.extract.opening import planned_clips
 from posemill.jobs.extract.plan import plan_units
 from posemill.jobs.extract.run import Extraction
@@ -127,6 +127,11 @@ def test_a_video_that_its_decoder_dies_of_is_given_up_from_there(play):
 def test_a_frame_that_was_never_tried_alone_is_not_given_up(play, place):
     part, _ = play(FRAMES, dying(place, times=5))
     assert (part.skip, part.give_up) == ({}, None)
+
+
+def test_a_death_outside_of_any_frame_makes_the_next_worker_careful(play):
+    _, tasks = play(FRAMES, dying((-1, -1, WRITING, 5)))
+    assert (tasks[1].is_careful, tasks[1].piece_frames, tasks[1].leave_after) == (True, 64, None)
 
 
 def test_the_other_units_of_a_dead_worker_s_task_go_on_as_they_were(play):
