@@ -451,6 +451,10 @@ def test_actions_need_to_be_allowed_to_come_from_the_page_and_to_be_asked_twice(
         word = client.post(path, json={"action": "stop"}, headers=own).json()["confirm"]
         done = client.post(path, json={"action": "stop", "confirm": word}, headers=own)
         assert done.json() == {"done": "ok"}
+        monkeypatch.setattr(actions, "_GOOD_FOR_SECONDS", -1.0)
+        word = client.post(path, json={"action": "stop"}, headers=own).json()["confirm"]
+        late = client.post(path, json={"action": "stop", "confirm": word}, headers=own)
+        assert late.json() == other.json()
     assert acted == [("fake", "stop")]
 
 

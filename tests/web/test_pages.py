@@ -152,6 +152,20 @@ def test_a_clip_and_its_points_are_those_of_the_run(client, entry_of):
     assert gone.json()["reason"] == "clip 'swaying' has no frame 40"
 
 
+def test_a_window_begins_and_ends_in_any_piece_of_a_clip(entry_of, monkeypatch):
+    address = ClipAddress(entry_of("people"), "train", "swaying")
+    (row,) = clip_data._rows_of(address)
+    lengths = (15, 5, 20)
+    pieces = [
+        row._replace(offset=row.offset + sum(lengths[:number]), num_rows=length)
+        for number, length in enumerate(lengths)
+    ]
+    monkeypatch.setattr(clip_data, "_rows_of", lambda _: pieces)
+    for start, count in ((0, 40), (3, 4), (10, 8), (14, 30), (16, 2), (39, 9)):
+        window = clip_data.read_window(address, start, count)
+        assert window.frame_indices.tolist() == list(range(start, min(start + count, 40)))
+
+
 def test_the_people_of_a_window_come_with_their_ids(client, entry_of):
     points = np.arange(5 * 17 * 3, dtype=np.float32).reshape(5, 17, 3)
     scores = np.full((5, 17), 0.5, np.float32)

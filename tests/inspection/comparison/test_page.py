@@ -50,6 +50,8 @@ def test_the_page_is_well_formed_loads_nothing_and_shows_names_as_text(pair, tmp
         "engine.engine", "Quantiles are exact to 0.1 %",
     ):  # fmt: skip
         assert said in words, said
+    posemill.compare(*pair[::-1], tmp_path / "back.html", progress=False)
+    assert "face in first only" in (tmp_path / "back.html").read_text(encoding="utf-8")
     # two frames, each as both runs have it, cut to the same part of the picture
     pictures = [
         cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_COLOR)
