@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +55,31 @@ def test_splits_called_all_and_full_are_not_mixed_up(tmp_path: Path) -> None:
         HF.write(clips, tmp_path / "out", recipe=Recipe())
     HF.write(clips[1:], tmp_path / "out", recipe=Recipe())
     assert [clip.split for clip in HF.read(tmp_path / "out")] == ["full"]
+
+
+def test_no_footer_that_contradicts_itself_ends_the_process(path: Path) -> None:
+    # In a process of its own: what ended it was no error of Python.
+    script = """
+import sys
+from pathlib import Path
+from posemill.errors import FormatError
+from posemill.formats.huggingface import HuggingFaceFormat
+path = Path(sys.argv[1])
+file = path / "data" / "dev-00000-of-00001.parquet"
+whole = file.read_bytes()
+footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+for at in range(footer, len(whole) - 8):
+    if whole[at] % 16 == 6 and whole[at] < 128:  # a list of integers: say that there is one more
+        file.write_bytes(whole[:at] + bytes([whole[at] + 16]) + whole[at + 1 :])
+        try:
+            list(HuggingFaceFormat().read(path))
+        except FormatError as error:
+            print(error)
+"""
+    command = [sys.executable, "-c", script, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "histogram size mismatch" in done.stdout
 
 
 def test_files_that_do_not_fit_are_named(path: Path, tmp_path: Path) -> None:
