@@ -15,6 +15,7 @@ from posemill.runs.events import (
     Committed,
     Crashed,
     Finished,
+    GaveUp,
     Lost,
     Piece,
     Planned,
@@ -91,9 +92,7 @@ def test_starts_are_counted_and_begin_what_was_finished_anew(events):
 
 def test_a_plan_is_recorded_whole_and_takes_the_place_of_what_was_there(events):
     commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
-    events.record(
-        Crashed(1, 3, ESTIMATING, "three times", is_given_up=True), Started(), Finished("then")
-    )
+    events.record(GaveUp(1, 3, ESTIMATING, "three times"), Started(), Finished("then"))
     other = Planned("other", PLANNED.clips[1:], (PlannedUnit(1, 0, None, True, True, 7),))
     events.record(other)
     ledger = events.ledger
@@ -171,13 +170,13 @@ def test_a_frame_is_left_out_unless_nothing_after_it_can_be_read(
     events, unit_no, phase, is_given_up
 ):
     events.record(Crashed(unit_no, 2, DECODING, "not given up"))
-    events.record(Crashed(unit_no, 5, phase, "three times", is_given_up=True))
+    events.record(GaveUp(unit_no, 5, phase, "three times"))
     (unit,) = load(events, unit_no)
     part = part_of(unit)
     if is_given_up:
         assert (part.skip, part.give_up) == ({}, (5, "three times"))
         for frame in (4, 6):  # the first one counts
-            events.record(Crashed(unit_no, frame, phase, f"at {frame}", is_given_up=True))
+            events.record(GaveUp(unit_no, frame, phase, f"at {frame}"))
         assert part_of(*load(events, unit_no)).give_up == (4, "at 4")
     else:
         assert (part.skip, part.give_up) == ({5: "three times"}, None)
@@ -198,7 +197,7 @@ def test_a_failed_picture_becomes_a_unit_of_its_own(events):
 def test_a_failed_frame_of_a_chain_makes_the_whole_unit_start_anew(events):
     commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
     commit(events, progress(2, 1, 10, rows=4, is_done=True), first_frame=6)
-    events.record(Crashed(1, 3, ESTIMATING, "three times", is_given_up=True))
+    events.record(GaveUp(1, 3, ESTIMATING, "three times"))
     events.record(Reset())
     assert counts(events)["train"] == (0, 10, 4, 0, 0)
     (unit,) = load(events, 1, 2)

@@ -96,7 +96,7 @@ class Lease:
         place: The run's.
         owner: See `LeaseState`; a lease of the same owner is taken over at once.
         live: Asked at each renewal what is to be told.
-        on_wait: Called about once a second with the holder while its silence is waited for; what
+        on_wait: Called several times a second with the holder while its silence is waited for; what
             it raises ends the wait.
     """
 
@@ -134,7 +134,7 @@ class Lease:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             on_wait(last)
-            time.sleep(min(1.0, PATIENCE_SECONDS / 8))
+            time.sleep(min(0.25, PATIENCE_SECONDS / 8))
             now = read_lease(self._place)
             if now is None or now.is_released:
                 return

@@ -130,16 +130,17 @@ class Committed:
 
 @dataclass(frozen=True)
 class Crashed:
-    """A worker died at a frame, for which only the frame can be to blame.
-
-    Given up, the frame is never tried again; with phase -1, nothing of the unit from there on.
-    """
+    """A worker died at a frame, for which only the frame can be to blame."""
 
     unit_no: int
     frame_index: int
     phase: int
     message: str
-    is_given_up: bool = False
+
+
+@dataclass(frozen=True)
+class GaveUp(Crashed):
+    """A frame is never tried again; with phase -1, nothing of the unit from there on."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class Finished:
     finished_at: str
 
 
-Event = Planned | Started | Committed | Crashed | Reset | Finished
+Event = Planned | Started | Committed | Crashed | GaveUp | Reset | Finished
 
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 

@@ -21,6 +21,7 @@ from posemill.runs.events import (
     Crashed,
     Event,
     Finished,
+    GaveUp,
     Planned,
     PlannedClip,
     Reset,
@@ -207,12 +208,15 @@ class Ledger(LedgerReader):
         return counts
 
     def _add_crashed(self, event: Crashed) -> None:
+        is_given_up = isinstance(event, GaveUp)
         self._write(
             "INSERT INTO crashes (unit_no, frame_index, phase, message, is_given_up, tries) "
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET tries = tries + excluded.tries, "
             "is_given_up = is_given_up OR excluded.is_given_up, message = excluded.message",
-            (*astuple(event), not event.is_given_up),
+            (*astuple(event), is_given_up, not is_given_up),
         )
+
+    _add_gaveup = _add_crashed
 
     def _add_reset(self, event: Reset) -> None:
         """Make what failed to be done again.

@@ -25,7 +25,7 @@ from posemill.machine.gpus import place_workers
 from posemill.machine.live_files import LogFile, Speedometer, write_live
 from posemill.messages import Message
 from posemill.records import Clip
-from posemill.runs.events import Committed, Crashed, Started
+from posemill.runs.events import Committed, Crashed, GaveUp, Started
 from posemill.runs.log import EventLog
 from posemill.runs.queries import Unit
 from posemill.runs.writer import shard_stem
@@ -252,7 +252,7 @@ class Coordinator:
 
     def _give_up(self, left: dict[int, Unit], unit: Unit, what: tuple[int, int, str]) -> None:
         """Record frame, phase and reason of what is not to be tried again of a unit."""
-        self._events.append(Crashed(unit.unit_no, *what, is_given_up=True))
+        self._events.append(GaveUp(unit.unit_no, *what))
         left[unit.unit_no] = dataclasses.replace(unit, given_up=(*unit.given_up, what))
 
     def _reason_to_give_up(self, died: Died, unit: Unit) -> str:
