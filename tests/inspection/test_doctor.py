@@ -13,6 +13,7 @@ from cli_runner import CliRunner
 from posemill import __version__
 from posemill.commands import machine
 from posemill.commands.line import run_line
+from posemill.estimators.trial import try_library
 from posemill.inspection import doctor
 from posemill.inspection.doctor import diagnose, try_libraries
 from posemill.jobs.extract import workers
@@ -191,6 +192,12 @@ def test_a_source_folder_on_the_path_has_no_known_extras(monkeypatch):
 
     monkeypatch.setattr(metadata, "requires", requires)
     assert diagnose().extras == {}
+
+
+def test_opencv_is_tried_on_a_picture_and_timed():
+    tried = try_library("opencv")
+    assert tried.works
+    assert tried.seconds["a picture"] > 0
 
 
 @pytest.mark.skipif(find_spec("onnxruntime") is None, reason="onnxruntime is not installed")
