@@ -105,7 +105,7 @@ def __getattr__(name: str) -> Any:
     with import_module("posemill.errors").naming_the_extra():
         value = getattr(import_module(_PUBLIC[name]), name)
     if isinstance(value, FunctionType):
-        value = import_module("posemill.commands.declaring").for_python(value)
+        value = import_module("posemill.commands.declaring").checked(value)
     globals()[name] = value
     return value
 

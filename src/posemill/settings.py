@@ -27,7 +27,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
-    Annotated,
     Any,
     ClassVar,
     TypeVar,
@@ -261,8 +260,7 @@ class Settings:
         cls._names |= {(field.group, field.name): field for field in cls._fields.values()}
         # For `help()` and the completion of notebooks; the real one takes old names too.
         cls.__signature__ = inspect.Signature([_parameter(f) for f in cls._fields.values()])
-        lines = [f"    {name}: {field.help}" for name, field in cls._fields.items()]
-        cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Args:", *lines])
+        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{arguments_text(cls._fields)}"
 
     def __init__(self, *args: Any, **values: Any) -> None:
         cls = type(self)
@@ -440,12 +438,9 @@ def field_of(name: str, declared: Any, default: Any, meta: Mapping[str, Any]) ->
     )
 
 
-def load_field(name: str, annotation: Any, default: Any) -> Field | None:
-    """Return the field of a parameter: `Annotated[type, setting(…)]`; None where it is none."""
-    if get_origin(annotation) is not Annotated:
-        return None
-    declared, said = get_args(annotation)[:2]
-    return field_of(name, declared, default, said.metadata)
+def arguments_text(fields: Mapping[str, Field]) -> str:
+    """Return the `Args:` of a docstring."""
+    return "\n".join(["Args:", *(f"    {name}: {field.help}" for name, field in fields.items())])
 
 
 def _parameter(field: Field) -> inspect.Parameter:

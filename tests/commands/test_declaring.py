@@ -52,7 +52,7 @@ def command(seen: list[Any], **which: Any) -> Command:
         """Say nothing."""
         seen.append((word, own, dict(ask.keywords)))
 
-    return Command("small", None, show, settings=lambda: Small, **which)
+    return Command("small", None, show, settings=Small, **which)
 
 
 def flags_given(*arguments: str, **which: Any) -> Any:

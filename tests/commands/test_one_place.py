@@ -13,7 +13,7 @@ from cli_runner import call
 from made_up_people import make_person, write_run
 
 from posemill.commands import data, line
-from posemill.commands.declaring import for_python
+from posemill.commands.declaring import checked
 from posemill.errors import ConfigError
 from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.records import PoseClip
@@ -51,7 +51,7 @@ def test_a_new_parameter_of_prepare_is_a_flag_a_keyword_and_a_line_of_its_help(
     wrong = call(*words, "--limit", "0")
     assert isinstance(wrong.exception, ConfigError)
     assert "limit: expected at least 1, got 0" in str(wrong.exception)
-    prepare = for_python(changed.prepare)
+    prepare = checked(changed.prepare)
     assert "limit: Stop after so many clips." in (prepare.__doc__ or "")
     prepare(run, tmp_path / "b", limit=2, skeleton="openpose-18")
     with pytest.raises(ConfigError, match=r"^limit: expected at least 1, got 0$"):

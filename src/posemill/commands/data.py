@@ -17,7 +17,7 @@ from posemill.commands.arguments import (
     here,
     run_and_file,
 )
-from posemill.commands.declaring import AsJson, Ask, Command, DryRun, Overwrite, RunOrFile, door
+from posemill.commands.declaring import AsJson, Ask, Command, DryRun, Overwrite, RunOrFile
 from posemill.commands.printing import print_json, print_table, say, warnings_as_notes
 from posemill.commands.progress import track
 from posemill.errors import ConfigError, RunError
@@ -41,7 +41,6 @@ NewRun = Annotated[
 ReplaceRun = Annotated[bool, setting("Replace a run that is there.")]
 
 
-@door(lambda: Shape)
 def prepare(
     run: Annotated[
         AnyPath,
@@ -67,7 +66,7 @@ def prepare(
     ] = 1,
     overwrite: Overwrite = False,
     progress: bool | None = None,
-    **shape: Any,
+    **shape: Annotated[Any, Shape],
 ) -> list[Prepared]:
     """Write {split}_keypoints.npz, the input of a model, and {split}_stats.json.
 
@@ -98,7 +97,6 @@ def _show_prepare(ask: Ask, *, dry_run: DryRun = False, as_json: AsJson = False)
             (print_json if as_json else _print_prepared)(ask())
 
 
-@door(lambda: ExportShape)
 def export(
     run: RunOrFile,
     to: Annotated[
@@ -114,7 +112,7 @@ def export(
     *,
     overwrite: Overwrite = False,
     progress: bool | None = None,
-    **shape: Any,
+    **shape: Annotated[Any, ExportShape],
 ) -> Summary:
     """Write a run or a file in another format.
 
@@ -153,7 +151,6 @@ def format_of(to: str | None, out: AnyPath) -> str:
     return to or format_for(Path(out))
 
 
-@door(lambda: Reading)
 def import_run(
     path: Annotated[
         AnyPath, setting("A file or folder of any format.", metavar="FILE", argument=True)
@@ -164,7 +161,7 @@ def import_run(
     overwrite: ReplaceRun = False,
     dry_run: DryRun = False,
     progress: bool | None = None,
-    **reading: Any,
+    **reading: Annotated[Any, Reading],
 ) -> RunSummary:
     """Make a run of a file or folder of any format that `export` writes."""
     from posemill.jobs.convert.between import merge_clips
@@ -188,7 +185,6 @@ def _show_import(ask: Ask, *, as_json: AsJson = False) -> None:
     _print_run(summary, as_json=as_json, dry_run=ask.keywords.get("dry_run", False))
 
 
-@door(lambda: Reading)
 def merge(
     runs: Annotated[
         Sequence[AnyPath],
@@ -205,7 +201,7 @@ def merge(
     overwrite: ReplaceRun = False,
     dry_run: DryRun = False,
     progress: bool | None = None,
-    **reading: Any,
+    **reading: Annotated[Any, Reading],
 ) -> RunSummary:
     """Join runs or result files into one run. Clips that occur twice must be equal."""
     from posemill.jobs.convert.between import merge_clips
@@ -222,7 +218,7 @@ def merge(
 
 
 def _show_merge(ask: Ask, *, as_json: AsJson = False) -> None:
-    values = dict(ask.keywords)
+    values = ask.keywords
     overwrite, dry_run = values.get("overwrite", False), values.get("dry_run", False)
     run, file = run_and_file(values["out"])
     if file is not None:
@@ -235,7 +231,7 @@ def _show_merge(ask: Ask, *, as_json: AsJson = False) -> None:
             )
         Outputs(run, overwrite=overwrite).claim_file(file)
     with warnings_as_notes():
-        summary = merge(**{**values, "out": run})
+        summary = ask(out=run)
     _print_run(summary, as_json=as_json, dry_run=dry_run)
     if file is not None and not dry_run:
         exported = export(run, out=file, skeleton=values.get("skeleton"), overwrite=overwrite)

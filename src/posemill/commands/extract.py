@@ -295,4 +295,4 @@ def detach(command: str, config: JobConfig, out: Path, storage: str) -> None:
     say("posemill status {run!q}\nposemill stop {run!q}", run=run)
 
 
-COMMANDS = (Command("extract", None, show_extract, settings=lambda: ExtractConfig),)
+COMMANDS = (Command("extract", None, show_extract, settings=ExtractConfig),)

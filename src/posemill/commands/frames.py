@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath
-from posemill.commands.declaring import AsJson, Ask, Command, door, shown_by
+from posemill.commands.declaring import AsJson, Ask, Command, shown_by
 from posemill.commands.extract import (
     InBackground,
     config_of,
@@ -97,7 +97,6 @@ def show_frames(
     return 0
 
 
-@door()
 def bench_decode(
     videos: Annotated[
         AnyPath | Sequence[AnyPath], setting("Files or folders.", metavar="VIDEO...", argument=True)
@@ -163,7 +162,6 @@ def _print_speeds(report: DecodeReport) -> None:
         say("{--decoder:auto} for {kind}: {quickest}", kind=kind, quickest=quickest)
 
 
-@door()
 def bench_engine(
     source: Annotated[
         AnyPath, setting("A folder of pictures, a picture, or a video.", argument=True)
@@ -245,7 +243,7 @@ def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
 
 
 COMMANDS = (
-    Command("frames", None, show_frames, settings=lambda: FramesConfig),
+    Command("frames", None, show_frames, settings=FramesConfig),
     Command("bench decode", bench_decode, shown_by(_print_speeds, _note_what_was_left_out)),
     Command("bench engine", bench_engine, shown_by(_print_runtimes)),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from posemill.commands.arguments import AnyPath, here
-from posemill.commands.declaring import AsJson, Ask, Command, Overwrite, door
+from posemill.commands.declaring import AsJson, Ask, Command, Overwrite
 from posemill.commands.printing import print_json, print_table, say
 from posemill.commands.progress import show_progress
 from posemill.config import as_in_extract
@@ -34,7 +34,6 @@ class LandmarkSettings(Settings, command="landmarks"):
     threads: int = setting("Threads inside the networks.", default=1, least=1)
 
 
-@door(lambda: LandmarkSettings)
 def landmarks(
     source: Annotated[
         AnyPath, setting("A folder of pictures, a picture, or a video.", argument=True)
@@ -43,7 +42,7 @@ def landmarks(
     *,
     overwrite: Overwrite = False,
     progress: bool | None = None,
-    **settings: Any,
+    **settings: Annotated[Any, LandmarkSettings],
 ) -> PoseClip:
     """Find the keypoints of one clip or folder, without making a run.
 

@@ -134,8 +134,8 @@ def read_words(command: Command, words: Sequence[str]) -> tuple[dict[str, Any], 
         declared = command.fields[name]
         flag = reader.flags.get(name, declared.meta["metavar"] or name)
         values[name] = _value(declared, texts, flag)
-    for name, declared in command.needed.items():
-        if name not in values:
+    for name, declared in command.fields.items():
+        if name not in values and command.is_needed(declared):
             if declared.meta["argument"]:
                 raise UsageError("Missing argument {name!r}.", name=argument_of(declared))
             raise UsageError("Missing option {flag!r}.", flag=declared.flags[0])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath, Reading, here
-from posemill.commands.declaring import Command, Originals, Overwrite, RunOrFile, door, shown_by
+from posemill.commands.declaring import Command, Originals, Overwrite, RunOrFile, shown_by
 from posemill.commands.pictures import notes_on, originals_of
 from posemill.commands.printing import print_notes, print_reasons, print_table, say
 from posemill.commands.progress import show_progress, track
@@ -35,14 +35,13 @@ def _split_line(split: dict[str, Any]) -> str:
     return f"  {split['split']}: {counts}{failed}" + (f"; {presence}" if presence else "")
 
 
-@door(lambda: Reading)
 def view(
     run: RunOrFile,
     *,
     detailed: Annotated[bool, setting("Show every clip with every part.")] = False,
     rows: Annotated[int, setting("Sample rows to show.", least=0)] = 5,
     progress: bool | None = None,
-    **reading: Any,
+    **reading: Annotated[Any, Reading],
 ) -> View:
     """Show what is in a run or an exported file: clips, frames, sizes, presence of the parts.
 
@@ -92,7 +91,6 @@ class Compared(dict[str, Any]):
         return "\n".join(lines)
 
 
-@door(lambda: Reading)
 def compare(
     one: Annotated[
         AnyPath, setting("A run folder, or a file of any format.", metavar="RUN_A", argument=True)
@@ -115,7 +113,7 @@ def compare(
     originals: Originals = None,
     overwrite: Overwrite = False,
     progress: bool | None = None,
-    **reading: Any,
+    **reading: Annotated[Any, Reading],
 ) -> Compared:
     """Compare two runs of the same clips: agreement and pixel distance of every part.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath, Person, Reading, here
-from posemill.commands.declaring import Command, Originals, Overwrite, RunOrFile, door, shown_by
+from posemill.commands.declaring import Command, Originals, Overwrite, RunOrFile, shown_by
 from posemill.commands.printing import print_notes, say
 from posemill.commands.progress import is_notebook, show_progress, track
 from posemill.errors import PosemillError
@@ -51,7 +51,6 @@ class Drawn:
         return {"paths": self.paths, "num_originals_gone": self.num_originals_gone}
 
 
-@door(lambda: Reading)
 def visualize(
     run: RunOrFile,
     out: Annotated[AnyPath, setting("Folder for the pictures.")] = "pictures",
@@ -75,7 +74,7 @@ def visualize(
     all: Annotated[bool, setting("Every frame; with --video, every clip.")] = False,
     overwrite: Overwrite = False,
     progress: bool | None = None,
-    **reading: Any,
+    **reading: Annotated[Any, Reading],
 ) -> Drawn:
     """Draw sampled frames, with contact sheets, or with --video whole clips as movies.
 
@@ -107,7 +106,6 @@ def visualize(
     return Drawn(paths, frames.num_gone, notes_on(frames, names))
 
 
-@door(lambda: Reading)
 def report(
     run: RunOrFile,
     out: Annotated[AnyPath, setting("The HTML file.")] = "report.html",
@@ -115,7 +113,7 @@ def report(
     originals: Originals = None,
     overwrite: Overwrite = False,
     progress: bool | None = None,
-    **reading: Any,
+    **reading: Annotated[Any, Reading],
 ) -> Drawn:
     """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures.
 

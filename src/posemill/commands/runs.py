@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from posemill.commands.arguments import KINDS, AnyPath, run_of
-from posemill.commands.declaring import AsJson, Ask, Command, door
+from posemill.commands.declaring import AsJson, Ask, Command
 from posemill.commands.printing import (
     print_json,
     print_reasons,
@@ -45,7 +45,6 @@ _PLANNED = (
 ).split()
 
 
-@door()
 def status(run: RunFolder) -> Status | TrainStatus | SweepStatus:
     """Show the progress of a run, a training or a sweep, also after a crash or at its end.
 
@@ -248,7 +247,6 @@ def show_serve(
     )
 
 
-@door()
 def advise(
     run: Annotated[AnyPath, setting("Folder of a training, finished or not.", argument=True)],
 ) -> list[Advice]:
@@ -304,6 +302,6 @@ COMMANDS = (
     Command("status", status, _show_status),
     Command("stop", None, show_stop),
     Command("logs", None, show_logs),
-    Command("plan", None, show_plan, settings=lambda: ExtractConfig, only=_PLANNED),
+    Command("plan", None, show_plan, settings=ExtractConfig, only=_PLANNED),
     Command("serve", None, show_serve),
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 from posemill.commands.arguments import AnyPath, run_of
-from posemill.commands.declaring import AsJson, Ask, Command, Overwrite, ShowConfig, door
+from posemill.commands.declaring import AsJson, Ask, Command, Overwrite, ShowConfig
 from posemill.commands.printing import (
     print_config,
     print_json,
@@ -30,7 +30,7 @@ from posemill.errors import ConfigError, naming_the_extra
 from posemill.files import folder_kind
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
-from posemill.settings import Settings, setting
+from posemill.settings import setting
 from posemill.terminal import warn_caller
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ _PARALLEL = "{mode}, {processes} x {threads} threads: {mode_reason}"
 _NOTHING = Message("nothing to change")
 # Its own flag has a value, and `--use-fp16` none.
 _MIXED = {"--use-fp16": "--precision=mixed", "--no-use-fp16": "--precision=fp32"}
+_TRAIN_CONFIG = "posemill.training.config.train_config:TrainConfig"  # slow to import
 TrainedRun = Annotated[
     AnyPath, setting("Folder that `posemill train` wrote.", metavar="RUN", argument=True)
 ]
@@ -49,12 +50,6 @@ ConfigFile = Annotated[
     AnyPath | None,
     setting("TOML file; every flag below is a field of it.", metavar="CONFIG", argument=True),
 ]
-
-
-def _train_config() -> type[Settings]:
-    from posemill.training.config.train_config import TrainConfig
-
-    return TrainConfig
 
 
 def show_train(
@@ -177,7 +172,6 @@ def _rounded(value: Any) -> Any:
     return f"{value:.4f}" if isinstance(value, float) else value
 
 
-@door()
 def predict(
     run: TrainedRun,
     source: AnyPath | PoseClip | Iterable[AnyPath | PoseClip],
@@ -345,9 +339,7 @@ def _show_predict(
             raise ModuleNotFoundError(name="torch")
     say("loading the model …", err=True)  # torch takes seconds
     with warnings_as_notes() as unread:
-        predictions = predict(
-            **ask.keywords, source=[Path(source) for source in sources], progress=True
-        )
+        predictions = ask(source=[Path(source) for source in sources], progress=True)
     if as_json:
         print_json(predictions)
     else:
@@ -442,7 +434,7 @@ def synthetic_corpus(
 
 
 COMMANDS = (
-    Command("train", None, show_train, settings=_train_config, aliases=_MIXED),
+    Command("train", None, show_train, settings=_TRAIN_CONFIG, aliases=_MIXED),
     Command("evaluate", "posemill.training.front:evaluate", _show_evaluate),
     Command("predict", predict, _show_predict),
     Command("sweep", None, sweep, aliases={"--jobs": "--workers"}),
@@ -450,7 +442,7 @@ COMMANDS = (
         "tune",
         "posemill.training.front:tune",
         _show_tune,
-        settings=_train_config,
+        settings=_TRAIN_CONFIG,
         skip=("tune",),
         aliases=_MIXED,
     ),
