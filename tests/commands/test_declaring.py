@@ -132,12 +132,7 @@ def test_what_is_no_pair_is_said_with_an_example(text):
         parse_options([text], "--x")
     expected = f"--x: expected name=value, for example width=64, got {text!r}"
     assert str(caught.value) == expected
-
-
-def test_pairs_are_of_the_engine_unless_something_else_is_said():
-    assert parse_options(["a=1", "b-c=", "d=[1, 2]"]) == {"a": 1, "b_c": "", "d": [1, 2]}
-    with pytest.raises(ConfigError, match=r"^--engine-option: expected name=value"):
-        parse_options(["a"])
+    assert parse_options(["a=1", "b-c=", "d=[1, 2]"], "--x") == {"a": 1, "b_c": "", "d": [1, 2]}
 
 
 def test_what_is_no_number_is_said():

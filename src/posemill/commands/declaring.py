@@ -82,7 +82,7 @@ class Command:
     @property
     def help(self) -> str:
         """The first sentences of the docstring: of what shows the result, or of the function."""
-        text = inspect.cleandoc(self.show.__doc__ or getattr(self.function, "__doc__", ""))
+        text = inspect.cleandoc(self.show.__doc__ or str(self.function.__doc__))
         return text.split("\n\n")[0].replace("\n", " ")
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -165,7 +165,7 @@ def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
 
 def _run(config: ExtractConfig, file: Path | None, *, as_json: bool) -> int:
     say("looking for clips in {source} …", source=config.source, err=True)
-    summary = extract(config, progress=True, on_plan=partial(_print_plan, config))
+    summary = extract(config, progress=True, on_plan=partial(print_plan, config))
     if as_json:
         print_json(summary)
     else:
@@ -180,23 +180,11 @@ def _run(config: ExtractConfig, file: Path | None, *, as_json: bool) -> int:
     return summary.exit_code
 
 
-def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> None:
+def print_plan(config: JobConfig, clips: ClipList, workers: WorkerPlan) -> None:
+    """Say how much each split has, what is odd about it, and how it will be worked on."""
     from posemill.jobs.extract.plan import describe_mode, unused_settings
     from posemill.jobs.extract.run import settled
 
-    rate = []
-    if config.fps is not None:
-        rate = [Message("fewer frames: {fps:g} of every second", fps=config.fps)]
-    elif config.stride > 1:
-        rate = [Message("fewer frames: 1 of every {stride}", stride=config.stride)]
-    mode = describe_mode(config, settled(config).mode, clips)
-    print_plan(clips, workers, unused_settings(config, clips), [*rate, mode])
-
-
-def print_plan(
-    clips: ClipList, workers: WorkerPlan, notes: Iterable[str], lines: Iterable[str] = ()
-) -> None:
-    """Say how much each split has, what is odd about it, and how it will be worked on."""
     for split, totals in clips.totals.items():
         template = "{split}: {num_clips:clip|clips}, {num_frames:frame|frames}"
         if totals.num_uncounted:
@@ -205,9 +193,13 @@ def print_plan(
                 "{num_uncounted:video|videos} of unknown length"
             )
         say(template, split=split, **vars(totals), err=True)
-    print_notes((*clips.problems, *notes))
-    for line in lines:
-        say(line, err=True)
+    print_notes((*clips.problems, *unused_settings(config, clips)))
+    if config.fps is not None:
+        say("fewer frames: {fps:g} of every second", fps=config.fps, err=True)
+    elif config.stride > 1:
+        say("fewer frames: 1 of every {stride}", stride=config.stride, err=True)
+    if isinstance(config, ExtractConfig):
+        say(describe_mode(config, settled(config).mode, clips), err=True)
     say("plan: {workers}", workers=workers.describe(), err=True)
 
 
@@ -269,7 +261,7 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     clips = job.decide(clips)
     with ProgressView() as view:
         clips = dataclasses.replace(clips, clips=job.count_frames(clips, view.count))
-    _print_plan(config, clips, plan_workers(config))
+    print_plan(config, clips, plan_workers(config))
     if not config.ray_address and (sentence := missing_gpus(config)):
         print_notes([sentence])
     if as_json:

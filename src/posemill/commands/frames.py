@@ -81,18 +81,30 @@ def show_frames(
     as_json: AsJson = False,
 ) -> int:
     """Decode videos once: small pictures, or packed bytes, and an index for training."""
+    from posemill.jobs.forecast import forecast
+
     config = FramesConfig(**ask.keywords)
     if dry_run:
-        _show_dry_run(config, as_json=as_json)
+        with ProgressView() as view:
+            estimate = forecast(config, sample_seconds=_SAMPLE_SECONDS, on_count=view.count)
+        print_forecast(estimate, as_json=as_json)
+        say("nothing was written", err=True)
     elif in_background:
         detach("frames", config, config.out, "local")
     else:
         say("looking for clips in {source} …", source=config.source, err=True)
-        summary = frames(config, progress=True, on_plan=partial(_print_plan, config))
+        summary = frames(config, progress=True, on_plan=partial(print_plan, config))
         if as_json:
             print_json(summary)
         else:
-            _print_summary(summary)
+            print_counts(summary)
+            say(
+                "{index} written; {megabytes:,.2f} MB; {speed}",
+                index=summary.index,
+                megabytes=summary.num_bytes / 1e6,
+                speed=rate_text(summary.frames_per_second),
+                err=True,
+            )
         return summary.exit_code
     return 0
 
@@ -140,7 +152,7 @@ def _print_speeds(report: DecodeReport) -> None:
 
     for path in dict.fromkeys(speed.path for speed in report.speeds):
         rows = [speed for speed in report.speeds if speed.path == path]
-        say("{path} ({kind}); frames/s (x OpenCV):", path=path, kind=rows[0].kind, bold=True)
+        say("{path} ({kind}); frames/s (x OpenCV):", path=path, kind=rows[0].kind, style="bold")
         print_table(
             ["decoder", "frames", "1 thread", "2 threads", "memory MB", "same frames"],
             [
@@ -214,32 +226,6 @@ def _print_runtimes(speeds: list[RuntimeSpeed]) -> None:
     print_table(columns, rows)
     template, refused = "{name} failed here: {reason}", [speed for speed in speeds if speed.refused]
     print_notes(Message(template, name=speed.runtime, reason=speed.refused) for speed in refused)
-
-
-def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> None:
-    from posemill.jobs.extract.plan import unused_settings
-
-    print_plan(clips, workers, unused_settings(config, clips))
-
-
-def _print_summary(summary: FramesSummary) -> None:
-    print_counts(summary)
-    say(
-        "{index} written; {megabytes:,.2f} MB; {speed}",
-        index=summary.index,
-        megabytes=summary.num_bytes / 1e6,
-        speed=rate_text(summary.frames_per_second),
-        err=True,
-    )
-
-
-def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
-    from posemill.jobs.forecast import forecast
-
-    with ProgressView() as view:
-        found = forecast(config, sample_seconds=_SAMPLE_SECONDS, on_count=view.count)
-    print_forecast(found, as_json=as_json)
-    say("nothing was written", err=True)
 
 
 COMMANDS = (

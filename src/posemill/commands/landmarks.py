@@ -121,7 +121,7 @@ def _show_landmarks(ask: Ask, *, as_json: AsJson = False) -> int:
         print_table(["part", "frames found", "of"], rows)
         say("{path}", path=out)
     for error in errors:
-        say("posemill: {error}", error=error, err=True, colour="red")
+        say("posemill: {error}", error=error, err=True, style="red")
     return 1 if errors else 0
 
 

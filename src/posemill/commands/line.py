@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -68,43 +70,26 @@ def run_line(args: Sequence[str]) -> int:
     commands, groups = load_commands()
     words = [word for word in args if word != "--debug"]
     group = words.pop(0) if words and words[0] in groups else ""
-    if group:
-        commands = {name: made for name, made in commands.items() if name.startswith(f"{group} ")}
-    if not words or words[0].startswith("-"):
-        return _run_option(words, commands, groups, group)
-    short = words.pop(0)
-    command = commands.get(f"{group} {short}".strip())
-    if command is None:
-        near = hint(short, [name.removeprefix(f"{group} ") for name in commands])
-        return _refuse(
-            usage_of_group(group),
-            UsageError("No such command {name!r}{near}", name=short, near=near),
-        )
-    before = words[: words.index("--")] if "--" in words else words
-    if any(word in _HELP for word in before):
-        print_written(command_help(command))
-        return 0
-    return _run(command, words)
-
-
-def _run_option(
-    words: list[str], commands: Mapping[str, Command], groups: Mapping[str, str], group: str
-) -> int:
-    """Do what a line without a command asks for; an empty one gets help."""
     if words[:1] == ["--version"] and not group:
         say("posemill {version}", version=__version__)
         return 0
-    if words and words[0] not in _HELP:
-        return _refuse(usage_of_group(group), _no_option(words[0], ()))
-    print_written(group_help(commands, groups, group), err=not words)
-    return 0 if words else 2
-
-
-def _run(command: Command, words: list[str]) -> int:
+    if group:
+        commands = {name: made for name, made in commands.items() if name.startswith(f"{group} ")}
+    if not words or words[0] in _HELP:
+        print_written(group_help(commands, groups, group), err=not words)
+        return 0 if words else 2
+    usage = usage_of_group(group)
     try:
+        command = _command_of(words.pop(0), commands, group)
+        if set(_HELP) & set(takewhile(lambda word: word != "--", words)):
+            print_written(command_help(command))
+            return 0
+        usage = usage_of(command)
         values, typed = read_words(command, words)
     except UsageError as error:
-        return _refuse(usage_of(command), error)
+        print_written(translate("Usage: ") + usage, err=True)
+        say("posemill: {error}", error=error, err=True, style="red")
+        return error.exit_code
     with flags_shown(Flags(typed=typed)):
         try:
             return command.run(values)
@@ -113,10 +98,15 @@ def _run(command: Command, words: list[str]) -> int:
             raise
 
 
-def _refuse(usage: str, error: UsageError) -> int:
-    print_written(translate("Usage: ") + usage, err=True)
-    say("posemill: {error}", error=error, err=True, colour="red")
-    return error.exit_code
+def _command_of(name: str, commands: Mapping[str, Command], group: str) -> Command:
+    """Return the command of a name in a group; raise for a flag and for what is none."""
+    if name.startswith("-"):
+        raise _no_option(name, ())
+    command = commands.get(f"{group} {name}".strip())
+    if command is None:
+        near = hint(name, [known.removeprefix(f"{group} ") for known in commands])
+        raise UsageError("No such command {name!r}{near}", name=name, near=near)
+    return command
 
 
 def read_words(command: Command, words: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -147,7 +137,7 @@ class _Reader:
 
     def __init__(self, command: Command) -> None:
         self.command = command
-        self.texts: dict[str, list[Any]] = {}
+        self.texts: dict[str, list[Any]] = defaultdict(list)
         self.flags: dict[str, str] = {}
         self._known: dict[str, tuple[Field, Any]] = {}  # flag -> its field, and its value if fixed
         self._arguments: list[str] = []
@@ -168,7 +158,7 @@ class _Reader:
             if word == "--":
                 self._arguments += waiting
                 return
-            if not word.startswith("-") or word == "-" or _is_number(word):
+            if _is_value(word):
                 self._arguments.append(word)
                 continue
             flag, equals, text = word.partition("=")
@@ -177,42 +167,38 @@ class _Reader:
 
     def _take(self, flag: str, text: str | None, waiting: list[str]) -> None:
         """Take a flag, with its values from the words that follow."""
-        spelled, _, prefix = self.command.aliases.get(flag, flag).partition(" ")
-        spelled, equals, whole = spelled.partition("=")
-        if spelled not in self._known:
+        meant, _, prefix = self.command.aliases.get(flag, flag).partition(" ")
+        meant, equals, whole = meant.partition("=")
+        if meant not in self._known:
             raise _no_option(flag, self._known)
-        declared, fixed = self._known[spelled]
+        declared, fixed = self._known[meant]
         if prefix or equals:
-            flag = spelled
+            flag = meant
         if equals:
-            text = whole
-        elif fixed is not None:
-            if text is not None:
-                raise UsageError("Option {flag!r} does not take a value.", flag=flag)
-            self._give(declared, flag, fixed)
-            return
-        if text is None and declared.meta["bare"]:
-            is_value = bool(waiting) and waiting[0] in declared.choices()
-            text = waiting.pop(0) if is_value else declared.meta["bare"]
-        if text is None:
-            if not waiting or waiting[0].partition("=")[0].replace("_", "-") in self._known:
-                raise UsageError("Option {flag!r} requires an argument.", flag=flag)
-            text = waiting.pop(0)
-            self._give(declared, flag, prefix + text)
-            while declared.kind in _SEVERAL and waiting and _is_value(waiting[0]):
-                self._further.append((declared.name, prefix + waiting[0]))
-                self._give(declared, flag, prefix + waiting.pop(0))
-            return
-        self._give(declared, flag, prefix + text)
-
-    def _give(self, declared: Field, flag: str, value: Any) -> None:
-        name = declared.flat
-        if declared.kind in _SEVERAL:
-            self.texts.setdefault(name, []).append(value)
+            texts: list[Any] = [whole]
+        elif fixed is None:
+            texts = self._values_behind(declared, flag, waiting) if text is None else [text]
+            texts = [prefix + text for text in texts]
+        elif text is None:
+            texts = [fixed]
         else:
-            self.texts[name] = [value]
+            raise UsageError("Option {flag!r} does not take a value.", flag=flag)
+        self.texts[declared.flat] += texts
+        self._further += [(declared.flat, text) for text in texts[1:]]
         if not flag.startswith("--no-"):
-            self.flags[name] = flag
+            self.flags[declared.flat] = flag
+
+    def _values_behind(self, declared: Field, flag: str, waiting: list[str]) -> list[str]:
+        """Return the value of a flag out of the words behind it; all of them if it has several."""
+        bare = declared.meta["bare"]
+        if bare and not (waiting and waiting[0] in declared.choices()):
+            return [bare]
+        if not waiting or waiting[0].partition("=")[0].replace("_", "-") in self._known:
+            raise UsageError("Option {flag!r} requires an argument.", flag=flag)
+        texts = [waiting.pop(0)]
+        while declared.kind in _SEVERAL and waiting and _is_value(waiting[0]):
+            texts.append(waiting.pop(0))
+        return texts
 
     def place_arguments(self) -> None:
         """Give each argument its words: one, or all that are left where it holds several."""
@@ -235,21 +221,18 @@ class _Reader:
             if name in self.texts and declared.kind not in _SEVERAL:
                 template = "{argument} and {flag} say the same thing: give one of them"
                 raise ConfigError(template, argument=argument_of(declared), flag=self.flags[name])
-            self.texts[name] = [*taken, *self.texts.get(name, [])]
+            self.texts[name] = [*taken, *self.texts[name]]
         if words:
             raise UsageError("Got unexpected extra arguments ({words})", words=" ".join(words))
 
 
-def _no_option(flag: str, known: Sequence[str] | Mapping[str, Any]) -> UsageError:
+def _no_option(flag: str, known: Iterable[str]) -> UsageError:
     return UsageError("No such option: {flag}{near}", flag=flag, near=hint(flag, known))
 
 
 def _is_value(word: str) -> bool:
-    return not word.startswith("-") or _is_number(word)
-
-
-def _is_number(word: str) -> bool:
-    return word.startswith("-") and word[1:].replace(".", "", 1).isdecimal()
+    """Return whether a word is no flag: also a number below zero, or a dash alone."""
+    return not word.startswith("-") or not word[1:] or word[1:].replace(".", "", 1).isdecimal()
 
 
 def _value(declared: Field, texts: list[Any], flag: str) -> Any:
@@ -277,7 +260,7 @@ def _in_number(kind: type[int] | type[float], text: str, flag: str) -> float:
         raise UsageError(template, flag=flag, text=text) from error
 
 
-def parse_options(options: Sequence[str], flag: str = "--engine-option") -> dict[str, Any]:
+def parse_options(options: Sequence[str], flag: str) -> dict[str, Any]:
     """Return the values of the `name=value` pairs of a flag: JSON, or else plain words."""
     values: dict[str, Any] = {}
     for text in options:
@@ -303,7 +286,7 @@ def main(args: list[str] | None = None) -> Any:
         if is_debug:
             raise
         with flags_shown(Flags(error.in_file, error.typed)):
-            say("posemill: {error}", error=error, err=True, colour="red")
+            say("posemill: {error}", error=error, err=True, style="red")
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # Who read our output is gone: `posemill view … | head`.
@@ -315,7 +298,7 @@ def main(args: list[str] | None = None) -> Any:
             raise
         template = "posemill: {path}: {reason}" if error.filename else "posemill: {reason}"
         reason = Message(error.strerror or "")
-        say(template, path=error.filename, reason=reason, err=True, colour="red")
+        say(template, path=error.filename, reason=reason, err=True, style="red")
         sys.exit(PosemillError.exit_code)
     except KeyboardInterrupt:
         say("posemill: interrupted", err=True)

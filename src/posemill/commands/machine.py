@@ -94,7 +94,7 @@ def _run_command(*arguments: str | Path) -> None:
     from posemill.commands.line import run_line
 
     words = [str(argument) for argument in arguments]
-    say("$ posemill {words}", words=shlex.join(words), bold=True)
+    say("$ posemill {words}", words=shlex.join(words), style="bold")
     if code := run_line(words):
         raise SystemExit(code)
 
@@ -201,11 +201,11 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
         lines.append((Message("tried {name}", name=name), _say_outcome(name, outcome)))
     print_lines(lines)
     for problem in diagnosis.problems:
-        say("problem: {text}", text=problem, colour="red")
+        say("problem: {text}", text=problem, style="red")
     for warning in diagnosis.warnings:
-        say("warning: {text}", text=warning, colour="yellow")
+        say("warning: {text}", text=warning, style="yellow")
     if not (diagnosis.problems or diagnosis.warnings):
-        say("all well", colour="green")
+        say("all well", style="green")
 
 
 def _exit_code(diagnosis: Diagnosis) -> int:

@@ -18,28 +18,18 @@ from posemill.terminal import escaped, printable, width_of
 if TYPE_CHECKING:
     from posemill.provenance import Resolved
 
-_ANSI_CODES = {"red": "31", "green": "32", "yellow": "33"}
+_ANSI_CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 
 
-def say(
-    text: str,
-    /,
-    *,
-    err: bool = False,
-    colour: str | None = None,
-    bold: bool = False,
-    **values: object,
-) -> None:
+def say(text: str, /, *, err: bool = False, style: str = "", **values: object) -> None:
     """Print a message, on stderr if `err`: `say("{path} written", path=path)`.
 
     What is in it from data does not command the terminal.
     """
     stream = sys.stderr if err else sys.stdout
     words = printable(render(Message(text, **values)))
-    codes = [_ANSI_CODES[colour]] if colour else []
-    codes += ["1"] if bold else []
-    if codes and stream.isatty() and "NO_COLOR" not in os.environ:
-        words = f"\033[{';'.join(codes)}m{words}\033[0m"
+    if style and stream.isatty() and "NO_COLOR" not in os.environ:
+        words = f"\033[{_ANSI_CODES[style]}m{words}\033[0m"
     _write(words, stream)
 
 
@@ -143,7 +133,7 @@ def shares_of(shares: Mapping[Any, float], *, is_whole: bool = False) -> Message
 def print_notes(notes: Iterable[object]) -> None:
     """Print on stderr what is worth to know, or works, but not as it should."""
     for note in notes:
-        say("note: {text}", text=note, err=True, colour="yellow")
+        say("note: {text}", text=note, err=True, style="yellow")
 
 
 @contextmanager

@@ -84,8 +84,14 @@ def _show_status(
     if as_json:
         print_json({**state.to_json(), **({"failures": failed} if failures else {})})
         return
+    for text in (
+        state.headline(),
+        state.describe(),
+        *(gpu.describe() for gpu in getattr(state, "gpus", ())),
+    ):
+        say_line(text)
     if isinstance(state, Status):
-        _print_status(state)
+        _print_run(state)
     else:
         _print_training(state)
     for failure in failed:
@@ -100,10 +106,7 @@ def say_line(text: str, /, **values: object) -> None:
     print_written(printable(render(Message(text, **values)), keep=""))
 
 
-def _print_status(state: Status) -> None:
-    say(state.headline())
-    say(state.describe())
-    _print_gpus(state)
+def _print_run(state: Status) -> None:
     names = "split num_clips clips_done clips_failed frames_known frames_out frames_failed"
     columns = ["split", "clips", "done", "clips failed", "frames", "out", "frames failed"]
     rows = list(map(attrgetter(*names.split()), state.counts))
@@ -115,18 +118,10 @@ def _print_status(state: Status) -> None:
         print_reasons(state.reasons)
 
 
-def _print_gpus(state: Status | TrainStatus) -> None:
-    for gpu in state.gpus:
-        say_line(gpu.describe())
-
-
 def _print_training(state: TrainStatus | SweepStatus) -> None:
     from posemill.training.runs.status import TrainStatus
 
-    say_line(state.headline())
-    say_line(state.describe())
     if isinstance(state, TrainStatus):
-        _print_gpus(state)
         print_records({"split": split, **scores} for split, scores in state.scores.items())
     else:
         same, rows = without_constants(state.trainings, keep=("job", "state"))
