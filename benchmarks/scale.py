@@ -280,7 +280,9 @@ def half_run(
         stack.enter_context(suppress(MachineGoneError))
         for name in _CLOCKS:
             stack.enter_context(patch(f"posemill.{name}.time", clock))
-        stack.enter_context(patch.object(extract_run, "open_executor", lambda *_: executor))
+        stack.enter_context(
+            patch.object(extract_run, "find_executor", lambda _: lambda *_: executor)
+        )
         begun = time.perf_counter()
         extract_run.extract(config, clips=clips)
     return executor, executor.began_at - begun

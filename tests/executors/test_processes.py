@@ -103,7 +103,7 @@ def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path, start_proces
         "import task_functions as functions\n"
         "from posemill.executors import *\n"
         "if __name__ == '__main__':\n"
-        "    executor = open_executor('processes', 2, Limits())\n"
+        "    executor = find_executor('processes')(2, Limits())\n"
         "    name = 'hang' if sys.argv[1] == 'idle' else sys.argv[1]\n"
         "    tasks = iter([(name, 0)] * (1 if sys.argv[1] == 'idle' else 2))\n"
         "    for event in executor.run(functions.make_function, lambda: next(tasks, None)):\n"
@@ -190,7 +190,7 @@ def test_a_worker_that_starts_after_the_request_to_stop_knows_of_it(functions):
 
 SCRIPT = """
 import sys
-from posemill.executors import Finished, Limits, Output, open_executor
+from posemill.executors import Finished, Limits, Output, find_executor
 
 
 class Doubling:
@@ -203,7 +203,7 @@ class Doubling:
 
 if __name__ == "__main__":
     tasks = iter([4])
-    executor = open_executor("processes", 1, Limits())
+    executor = find_executor("processes")(1, Limits())
     events = list(executor.run(Doubling(), lambda: next(tasks, None)))
     print([event.value for event in events if isinstance(event, Output)])
 """

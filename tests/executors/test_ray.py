@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from posemill.errors import RunError
-from posemill.executors import Died, Finished, Limits, Output, Tick, open_executor
+from posemill.executors import Died, Finished, Limits, Output, Tick, find_executor
 from posemill.files import cache_folder
 from posemill.testing import ExecutorContract
 
@@ -35,7 +35,7 @@ class TestRay(ExecutorContract):
 
 def run_all(functions, names, limits=None, num_workers=1):
     tasks = iter([(name, number) for number, name in enumerate(names)])
-    executor = open_executor("ray", num_workers, limits or Limits())
+    executor = find_executor("ray")(num_workers, limits or Limits())
     events = executor.run(functions.make_function, lambda: next(tasks, None))
     return [event for event in events if not isinstance(event, Tick)]
 
@@ -59,7 +59,7 @@ def test_an_illegal_instruction_is_blamed_on_the_machine_if_its_slot_gave_nothin
 
 def test_the_end_of_a_machine_is_from_outside_and_its_slots_come_again(functions):
     tasks = [("until stopped", 0)]
-    executor = open_executor("ray", 1, Limits())
+    executor = find_executor("ray")(1, Limits())
     seen, hosts = [], set()
     for event in executor.run(functions.make_function, lambda: tasks.pop() if tasks else None):
         if isinstance(event, Tick):

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from posemill.errors import ConfigError
-from posemill.executors import Finished, Limits, Output, Tick, known_executors, open_executor
+from posemill.executors import Finished, Limits, Output, Tick, find_executor, known_executors
 from posemill.executors.threads import SerialExecutor, ThreadExecutor
 from posemill.testing import ExecutorContract
 
@@ -19,7 +19,7 @@ class TestSerial(ExecutorContract):
 def test_executors_have_names_and_others_are_refused():
     assert known_executors() == ["serial", "threads", "processes", "ray"]
     with pytest.raises(ConfigError, match="unknown executor 'cloud'; known: serial, threads"):
-        open_executor("cloud", 1, Limits())
+        find_executor("cloud")(1, Limits())
 
 
 class Functions:
@@ -120,7 +120,7 @@ def test_one_after_the_other_ticks_for_none_and_says_where_it_is():
     assert seen == [(Output(5, "done"), busy), (Tick(), busy), (Finished(5), [])]
 
 
-def test_a_task_learns_that_it_should_stop_until_it_is_recycled():
+def test_tasks_learn_that_they_should_stop_also_in_a_new_worker():
     def work(task, progress):
         if task == "last":
             progress.recycle()
@@ -133,4 +133,4 @@ def test_a_task_learns_that_it_should_stop_until_it_is_recycled():
             stopping.append((event.value, len(make.made)))
         if event == Finished("first"):
             executor.ask_to_stop()
-    assert stopping == [(False, 1), (True, 1), (True, 1), (False, 2)]
+    assert stopping == [(False, 1), (True, 1), (True, 1), (True, 2)]

@@ -148,10 +148,10 @@ def test_a_new_python_runs_nothing_from_the_current_folder(hostile_folder, monke
 def test_spawned_workers_run_nothing_from_the_current_folder(hostile_folder):
     code = (
         "import sys; sys.path[:] = [path for path in sys.path if path]\n"
-        "from posemill.executors import Limits, open_executor\n"
+        "from posemill.executors import Limits, find_executor\n"
         "from functools import partial\n"
         "tasks = iter([1])\n"
-        "executor = open_executor('processes', 1, Limits())\n"
+        "executor = find_executor('processes')(1, Limits())\n"
         "events = list(executor.run(partial(partial, zip), lambda: next(tasks, None)))\n"
         "print(events[-1])\n"
     )

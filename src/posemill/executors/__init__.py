@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from posemill import plugins
 
@@ -125,28 +125,7 @@ class Limits:
     files: Mapping[str, Path] = field(default_factory=dict)  # by name in every machine's cache
 
 
-class Executor(Protocol):
-    """Runs a function over tasks with `num_workers` workers."""
-
-    def __init__(self, num_workers: int, limits: Limits) -> None: ...
-
-    def run(
-        self, make_function: MakeFunction, next_task: Callable[[], Any | None]
-    ) -> Iterator[Event]:
-        """Yield what happens until `next_task` returns None and no task is under way.
-
-        A task whose worker died is not tried again by itself: `next_task` may return it once more.
-        Closing the iterator ends all workers at once.
-        """
-
-    def ask_to_stop(self) -> None:
-        """Ask tasks under way to save what they have and end."""
-
-    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
-        """Return the task and the place of every busy worker."""
-
-
-class SupervisingExecutor(ABC):
+class Executor(ABC):
     """Hands tasks to workers that are started as needed; what they are is left to subclasses."""
 
     def __init__(self, num_workers: int, limits: Limits, *, first_index: int = 0) -> None:
@@ -173,7 +152,11 @@ class SupervisingExecutor(ABC):
     def run(
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
     ) -> Iterator[Event]:
-        """Yield what happens, see `Executor.run`."""
+        """Yield what happens until `next_task` returns None and no task is under way.
+
+        A task whose worker died is not tried again by itself: `next_task` may return it once more.
+        Closing the iterator ends all workers at once.
+        """
         try:
             while self._hand_out(next_task):
                 for index in self._indices:
@@ -202,12 +185,12 @@ class SupervisingExecutor(ABC):
     def ask_to_stop(self) -> None:
         """Ask tasks under way to save what they have and end."""
         self._is_stopping = True
-        for worker in self._workers.values():
+        for worker in [*self._workers.values()]:
             worker.ask_to_stop()
 
     def places(self) -> list[tuple[Any, tuple[int, ...]]]:
         """Return the task and the place of every busy worker, as far as is known."""
-        workers = self._workers.values()
+        workers = [*self._workers.values()]  # those of a slot are asked by another thread
         return [(worker.task, worker.place) for worker in workers if worker.task is not None]
 
 
@@ -223,11 +206,6 @@ EXECUTORS = {
 def find_executor(name: str) -> type[Executor]:
     """Return the executor of that name; raises where what it needs is not installed."""
     return cast("type[Executor]", plugins.load("executor", EXECUTORS, name, extra="ray"))
-
-
-def open_executor(name: str, num_workers: int, limits: Limits) -> Executor:
-    """Return a new executor of that name."""
-    return find_executor(name)(num_workers, limits)
 
 
 def known_executors() -> list[str]:

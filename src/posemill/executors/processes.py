@@ -26,12 +26,12 @@ from posemill.executors import (
     WORKER_NAME,
     Died,
     Event,
+    Executor,
     Finished,
     Limits,
     MakeFunction,
     Output,
     Progress,
-    SupervisingExecutor,
     Tick,
 )
 from posemill.files import open_plain
@@ -90,9 +90,9 @@ class _Worker:
     def __init__(self, index: int, make_function: MakeFunction, limits: Limits) -> None:
         self.index = index
         self.task: Any = None
+        self.progress = _CONTEXT.RawValue(Progress)
         self.is_ready = self.is_leaving = False
         self.reason = ""  # why it was killed
-        self.progress = _CONTEXT.RawValue(Progress)
         self.pipe: Connection
         self.pipe, far_end = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(
@@ -194,16 +194,12 @@ def _without_script(make_function: MakeFunction) -> Iterator[None]:
             script["__file__"] = path
 
 
-class ProcessExecutor(SupervisingExecutor):
+class ProcessExecutor(Executor):
     """Runs the function in `num_workers` spawned processes, numbered from `first_index` on."""
 
     _workers: dict[int, _Worker]
-
-    def __init__(self, num_workers: int, limits: Limits, *, first_index: int = 0) -> None:
-        super().__init__(num_workers, limits, first_index=first_index)
-        self._has_given = False
-        self._next_check = 0.0
-        self._checked_at = math.inf
+    _has_given = False
+    _next_check, _checked_at = 0.0, math.inf
 
     def _start(self, index: int, make_function: MakeFunction) -> _Worker:
         return _Worker(index, make_function, self._limits)

@@ -22,10 +22,10 @@ from posemill.errors import RunError
 from posemill.executors import (
     Died,
     Event,
+    Executor,
     Finished,
     Limits,
     MakeFunction,
-    SupervisingExecutor,
     Tick,
 )
 from posemill.executors.processes import ProcessExecutor
@@ -120,16 +120,13 @@ class _Actor:
         self.handle.ask_to_stop.remote()
 
 
-class RayExecutor(SupervisingExecutor):
+class RayExecutor(Executor):
     """Runs the function in `num_workers` actors, each a worker; `Limits` say on which cluster."""
 
     _workers: dict[int, _Actor]
-
-    def __init__(self, num_workers: int, limits: Limits) -> None:
-        super().__init__(num_workers, limits)
-        self._files: Any = None
-        self._actor_type: Any = None
-        self._next_look, self._patient_until = 0.0, math.inf
+    _files: Any
+    _actor_type: Any
+    _next_look, _patient_until = 0.0, math.inf
 
     def run(
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]

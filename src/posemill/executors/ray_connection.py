@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from posemill.errors import RunError
@@ -47,7 +47,7 @@ def connected(address: str, num_workers: int = 0) -> Iterator[None]:
         template = "no Ray cluster could be started on this machine: {error}"
     try:
         _check_answers(address)
-        with _our_signals(), nullcontext() if address else _loopback_only():
+        with _as_before(address):
             ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise RunError(template, address=address, error=first_line(error)) from error
@@ -77,12 +77,10 @@ def expect_own_cluster() -> None:
 def about_cluster(address: str) -> dict[str, Any]:
     """Return what a cluster has: machines that answer, CPUs and GPUs, and how many are free."""
     with connected(address):
-        resources: dict[str, float] = ray.cluster_resources()
-        free: dict[str, float] = ray.available_resources()
-        nodes: list[dict[str, Any]] = ray.nodes()
+        resources, free = ray.cluster_resources(), ray.available_resources()
         return {
             "address": address,
-            "machines": sum(node["Alive"] for node in nodes),
+            "machines": sum(node["Alive"] for node in ray.nodes()),
             "cpus": resources.get("CPU", 0.0),
             "free_cpus": free.get("CPU", 0.0),
             "gpus": resources.get("GPU", 0.0),
@@ -109,23 +107,17 @@ def _check_answers(address: str) -> None:
 
 
 @contextmanager
-def _loopback_only() -> Iterator[None]:
-    # Ray has this for Macs, whose firewalls would ask; an address given to `init` it replaces.
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
-
-
-@contextmanager
-def _our_signals() -> Iterator[None]:
-    # Ray puts handlers of its own in the place of what Ctrl-C and SIGTERM do.
+def _as_before(address: str) -> Iterator[None]:
+    # Ray has this for Macs, whose firewalls would ask: a cluster alone listens to its machine only;
+    # an address given to `init` it replaces.
+    is_open = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = is_open and bool(address)
+    # And it puts handlers of its own in the place of what Ctrl-C and SIGTERM do.
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
+        ray_constants.ENABLE_RAY_CLUSTER = is_open
         for number, handler in before.items():
             if threading.current_thread() is threading.main_thread() and handler is not None:
                 signal.signal(number, handler)

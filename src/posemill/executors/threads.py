@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from posemill.executors import (
@@ -19,7 +19,7 @@ from posemill.executors import (
     MakeFunction,
     Output,
     Progress,
-    SupervisingExecutor,
+    TaskFunction,
     Tick,
 )
 
@@ -28,36 +28,46 @@ NOWHERE = (-1, -1, 0, 0)  # what a worker says that has not begun
 SlotEvents = queue.SimpleQueue[tuple["Slot", Event | Exception]]
 
 
-class SerialExecutor:
-    """The plainest executor: for debuggers, and for machines that allow nothing else."""
+class _InlineWorker:
+    def __init__(self, index: int, function: TaskFunction) -> None:
+        self.index, self.function = index, function
+        self.progress = Progress()
+        self.task: Any = None
 
-    def __init__(self, num_workers: int, limits: Limits, *, index: int = 0) -> None:
-        self._index = index  # of the worker
-        self._progress = Progress()
-        self._task: Any = None
+    @property
+    def is_idle(self) -> bool:
+        return self.task is None
 
-    def run(
-        self, make_function: MakeFunction, next_task: Callable[[], Any | None]
-    ) -> Iterator[Event]:
-        """Yield what happens, see `Executor.run`."""
-        function = make_function(self._index)
-        while (task := next_task()) is not None:
-            self._task = task
-            for value in function(task, self._progress):
-                yield Tick() if value is None else Output(task, value)
-            self._task = None
-            yield Finished(task)
-            if self._progress.wants_recycling:
-                self._progress = Progress()
-                function = make_function(self._index)
+    @property
+    def place(self) -> tuple[int, ...]:
+        return self.progress.place
+
+    def give(self, task: Any) -> None:
+        self.task = task
 
     def ask_to_stop(self) -> None:
-        """Ask the task under way to save what it has and end."""
-        self._progress.ask_to_stop()
+        self.progress.ask_to_stop()
 
-    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
-        """Return the task under way and its place."""
-        return [] if self._task is None else [(self._task, self._progress.place)]
+
+class SerialExecutor(Executor):
+    """The plainest executor: for debuggers, and for machines that allow nothing else."""
+
+    _workers: dict[int, _InlineWorker]
+
+    def _start(self, index: int, make_function: MakeFunction) -> _InlineWorker:
+        return _InlineWorker(index, make_function(index))
+
+    def _listen(self) -> Iterator[Event]:
+        for worker in [worker for worker in self._workers.values() if not worker.is_idle]:
+            for value in worker.function(worker.task, worker.progress):
+                yield Tick() if value is None else Output(worker.task, value)
+            task, worker.task = worker.task, None
+            yield Finished(task)
+            if worker.progress.wants_recycling:
+                del self._workers[worker.index]
+
+    def _close(self) -> None:
+        pass
 
 
 class Slot:
@@ -122,7 +132,7 @@ class Slot:
         return task
 
 
-class ThreadExecutor(SupervisingExecutor):
+class ThreadExecutor(Executor):
     """Runs the function in `num_workers` threads, each with a function of its own."""
 
     _workers: dict[int, Slot]
@@ -132,7 +142,7 @@ class ThreadExecutor(SupervisingExecutor):
         self._events: SlotEvents = queue.SimpleQueue()
 
     def _start(self, index: int, make_function: MakeFunction) -> Slot:
-        executor = SerialExecutor(1, self._limits, index=index)
+        executor = SerialExecutor(1, self._limits, first_index=index)
         return Slot(executor, make_function, self._events, index)
 
     def _listen(self) -> Iterator[Event]:

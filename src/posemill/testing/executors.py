@@ -15,7 +15,7 @@ from posemill.executors import (
     Progress,
     TaskFunction,
     Tick,
-    open_executor,
+    find_executor,
 )
 
 
@@ -50,7 +50,7 @@ class ExecutorContract:
     def run_all(self, names: list[str], num_workers: int = 2) -> list[Event]:
         """Run one task per name; return all events but ticks."""
         tasks = iter([(name, number) for number, name in enumerate(names)])
-        executor = open_executor(self.name, num_workers, Limits())
+        executor = find_executor(self.name)(num_workers, Limits())
         events = executor.run(make_function, lambda: next(tasks, None))
         return [event for event in events if not isinstance(event, Tick)]
 
@@ -69,7 +69,7 @@ class ExecutorContract:
     def test_tasks_that_come_after_an_event_are_run_too(self) -> None:
         tasks = [("plain", 0)]
         done: list[int] = []
-        executor = open_executor(self.name, 2, Limits())
+        executor = find_executor(self.name)(2, Limits())
         for event in executor.run(make_function, lambda: tasks.pop() if tasks else None):
             if isinstance(event, Finished):
                 done.append(event.task[1])
@@ -78,7 +78,7 @@ class ExecutorContract:
         assert done == [0, 1, 2, 3]
 
     def test_tasks_under_way_save_what_they_have_when_asked_to_stop(self) -> None:
-        executor = open_executor(self.name, 1, Limits())
+        executor = find_executor(self.name)(1, Limits())
         tasks = iter([("until stopped", 0)])
         seen = []
         for event in executor.run(make_function, lambda: next(tasks, None)):

@@ -22,7 +22,7 @@ from posemill.errors import DeviceError, RunError
 from posemill.estimators import engine_info
 from posemill.estimators.identity import identity_on
 from posemill.estimators.runtimes.devices import list_gpus
-from posemill.executors import Limits, find_executor, open_executor
+from posemill.executors import Limits, find_executor
 from posemill.jobs.extract.coordinator import Coordinator, StopSignals
 from posemill.jobs.extract.job import FrameJob
 from posemill.jobs.extract.keypoints import KeypointSink
@@ -309,7 +309,7 @@ def _work(
         must_see=job.home.folder_to_see,
         files=verified_files(),  # of the engine, which was opened here for the manifest
     )
-    executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
+    executor = find_executor(config.executor)(min(workers.num_workers, num_tasks), limits)
     run_id = Manifest.read(config.out).run_id
     is_new = config.temp_dir is not None and not config.temp_dir.is_dir()
     if is_new:
