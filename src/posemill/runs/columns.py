@@ -25,18 +25,16 @@ _FLOATS = ("keypoints", "scores")
 _WHOLE, _FIRST = "holistic-543", "holistic-143"
 
 
+@cache
 def part_for(skeleton_name: str, layout: str) -> str:
     """Return the skeleton to read from a run, whole or the part that lies in columns of its own."""
-    has_more = skeleton_name == _WHOLE and layout != _WHOLE and _is_in_first(layout)
-    return _FIRST if has_more else skeleton_name
-
-
-@cache
-def _is_in_first(layout: str) -> bool:
-    """Return whether all points of the whole that become a layout are among the first ones."""
-    first = {index for indices in point_map(_WHOLE, _FIRST) for index in indices}
-    needed = {index for indices in point_map(_WHOLE, layout) for index in indices}
-    return needed <= first
+    if skeleton_name != _WHOLE or layout == _WHOLE:
+        return skeleton_name
+    first, needed = (
+        {index for indices in point_map(_WHOLE, name) for index in indices}
+        for name in (_FIRST, layout)
+    )
+    return _FIRST if needed <= first else _WHOLE
 
 
 def as_stored(table: pa.Table) -> pa.Table:

@@ -126,8 +126,6 @@ class RunHome:
     @property
     def folder_to_see(self) -> Path | None:
         """What every machine at work has to see; None if none is needed."""
-        if self.is_here:
-            return self.work
         return self.place.root if isinstance(self.place, FolderPlace) else None
 
     @property
@@ -229,13 +227,10 @@ class RunHome:
             ).fetchall()
         path.parent.mkdir(exist_ok=True)
         targets = [shard_path(self.work, name) for (name,) in rows]
-
-        def fetch(target: Path) -> None:
-            if not target.exists():
-                self.place.fetch(f"{SHARDS_NAME}/{target.name}", target)
-
+        missing = [target for target in targets if not target.exists()]
+        keys = [f"{SHARDS_NAME}/{target.name}" for target in missing]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(fetch, targets))
+            list(pool.map(self.place.fetch, keys, missing))
         return path
 
     def forget_shard(self, path: Path) -> bool:
@@ -252,10 +247,6 @@ class RunHome:
             return {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
         entries = self.place.list(f"{SHARDS_NAME}/")
         return {entry.key.partition("/")[2]: entry.num_bytes for entry in entries}
-
-    def remove_shard(self, name: str) -> None:
-        """Remove a shard from the place."""
-        self.place.delete(f"{SHARDS_NAME}/{name}")
 
 
 def local_copy(path: Path) -> Path:

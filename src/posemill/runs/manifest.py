@@ -10,8 +10,8 @@ import json
 import platform
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -146,12 +146,11 @@ def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     if "engine" not in options:
         return {}
     mode, tracking = options.get("mode"), source.get("tracking")
-    if mode == "auto" and tracking is None:  # nothing had to be decided
-        mode = "image" if source.get("layout") == "pictures" else "video"
-    elif mode == "auto":  # it stays where clips were of both kinds
-        found = tracking if isinstance(tracking, Mapping) else {}
-        mode = "auto" if found.get("num_tracked") else "image"
-        mode = mode if found.get("num_alone") else "video"
+    if mode == "auto":  # it stays where clips were of both kinds
+        if not isinstance(tracking, Mapping):  # nothing had to be decided
+            tracking = {"num_alone": source.get("layout") == "pictures"}
+        mode = "auto" if tracking.get("num_tracked") else "image"
+        mode = mode if tracking.get("num_alone") else "video"
     return {
         "engine": options["engine"],
         "engine_options": dict(options.get("engine_options") or {}),
@@ -163,16 +162,12 @@ def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def current_versions() -> dict[str, str]:
     """Return the versions of posemill, Python and the packages that touch the numbers."""
-    installed = {name: _installed_version(name) for name in _PACKAGES.split()}
-    return {"posemill": __version__, "python": platform.python_version(), **installed}
-
-
-@cache  # since the answer is read from its files
-def _installed_version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
+    versions = {"posemill": __version__, "python": platform.python_version()}
+    for name in _PACKAGES.split():
+        versions[name] = "not installed"
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def check_parts(folder: Path) -> None:

@@ -24,7 +24,7 @@ from posemill.records import PoseClip, fields_of_recipe
 from posemill.runs.columns import part_for
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import Manifest
-from posemill.runs.queries import Failure, FoundInPieces, SplitCounts, read_ledger
+from posemill.runs.queries import Failure, FoundInPieces, read_ledger
 from posemill.runs.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
 from posemill.runs.shards import BlockPlan, middle_row, plan_blocks, read_rows
 from posemill.skeletons import get_skeleton
@@ -62,7 +62,14 @@ class Outline:
 
 
 class Run:
-    """A run folder, read lazily: a clip's keypoints are in memory only while it is looked at."""
+    """A run folder, read lazily: a clip's keypoints are in memory only while it is looked at.
+
+    Attributes:
+        splits: Their names, in the order of the source.
+        counts: Clips and frames of every split, as they were when the run was opened.
+        num_frames: How many frames have keypoints, in all splits.
+        is_finished: Whether everything that was planned was tried.
+    """
 
     def __init__(self, home: RunHome) -> None:
         self._home = home
@@ -80,11 +87,14 @@ class Run:
             raise RunError(
                 "{folder}: its manifest has a recipe with {error}", folder=folder, error=error
             ) from error
+        self.skeleton_name = self.manifest.skeleton_name
         with read_ledger(folder) as ledger:
-            self._counts, self._finished_at = ledger.counts(), ledger.finished_at()
+            self.counts, self.is_finished = ledger.counts(), ledger.finished_at() is not None
+        self.splits = tuple(counts.split for counts in self.counts)
+        self.num_frames = sum(counts.frames_out for counts in self.counts)
 
     def __repr__(self) -> str:
-        parts = [f"{each.split} {counted(each.frames_out, 'frames')}" for each in self._counts]
+        parts = [f"{each.split} {counted(each.frames_out, 'frames')}" for each in self.counts]
         state = "finished" if self.is_finished else "not finished"
         words = ", ".join([self.skeleton_name, *(parts or ["empty"]), state])
         return f"Run({self._home.name!r}, {words})"
@@ -93,7 +103,7 @@ class Run:
         return str(import_module("posemill.commands.pictures").run_html(self))
 
     def __len__(self) -> int:
-        return sum(split_counts.num_clips for split_counts in self._counts)
+        return sum(split_counts.num_clips for split_counts in self.counts)
 
     def __fspath__(self) -> str:
         return str(self.folder)
@@ -112,31 +122,6 @@ class Run:
         if isinstance(key, tuple) and len(key) == 2:
             return self.clip(key[1], key[0])
         raise TypeError(f"expected the id of a clip, or (split, id), got {key!r:.80}")
-
-    @property
-    def skeleton_name(self) -> str:
-        """The layout of the keypoints."""
-        return self.manifest.skeleton_name
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether everything that was planned was tried."""
-        return self._finished_at is not None
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The names of the splits, in the order of the source."""
-        return tuple(split_counts.split for split_counts in self._counts)
-
-    @property
-    def num_frames(self) -> int:
-        """How many frames have keypoints, in all splits."""
-        return sum(split_counts.frames_out for split_counts in self._counts)
-
-    @property
-    def counts(self) -> list[SplitCounts]:
-        """Clips and frames of every split, as they were when the run was opened."""
-        return list(self._counts)
 
     def failures(self) -> list[Failure]:
         """Return what gave no keypoints, with the reasons, in the order of clips and frames."""

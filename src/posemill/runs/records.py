@@ -24,7 +24,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import IO
 
 from posemill.errors import RunError
 from posemill.files import atomic_path, parse_json
@@ -97,7 +96,7 @@ class RecordLog:
 
     def _parse(self, content: bytes, number: int) -> tuple[int, list[Event]]:
         try:
-            record = parse_json(b"".join(_unpacked(io.BytesIO(content), _MOST_BYTES)))
+            record = parse_json(b"".join(_unpacked(content, _MOST_BYTES)))
             if record["posemill_record"] != _VERSION or record["number"] != number:
                 raise ValueError(f"version {record['posemill_record']}, number {record['number']}")
             return int(record["epoch"]), [from_json(event) for event in record["events"]]
@@ -154,12 +153,11 @@ class RecordLog:
     def put_snapshot(self, ledger: Ledger) -> None:
         """Put the ledger as it is, for those who would have to read all records."""
         with tempfile.TemporaryDirectory(prefix="posemill-") as folder:
-            plain, packed = Path(folder) / "ledger.sqlite", Path(folder) / "ledger.gz"
-            ledger.copy_to(plain)
-            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as target:
+            path, packed = Path(folder) / "ledger.sqlite", io.BytesIO()
+            ledger.copy_to(path)
+            with path.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as target:
                 shutil.copyfileobj(source, target, 1 << 20)
-            key = f"{SNAPSHOTS}{self._number:010d}.sqlite.gz"
-            self.place.put(key, packed.read_bytes())
+        self.place.put(f"{SNAPSHOTS}{self._number:010d}.sqlite.gz", packed.getvalue())
 
     def fetch_snapshot(self, path: Path) -> None:
         """Replace a ledger, which nobody writes, by the newest snapshot if that spares reading."""
@@ -167,12 +165,11 @@ class RecordLog:
         number = newest.removeprefix(SNAPSHOTS).partition(".")[0]
         if not number.isdecimal() or int(number) < _number_of(path) + _PAGE:
             return
+        content = self._get(newest)
         with atomic_path(path) as temporary:
-            packed = temporary.with_suffix(".gz")
             try:
-                self.place.fetch(newest, packed)
-                with packed.open("rb") as source, temporary.open("wb") as target:
-                    target.writelines(_unpacked(source, _MOST_TIMES * packed.stat().st_size))
+                with temporary.open("wb") as target:
+                    target.writelines(_unpacked(content, _MOST_TIMES * len(content)))
                 if (last := _number_of(temporary)) != int(number):
                     raise ValueError(f"it is of record {last}")
             except (*_CORRUPT, sqlite3.Error) as error:
@@ -181,16 +178,14 @@ class RecordLog:
                     snapshot=self.place.name_of(newest),
                     why=error,
                 ) from error
-            finally:
-                packed.unlink(missing_ok=True)
             for suffix in ("-wal", "-shm"):  # of the old one
                 path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
 
-def _unpacked(packed: IO[bytes], most: int) -> Iterator[bytes]:
+def _unpacked(packed: bytes, most: int) -> Iterator[bytes]:
     """Yield what gzip packed; a stranger's may be a few bytes that become gigabytes."""
     left = most
-    with gzip.open(packed) as source:
+    with gzip.open(io.BytesIO(packed)) as source:
         while piece := source.read(1 << 20):
             left -= len(piece)
             if left < 0:

@@ -199,7 +199,7 @@ def remove_uncommitted(home: RunHome, events: EventLog) -> int:
         if name in committed or not name.endswith((".parquet", ".tmp")):
             continue
         if events.records is None or start_of(name) < events.ledger.num_starts():
-            home.remove_shard(name)
+            home.place.delete(f"{SHARDS_NAME}/{name}")
             removed += 1
     return removed
 
