@@ -9,7 +9,7 @@ from posemill.errors import ConfigError, PlaceError, SourceError
 from posemill.places import ChangedError, Entry, Place, open_place, split_uri
 from posemill.sources import find_clips
 from posemill.sources import scratch as scratch_module
-from posemill.sources.frames import list_objects
+from posemill.sources.frames import list_frames
 from posemill.sources.scratch import Scratch
 
 
@@ -56,10 +56,10 @@ def test_folders_of_pictures_are_clips_and_runs_among_them_are_left_out(uri):
     assert clips.problems == tuple(
         f"'{uri}/{name}' was written by posemill; left out" for name in ours
     )
-    assert list(list_objects(clips[0])) == ["1.png", "2.png", "10.png"]
+    assert list(list_frames(clips[0])) == ["1.png", "2.png", "10.png"]
     fill(uri, ["a/3.png"])
     with pytest.raises(ChangedError, match=r"/a: its pictures were changed since they were listed"):
-        list_objects(clips[0])
+        list_frames(clips[0])
 
 
 def test_lists_name_objects_wherever_the_list_is(uri, tmp_path):

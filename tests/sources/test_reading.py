@@ -214,7 +214,7 @@ def test_a_folder_that_is_gone_gives_a_reason_and_nothing_else(tmp_path):
 
 def test_a_folder_is_listed_once_and_another_anew(monkeypatch):
     listed = []
-    monkeypatch.setattr(reading, "list_frames", lambda clip: listed.append(clip) or [clip.path])
+    monkeypatch.setattr(reading, "list_frames", lambda clip: listed.append(clip) or {clip.path: 0})
     listing = Listing()
     first, second = Clip("a", "first", "frames"), Clip("b", "second", "frames")
     loose = dataclasses.replace(first, kind="pictures")

@@ -23,33 +23,29 @@ from posemill.records import Clip, Frame, IntArray
 from posemill.sources.scan import is_picture, joined_version, list_pictures
 
 
-def list_frames(clip: Clip) -> list[str]:
-    """Return the file names of a clip's frames in order; one empty name for a single picture.
+def list_frames(clip: Clip) -> dict[str, Entry]:
+    """Return the names of a clip's pictures in order, and what a listing at a URI says of each.
 
-    `DecodeError` where there are none.
+    A single picture has an empty name. `DecodeError` where there are none; `ChangedError` where
+    those at a URI are not those of which the clip has the version.
     """
+    alone = Entry("", 0, clip.version, 0.0)
     if clip.kind == "video":
         raise ValueError(f"{clip.clip_id!r} is a video: it has no list of files")
-    if clip.kind == "pictures" and not os.path.isdir(clip.path):  # noqa: PTH112
-        return [""]
-    try:
-        names = list_pictures(clip.path)
-    except NotADirectoryError:
-        raise_decode_error(clip.path, "not a folder", "expected a folder of frames")
-    except OSError as error:
-        raise_for_os_error(clip.path, error)
-    if not names:
-        raise_decode_error(clip.path, "no frames", "the folder holds no pictures")
-    return names
-
-
-def list_objects(clip: Clip) -> dict[str, Entry]:
-    """Return the same for a clip at a URI, with what the listing says of each.
-
-    `ChangedError` where they are not those of which the clip has the version.
-    """
+    if uri_of(clip.path) is None:
+        if clip.kind == "pictures" and not os.path.isdir(clip.path):  # noqa: PTH112
+            return {"": alone}
+        try:
+            names = list_pictures(clip.path)
+        except NotADirectoryError:
+            raise_decode_error(clip.path, "not a folder", "expected a folder of frames")
+        except OSError as error:
+            raise_for_os_error(clip.path, error)
+        if not names:
+            raise_decode_error(clip.path, "no frames", "the folder holds no pictures")
+        return dict.fromkeys(names, alone)
     if clip.kind == "pictures" and suffix_of(clip.path) in PICTURE_SUFFIXES:
-        return {"": Entry("", 0, clip.version, 0.0)}
+        return {"": alone}
     entries = open_place(clip.path).list()
     pictures = {e.key: e for e in entries if "/" not in e.key and is_picture(e.key)}
     if not pictures:
@@ -65,16 +61,14 @@ def frame_path(clip: Clip, name: str) -> str:
     return f"{clip.path.rstrip('/')}/{name}" if name else clip.path
 
 
-def length_of(video: VideoReader) -> int:
-    """Return how many frames a video should give, without decoding; `DecodeError` if it cannot."""
-    return video.count_frames() if video.num_frames is None else video.num_frames
+def video_numbers(video: VideoReader, sampling: Sampling | None = None) -> IntArray:
+    """Return the numbers of the frames of a video that a sampling takes, or of all, undecoded.
 
-
-def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
-    """Return the numbers of the frames of a video that a sampling takes; `DecodeError` if none."""
-    num_frames = length_of(video)
-    if not num_frames:
-        return np.zeros(0, np.int64)
+    `DecodeError` where they cannot be counted, or have no times by which the sampling goes.
+    """
+    num_frames = video.num_frames or video.count_frames()
+    if sampling is None or not num_frames:
+        return np.arange(num_frames)
     try:
         if sampling.kind != "fps":
             return sampling.indices(num_frames)
@@ -104,18 +98,19 @@ def wanted_frames(video: VideoReader, numbers: IntArray) -> Iterator[Frame]:
 def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = None) -> int | None:
     """Return how many frames a clip gives, or a sampling of it; None if it cannot be opened."""
     known, start, end = clip.num_frames, clip.start_seconds, clip.end_seconds
+    # Whoever reads what lies elsewhere has it here, and counts it then.
+    is_uncounted = known is None and uri_of(clip.path) is None
     try:
-        # Whoever reads what lies elsewhere has it here, and counts it then.
-        if known is None and uri_of(clip.path) is None:
-            if clip.kind != "video":
-                known = len(list_frames(clip))
-            else:
-                with open_video(
-                    clip.path, decoder=decoder, start_seconds=start, end_seconds=end
-                ) as video:
-                    return len(video_numbers(video, sampling)) if sampling else length_of(video)
-        if clip.kind != "video" and sampling and known:
-            return len(sampling.indices(known, fps=clip.listed_fps))
+        if clip.kind == "video" and is_uncounted:
+            with open_video(
+                clip.path, decoder=decoder, start_seconds=start, end_seconds=end
+            ) as video:
+                return len(video_numbers(video, sampling))
+        if clip.kind != "video":
+            known = len(list_frames(clip)) if is_uncounted else known
+            return (
+                len(sampling.indices(known, fps=clip.listed_fps)) if sampling and known else known
+            )
     except DecodeError:
         return None
     return known

@@ -5,6 +5,7 @@ Whatever a file throws becomes a reason, and the next frame follows: `attempt` a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -18,14 +19,7 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, PlaceError
 from posemill.places import ChangedError, Entry, uri_of
 from posemill.records import Clip, Frame, IntArray
-from posemill.sources.frames import (
-    frame_path,
-    length_of,
-    list_frames,
-    list_objects,
-    video_numbers,
-    wanted_frames,
-)
+from posemill.sources.frames import frame_path, list_frames, video_numbers, wanted_frames
 from posemill.sources.scratch import Scratch
 
 SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk
@@ -82,41 +76,33 @@ class Part:
 
     def refusal(self, index: int) -> DecodeError | None:
         """Return why a frame is not to be read, None if it is."""
-        why = self.skip.get(index)
-        if why is None and self.give_up is not None and self.is_given_up(index):
-            why = self.give_up[1]
+        first, reason = self.give_up or (sys.maxsize, "")
+        why = self.skip.get(index, reason if index >= first else None)
         return None if why is None else DecodeError("{why}", reason="crashed the worker", why=why)
-
-    def is_given_up(self, index: int) -> bool:
-        """Return whether nothing is read from this frame on."""
-        return self.give_up is not None and index >= self.give_up[0]
 
 
 _ALL = Part()
 
 
 class Listing:
-    """The frame names of the last clip, listed once; and files of objects, as long as needed."""
+    """The pictures of the last clip, listed once; and files of objects, as long as needed."""
 
     def __init__(self) -> None:
         self._last = ("", "")
-        self._names: list[str] = []
-        self._entries: dict[str, Entry] = {}  # at a URI, by name
+        self._entries: dict[str, Entry] = {}
         self.scratch = Scratch()
 
     def names_of(self, clip: Clip) -> list[str]:
-        """Return what `list_frames` does."""
+        """Return the names that `list_frames` gives."""
         if self._last != (clip.kind, clip.path):
-            self._entries = {} if uri_of(clip.path) is None else list_objects(clip)
-            self._names = list(self._entries) or list_frames(clip)
-            self._last = (clip.kind, clip.path)
-        return self._names
+            self._entries, self._last = list_frames(clip), (clip.kind, clip.path)
+        return list(self._entries)
 
     def read_picture(self, path: str, name: str) -> Frame | DecodeError:
         """Return the pixels of a picture, wherever it is, or why there are none."""
         with ExitStack() as stack:
-            version = self._entries[name].version if self._entries else ""
-            file = attempt(lambda: stack.enter_context(self.scratch.file(path, version)))
+            copy = self.scratch.file(path, self._entries[name].version)
+            file = attempt(lambda: stack.enter_context(copy))
             if isinstance(file, DecodeError):
                 return file
             frame = attempt(lambda: read_picture(file))
@@ -124,10 +110,8 @@ class Listing:
 
     def fetch_pictures(self, clip: Clip, names: Sequence[str]) -> None:
         """Begin to fetch the next pictures of a clip at a URI."""
-        entries = [(name, self._entries[name]) for name in names if self._entries]
-        self.scratch.ahead(
-            (frame_path(clip, name), entry.version, entry.num_bytes) for name, entry in entries
-        )
+        entries = ((frame_path(clip, name), self._entries[name]) for name in names)
+        self.scratch.ahead((path, entry.version, entry.num_bytes) for path, entry in entries)
 
 
 class ClipReader:
@@ -160,6 +144,7 @@ class ClipReader:
         on_step: Callable[[int, float], None] = lambda index, seconds: None,
     ) -> None:
         self._clip, self._total = clip, clip.num_frames
+        self._is_here = uri_of(clip.path) is None
         self._decoder, self._target_size = decoder, target_size
         self._sampling, self._listing = sampling, listing or Listing()
         self._next_clips, self._at = next_clips, on_step
@@ -179,28 +164,27 @@ class ClipReader:
 
     def read(self, part: Part = _ALL) -> Generator[Item | End, None, None]:
         """Yield the frames in their order; an `End`, if any, is the last."""
-        read = self._read_video if self._clip.kind == "video" else self._read_pictures
-        return read(part)
+        return self._read_video(part) if self._clip.kind == "video" else self._read_pictures(part)
 
     def _end(self, failed: DecodeError, index: int = 0, video: VideoReader | None = None) -> End:
         """Return why nothing more comes, with how many frames there should be."""
         total = self._total or None
-        if total is None and video is not None:
+        if video is None:
+            return End(failed, total, is_open=False)
+        if total is None:
             # Damage hides frames from the count as well: at least the damaged one is lost.
             total = max(index + 1, self._count(video) or 0)
-        failed = failed if video is None else self.with_number(failed, index)
-        return End(failed, total, video is not None)
+        return End(self.with_number(failed, index), total, is_open=True)
 
     def _count(self, video: VideoReader) -> int | None:
-        numbers = self.numbers
-        counted = attempt(lambda: length_of(video) if numbers is None else len(numbers))
-        return None if isinstance(counted, DecodeError) else counted
+        numbers = attempt(lambda: video_numbers(video)) if self.numbers is None else self.numbers
+        return None if isinstance(numbers, DecodeError) else len(numbers)
 
     def _read_video(self, part: Part) -> Generator[Item | End, None, None]:
         """Yield the frames of a video; one at a URI is fetched, and counted when it is here."""
         clip, scratch = self._clip, self._listing.scratch
         say_that_it_comes = partial(self._at, part.start, SLOW_STEP_SECONDS)
-        if uri_of(clip.path) is not None:
+        if not self._is_here:
             say_that_it_comes()
         with ExitStack() as stack:
             copy = scratch.file(clip.path, clip.version, say_that_it_comes)
@@ -238,7 +222,7 @@ class ClipReader:
             if isinstance(numbers, DecodeError):
                 return self._end(numbers, index, video)
             self.numbers = numbers
-        if uri_of(self._clip.path) is not None:
+        if not self._is_here:
             self._total = self._count(video)
         if self.numbers is None:
             frames = video.read_frames(index)
@@ -248,7 +232,7 @@ class ClipReader:
         seconds = SLOW_STEP_SECONDS if index else 0.0
         while part.stop is None or index < part.stop:
             refusal = part.refusal(index)
-            if refusal is not None and part.is_given_up(index):
+            if refusal is not None and part.give_up is not None and index >= part.give_up[0]:
                 return self._end(refusal, index, video)
             self._at(index, seconds)
             frame = attempt(lambda: next(frames, None))
@@ -292,7 +276,8 @@ class ClipReader:
             content: Frame | DecodeError | None = part.refusal(index)
             if content is None:
                 self._at(index, 0.0)
-                listing.fetch_pictures(clip, names[index : min(stop, index + _PICTURES_AHEAD)])
+                if not self._is_here:
+                    listing.fetch_pictures(clip, names[index : min(stop, index + _PICTURES_AHEAD)])
                 content = listing.read_picture(path, names[index])
             yield Item(index, path, content)
 

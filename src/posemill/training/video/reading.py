@@ -226,7 +226,7 @@ class ClipReader:
             name_of: Callable[[int], str] = partial(picture_name, format=clip.suffix)
             count, fps = clip.num_frames or 0, clip.fps
         else:
-            names: list[str] = self._kept(clip.path, lambda: list_frames(clip))
+            names: list[str] = self._kept(clip.path, lambda: list(list_frames(clip)))
             name_of, count, fps = names.__getitem__, len(names), clip.listed_fps
         indices = choose(count, fps=fps)
         keep_freed_memory()
