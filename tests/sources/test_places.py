@@ -98,7 +98,7 @@ def test_scratch_fetches_nothing_large_ahead_and_keeps_nothing(uri, tmp_path, mo
     scratch.ahead((*name, None) for name in names)
     for future in list(scratch._ahead.values()):
         future.result()
-    folder = scratch._make_folder()
+    folder = scratch.folder
     assert len(list(folder.iterdir())) == 2
     for number, (name, version) in enumerate(names, start=8):
         with scratch.file(name, version) as path:
@@ -115,9 +115,8 @@ def test_scratch_fetches_nothing_large_ahead_and_keeps_nothing(uri, tmp_path, mo
         pass
     dead = tmp_path / "tmp" / (folder.name.rpartition("-")[0].rpartition("-")[0] + "-999999999-x")
     dead.mkdir()
-    Scratch()._make_folder()
-    assert not dead.exists()
-    assert folder.exists()
+    assert Scratch().folder.exists()
+    assert (dead.exists(), folder.exists()) == (False, True)
 
 
 def test_cutting_long_videos_needs_them_here(uri, tmp_path):
@@ -185,11 +184,11 @@ def test_a_picture_whose_size_is_known_is_asked_for_once_and_not_flushed(slow, m
 
 def test_folders_of_another_pid_namespace_stay(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = Scratch()._make_folder()
+    folder = Scratch().folder
     host = folder.name.removeprefix("posemill-scratch-").split("-")[0]
     other = tmp_path / f"posemill-scratch-{host}-123-999999999-x"
     other.mkdir()
-    Scratch()._make_folder()
+    assert Scratch().folder.exists()
     assert other.exists()
 
 

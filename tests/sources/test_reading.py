@@ -1,6 +1,7 @@
 """Frames of a part of a clip: from where to where, at which step, and why no more come."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -219,5 +220,16 @@ def test_a_folder_is_listed_once_and_another_anew(monkeypatch):
     first, second = Clip("a", "first", "frames"), Clip("b", "second", "frames")
     loose = dataclasses.replace(first, kind="pictures")
     for clip in (first, first, second, first, loose):
-        assert listing.names_of(clip) == [clip.path]
+        assert listing.entries_of(clip) == {clip.path: 0}
     assert listed == [first, second, first, loose]
+
+
+def test_clips_at_a_uri_are_read_side_by_side(tmp_path, make_tree, monkeypatch):
+    monkeypatch.setattr(reading, "_PICTURES_AHEAD", 1)
+    make_tree(tmp_path, "a/1.png", "a/2.png", "b/1.png", "b/2.png")
+    os.utime(tmp_path / "b" / "2.png", (1, 1))  # a name that both have, in another version
+    listing = Listing()
+    clips = [Clip(name, f"file://{tmp_path}/{name}", "frames") for name in "ab"]
+    readers = [ClipReader(clip, listing=listing).read() for clip in clips]
+    frames = [int(np.mean(item.content)) for pair in zip(*readers, strict=True) for item in pair]
+    assert frames == [0, 2, 1, 3]

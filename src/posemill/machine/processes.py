@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -72,11 +73,10 @@ def name_process(name: str) -> None:
 
 def count_oom_kills(path: Path = Path("/proc/vmstat")) -> int:
     """Return how many processes the kernel has killed for memory since it started; 0 if unknown."""
-    try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+    with suppress(OSError):
+        match = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
+        return int(match[1]) if match else 0
+    return 0
 
 
 def thread_variables(num_threads: int) -> dict[str, str]:
@@ -172,16 +172,14 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
     `multiprocessing.py` there would run in every spawned process.
     """
     variables = {**variables, "PYTHONSAFEPATH": "1"}
-    old = {name: os.environ.get(name) for name in variables}
+    before = {name: os.environ[name] for name in variables if name in os.environ}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in old.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in variables:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def under_torchrun() -> bool:

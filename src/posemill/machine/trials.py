@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import multiprocessing
 import platform
 import signal
 import subprocess
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -86,47 +87,40 @@ def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: flo
 
     The function returns what it measured, by name.
     """
-    import psutil
-
-    reader, writer = os.pipe()
+    context = multiprocessing.get_context("fork")
+    reader, writer = context.Pipe(duplex=False)
+    child = context.Process(target=_answer, args=(work, writer))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, where we have threads
-        pid = os.fork()
-    if pid == 0:
-        _work_and_leave(work, writer)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as answer:
-        child = psutil.Process(pid)
-        try:
-            code = child.wait(timeout_seconds)
-        except psutil.TimeoutExpired:
+        child.start()
+    writer.close()
+    with reader, closing(child):
+        child.join(timeout_seconds)
+        if child.exitcode is None:
             child.kill()
-            child.wait()
+            child.join()
             return _no_answer(timeout_seconds)
-        text = answer.read().decode("utf-8", "replace")
-    if code != 0:
-        return Outcome(False, text.strip() or describe_exit(code))
-    return Outcome(True, seconds=json.loads(text))
+        try:
+            outcome: Outcome = reader.recv()
+        except EOFError:
+            return Outcome(False, describe_exit(child.exitcode))
+    return outcome
 
 
-def _work_and_leave(work: Callable[[], Mapping[str, float]], writer: int) -> None:
-    """Do the work of a copy: what it returns, or the error's last line, goes into the pipe."""
+def _answer(work: Callable[[], Mapping[str, float]], writer: Connection) -> None:
+    """Do the work of a copy: what came of it, or the first line of an error, goes into the pipe."""
     import faulthandler
     import resource
 
-    code = 1
+    # A trap is an answer, which needs no memory dump and no traceback.
+    die_with_parent()
+    faulthandler.disable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        # A trap is an answer, which needs no memory dump and no traceback.
-        die_with_parent()
-        faulthandler.disable()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.write(writer, json.dumps(dict(work())).encode())
-        code = 0
+        writer.send(Outcome(True, seconds=dict(work())))
     except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
         first_line = str(error).partition("\n")[0][:500]
-        os.write(writer, f"{type(error).__name__}: {first_line}".encode())
-    finally:
-        os._exit(code)
+        writer.send(Outcome(False, f"{type(error).__name__}: {first_line}"))
 
 
 def kept_outcomes(name: str, facts: Any, make: Callable[[], list[Outcome]]) -> list[Outcome]:

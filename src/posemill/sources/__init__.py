@@ -17,7 +17,7 @@ from posemill.records import Clip
 from posemill.sources import folders, lists, phoenix
 from posemill.sources.clip_list import ClipList, Collector, SplitTotals
 from posemill.sources.lists import LIST_SUFFIXES
-from posemill.sources.scan import is_picture, scan
+from posemill.sources.scan import look_at, scan
 
 __all__ = ["LAYOUTS", "ClipList", "SplitTotals", "clip_at", "find_clips", "find_files"]
 
@@ -58,8 +58,14 @@ def find_clips(
         is_file = not _is_folder(root)
     else:  # the ending of a name tells an object from all that lies below it
         is_file = layout == "list" or suffix_of(uri) in _LAYOUT_OF_FILE
-    layout = _layout_of_file(root, layout) if is_file else _layout_of_folder(root, layout)
-    collector = Collector(layout, root, splits or None)
+    if is_file:
+        layout = _layout_of_file(root, layout)
+    elif layout == "list":
+        template = "{root!r} is a folder; layout 'list' expects a file"
+        raise SourceError(template, root=readable(root))
+    elif layout == "auto" and uri is None and phoenix.find_frames_folder(root):
+        layout = "phoenix"
+    collector = Collector(layout, root, splits or ())
     if layout == "list":
         return lists.find(root, collector)
     if layout == "phoenix":
@@ -71,30 +77,23 @@ def find_clips(
 
 def clip_at(source: Path) -> Clip:
     """Return the clip that a path or a URI names: a folder of pictures, a picture or a video."""
-    suffix, uri = suffix_of(source.name), uri_of(source)
-    if uri is not None:
-        if suffix in PICTURE_SUFFIXES:
-            return Clip(source.name, uri, "pictures", num_frames=1)
-        return Clip(source.name, uri, "video" if suffix in VIDEO_SUFFIXES else "frames")
-    if not source.exists():
+    uri = uri_of(source)
+    if uri is None and not source.exists():
         raise SourceError(
             "{source}: no such file or folder; expected pictures or a video{hint}",
             source=source,
             hint=near_path(source),
         )
-    if not source.is_dir():
-        return Clip(source.name, str(source), "pictures" if suffix in PICTURE_SUFFIXES else "video")
-    names = sorted(entry.name for entry in source.iterdir())
-    videos = [name for name in names if suffix_of(name) in VIDEO_SUFFIXES]
-    if videos and not any(map(is_picture, names)):
+    kind, folder = look_at(uri or str(source))
+    if folder.videos and not folder.num_pictures:
         raise SourceError(
             "{folder} holds {num_videos} videos and no pictures: give one of them, as "
             "{example}, or take all: posemill extract {folder!q} --out RUN",
             folder=source,
-            num_videos=len(videos),
-            example=source / videos[0],
+            num_videos=len(folder.videos),
+            example=source / min(folder.videos),
         )
-    return Clip(source.name, str(source), "frames")
+    return Clip(source.name, folder.path, kind, num_frames=folder.num_pictures)
 
 
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
@@ -151,29 +150,17 @@ def _layout_of_file(path: str, layout: str) -> str:
     return found
 
 
-def _layout_of_folder(path: str, layout: str) -> str:
-    """Return the layout; `auto` where only a look into the folder tells."""
-    if layout == "list":
-        raise SourceError("{root!r} is a folder; layout 'list' expects a file", root=readable(path))
-    is_here = uri_of(path) is None
-    if is_here and layout == "auto" and phoenix.find_frames_folder(path) is not None:
-        return "phoenix"
-    if layout == "phoenix" and not is_here:
-        raise SourceError(
-            "{uri}: PHOENIX-2014-T is read from a disk; at a URI say {--layout:frames}, or "
-            "give a list of its folders",
-            uri=path,
-        )
-    return layout
-
-
 def _find_in_folder(root: str, collector: Collector) -> ClipList:
     """Return the clips of a folder or a URI; frames and loose pictures are told apart in it."""
     tree, is_videos = scan(root, collector), collector.layout == "videos"
     if collector.layout == "auto":
         num_videos = sum(len(folder.videos) for folder in tree)
         num_pictures = sum(folder.num_pictures or 0 for folder in tree)
-        is_videos = num_videos > 0
+        if not num_pictures and not num_videos:
+            looked_for = (
+                "folders of pictures, loose pictures, videos and PHOENIX-2014-T, at any depth"
+            )
+            raise collector.nothing(Message(looked_for))
         if num_pictures and num_videos:
             raise SourceError(
                 "{root!r} holds both {num_videos:video|videos} and "
@@ -183,9 +170,5 @@ def _find_in_folder(root: str, collector: Collector) -> ClipList:
                 num_videos=num_videos,
                 num_pictures=num_pictures,
             )
-        if not num_pictures and not num_videos:
-            looked_for = (
-                "folders of pictures, loose pictures, videos and PHOENIX-2014-T, at any depth"
-            )
-            raise collector.nothing(Message(looked_for))
+        is_videos = num_videos > 0
     return (folders.find_videos if is_videos else folders.find_frames)(tree, collector)

@@ -81,7 +81,7 @@ class Collector:
 
     layout: str
     root: str
-    wanted_splits: Sequence[str] | None = None  # None for all
+    wanted_splits: Sequence[str] = ()  # empty for all
     num_ignored: int = 0
     problems: list[str] = field(default_factory=list)
     seen_splits: set[str] = field(default_factory=set)
@@ -90,8 +90,7 @@ class Collector:
     def wants(self, split: str) -> bool:
         """Return whether clips of that split are asked for, and remember that it exists."""
         self.seen_splits.add(split)
-        wanted = self.wanted_splits
-        return wanted is None or usual_split(split) in map(usual_split, wanted)
+        return not self.wanted_splits or usual_split(split) in map(usual_split, self.wanted_splits)
 
     def add(self, clip: Clip, *, where: Message | str = "") -> None:
         """Keep a clip if its split is wanted; `where`, for errors, is its line of a list."""
@@ -111,7 +110,7 @@ class Collector:
 
     def finish(self, looked_for: str) -> ClipList:
         """Return the list; `looked_for`, for the error of an empty one, is what would be a clip."""
-        _, missing = match_splits(self.wanted_splits or (), self.seen_splits)
+        _, missing = match_splits(self.wanted_splits, self.seen_splits)
         if missing:
             raise SourceError(
                 "{root!r} has no split {missing}; it has: {splits}{hint}",
@@ -126,15 +125,12 @@ class Collector:
         clips = sorted(
             self._found.values(), key=lambda clip: (order[clip.split], natural_key(clip.clip_id))
         )
-        digest = hashlib.sha256()
-        for clip in clips:
-            row = [clip.split, clip.clip_id, digest_of(clip)]
-            digest.update(os.fsencode(json.dumps(row)))
+        rows = "".join(json.dumps([clip.split, clip.clip_id, digest_of(clip)]) for clip in clips)
         return ClipList(
             tuple(clips),
             layout=self.layout,
             root=self.root,
-            fingerprint=digest.hexdigest(),
+            fingerprint=hashlib.sha256(rows.encode()).hexdigest(),
             num_ignored=self.num_ignored,
             problems=tuple(self.problems),
         )

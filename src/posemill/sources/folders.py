@@ -83,19 +83,17 @@ def find_videos(folders: Sequence[Folder], collector: Collector) -> ClipList:
 
 def find_files(files: Sequence[str], root: str, collector: Collector) -> ClipList:
     """Return each file of a list as a clip, by its path below the root."""
-    folders: dict[str, Folder] = {}
+    videos = []
     for path in files:
         above, name = os.path.split(path)
         parts = Path(above).relative_to(root).parts
         version = file_version(Path(path))
         if collector.layout == "videos":
-            folders.setdefault(above, Folder(above, parts)).videos[name] = version
+            videos.append(Folder(above, parts, videos={name: version}))
         else:
             clip_id = readable("/".join((*parts, name)))
             collector.add(Clip(clip_id, path, "pictures", num_frames=1, version=version))
-    if folders:
-        return find_videos(list(folders.values()), collector)
-    return collector.finish(_PICTURES)
+    return find_videos(videos, collector) if videos else collector.finish(_PICTURES)
 
 
 def _split_of(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 
@@ -82,17 +81,13 @@ def wanted_frames(video: VideoReader, numbers: IntArray) -> Iterator[Frame]:
     """Yield the frames of these numbers, which rise; others are not made pixels of, if possible."""
     if not len(numbers):
         return
-    steps = np.diff(numbers)
-    first, stride = int(numbers[0]), int(steps[0]) if len(steps) else 1
-    if (steps == stride).all():
-        yield from islice(video.read_frames(first, stride=stride), len(numbers))
-        return
-    wanted = set(numbers.tolist())
-    for number, frame in enumerate(video.read_frames(first), start=first):
+    first, last = int(numbers[0]), int(numbers[-1])
+    stride = int(np.gcd.reduce(np.diff(numbers))) or 1
+    frames, wanted = video.read_frames(first, stride=stride), set(numbers.tolist())
+    # The range ends first: nothing behind the last one is decoded.
+    for number, frame in zip(range(first, last + 1, stride), frames, strict=False):
         if number in wanted:
             yield frame
-        if number == numbers[-1]:
-            return
 
 
 def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = None) -> int | None:

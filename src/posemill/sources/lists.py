@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
-from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of, without_suffix
+from posemill.decoders.opening import suffix_of, without_suffix
 from posemill.errors import ContentError, SourceError
 from posemill.files import readable
 from posemill.messages import Message
@@ -20,10 +20,9 @@ from posemill.places import uri_of
 from posemill.places.cache import fetched
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.scan import MISSING, Folder, file_version
+from posemill.sources.scan import MISSING, look_at
 from posemill.tables import GBK, find_encoding, read_table
 
-Kind = Literal["frames", "video", "pictures"]
 LIST_SUFFIXES = frozenset(["csv", "tsv", "jsonl"])
 _KEEP_BYTES = "surrogateescape"
 _OWN_COLUMNS = ("path", "clip_id", "split", "start_seconds", "end_seconds", "label")
@@ -134,7 +133,7 @@ def _to_clip(row: Mapping[str, str], folder: str) -> tuple[Clip, str]:
     if not _can_be_a_path(given):
         raise ContentError("'path' holds what no file name can: {given!r}", given=shown)
     path = uri_of(given) or os.path.join(folder, given)  # noqa: PTH118
-    kind, num_frames, version = _look_at(path)
+    kind, content = look_at(path)
     start, end = _to_seconds(row, "start_seconds"), _to_seconds(row, "end_seconds")
     if end is not None and end <= (start or 0):
         template = "end_seconds {end:g} is not after start_seconds {start:g}"
@@ -150,8 +149,8 @@ def _to_clip(row: Mapping[str, str], folder: str) -> tuple[Clip, str]:
     parts = [part for part in PurePosixPath(given).parts if part not in ("..", ".", "/", "//")]
     name, window = "/".join(parts) or "clip", ""
     if start is not None or end is not None:
-        # 10 digits: milliseconds in a recording of many hours
-        window = f"@{start or 0:.10g}-" + ("" if end is None else f"{end:.10g}")
+        until = "" if end is None else f"{end:.10g}"  # milliseconds in a recording of many hours
+        window = f"@{start or 0:.10g}-{until}"
     short_name = without_suffix(name) if kind == "video" else name
     clip_id = row.get("clip_id", "") or short_name + window
     if ".." in clip_id.split("/") or clip_id.startswith("/"):
@@ -165,12 +164,12 @@ def _to_clip(row: Mapping[str, str], folder: str) -> tuple[Clip, str]:
         path,
         kind,
         split,
-        num_frames=num_frames,
+        num_frames=content.num_pictures,
         start_seconds=start or 0.0,
         end_seconds=end,
         label=row.get("label") or None,
         extra=others,
-        version=version,
+        version=content.version,
     )
     return clip, readable(row.get("clip_id", "") or name + window)
 
@@ -179,25 +178,6 @@ def _can_be_a_path(text: str) -> bool:
     with suppress(UnicodeEncodeError):
         return b"\0" not in os.fsencode(text)
     return False
-
-
-def _look_at(path: str) -> tuple[Kind, int | None, str]:
-    """Return the kind of a path, its number of frames and its version; empty for any."""
-    suffix, version = suffix_of(path), ""
-    is_video = suffix in VIDEO_SUFFIXES
-    if uri_of(path) is None:  # a look at each of a million there takes hours: the name tells
-        try:
-            if os.path.isdir(path):  # noqa: PTH112
-                folder = Folder(path, ())
-                folder.look()
-                return "frames", folder.num_pictures, folder.version
-            version = file_version(Path(path))
-        except OSError:
-            version = MISSING
-        is_video |= version != MISSING  # a missing one is what its name looks like
-    if suffix in PICTURE_SUFFIXES:
-        return "pictures", 1, version
-    return "video" if is_video else "frames", None, version
 
 
 def _to_seconds(row: Mapping[str, str], column: str) -> float | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from posemill.errors import ContentError, SourceError
 from posemill.files import readable
 from posemill.messages import Message
+from posemill.places import uri_of
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.scan import scan
@@ -32,6 +33,12 @@ def find_frames_folder(path: str) -> Path | None:
 
 def find(path: str, collector: Collector) -> ClipList:
     """Return one clip for each video of the corpus, its glosses as label if it is annotated."""
+    if uri_of(path) is not None:
+        raise SourceError(
+            "{uri}: PHOENIX-2014-T is read from a disk; at a URI say {--layout:frames}, or "
+            "give a list of its folders",
+            uri=path,
+        )
     frames = find_frames_folder(path)
     if frames is None:
         raise SourceError(
@@ -97,11 +104,9 @@ def _read_corpus(path: Path) -> dict[str, dict[str, str]] | None:
         for line, row in read_table(path, names=_COLUMNS, encoding="utf-8-sig"):
             if missing := ", ".join(sorted({*_COLUMNS} - row.keys())):
                 raise ContentError("line 1: columns that are missing: {columns}", columns=missing)
-            if row["name"] in rows:
-                raise ContentError(
-                    "line {line}: {name!r} for the second time", line=line, name=row["name"]
-                )
-            rows[row["name"]] = row
+            if rows.setdefault(row["name"], row) is not row:
+                template = "line {line}: {name!r} for the second time"
+                raise ContentError(template, line=line, name=row["name"])
     except ContentError as error:
         raise SourceError("{path}, {error}", path=path, error=error) from error
     return rows

@@ -92,26 +92,21 @@ class Listing:
         self._entries: dict[str, Entry] = {}
         self.scratch = Scratch()
 
-    def names_of(self, clip: Clip) -> list[str]:
-        """Return the names that `list_frames` gives."""
+    def entries_of(self, clip: Clip) -> dict[str, Entry]:
+        """Return what `list_frames` does."""
         if self._last != (clip.kind, clip.path):
             self._entries, self._last = list_frames(clip), (clip.kind, clip.path)
-        return list(self._entries)
+        return self._entries
 
-    def read_picture(self, path: str, name: str) -> Frame | DecodeError:
+    def read_picture(self, path: str, version: str) -> Frame | DecodeError:
         """Return the pixels of a picture, wherever it is, or why there are none."""
         with ExitStack() as stack:
-            copy = self.scratch.file(path, self._entries[name].version)
+            copy = self.scratch.file(path, version)
             file = attempt(lambda: stack.enter_context(copy))
             if isinstance(file, DecodeError):
                 return file
             frame = attempt(lambda: read_picture(file))
             return _with_name(frame, path, file) if isinstance(frame, DecodeError) else frame
-
-    def fetch_pictures(self, clip: Clip, names: Sequence[str]) -> None:
-        """Begin to fetch the next pictures of a clip at a URI."""
-        entries = ((frame_path(clip, name), self._entries[name]) for name in names)
-        self.scratch.ahead((path, entry.version, entry.num_bytes) for path, entry in entries)
 
 
 class ClipReader:
@@ -252,10 +247,11 @@ class ClipReader:
     def _read_pictures(self, part: Part) -> Generator[Item | End, None, None]:
         clip, listing = self._clip, self._listing
         self._at(part.start, 0.0)
-        names = attempt(lambda: listing.names_of(clip))
-        if isinstance(names, DecodeError):
-            yield self._end(names)
+        entries = attempt(lambda: listing.entries_of(clip))
+        if isinstance(entries, DecodeError):
+            yield self._end(entries)
             return
+        names = list(entries)
         self.fps, planned = clip.listed_fps, clip.num_frames
         if self.numbers is not None:
             planned = None
@@ -277,8 +273,11 @@ class ClipReader:
             if content is None:
                 self._at(index, 0.0)
                 if not self._is_here:
-                    listing.fetch_pictures(clip, names[index : min(stop, index + _PICTURES_AHEAD)])
-                content = listing.read_picture(path, names[index])
+                    listing.scratch.ahead(
+                        (frame_path(clip, name), entries[name].version, entries[name].num_bytes)
+                        for name in names[index : min(stop, index + _PICTURES_AHEAD)]
+                    )
+                content = listing.read_picture(path, entries[names[index]].version)
             yield Item(index, path, content)
 
 

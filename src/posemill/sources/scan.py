@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
 from posemill.errors import SourceError
@@ -115,6 +116,28 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a link to where we may not look; pictures and videos fail when they are read
         return suffix_of(entry.name) not in _SUFFIXES
+
+
+def look_at(path: str) -> tuple[Literal["frames", "video", "pictures"], Folder]:
+    """Return the kind of clip that a path or a URI is, and what can be told of it as of a folder.
+
+    A missing one has the version `MISSING`, and is what its name looks like.
+    """
+    suffix, folder = suffix_of(path), Folder(path, (), num_pictures=None)
+    is_video = suffix in VIDEO_SUFFIXES
+    if uri_of(path) is None:  # a look at each of a million there takes hours: the name tells
+        try:
+            if os.path.isdir(path):  # noqa: PTH112
+                folder.look()
+                return "frames", folder
+            folder.version = file_version(Path(path))
+        except OSError:
+            folder.version = MISSING
+        is_video |= folder.version != MISSING
+    if suffix in PICTURE_SUFFIXES:
+        folder.num_pictures = 1
+        return "pictures", folder
+    return "video" if is_video else "frames", folder
 
 
 def is_picture(name: str) -> bool:

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import psutil
@@ -34,7 +35,6 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="scratch")
         self._ahead: dict[str, Future[Path | None]] = {}
         self._num_pieces = 0  # that came so far, of all objects
@@ -57,8 +57,7 @@ class Scratch:
         future = self._ahead.pop(path, None)
         copy = None if future is None else self._wait(future, on_progress)
         if copy is None:
-            fetching = self._pool.submit(self._fetch, path, version, self._make_folder())
-            copy = self._wait(fetching, on_progress)
+            copy = self._wait(self._submit(path, version), on_progress)
         assert copy is not None
         try:
             yield str(copy)
@@ -81,12 +80,12 @@ class Scratch:
         """
         for path, version, num_bytes in wanted:
             if path not in self._ahead and uri_of(path) is not None:
-                folder = self._make_folder()
-                self._ahead[path] = self._pool.submit(self._fetch, path, version, folder, num_bytes)
+                self._ahead[path] = self._submit(path, version, num_bytes)
 
-    def _fetch(
-        self, uri: str, version: str, folder: Path, num_bytes: int | None = 0
-    ) -> Path | None:
+    def _submit(self, uri: str, version: str, num_bytes: int | None = 0) -> Future[Path | None]:
+        return self._pool.submit(self._fetch, uri, version, self.folder, num_bytes)
+
+    def _fetch(self, uri: str, version: str, folder: Path, num_bytes: int | None) -> Path | None:
         """Return the copy of an object; None if its size, where one is given, is too much."""
         place, key = split_uri(uri)
         if num_bytes is None:
@@ -110,19 +109,20 @@ class Scratch:
             raise PlaceError(disk_message(error, str(folder), saved=saved)) from error
         return path
 
-    def _make_folder(self) -> Path:
-        if self._folder is None:
-            # Of those whose process ids mean the same here as there: containers with one name may
-            # share a folder for temporary files, and have ids of their own.
-            try:
-                space = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))  # noqa: PTH115
-            except OSError:
-                space = "0"  # not Linux
-            prefix = f"posemill-scratch-{socket.gethostname()}-{space}-"
-            for path in Path(tempfile.gettempdir()).glob(f"{prefix}*-*"):
-                pid = path.name.removeprefix(prefix).partition("-")[0]
-                if pid.isdecimal() and not psutil.pid_exists(int(pid)):
-                    shutil.rmtree(path, ignore_errors=True)
-            self._folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        return self._folder
+    @cached_property
+    def folder(self) -> Path:
+        """Where the copies are; made when the first one is asked for."""
+        # Of those whose process ids mean the same here as there: containers with one name may
+        # share a folder for temporary files, and have ids of their own.
+        try:
+            space = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))  # noqa: PTH115
+        except OSError:
+            space = "0"  # not Linux
+        prefix = f"posemill-scratch-{socket.gethostname()}-{space}-"
+        for path in Path(tempfile.gettempdir()).glob(f"{prefix}*-*"):
+            pid = path.name.removeprefix(prefix).partition("-")[0]
+            if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+                shutil.rmtree(path, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return folder

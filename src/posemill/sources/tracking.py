@@ -87,22 +87,20 @@ class _Folder:
 def decide_tracking(clips: Iterable[Clip]) -> Tracking:
     """Return which clips are tracked: videos, and folders whose pictures look like one."""
     folders: list[_Folder] = []
-    groups: dict[str, list[_Folder]] = {}
     alone: dict[tuple[str, str], tuple[int, str]] = {}  # pictures of each, and why
     num_clips = 0
     for clip in clips:
         num_clips += 1
         names = [] if clip.kind == "video" else _names_in(clip.path)
         if names:
-            folder = _Folder(clip, names)
-            folders.append(folder)
-            pattern = numbering_of(names)
-            if pattern is None:
-                folder.verdict = NOT_NUMBERED
-            else:
-                groups.setdefault(pattern, []).append(folder)
+            folders.append(_Folder(clip, names))
         elif clip.kind == "pictures":
             alone[clip.split, clip.clip_id] = (clip.num_frames or 1, "")
+    groups: dict[str | None, list[_Folder]] = {}
+    for folder in folders:
+        groups.setdefault(numbering_of(folder.names), []).append(folder)
+    for folder in groups.pop(None, ()):
+        folder.verdict = NOT_NUMBERED
     num_looked_at = sum(map(_judge_group, groups.values()))
     for folder in folders:
         verdict, clip = folder.verdict, folder.clip
