@@ -39,8 +39,8 @@ from benchmarks.shared.measuring import Measured, make_parser, report, run_alone
 from posemill.config import ExtractConfig
 from posemill.executors import Died, Event, Finished, MakeFunction, Output
 from posemill.jobs.extract import run as extract_run
-from posemill.jobs.extract.job import Task
-from posemill.places import Place, open_place
+from posemill.jobs.extract.job import FrameJob, Task
+from posemill.places import open_place
 from posemill.records import Clip
 from posemill.runs.events import Committed, Piece, Shard, UnitProgress
 from posemill.runs.home import RunHome
@@ -126,7 +126,7 @@ class SimulatedExecutor:
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
     ) -> Iterator[Event]:
         """Yield what happens, see `Executor.run`."""
-        place = make_function.args[0].home.place  # type: ignore[attr-defined]
+        job = make_function.args[0]  # type: ignore[attr-defined]
         under_way: list[_Piece] = []
         while True:
             for worker in list(self._free_since):
@@ -137,7 +137,7 @@ class SimulatedExecutor:
                 self.num_tasks += 1
                 self.waited_seconds += self.clock.now - self._free_since.pop(worker)
                 self._busy[worker] = task
-                self._go_on(under_way, worker, task, _pieces_of(task, place))
+                self._go_on(under_way, worker, task, _pieces_of(task, job))
             if not under_way:
                 break
             piece = heapq.heappop(under_way)
@@ -215,8 +215,9 @@ class SimulatedExecutor:
         return [(task, (0, 0, 2, 0)) for task in self._busy.values()]
 
 
-def _pieces_of(task: Task, place: Place) -> Iterator[tuple[int, Committed]]:
+def _pieces_of(task: Task, job: FrameJob) -> Iterator[tuple[int, Committed]]:
     """Yield the commits of a task as `Worker` makes them, and how many frames each takes."""
+    place, piece_frames = job.home.place, job.config.task_frames
     done: list[UnitProgress] = []
     pieces: list[Piece] = []
     num_rows = num_shards = 0
@@ -224,13 +225,13 @@ def _pieces_of(task: Task, place: Place) -> Iterator[tuple[int, Committed]]:
         stop = unit.clip.num_frames or 0
         at = unit.next_frame
         while at < stop:
-            number = min(stop - at, task.piece_frames - num_rows)
+            number = min(stop - at, piece_frames - num_rows)
             found = json.dumps([[number] * 4, [[210, 260, number]]], separators=(",", ":"))
             pieces.append(Piece(unit.clip_no, at, num_rows, number, unit.unit_no, found))
             at, num_rows = at + number, num_rows + number
             done.append(_progress(unit, at, number, is_done=at == stop))
             is_last = at == stop and position == len(task.units) - 1
-            if num_rows == task.piece_frames or is_last:
+            if num_rows == piece_frames or is_last:
                 name = f"{task.name}-{num_shards:04d}.parquet"
                 place.put(f"shards/{name}", name.encode())
                 shard = Shard(name, num_rows, len(name), tuple(pieces))

@@ -96,7 +96,7 @@ def dying_alone(frame, phase):
         if number > 4:
             return None
         died = Died(task, (0, frame, phase, 0), "killed by SIGSEGV", 0)
-        if task.leave_after is None:
+        if task.suspect_frame is None:
             return [died]
         unit = task.units[0]
         moved = UnitProgress(unit.unit_no, unit.clip_no, "all", frame, None, False, 0, ())
@@ -111,8 +111,8 @@ def test_a_frame_is_given_up_when_its_worker_died_three_times_of_it_alone(play, 
     assert part.skip == {7: "killed by SIGSEGV, 3 times, at this frame alone"}
     assert part.give_up is None
     assert all(not task.units[0].given_up for task in tasks[:4])
-    assert [task.piece_frames for task in tasks] == [512, 64, 64, 64, 512]
-    assert [task.leave_after for task in tasks] == [None, 7, 7, 7, None]
+    assert [task.tries for task in tasks] == [0, 1, 1, 1, 0]
+    assert [task.suspect_frame for task in tasks] == [None, 7, 7, 7, None]
     assert [task.is_careful for task in tasks] == [False, True, True, True, False]
     assert len({task.name for task in tasks}) == 5
 
@@ -131,7 +131,7 @@ def test_a_frame_that_was_never_tried_alone_is_not_given_up(play, place):
 
 def test_a_death_outside_of_any_frame_makes_the_next_worker_careful(play):
     _, tasks = play(FRAMES, dying((-1, -1, WRITING, 5)))
-    assert (tasks[1].is_careful, tasks[1].piece_frames, tasks[1].leave_after) == (True, 64, None)
+    assert (tasks[1].is_careful, tasks[1].tries, tasks[1].suspect_frame) == (True, 1, None)
 
 
 def test_the_other_units_of_a_dead_worker_s_task_go_on_as_they_were(play):
@@ -139,7 +139,7 @@ def test_the_other_units_of_a_dead_worker_s_task_go_on_as_they_were(play):
     _, tasks = play(clips, dying((1, 1, ESTIMATING, 0)))
     assert [unit.clip.clip_id for unit in tasks[0].units] == [*"abc"]
     assert [unit.clip.clip_id for unit in tasks[1].units] == ["b"]
-    assert tasks[1].leave_after == 1
+    assert tasks[1].suspect_frame == 1
 
 
 def killed_from_outside(times):
@@ -152,7 +152,7 @@ def test_kills_from_outside_blame_no_frame_change_nothing_and_are_news_once(play
     snapshots = []
     part, tasks = play(VIDEO, killed_from_outside(20), snapshots.append)
     assert (part.skip, part.give_up) == ({}, None)
-    assert {(task.piece_frames, task.is_careful) for task in tasks} == {(512, False)}
+    assert {(task.tries, task.is_careful) for task in tasks} == {(0, False)}
     news = [text for snapshot in snapshots for text in snapshot.news]
     assert len(news) == 20
     assert all("worker 0" in text and "SIGKILL" in text for text in news)
@@ -217,5 +217,5 @@ def test_the_frames_of_a_worker_with_a_broken_engine_go_to_another_one(play, tmp
 
     _, tasks = play(FRAMES, script)
     assert [unit.unit_no for unit in tasks[1].units] == [1]
-    assert tasks[1].leave_after == 7
+    assert tasks[1].suspect_frame == 7
     assert "worker 0: its engine failed: CUDA error" in (tmp_path / "log").read_text()

@@ -39,10 +39,7 @@ def test_workers_take_the_devices_in_turn_with_one_thread_each(monkeypatch):
     monkeypatch.setattr("posemill.jobs.extract.keypoints.open_estimator", refuse)
     monkeypatch.setattr(ExtractConfig, "all_engine_options", lambda _: {"x": 1})
     job, plan = Extraction(CONFIG), WorkerPlan(4, "processes", ("cuda:0", "cuda:1"), 0)
-    said = [
-        next(iter(Worker(job, plan, "id", index)(Task("t", (), 8), Progress())))
-        for index in range(4)
-    ]
+    said = [next(iter(Worker(job, plan, "id", index)(Task(()), Progress()))) for index in range(4)]
     devices = ["cuda:0", "cuda:1"] * 2
     assert opened == [{"device": device, "threads": 1, "x": 1} for device in devices]
     assert said[1] == Fatal("DeviceError", "cuda:1 is not there")
@@ -56,20 +53,15 @@ def work(make_tree, tmp_path):
     red = np.full((12, 16, 3), (0, 0, 255), np.uint8)  # as OpenCV has it
     assert cv2.imwrite(str(tree / "train" / "a" / "0005.png"), red)
 
-    def run(*units, mishaps=None, memory_bytes=0, on_event=None, progress=None, **task):
+    def run(*units, mishaps=None, memory_bytes=0, progress=None, piece_frames=100, **task):
         options = {"mishaps": mishaps} if mishaps else {}
-        config = CONFIG.replace(out=tmp_path / "run", engine_options=options, batch_size=4)
+        config = CONFIG.replace(out=tmp_path / "run", engine_options=options, batch_size=4,
+                                task_frames=piece_frames)  # fmt: skip
         plan = WorkerPlan(1, "processes", ("cpu",), memory_bytes)
         made = [unit(tree, number, **each) for number, each in enumerate(units, 1)]
-        progress = progress or Progress()
         function = Worker(Extraction(config), plan, "id", 0)
-        found = []
-        for event in function(Task("t", tuple(made), **{"piece_frames": 100, **task}), progress):
-            if event is not None:
-                found.append(event)
-            if on_event:
-                on_event(progress)
-        return found
+        events = function(Task(tuple(made), "t", **task), progress or Progress())
+        return [event for event in events if event is not None]
 
     return run
 
@@ -92,8 +84,9 @@ def summary(commits):
     ]  # fmt: skip
 
 
-def test_a_commit_comes_after_as_many_rows_and_at_the_end(work, tmp_path):
-    commits = work({}, piece_frames=8)
+@pytest.mark.parametrize(("piece_frames", "tries"), [(8, 0), (71, 1), (512, 2)])
+def test_a_commit_comes_after_as_many_rows_and_at_the_end(work, tmp_path, piece_frames, tries):
+    commits = work({}, piece_frames=piece_frames, tries=tries)
     assert summary(commits) == [(8, [(1, 8, False, 8, [])]), (4, [(1, 12, True, 4, [])])]
     names = [commit.shard.name for commit in commits]
     assert names == ["t-0000.parquet", "t-0001.parquet"]
@@ -173,8 +166,8 @@ def test_an_engine_that_never_worked_blames_no_frame(work, monkeypatch):
         raise RuntimeError("CUDA error: out of memory")
 
     monkeypatch.setattr(FakeEstimator, "estimate", fail)
-    for is_careful in (False, True):
-        (broken,) = work({}, is_careful=is_careful)
+    for tries in (0, 1):
+        (broken,) = work({}, tries=tries)
         assert isinstance(broken, Died)
         assert broken.place == (-1, -1, STARTING, 0)
 
@@ -234,7 +227,7 @@ def test_a_tracker_that_failed_begins_anew_and_the_others_go_on(work):
     ],
 )
 def test_the_frame_a_crash_was_at_is_tried_by_itself_and_then_the_task_ends(work, suspect, commits):
-    assert summary(work({}, is_careful=True, leave_after=suspect)) == commits
+    assert summary(work({}, suspect_frame=suspect)) == commits
 
 
 def test_a_careful_worker_says_where_it_is_for_every_frame(work):
@@ -245,10 +238,10 @@ def test_a_careful_worker_says_where_it_is_for_every_frame(work):
             places.append((place, seconds))
             super().at(*place, seconds=seconds)
 
-    for is_careful, seen in ((True, [(0, 0, 2, 0), (0, 1, 2, 1), (0, 2, 2, 2)]),
-                             (False, [(0, 0, 2, 0)])):  # fmt: skip
+    for tries, seen in ((1, [(0, 0, 2, 0), (0, 1, 2, 1), (0, 2, 2, 2)]),
+                        (0, [(0, 0, 2, 0)])):  # fmt: skip
         places.clear()
-        work({"stop": 3}, is_careful=is_careful, progress=Noted())
+        work({"stop": 3}, tries=tries, progress=Noted())
         assert [place for place, _ in places if place[2] == ESTIMATING] == seen
         assert places[0] == ((-1, -1, STARTING, 0), SLOW_STEP_SECONDS)
         assert places[-2:] == [((-1, -1, WRITING, 3), SLOW_STEP_SECONDS), ((-1, -1, WRITING, 0), 0)]

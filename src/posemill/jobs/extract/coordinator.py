@@ -9,7 +9,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from itertools import cycle, islice
 from types import FrameType
 from typing import Any
@@ -41,7 +40,6 @@ _MOST_TRIES = 10  # of one task without any progress, wherever it dies
 # Deaths of one worker that end a run, by what they were of. All but the last count from the last
 # commit of any worker on: a machine that goes away takes many at once.
 _MOST_DEATHS = {"failed start": 10, "outside kill": 30, "refused instruction": 3}
-_PIECE_SHRINKS_BY = 8
 
 
 class StopSignals:
@@ -68,20 +66,6 @@ class StopSignals:
             yield self
 
 
-@dataclass
-class _Work:
-    """What is left of a task: units by their numbers, in its order.
-
-    Args:
-        tries: How often their workers died without any progress.
-        suspect: The frame that the only unit's worker died at.
-    """
-
-    units: dict[int, Unit]
-    tries: int = 0
-    suspect: int | None = None
-
-
 class Coordinator:
     """Runs all units of a ledger that are not done; `clips` are those that the ledger numbers.
 
@@ -102,8 +86,8 @@ class Coordinator:
         self._start_no = events.ledger.num_starts()
         events.record(Started())
         self._num_tasks = 0
-        self._again: deque[_Work] = deque()
-        self._under_way: dict[str, _Work] = {}  # by the names of the tasks
+        self._again: deque[Task] = deque()
+        self._under_way: dict[str, Task] = {}  # by their names, as far as they are left
         self._crashes = events.ledger.crashes()
         self._deaths: Counter[tuple[str, int]] = Counter()  # by what of, and worker
         self._started_at = time.monotonic()
@@ -131,12 +115,13 @@ class Coordinator:
         deadline, num_lost = None, 0
         with closing(executor.run(make_worker, self._next_task)) as events:  # type: ignore[type-var]
             for event in events:
-                if isinstance(event, Output):
-                    self._receive(event.task, event.value)
-                elif isinstance(event, Finished):
-                    self._finish(event.task)
-                elif isinstance(event, Died):
-                    self._retry_or_give_up(event)
+                match event:
+                    case Output(task, value):
+                        self._receive(task, value)
+                    case Finished(task):
+                        self._finish(task)
+                    case Died():
+                        self._retry_or_give_up(event)
                 self._events.flush_if_due()
                 self._report(executor)
                 if signals.received and deadline is None:
@@ -156,22 +141,16 @@ class Coordinator:
     def _next_task(self) -> Task | None:
         while not self._is_stopping and (self._again or self._groups):
             if self._again:
-                work = self._again.popleft()
+                task = self._again.popleft()
             else:
                 units = self._events.ledger.units(self._groups.pop(), self._clips)
-                work = _Work({unit.unit_no: unit for unit in units})
-            if work.units:
+                task = Task(tuple(units))
+            if task.units:
                 self._num_tasks += 1
                 name = shard_stem(self._start_no, self._num_tasks)
-                self._under_way[name] = work
-                return self._make_task(name, work)
+                self._under_way[name] = task = dataclasses.replace(task, name=name)
+                return task
         return None
-
-    def _make_task(self, name: str, work: _Work) -> Task:
-        units = tuple(work.units.values())
-        piece_frames = max(1, self._config.task_frames // _PIECE_SHRINKS_BY**work.tries)
-        is_careful = work.tries > 0 or work.suspect is not None
-        return Task(name, units, piece_frames, is_careful, leave_after=work.suspect)
 
     def _receive(self, task: Task, value: Committed | Fatal | Died) -> None:
         if isinstance(value, Died):  # as its worker says: the engine is broken
@@ -185,28 +164,28 @@ class Coordinator:
             # An engine of another package may raise a class of its own.
             raise getattr(posemill.errors, value.kind, PosemillError)(value.message)
         self._events.append(value)
-        work = self._under_way[task.name]
-        work.tries = 0
+        left = _by_number(self._under_way[task.name])
         for progress in value.units:
             for lost in progress.lost:
                 self._log.write(f"failed: {lost.message}")
             assert progress.unit_no is not None  # what workers do was planned
+            unit = left[progress.unit_no]
+            left[progress.unit_no] = dataclasses.replace(
+                unit, next_frame=progress.next_frame, state=progress.state
+            )
             if progress.is_done:
-                del work.units[progress.unit_no]
-            else:
-                unit, next_frame = work.units[progress.unit_no], progress.next_frame
-                unit = dataclasses.replace(unit, next_frame=next_frame, state=progress.state)
-                work.units[progress.unit_no] = unit
+                del left[progress.unit_no]
+        self._under_way[task.name] = Task(tuple(left.values()), task.name)
 
     def _finish(self, task: Task) -> None:
         """Go on with what a task left: its worker was asked to stop, or made room for a new one."""
-        work = self._under_way.pop(task.name, None)  # None: its engine was broken
-        if work is not None and work.units and not self._is_stopping:
+        left = self._under_way.pop(task.name, None)  # None: its engine was broken
+        if left is not None and left.units and not self._is_stopping:
             why = "goes on in a new worker, the old one had grown"
-            if task.leave_after is not None:
-                why = f"frame {task.leave_after} went well by itself, the rest goes on"
+            if task.suspect_frame is not None:
+                why = f"frame {task.suspect_frame} went well by itself, the rest goes on"
             self._log.write(f"{task.name}: {why}")
-            self._again.append(_Work(work.units))
+            self._again.append(Task(left.units))
 
     def _retry_or_give_up(self, died: Died) -> None:
         """Try a dead worker's task again, and give up a frame only for deaths that it causes."""
@@ -224,16 +203,15 @@ class Coordinator:
         # machine refuses an instruction before any worker gave anything.
         is_starting = task is None or phase == STARTING or died.is_refused_instruction
         self._check_deaths(died, is_starting)
-        work = None if task is None else self._under_way.pop(task.name, None)
-        if task is None or work is None:
+        rest = None if task is None else self._under_way.pop(task.name, None)
+        if task is None or rest is None:
             return
         is_blamed = not died.is_from_outside and not is_starting
-        left, tries, suspect = work.units, work.tries + is_blamed, None
+        left, tries, suspect, given_up = _by_number(rest), rest.tries + is_blamed, None, None
         if phase in (DECODING, ESTIMATING) and 0 <= position < len(task.units):
             suspect = left.get(task.units[position].unit_no)
         if suspect is not None and (message := self._reason_to_give_up(died, suspect)):
-            self._give_up(left, suspect, (frame, phase, message))
-            tries, suspect = 0, None
+            unit, given_up = suspect, (frame, phase, message)
         elif tries >= _MOST_TRIES and left:
             message = Message(
                 "{reason}; workers died {tries} times, at different frames",
@@ -241,19 +219,18 @@ class Coordinator:
                 tries=tries,
             )
             unit = next(iter(left.values()))
-            self._give_up(left, unit, (unit.next_frame, -1, message))
-            tries, suspect = 0, None
+            given_up = unit.next_frame, -1, message
+        if given_up is not None:
+            self._events.append(GaveUp(unit.unit_no, *given_up))
+            unit = dataclasses.replace(unit, given_up=(*unit.given_up, given_up))
+            left[unit.unit_no], tries, suspect = unit, 0, None
         if suspect is None or died.is_from_outside:
-            self._again.append(_Work(left, tries))
+            self._again.append(Task(tuple(left.values()), tries=tries))
             return
         # The unit under suspicion gets a worker of its own, the others are as innocent as before.
         del left[suspect.unit_no]
-        self._again += [_Work({suspect.unit_no: suspect}, tries, frame), _Work(left)]
-
-    def _give_up(self, left: dict[int, Unit], unit: Unit, what: tuple[int, int, str]) -> None:
-        """Record frame, phase and reason of what is not to be tried again of a unit."""
-        self._events.append(GaveUp(unit.unit_no, *what))
-        left[unit.unit_no] = dataclasses.replace(unit, given_up=(*unit.given_up, what))
+        alone = Task((suspect,), tries=tries, suspect_frame=frame)
+        self._again += [alone, Task(tuple(left.values()))]
 
     def _reason_to_give_up(self, died: Died, unit: Unit) -> str:
         """Count a death that only its frame can have caused; return why to give up, if that is due.
@@ -262,7 +239,7 @@ class Coordinator:
         """
         task: Task = died.task
         _, frame, phase, _ = died.place
-        if died.is_from_outside or task.leave_after is None or unit.next_frame != frame:
+        if died.is_from_outside or task.suspect_frame is None or unit.next_frame != frame:
             return ""
         self._events.append(Crashed(unit.unit_no, frame, phase, died.reason))
         self._crashes[unit.unit_no, frame, phase] += 1
@@ -315,42 +292,39 @@ class Coordinator:
         if not is_last and now - self._shown_at < _SHOW_SECONDS:
             return
         self._shown_at = now
-        snapshot = self._snapshot(executor)
-        if self._on_progress is not None:
-            self._on_progress(snapshot)
-        if is_last or now - self._live_at > _LIVE_SECONDS:
-            self._live_at = now
-            workers = [_doing(task, place) for task, place in executor.places()]
-            note = {"workers_on": self._workers_on, "workers": workers}
-            write_live(self._home.work, snapshot.to_json() | note)
-        if now >= self._log_at:
-            self._log_at = now + _LOG_SECONDS[1]
-            self._log.write(f"progress: {snapshot.describe()}")
-
-    def _snapshot(self, executor: Executor) -> Progress:
+        workers = [_doing(task, place) for task, place in executor.places()]
         counts, number = self._events.ledger.counts_at()
         in_flight = self._events.frames_after(number)
-        places = executor.places()
-        for task, (position, _, _, num_frames) in places:
-            in_flight[_clip_at(task, position).split] += num_frames
-        snapshot = Progress(tuple(counts), dict(in_flight), news=tuple(self._news))
-        self._news = []
-        return dataclasses.replace(
-            snapshot,
-            frames_per_second=self._speed.see(snapshot.frames_done),
-            seconds=time.monotonic() - self._started_at,
-            num_workers=len(places),
+        for worker in workers:
+            in_flight[worker["split"]] += worker["num_frames"]
+        progress = Progress(
+            tuple(counts),
+            in_flight,
+            seconds=now - self._started_at,
+            num_workers=len(workers),
+            news=tuple(self._news),
         )
+        speed, self._news = self._speed.see(progress.frames_done), []
+        progress = dataclasses.replace(progress, frames_per_second=speed)
+        if self._on_progress is not None:
+            self._on_progress(progress)
+        if is_last or now - self._live_at > _LIVE_SECONDS:
+            self._live_at = now
+            note = {"workers_on": self._workers_on, "workers": workers}
+            write_live(self._home.work, progress.to_json() | note)
+        if now >= self._log_at:
+            self._log_at = now + _LOG_SECONDS[1]
+            self._log.write(f"progress: {progress.describe()}")
 
 
-def _clip_at(task: Task, position: int) -> Clip:
-    return task.units[max(0, min(position, len(task.units) - 1))].clip
+def _by_number(task: Task) -> dict[int, Unit]:
+    return {unit.unit_no: unit for unit in task.units}
 
 
 def _doing(task: Task, place: Sequence[int]) -> dict[str, Any]:
     """Return what a worker is at, in words and numbers, for who looks at the run."""
     position, frame, phase, num_frames = place
-    clip = _clip_at(task, position)
+    clip = task.units[max(0, min(position, len(task.units) - 1))].clip
     return {
         "task": task.name,
         "split": clip.split,

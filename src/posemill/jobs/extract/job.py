@@ -33,21 +33,24 @@ PHASES = ("starting", "reading", "finding keypoints", "writing")
 
 @dataclass(frozen=True)
 class Task:
-    """Units for one worker, one after the other.
+    """Units for one worker, one after the other, as far as they are left.
 
     Args:
-        name: Shards are called after it; no two tasks ever have the same.
-        piece_frames: A commit is due after as many rows.
-        is_careful: After a crash: one frame at a time, so that the place is exact.
-        leave_after: The frame of the only unit that a crash was at: a commit before it, so that
-            it is tried by itself, and one after it, with which the task ends.
+        name: Shards are called after it; given when it is handed out, to no other task ever.
+        tries: How often workers died of it without any progress.
+        suspect_frame: That of the only unit at which a worker died: a commit before it, so that it
+            is tried by itself, and one after it, with which the task ends.
     """
 
-    name: str
     units: tuple[Unit, ...]
-    piece_frames: int
-    is_careful: bool = False
-    leave_after: int | None = None
+    name: str = ""
+    tries: int = 0
+    suspect_frame: int | None = None
+
+    @property
+    def is_careful(self) -> bool:
+        """After a crash: one frame at a time, so that the place is exact."""
+        return self.tries > 0 or self.suspect_frame is not None
 
 
 def part_of(unit: Unit, start: int | None = None) -> Part:

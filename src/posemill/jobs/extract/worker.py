@@ -40,6 +40,7 @@ from posemill.sources.reading import (
 )
 
 _BEAT_SECONDS = 0.2
+_PIECE_SHRINKS_BY = 8  # the rows of a commit, after every death without progress
 _NOWHERE = (-1, -1, STARTING, 0)
 
 
@@ -106,6 +107,8 @@ class _TaskRun:
         self._batch_size = 1 if is_careful else worker.job.batch_size
         self._lanes: list[Lane] = []  # under way, and those done since the last commit
         self._num_frames = self._num_shards = 0
+        task_frames = worker.job.config.task_frames
+        self._piece_frames = max(1, task_frames // _PIECE_SHRINKS_BY**task.tries)
         self._process = psutil.Process()
 
     def run(self) -> Iterator[Committed | Fatal | None]:
@@ -124,9 +127,9 @@ class _TaskRun:
                     yield self._commit()
                     return
                 num_rows = sum(len(lane.rows) for lane in self._lanes)
-                if num_rows >= self._task.piece_frames or self._is_at_suspect():
+                if num_rows >= self._piece_frames or self._is_at_suspect():
                     yield self._commit()
-                    suspect = self._task.leave_after
+                    suspect = self._task.suspect_frame
                     if suspect is not None and all(
                         lane.next_frame > suspect for lane in self._lanes
                     ):
@@ -148,7 +151,7 @@ class _TaskRun:
 
     def _is_at_suspect(self) -> bool:
         """Return whether what is there is due for a commit: before, or behind the suspect frame."""
-        suspect = self._task.leave_after
+        suspect = self._task.suspect_frame
         return suspect is not None and any(
             lane.next_frame in (suspect, suspect + 1) and (lane.rows or lane.lost)
             for lane in self._open_lanes()
