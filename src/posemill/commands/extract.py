@@ -260,7 +260,7 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
         compare(job.home, job.manifest(clips))
     clips = job.decide(clips)
     with ProgressView() as view:
-        clips = dataclasses.replace(clips, clips=job.count_frames(clips, view.count))
+        clips = job.count_frames(clips, view.count)
     print_plan(config, clips, plan_workers(config))
     if not config.ray_address and (sentence := missing_gpus(config)):
         print_notes([sentence])

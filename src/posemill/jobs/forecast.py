@@ -6,7 +6,7 @@ import dataclasses
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,7 @@ class Forecast:
     """What was measured, and what follows from it.
 
     Args:
-        num_frames: Of the whole source.
-        sample_frames: How many were measured.
+        sample_frames: How many were measured, of the `num_frames` of the whole source.
         speeds: Measured frames per second by number of workers.
     """
 
@@ -48,7 +47,12 @@ class Forecast:
         workers = 1
         while workers <= max(32, self.num_cores):
             hours = self.num_frames / self.speed(workers) / 3600
-            yield workers, hours, gigabytes, self.note(workers)
+            template = "in proportion; this machine has {num_cores:core|cores}"
+            if workers in self.speeds:
+                template = "measured"
+            elif workers <= self.num_cores:
+                template = "in proportion"
+            yield workers, hours, gigabytes, Message(template, num_cores=self.num_cores)
             workers *= 2
 
     def to_json(self) -> dict[str, Any]:
@@ -63,13 +67,6 @@ class Forecast:
         nearest = max(smaller, default=min(self.speeds))
         return self.speeds[nearest] * workers / nearest
 
-    def note(self, workers: int) -> Message:
-        """Return how the speed is known."""
-        template = "in proportion; this machine has {num_cores:core|cores}"
-        if workers <= self.num_cores:
-            template = "in proportion"
-        return Message("measured" if workers in self.speeds else template, num_cores=self.num_cores)
-
 
 def forecast(
     config: JobConfig,
@@ -82,10 +79,9 @@ def forecast(
     with tempfile.TemporaryDirectory(prefix="posemill-plan-") as name:
         scratch = Path(name)
         job = _job_of(config, scratch)
-        clips = job.find_clips()
-        config, counted = job.config, job.count_frames(clips, on_count)
+        clips = job.count_frames(job.find_clips(), on_count)
+        config, sample = job.config, sample_clips(clips, _FIRST_FRAMES)
         # A small one first: it warms the caches and says how large the sample may be.
-        sample = sample_clips(clips, counted, _FIRST_FRAMES)
         _, speed = _measure(config, sample, scratch / "first", workers=1)
         budget = max(_FIRST_FRAMES, int(speed * sample_seconds))
         # With GPUs their number decides, whatever the cores.
@@ -93,13 +89,11 @@ def forecast(
         if config.num_gpus:
             numbers = {config.num_gpus * config.num_workers_per_gpu}
         for workers in sorted(numbers):
-            sample = sample_clips(clips, counted, budget * workers)
-            summary, speeds[workers] = _measure(
-                config, sample, scratch / str(workers), workers=workers
-            )
+            sample, folder = sample_clips(clips, budget * workers), scratch / str(workers)
+            summary, speeds[workers] = _measure(config, sample, folder, workers=workers)
     return Forecast(
         len(clips),
-        sum(clip.num_frames or 0 for clip in counted),
+        sum(clip.num_frames or 0 for clip in clips),
         summary.frames_done,
         speeds,
         summary.num_bytes / max(1, summary.num_frames),
@@ -107,10 +101,10 @@ def forecast(
     )
 
 
-def sample_clips(clips: ClipList, counted: Sequence[Clip], budget: int) -> ClipList:
+def sample_clips(clips: ClipList, budget: int) -> ClipList:
     """Return clips from all over the source, always the same, together of about `budget` frames."""
     chosen: list[Clip] = []
-    for clip in random.Random(0).sample(counted, len(counted)):
+    for clip in random.Random(0).sample(clips, len(clips)):
         if budget <= 0:
             break
         if not clip.num_frames:

@@ -15,7 +15,7 @@ from posemill.decoders.opening import TargetSize
 from posemill.decoders.sampling import fewer_frames
 from posemill.jobs.extract.plan import check_rate
 from posemill.jobs.extract.status import Progress
-from posemill.records import Clip, Frame
+from posemill.records import Frame
 from posemill.runs.events import Lost, PlannedUnit, Shard, UnitProgress
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
@@ -24,7 +24,6 @@ from posemill.runs.queries import Unit
 from posemill.sources import ClipList, find_clips
 from posemill.sources.frames import count_frames
 from posemill.sources.reading import ClipReader, End, Item, Part
-from posemill.sources.tracking import Tracking
 
 # The third number of a worker's place: what it is doing with the frame.
 STARTING, DECODING, ESTIMATING, WRITING = range(4)
@@ -85,10 +84,8 @@ class Lane:
         next_frame: The first one that was not taken yet. Those before the unit's own are committed,
             and read again only for the state's sake.
         state: Of the sink; None where each frame stands alone.
-        items: What `reader` gives.
         waiting: Frames that were read and not yet computed.
         rows: Number, file and what the sink keeps of frames that were put.
-        lost: What gave nothing.
     """
 
     unit: Unit
@@ -200,12 +197,12 @@ class FrameJob(ABC):
         clips: ClipList,
         on_count: Callable[[int, int], None] | None = None,
         is_stopping: Callable[[], int] = lambda: 0,
-    ) -> tuple[Clip, ...]:
+    ) -> ClipList:
         """Return the clips with the numbers of frames that are wanted; looks into each video.
 
         `on_count` hears how many are done, of how many; when `is_stopping`, the rest is left.
         """
-        counted, sampling = list(clips.clips), self.sampling
+        counted, sampling = list(clips), self.sampling
         unknown = [i for i, clip in enumerate(counted) if sampling or clip.num_frames is None]
         for done, index in enumerate(unknown, start=1):
             if is_stopping():
@@ -214,7 +211,7 @@ class FrameJob(ABC):
             counted[index] = dataclasses.replace(counted[index], num_frames=length)
             if on_count is not None:
                 on_count(done, len(unknown))
-        return tuple(counted)
+        return dataclasses.replace(clips, clips=tuple(counted))
 
     @abstractmethod
     def manifest(self, clips: ClipList) -> Manifest:
@@ -225,7 +222,7 @@ class FrameJob(ABC):
         return clips
 
     @abstractmethod
-    def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
+    def plan(self, clips: ClipList) -> Iterable[PlannedUnit]:
         """Return the units of work of all clips."""
 
     @abstractmethod

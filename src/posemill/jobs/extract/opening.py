@@ -58,7 +58,7 @@ def open_events(
             counted = job.count_frames(clips, on_count, stop_signal)
             if signal := stop_signal():
                 raise StoppedError(signal, home.name)
-            units = tuple(job.plan(counted, clips.tracking))
+            units = tuple(job.plan(counted))
             events.record(Planned(run_id, planned_clips(counted), units))
         _check_source(job, events, clips, manifest)
         job.prepare(events)

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +41,6 @@ from posemill.machine.live_files import LogFile, now_text
 from posemill.machine.processes import thread_variables
 from posemill.messages import Message
 from posemill.places import uri_of
-from posemill.records import Clip
 from posemill.runs.events import Finished, PlannedUnit
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import LEDGER_NAME, LOGS_NAME, SHARDS_NAME, Manifest, check_folder
@@ -49,7 +48,7 @@ from posemill.runs.reader import Run, open_run
 from posemill.runs.writer import compact, remove_uncommitted
 from posemill.skeletons import get_skeleton
 from posemill.sources import ClipList
-from posemill.sources.tracking import Tracking, decide_tracking
+from posemill.sources.tracking import decide_tracking
 from posemill.weights.pull import verified_files
 
 _NOTHING_BEGUN = Message("nothing was begun yet")
@@ -129,9 +128,9 @@ class Extraction(FrameJob):
             return clips
         return dataclasses.replace(clips, tracking=decide_tracking(clips))
 
-    def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
+    def plan(self, clips: ClipList) -> Iterable[PlannedUnit]:
         """Return chains of tracked frames, and ranges of those that stand alone."""
-        return plan_units(clips, self.config, tracking=tracking)
+        return plan_units(clips, self.config, tracking=clips.tracking)
 
     def open_sink(self, device: str, run_id: str) -> KeypointSink:
         """Return what finds keypoints and writes them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,14 +19,13 @@ from posemill.jobs.extract.status import Progress
 from posemill.jobs.frames.places import check_parts_differ, clip_parts, plan_packs, read_packs
 from posemill.jobs.frames.sinks import FrameSink, PackSink, PictureSink
 from posemill.messages import Message
-from posemill.records import Clip, label_of_folder
+from posemill.records import label_of_folder
 from posemill.runs.events import PlannedUnit
 from posemill.runs.frame_index import INDEX_NAME, IndexedClip, indices_of, ranges_of, write_index
 from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest, check_folder
 from posemill.sources import ClipList
-from posemill.sources.tracking import Tracking
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +79,7 @@ class FramesJob(FrameJob):
             source=source_record(self.config.source, clips),
         )
 
-    def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
+    def plan(self, clips: ClipList) -> Iterable[PlannedUnit]:
         """Return a unit for each clip: its pictures are numbered one after the other."""
         config = self.config
         if config.pack:
