@@ -17,7 +17,7 @@ from posemill.errors import ConfigError, DecodeError, RunError
 from posemill.jobs.extract.plan import unused_settings
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import list_failures, read_status
-from posemill.jobs.frames import places, sinks
+from posemill.jobs.frames import sinks
 from posemill.jobs.frames.run import write_frames
 from posemill.runs.frame_index import indices_of, picture_name, read_index
 from posemill.runs.reader import open_run
@@ -80,7 +80,7 @@ def test_png_keeps_every_pixel_of_every_frame(config, videos):
 
 
 def test_a_pack_has_the_very_bytes(config, videos, monkeypatch):
-    monkeypatch.setattr(places, "PACK_BYTES", 32 * 24 * 3 * 30)
+    monkeypatch.setattr(sinks, "PACK_BYTES", 32 * 24 * 3 * 30)
     clips = check_pixels(write_frames(config(pack=True)), videos, "*.rgb")
     assert [(clip.path.name, clip.offset) for clip in clips] == [
         ("000000.rgb", 0), ("000001.rgb", 0), ("000001.rgb", 7 * 48 * 32 * 3),
@@ -299,7 +299,7 @@ def test_clips_called_like_our_own_files_get_other_folders(videos, tmp_path, wri
         write_video(root / f"{name}.mp4", 2)
     folder = write_frames(FramesConfig(root, tmp_path / "o", executor="serial")).folder
     assert {path.parent.name for path in folder.rglob("*.jpg")} == {"logs_", "packs_"}
-    assert places.clip_parts(find_clips(root)[0]) == ["logs_"]
+    assert sinks.clip_parts(find_clips(root)[0]) == ["logs_"]
 
 
 def test_jpg_and_webp_are_what_opencv_writes():

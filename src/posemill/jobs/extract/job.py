@@ -117,7 +117,7 @@ class Sink(ABC):
     """What becomes of the frames that a worker reads: keypoints, pictures, packs.
 
     A unit begins, its frames are computed and put, and a commit makes durable what was put. The
-    state of a unit has `copy` and `to_bytes`, as `posemill.estimators.ClipState`.
+    state of a unit has `to_bytes` and, for batches, `copy`, as `posemill.estimators.ClipState`.
 
     Args:
         writes_to: For the message about a disk that refuses.

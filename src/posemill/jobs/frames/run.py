@@ -16,8 +16,15 @@ from posemill.jobs.extract.opening import source_record
 from posemill.jobs.extract.plan import UNKNOWN_COST
 from posemill.jobs.extract.run import run_job
 from posemill.jobs.extract.status import Progress
-from posemill.jobs.frames.places import check_parts_differ, clip_parts, plan_packs, read_packs
-from posemill.jobs.frames.sinks import FrameSink, PackSink, PictureSink
+from posemill.jobs.frames.sinks import (
+    FrameSink,
+    PackSink,
+    PictureSink,
+    check_parts_differ,
+    clip_parts,
+    plan_packs,
+    read_packs,
+)
 from posemill.messages import Message
 from posemill.records import label_of_folder
 from posemill.runs.events import PlannedUnit

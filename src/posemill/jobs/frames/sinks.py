@@ -1,4 +1,7 @@
-"""Frames to pictures or packed bytes: what the workers of `frames` do with what they read."""
+"""Where the frames of each clip go, a folder of its own or a pack; and the workers that put them.
+
+All places are known before the first frame: whoever writes what when, the files are the same.
+"""
 
 from __future__ import annotations
 
@@ -7,39 +10,124 @@ import os
 import re
 import struct
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from posemill.config import FramesConfig
+from posemill.decoders.opening import TargetSize
 from posemill.decoders.pictures import encode_picture, resize_frame
 from posemill.decoders.stream_pyav import scaled_wh
-from posemill.errors import DecodeError
-from posemill.files import sync_files
+from posemill.errors import DecodeError, RunError
+from posemill.files import safe_parts, sync_files
 from posemill.jobs.extract.job import Lane, Sink
-from posemill.jobs.frames.places import clip_parts, read_packs
-from posemill.records import Frame
+from posemill.records import Clip, Frame
 from posemill.runs.events import Piece, Shard
-from posemill.runs.frame_index import picture_name, ranges_of
+from posemill.runs.frame_index import (
+    INDEX_NAME,
+    IndexedClip,
+    picture_name,
+    ranges_of,
+    read_index,
+    write_index,
+)
+from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, LOGS_NAME, MANIFEST_NAME
 from posemill.runs.queries import Unit
+from posemill.sources.reading import read_clip
 
 _PICTURE = re.compile(r"(\d{6,})\.(jpg|png|webp)")
+PACKS_NAME = "packs"
+_OWN_NAMES = {INDEX_NAME, LEDGER_NAME, LOCK_NAME, LOGS_NAME, MANIFEST_NAME, PACKS_NAME}
+PACK_BYTES = 1 << 30  # a pack takes no more clips beyond it
+
+
+def clip_parts(clip: Clip) -> list[str]:
+    """Return the names of the folders that lead to a clip's pictures, the split's first.
+
+    Clips of no split lie directly in the output, as in the source they came from.
+    """
+    parts = [] if clip.split == "all" else safe_parts(clip.split)
+    parts += safe_parts(clip.clip_id)
+    # Hidden folders are not looked into, and ours are no clips.
+    parts = [f"_{part}" if part.startswith(".") else part for part in parts]
+    return [f"{parts[0]}_", *parts[1:]] if parts[0] in _OWN_NAMES else parts
+
+
+def check_parts_differ(clips: Iterable[Clip]) -> None:
+    """Raise where two clips would have the same folder."""
+    seen: dict[str, Clip] = {}
+    for clip in clips:
+        folder = "/".join(clip_parts(clip))
+        if folder in seen:
+            raise RunError(
+                "the clips {clip_id!r} and {clip_id_2!r} would both be written to the folder "
+                "{folder!r}; rename one of them",
+                clip_id=seen[folder].clip_id,
+                clip_id_2=clip.clip_id,
+                folder=folder,
+            )
+        seen[folder] = clip
+
+
+def plan_packs(folder: Path, clips: Sequence[Clip], decoder: str, size: TargetSize) -> None:
+    """Write the place of each clip, one behind the other; one that cannot be read has none."""
+    packs, number, offset = folder / PACKS_NAME, 0, 0
+    packs.mkdir(exist_ok=True)
+    places: list[IndexedClip] = []
+    for clip_no, clip in enumerate(clips, start=1):
+        size_wh = _size_of(clip, decoder, size) if clip.num_frames else None
+        if size_wh is None or clip.num_frames is None:
+            continue
+        place = IndexedClip(
+            packs / f"{number:06d}.rgb",
+            clip.clip_id,
+            clip.split,
+            None,
+            "rgb",
+            offset,
+            clip.num_frames,
+            *size_wh,
+            extra={"clip_no": str(clip_no)},
+        )
+        places.append(place)
+        offset += place.num_frames * place.width * place.height * 3
+        if offset >= PACK_BYTES:
+            number, offset = number + 1, 0
+    write_index(packs, places)
+
+
+def _size_of(clip: Clip, decoder: str, size: TargetSize) -> tuple[int, int] | None:
+    """Return width and height of a clip's frames, as the first that can be read says."""
+    if isinstance(size, tuple):
+        return size
+    frames = (frame.content for frame in read_clip(clip, decoder=decoder))
+    first = next((frame for frame in frames if not isinstance(frame, DecodeError)), None)
+    return None if first is None else scaled_wh((first.shape[1], first.shape[0]), size)
+
+
+def read_packs(folder: Path) -> dict[int, IndexedClip]:
+    """Return the place of each clip that has one, by its number."""
+    path = folder / PACKS_NAME / INDEX_NAME
+    try:
+        return {int(place.extra["clip_no"]): place for place in read_index(path)}
+    except (RunError, ValueError, KeyError) as error:
+        raise RunError(
+            "{path} cannot be read: {error}; it says where clips lie in the packs: put back "
+            "a copy of it, or choose another folder",
+            path=path,
+            error=error,
+        ) from error
 
 
 @dataclass
 class Kept:
-    """How many frames of a clip are written, the size of all, and for how many there is room."""
+    """How many frames of a clip are written, and the size of all."""
 
     num_frames: int = 0
     size_wh: tuple[int, int] = (0, 0)
-    room: int | None = None
-
-    def copy(self) -> Kept:
-        """Return one that later frames do not change."""
-        return replace(self)
 
     def to_bytes(self) -> bytes:
         """Return it as plain bytes."""
@@ -47,7 +135,10 @@ class Kept:
 
 
 class FrameSink(Sink):
-    """What pictures and packs have in common. All frames of a clip have the size of its first."""
+    """What pictures and packs have in common; of one clip at a time, as batches are of one frame.
+
+    All frames of a clip have the size of its first.
+    """
 
     def __init__(self, config: FramesConfig) -> None:
         self.writes_to, self._folder = str(config.out), config.out
@@ -61,23 +152,21 @@ class FrameSink(Sink):
         return Kept(num_frames, (width, height))
 
     def compute(self, frames: list[Frame], states: list[Kept] | None) -> Sequence[Any]:
-        """Return what is written of each frame."""
+        """Return what is written of each frame, in the size of its clip."""
         return [self._shape(frame, kept) for frame, kept in zip(frames, states or (), strict=True)]
 
     @abstractmethod
-    def _shape(self, frame: Frame, kept: Kept) -> Any:
-        """Return what is written of a frame, in the size of its clip."""
+    def _shape(self, frame: Frame, kept: Kept) -> Any: ...
 
     def put(self, lane: Lane, result: Any) -> int:
         """Write a frame behind the last one of its clip; return its bytes on the disk."""
         kept: Kept = lane.state
-        num_bytes = self._write(lane.unit, kept, result)
+        num_bytes = self._write(kept.num_frames, result)
         kept.num_frames += 1
         return num_bytes
 
     @abstractmethod
-    def _write(self, unit: Unit, kept: Kept, data: Any) -> int:
-        """Write one frame at its place; return its bytes on the disk."""
+    def _write(self, position: int, data: Any) -> int: ...
 
     def commit(self, name: str, lanes: Sequence[Lane]) -> Shard:
         """Make all that was written durable; say which frames, for the index."""
@@ -87,8 +176,7 @@ class FrameSink(Sink):
         return Shard(name, sum(piece.num_rows for piece in pieces), num_bytes, pieces)
 
     @abstractmethod
-    def _flush(self) -> None:
-        """Make what was written since the last call durable."""
+    def _flush(self) -> None: ...
 
 
 def _piece_of(lane: Lane) -> Piece:
@@ -105,15 +193,14 @@ class PictureSink(FrameSink):
     def __init__(self, config: FramesConfig) -> None:
         super().__init__(config)
         self._format, self._quality = config.format, config.quality
-        self._clip_folder, self._has_folder = self._folder, False
+        self._clip_folder = self._folder
         self._written: list[Path] = []
 
     def begin(self, unit: Unit) -> Kept:
         """Return how far the clip is; what lies beyond was not committed and goes."""
         kept = super().begin(unit)
         self._clip_folder = self._folder.joinpath(*clip_parts(unit.clip))
-        self._has_folder = self._clip_folder.is_dir()
-        for entry in self._clip_folder.iterdir() if self._has_folder else ():
+        for entry in self._clip_folder.glob("*"):
             name = _PICTURE.fullmatch(entry.name)
             if name and int(name[1]) >= kept.num_frames:
                 entry.unlink()
@@ -125,11 +212,10 @@ class PictureSink(FrameSink):
         resized = resize_frame(frame, kept.size_wh)
         return encode_picture(resized, self._format, quality=self._quality)
 
-    def _write(self, unit: Unit, kept: Kept, data: bytes) -> int:
-        if not self._has_folder:  # a clip without any frame leaves none
+    def _write(self, position: int, data: bytes) -> int:
+        if not position:  # a clip without any frame leaves no folder
             self._clip_folder.mkdir(parents=True, exist_ok=True)
-            self._has_folder = True
-        path = self._clip_folder / picture_name(kept.num_frames, self._format)
+        path = self._clip_folder / picture_name(position, self._format)
         path.write_bytes(data)
         self._written.append(path)
         return len(data)
@@ -145,31 +231,33 @@ class PackSink(FrameSink):
     def __init__(self, config: FramesConfig) -> None:
         super().__init__(config)
         self._places = read_packs(self._folder)
+        self._place: IndexedClip | None = None
         self._open_packs: dict[Path, int] = {}
 
     def begin(self, unit: Unit) -> Kept:
-        """Return how far the clip is, and for how many frames it has room."""
-        kept, place = super().begin(unit), self._places.get(unit.clip_no)
-        kept.room = 0
-        if place is not None:
-            kept.size_wh, kept.room = (place.width, place.height), place.num_frames
+        """Return how far the clip is, whose place has room for so many frames."""
+        kept, self._place = super().begin(unit), self._places.get(unit.clip_no)
+        if self._place is not None:
+            kept.size_wh = self._place.width, self._place.height
         return kept
 
     def _shape(self, frame: Frame, kept: Kept) -> Frame:
-        if kept.num_frames == kept.room:
+        room = 0 if self._place is None else self._place.num_frames
+        if kept.num_frames == room:
             raise DecodeError(
                 "the packs have room for {room} frames of this clip, as many as it said it had; "
                 "write it into another folder, or without {--pack}",
-                room=kept.room,
+                room=room,
                 reason="longer than it said",
             )
         return np.ascontiguousarray(resize_frame(frame, kept.size_wh))
 
-    def _write(self, unit: Unit, kept: Kept, data: Frame) -> int:
-        place = self._places[unit.clip_no]
+    def _write(self, position: int, data: Frame) -> int:
+        place = self._place
+        assert place is not None  # else there was no room
         if place.path not in self._open_packs:
             self._open_packs[place.path] = os.open(place.path, os.O_RDWR | os.O_CREAT, 0o644)
-        start, view = (place.offset or 0) + kept.num_frames * data.nbytes, data.data.cast("B")
+        start, view = (place.offset or 0) + position * data.nbytes, data.data.cast("B")
         while view:
             done = os.pwrite(self._open_packs[place.path], view, start)
             start, view = start + done, view[done:]
