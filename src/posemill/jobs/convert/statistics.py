@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from posemill import __version__
 from posemill.blocks import ClipBlock
 from posemill.formats.shared.contract import Recipe
 from posemill.geometry import longest_gaps
-from posemill.records import IntArray
 
 _AXES = "xyz"
 _COLUMNS = ("mean", "std", "min", "max")
@@ -24,9 +24,8 @@ class SplitStats:
         self.split, self.recipe = split, recipe
         self._lengths: list[int] = []
         self._skeleton = ""
-        self._part_names: tuple[str, ...] = ()
-        self._frames_without: IntArray = np.zeros(0, np.int64)
-        self._longest: list[tuple[int, str]] = []
+        self._frames_without = Counter[str]()  # by part
+        self._longest: dict[str, tuple[int, str]] = {}  # gap of each part, and its clip
         self._num_found = self._num_points = 0
         self._sums, self._squares = np.zeros(3), np.zeros(3)
         self._low, self._high = np.full(3, np.inf), np.full(3, -np.inf)
@@ -34,42 +33,29 @@ class SplitStats:
 
     def add(self, block: ClipBlock) -> ClipBlock:
         """Count the clips of a block; return it."""
-        frames = block.frames
-        self.recipe = self.recipe.after(frames)
-        if not self._skeleton:
-            self._skeleton = frames.skeleton_name
-            self._part_names = frames.skeleton.part_names
-            self._frames_without = np.zeros(len(self._part_names), np.int64)
-            self._longest = [(0, "")] * len(self._part_names)
+        frames, present = block.frames, block.frames.present
+        self.recipe, self._skeleton = self.recipe.after(frames), frames.skeleton_name
         self._lengths += block.lengths.tolist()
-        present = frames.present
-        self._frames_without += (~present).sum(axis=0)
-        self._add_gaps(block, longest_gaps(present, block.lengths))
-        found = int(np.count_nonzero(frames.mask))
         self._num_points += frames.mask.size
-        self._num_found += found
-        if found:
-            self._add_coordinates(block)
-        return block
-
-    def _add_gaps(self, block: ClipBlock, gaps: IntArray) -> None:
-        """Count gaps `(clips, parts)`, in frames."""
+        self._num_found += int(np.count_nonzero(frames.mask))
+        gaps = longest_gaps(present, block.lengths)  # (clips, parts)
         for clip_index in np.flatnonzero((gaps == block.lengths[:, None]).all(axis=1)):
             self._empty_clips.append(block.clips[clip_index].clip_id)
-        for part, clip_index in enumerate(gaps.argmax(axis=0)):
+        for part, name in enumerate(frames.skeleton.part_names):
+            self._frames_without[name] += int((~present[:, part]).sum())
+            clip_index = int(gaps[:, part].argmax())
             gap = int(gaps[clip_index, part])
-            if gap > self._longest[part][0]:
-                self._longest[part] = (gap, block.clips[clip_index].clip_id)
-
-    def _add_coordinates(self, block: ClipBlock) -> None:
+            if gap > self._longest.setdefault(name, (0, ""))[0]:
+                self._longest[name] = gap, block.clips[clip_index].clip_id
         # Whole rows at a time, x, y and z of all points side by side: several times faster than
         # picking the found ones. Zeros for missing points add nothing to a sum.
         rows = block.zeroed.reshape(len(block), -1)  # (T, 3 K)
         self._sums += _per_axis(np.add, rows.sum(axis=0, dtype=np.float64))
         self._squares += _per_axis(np.add, np.einsum("tk,tk->k", rows, rows, dtype=np.float64))
         rows = block.frames.points.reshape(len(block), -1)
-        self._low = np.fmin(self._low, _per_axis(np.fmin, np.fmin.reduce(rows)))
-        self._high = np.fmax(self._high, _per_axis(np.fmax, np.fmax.reduce(rows)))
+        self._low = np.fmin(self._low, _per_axis(np.fmin, np.fmin.reduce(rows, initial=np.inf)))
+        self._high = np.fmax(self._high, _per_axis(np.fmax, np.fmax.reduce(rows, initial=-np.inf)))
+        return block
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, for JSON; rates in 0..1, gaps in frames."""
@@ -89,15 +75,13 @@ class SplitStats:
             "missing_rate": round(1 - self._num_found / max(self._num_points, 1), 6),
             "parts": {
                 name: {
-                    "missing_rate": round(int(without) / max(frames, 1), 6),
+                    "missing_rate": round(self._frames_without[name] / max(frames, 1), 6),
                     "longest_gap": gap,
                     "longest_gap_clip": clip_id,
                 }
-                for name, without, (gap, clip_id) in zip(
-                    self._part_names, self._frames_without, self._longest, strict=True
-                )
+                for name, (gap, clip_id) in self._longest.items()
             },
-            "longest_gap": max((gap for gap, _ in self._longest), default=0),
+            "longest_gap": max((gap for gap, _ in self._longest.values()), default=0),
             "coordinates": self._coordinates(),
             "clips_without_points": len(self._empty_clips),
             "clips_without_points_sample": self._empty_clips[:20],

@@ -84,7 +84,6 @@ class Lane:
         next_frame: The first one that was not taken yet. Those before the unit's own are committed,
             and read again only for the state's sake.
         state: Of the sink; None where each frame stands alone.
-        waiting: Frames that were read and not yet computed.
         rows: Number, file and what the sink keeps of frames that were put.
     """
 
@@ -94,7 +93,6 @@ class Lane:
     state: Any
     reader: ClipReader
     items: Generator[Item | End, None, None]
-    waiting: list[Item] = field(default_factory=list)
     rows: list[tuple[int, str | None, Any]] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     is_done: bool = False

@@ -62,7 +62,8 @@ class Progress:
 
     def __repr__(self) -> str:
         counts = f"{counted(self.num_clips, 'clips')}, {counted(self.num_frames, 'frames')}"
-        return f"{type(self).__name__}({self.name!r}, {counts}, {self.failed_text()})"
+        failed = failed_text(self.frames_failed, self.clips_failed)
+        return f"{type(self).__name__}({self.name!r}, {counts}, {failed})"
 
     @property
     def frames_known(self) -> int:
@@ -132,18 +133,13 @@ class Progress:
             ],
         }
 
-    def failed_text(self) -> Message:
-        """Return `3 failed`, or `3 frames and 1 clip failed`, of all splits."""
-        return failed_text(self.frames_failed, self.clips_failed)
-
     def speed_text(self) -> Message:
         """Return `41.2 frames/s, 0:12:03 left`."""
         rate, left = self.frames_per_second, self.seconds_left
         if rate is None:
             return Message("…")
-        if left is None:
-            return Message("{rate:.1f} frames/s", rate=rate)
-        return Message("{rate:.1f} frames/s, {time} left", rate=rate, time=duration(left))
+        template = "{rate:.1f} frames/s" if left is None else "{rate:.1f} frames/s, {time} left"
+        return Message(template, rate=rate, time=duration(left or 0))
 
     def describe(self) -> Message:
         """Return one line: frames done, share, speed, failures, and the splits if several."""
@@ -154,11 +150,9 @@ class Progress:
         parts = [Message(template, done=done, known=known, share=done / known if known else 0)]
         if self.frames_per_second is not None:
             parts.append(self.speed_text())
-        parts.append(self.failed_text())
-        by_split = self.done_by_split
-        splits = [
-            f"{count.split} {by_split[count.split]}/{count.frames_known}" for count in self.counts
-        ]
+        parts.append(failed_text(self.frames_failed, self.clips_failed))
+        pairs = zip(self.counts, self.done_by_split.values(), strict=True)
+        splits = [f"{count.split} {done}/{count.frames_known}" for count, done in pairs]
         return join("; ", [join(", ", parts), ", ".join(splits) if len(splits) > 1 else ""])
 
 
@@ -193,7 +187,8 @@ class Status(Progress):
 
     def __repr__(self) -> str:
         done = f"{self.frames_done}/{self.frames_known} frames"
-        return f"Status({self.name!r}, {self.state}, {done}, {self.failed_text()})"
+        failed = failed_text(self.frames_failed, self.clips_failed)
+        return f"Status({self.name!r}, {self.state}, {done}, {failed})"
 
     def headline(self) -> Message:
         """Return one line about it."""

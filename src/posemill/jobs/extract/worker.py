@@ -120,7 +120,7 @@ class _TaskRun:
         to_come = deque(enumerate(self._task.units))
         try:
             while to_come or self._open_lanes():
-                while to_come and self._has_room():
+                while to_come and self._has_room_for(to_come[0][1]):
                     self._lanes.append(self._open_lane(*to_come.popleft()))
                 self._advance()
                 if self._should_leave():
@@ -157,12 +157,11 @@ class _TaskRun:
             for lane in self._open_lanes()
         )
 
-    def _has_room(self) -> bool:
+    def _has_room_for(self, unit: Unit) -> bool:
         # Frames that stand alone fill a batch from one unit, tracked ones are one of each.
         lanes = self._open_lanes()
-        return not lanes or (
-            len(lanes) < self._batch_size and all(lane.unit.is_chain for lane in lanes)
-        )
+        is_tracked = unit.is_chain and all(lane.unit.is_chain for lane in lanes)
+        return not lanes or (is_tracked and len(lanes) < self._batch_size)
 
     def _open_lane(self, position: int, unit: Unit) -> Lane:
         if unit.state is not None:  # a library may die of it
@@ -192,12 +191,12 @@ class _TaskRun:
 
     def _advance(self) -> None:
         """Take the next frames of all lanes and have them handled."""
-        lanes, over = self._open_lanes(), []
-        for lane in lanes:
+        waiting: list[tuple[Lane, Item]] = []
+        for lane in self._open_lanes():
             for _ in range(1 if lane.unit.is_chain else self._batch_size):
                 item = next(lane.items, None)
                 if item is None:
-                    over.append(lane)
+                    lane.is_done = True
                     break
                 if isinstance(item, End):
                     _lose_rest(lane, item)
@@ -206,20 +205,12 @@ class _TaskRun:
                 if isinstance(item.content, DecodeError):
                     self._lose(lane, item, item.content)
                 else:
-                    lane.waiting.append(item)
-        # Tracked or not, not mixed.
-        self._handle([lane for lane in lanes if lane.unit.is_chain])
-        self._handle([lane for lane in lanes if not lane.unit.is_chain])
-        for lane in over:
-            lane.is_done = True
+                    waiting.append((lane, item))
+        if waiting:
+            self._handle(waiting)
 
-    def _handle(self, lanes: list[Lane]) -> None:
-        """Hand on all frames that wait in these lanes at once."""
-        waiting = [(lane, item) for lane in lanes for item in lane.waiting]
-        for lane in lanes:
-            lane.waiting = []
-        if not waiting:
-            return
+    def _handle(self, waiting: list[tuple[Lane, Item]]) -> None:
+        """Hand on all frames that wait at once."""
         lane, item = waiting[0]
         self._at(lane.position, item.frame_index, ESTIMATING)
         states = [lane.state for lane, _ in waiting if lane.state is not None] or None
@@ -231,8 +222,7 @@ class _TaskRun:
             # Which frame failed? Each by itself, in its turn.
             for number, (lane, item) in enumerate(waiting):
                 lane.state = saved[number] if saved else lane.state
-                lane.waiting = [item]
-                self._handle([lane])
+                self._handle([(lane, item)])
         elif isinstance(results, DecodeError):
             if self._sink.is_broken():
                 place = (lane.position, item.frame_index, ESTIMATING, 0)
