@@ -13,7 +13,7 @@ from cli_runner import CliRunner
 from posemill.commands.line import run_line
 from posemill.inspection import doctor
 from posemill.inspection.doctor import Diagnosis
-from posemill.jobs.extract import workers
+from posemill.jobs.extract import plan
 
 FOUND = Diagnosis(
     versions={"posemill": "1.2", "pyarrow": None},
@@ -62,7 +62,7 @@ def doctor_says(
 ) -> Any:
     nothing_tried(monkeypatch)
     monkeypatch.setattr(doctor, "diagnose", lambda address, tried: found)
-    monkeypatch.setattr(workers, "usual_workers", lambda: (3, "as many as fit"))
+    monkeypatch.setattr(plan, "usual_workers", lambda: (3, "as many as fit"))
     return CliRunner().invoke(run_line, ["doctor", *flags], color=colours)
 
 

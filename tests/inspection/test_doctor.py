@@ -16,7 +16,7 @@ from posemill.commands.line import run_line
 from posemill.estimators.trial import try_library
 from posemill.inspection import doctor
 from posemill.inspection.doctor import diagnose, try_libraries
-from posemill.jobs.extract import workers
+from posemill.jobs.extract import plan
 from posemill.machine import trials
 from posemill.machine.limits import Limit
 from posemill.machine.trials import Outcome
@@ -70,8 +70,8 @@ def test_the_limits_of_a_container_are_shown_with_what_sets_them(monkeypatch):
     memory = Limit(4 << 30, "/sys/fs/cgroup/memory.max allows no more")
     for name, limit in (("core_limit", quota), ("memory_limit", memory)):
         monkeypatch.setattr(doctor, name, lambda limit=limit: limit)
-    monkeypatch.setattr(workers, "count_cores", lambda: 64)
-    monkeypatch.setattr(workers, "memory_limit", lambda: memory)
+    monkeypatch.setattr(plan, "count_cores", lambda: 64)
+    monkeypatch.setattr(plan, "memory_limit", lambda: memory)
     lines = CliRunner().invoke(run_line, ["doctor"]).stdout.splitlines()
     said = {line[:15].strip(): line[15:].strip() for line in lines}
     assert said["usable cores"] == f"3 ({quota.reason})"

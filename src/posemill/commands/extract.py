@@ -31,9 +31,9 @@ from posemill.provenance import Resolved, resolve
 from posemill.settings import ConfigT, setting
 
 if TYPE_CHECKING:
+    from posemill.jobs.extract.plan import WorkerPlan
     from posemill.jobs.extract.run import Summary
     from posemill.jobs.extract.status import Progress
-    from posemill.jobs.extract.workers import WorkerPlan
     from posemill.jobs.frames.run import FramesSummary
     from posemill.sources import ClipList
 
@@ -148,7 +148,7 @@ def show_extract(
 
 def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
     """Return the settings with what this machine makes of those that were left to it."""
-    from posemill.jobs.extract.workers import frames_per_call, plan_workers
+    from posemill.jobs.extract.plan import frames_per_call, plan_workers
 
     config, plan = resolved.config, plan_workers(resolved.config)
     reasons = {
@@ -248,9 +248,8 @@ def rate_text(frames_per_second: float | None) -> Message:
 
 def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     from posemill.jobs.extract.opening import compare
-    from posemill.jobs.extract.plan import describe_mode
+    from posemill.jobs.extract.plan import describe_mode, missing_gpus, plan_workers
     from posemill.jobs.extract.run import Extraction
-    from posemill.jobs.extract.workers import missing_gpus, plan_workers
     from posemill.places import uri_of
     from posemill.runs.manifest import check_folder
 

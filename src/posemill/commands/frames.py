@@ -29,7 +29,7 @@ from posemill.settings import setting
 if TYPE_CHECKING:
     from posemill.inspection.decoding import DecodeReport, DecodeSpeed
     from posemill.inspection.runtimes import RuntimeSpeed
-    from posemill.jobs.extract.workers import WorkerPlan
+    from posemill.jobs.extract.plan import WorkerPlan
     from posemill.jobs.frames.run import FramesSummary
     from posemill.sources import ClipList
 

@@ -157,7 +157,7 @@ def _say_outcome(name: str, outcome: Outcome) -> Message:
 
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
-    from posemill.jobs.extract.workers import usual_workers
+    from posemill.jobs.extract.plan import usual_workers
 
     machine, cache = diagnosis.machine, diagnosis.cache
     states = cache["models"].values()

@@ -1,4 +1,4 @@
-"""Units and tasks: what is cut, what is grouped, in which order."""
+"""Units, tasks and workers: what is cut, what is grouped, in which order; how many work on it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posemill.config import ExtractConfig
+from posemill.jobs.extract import plan
 from posemill.jobs.extract.plan import (
     UNKNOWN_COST,
     group_units,
     mode_of,
     plan_units,
+    plan_workers,
     unused_settings,
 )
+from posemill.machine.limits import Limit
 from posemill.messages import Flags, render
 from posemill.records import Clip
 
@@ -124,3 +127,67 @@ def test_settings_that_were_given_and_have_no_effect_are_named() -> None:
         assert f"has no effect: executor {executor} works in this process" in said[1]
     used = config.replace(executor="processes", num_gpus=1)
     assert unused_settings(used, [Clip("b", "b", "video")]) == []
+
+
+GB = 1 << 30
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Pretend that this process may use so many cores and so much memory."""
+
+    def pretend(cores, memory_bytes, reason=""):
+        monkeypatch.setattr(plan, "count_cores", lambda: cores)
+        monkeypatch.setattr(plan, "memory_limit", lambda: Limit(memory_bytes, reason))
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "reason", "expected", "said"),
+    [
+        (4, 10 * GB, "", (4, 2 * GB), "4 processes x 1 thread on cpu, at most 2048 MB each"),
+        (64, 4 * GB, "/sys/fs/cgroup/memory.max allows no more", (6, 4 * GB * 4 // 5 // 6),
+         "6 processes x 1 thread on cpu, at most 546 MB each (not 64, one a core, for 4096 MB of "
+         "memory: /sys/fs/cgroup/memory.max allows no more)"),
+        (8, GB // 4, "", (1, GB // 2), "1 process x 1 thread on cpu, at most 512 MB each (not 8, "
+         "one a core, for 256 MB of memory)"),  # what an engine needs
+    ],
+)  # fmt: skip
+def test_a_worker_for_every_core_shares_four_fifths_of_the_memory(
+    machine, config_for, tmp_path, cores, memory, reason, expected, said
+):
+    machine(cores, memory, reason)
+    workers = plan_workers(config_for(tmp_path, executor="processes", workers=None))
+    assert (workers.num_workers, workers.memory_bytes) == expected
+    assert workers.describe() == said
+
+
+def test_what_was_asked_for_is_not_reduced(machine, config_for, tmp_path):
+    machine(2, 2 * GB)
+    workers = plan_workers(
+        config_for(tmp_path, executor="processes", workers=7, memory_limit_mb=100)
+    )
+    assert (workers.num_workers, workers.memory_bytes, workers.note) == (7, 100 << 20, "")
+    workers = plan_workers(config_for(tmp_path, executor="processes", workers=7))
+    assert workers.memory_bytes == GB // 2
+
+
+def test_threads_and_the_serial_executor_have_no_limit_of_memory(machine, config_for, tmp_path):
+    machine(4, 10 * GB)
+    workers = plan_workers(config_for(tmp_path, executor="threads", workers=3))
+    assert (workers.num_workers, workers.memory_bytes) == (3, 0)
+    assert workers.describe() == "3 threads of one process x 1 thread on cpu"
+    workers = plan_workers(config_for(tmp_path))
+    assert workers.num_workers == 1
+    assert workers.describe() == "1 process (serial) x 1 thread on cpu"
+
+
+def test_workers_of_gpus_are_counted_by_gpu(machine, config_for, tmp_path):
+    machine(4, 80 * GB)
+    config = config_for(
+        tmp_path, executor="processes", workers=None, num_gpus=2, num_workers_per_gpu=3
+    )
+    workers = plan_workers(config)
+    assert workers.num_workers == 6
+    assert workers.devices == ("cuda:0", "cuda:1")

@@ -19,9 +19,9 @@ from posemill.estimators.fake import FakeEstimator, FakeState
 from posemill.executors import Died, Progress
 from posemill.jobs.extract import worker
 from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, WRITING, Fatal, Task
+from posemill.jobs.extract.plan import WorkerPlan
 from posemill.jobs.extract.run import Extraction
 from posemill.jobs.extract.worker import Worker
-from posemill.jobs.extract.workers import WorkerPlan
 from posemill.records import Clip
 from posemill.runs.queries import Unit
 from posemill.sources.reading import SLOW_STEP_SECONDS

@@ -32,10 +32,15 @@ from posemill.jobs.extract.opening import (
     source_record,
     with_lengths,
 )
-from posemill.jobs.extract.plan import plan_units
+from posemill.jobs.extract.plan import (
+    WorkerPlan,
+    frames_per_call,
+    missing_gpus,
+    plan_units,
+    plan_workers,
+)
 from posemill.jobs.extract.status import Progress, log_path
 from posemill.jobs.extract.worker import Worker
-from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, missing_gpus, plan_workers
 from posemill.machine.disk import disk_message
 from posemill.machine.live_files import LogFile, now_text
 from posemill.machine.processes import thread_variables

@@ -23,7 +23,7 @@ from posemill.jobs.extract.job import (
     Task,
     part_of,
 )
-from posemill.jobs.extract.workers import WorkerPlan
+from posemill.jobs.extract.plan import WorkerPlan
 from posemill.machine.disk import disk_message
 from posemill.messages import Message
 from posemill.records import Frame
