@@ -165,12 +165,10 @@ def test_a_worker_for_every_core_shares_four_fifths_of_the_memory(
 
 def test_what_was_asked_for_is_not_reduced(machine, config_for, tmp_path):
     machine(2, 2 * GB)
-    workers = plan_workers(
-        config_for(tmp_path, executor="processes", workers=7, memory_limit_mb=100)
-    )
+    config = config_for(tmp_path, executor="processes", workers=7)
+    assert plan_workers(config).memory_bytes == GB // 2
+    workers = plan_workers(config.replace(memory_limit_mb=100))
     assert (workers.num_workers, workers.memory_bytes, workers.note) == (7, 100 << 20, "")
-    workers = plan_workers(config_for(tmp_path, executor="processes", workers=7))
-    assert workers.memory_bytes == GB // 2
 
 
 def test_threads_and_the_serial_executor_have_no_limit_of_memory(machine, config_for, tmp_path):

@@ -39,8 +39,8 @@ class SplitStats:
         self._num_points += frames.mask.size
         self._num_found += int(np.count_nonzero(frames.mask))
         gaps = longest_gaps(present, block.lengths)  # (clips, parts)
-        for clip_index in np.flatnonzero((gaps == block.lengths[:, None]).all(axis=1)):
-            self._empty_clips.append(block.clips[clip_index].clip_id)
+        is_empty = (gaps == block.lengths[:, None]).all(axis=1)
+        self._empty_clips += [block.clips[index].clip_id for index in np.flatnonzero(is_empty)]
         for part, name in enumerate(frames.skeleton.part_names):
             self._frames_without[name] += int((~present[:, part]).sum())
             clip_index = int(gaps[:, part].argmax())
