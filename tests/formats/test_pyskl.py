@@ -63,10 +63,10 @@ def test_of_two_people_the_surer_one_is_read(tmp_path: Path) -> None:
     ("entry", "message"),
     [
         (3, "expected annotations with 'frame_dir' and 'keypoint'"),
-        (annotation(keypoint=np.ones((4, 17, 2))), r"expected keypoint \(people, frames, points"),
+        (annotation(keypoint=np.ones((4, 17, 2))), "expected keypoint of a of shape .4, frames"),
         (annotation(keypoint=np.ones((1, 4, 25, 2)), keypoint_score=np.ones((1, 4, 25))),
          r"so expected \[17, 18, 26, 33, .*, 543, 553\] points a frame, got 25"),
-        (annotation(keypoint_score=np.ones((1, 4, 3))), r"expected keypoint_score \(1, 4, 17\)"),
+        (annotation(keypoint_score=np.ones((1, 4, 3))), "expected keypoint_score of a of shape "),
         (annotation(img_shape=None), r"expected img_shape \(height, width\), got \(0, 0\); give"),
     ],
 )  # fmt: skip

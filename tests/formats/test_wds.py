@@ -64,7 +64,7 @@ def npy(array) -> bytes:
 @pytest.mark.parametrize(
     ("replaced", "message"),
     [
-        ({"mask": npy(np.ones((1, 1), bool))}, "expected 'mask' bool"),
+        ({"mask": npy(np.ones((1, 1), bool))}, "expected mask of shape"),
         ({"keypoints": npy(np.ones(3, "f4"))}, r"keypoints of shape \(3,\)"),
         ({"keypoints": npy(np.array([{}]))}, "Python objects; unpickling it could run code"),
         ({"keypoints": b"nonsense"}, "magic"),

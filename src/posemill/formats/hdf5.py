@@ -24,6 +24,7 @@ from posemill.formats.shared import contract
 from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.formats.shared.json_text import info_text, read_info
 from posemill.npz.clips import read_object
+from posemill.npz.mapped import check_array
 from posemill.npz.writer import refuse_nul
 from posemill.records import PoseClip
 from posemill.skeletons import Skeleton, get_skeleton
@@ -80,13 +81,13 @@ class Hdf5Format(Format):
                 if not 0 <= start <= start + length <= len(sets["keypoints"]):
                     raise ValueError(f"clip {index} is frames {start} to {start + length}")
                 rows = slice(start, start + length)
-                paths = tuple(_text(value) for value in sets["image_paths"][rows])
+                paths = tuple(sets["image_paths"][rows])
                 yield contract.clip_of_arrays(
                     {name: sets[name][rows] for name in contract.FRAME_ARRAYS},
-                    clip_id=_text(clips["clip_ids"][index]),
-                    split=_text(clips["splits"][index]),
+                    clip_id=clips["clip_ids"][index],
+                    split=clips["splits"][index],
                     image_paths=paths if any(paths) else (),
-                    **read_info(_text(clips["clip_info"][index])),
+                    **read_info(clips["clip_info"][index]),
                     **done,
                 )
 
@@ -109,18 +110,15 @@ def _new_file(h5py: Any, path: Path) -> Iterator[Callable[..., None]]:
 
 
 def _create(file: Any, num_points: int) -> None:
-    for name, (dtype, _) in contract.FRAME_ARRAYS.items():
-        shape = contract.row_shape(name, num_points)
+    def create(name: str, kind: Any, *chunk: int, **options: Any) -> None:
+        shape = chunk[1:]
         file.create_dataset(
-            name,
-            (0, *shape),
-            dtype,
-            maxshape=(None, *shape),
-            chunks=(_CHUNK_FRAMES, *shape),
-            fletcher32=True,
+            name, (0, *shape), kind, maxshape=(None, *shape), chunks=chunk, **options
         )
-    text = _h5py().string_dtype()
-    file.create_dataset("image_paths", (0,), text, maxshape=(None,), chunks=(1024,))
+
+    for name, (kind, _) in contract.FRAME_ARRAYS.items():
+        create(name, kind, _CHUNK_FRAMES, *contract.row_shape(name, num_points), fletcher32=True)
+    create("image_paths", _h5py().string_dtype(), 1024)
 
 
 def _append(file: Any, clip: PoseClip, start: int, arrays: dict[str, Any]) -> None:
@@ -157,13 +155,10 @@ def _open_sets(path: Path, file: Any, h5py: Any) -> dict[str, Any]:
             raise ValueError(f"the data of '{name}' is in another file; expected it here")
     for name, kinds in {"image_paths": "O", **_CLIP_SETS}.items():
         count = len(sets["keypoints" if name == "image_paths" else "lengths"])
-        if sets[name].shape != (count,) or sets[name].dtype.kind not in kinds:
-            raise ValueError(f"expected {count} of '{name}', got {sets[name].shape}")
+        check_array(sets[name], name, kinds, (count,))
+        if kinds == "O":
+            sets[name] = sets[name].asstr()
     return sets
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
 
 
 class DeferredErrorFile(io.RawIOBase):

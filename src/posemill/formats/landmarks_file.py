@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from posemill.errors import ContentError
 from posemill.formats.shared.contract import Size, make_clip, same_sizes
-from posemill.npz.mapped import MappedNpz
+from posemill.npz.mapped import MappedNpz, check_array
 from posemill.records import PoseClip
 from posemill.skeletons import Skeleton, get_skeleton, is_skeleton
 
@@ -80,8 +80,7 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
         if parts[part.name].shape[2] == 4:
             scores[:, part.start : part.stop] = np.nan_to_num(parts[part.name][..., 3])
     sizes = arrays["size_wh"] if "size_wh" in arrays else same_sizes(size_wh, frames)
-    if sizes.dtype.kind not in "iu":
-        raise ValueError(f"expected 'size_wh' of whole numbers, got {sizes.dtype}")
+    check_array(sizes, "size_wh", "iu", (frames, 2))
     paths = tuple(map(str, arrays["image_paths"].reshape(-1))) if "image_paths" in arrays else ()
     return make_clip(
         points,
@@ -102,10 +101,5 @@ def _parts(
     for part in skeleton.parts:
         array = arrays[part.name]
         widths = (3,) if skeleton.name in _HOLISTIC and part.name != "pose" else (3, 4)
-        shapes = [(frames, len(part), width) for width in widths]
-        if array.shape not in shapes or array.dtype.kind != "f":
-            raise ValueError(
-                f"expected '{part.name}' of shape {' or '.join(map(str, shapes))}, got "
-                f"{array.dtype} {array.shape}"
-            )
+        check_array(array, part.name, "f", *((frames, len(part), width) for width in widths))
         yield part.name, np.asarray(array, np.float32)

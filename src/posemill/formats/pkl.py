@@ -8,10 +8,10 @@ split `'posemill'`: JSON with version and recipe.
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
@@ -26,11 +26,13 @@ from posemill.formats.shared.losses import EMPTY_CLIPS, EXTRA, FPS, LABELS, POSI
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 from posemill.formats.shared.pixels import LOOKED_AT, are_pixels, from_pixels
 from posemill.npz.clips import expect_together, read_object
+from posemill.npz.mapped import check_array
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
 _SKELETON = "holistic-143"
 _LISTS = ("keypoints", "image_paths", "video_ids")
+_COPY_BYTES = 1 << 20
 
 
 class PklFormat(Format):
@@ -56,8 +58,13 @@ class PklFormat(Format):
                         for name in _LISTS
                     }
                 _write_frames(clip, waiting[clip.split])
+            header = out.pickled(json.dumps(clips.header()))
+            content = {
+                split: out.pickled_dict({**dict(_read_lists(lists)), "posemill": header})
+                for split, lists in waiting.items()
+            }
             with atomic_path(path) as temporary, temporary.open("wb") as handle:
-                _join(waiting, json.dumps(clips.header()), handle)
+                handle.writelines(out.pickled_file(out.pickled_dict(content)))
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: runs of frames with one video id."""
@@ -74,26 +81,19 @@ def _write_frames(clip: PoseClip, lists: dict[str, IO[bytes]]) -> None:
     parts = clip.skeleton.parts
     for points, present in zip(clip.points, clip.present, strict=True):
         items = {
-            part.name: out.pickled_array(points[part.start : part.stop]) if is_there else out.NONE
+            part.name: out.pickled_array(points[part.start : part.stop]) if is_there else b"N"
             for part, is_there in zip(parts, present, strict=True)
         }
-        lists["keypoints"].write(out.DICT + out.MARK + out.pickled_items(items) + out.SETITEMS)
+        lists["keypoints"].writelines(out.pickled_dict(items))
     paths = clip.image_paths or ("",) * len(clip)
-    lists["image_paths"].write(b"".join(map(out.pickled_text, paths)))
-    lists["video_ids"].write(out.pickled_text(clip.clip_id) * len(clip))
+    lists["image_paths"].writelines(map(out.pickled, paths))
+    lists["video_ids"].write(out.pickled(clip.clip_id) * len(clip))
 
 
-def _join(waiting: dict[str, dict[str, IO[bytes]]], header: str, handle: IO[bytes]) -> None:
-    handle.write(out.PRELUDE + out.DICT + out.MARK)
-    for split, lists in waiting.items():
-        handle.write(out.pickled_text(split) + out.DICT + out.MARK)
-        for name, file in lists.items():
-            handle.write(out.pickled_text(name) + out.LIST + out.MARK)
-            file.seek(0)
-            shutil.copyfileobj(file, handle)
-            handle.write(out.APPENDS)
-        handle.write(out.pickled_text("posemill") + out.pickled_text(header) + out.SETITEMS)
-    handle.write(out.SETITEMS + out.STOP)
+def _read_lists(lists: dict[str, IO[bytes]]) -> Iterator[tuple[str, Iterator[bytes]]]:
+    for name, file in lists.items():
+        file.seek(0)
+        yield name, out.pickled_list(iter(partial(file.read, _COPY_BYTES), b""))
 
 
 def _clips_of(split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip]:
@@ -151,10 +151,6 @@ def _points(split: str, rows: Sequence[int], frames: list[Any]) -> np.ndarray[An
             if parts.get(part.name) is None:
                 continue
             array = array_of(parts[part.name])
-            if array.shape != (len(part), 3) or array.dtype.kind not in "fiu":
-                raise ValueError(
-                    f"{split[:80]!r} frame {index}: expected {part.name} ({len(part)}, 3) or None, "
-                    f"got {array.dtype} {array.shape}"
-                )
+            check_array(array, f"{part.name} of frame {index}", "fiu", (len(part), 3))
             place[part.start : part.stop] = array
     return points

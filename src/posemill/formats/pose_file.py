@@ -14,6 +14,7 @@ the ids of those at each place.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -67,17 +68,13 @@ class PoseFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a file per clip; one clip to `path` itself if that ends in `.pose`."""
-        if path.suffix.lower() == ".pose":
-            self._write_one(clips, path)
+        if path.suffix.lower() != ".pose":
+            with new_folder(clips) as (_, index):
+                for clip in clips:
+                    place = _file_at(index.place(clip))
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(encode_clip(clip, clips.header(clip)))
             return
-        with new_folder(clips) as (_, index):
-            for clip in clips:
-                place = index.place(clip)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                content = encode_clip(clip) + encode_note(clip, clips.header(clip))
-                place.with_name(place.name + ".pose").write_bytes(content)
-
-    def _write_one(self, clips: ClipStream, path: Path) -> None:
         with atomic_path(path) as temporary:
             for clip in clips:
                 if not clips.is_first:
@@ -86,32 +83,35 @@ class PoseFormat(Format):
                         "name to get a file per clip",
                         clip_id=clip.clip_id,
                     )
-                temporary.write_bytes(encode_clip(clip) + encode_note(clip, clips.header(clip)))
+                temporary.write_bytes(encode_clip(clip, clips.header(clip)))
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips with all people, those of other makers the surest first."""
-        if path.is_file():
-            yield decode_clip(path)
-            return
         for file, fields in _files(path):
             with reading(file, self.name):
                 yield decode_clip(file, fields)
 
 
+def _file_at(place: Path) -> Path:
+    return place.with_name(f"{place.name}.pose")
+
+
 def _files(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    if header_in(path):
+    if path.is_file():
+        yield path, {}
+    elif header_in(path):
         for place, fields in indexed_clips(path):
-            yield place.with_name(place.name + ".pose"), fields
-        return
-    for file in sorted(path.rglob("*.pose")):
-        split, clip_id = split_and_id(path, file.with_suffix(""))
-        yield file, {"split": split, "clip_id": clip_id}
+            yield _file_at(place), fields
+    else:
+        for file in sorted(path.rglob("*.pose")):
+            split, clip_id = split_and_id(path, file.with_suffix(""))
+            yield file, {"split": split, "clip_id": clip_id}
 
 
-def encode_clip(clip: PoseClip) -> bytes:
-    """Return the bytes of a `.pose` file, without a note."""
+def encode_clip(clip: PoseClip, about: Mapping[str, Any] | None = None) -> bytes:
+    """Return the bytes of a `.pose` file, and behind its body what it says `about` itself."""
     width, height = first_size(clip)
-    pixels, scores, *_ = stack_people(clip)
+    pixels, scores, first, ids = stack_people(clip)
     if max(width, height, pixels.shape[1]) > 65535:
         raise ContentError(
             "clip {clip_id!r}: {width}x{height} or {most} people are too many for .pose",
@@ -125,21 +125,20 @@ def encode_clip(clip: PoseClip) -> bytes:
     is_flat = clip.skeleton_name in ("openpose-18", "coco-133")
     dims = 2 if is_flat and not pixels[..., 2].any() else 3
     header = [struct.pack("<fHHHH", _VERSION, width, height, width if dims == 3 else 0, len(parts))]
-    for name, part in zip(names, parts, strict=True):
-        header.append(_encode_component(clip.skeleton, name, part, "XYZC"[:dims] + "C"))
+    form = "XYZC"[:dims] + "C"
+    header += [
+        _encode_component(clip.skeleton, *named, form) for named in zip(names, parts, strict=True)
+    ]
     body = struct.pack("<fIH", clip.fps or 0, len(clip), pixels.shape[1])
     values = (pixels[..., :dims].astype("<f4"), scores.astype("<f4"))
-    return b"".join((*header, body, *(array.tobytes() for array in values)))
-
-
-def encode_note(clip: PoseClip, header: Mapping[str, Any]) -> bytes:
-    """Return what stands behind the body: all that was done to the clip, and its record."""
-    record = {**header, "clip": record_of(clip)}
+    whole = b"".join((*header, body, *(array.tobytes() for array in values)))
+    if about is None:
+        return whole
+    note = {**about, "clip": record_of(clip)}
     if clip.others is not None and clip.others.counts.any():
-        *_, first, ids = stack_people(clip)
-        record["people"] = {"first": first.tolist(), "ids": ids.tolist()}
-    text = line_of(record, clip.clip_id).encode("ascii")
-    return _NOTE + struct.pack("<I", len(text)) + text
+        note["people"] = {"first": first.tolist(), "ids": ids.tolist()}
+    text = line_of(note, clip.clip_id).encode("ascii")
+    return whole + _NOTE + struct.pack("<I", len(text)) + text
 
 
 def _parts(skeleton: Skeleton) -> tuple[Part, ...]:
@@ -152,13 +151,8 @@ def _parts(skeleton: Skeleton) -> tuple[Part, ...]:
 def _point_name(skeleton: Skeleton, component: str, index: int, offset: int) -> str:
     name = skeleton.point_names[index]
     if component.endswith("HAND_LANDMARKS"):
-        return (
-            name.split("_hand_")[1]
-            .upper()
-            .replace("INDEX", "INDEX_FINGER")
-            .replace("MIDDLE", "MIDDLE_FINGER")
-            .replace("RING", "RING_FINGER")
-        )
+        joint = name.split("_hand_")[1].upper()
+        return re.sub("INDEX|MIDDLE|RING", r"\g<0>_FINGER", joint)
     if component in ("LEFT_HAND", "RIGHT_HAND"):
         return f"hand_{offset}"
     if component == "FACE_LANDMARKS":
@@ -173,10 +167,9 @@ def _encode_component(skeleton: Skeleton, name: str, part: Part, form: str) -> b
     limbs = [(a, b) for a, b in skeleton.bones if a in inside and b in inside]
     points = [_point_name(skeleton, name, index, index - part.start) for index in inside]
     pieces = [_text(name), _text(form), struct.pack("<HHH", len(points), len(limbs), 1)]
-    pieces += [_text(point) for point in points]
+    pieces += map(_text, points)
     pieces += [struct.pack("<HH", a - part.start, b - part.start) for a, b in limbs]
-    pieces.append(struct.pack("<HHH", 0, 255, 0))
-    return b"".join(pieces)
+    return b"".join((*pieces, struct.pack("<HHH", 0, 255, 0)))
 
 
 def _text(text: str) -> bytes:
@@ -224,7 +217,7 @@ class _Cursor:
         return note
 
 
-def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip:
+def decode_clip(path: Path, fields: Mapping[str, Any]) -> PoseClip:
     """Return the clip of a `.pose` file; `fields` replace what the file says about it."""
     cursor = _Cursor(path)
     (version,) = cursor.take("<f")
@@ -255,15 +248,17 @@ def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip
         "sizes_wh": same_sizes((width, height), frames),
         "fps": float(fps) or None,
         **(fields_of(note["clip"], frames) if note else {}),
-        **(fields or {}),
+        **fields,
     }
     first, ids = _people_noted(note, confidence.shape[:2])
     return clip_of_axis(points, confidence, first=first, ids=ids, skeleton_name=skeleton, **given)
 
 
-def _people_noted(note: Any, shape: tuple[int, ...]) -> tuple[IntArray, IntArray | None]:
+def _people_noted(
+    note: Mapping[str, Any], shape: tuple[int, ...]
+) -> tuple[IntArray, IntArray | None]:
     """Return who stands for each frame of a file, `(frames,)`, and the ids `(frames, people)`."""
-    people = note.get("people") if isinstance(note, dict) else None
+    people = note.get("people")
     if not isinstance(people, dict):
         return np.zeros(shape[0], np.int64), None
     first, ids = (np.array(people.get(name), np.int64) for name in ("first", "ids"))

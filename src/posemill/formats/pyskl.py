@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,7 @@ from posemill.formats.shared.losses import (
 from posemill.formats.shared.people import clip_of_axis, first_size, stack_people
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 from posemill.messages import Message
+from posemill.npz.mapped import check_array
 from posemill.records import PoseClip
 
 
@@ -70,15 +72,26 @@ class PysklFormat(Format):
             header = clips.header()
             header["class_names"] = {str(number): name for name, number in numbers.items()}
             header["clip_ids"] = {name: key[1] for key, name in names.items() if name != key[1]}
+            waiting.seek(0)
+            pieces = (
+                out.pickled_dict(
+                    {"frame_dir": out.pickled(name), "label": out.pickled(numbers.get(label, -1))},
+                    start=waiting.read(size),
+                )
+                for name, label, size in zip(names.values(), labels, sizes, strict=True)
+            )
+            splits: dict[str, list[bytes]] = {}
+            for (split, _), name in names.items():
+                splits.setdefault(split, []).append(out.pickled(name))
+            content: dict[str, bytes | Iterable[bytes]] = {
+                "annotations": out.pickled_list(chain.from_iterable(pieces)),
+                "split": out.pickled_dict(
+                    {split: out.pickled_list(listed) for split, listed in splits.items()}
+                ),
+                "posemill": out.pickled(json.dumps(header)),
+            }
             with atomic_path(path) as temporary, temporary.open("wb") as handle:
-                handle.write(out.PRELUDE + out.DICT + out.MARK)
-                handle.write(out.pickled_text("annotations") + out.LIST + out.MARK)
-                waiting.seek(0)
-                for key, label, size in zip(keys, labels, sizes, strict=True):
-                    handle.write(_pickled_start(names[key], numbers.get(label, -1)))
-                    handle.write(waiting.read(size))
-                handle.write(out.APPENDS)
-                _write_end(names, json.dumps(header), handle)
+                handle.writelines(out.pickled_file(out.pickled_dict(content)))
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips; of several people, the one with the highest mean score comes first."""
@@ -114,44 +127,25 @@ def _unique_names(keys: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     return names
 
 
-def _pickled_start(name: str, label: int) -> bytes:
-    """Return the instructions that begin an annotation; `_pickled` ends it."""
-    items = {"frame_dir": out.pickled_text(name), "label": out.pickled_int(label)}
-    return out.DICT + out.MARK + out.pickled_items(items)
-
-
 def _pickled(clip: PoseClip) -> bytes:
-    """Return the annotation's instructions after its name and label."""
+    """Return the annotation's instructions without its name and label."""
     width, height = first_size(clip)
-    shape = out.pickled_tuple([out.pickled_int(height), out.pickled_int(width)])
+    shape = out.pickled((height, width))
     pixels, scores = (array.swapaxes(0, 1) for array in stack_people(clip)[:2])
     items = {
         "img_shape": shape,
         "original_shape": shape,
-        "total_frames": out.pickled_int(len(clip)),
+        "total_frames": out.pickled(len(clip)),
         "keypoint": out.pickled_array(pixels[..., :2]),
         "keypoint_score": out.pickled_array(scores),
     }
-    return out.pickled_items(items) + out.SETITEMS
+    return b"".join(out.pickled_dict(items))
 
 
 def _number_labels(labels: set[str]) -> dict[str, int]:
     if all(label.isdecimal() and label.isascii() and len(label) < 10 for label in labels):
         return {label: int(label) for label in sorted(labels, key=int)}
     return {label: number for number, label in enumerate(sorted(labels))}
-
-
-def _write_end(names: dict[tuple[str, str], str], header: str, handle: IO[bytes]) -> None:
-    """Write what follows the annotations: the names of each split, and our header."""
-    splits: dict[str, list[str]] = {}
-    for (split, _), name in names.items():
-        splits.setdefault(split, []).append(name)
-    handle.write(out.pickled_text("split") + out.DICT + out.MARK)
-    for split, listed in splits.items():
-        handle.write(out.pickled_text(split) + out.LIST + out.MARK)
-        handle.write(b"".join(map(out.pickled_text, listed)) + out.APPENDS)
-    handle.write(out.SETITEMS + out.pickled_text("posemill") + out.pickled_text(header))
-    handle.write(out.SETITEMS + out.STOP)
 
 
 def _clip_of(
@@ -166,15 +160,11 @@ def _clip_of(
         raise ValueError("expected annotations with 'frame_dir' and 'keypoint'")
     name = str(annotation["frame_dir"])
     people = array_of(annotation["keypoint"])
-    if people.ndim != 4 or people.shape[3] not in (2, 3) or not len(people):
-        raise ValueError(
-            f"{name[:80]!r}: expected keypoint (people, frames, points, 2 or 3), got {people.shape}"
-        )
+    shapes = [(max(1, len(people)), "frames", "points", dims) for dims in (2, 3)]
+    check_array(people, f"keypoint of {name[:80]}", "biuf", *shapes)
     scores = array_of(annotation["keypoint_score"]) if "keypoint_score" in annotation else None
-    if scores is not None and scores.shape != people.shape[:3]:
-        raise ValueError(
-            f"{name[:80]!r}: expected keypoint_score {people.shape[:3]}, got {scores.shape}"
-        )
+    if scores is not None:
+        check_array(scores, f"keypoint_score of {name[:80]}", "biuf", people.shape[:3])
     height, width = annotation.get("img_shape") or (size_wh or (0, 0))[::-1]
     if not (0 < int(width) < 1 << 20 and 0 < int(height) < 1 << 20):
         raise ContentError(

@@ -24,7 +24,8 @@ import numpy.typing as npt
 from posemill.errors import ContentError, FormatError
 from posemill.files import reading
 from posemill.geometry import check_scores, find_points
-from posemill.npz.mapped import MappedNpz
+from posemill.messages import Message
+from posemill.npz.mapped import MappedNpz, check_array
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.skeletons import WORLD_LAYOUT
 
@@ -205,40 +206,24 @@ def _frame_arrays(arrays: MappedNpz) -> dict[str, Array]:
             arrays=", ".join(sorted(arrays)) or "nothing",
         )
     keypoints = arrays["keypoints"]
-    if keypoints.ndim != 3 or keypoints.dtype.kind not in "fiu":
-        raise ContentError(
-            "expected keypoints (frames, points, dims) of numbers, got {dtype} {shape}",
-            dtype=keypoints.dtype,
-            shape=keypoints.shape,
-        )
+    check_array(keypoints, "keypoints", "fiu", ("frames", "points", "dims"))
     num_frames, num_points = keypoints.shape[:2]
     known = {name: arrays[name] for name in _FRAME_ARRAYS if name in arrays}
     if "lengths" in arrays and known.get("video_ids", keypoints).shape == arrays["lengths"].shape:
         known.pop("video_ids", None)  # one per clip
     for name, array in known.items():
         kinds, row = _FRAME_ARRAYS[name]
-        shape = (num_frames, *(num_points if length is None else length for length in row))
-        if array.shape != shape or not _is_of_kind(array, kinds):
-            raise ContentError(
-                "expected '{name}' of shape {expected} (kind {kinds}), got {dtype} {shape}",
-                name=name,
-                expected=shape,
-                kinds=kinds,
-                dtype=array.dtype,
-                shape=array.shape,
-            )
+        row_shape = (num_points if length is None else length for length in row)
+        check_array(array, name, kinds, (num_frames, *row_shape))
     return known
-
-
-def _is_of_kind(array: Array, kinds: str) -> bool:
-    return not array.size or array.dtype.kind in kinds  # numpy calls an empty list float64
 
 
 def _offsets(arrays: MappedNpz, frames: Mapping[str, Array], num_frames: int) -> IntArray:
     if "lengths" in arrays:
         lengths = arrays["lengths"]
-        if lengths.ndim != 1 or not _is_of_kind(lengths, "iu") or (lengths < 0).any():
-            raise ValueError(f"expected 'lengths' of whole numbers, got {lengths!r}")
+        check_array(lengths, "lengths", "iu", ("clips",))
+        if (lengths < 0).any():
+            raise ValueError(f"expected 'lengths' of 0 or more, got {lengths!r}")
         if sum(lengths.tolist()) != num_frames:
             raise ContentError(
                 "lengths add up to {total}, keypoints has {num_frames} frames",
@@ -289,14 +274,11 @@ def _clip_texts(arrays: MappedNpz, name: str, offsets: IntArray) -> tuple[str, .
         changes = np.flatnonzero(array[1:] != array[:-1]) + 1
         if np.isin(changes, offsets).all() and (np.diff(offsets) > 0).all():
             array = array[offsets[:-1]]
-    if array.shape != (count,) or not _is_of_kind(array, kinds):
-        raise ContentError(
-            "expected '{name}' for {count} clips (kind {kinds}), got {dtype} {shape}; clips begin "
-            "where 'lengths' (one per clip) or 'video_ids' (one per frame) say",
-            name=name,
-            count=count,
-            kinds=kinds,
-            dtype=array.dtype,
-            shape=array.shape,
-        )
+    expected = Message(
+        "{name} for {count} clips, which begin where 'lengths' (one per clip) or 'video_ids' (one "
+        "per frame) say,",
+        name=name,
+        count=count,
+    )
+    check_array(array, expected, kinds, (count,))
     return tuple(map(str, array.tolist()))

@@ -183,6 +183,30 @@ def _read_npy_header(
     return dtype, shape, "F" if is_fortran else "C"
 
 
+def check_array(
+    array: npt.NDArray[Any], name: str, kinds: str, *shapes: tuple[int | str, ...]
+) -> None:
+    """Raise if an array has none of these shapes, or a type of another kind.
+
+    A word in a shape stands for an axis of any length; `kinds` are letters of `numpy.dtype.kind`,
+    which do not count for an empty array.
+    """
+    is_shaped = any(
+        len(shape) == array.ndim
+        and all(isinstance(n, str) or n == got for n, got in zip(shape, array.shape, strict=True))
+        for shape in shapes
+    )
+    if not is_shaped or (array.size and array.dtype.kind not in kinds):
+        raise ContentError(
+            "expected {name} of shape {shapes} (kind {kinds}), got {dtype} {shape}",
+            name=name,
+            shapes=" or ".join(f"({', '.join(map(str, shape))})" for shape in shapes),
+            kinds=kinds,
+            dtype=array.dtype,
+            shape=array.shape,
+        )
+
+
 def open_npz(path: str | Path) -> MappedNpz:
     """Return the arrays of an `.npz`, mapped into memory instead of loaded."""
     return MappedNpz(path)

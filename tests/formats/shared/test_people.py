@@ -119,7 +119,7 @@ def test_people_of_pose_files_of_other_makers_are_kept_the_surest_first(tmp_path
     others = OtherPeople(clip.others.counts, clip.others.points, scores)
     path = tmp_path / "theirs.pose"
     path.write_bytes(encode_clip(dataclasses.replace(clip, others=others)))
-    found = decode_clip(path)
+    found = decode_clip(path, {})
     np.testing.assert_allclose(found.points, clip.others.points[[0, 2]], atol=1e-6)
     np.testing.assert_allclose(
         found.others.points, [clip.points[0], clip.others.points[1], clip.points[1]], atol=1e-6

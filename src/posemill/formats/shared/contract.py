@@ -23,6 +23,7 @@ from posemill.formats.shared.json_text import header_in
 from posemill.formats.shared.losses import Loss
 from posemill.geometry import Fill, check_scores, fill_missing, find_points
 from posemill.messages import Message
+from posemill.npz.mapped import check_array
 from posemill.plugins import unknown
 from posemill.records import NORMALIZATIONS, SMOOTHINGS, PoseClip, fields_of_recipe
 from posemill.skeletons import (
@@ -383,11 +384,9 @@ def make_clip(
     NaN and all-zero points are missing. `fields` are the other ones of `PoseClip`.
     """
     clip_id = str(fields.get("clip_id", ""))
-    if points.ndim != 3 or points.shape[2] not in (2, 3) or points.dtype.kind not in "fiu":
-        raise ValueError(
-            f"clip {clip_id[:80]!r}: expected numbers of shape (frames, keypoints, 2 or 3), got "
-            f"{points.dtype} {points.shape}"
-        )
+    check_array(
+        points, f"points of {clip_id[:80]}", "fiu", *(("frames", "points", dims) for dims in (2, 3))
+    )
     full = np.zeros((*points.shape[:2], 3), np.float32)
     with np.errstate(all="ignore"):
         full[..., : points.shape[2]] = points
@@ -441,11 +440,8 @@ def clip_of_arrays(arrays: Mapping[str, npt.NDArray[Any]], **fields: Any) -> Pos
     """
     frames, num_points = len(arrays["keypoints"]), get_skeleton(fields["skeleton_name"]).num_points
     for name, (kind, _) in FRAME_ARRAYS.items():
-        shape, array = (frames, *row_shape(name, num_points)), arrays[name]
-        if array.shape != shape or array.dtype.kind != np.dtype(kind).kind:
-            raise ValueError(
-                f"expected '{name}' {np.dtype(kind)} {shape}, got {array.dtype} {array.shape}"
-            )
+        shape = (frames, *row_shape(name, num_points))
+        check_array(arrays[name], name, np.dtype(kind).kind, shape)
     return make_clip(
         arrays["keypoints"],
         arrays["scores"],

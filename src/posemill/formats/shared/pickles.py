@@ -10,10 +10,11 @@ known to `pickletools`.
 from __future__ import annotations
 
 import math
+import pickle
 import pickletools
 import re
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from mmap import ACCESS_READ, mmap
 from os import SEEK_CUR
 from pathlib import Path
@@ -294,41 +295,44 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
 }
 
 
-# PROTO 3; memo 0 = numpy's array maker, 1 = the array type, 2 = little-endian float32.
-# `numpy.core.multiarray` is the name that numpy 1 has and numpy 2 keeps for old pickles.
-PRELUDE = (
-    b"\x80\x03cnumpy.core.multiarray\n_reconstruct\nq\x000"
-    b"cnumpy\nndarray\nq\x010"
+# PROTO 3; memo 253 = numpy's array maker, 254 = the array type, 255 = little-endian float32, as
+# `pickled` counts from 0. numpy 1 and 2 both know `numpy.core.multiarray`.
+_PRELUDE = (
+    b"\x80\x03cnumpy.core.multiarray\n_reconstruct\nq\xfd0"
+    b"cnumpy\nndarray\nq\xfe0"
     b"cnumpy\ndtype\nX\x02\x00\x00\x00f4K\x00K\x01\x87R"
-    b"(K\x03X\x01\x00\x00\x00<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tbq\x020"
+    b"(K\x03X\x01\x00\x00\x00<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tbq\xff0"
 )
-NONE, DICT, LIST, MARK, APPENDS, SETITEMS, STOP = b"N", b"}", b"]", b"(", b"e", b"u", b"."
-_ARRAY = b"h\x00h\x01K\x00\x85C\x01b\x87R(K\x01"
+_ARRAY = b"h\xfdh\xfeK\x00\x85C\x01b\x87R(K\x01"
 
 
-def pickled_text(text: str) -> bytes:
-    """Return the instructions for a string."""
-    encoded = text.encode("utf-8", "surrogatepass")
-    return b"X" + struct.pack("<I", len(encoded)) + encoded
-
-
-def pickled_int(value: int) -> bytes:
-    """Return the instructions for a number of up to 32 bits: five bytes, four of them its value."""
-    return b"J" + struct.pack("<i", value)
-
-
-def pickled_tuple(items: list[bytes]) -> bytes:
-    """Return the instructions for a tuple of things already pickled."""
-    return MARK + b"".join(items) + b"t"
-
-
-def pickled_items(items: Mapping[str, bytes]) -> bytes:
-    """Return the instructions that add things already pickled to the dict under the last mark."""
-    return b"".join(pickled_text(name) + value for name, value in items.items())
+def pickled(value: object) -> bytes:
+    """Return the instructions for a text, a number, None or a tuple of them."""
+    return pickle.dumps(value, 3)[2:-1]  # without what begins and ends a file
 
 
 def pickled_array(array: FloatArray) -> bytes:
-    """Return the instructions for a float32 array; needs `PRELUDE` before it."""
+    """Return the instructions for a float32 array."""
     data = array.astype("<f4", copy=False).tobytes()
-    shape = pickled_tuple([pickled_int(length) for length in array.shape])
-    return b"".join((_ARRAY, shape, b"h\x02\x89B", struct.pack("<I", len(data)), data, b"tb"))
+    return b"".join((_ARRAY, pickled(array.shape), b"h\xff\x89", pickled(data), b"tb"))
+
+
+def pickled_list(items: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the instructions for a list of things already pickled."""
+    return chain([b"]("], items, [b"e"])
+
+
+def pickled_dict(
+    items: Mapping[str, bytes | Iterable[bytes]], *, start: bytes = b"}"
+) -> Iterator[bytes]:
+    """Yield the instructions for a dict of things already pickled; `start` makes an older one."""
+    yield start + b"("
+    for name, value in items.items():
+        yield pickled(name)
+        yield from [value] if isinstance(value, bytes) else value
+    yield b"u"
+
+
+def pickled_file(value: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the whole file of a thing already pickled."""
+    return chain([_PRELUDE], value, [b"."])
