@@ -25,7 +25,7 @@ from posemill.files import atomic_path
 from posemill.formats.openpose_json import IS_OPENPOSE
 from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.formats.shared.json_text import (
-    LineList,
+    NumberedList,
     fields_of,
     is_line_list,
     load_json,
@@ -34,7 +34,7 @@ from posemill.formats.shared.json_text import (
     record_of,
 )
 from posemill.formats.shared.losses import DEPTH
-from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels
+from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels, points_by_part
 from posemill.messages import Message
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
@@ -71,14 +71,14 @@ class CocoFormat(Format):
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as person_file,
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as video_file,
         ):
-            images, people, videos = map(LineList, (handle, person_file, video_file))
+            images, people, videos = map(NumberedList, (handle, person_file, video_file))
             for clip in clips:
                 if clips.is_first:
                     info = {"description": "posemill", "posemill": clips.header()}
                     handle.write(f'{{"info": {json.dumps(info)},\n')
                     handle.write(f'"categories": [{json.dumps(_category())}],\n"images": [')
                 video = {"name": clip.clip_id, "skeleton": clip.skeleton_name}
-                video_id = _add(videos, clip, record_of(clip) | video)
+                video_id = videos.add(record_of(clip) | video, clip.clip_id)
                 _write_frames(clip, video_id, images, people)
             for name, waiting in (("annotations", person_file), ("videos", video_file)):
                 handle.write(f'\n],\n"{name}": [')
@@ -95,16 +95,9 @@ class CocoFormat(Format):
         content = load_json(path)
         if not isinstance(content, dict) or not isinstance(content.get("images"), list):
             raise ValueError("expected an object with a list 'images'")
-        videos = content.get("videos")
-        is_ours = isinstance(videos, list) and bool(videos) and all(map(_is_ours, videos))
+        videos = content.get("videos") or [{}]
+        is_ours = all({"clip_id", "sizes_wh"} <= {*video} for video in videos)
         yield from _read_ours(*_sorted(content)) if is_ours else _read_plain(path, content)
-
-
-def _add(lines: LineList, clip: PoseClip, record: dict[str, Any]) -> int:
-    """Write a record of a clip and return its id, from 1 on."""
-    number = lines.num_records + 1
-    lines.add({"id": number} | record, clip.clip_id)
-    return number
 
 
 def _category() -> dict[str, Any]:
@@ -118,7 +111,9 @@ def _category() -> dict[str, Any]:
     }
 
 
-def _write_frames(clip: PoseClip, video_id: int, images: LineList, people: LineList) -> None:
+def _write_frames(
+    clip: PoseClip, video_id: int, images: NumberedList, people: NumberedList
+) -> None:
     paths = clip.image_paths or [f"{clip.clip_id}/{i:06d}" for i in clip.frame_indices.tolist()]
     for row, found in enumerate(people_in_pixels(clip)):
         width, height = clip.sizes_wh[row].tolist()
@@ -130,10 +125,10 @@ def _write_frames(clip: PoseClip, video_id: int, images: LineList, people: LineL
             "frame_id": row,
             "num_people": len(found),
         }
-        image_id = _add(images, clip, image)
+        image_id = images.add(image, clip.clip_id)
         for points, person_id in found:
             track = {"track_id": person_id} if person_id else {}
-            _add(people, clip, {"image_id": image_id, **_annotation(points), **track})
+            people.add({"image_id": image_id, **_annotation(points), **track}, clip.clip_id)
 
 
 def _annotation(points: npt.NDArray[np.float64]) -> dict[str, Any]:
@@ -172,10 +167,6 @@ def _box(points: npt.NDArray[np.float64]) -> list[float]:
         return [0.0, 0.0, 0.0, 0.0]
     low, high = points[:, :2].min(0), points[:, :2].max(0)
     return [round(value, 3) for value in (*low.tolist(), *(high - low).tolist())]
-
-
-def _is_ours(video: Any) -> bool:
-    return isinstance(video, dict) and {"clip_id", "sizes_wh"} <= video.keys()
 
 
 def _sorted(content: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -247,26 +238,14 @@ def _picture_ids(names: list[str]) -> list[str]:
 
 
 def _person(annotation: dict[str, Any]) -> Person:
-    track_id = annotation.get("track_id")
-    return Person(_points(annotation), track_id if isinstance(track_id, int) else 0)
-
-
-def _points(annotation: dict[str, Any]) -> npt.NDArray[np.float64]:
-    """Return `(133, 3)`: x, y in pixels and score, zeros where missing."""
-    skeleton = get_skeleton(_SKELETON)
-    points = np.zeros((skeleton.num_points, 3))
-    for key, (name, count) in _FIELDS.items():
-        given = numbers(annotation.get(key) or [], 3, what=key)
-        if len(given) not in (0, count):
-            raise ValueError(f"{key}: expected {count} points, got {len(given)}")
-        part = skeleton.part(name)
-        points[part.start : part.start + len(given)] = given
+    points = points_by_part(annotation, _FIELDS)
     # Visibility 1 and 2 are found; the face and hands of COCO-WholeBody have a score there.
     points[:17, 2] = points[:17, 2] > 0
     points[:, 2] = np.clip(points[:, 2], 0, 1)
     if "scores" in annotation:
         scores = numbers(annotation["scores"], 1, what="scores").ravel()
-        if len(scores) not in (17, skeleton.num_points):
-            raise ValueError(f"scores: expected 17 or {skeleton.num_points}, got {len(scores)}")
+        if len(scores) not in (17, len(points)):
+            raise ValueError(f"scores: expected 17 or {len(points)}, got {len(scores)}")
         points[: len(scores), 2] = scores
-    return points
+    track_id = annotation.get("track_id")
+    return Person(points, track_id if isinstance(track_id, int) else 0)

@@ -8,7 +8,6 @@ With landmarks in metres: `world` (n, 75, 3), as in `PoseClip`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from posemill.errors import ContentError
 from posemill.formats.shared.contract import Size, make_clip, same_sizes
 from posemill.npz.mapped import MappedNpz, check_array
 from posemill.records import PoseClip
-from posemill.skeletons import Skeleton, get_skeleton, is_skeleton
+from posemill.skeletons import get_skeleton, is_skeleton
 
 _HOLISTIC = ("holistic-543", "holistic-553")  # the first also of files that do not say: older ones
 
@@ -72,13 +71,16 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
     frames = len(first) if first.ndim else 0
     if not frames:
         raise ContentError("holds no clips; expected at least one")
-    parts = dict(_parts(arrays, skeleton, frames))
-    points = np.concatenate([part[..., :3] for part in parts.values()], axis=1)
-    mask = ~np.isnan(points).any(axis=2)
-    scores = mask.astype(np.float32)
+    points = np.zeros((frames, skeleton.num_points, 3), np.float32)
+    scores = np.ones(points.shape[:2], np.float32)
     for part in skeleton.parts:
-        if parts[part.name].shape[2] == 4:
-            scores[:, part.start : part.stop] = np.nan_to_num(parts[part.name][..., 3])
+        widths = (3,) if name in _HOLISTIC and part.name != "pose" else (3, 4)
+        array, rows = arrays[part.name], slice(part.start, part.stop)
+        check_array(array, part.name, "f", *((frames, len(part), width) for width in widths))
+        points[:, rows] = array[..., :3]
+        if array.shape[2] == 4:
+            scores[:, rows] = np.nan_to_num(array[..., 3])
+    mask = np.asarray(~np.isnan(points).any(axis=2))
     sizes = arrays["size_wh"] if "size_wh" in arrays else same_sizes(size_wh, frames)
     check_array(sizes, "size_wh", "iu", (frames, 2))
     paths = tuple(map(str, arrays["image_paths"].reshape(-1))) if "image_paths" in arrays else ()
@@ -93,13 +95,3 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
         image_paths=paths if any(paths) else (),
         world=np.array(arrays["world"], np.float32) if "world" in arrays else None,
     )
-
-
-def _parts(
-    arrays: MappedNpz, skeleton: Skeleton, frames: int
-) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    for part in skeleton.parts:
-        array = arrays[part.name]
-        widths = (3,) if skeleton.name in _HOLISTIC and part.name != "pose" else (3, 4)
-        check_array(array, part.name, "f", *((frames, len(part), width) for width in widths))
-        yield part.name, np.asarray(array, np.float32)

@@ -21,16 +21,16 @@ from posemill.files import atomic_path
 from posemill.formats.shared.contract import ClipStream, Format, Size, same_sizes
 from posemill.formats.shared.folders import read_clip_folders, write_picture_files
 from posemill.formats.shared.json_text import (
-    LineList,
     fields_of,
     is_line_list,
+    line_of,
     load_json,
     numbers,
     read_line_list,
     record_of,
 )
 from posemill.formats.shared.losses import DEPTH
-from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels
+from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels, points_by_part
 from posemill.messages import Message
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
@@ -118,21 +118,14 @@ def _person(person: dict[str, Any]) -> tuple[str, npt.NDArray[np.float64]]:
     body = numbers(person.get("pose_keypoints_2d", []), 3, what="pose_keypoints_2d")
     if len(body) not in (0, 18, 25):
         raise ValueError(f"pose_keypoints_2d: expected 18 or 25 points, got {len(body)}")
-    given = {key: numbers(person.get(key) or [], 3, what=key) for key in _PARTS}
-    if len(body) == 18 and not any(map(len, given.values())):
+    if len(body) == 18 and not any(map(person.get, _PARTS)):
         return "openpose-18", body
-    skeleton = get_skeleton("coco-133")
-    points = np.zeros((skeleton.num_points, 3))
-    where = {name: index for index, name in enumerate(skeleton.point_names)}
+    points = points_by_part(person, _PARTS)
+    where = {name: index for index, name in enumerate(get_skeleton("coco-133").point_names)}
     names = BODY_25 if len(body) == 25 else get_skeleton("openpose-18").point_names
     for name, point in zip(names, body, strict=False):
         if name in where:
             points[where[name]] = point
-    for key, (name, count) in _PARTS.items():
-        part = skeleton.part(name)
-        if len(given[key]) not in (0, count, len(part)):
-            raise ValueError(f"{key}: expected {count} points, got {len(given[key])}")
-        points[part.start : part.start + min(len(given[key]), len(part))] = given[key][: len(part)]
     return "coco-133", points
 
 
@@ -189,16 +182,15 @@ class OpenPoseFileFormat(_OpenPoseFormat):
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file, a line per clip."""
         with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
-            lines = LineList(handle)
             for clip in clips:
                 if clips.is_first:
                     header = json.dumps(clips.header())
-                    handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [')
+                    handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [\n')
                 frames = {
                     str(index): {"people": people} for index, people in enumerate(_frames_of(clip))
                 }
                 record = record_of(clip) | {"skeleton": clip.skeleton_name, "frames": frames}
-                lines.add(record, clip.clip_id)
+                handle.write(("" if clips.is_first else ",\n") + line_of(record, clip.clip_id))
             handle.write("\n]}\n")
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:

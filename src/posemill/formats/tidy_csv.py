@@ -23,9 +23,10 @@ from posemill.errors import ContentError
 from posemill.files import atomic_path
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import ClipStream, Format, Size
-from posemill.formats.shared.json_text import info_fields, info_of, line_of, parse_json
+from posemill.formats.shared.json_text import info_fields, info_of, line_of
 from posemill.formats.shared.losses import EMPTY_CLIPS
 from posemill.formats.shared.people import clip_of_rows
+from posemill.npz.clips import read_object
 from posemill.records import FloatArray, PoseClip, nothing_in_metres
 from posemill.skeletons import SKELETON_NAMES, WORLD_LAYOUT, get_skeleton
 from posemill.tables import plain_name, split_lines
@@ -192,11 +193,13 @@ def _clip_of(
         if not found:
             raise ValueError("a frame has landmarks in metres and no points")
         people += found
-        infos.append(_info_of(found[0][0].info))
+        infos.append(read_object(found[0][0].info or "{}", "info"))
         frame_of += [index] * len(found)
     first, names = infos[0], [row.point for row in people[0]]
     if first.get("skeleton") is None:
-        first["skeleton"] = skeleton_of_names(names)
+        first["skeleton"] = next(
+            (name for name in SKELETON_NAMES if {*_names_of(name)} == {*names}), None
+        )
     done = contract.header_fields(first, len(names), path)
     order = _order_of(names, done["skeleton_name"])
     for person in people:
@@ -241,20 +244,8 @@ def _world_of(frames: list[list[_Row]]) -> FloatArray | None:
     return world if is_known else None
 
 
-def _info_of(text: str) -> dict[str, Any]:
-    found = parse_json(text) if text else {}
-    if not isinstance(found, dict):
-        raise ValueError(f"info: expected an object, got {type(found).__name__}")
-    return found
-
-
-def skeleton_of_names(names: list[str]) -> str | None:
-    """Return the skeleton of ours whose points are called so, in any order; None for none."""
-    wanted = set(names)
-    for skeleton in SKELETON_NAMES:
-        if wanted == {plain_name(name) for name in get_skeleton(skeleton).point_names}:
-            return skeleton
-    return None
+def _names_of(skeleton: str) -> list[str]:
+    return [plain_name(name) for name in get_skeleton(skeleton).point_names]
 
 
 def _order_of(names: list[str], skeleton: str) -> list[int]:
@@ -263,7 +254,7 @@ def _order_of(names: list[str], skeleton: str) -> list[int]:
     Raises:
         ContentError: The names are neither those of the skeleton nor numbers.
     """
-    known = [plain_name(name) for name in get_skeleton(skeleton).point_names]
+    known = _names_of(skeleton)
     where = {name: at for at, name in enumerate(names)}
     prefix = names[0].rstrip("0123456789")  # of `joint 0`, `joint 1` …
     for wanted in (known, [f"{prefix}{number}" for number in range(len(names))]):

@@ -279,36 +279,31 @@ class ClipStream:
                     value=value,
                     before=before,
                 )
-        if not form.holds(self.skeleton_name):
-            raise ContentError(
-                "{name} holds {layouts}, clip {clip_id!r} is {skeleton}",
-                name=form.name,
-                layouts=" or ".join(form.layouts),
-                clip_id=clip_id,
-                skeleton=self.skeleton_name,
-            )
         if form.needs_unicode:
             _expect_unicode(clip)
-        if form.has_pixels and clip.normalized != "none":
-            raise ContentError(
-                "{name} holds pixels of the picture, but clip {clip_id!r} is normalised by "
-                "{normalized!r}: take the run it was made of, or choose npz, pkl, hdf5, "
-                "webdataset, parquet or huggingface",
-                name=form.name,
-                clip_id=clip_id,
-                normalized=clip.normalized,
-            )
-        if np.isinf(clip.points).any() or not np.isfinite(clip.scores).all():
-            raise ContentError(
-                "clip {clip_id!r} holds infinity or a score that is no number", clip_id=clip_id
-            )
-        if form.has_pixels and len(clip) and not (clip.sizes_wh > 0).all():
-            raise ContentError(
-                "{name} holds pixels, but the picture size of clip {clip_id!r} is not known; give "
-                "it by {--size:WIDTHxHEIGHT}",
-                name=form.name,
-                clip_id=clip_id,
-            )
+        is_finite = not np.isinf(clip.points).any() and np.isfinite(clip.scores).all()
+        has_sizes = not len(clip) or (clip.sizes_wh > 0).all()
+        faults = {
+            "{name} holds {layouts}, clip {clip_id!r} is {skeleton}": not form.holds(
+                clip.skeleton_name
+            ),
+            "{name} holds pixels of the picture, but clip {clip_id!r} is normalised by "
+            "{normalized!r}: take the run it was made of, or choose npz, pkl, hdf5, "
+            "webdataset, parquet or huggingface": form.has_pixels and clip.normalized != "none",
+            "clip {clip_id!r} holds infinity or a score that is no number": not is_finite,
+            "{name} holds pixels, but the picture size of clip {clip_id!r} is not known; give "
+            "it by {--size:WIDTHxHEIGHT}": form.has_pixels and not has_sizes,
+        }
+        for template, is_fault in faults.items():
+            if is_fault:
+                raise ContentError(
+                    template,
+                    name=form.name,
+                    layouts=" or ".join(form.layouts),
+                    clip_id=clip_id,
+                    skeleton=clip.skeleton_name,
+                    normalized=clip.normalized,
+                )
 
     def _finish(self) -> None:
         """Raise if there was nothing to write; note what is left out."""

@@ -98,17 +98,19 @@ def numbers(values: Any, width: int, *, what: str) -> npt.NDArray[np.float64]:
     return array.astype(np.float64).reshape(-1, width)
 
 
-class LineList:
+class NumberedList:
     """A list in a JSON file, a record a line, that `read_line_list` can read again."""
 
     def __init__(self, handle: IO[str]) -> None:
-        self._handle, self.num_records = handle, 0
+        self._handle, self._num_records = handle, 0
 
-    def add(self, record: Mapping[str, Any], clip_id: str) -> None:
-        """Write a record of a clip."""
-        separator = ",\n" if self.num_records else "\n"
+    def add(self, record: Mapping[str, Any], clip_id: str) -> int:
+        """Write a record of a clip, with its number, from 1 on, as `id`; return that."""
+        separator = ",\n" if self._num_records else "\n"
+        self._num_records += 1
+        record = {"id": self._num_records, **record}
         self._handle.write(separator + line_of(record, clip_id))
-        self.num_records += 1
+        return self._num_records
 
 
 def line_of(record: Mapping[str, Any], clip_id: str) -> str:

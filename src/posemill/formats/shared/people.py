@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.formats.shared.contract import make_clip
+from posemill.formats.shared.json_text import numbers
 from posemill.formats.shared.losses import LEAST_SCORE
 from posemill.formats.shared.pixels import from_pixels, to_pixels
 from posemill.records import FloatArray, IntArray, OtherPeople, PersonIds, PoseClip
@@ -122,6 +123,23 @@ def clip_of_people(
         skeleton_name=skeleton_name,
         **fields,
     )
+
+
+def points_by_part(
+    person: Mapping[str, Any], fields: Mapping[str, tuple[str, int]]
+) -> npt.NDArray[np.float64]:
+    """Return the `(133, 3)` of coco-133, from lists of x, y, score; zeros where missing.
+
+    `fields` name a part and how many points are listed; those that the part lacks are left out.
+    """
+    skeleton = get_skeleton("coco-133")
+    points = np.zeros((skeleton.num_points, 3))
+    for key, (name, count) in fields.items():
+        listed, part = numbers(person.get(key) or [], 3, what=key), skeleton.part(name)
+        if len(listed) not in (0, count, len(part)):
+            raise ValueError(f"{key}: expected {count} points, got {len(listed)}")
+        points[part.start : part.stop][: len(listed)] = listed[: len(part)]
+    return points
 
 
 def stack_people(clip: PoseClip) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
