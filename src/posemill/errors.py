@@ -55,13 +55,14 @@ class MissingExtraError(PosemillError):
     """An optional package is not installed; the message names the extra that brings it."""
 
 
-def import_optional(package: str) -> Any:
+def import_optional(package: str, *, extra: str = "") -> Any:
     """Return a package that is no part of the installation, or say what brings it."""
     try:
         return import_module(package)
     except ModuleNotFoundError as error:
-        template = "this needs {package!r}, which is not installed; run: pip install {package}"
-        raise MissingExtraError(template, package=package) from error
+        template = "this needs {package!r}, which is not installed; run: pip install {requirement}"
+        requirement = f"'posemill[{extra}]'" if extra else package
+        raise MissingExtraError(template, package=package, requirement=requirement) from error
 
 
 @contextmanager

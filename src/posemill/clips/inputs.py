@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import numpy as np
-
 from posemill.blocks import ClipBlock, join_clips
 from posemill.clips.people import choose_person, parse_person
 from posemill.errors import FormatError, PosemillError, RunError
@@ -171,14 +169,13 @@ class ClipInput:
         """
         if self.run is None:
             for clip in self.clips_so_far():
-                sizes, counts = np.unique(clip.sizes_wh, axis=0, return_counts=True)
                 yield Outline(
                     clip.split,
                     clip.clip_id,
                     clip.skeleton_name,
                     len(clip),
                     tuple(clip.present.sum(0).tolist()),
-                    dict(zip(map(tuple, sizes.tolist()), counts.tolist(), strict=True)),
+                    Counter(map(tuple, clip.sizes_wh.tolist())),
                     clip.normalized,
                     clip.interpolated,
                     clip.smoothed,
@@ -186,14 +183,10 @@ class ClipInput:
             return
         for split in self._run_splits:
             for outline in self.run.outlines(split, is_grouped=is_grouped):
-                yield outline if self._size_wh is None else self._with_size(outline, self._size_wh)
-
-    @staticmethod
-    def _with_size(outline: Outline, size_wh: Size) -> Outline:
-        sizes: Counter[Size] = Counter()
-        for size, count in outline.sizes_wh.items():
-            sizes[size if min(size) > 0 else size_wh] += count
-        return replace(outline, sizes_wh=sizes)
+                sizes = Counter[Size]()
+                for size, count in outline.sizes_wh.items():
+                    sizes[size if min(size) > 0 else self._size_wh or size] += count
+                yield replace(outline, sizes_wh=sizes)
 
     def pick(self, names: Iterable[ClipName]) -> Iterator[PoseClip]:
         """Yield the clips of these names, in any order."""
@@ -326,11 +319,11 @@ class ClipInput:
 
         Empty where that is not recorded.
         """
-        counts = {} if self.run is None else {counts.split: counts for counts in self.run.counts}
+        counts = () if self.run is None else self.run.counts
         return {
-            split: getattr(counts[split], f"{unit}_failed")
-            for split in self._splits or counts
-            if split in counts
+            each.split: getattr(each, f"{unit}_failed")
+            for each in counts
+            if self._splits is None or each.split in self._splits
         }
 
     def facts(self) -> dict[str, Any]:

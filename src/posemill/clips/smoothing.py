@@ -155,8 +155,6 @@ def _body_size(points: FloatArray) -> float:
 
 def _overlap(num_frames: int, offset: int) -> tuple[slice, slice]:
     """Return the frames that have one at this offset, and those at the offset."""
-    if abs(offset) >= num_frames:
-        return slice(0, 0), slice(0, 0)
-    if offset >= 0:
-        return slice(0, num_frames - offset), slice(offset, num_frames)
-    return slice(-offset, num_frames), slice(0, num_frames + offset)
+    length = max(num_frames - abs(offset), 0)
+    here, there = max(-offset, 0), max(offset, 0)
+    return slice(here, here + length), slice(there, there + length)

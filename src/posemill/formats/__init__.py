@@ -52,8 +52,8 @@ def format_for(out: Path) -> str:
         FormatError: Its ending says none, or could be several.
     """
     ending = ending_of(out)
-    formats = dict(plugins.load_all("format", FORMATS)) if ending else {}
-    names = [name for name, each in formats.items() if each.suffix == ending]
+    formats = plugins.load_all("format", FORMATS) if ending else ()
+    names = [name for name, each in formats if each.suffix == ending]
     if ending[1:] in names:
         return ending[1:]
     if len(names) != 1:
@@ -76,30 +76,25 @@ def detect_format(path: Path) -> Format:
     if not path.exists():
         raise FormatError("{path}: no such file or folder", path=path)
     refuse_pipe(path)
-    known = known_formats()
     for _, make in plugins.load_all("format", FORMATS):
         form = cast(Format, make())
         if form.sniff(path):
             return form
-    seen, advice = _words_on_folder(path) if path.is_dir() else ("", "")
+    seen, advice = "", ""
+    if path.is_dir():
+        names = sorted(each.name for each in path.iterdir())
+        if not names:
+            template = "{path}: the folder is empty; expected a run or files of a format"
+            raise FormatError(template, path=path)
+        shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
+        seen = Message("no run (it holds {shown}), and ", shown=shown)
+        advice = Message(
+            "name a run or a file in it, find keypoints of pictures by posemill extract, or "
+        )
     raise FormatError(
         "{path}: {seen}none of the formats known: {known}; {advice}name it by {--from}",
         path=path,
         seen=seen,
-        known=", ".join(known),
+        known=", ".join(known_formats()),
         advice=advice,
     )
-
-
-def _words_on_folder(path: Path) -> tuple[str, str]:
-    """Return what else to say of a folder that is in no format: what is in it, what to do."""
-    names = sorted(each.name for each in path.iterdir())
-    if not names:
-        raise FormatError(
-            "{path}: the folder is empty; expected a run or files of a format", path=path
-        )
-    shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
-    advice = Message(
-        "name a run or a file in it, find keypoints of pictures by posemill extract, or "
-    )
-    return Message("no run (it holds {shown}), and ", shown=shown), advice

@@ -12,13 +12,13 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from posemill.errors import MissingExtraError
+from posemill.errors import import_optional
 from posemill.files import atomic_path
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import ClipStream, Format, Size
@@ -33,13 +33,7 @@ _CHUNK_FRAMES = 64
 _CLIP_SETS = {"offsets": "iu", "lengths": "iu", "clip_ids": "O", "splits": "O", "clip_info": "O"}
 
 
-def _h5py() -> Any:
-    try:
-        return import_module("h5py")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "format 'hdf5' needs 'h5py'; run: pip install 'posemill[formats]'"
-        ) from error
+_h5py = partial(import_optional, "h5py", extra="formats")
 
 
 class Hdf5Format(Format):

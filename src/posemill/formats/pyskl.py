@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from posemill.errors import ContentError
 from posemill.files import atomic_path
@@ -162,8 +161,9 @@ def _clip_of(
     people = array_of(annotation["keypoint"])
     shapes = [(max(1, len(people)), "frames", "points", dims) for dims in (2, 3)]
     check_array(people, f"keypoint of {name[:80]}", "biuf", *shapes)
-    scores = array_of(annotation["keypoint_score"]) if "keypoint_score" in annotation else None
-    if scores is not None:
+    scores = np.ones(people.shape[:3], np.float32)
+    if "keypoint_score" in annotation:
+        scores = array_of(annotation["keypoint_score"])
         check_array(scores, f"keypoint_score of {name[:80]}", "biuf", people.shape[:3])
     height, width = annotation.get("img_shape") or (size_wh or (0, 0))[::-1]
     if not (0 < int(width) < 1 << 20 and 0 < int(height) < 1 << 20):
@@ -183,15 +183,14 @@ def _clip_of(
         found = np.isfinite(pixels).all(axis=3) & (pixels != 0).any(axis=3)
         points[:, :, :count, :dims] = pixels.swapaxes(0, 1)
         points[..., :2] /= np.array([width, height], np.float32)
-        found_scores[:, :, :count] = np.where(found, 1 if scores is None else scores, 0).swapaxes(
-            0, 1
-        )
+        found_scores[:, :, :count] = np.where(found, scores, 0).swapaxes(0, 1)
+        surest = np.nan_to_num(scores).mean(axis=(1, 2)).argmax() if scores.size else 0
     label = annotation.get("label")
     names = header.get("class_names", {})
     return clip_of_axis(
         points,
         found_scores,
-        first=np.full(num_frames, _main_person(people, scores), np.int64),
+        first=np.full(num_frames, surest, np.int64),
         ids=np.tile(np.arange(num_people) + 1, (num_frames, 1)),
         sizes_wh=contract.same_sizes((width, height), num_frames),
         clip_id=str(header.get("clip_ids", {}).get(name, name)),
@@ -199,10 +198,3 @@ def _clip_of(
         label=None if label in (None, -1) else str(names.get(str(label), label)),
         **contract.header_fields(header, total, path),
     )
-
-
-def _main_person(people: npt.NDArray[Any], scores: npt.NDArray[Any] | None) -> int:
-    if len(people) == 1 or scores is None or not scores.size:
-        return 0
-    with np.errstate(all="ignore"):
-        return int(np.nan_to_num(scores).mean(axis=(1, 2)).argmax())

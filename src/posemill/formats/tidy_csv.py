@@ -23,7 +23,7 @@ from posemill.errors import ContentError
 from posemill.files import atomic_path
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import ClipStream, Format, Size
-from posemill.formats.shared.json_text import info_fields, info_of, line_of
+from posemill.formats.shared.json_text import info_of, line_of, read_info
 from posemill.formats.shared.losses import EMPTY_CLIPS
 from posemill.formats.shared.people import clip_of_rows
 from posemill.npz.clips import read_object
@@ -225,7 +225,7 @@ def _clip_of(
         sizes_wh=np.array(sizes, np.int32),
         frame_indices=np.array([frame[0].frame for frame in frames], np.int64),
         image_paths=() if None in pictures else tuple(map(str, pictures)),
-        **info_fields(first.get("clip") or {}),
+        **read_info(first.get("clip")),
         **done,
     )
     return replace(clip, world=_world_of(frames))

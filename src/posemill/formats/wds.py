@@ -12,10 +12,8 @@ import tarfile
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from posemill.files import atomic_path
 from posemill.formats.shared import contract
@@ -44,7 +42,9 @@ class WebDatasetFormat(Format):
                 key = _key_of(clip, clips.summary.num_clips, taken)
                 info = line_of(record_of(clip) | {"posemill": clips.header(clip)}, clip.clip_id)
                 for name, array in contract.arrays_of(clip, clips.asked).items():
-                    _add(tar, f"{key}.{name}.npy", _npy_bytes(array))
+                    buffer = io.BytesIO()
+                    np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
+                    _add(tar, f"{key}.{name}.npy", buffer.getvalue())
                 _add(tar, f"{key}.json", info.encode())
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
@@ -60,12 +60,6 @@ def _key_of(clip: PoseClip, number: int, taken: set[str]) -> str:
         key = f"{clip.split}/clip_{number:08d}".replace(".", "_")
     taken.add(key)
     return key
-
-
-def _npy_bytes(array: npt.NDArray[Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.ascontiguousarray(array), (1, 0), allow_pickle=False)
-    return buffer.getvalue()
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

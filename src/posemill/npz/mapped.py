@@ -65,11 +65,8 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        MappedNpz.__init__(self, state["path"])
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedNpz, (self.path,)
 
     def __repr__(self) -> str:
         return f"MappedNpz({str(self.path)!r}, {', '.join(self._entries)})"

@@ -20,9 +20,8 @@ from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, ContentError
 from posemill.files import naming, reading
 from posemill.formats.shared.json_text import header_in
-from posemill.formats.shared.losses import Loss
+from posemill.formats.shared.losses import WORLD, Loss
 from posemill.geometry import Fill, check_scores, fill_missing, find_points
-from posemill.messages import Message
 from posemill.npz.mapped import check_array
 from posemill.plugins import unknown
 from posemill.records import NORMALIZATIONS, SMOOTHINGS, PoseClip, fields_of_recipe
@@ -211,7 +210,7 @@ class ClipStream:
         self.skeleton_name = ""  # of all the clips
         self.keeps_world = False  # whether the file has landmarks in metres: as its first clip
         self._kinds: tuple[str, str] | None = None  # their skeleton and normalisation
-        self._loses_world = False
+        self._may_lose: tuple[Loss, ...] = ()
         self._losses: dict[str, None] = {}  # of clips so far
 
     def __iter__(self) -> Iterator[PoseClip]:
@@ -252,7 +251,7 @@ class ClipStream:
         """Check clips, and note what is true of all their frames."""
         if not self.skeleton_name:
             self.keeps_world = self._form.holds_world and frames.world is not None
-        self._loses_world |= frames.world is not None and not self.keeps_world
+            self._may_lose = (*self._form.may_lose, *(() if self.keeps_world else (WORLD,)))
         for clip in clips:
             self._check_points(clip)
         self.recipe = self.recipe.after(frames)
@@ -261,7 +260,7 @@ class ClipStream:
         """Count clips that were written, and note what they lost."""
         for clip in clips:
             self.summary.count(clip)
-            for loss in self._form.may_lose:
+            for loss in self._may_lose:
                 if loss.words not in self._losses and loss.is_in(clip):
                     self._losses[loss.words] = None
 
@@ -310,8 +309,6 @@ class ClipStream:
         if not self.summary.num_clips:
             raise ContentError("no clips to write; expected at least one")
         self.summary.losses += (*self._form.losses, *self._losses)
-        if self._loses_world:
-            self.summary.losses += (Message("landmarks in metres"),)
 
 
 def _expect_unicode(clip: PoseClip) -> None:

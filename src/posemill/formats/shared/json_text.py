@@ -144,13 +144,10 @@ def info_text(clip: PoseClip) -> str:
     return line_of(info_of(clip), clip.clip_id)
 
 
-def read_info(text: str | None) -> dict[str, Any]:
-    """Return label, fps and extra from `info_text`, for `make_clip`."""
-    return info_fields(read_object(text or "{}"))
-
-
-def info_fields(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return label, fps and extra of an object in JSON, their types checked."""
+def read_info(info: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return label, fps and extra of `info_of`, or of its JSON, for `make_clip`; types checked."""
+    if not isinstance(info, Mapping):
+        info = read_object(info or "{}")
     label, fps, extra = info.get("label"), info.get("fps"), info.get("extra", {})
     if not isinstance(extra, Mapping):
         raise ValueError(f"expected an object as extra, got {type(extra).__name__}")
@@ -195,7 +192,7 @@ def fields_of(record: dict[str, Any], num_frames: int) -> dict[str, Any]:
         "sizes_wh": np.tile(sizes, (num_frames, 1)) if is_same else sizes.reshape(-1, 2),
         "frame_indices": np.asarray(range(num_frames) if indices is None else indices, np.int64),
         "image_paths": tuple(map(str, record["image_paths"])),
-        **info_fields(record),
+        **read_info(record),
         **fields_of_recipe(record.get("recipe")),
     }
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from posemill.errors import MissingExtraError, TrainingError
+from posemill.errors import TrainingError, import_optional
 from posemill.files import atomic_path, cache_folder, remove_leftovers
 from posemill.machine.processes import PerProcess
 from posemill.npz.mapped import open_npz
@@ -119,10 +119,4 @@ def verify_once(path: Path, verify: Callable[[], None], *, folder: Path | None =
 
 def import_h5py() -> Any:
     """Return the package h5py, or say which extra brings it."""
-    try:
-        import h5py
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "a cache in HDF5 needs 'h5py'; run: pip install 'posemill[formats]'"
-        ) from error
-    return h5py
+    return import_optional("h5py", extra="formats")
