@@ -48,7 +48,7 @@ def test_a_bug_in_the_function_reaches_the_reader(kind):
 def test_a_function_is_made_once_for_a_worker_and_anew_after_it_was_recycled(kind):
     def work(task, progress):
         if task == 0:
-            progress.recycle()
+            progress.wants_recycling = True
         yield None
 
     for tasks, made in ([1, 2, 3, 4], [0]), ([1, 0, 2, 3], [0, 0]):
@@ -123,7 +123,7 @@ def test_one_after_the_other_ticks_for_none_and_says_where_it_is():
 def test_tasks_learn_that_they_should_stop_also_in_a_new_worker():
     def work(task, progress):
         if task == "last":
-            progress.recycle()
+            progress.wants_recycling = True
         yield progress.is_stopping
 
     executor, make, stopping = SerialExecutor(1, Limits()), Functions(work), []

@@ -117,7 +117,7 @@ def test_units_are_loaded_as_they_stand_and_only_those_that_are_not_done(events)
     first, second = load(events, 1, 2, 4)
     assert (first.unit_no, first.clip_no, first.next_frame, first.state) == (1, 1, 3, b"half")
     assert (first.start_frame, first.stop_frame, first.is_chain) == (0, 6, True)
-    assert first.clip is CLIPS[0]
+    assert first.clip == CLIPS[0]
     assert (second.unit_no, second.start_frame, second.stop_frame) == (2, 6, None)
 
 

@@ -45,8 +45,8 @@ class Progress(ctypes.Structure):
     )
     counter: int  # how often `at` was called
     seconds: int  # how long the step under way may take, 0 for the usual
-    is_stopping: bool  # whether `ask_to_stop` was called
-    wants_recycling: bool  # whether `recycle` was called
+    is_stopping: bool  # whether the task shall save what it has and end
+    wants_recycling: bool  # set by a task: a new worker after it, as when this one grew too large
 
     def at(self, *place: int, seconds: float = 0) -> None:
         """Say what is done next: up to four numbers, and how long it may take if unusual."""
@@ -58,14 +58,6 @@ class Progress(ctypes.Structure):
     def place(self) -> tuple[int, ...]:
         """The numbers last given to `at`."""
         return tuple(self._place)
-
-    def recycle(self) -> None:
-        """Ask for a new worker after this task, as when this one has grown too large."""
-        self.wants_recycling = True
-
-    def ask_to_stop(self) -> None:
-        """Ask the task to save what it has and end."""
-        self.is_stopping = True
 
 
 TaskFunction = Callable[[Any, Progress], Iterator[Any]]

@@ -121,7 +121,7 @@ class _Worker:
         return self.progress.place
 
     def ask_to_stop(self) -> None:
-        self.progress.ask_to_stop()
+        self.progress.is_stopping = True
 
     def give(self, task: Any) -> None:
         self.task, self.seen_at = task, time.monotonic()

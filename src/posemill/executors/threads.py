@@ -46,7 +46,7 @@ class _InlineWorker:
         self.task = task
 
     def ask_to_stop(self) -> None:
-        self.progress.ask_to_stop()
+        self.progress.is_stopping = True
 
 
 class SerialExecutor(Executor):

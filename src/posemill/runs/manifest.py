@@ -102,11 +102,9 @@ class Manifest:
 
     def differences(self, other: Manifest) -> list[str]:
         """Return one line per setting that decides the result and is not the same in `other`."""
-        return [
-            line
-            for group in ("skeleton_name", "options", "engine", "source")
-            for line in _differences(group, getattr(self, group), getattr(other, group))
-        ]
+        groups = ("skeleton_name", "options", "engine", "source")
+        old, new = ({name: getattr(run, name) for name in groups} for run in (self, other))
+        return _differences("", old, new)
 
 
 def not_a_run(name: Path | str) -> RunError:
@@ -130,7 +128,7 @@ def foreign_place(place: Path | str, name: str) -> RunError:
 
 def _differences(name: str, old: Any, new: Any) -> list[str]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = sorted({*old, *new})
+        keys = {**old, **new}
         return [line for key in keys for line in _differences(key, old.get(key), new.get(key))]
     old, new = json.loads(json.dumps(old)), json.loads(json.dumps(new))
     template = "{name}: the run has {old!r}, now it is {new!r}"

@@ -25,8 +25,7 @@ FoundInPieces = tuple[tuple[int, str], ...]  # rows and `Piece.found` of each
 _MOST_REASONS = 50  # one by one: an engine may have another one for every frame
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """A frame (or, with `frame_index` None, a clip or the rest of one) that gave no keypoints.
 
     Args:
@@ -156,12 +155,12 @@ class LedgerReader:
         return [SplitCounts(*row) for row in rows]
 
     def failures(self) -> Iterator[Failure]:
-        """Yield the failures in the order of clips and frames."""
-        for row in self.execute(
+        """Return the failures in the order of clips and frames."""
+        rows = self.execute(
             "SELECT clip_id, split, frame_index, failures.num_frames, path, reason, message "
             "FROM failures JOIN clips USING (clip_no) ORDER BY clip_no, frame_index"
-        ):
-            yield Failure(*row)
+        )
+        return map(Failure._make, rows)
 
     def reasons(self) -> list[tuple[str, int, int]]:
         """Return reasons, failures and frames, most frequent first; the rare ones as one row."""
@@ -216,25 +215,20 @@ class LedgerReader:
 
     def units(self, unit_nos: Sequence[int], clips: Sequence[Clip]) -> list[Unit]:
         """Return those of the units that are not done, as they stand, of the clips of a source."""
+        query = (
+            "SELECT clip_no, start_frame, stop_frame, next_frame, state, is_chain, num_frames "
+            "FROM units JOIN clips USING (clip_no) WHERE unit_no = ? AND is_done = 0"
+        )
         units = []
-        for unit_no in unit_nos:
-            row = self.execute(
-                "SELECT clip_no, start_frame, stop_frame, next_frame, state, is_chain, num_frames "
-                "FROM units JOIN clips USING (clip_no) WHERE unit_no = ? AND is_done = 0",
-                (unit_no,),
-            ).fetchone()
-            if row is None:
-                continue
+        for unit_no, row in ((no, row) for no in unit_nos for row in self.execute(query, (no,))):
             clip_no, start, stop, next_frame, state, is_chain, num_frames = row
             check_numbers(row, (start, next_frame, stop or 0))
             given_up = self.execute(
                 "SELECT frame_index, phase, message FROM crashes WHERE unit_no = ? AND is_given_up",
                 (unit_no,),
             )
-            clip, frames = clips[clip_no - 1], (start, stop, next_frame)
-            if clip.num_frames != num_frames:
-                clip = dataclasses.replace(clip, num_frames=num_frames)
-            chain = bool(is_chain)
+            clip = dataclasses.replace(clips[clip_no - 1], num_frames=num_frames)
+            frames, chain = (start, stop, next_frame), bool(is_chain)
             units.append(Unit(unit_no, clip_no, *frames, state, chain, clip, tuple(given_up)))
         return units
 

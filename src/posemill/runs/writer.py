@@ -154,9 +154,7 @@ class RunWriter:
         A clip of which there is nothing but failures comes behind all others.
         """
         name = readable(failure.split), readable(failure.clip_id)
-        frames = (failure.frame_index, failure.num_frames, failure.path)
-        lost = Lost(*frames, failure.reason, failure.message)
-        self._lost.setdefault(name, []).append(lost)
+        self._lost.setdefault(name, []).append(Lost(*failure[2:]))
 
     def _write_shard(self) -> None:
         shard = self._writer.write(f"{shard_stem(0, self._num_shards)}.parquet")

@@ -24,7 +24,7 @@ def run_task(task: Any, progress: Progress) -> Iterator[Any]:
     name, number = task
     progress.at(number, 7)
     if name == "recycle":
-        progress.recycle()
+        progress.wants_recycling = True
     if name == "until stopped":
         yield "began"
         while not progress.is_stopping:

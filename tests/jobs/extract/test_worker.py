@@ -200,7 +200,7 @@ def test_a_clip_whose_state_cannot_be_saved_goes_on_as_if_nothing_had_been(
 
 def test_what_ends_on_the_way_back_to_where_it_was_does_not_lose_the_place(work, forgetful):
     progress, back = Progress(), {"is_chain": True, "next_frame": 7, "state": b""}
-    progress.ask_to_stop()
+    progress.is_stopping = True
     (commit,) = work(back, progress=progress)
     assert summary([commit]) == [(None, [(1, 7, False, 0, [])])]
     (commit,) = work({**back, "name": "x", "length": 12})  # its folder is gone
@@ -249,7 +249,7 @@ def test_a_careful_worker_says_where_it_is_for_every_frame(work):
 
 def test_a_worker_that_should_stop_saves_what_it_has(work):
     progress = Progress()
-    progress.ask_to_stop()
+    progress.is_stopping = True
     assert summary(work({}, progress=progress)) == [(4, [(1, 4, False, 4, [])])]
 
 

@@ -76,7 +76,7 @@ class Worker:
             why, place = error.args
             reason = Message("its engine failed also where it had not: {reason}", reason=why)
             yield Died(task, place if sink.has_worked else _NOWHERE, reason, self._index)
-            progress.recycle()
+            progress.wants_recycling = True
 
     def _open(self) -> Sink:
         if self._sink is None:
@@ -250,7 +250,7 @@ class _TaskRun:
         limit = self._worker.memory_bytes
         if not limit or self._process.memory_info().rss <= limit:  # 20 microseconds
             return False
-        self._progress.recycle()
+        self._progress.wants_recycling = True
         return True
 
     def _commit(self) -> Committed:
