@@ -1,8 +1,10 @@
-"""The ledger of a run: what is finished, what is left, what was given up."""
+"""The ledger of a run: what is finished, left, given up, and what it says to who only reads."""
 
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -19,6 +21,7 @@ from posemill.runs.events import (
     Lost,
     Piece,
     Planned,
+    PlannedClip,
     PlannedUnit,
     Reset,
     Shard,
@@ -26,6 +29,7 @@ from posemill.runs.events import (
     UnitProgress,
 )
 from posemill.runs.log import EventLog
+from posemill.runs.queries import SplitCounts, read_ledger
 from posemill.sources.clip_list import digest_of
 
 CLIPS = (
@@ -45,18 +49,28 @@ PLANNED = Planned("run", planned_clips(CLIPS), UNITS)
 
 
 @pytest.fixture
-def events(tmp_path):
+def fresh(tmp_path):
+    """The events of a run without a plan."""
     with EventLog(tmp_path) as events:
-        events.record(PLANNED)
         yield events
+
+
+@pytest.fixture
+def events(fresh):
+    fresh.record(PLANNED)
+    return fresh
 
 
 def load(events, *unit_nos):
     return events.ledger.units(unit_nos, CLIPS)
 
 
-def lost(frame_index, num_frames=1):
-    return Lost(frame_index, num_frames, "/a", "corrupt", "/a: corrupt: it is")
+def lost(frame_index, num_frames=1, reason="corrupt"):
+    return Lost(frame_index, num_frames, "/a", reason, "/a: corrupt: it is")
+
+
+def whole_clip(clip_no, split, num_rows, *lost):
+    return UnitProgress(None, clip_no, split, num_rows, None, True, num_rows, lost)
 
 
 def progress(unit_no, clip_no, next_frame, *, rows=0, is_done=False, state=None, lost=()):
@@ -255,3 +269,61 @@ def test_changes_of_the_source_are_named(events):
     assert changes_of(events.ledger, CLIPS[:2])[2] is False
     events.record(Reset((ChangedClip(1, 11, digest_of(longer)),)))
     assert changes_of(events.ledger, [longer, *CLIPS[1:]]) == ([], [], True)
+
+
+def test_counts_are_kept_by_split_in_the_order_of_the_source(fresh, tmp_path):
+    """Lost frames make their clip longer, and a lost clip is counted."""
+    names = (("train", "a", 2), ("dev", "a", None), ("train", "b", None), ("train", "c", 7))
+    clips = tuple(PlannedClip(*name) for name in names)
+    shard = Shard("x.parquet", 2, 10, (Piece(1, 0, 0, 2),))
+    first, missing = whole_clip(1, "train", 2, lost(1), lost(0, 3)), lost(None, 0, "missing")
+    fresh.record(Committed(shard, (first, whole_clip(3, "train", 0, missing)), clips))
+    with read_ledger(tmp_path) as database:
+        assert database.counts() == [
+            SplitCounts("train", 3, 2, 13, 2, 4, 1),
+            SplitCounts("dev", 1, 0, 0, 0, 0, 0),
+        ]
+        assert [failure.frame_index for failure in database.failures()] == [0, 1, None]
+        assert database.reasons() == [("corrupt", 2, 4), ("missing", 1, 0)]
+
+
+def test_names_that_are_no_text_are_stored_as_what_can_be_read(fresh, tmp_path):
+    clip = PlannedClip("d\udce9v", "caf\udce9", 1, "digest")
+    missing = Lost(None, 0, "/\udce9", "r", "\udce9")
+    fresh.record(Committed(None, (whole_clip(1, "d\udce9v", 0, missing),), (clip,)))
+    with read_ledger(tmp_path) as database:
+        (found,) = database.failures()
+        assert (found.clip_id, found.split) == (r"caf\xe9", r"d\xe9v")
+        assert (found.path, found.message) == (r"/\xe9", r"\xe9")
+        assert database.counts() == [SplitCounts(r"d\xe9v", 1, 1, 1, 0, 0, 1)]
+        assert database.execute("SELECT content FROM clips").fetchone() == ("digest",)
+
+
+def set_a_trap(folder):
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
+        database.execute("CREATE VIEW trap AS SELECT 1")
+
+
+def test_a_folder_that_may_not_be_written_is_read_with_the_same_care(tmp_path, monkeypatch):
+    """SQLite cannot make its side files there; the second way in checks the tables too."""
+    real, asked = sqlite3.connect, []
+
+    def connect(name, **options):
+        asked.append(name.rpartition("?")[2])
+        return real(":memory:", factory=Refusing) if "mode=ro" in name else real(name, **options)
+
+    class Refusing(sqlite3.Connection):
+        def execute(self, *_):
+            raise sqlite3.OperationalError("unable to open database file")
+
+    with EventLog(tmp_path) as events:
+        events.record(Finished("1"))
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with read_ledger(tmp_path) as database:
+        assert database.finished_at() == "1"
+    assert asked == ["mode=ro", "immutable=1"]
+    monkeypatch.undo()
+    set_a_trap(tmp_path)
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with pytest.raises(RunError, match="the view 'trap'"), read_ledger(tmp_path):
+        pass

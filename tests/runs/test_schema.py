@@ -1,17 +1,19 @@
-"""The table of a run: its columns, clips to rows and back, and headers that are not ours."""
+"""The table of a run: its columns, clips to rows and back, other headers, several people."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from posemill.errors import RunError
-from posemill.records import PoseClip
+from posemill.records import OtherPeople, PersonIds, PoseClip, join_people, nobody_else
 from posemill.runs.schema import CLIP_COLUMNS, OPTIONAL, block_of, run_schema, table_of
+from tests.runs.conftest import write_run
 
 WITHOUT_PANDAS = """
 import sys
@@ -104,3 +106,72 @@ def test_paths_that_are_there_in_part_are_none_and_extra_that_is_damaged_names_t
     for text in ("{", "[1]"):
         with pytest.raises(RunError, match="the shard of clip 'a' is damaged: its extra "):
             read_with("extra", [text, text])
+
+
+def clip_of(counts, clip_id="a", *, seed=0):
+    """Return a clip of openpose-18 with so many people beside the first in each frame."""
+    rng = np.random.default_rng(seed)
+    points = rng.random((len(counts), 18, 3), np.float32)
+    others = OtherPeople(
+        np.array(counts, np.int64),
+        rng.random((sum(counts), 18, 3), np.float32),
+        rng.random((sum(counts), 18), np.float32),
+        ids=PersonIds(np.arange(len(counts)), 100 + np.arange(sum(counts))),
+    )
+    sizes = np.full((len(counts), 2), 100, np.int32)
+    return PoseClip(points, np.ones(points.shape[:2], np.float32), sizes, "openpose-18",
+                    clip_id=clip_id, others=others)  # fmt: skip
+
+
+def same_people(one, other):
+    for name in ("counts", "points", "scores"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    if other.ids is not None and one.ids is not None:
+        np.testing.assert_array_equal(np.concatenate(one.ids), np.concatenate(other.ids))
+
+
+def test_people_come_back_as_they_were(tmp_path):
+    clips = [clip_of([0, 2, 1], "a"), clip_of([0], "b", seed=1), clip_of([3, 0], "c", seed=2)]
+    run = write_run(tmp_path / "run", *clips)
+    for clip, read in zip(clips, run, strict=True):
+        same_people(read.others, clip.others)
+        np.testing.assert_array_equal(read.points, clip.points)
+    same_people(run["c"].others, clips[2].others)
+    assert run["c"].others.ids.others.tolist() == [100, 101, 102]
+
+
+def test_clips_of_one_person_beside_clips_of_several_have_nobody_else(tmp_path):
+    alone = replace(clip_of([0, 0], "alone"), others=None)
+    for rows, name in ((4096, "one-shard"), (1, "two-shards")):
+        both = clip_of([2], "both", seed=3)
+        run = write_run(tmp_path / name, alone, both, rows_per_shard=rows)
+        read = {clip.clip_id: clip for clip in run}
+        same_people(read["both"].others, both.others)
+        same_people(read["alone"].others, nobody_else(2, 18))
+    run = write_run(tmp_path / "run", alone)
+    assert run["alone"].others is None
+    assert "other_keypoints" not in run.table().column_names
+
+
+def test_people_that_do_not_fit_the_clip_are_refused():
+    clip = clip_of([1, 1])
+    with pytest.raises(ValueError, match=r"others.counts: expected shape \(2,\)"):
+        PoseClip(clip.points, clip.scores, clip.sizes_wh, "openpose-18", others=nobody_else(1, 18))
+    with pytest.raises(ValueError, match=r"others.points: expected shape \(0, 18, 3\)"):
+        PoseClip(clip.points, clip.scores, clip.sizes_wh, "openpose-18", others=nobody_else(2, 17))
+
+
+def test_others_take_another_layout_with_the_clip(tmp_path):
+    clip = clip_of([1, 2]).as_skeleton("coco-133")
+    assert clip.others is not None
+    assert clip.others.points.shape == (3, 133, 3)
+    np.testing.assert_array_equal(clip.others.points[:, 0], clip_of([1, 2]).others.points[:, 0])
+    assert np.isnan(clip.others.points[:, 17:]).all()
+
+
+def test_what_does_not_know_its_people_joins_to_what_does_not():
+    both = join_people([nobody_else(2, 18), clip_of([1]).others])
+    assert both
+    assert both.counts.tolist() == [0, 0, 1]
+    assert join_people([nobody_else(2, 18), None]) is None
+    assert join_people([]) is None
