@@ -6,13 +6,15 @@ import json
 import logging
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from anyio import to_thread
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from posemill.errors import ConfigError, PosemillError
 from posemill.messages import Message, render
@@ -29,31 +31,38 @@ READ_ERRORS = (
     RecursionError,
 )
 _MOST_MESSAGE = 2000
-_language = ContextVar("language", default="en")
 _logger = logging.getLogger(__name__)
 
 
-class JsonAnswer(Response):
-    """A value as JSON; numbers that JSON has not are null."""
+class JsonAnswer:
+    """A value as JSON, its messages in the language that the page is read in."""
 
-    media_type = "application/json"
+    def __init__(self, value: Any, status: int = 200) -> None:
+        self._value, self._status = value, status
 
-    def render(self, content: Any) -> bytes:
-        """Return the bytes."""
-        text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False, default=str)
-        return text.encode("utf-8", "backslashreplace")
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        is_chinese = Headers(scope=scope).get("accept-language", "").startswith("zh")
+        language = "zh_CN" if is_chinese else "en"
+        text = await to_thread.run_sync(_json_text, self._value, language)
+        await Response(text, self._status, media_type="application/json")(scope, receive, send)
 
 
-def plain(value: Any) -> Any:
-    """Return a value without NaN and infinities, messages in the language of the page."""
+def _json_text(value: Any, language: str) -> bytes:
+    text = json.dumps(_plain(value, language), ensure_ascii=False, allow_nan=False, default=str)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _plain(value: Any, language: str) -> Any:
+    """Return a value with null for NaN and infinities, and messages in a language."""
     if isinstance(value, Message):
-        return render(value, language=_language.get())
+        return render(value, language=language)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): _plain(item, language) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
+        return [_plain(item, language) for item in value]
     return value
 
 
@@ -69,27 +78,15 @@ def refusal(reason: str, status: int) -> JsonAnswer:
     return JsonAnswer({"reason": reason}, status)
 
 
-def answer_error(request: Request, error: Exception) -> Response:
+def answer_error(request: Request, error: Exception) -> JsonAnswer:
     """Return the answer to a question that cannot be answered: 404, with the reason."""
-    with page_language(request):
-        return refusal(reason_of(error), 404)
+    return refusal(reason_of(error), 404)
 
 
-def answer_fault(request: Request, error: Exception) -> Response:
+def answer_fault(request: Request, error: Exception) -> JsonAnswer:
     """Return the answer where our own code failed: 500; its traceback goes to the log."""
     _logger.error("%s %s", request.method, request.url.path, exc_info=error)
     return refusal(reason_of(error), 500)
-
-
-@contextmanager
-def page_language(request: Request) -> Iterator[None]:
-    """Say messages of the answers made inside the block in the language the page is read in."""
-    is_chinese = request.headers.get("accept-language", "").startswith("zh")
-    token = _language.set("zh_CN" if is_chinese else "en")
-    try:
-        yield
-    finally:
-        _language.reset(token)
 
 
 def text_of(request: Request, name: str, default: str = "") -> str:

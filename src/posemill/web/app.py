@@ -33,20 +33,17 @@ from posemill.web.answers import (
     JsonAnswer,
     answer_error,
     answer_fault,
-    number_of,
-    page_language,
     refusal,
     text_of,
     whole_of,
 )
 from posemill.web.children import ChildProcess
-from posemill.web.clip_index import ClipTables, Question
+from posemill.web.clip_index import ClipTables
 from posemill.web.library import ClipAddress, Entry, Kind, Library
 from posemill.web.media import FILE_KINDS, find_video, read_frames, write_clip
 from posemill.web.overview import row_of
 
 if TYPE_CHECKING:
-    from posemill.records import PoseClip
     from posemill.web.actions import Actions
 
 STATIC = Path(__file__).parent / "static"
@@ -69,6 +66,7 @@ _WITH_CLIPS: tuple[Kind, ...] = ("extraction", "prepared")
 _THREADS = 8  # that read at a time; what else is asked waits
 _MOST_PICTURES = 40
 _BODY_SECONDS = 10.0
+_MOST_BODY = 4096  # bytes
 # After which the process that reads the files of strangers is given up.
 _FRAMES_SECONDS, _PLACE_SECONDS, _FILE_SECONDS = 20.0, 60.0, 300.0
 
@@ -113,17 +111,15 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
         finally:
             site.close()
 
-    def about(handler: Callable[[Site, Request], Any]) -> Callable[[Request], Response]:
-        def answer(request: Request) -> Response:
-            with page_language(request):
-                value = handler(site, request)
-                return value if isinstance(value, Response) else JsonAnswer(value)
+    def about(handler: Callable[[Site, Request], Any]) -> Callable[[Request], Any]:
+        def answer(request: Request) -> Any:
+            value = handler(site, request)
+            return value if isinstance(value, Response) else JsonAnswer(value)
 
         return answer
 
-    async def action(request: Request) -> Response:
-        with page_language(request):
-            return await _act(site, request)
+    async def action(request: Request) -> JsonAnswer:
+        return await _act(site, request)
 
     routes = [
         Route("/", about(_page)),
@@ -150,8 +146,8 @@ def _page(site: Site, request: Request) -> Response:
     if name not in _STATIC_NAMES:
         raise PosemillError("there is no such file")
     path = STATIC / name
-    kind = f"{_TYPES[path.suffix]}; charset=utf-8"
-    return Response(path.read_bytes(), headers={"cache-control": "no-cache"}, media_type=kind)
+    headers = {"cache-control": "no-cache"}
+    return FileResponse(path, headers=headers, media_type=_TYPES[path.suffix])
 
 
 def _site(site: Site, request: Request) -> Any:
@@ -198,19 +194,7 @@ def _predictions(site: Site, request: Request) -> Any:
 
 
 def _clips(site: Site, request: Request) -> Any:
-    question = Question(
-        split=text_of(request, "split"),
-        label=text_of(request, "label"),
-        search=text_of(request, "search"),
-        part=text_of(request, "part"),
-        missing=number_of(request, "missing", 0, most=1),
-        jumps=whole_of(request, "jumps", 0, most=1 << 30),
-        is_failed=text_of(request, "failed") == "1",
-        sort=text_of(request, "sort", "worst"),
-        offset=whole_of(request, "offset", 0, most=1 << 40),
-        limit=whole_of(request, "limit", 50, least=1, most=200),
-    )
-    return site.tables.page(site.run(request, *_WITH_CLIPS), question)
+    return site.tables.page(site.run(request, *_WITH_CLIPS), request)
 
 
 def _choices(site: Site, request: Request) -> Any:
@@ -245,24 +229,15 @@ def _compare(site: Site, request: Request) -> Any:
 
 
 def _points(site: Site, request: Request) -> Response:
-    from posemill.web.clip_data import pack_points
-
-    return _window(site, request, pack_points)
-
-
-def _people(site: Site, request: Request) -> Response:
-    from posemill.web.clip_data import pack_people
-
-    return _window(site, request, pack_people)
-
-
-def _window(site: Site, request: Request, pack: Callable[[PoseClip], bytes]) -> Response:
-    """Answer with some frames of a clip as bytes."""
-    from posemill.web.clip_data import MOST_FRAMES, read_window
+    """Answer with some frames of a clip as bytes, or with the other people in them."""
+    from posemill.web import clip_data
 
     start = whole_of(request, "start", 0, most=1 << 40)
-    count = whole_of(request, "count", MOST_FRAMES, least=1, most=MOST_FRAMES)
-    clip = site.reader.submit(read_window, _named(site, request), start, count).result()
+    most = clip_data.MOST_FRAMES
+    count = whole_of(request, "count", most, least=1, most=most)
+    clip = site.reader.submit(clip_data.read_window, _named(site, request), start, count).result()
+    is_of_people = request.url.path.endswith("/people")
+    pack = clip_data.pack_people if is_of_people else clip_data.pack_points
     return Response(pack(clip), media_type=_BYTES)
 
 
@@ -300,19 +275,28 @@ def _file(site: Site, request: Request) -> Response:
     return FileResponse(target, filename=name, media_type=_BYTES, background=clean_up)
 
 
-async def _act(site: Site, request: Request) -> Response:
+async def _act(site: Site, request: Request) -> JsonAnswer:
     """Answer the only question that changes anything; see `actions`."""
     if site.actions is None:
         return refusal("this server only shows: start it with --allow-actions", 403)
     if request.headers.get("content-type") != "application/json" or "origin" not in request.headers:
         return refusal("only the page itself may ask this", 403)
     try:
-        asked = parse_json(await asyncio.wait_for(request.body(), _BODY_SECONDS))
+        asked = parse_json(await asyncio.wait_for(_small_body(request), _BODY_SECONDS))
         action, word = str(asked["action"]), str(asked.get("confirm", ""))
     except (ValueError, TypeError, LookupError, AttributeError, ClientDisconnect, TimeoutError):
         return refusal("expected an action", 400)
     entry = site.run(request)
     return JsonAnswer(await anyio.to_thread.run_sync(site.actions.ask, entry, action, word))
+
+
+async def _small_body(request: Request) -> bytes:
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MOST_BODY:
+            raise ValueError("too large")
+    return body
 
 
 def _named(site: Site, request: Request) -> ClipAddress:
@@ -328,7 +312,7 @@ _OF_RUN = {
     "choices": _choices,
     "clip": _clip,
     "points": _points,
-    "people": _people,
+    "people": _points,
     "others": _others,
     "compare": _compare,
     "frames": _frames,

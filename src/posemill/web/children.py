@@ -65,7 +65,7 @@ class ChildProcess:
     ) -> Any:
         try:
             pool = self._pool or self._start()
-            is_well, value = pool.submit(_answer, function, arguments).result(seconds)
+            return pool.submit(_answer, function, arguments).result(seconds)
         except TimeoutError as error:
             self._kill()
             self._end()
@@ -79,9 +79,6 @@ class ChildProcess:
             self._end()
             template = "the process that reads files did not start: {error}"
             raise RunError(template, error=error) from error
-        if not is_well:
-            raise RunError(value)
-        return value
 
     def _start(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
@@ -109,11 +106,11 @@ def _begin(niceness: int) -> None:
         os.nice(niceness)
 
 
-def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Return whether a function succeeded, with its value or the reason: plain data travels."""
+def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Return the result of a function; what it raises becomes an error that can travel."""
     try:
-        return True, function(*arguments)
+        return function(*arguments)
     except READ_ERRORS as error:
-        return False, reason_of(error)
-    except MemoryError:
-        return False, "not enough memory"
+        raise RunError(reason_of(error)) from error
+    except MemoryError as error:
+        raise RunError("not enough memory") from error

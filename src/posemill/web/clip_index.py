@@ -15,16 +15,17 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from starlette.requests import Request
 
 from posemill.errors import ConfigError, RunError
 from posemill.files import cache_folder
 from posemill.messages import from_json
 from posemill.runs.manifest import LEDGER_NAME
 from posemill.runs.queries import read_ledger
-from posemill.web.answers import reason_of
+from posemill.web.answers import number_of, reason_of, text_of, whole_of
 from posemill.web.children import ChildProcess
 from posemill.web.library import Entry
 
@@ -57,29 +58,6 @@ _COLUMNS = ("clip_no", "split", "clip_id", "label", "num_frames", "num_rows", "n
 _MOST_LABELS = 500
 _REST_SECONDS = 5.0
 _NICENESS = 15
-
-
-@dataclass(frozen=True)
-class Question:
-    """Which clips, in which order.
-
-    Args:
-        search: Part of their ids.
-        part: Of which at least `missing`, a share, is missing.
-        jumps: At least as many.
-        sort: One of `_SORTS`, or `missing` of `part`.
-    """
-
-    split: str = ""
-    label: str = ""
-    search: str = ""
-    part: str = ""
-    missing: float = 0.0
-    jumps: int = 0
-    is_failed: bool = False
-    sort: str = "worst"
-    offset: int = 0
-    limit: int = 50
 
 
 def index_path(entry: Entry) -> Path:
@@ -119,21 +97,27 @@ class ClipTables:
         self._filled: dict[Path, Future[None]] = {}
         self._ended_at: dict[Path, float] = {}
 
-    def page(self, entry: Entry, question: Question) -> dict[str, Any]:
-        """Return some clips, how many there are of the sort, and how many were measured."""
+    def page(self, entry: Entry, request: Request) -> dict[str, Any]:
+        """Return the clips that an address asks for, how many there are, and were measured.
+
+        It may name a `split`, a `label`, what to `search` in the ids, a `part` of which at least
+        `missing`, a share, is missing, the least number of `jumps`, and `failed`.
+        """
         path = index_path(entry)
+        offset = whole_of(request, "offset", 0, most=1 << 40)
+        limit = whole_of(request, "limit", 50, least=1, most=200)
         self._measure_if_due(entry, path)
         with _read_index(path) as database:
             meta = {} if database is None else _meta(database)
             if database is None or "parts" not in meta:
                 return {"clips": [], "total": 0, "is_ready": False, "reason": self._reason(path)}
             parts = json.loads(meta["parts"])[:MOST_PARTS]
-            where, values = _where(question, parts)
-            order = _order(question, parts)
+            where, values = _where(request, parts)
+            order = _order(request, parts)
             columns = ", ".join([*_COLUMNS, *(f"missing_{n}" for n in range(len(parts)))])
             rows = database.execute(
                 f"SELECT {columns} FROM clips {where} ORDER BY {order} LIMIT ? OFFSET ?",
-                (*values, question.limit, question.offset),
+                (*values, limit, offset),
             ).fetchall()
             (total,) = database.execute(f"SELECT count(*) FROM clips {where}", values).fetchone()
             counts = database.execute("SELECT count(measured), count(*) FROM clips").fetchone()
@@ -210,30 +194,32 @@ def _meta(database: sqlite3.Connection) -> dict[str, str]:
         return {}
 
 
-def _where(question: Question, parts: Sequence[str]) -> tuple[str, list[Any]]:
-    pattern = re.sub(r"([\\%_])", r"\\\1", question.search)
+def _where(request: Request, parts: Sequence[str]) -> tuple[str, list[Any]]:
+    pattern = re.sub(r"([\\%_])", r"\\\1", text_of(request, "search"))
+    part, missing = text_of(request, "part"), number_of(request, "missing", 0, most=1)
     conditions: dict[str, Any] = {
-        "split = ?": question.split,
-        "label = ?": question.label,
+        "split = ?": text_of(request, "split"),
+        "label = ?": text_of(request, "label"),
         "clip_id LIKE ? ESCAPE '\\'": f"%{pattern}%" if pattern else "",
-        "num_jumps >= ?": question.jumps,
-        "num_failed >= ?": int(question.is_failed),
+        "num_jumps >= ?": whole_of(request, "jumps", 0, most=1 << 30),
+        "num_failed >= ?": int(text_of(request, "failed") == "1"),
     }
-    if question.part and question.missing > 0:
-        conditions[f"missing_{_number_of(question.part, parts)} >= ?"] = question.missing
+    if part and missing > 0:
+        conditions[f"missing_{_number_of(part, parts)} >= ?"] = missing
     asked = {condition: value for condition, value in conditions.items() if value}
     return (f"WHERE {' AND '.join(asked)}" if asked else ""), [*asked.values()]
 
 
-def _order(question: Question, parts: Sequence[str]) -> str:
-    if question.sort == "missing" and question.part:
-        return f"missing_{_number_of(question.part, parts)} DESC, clip_no"
-    if question.sort == "missing":
+def _order(request: Request, parts: Sequence[str]) -> str:
+    sort, part = text_of(request, "sort", "worst"), text_of(request, "part")
+    if sort == "missing" and part:
+        return f"missing_{_number_of(part, parts)} DESC, clip_no"
+    if sort == "missing":
         shares = [f"coalesce(missing_{number}, 0)" for number in range(len(parts))]
         return f"max({', '.join(['0', '0', *shares])}) DESC, clip_no"
-    if question.sort not in _SORTS:
+    if sort not in _SORTS:
         raise ConfigError("sort: expected one of {names}", names=", ".join([*_SORTS, "missing"]))
-    return _SORTS[question.sort]
+    return _SORTS[sort]
 
 
 def _number_of(part: str, parts: Sequence[str]) -> int:
