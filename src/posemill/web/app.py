@@ -138,14 +138,10 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
     return app
 
 
-_STATIC_NAMES = frozenset(os.listdir(STATIC))  # noqa: PTH208
-
-
 def _page(site: Site, request: Request) -> Response:
-    name = request.path_params.get("name", "index.html")
-    if name not in _STATIC_NAMES:
+    path = STATIC / request.path_params.get("name", "index.html")
+    if path not in STATIC.iterdir():
         raise PosemillError("there is no such file")
-    path = STATIC / name
     headers = {"cache-control": "no-cache"}
     return FileResponse(path, headers=headers, media_type=_TYPES[path.suffix])
 

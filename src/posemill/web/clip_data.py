@@ -99,9 +99,6 @@ def describe_clip(address: ClipAddress) -> dict[str, Any]:
         "size_wh": first.sizes_wh[0].tolist() if len(first) else [0, 0],
         "is_video": not first.image_paths,
         "bounds": None if bounds is None else [each.tolist() for each in bounds],
-        "normalized": first.normalized,
-        "interpolated": first.interpolated,
-        "extra": dict(first.extra),
         "has_people": first.others is not None,
         "people_colours": [hex_of(colour) for colour in PEOPLE_COLOURS],
         "skeleton": describe_skeleton(first.skeleton_name),
@@ -118,16 +115,14 @@ def compare_clips(one: ClipAddress, other: ClipAddress) -> dict[str, Any]:
     layout, is_shared = choose_layout(clips[0].skeleton_name, clips[1].skeleton_name)
     first, second = (clip.as_skeleton(layout) for clip in clips)
     rows_one, rows_other = shared_rows(first.frame_indices, second.frame_indices)
-    sums, counts = np.zeros(len(rows_one)), np.zeros(len(rows_one))
-    parts: dict[str, Any] = {}
+    parts, pixels = dict[str, Any](), list[FloatArray]()
     for name, frames in part_frames(first, second, is_shared, (rows_one, rows_other)):
         agreement = PartAgreement()
         agreement.add(frames)
         parts[name] = agreement.to_dict()
-        sums += np.nansum(frames.pixels, axis=1)
-        counts += (~np.isnan(frames.pixels)).sum(1)
+        pixels.append(frames.pixels)
     distances = np.full(len(first), np.nan)
-    distances[rows_one] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    distances[rows_one] = np.ma.masked_invalid(np.hstack(pixels)).mean(axis=1).filled(np.nan)
     rows = np.full(len(first), -1)
     rows[rows_one] = rows_other
     return {
@@ -193,7 +188,7 @@ def _strips(address: ClipAddress, length: int, first: PoseClip) -> dict[str, Any
     for part in clip.skeleton.parts:
         points = slice(part.start, part.stop)
         means = clip.scores[:, points].sum(1) / np.maximum(clip.mask[:, points].sum(1), 1)
-        scores.append(_binned(means).tolist())
+        scores.append(_binned(means))
     return {
         "present": [squeeze(column, STRIP_BINS).tolist() for column in clip.present.T],
         "scores": scores,
@@ -202,13 +197,11 @@ def _strips(address: ClipAddress, length: int, first: PoseClip) -> dict[str, Any
     }
 
 
-def _binned(values: FloatArray) -> FloatArray:
+def _binned(values: FloatArray) -> list[float]:
     """Return at most `STRIP_BINS` means of equal stretches, rounded."""
-    if len(values) > STRIP_BINS:
-        edges = np.linspace(0, len(values), STRIP_BINS + 1).astype(int)
-        means = np.add.reduceat(values, edges[:-1]) / np.maximum(np.diff(edges), 1)
-        values = means.astype(np.float32)
-    return np.round(values, 3).astype(np.float32)
+    edges = np.linspace(0, len(values), min(STRIP_BINS, len(values)) + 1).astype(int)
+    means = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+    return [round(mean, 3) for mean in means.tolist()]
 
 
 def _window_of_run(address: ClipAddress, start: int, count: int) -> PoseClip:

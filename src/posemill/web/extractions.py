@@ -30,7 +30,6 @@ def describe_extraction(folder: Path) -> dict[str, Any]:
     for failure in facts["reasons"]:
         failure["shown"] = Message(failure["reason"])
     return {
-        "headline": status.headline(),
         **facts,
         "workers": _workers(live.get("workers")),
         "speeds": read_speeds(folder),

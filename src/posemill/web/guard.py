@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import re
 import socket
 from urllib.parse import urlencode, urlsplit
 
@@ -23,6 +24,7 @@ from posemill.web.answers import refusal
 COOKIE = "posemill_token"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SEND_SECONDS = 30.0  # a client that takes nothing for so long is left
+_HOST = re.compile(r"(?:\[([\da-fA-F:.]+)\]|([\w.-]+))(?::\d{1,5})?")
 _HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
@@ -79,15 +81,10 @@ class Guard:
 
 def is_own_host(text: str, host: str) -> bool:
     """Return whether a `Host` header names this server, by what the server listens on."""
-    try:
-        parts = urlsplit(f"//{text}")
-        name, _ = (parts.hostname or "").rstrip("."), parts.port
-    except ValueError:
+    parts = _HOST.fullmatch(text)
+    if parts is None:
         return False
-    if parts.path or parts.query or parts.fragment or "@" in text:
-        return False
-    if host in LOOPBACK:
-        return name in LOOPBACK
+    name = (parts[1] or parts[2]).lower().rstrip(".")
     if name in (host.lower(), *LOOPBACK):
         return True
     if host not in ("0.0.0.0", "::"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import threading
 import time
@@ -57,31 +58,27 @@ class Library:
         self.note = ""  # why not all was looked at
         self._entries: dict[str, Entry] = {}
         self._wanted, self._has_looked = threading.Event(), threading.Event()
-        self._looked_at = self._took_seconds = 0.0
-        self._thread: threading.Thread | None = None
-        self._is_closed = False
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._look_again, daemon=True, name="library")
         self._left = 0  # files and folders that this look may still look at
 
     def start(self) -> None:
         """Begin to look, in a thread."""
         self._wanted.set()
-        self._thread = threading.Thread(target=self._look_again, daemon=True, name="library")
         self._thread.start()
 
     def close(self) -> None:
         """Stop looking."""
-        self._is_closed, self._left = True, 0
+        self._is_closed.set()
+        self._left = 0
         self._wanted.set()
-        if self._thread is not None:
+        if self._thread.is_alive():
             self._thread.join(_CLOSE_SECONDS)
 
     def entries(self) -> list[Entry]:
         """Return what is known, by name; somebody looks anew soon after."""
-        if self._thread is not None:  # most are found by the time the first page asks
-            self._has_looked.wait(_FIRST_SECONDS)
-        rest = max(_LEAST_REST_SECONDS, _REST * self._took_seconds)
-        if time.monotonic() - self._looked_at > rest:
-            self._wanted.set()
+        self._has_looked.wait(_FIRST_SECONDS)  # most are found by the time the first page asks
+        self._wanted.set()
         return sorted(self._entries.values(), key=lambda entry: entry.name)
 
     @property
@@ -91,8 +88,7 @@ class Library:
 
     def get(self, key: str, *kinds: Kind) -> Entry:
         """Return the run of a key; RunError where there is none, or none of these kinds."""
-        is_unknown = key not in self._entries and self._thread is not None
-        if is_unknown and not self._has_looked.wait(_FIRST_SECONDS):
+        if key not in self._entries and not self._has_looked.wait(_FIRST_SECONDS):
             raise RunError("the folders are still being looked through; try again in a moment")
         entry = self._entries.get(key)
         if entry is None or (kinds and entry.kind not in kinds):
@@ -101,7 +97,6 @@ class Library:
 
     def look(self) -> None:
         """Look through all folders once."""
-        started = time.monotonic()
         entries: dict[str, Entry] = {}
         self.note = ""
         self._left = _MOST_ENTRIES
@@ -116,32 +111,28 @@ class Library:
         if self._left <= 0:
             self.note = "too many files below the folders: name the folders of the runs themselves"
         self._entries = entries
-        self._took_seconds = time.monotonic() - started
-        self._looked_at = time.monotonic()
         self._has_looked.set()
 
     def _look_again(self) -> None:
-        while self._wanted.wait() and not self._is_closed:
+        while self._wanted.wait() and not self._is_closed.is_set():
             self._wanted.clear()
+            started = time.monotonic()
             self.look()
+            took_seconds = time.monotonic() - started
+            self._is_closed.wait(max(_LEAST_REST_SECONDS, _REST * took_seconds))
 
     def _walk(self, root: Path) -> Iterator[tuple[Kind, Path]]:
         waiting = [(str(root), 0)]
         while waiting and self._left > 0:
             folder, depth = waiting.pop()
-            names, folders = set[str](), list[str]()
             try:
                 with os.scandir(folder) as entries:
-                    for entry in entries:
-                        self._left -= 1
-                        if self._left <= 0:
-                            break
-                        if entry.is_dir(follow_symlinks=False):
-                            folders.append(entry.name)
-                        elif not entry.is_symlink():
-                            names.add(entry.name)
+                    listed = list(itertools.islice(entries, self._left))
+                folders = [entry.name for entry in listed if entry.is_dir(follow_symlinks=False)]
+                names = {entry.name for entry in listed if entry.is_file(follow_symlinks=False)}
             except OSError:
                 continue  # gone by now, or not ours to read
+            self._left -= len(listed)
             kind = folder_kind(Path(folder), names)
             if kind == "training" and "run" in folders and "run.json" not in names:
                 kind = None  # what a sweep made for one of its trainings, which is in `run`
@@ -150,12 +141,3 @@ class Library:
             if kind not in ("extraction", "training") and depth < _MOST_DEPTH:
                 inside = [name for name in folders if name[0] != "." and name not in _LEFT_OUT]
                 waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(inside)[::-1]]
-
-
-def mark_of_file(path: Path) -> tuple[int, int] | None:
-    """Return what changes with a file; None where there is none."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from posemill.clips.inputs import ClipInput
 from posemill.files import PREPARED_ENDING, folder_kind
@@ -24,44 +25,46 @@ from posemill.web.clip_index import MOST_PARTS, mark_of, open_index
 
 _COMMIT_EVERY = 200  # clips
 _MEASURED = ("badness", "num_jumps", "num_swaps", "num_frozen")
+ClipName = tuple[str, str]  # split, clip_id
 
 
 def fill(folder: Path, path: Path) -> None:
     """Bring the table of a run, or of prepared data, to what is there now."""
     with closing(open_index(path)) as database:
         mark = mark_of(folder)
-        if folder_kind(folder) == "extraction":
-            run = open_run(folder)
-            _copy_records(run, database)
-            _measure_run(run, database)
+        run = open_run(folder) if folder_kind(folder) == "extraction" else None
+        database.execute("BEGIN")
+        if run is None:
+            _list_files(folder, database)
         else:
-            _measure_files(folder, database)
+            list_run(run, database)
+        database.execute("COMMIT")
+        rows = database.execute(
+            "SELECT split, clip_id, mark FROM clips WHERE num_rows > 0 AND measured IS NOT mark"
+        )
+        stale = {(split, clip_id): clip_mark for split, clip_id, clip_mark in rows.fetchall()}
+        clips = _clips_of_files(folder, stale) if run is None else _clips_of_run(run, stale)
+        _measure(clips, stale, database)
         database.execute("INSERT OR REPLACE INTO meta VALUES ('mark', ?)", (mark,))
 
 
-def _copy_records(run: Run, database: sqlite3.Connection) -> None:
-    parts = get_skeleton(run.skeleton_name).part_names[:MOST_PARTS]
-    database.execute("BEGIN")
+def list_run(run: Run, database: sqlite3.Connection) -> None:
+    """Copy what the records of a run say of its clips."""
     with read_ledger(run.folder) as ledger:
         rows = ledger.execute(
-            "SELECT clip_no, split, clip_id, num_frames, coalesce(rows, 0), coalesce(lost, 0), "
+            "SELECT split, clip_id, num_frames, coalesce(rows, 0), coalesce(lost, 0), "
             "coalesce(rows, 0) || ':' || coalesce(last, 0) FROM clips "
             "LEFT JOIN (SELECT clip_no, sum(num_rows) AS rows, max(piece_no) AS last FROM pieces "
             "GROUP BY clip_no) USING (clip_no) "
             "LEFT JOIN (SELECT clip_no, sum(max(num_frames, 1)) AS lost FROM failures "
-            "GROUP BY clip_no) USING (clip_no)"
+            "GROUP BY clip_no) USING (clip_no) ORDER BY clip_no"
         )
-        database.executemany(
-            "INSERT INTO clips (clip_no, split, clip_id, num_frames, num_rows, num_failed, mark) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (clip_no) DO UPDATE SET num_frames = "
-            "excluded.num_frames, num_rows = excluded.num_rows, num_failed = excluded.num_failed, "
-            "mark = excluded.mark",
-            rows,
-        )
-    columns = ", ".join(f"missing_{number} = ?" for number in range(len(parts)))
+        _list(rows, run.skeleton_name, database)
+    num_parts = len(get_skeleton(run.skeleton_name).part_names[:MOST_PARTS])
+    columns = ", ".join(f"missing_{number} = ?" for number in range(num_parts))
     for split in run.splits if columns else ():
         shares = (
-            (*_shares(each.num_present[: len(parts)], each.num_frames), split, each.clip_id)
+            (*_shares(each.num_present[:num_parts], each.num_frames), split, each.clip_id)
             for each in run.outlines(split)
         )
         database.executemany(f"UPDATE clips SET {columns} WHERE split = ? AND clip_id = ?", shares)
@@ -71,72 +74,76 @@ def _copy_records(run: Run, database: sqlite3.Connection) -> None:
         "WHERE num_rows = 0 AND num_failed > 0",
         (json.dumps([to_json(Message("no frames"))]),),
     )
-    _note_parts(database, parts)
-    database.execute("COMMIT")
 
 
-def _note_parts(database: sqlite3.Connection, parts: tuple[str, ...]) -> None:
-    database.execute("INSERT OR REPLACE INTO meta VALUES ('parts', ?)", (json.dumps(parts),))
-
-
-def _measure_run(run: Run, database: sqlite3.Connection) -> None:
-    sql = "SELECT clip_no, mark FROM clips WHERE num_rows > 0 AND measured IS NOT mark"
-    stale = dict(database.execute(sql).fetchall())
-
-    def stale_clips() -> Iterator[tuple[int, str, PoseClip]]:
-        for plan in run.plan_blocks() if stale else ():
-            numbers = list(dict.fromkeys(row.clip_no for row in plan.rows))
-            if stale.keys().isdisjoint(numbers):
-                continue
-            for number, clip in zip(numbers, run.read_block(plan).clips, strict=True):
-                if number in stale:
-                    yield number, stale[number], clip
-
-    _write(database, stale_clips())
-
-
-def _measure_files(folder: Path, database: sqlite3.Connection) -> None:
-    """Measure prepared data: each split is a file."""
-    for path in sorted(folder.glob(f"*{PREPARED_ENDING}")):
-        split = path.name.removesuffix(PREPARED_ENDING)
-        mark = str(path.lstat().st_mtime_ns)
-        database.execute("BEGIN")
-        clips = []
+def _list_files(folder: Path, database: sqlite3.Connection) -> None:
+    """List the clips of prepared data: each split is a file."""
+    for split, path in _splits_of(folder):
+        mark, skeleton_name, rows = str(path.lstat().st_mtime_ns), "", list[tuple[Any, ...]]()
         for outline in ClipInput(path).outlines():
-            parts = get_skeleton(outline.skeleton_name).part_names[:MOST_PARTS]
-            clips.append((split, outline.clip_id, outline.num_frames, outline.num_frames, mark))
+            skeleton_name, length = outline.skeleton_name, outline.num_frames
+            rows.append((split, outline.clip_id, length, length, 0, mark))
+        if rows:
+            _list(rows, skeleton_name, database)
         database.execute("DELETE FROM clips WHERE split = ? AND mark != ?", (split, mark))
-        database.executemany(
-            "INSERT OR IGNORE INTO clips (split, clip_id, num_frames, num_rows, mark) "
-            "VALUES (?, ?, ?, ?, ?)",
-            clips,
-        )
-        if clips:
-            _note_parts(database, parts)
-        database.execute("COMMIT")
-        # A split that was prepared anew has other clips: they are known by name, not by place.
-        sql = "SELECT clip_id, clip_no FROM clips WHERE split = ?"
-        numbers = dict(database.execute(sql, (split,)))
-        _write(database, ((numbers[clip.clip_id], mark, clip) for clip in ClipInput(path).clips()))
 
 
-def _write(database: sqlite3.Connection, clips: Iterator[tuple[int, str, PoseClip]]) -> None:
+def _list(
+    rows: Iterable[tuple[Any, ...]], skeleton_name: str, database: sqlite3.Connection
+) -> None:
+    """Note clips, known by split and id: those of a split that was made anew are others."""
+    parts = get_skeleton(skeleton_name).part_names[:MOST_PARTS]
+    database.execute("INSERT OR REPLACE INTO meta VALUES ('parts', ?)", (json.dumps(parts),))
+    database.executemany(
+        "INSERT INTO clips (split, clip_id, num_frames, num_rows, num_failed, mark) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (split, clip_id) DO UPDATE SET num_frames = "
+        "excluded.num_frames, num_rows = excluded.num_rows, num_failed = excluded.num_failed, "
+        "mark = excluded.mark",
+        rows,
+    )
+
+
+def _clips_of_run(run: Run, stale: Mapping[ClipName, str]) -> Iterator[tuple[str, PoseClip]]:
+    for plan in run.plan_blocks() if stale else ():
+        if not stale.keys().isdisjoint(plan.names):
+            yield from ((clip.split, clip) for clip in run.read_block(plan).clips)
+
+
+def _clips_of_files(folder: Path, stale: Mapping[ClipName, str]) -> Iterator[tuple[str, PoseClip]]:
+    stale_splits = {split for split, _ in stale}
+    for split, path in _splits_of(folder):
+        if split in stale_splits:
+            yield from ((split, clip) for clip in ClipInput(path).clips())
+
+
+def _splits_of(folder: Path) -> list[tuple[str, Path]]:
+    paths = sorted(folder.glob(f"*{PREPARED_ENDING}"))
+    return [(path.name.removesuffix(PREPARED_ENDING), path) for path in paths]
+
+
+def _measure(
+    clips: Iterator[tuple[str, PoseClip]],
+    stale: Mapping[ClipName, str],
+    database: sqlite3.Connection,
+) -> None:
     database.execute("BEGIN")
-    for count, (number, mark, clip) in enumerate(clips, start=1):
+    for count, (split, clip) in enumerate(clips, start=1):
+        name = (split, clip.clip_id)
+        if name not in stale:
+            continue
         quality = measure(clip)
         present = [part.num_present for part in quality.parts[:MOST_PARTS]]
         missing = enumerate(_shares(present, quality.num_frames))
         values = {
             "label": clip.label,
-            "measured": mark,
+            "measured": stale[name],
             **{name: getattr(quality, name) for name in _MEASURED},
             "reasons": json.dumps([*map(to_json, quality.reasons)]),
             **{f"missing_{index}": share for index, share in missing},
         }
         columns = ", ".join(f"{name} = ?" for name in values)
-        database.execute(
-            f"UPDATE clips SET {columns} WHERE clip_no = ?", (*values.values(), number)
-        )
+        sql = f"UPDATE clips SET {columns} WHERE split = ? AND clip_id = ?"
+        database.execute(sql, (*values.values(), *name))
         if count % _COMMIT_EVERY == 0:
             database.execute("COMMIT")
             database.execute("BEGIN")

@@ -17,9 +17,10 @@ from posemill.runs.manifest import LEDGER_NAME, MANIFEST_NAME
 from posemill.training.record.live import LOG_NAME, SWEEP_NAME
 from posemill.training.runs.status import read_sweep_status, read_train_status
 from posemill.web.answers import READ_ERRORS, reason_of
-from posemill.web.library import Entry, Kind, mark_of_file
+from posemill.web.library import Entry, Kind
 
 _MOST_STATS = 1 << 22
+_STATS = ("num_clips", "num_frames", "options", "parts", "skeleton")
 
 
 def extraction_row(folder: Path) -> dict[str, Any]:
@@ -78,14 +79,15 @@ def prepared_row(folder: Path) -> dict[str, Any]:
     for path in sorted(folder.glob(f"*{PREPARED_ENDING}")):
         split = path.name.removesuffix(PREPARED_ENDING)
         stats = _read_stats(folder / f"{split}_stats.json")
-        splits.append({"split": split, "num_bytes": path.lstat().st_size, **stats})
-    is_counted = all("num_clips" in each and "num_frames" in each for each in splits)
+        facts = {name: stats.get(name) for name in _STATS}
+        splits.append({"split": split, "num_bytes": path.lstat().st_size, **facts})
+    clips, frames = ([split[name] for split in splits] for name in ("num_clips", "num_frames"))
     return {
         "state": "finished",
         "splits": splits,
-        "clips": sum(each["num_clips"] for each in splits) if is_counted else None,
-        "total": sum(each["num_frames"] for each in splits) if is_counted else None,
-        "skeleton": next((each["skeleton"] for each in splits if each.get("skeleton")), ""),
+        "clips": None if None in clips else sum(clips),
+        "total": None if None in frames else sum(frames),
+        "skeleton": next((split["skeleton"] for split in splits if split["skeleton"]), ""),
     }
 
 
@@ -95,13 +97,7 @@ def _read_stats(path: Path) -> dict[str, Any]:
             stats = json.loads(handle.read(_MOST_STATS))
     except FileNotFoundError:  # data of another maker
         return {}
-    if not isinstance(stats, dict):
-        return {}
-    names = [name for name in ("num_clips", "num_frames") if isinstance(stats.get(name), int)]
-    names += ["options", "parts"]
-    return {name: stats.get(name) for name in names} | {
-        "skeleton": str(stats.get("skeleton") or "")
-    }
+    return stats if isinstance(stats, dict) else {}
 
 
 # How a run is read; the files whose change counts; after which seconds it is read anew anyway: one
@@ -125,7 +121,16 @@ def row_of(entry: Entry) -> dict[str, Any]:
     row = {"key": entry.key, "kind": entry.kind, "name": entry.name, "folder": str(entry.folder)}
     try:
         _, names, seconds = _READERS[entry.kind]
-        marks = (mark_of_file(entry.folder / name) for name in names)
+        marks = (_mark_of(entry.folder / name) for name in names)
         return row | _read_row(entry.kind, entry.folder, int(time.monotonic() // seconds), *marks)
     except READ_ERRORS as error:
         return {**row, "state": "broken", "reason": reason_of(error)}
+
+
+def _mark_of(path: Path) -> tuple[int, int] | None:
+    """Return what changes with a file; None where there is none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

@@ -40,10 +40,8 @@ def describe_training(entry: Entry, library: Library) -> dict[str, Any]:
     data = config.get("data")
     path = data.get("path") if isinstance(data, Mapping) else data
     return {
-        "headline": status.headline(),
         "command": status.next_command(),
         "best_step": status.best_step,
-        "checkpoint_step": status.checkpoint_step,
         "config": config,
         "facts": facts,
         "data_key": _data_key(path, folder, library),
@@ -129,14 +127,14 @@ def read_confusions(folder: Path) -> dict[str, Any]:
     rows = read_predictions(folder)
     names = sorted({row.get(column, "") for row in rows for column in ("label", "predicted")})
     if not rows or len(names) > _MOST_CLASSES:  # sentences are no classes
-        return {"classes": [], "confusions": {}, "num_predictions": len(rows)}
+        return {"classes": [], "confusions": {}}
     place = {name: index for index, name in enumerate(names)}
     cells: dict[str, list[tuple[int, int, int]]] = {}
     columns = ("split", "label", "predicted")
     pairs = Counter(tuple(row.get(column, "") for column in columns) for row in rows)
     for (split, label, predicted), count in pairs.items():
         cells.setdefault(split, []).append((place[label], place[predicted], count))
-    return {"classes": names, "confusions": cells, "num_predictions": len(rows)}
+    return {"classes": names, "confusions": cells}
 
 
 def choose_predictions(
@@ -166,7 +164,6 @@ def describe_sweep(entry: Entry, library: Library) -> dict[str, Any]:
         for row in status.trainings
     ]
     return {
-        "headline": status.headline(),
         "command": status.next_command(),
         "trainings": rows,
         "log": list(status.last_lines),
