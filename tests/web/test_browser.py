@@ -23,7 +23,7 @@ from posemill.machine.processes import python_command
 from posemill.skeletons.palette import COLOURS, point_keys
 from posemill.web.clip_index import index_path, mark_of, open_index
 from posemill.web.library import Library
-from posemill.web.measuring import _copy_records
+from posemill.web.measuring import list_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 # One process draws all pages, and none of them on a GPU that is not there.
@@ -403,9 +403,10 @@ def write_million_frames(folder):
     library = Library([folder])
     library.look()
     with closing(open_index(index_path(library.entries()[0]))) as table:
-        _copy_records(posemill.open_run(folder), table)
+        list_run(folder, table)
         table.execute("UPDATE clips SET measured = mark, badness = clip_no % 997 / 997.0")
         table.execute("INSERT INTO meta VALUES ('mark', ?)", (mark_of(folder),))
+        table.commit()
 
 
 @contextmanager

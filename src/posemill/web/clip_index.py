@@ -12,9 +12,9 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -69,23 +69,11 @@ def index_path(entry: Entry) -> Path:
 
 
 def open_index(path: Path) -> sqlite3.Connection:
-    """Return the table, to be written; made if need be."""
+    """Return the table; made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    database = sqlite3.connect(path, timeout=60, isolation_level=None)
+    database = sqlite3.connect(path, timeout=60)
     database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;" + _TABLES)
     return database
-
-
-@contextmanager
-def _read_index(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """Yield the table, None where there is none yet."""
-    try:
-        database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
-    except sqlite3.OperationalError:
-        yield None
-        return
-    with closing(database):
-        yield database
 
 
 class ClipTables:
@@ -107,9 +95,9 @@ class ClipTables:
         offset = whole_of(request, "offset", 0, most=1 << 40)
         limit = whole_of(request, "limit", 50, least=1, most=200)
         self._measure_if_due(entry, path)
-        with _read_index(path) as database:
-            meta = {} if database is None else _meta(database)
-            if database is None or "parts" not in meta:
+        with closing(open_index(path)) as database:
+            meta = _meta(database)
+            if "parts" not in meta:
                 return {"clips": [], "total": 0, "is_ready": False, "reason": self._reason(path)}
             parts = json.loads(meta["parts"])[:MOST_PARTS]
             where, values = _where(request, parts)
@@ -133,9 +121,7 @@ class ClipTables:
 
     def choices(self, entry: Entry) -> dict[str, Any]:
         """Return the splits and the labels there are, with numbers of clips."""
-        with _read_index(index_path(entry)) as database:
-            if database is None or "parts" not in _meta(database):
-                return {"splits": [], "labels": []}
+        with closing(open_index(index_path(entry))) as database:
             splits = database.execute("SELECT split, count(*) FROM clips GROUP BY split")
             labels = database.execute(
                 "SELECT label, count(*) FROM clips WHERE label IS NOT NULL GROUP BY label "
@@ -183,15 +169,12 @@ def mark_of(folder: Path) -> str:
 
 
 def _is_current(entry: Entry, path: Path) -> bool:
-    with _read_index(path) as database:
-        return database is not None and _meta(database).get("mark") == mark_of(entry.folder)
+    with closing(open_index(path)) as database:
+        return _meta(database).get("mark") == mark_of(entry.folder)
 
 
 def _meta(database: sqlite3.Connection) -> dict[str, str]:
-    try:
-        return dict(database.execute("SELECT key, value FROM meta").fetchall())
-    except sqlite3.OperationalError:  # it is just being made
-        return {}
+    return dict(database.execute("SELECT key, value FROM meta"))
 
 
 def _where(request: Request, parts: Sequence[str]) -> tuple[str, list[Any]]:
