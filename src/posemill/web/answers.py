@@ -17,19 +17,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from posemill.errors import ConfigError, PosemillError
+from posemill.files import CORRUPT
 from posemill.messages import Message, render
 
 # What a question that cannot be answered raises.
 ASKED_ERRORS = (PosemillError, OSError, ValueError, sqlite3.Error)
 # What reading the files of a stranger may raise: a broken run is shown with its reason.
-READ_ERRORS = (
-    *ASKED_ERRORS,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)
+READ_ERRORS: tuple[type[Exception], ...] = (*ASKED_ERRORS, *CORRUPT, ArithmeticError)
 _MOST_MESSAGE = 2000
 _logger = logging.getLogger(__name__)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
-import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -118,9 +119,6 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
 
         return answer
 
-    async def action(request: Request) -> JsonAnswer:
-        return await _act(site, request)
-
     routes = [
         Route("/", about(_page)),
         Route("/static/{name}", about(_page)),
@@ -128,14 +126,12 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
         Route("/api/runs", about(_runs)),
         Route("/api/runs/{key}", about(_run)),
         *(Route(f"/api/runs/{{key}}/{name}", about(handler)) for name, handler in _OF_RUN.items()),
-        Route("/api/runs/{key}/actions", action, methods=["POST"]),
+        Route("/api/runs/{key}/actions", partial(_act, site), methods=["POST"]),
         Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg")),
     ]
     handlers: dict[Any, Any] = dict.fromkeys(READ_ERRORS, answer_fault)
     handlers |= dict.fromkeys(ASKED_ERRORS, answer_error)
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
-    app.state.site = site
-    return app
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
 
 
 def _page(site: Site, request: Request) -> Response:
@@ -153,7 +149,8 @@ def _site(site: Site, request: Request) -> Any:
 
 def _runs(site: Site, request: Request) -> Any:
     runs = [row_of(entry) for entry in site.library.entries()]
-    return {"runs": runs, "note": site.library.note, "is_complete": site.library.is_complete}
+    is_complete = site.library.has_looked.is_set()
+    return {"runs": runs, "note": site.library.note, "is_complete": is_complete}
 
 
 def _run(site: Site, request: Request) -> Any:
@@ -183,18 +180,9 @@ def _failures(site: Site, request: Request) -> Any:
 def _predictions(site: Site, request: Request) -> Any:
     from posemill.web.trainings import choose_predictions
 
-    cell = {name: request.query_params.get(name) for name in ("label", "predicted")}
-    cell["split"] = text_of(request, "split") or None
+    cell = {name: request.query_params.get(name) for name in ("split", "label", "predicted")}
     limit = whole_of(request, "limit", 100, least=1, most=500)
     return choose_predictions(site.run(request, "training").folder, cell, limit)
-
-
-def _clips(site: Site, request: Request) -> Any:
-    return site.tables.page(site.run(request, *_WITH_CLIPS), request)
-
-
-def _choices(site: Site, request: Request) -> Any:
-    return site.tables.choices(site.run(request, *_WITH_CLIPS))
 
 
 def _clip(site: Site, request: Request) -> Any:
@@ -259,15 +247,12 @@ def _file(site: Site, request: Request) -> Response:
     if kind not in FILE_KINDS:
         raise not_among("as", kind[:40], FILE_KINDS)
     address = _named(site, request)
-    folder = tempfile.TemporaryDirectory(prefix="posemill_serve_")
-    target = Path(folder.name) / f"clip.{kind}"
-    try:
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory(prefix="posemill_serve_"))
+        target = Path(folder) / f"clip.{kind}"
         site.media.ask(write_clip, address, kind, target, seconds=_FILE_SECONDS)
-    except BaseException:
-        folder.cleanup()
-        raise
+        clean_up = BackgroundTask(stack.pop_all().close)
     name = "_".join(safe_parts(f"{address.split}/{address.clip_id}")) + f".{kind}"
-    clean_up = BackgroundTask(folder.cleanup)
     return FileResponse(target, filename=name, media_type=_BYTES, background=clean_up)
 
 
@@ -301,11 +286,11 @@ def _named(site: Site, request: Request) -> ClipAddress:
     return ClipAddress(entry, text_of(request, "split"), text_of(request, "id"))
 
 
-_OF_RUN = {
+_OF_RUN: dict[str, Callable[[Site, Request], Any]] = {
     "failures": _failures,
     "predictions": _predictions,
-    "clips": _clips,
-    "choices": _choices,
+    "clips": lambda site, request: site.tables.page(site.run(request, *_WITH_CLIPS), request),
+    "choices": lambda site, request: site.tables.choices(site.run(request, *_WITH_CLIPS)),
     "clip": _clip,
     "points": _points,
     "people": _points,

@@ -110,7 +110,7 @@ def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Return the result of a function; what it raises becomes an error that can travel."""
     try:
         return function(*arguments)
-    except READ_ERRORS as error:
-        raise RunError(reason_of(error)) from error
     except MemoryError as error:
         raise RunError("not enough memory") from error
+    except READ_ERRORS as error:
+        raise RunError(reason_of(error)) from error

@@ -52,14 +52,12 @@ def play_rate(fps: float | None) -> float:
 
 def read_window(address: ClipAddress, start: int, count: int) -> PoseClip:
     """Return some frames of a clip, `start` counted in its rows; an error where there are none."""
-    count = min(count, MOST_FRAMES)
-    if _is_run(address):
+    if start >= max(1, clip_length(address)):
+        template = "clip {clip_id!r} has no frame {start}"
+        raise RunError(template, clip_id=address.clip_id, start=start)
+    if address.entry.kind == "extraction":
         return _window_of_run(address, start, count)
-    clip = _clip_of_file(address)
-    if start >= max(1, len(clip)):
-        template = "clip {clip_id!r} has {num_frames} frames"
-        raise RunError(template, clip_id=address.clip_id, num_frames=len(clip))
-    return cut_clip(clip, start, start + count)
+    return cut_clip(_clip_of_file(address), start, start + count)
 
 
 def pack_points(rows: PoseClip | OtherPeople) -> bytes:
@@ -152,7 +150,7 @@ def describe_skeleton(name: str) -> dict[str, Any]:
 
 def clip_length(address: ClipAddress) -> int:
     """Return how many frames of a clip have keypoints."""
-    if _is_run(address):
+    if address.entry.kind == "extraction":
         return sum(row.num_rows for row in _rows_of(address))
     return len(_clip_of_file(address))
 
@@ -175,7 +173,7 @@ def read_whole(address: ClipAddress, most: int) -> PoseClip:
             length=length,
             most=most,
         )
-    if _is_run(address):
+    if address.entry.kind == "extraction":
         return open_run(address.entry.folder).clip(address.clip_id, address.split)
     return _clip_of_file(address)
 
@@ -214,9 +212,6 @@ def _window_of_run(address: ClipAddress, start: int, count: int) -> PoseClip:
         if taken > 0:
             chosen.append(row._replace(offset=row.offset + skipped, num_rows=taken))
         before += row.num_rows
-    if not chosen:
-        template = "clip {clip_id!r} has no frame {start}"
-        raise RunError(template, clip_id=address.clip_id, start=start)
     (clip,) = open_run(folder).read_block(BlockPlan(tuple(chosen))).clips
     return dataclasses.replace(clip, run_folder=str(folder))
 
@@ -231,10 +226,6 @@ def _rows_of(address: ClipAddress) -> Sequence[ShardRows]:
             split=address.split,
         )
     return rows
-
-
-def _is_run(address: ClipAddress) -> bool:
-    return address.entry.kind == "extraction"
 
 
 @lru_cache(maxsize=4)

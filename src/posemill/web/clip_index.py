@@ -82,7 +82,7 @@ class ClipTables:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._child = ChildProcess("measuring", niceness=_NICENESS)
-        self._filled: dict[Path, Future[None]] = {}
+        self._filling: dict[Path, Future[None]] = {}
         self._ended_at: dict[Path, float] = {}
 
     def page(self, entry: Entry, request: Request) -> dict[str, Any]:
@@ -94,11 +94,14 @@ class ClipTables:
         path = index_path(entry)
         offset = whole_of(request, "offset", 0, most=1 << 40)
         limit = whole_of(request, "limit", 50, least=1, most=200)
-        self._measure_if_due(entry, path)
+        filling = self._fill_if_due(entry, path)
+        is_measuring = filling is not None and not filling.done()
         with closing(open_index(path)) as database:
             meta = _meta(database)
             if "parts" not in meta:
-                return {"clips": [], "total": 0, "is_ready": False, "reason": self._reason(path)}
+                error = filling.exception() if filling is not None and not is_measuring else None
+                reason = "" if error is None else reason_of(error)
+                return {"clips": [], "total": 0, "is_ready": False, "reason": reason}
             parts = json.loads(meta["parts"])[:MOST_PARTS]
             where, values = _where(request, parts)
             order = _order(request, parts)
@@ -115,7 +118,7 @@ class ClipTables:
             "parts": parts,
             "num_measured": counts[0],
             "num_clips": counts[1],
-            "is_measuring": self._is_under_way(path),
+            "is_measuring": is_measuring,
             "is_ready": True,
         }
 
@@ -130,27 +133,19 @@ class ClipTables:
             )
             return {"splits": splits.fetchall(), "labels": labels.fetchall()}
 
-    def _measure_if_due(self, entry: Entry, path: Path) -> None:
-        """Ask for a run to be measured, unless its table is of now or was filled a moment ago."""
+    def _fill_if_due(self, entry: Entry, path: Path) -> Future[None] | None:
+        """Return the last filling of a table: a new one if it is not of now, and had its rest."""
         from posemill.web.measuring import fill
 
         with self._lock:
+            filling = self._filling.get(path)
             rested = time.monotonic() - self._ended_at.get(path, -_REST_SECONDS)
-            if self._is_under_way(path) or rested < _REST_SECONDS or _is_current(entry, path):
-                return
-            filled = self._filled[path] = self._child.submit(fill, entry.folder, path)
-            filled.add_done_callback(lambda _: self._ended_at.update({path: time.monotonic()}))
-
-    def _is_under_way(self, path: Path) -> bool:
-        return path in self._filled and not self._filled[path].done()
-
-    def _reason(self, path: Path) -> str:
-        """Return why a table could not be filled; empty if it could, or is just being filled."""
-        filled = self._filled.get(path)
-        if filled is None or not filled.done() or filled.cancelled():
-            return ""
-        error = filled.exception()
-        return "" if error is None else reason_of(error)
+            is_busy = filling is not None and not filling.done()
+            if is_busy or rested < _REST_SECONDS or _is_current(entry, path):
+                return filling
+            filling = self._filling[path] = self._child.submit(fill, entry.folder, path)
+            filling.add_done_callback(lambda _: self._ended_at.update({path: time.monotonic()}))
+            return filling
 
     def close(self) -> None:
         """End what measures."""

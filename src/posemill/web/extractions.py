@@ -25,25 +25,19 @@ _SPEED = re.compile(r"(\S+) progress: (\d+)/(\d+) frames.*?, ([\d.]+) frames/s")
 def describe_extraction(folder: Path) -> dict[str, Any]:
     """Return what the page of an extraction shows beside its row and the files that failed."""
     status = read_status(folder)
-    live = read_live(folder) if status.state == "running" else {}
+    workers = read_live(folder).get("workers") if status.state == "running" else None
+    workers = workers if isinstance(workers, list) else []
     arguments, facts = continue_arguments(folder, status.manifest), status.to_json()
     for failure in facts["reasons"]:
         failure["shown"] = Message(failure["reason"])
     return {
         **facts,
-        "workers": _workers(live.get("workers")),
+        "workers": [row for row in workers if isinstance(row, dict)],
         "speeds": read_speeds(folder),
         "log": last_lines(log_path(folder), _LOG_LINES),
         "manifest": asdict(status.manifest),
         "command": shlex.join(["posemill", *arguments]) if arguments else "",
     }
-
-
-def _workers(note: Any) -> list[dict[str, Any]]:
-    """Return what workers are doing, as the run's note says."""
-    rows = note if isinstance(note, list) else []
-    names = ("task", "split", "clip_id", "frame", "phase", "num_frames")
-    return [{name: row.get(name) for name in names} for row in rows if isinstance(row, dict)]
 
 
 def read_speeds(folder: Path) -> list[tuple[str, int, float]]:

@@ -57,8 +57,8 @@ class Library:
         self.folders = tuple(dict.fromkeys(folder.resolve() for folder in folders))
         self.note = ""  # why not all was looked at
         self._entries: dict[str, Entry] = {}
-        self._wanted, self._has_looked = threading.Event(), threading.Event()
-        self._is_closed = threading.Event()
+        self.has_looked = threading.Event()  # through all of them, once
+        self._wanted, self._is_closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._look_again, daemon=True, name="library")
         self._left = 0  # files and folders that this look may still look at
 
@@ -77,18 +77,13 @@ class Library:
 
     def entries(self) -> list[Entry]:
         """Return what is known, by name; somebody looks anew soon after."""
-        self._has_looked.wait(_FIRST_SECONDS)  # most are found by the time the first page asks
+        self.has_looked.wait(_FIRST_SECONDS)  # most are found by the time the first page asks
         self._wanted.set()
         return sorted(self._entries.values(), key=lambda entry: entry.name)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether all folders were looked at once."""
-        return self._has_looked.is_set()
-
     def get(self, key: str, *kinds: Kind) -> Entry:
         """Return the run of a key; RunError where there is none, or none of these kinds."""
-        if key not in self._entries and not self._has_looked.wait(_FIRST_SECONDS):
+        if key not in self._entries and not self.has_looked.wait(_FIRST_SECONDS):
             raise RunError("the folders are still being looked through; try again in a moment")
         entry = self._entries.get(key)
         if entry is None or (kinds and entry.kind not in kinds):
@@ -111,7 +106,7 @@ class Library:
         if self._left <= 0:
             self.note = "too many files below the folders: name the folders of the runs themselves"
         self._entries = entries
-        self._has_looked.set()
+        self.has_looked.set()
 
     def _look_again(self) -> None:
         while self._wanted.wait() and not self._is_closed.is_set():

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from posemill.files import PREPARED_ENDING, open_plain
+from posemill.files import PREPARED_ENDING
 from posemill.jobs.extract.status import read_status
-from posemill.machine.live_files import LIVE_NAME
-from posemill.runs.manifest import LEDGER_NAME, MANIFEST_NAME
-from posemill.training.record.live import LOG_NAME, SWEEP_NAME
+from posemill.training.record.live import read_object
 from posemill.training.runs.status import read_sweep_status, read_train_status
 from posemill.web.answers import READ_ERRORS, reason_of
 from posemill.web.library import Entry, Kind
 
-_MOST_STATS = 1 << 22
 _STATS = ("num_clips", "num_frames", "options", "parts", "skeleton")
 
 
@@ -78,7 +71,7 @@ def prepared_row(folder: Path) -> dict[str, Any]:
     splits = []
     for path in sorted(folder.glob(f"*{PREPARED_ENDING}")):
         split = path.name.removesuffix(PREPARED_ENDING)
-        stats = _read_stats(folder / f"{split}_stats.json")
+        stats = read_object(folder / f"{split}_stats.json")
         facts = {name: stats.get(name) for name in _STATS}
         splits.append({"split": split, "num_bytes": path.lstat().st_size, **facts})
     clips, frames = ([split[name] for split in splits] for name in ("num_clips", "num_frames"))
@@ -91,46 +84,18 @@ def prepared_row(folder: Path) -> dict[str, Any]:
     }
 
 
-def _read_stats(path: Path) -> dict[str, Any]:
-    try:
-        with os.fdopen(open_plain(path), "rb") as handle:
-            stats = json.loads(handle.read(_MOST_STATS))
-    except FileNotFoundError:  # data of another maker
-        return {}
-    return stats if isinstance(stats, dict) else {}
-
-
-# How a run is read; the files whose change counts; after which seconds it is read anew anyway: one
-# that was killed changes no file.
-_LEDGER_FILES = (MANIFEST_NAME, LEDGER_NAME, f"{LEDGER_NAME}-wal", LIVE_NAME)
-_READERS: dict[Kind, tuple[Callable[[Path], dict[str, Any]], tuple[str, ...], float]] = {
-    "extraction": (extraction_row, _LEDGER_FILES, 1.0),
-    "training": (training_row, ("run.json", "summary.json", LIVE_NAME), 1.0),
-    "sweep": (sweep_row, (SWEEP_NAME, LOG_NAME), 1.0),
-    "prepared": (prepared_row, (".",), 60.0),
+_READERS: dict[Kind, Callable[[Path], dict[str, Any]]] = {
+    "extraction": extraction_row,
+    "training": training_row,
+    "sweep": sweep_row,
+    "prepared": prepared_row,
 }
-
-
-@lru_cache(maxsize=5000)
-def _read_row(kind: Kind, folder: Path, *_changes: object) -> dict[str, Any]:
-    return _READERS[kind][0](folder)
 
 
 def row_of(entry: Entry) -> dict[str, Any]:
     """Return the row of a run; one that cannot be read says why."""
     row = {"key": entry.key, "kind": entry.kind, "name": entry.name, "folder": str(entry.folder)}
     try:
-        _, names, seconds = _READERS[entry.kind]
-        marks = (_mark_of(entry.folder / name) for name in names)
-        return row | _read_row(entry.kind, entry.folder, int(time.monotonic() // seconds), *marks)
+        return row | _READERS[entry.kind](entry.folder)
     except READ_ERRORS as error:
         return {**row, "state": "broken", "reason": reason_of(error)}
-
-
-def _mark_of(path: Path) -> tuple[int, int] | None:
-    """Return what changes with a file; None where there is none."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size

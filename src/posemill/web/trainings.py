@@ -15,7 +15,6 @@ from typing import Any
 from posemill.errors import PosemillError
 from posemill.files import open_plain
 from posemill.machine.live_files import last_lines
-from posemill.messages import Message
 from posemill.training.config.resolve import read_config
 from posemill.training.record.live import LOG_NAME, read_object
 from posemill.training.record.run_folder import RunFolder
@@ -102,13 +101,12 @@ def _timing(folder: Path) -> dict[str, Any]:
     from posemill.training.tuning.advice import advise_run
 
     try:
-        seconds = dict(read_evidence(folder).timing_seconds)
-        advice = [each.to_json() for each in advise_run(folder)]
+        return {
+            "timing_seconds": dict(read_evidence(folder).timing_seconds),
+            "advice": [advice.to_json() for advice in advise_run(folder)],
+        }
     except (PosemillError, OSError, ValueError, TypeError, LookupError):
         return {"timing_seconds": {}, "advice": []}
-    for row in advice:
-        row |= {name: Message(row[name]) for name in ("evidence", "change")}
-    return {"timing_seconds": seconds, "advice": advice}
 
 
 def read_predictions(folder: Path) -> list[dict[str, str]]:

@@ -19,6 +19,7 @@ from posemill.messages import Message
 
 LOG_NAME, LOCK_NAME = "log.txt", ".lock"
 SWEEP_NAME = "sweep.json"  # the record of a sweep, in its folder
+_MOST_BYTES = 1 << 26  # of an object: a longer one is cut, so no JSON
 # What this process holds. Asking the lock of one of these would drop it: it is the process's own.
 _held: set[Path] = set()
 
@@ -117,7 +118,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file that may be a stranger's, nothing where there is none."""
     try:
         with os.fdopen(open_plain(path), "rb") as handle:
-            found = parse_json(handle.read())
+            found = parse_json(handle.read(_MOST_BYTES))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
