@@ -94,16 +94,6 @@ def test_fill_draws_lines_holds_the_ends_and_writes_zero_for_what_was_never_seen
     assert geometry.fill_missing(points, "nan") is points
 
 
-def test_resampling_keeps_the_ends_and_does_not_spread_missing_points():
-    points = line(0, 1, NAN, 3, 4)
-    np.testing.assert_allclose(geometry.resample(points, 5), points)
-    np.testing.assert_allclose(geometry.resample(points, 9)[:3], line(0, 0.5, 1))
-    assert np.isnan(geometry.resample(points, 9)[3:6]).all()
-    np.testing.assert_allclose(geometry.resample(line(1, 5), 1), line(1))
-    with pytest.raises(ValueError, match="at least one frame in and out, got 0, 3"):
-        geometry.resample(points[:0], 3)
-
-
 def test_the_longest_gap_counts_runs_at_the_ends_too():
     mask = np.array([[0, 1], [0, 0], [1, 0], [0, 1]], bool)
     assert geometry.longest_gaps(mask, np.array([4])).tolist() == [[2, 2]]

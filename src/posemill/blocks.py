@@ -59,25 +59,19 @@ class ClipBlock:
         """Return the same clips in another layout, see `PoseClip.as_skeleton`."""
         if name == self.skeleton_name:
             return self
-        return cut_block(self.frames.as_skeleton(name), self.clips)
-
-
-def cut_block(frames: PoseClip, clips: Sequence[PoseClip]) -> ClipBlock:
-    """Return the block of these rows; each clip keeps its name and gets its rows of them."""
-    cut, start = [], 0
-    for clip in clips:
-        stop = start + len(clip)
-        cut.append(
+        frames = self.frames.as_skeleton(name)
+        stops = np.cumsum(self.lengths).tolist()
+        cut = (
             dataclasses.replace(
                 clip,
-                points=frames.points[start:stop],
-                scores=frames.scores[start:stop],
-                skeleton_name=frames.skeleton_name,
-                others=frames.others and frames.others.of_frames(start, stop),
+                points=frames.points[stop - len(clip) : stop],
+                scores=frames.scores[stop - len(clip) : stop],
+                skeleton_name=name,
+                others=frames.others and frames.others.of_frames(stop - len(clip), stop),
             )
+            for clip, stop in zip(self.clips, stops, strict=True)
         )
-        start = stop
-    return ClipBlock(frames, tuple(cut))
+        return ClipBlock(frames, tuple(cut))
 
 
 def join_clips(clips: Sequence[PoseClip]) -> ClipBlock:

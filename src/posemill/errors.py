@@ -94,10 +94,8 @@ class DecodeError(PosemillError):
     """A picture or a video that cannot be read; the message names the file and the reason.
 
     Args:
-        template: The whole sentence, with the file's name.
         reason: One of a few fixed short words (`truncated`, `empty file`, …), to count by.
         frame_index: For a video, how many frames came out before; None where no frame could.
-        values: Of the template.
     """
 
     def __init__(
@@ -121,10 +119,7 @@ class RunError(PosemillError):
 class StoppedError(RunError):
     """A run that a signal ended; exits as a shell expects: 128 + the signal's number.
 
-    Args:
-        signal_number: Of the first signal.
-        folder: The run.
-        num_lost: Frames that were done and could not be saved in time.
+    Frames may be lost: those that were done and could not be saved in time.
     """
 
     def __init__(self, signal_number: int, folder: object, *, num_lost: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Pure functions on keypoints: centre, scale, close gaps, fill, resample. NaN means missing.
+"""Pure functions on keypoints: centre, scale, close gaps, fill. NaN means missing.
 
 Points are `(frames, keypoints, 3)`: x, y, z. Nothing is modified in place. x and y of a `PoseClip`
 are divided by width and height, so lengths only make sense after `to_square_units`.
@@ -162,23 +162,6 @@ def fill_missing(points: FloatArray, how: Fill, *, unseen: float = 0.0) -> Float
     filled = _between(points, missing & ~never, before, after, times=np.arange(len(points)))
     filled[never] = unseen
     return filled
-
-
-def resample(points: FloatArray, num_frames: int) -> FloatArray:
-    """Return `(num_frames, keypoints, 3)`: the clip at evenly spaced times, first to last frame.
-
-    A point between two frames lies on the line between them, and is missing if either is.
-    """
-    if num_frames < 1 or not len(points):
-        raise ValueError(f"expected at least one frame in and out, got {len(points)}, {num_frames}")
-    times = np.linspace(0, len(points) - 1, num_frames)
-    low = np.floor(times).astype(np.int64)
-    high = np.minimum(low + 1, len(points) - 1)
-    weight = (times - low).astype(np.float32)[:, None, None]
-    # A neighbour of weight 0 must not spread its NaN.
-    high = np.where(weight[:, 0, 0] == 0, low, high)
-    mixed: FloatArray = points[low] * (1 - weight) + points[high] * weight
-    return mixed
 
 
 def longest_gaps(mask: BoolArray, lengths: IntArray) -> IntArray:

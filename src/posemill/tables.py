@@ -19,7 +19,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
 }  # fmt: skip
-_PIECE_BYTES = 1 << 20
+_PIECE = 1 << 20  # characters
 GBK = "gb18030"  # holds GBK and GB2312
 
 
@@ -54,12 +54,10 @@ def find_encoding(path: Path) -> str | None:
 
 
 def _is_encoded(path: Path, encoding: str) -> bool:
-    decoder = codecs.getincrementaldecoder(encoding)()
     try:
-        with path.open("rb") as handle:
-            while piece := handle.read(_PIECE_BYTES):
-                decoder.decode(piece)
-        decoder.decode(b"", final=True)
+        with path.open(encoding=encoding, newline="") as handle:
+            while handle.read(_PIECE):
+                pass
     except UnicodeDecodeError:
         return False
     return True

@@ -34,7 +34,8 @@ def width_of(text: str) -> int:
 def escaped(text: str) -> str:
     """Return JSON text with `\\uXXXX` for every character but line ends that is not shown."""
     # json.dumps escapes only the first range of controls.
-    return "".join(mark if mark == "\n" or _is_shown(mark) else _escape(mark) for mark in text)
+    marks = (mark if mark == "\n" or _is_shown(mark) else json.dumps(mark)[1:-1] for mark in text)
+    return "".join(marks).replace("\x7f", r"\u007f")
 
 
 def duration(seconds: float) -> str:
@@ -60,10 +61,6 @@ def warn_caller(text: str) -> None:
 @lru_cache(4096)
 def _is_shown(mark: str) -> bool:
     return mark.isprintable() or unicodedata.category(mark) == "Zs"
-
-
-def _escape(mark: str) -> str:
-    return json.dumps(mark)[1:-1].replace("\x7f", r"\u007f")
 
 
 def counted(number: object, things: str) -> str:

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posemill.language import load_catalogue
 
@@ -47,6 +48,9 @@ FLAGS = {
 _KEYWORDS = {flag.lstrip("-"): keyword for keyword, flag in FLAGS.items()}
 
 
+Spelling = Callable[[str, str], str]  # of an option, by its name and its value, "" for none
+
+
 class Message(str):
     """A sentence of ours, in English; `template` and `values` are what it was made of.
 
@@ -62,13 +66,14 @@ class Message(str):
         """Fill the template."""
         if isinstance(template, cls) and not values:
             return template
-        message = super().__new__(cls, _Writer().fill(template, values))
+        message = super().__new__(cls, _ENGLISH.fill(template, values))
         message.template, message.values = str(template), values
         return message
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send template and values to another process, without objects that only it knows."""
-        return _unpickle, (self.template, {name: _plain(v) for name, v in self.values.items()})
+        values = {name: _plain(value) for name, value in self.values.items()}
+        return partial(Message, self.template, **values), ()
 
 
 class Option(str):
@@ -126,13 +131,12 @@ def from_json(value: Any) -> Any:
     return Message(value["template"], **{k: from_json(v) for k, v in value["values"].items()})
 
 
-def render(text: object, *, language: str = "", flags: Flags | None = None) -> str:
+def render(text: object, *, language: str = "", flags: Spelling | None = None) -> str:
     """Return what a reader gets of a message or of an error of ours; other text as it is.
 
     By default in the language of the process, with options spelled as `flags_shown` says.
     """
-    writer = _Writer(load_catalogue(language), _flags if flags is None else flags)
-    return writer.text(text)
+    return _Writer(load_catalogue(language), flags or _spelling).text(text)
 
 
 class Flags:
@@ -160,51 +164,46 @@ class Flags:
         return f"{flag} {value if _BARE.fullmatch(value) else shlex.quote(value)}"
 
 
-class _Keywords(Flags):
-    """Options spelled as keywords of our functions."""
-
-    def __call__(self, name: str, value: str) -> str:
-        if not value:
-            return name
-        key, equals, inner = value.partition("=")
-        if equals:
-            return f"{name}={{{key!r}: {inner!r}}}"
-        return f"{name}={value}" if _BARE.fullmatch(value) else f'{name}="{value}"'
+def _as_keyword(name: str, value: str) -> str:
+    """Return an option as a keyword of our functions, with its value if one is named."""
+    if not value:
+        return name
+    key, equals, inner = value.partition("=")
+    if equals:
+        return f"{name}={{{key!r}: {inner!r}}}"
+    return f"{name}={value}" if _BARE.fullmatch(value) else f'{name}="{value}"'
 
 
-_flags: Flags = _Keywords()
+_spelling: Spelling = _as_keyword
 
 
 @contextmanager
 def flags_shown(flags: Flags) -> Iterator[None]:
     """Spell options of everything that is rendered inside the block as flags: for commands."""
-    global _flags
-    before, _flags = _flags, flags
+    global _spelling
+    before, _spelling = _spelling, flags
     try:
         yield
     finally:
-        _flags = before
+        _spelling = before
 
 
-class _Writer:
+class _Writer(NamedTuple):
     """Puts values into templates, in one language and one spelling."""
 
-    def __init__(
-        self, catalogue: Mapping[str, str] | None = None, flags: Flags | None = None
-    ) -> None:
-        self._catalogue = catalogue or {}
-        self._flags = flags or _Keywords()
+    catalogue: Mapping[str, str]
+    spelling: Spelling
 
     def text(self, value: object) -> str:
         if isinstance(value, BaseException) and value.args and isinstance(value.args[0], Message):
             value = value.args[0]
         if isinstance(value, _Joined):
-            separator = self._catalogue.get(value.separator) or value.separator
+            separator = self.catalogue.get(value.separator) or value.separator
             return separator.join(map(self.text, value.values.values()))
         if isinstance(value, Message):
-            return self.fill(self._catalogue.get(value.template) or value.template, value.values)
+            return self.fill(self.catalogue.get(value.template) or value.template, value.values)
         if isinstance(value, Option):
-            return self._flags(str(value), "" if value.value is None else str(value.value))
+            return self.spelling(str(value), "" if value.value is None else str(value.value))
         return str(value)
 
     def fill(self, template: str, values: Mapping[str, Any]) -> str:
@@ -213,7 +212,7 @@ class _Writer:
     def _filled(self, hole: re.Match[str], values: Mapping[str, Any]) -> str:
         if option := hole["option"]:
             name = _KEYWORDS.get(option) or option.replace("-", "_")
-            return self._flags(name, self.fill(hole["value"] or "", values))
+            return self.spelling(name, self.fill(hole["value"] or "", values))
         if hole["name"] not in values:
             return hole[0]
         value, spec = values[hole["name"]], hole["spec"] or ""
@@ -227,8 +226,7 @@ class _Writer:
         return format(value, spec) if spec else self.text(value)
 
 
-def _unpickle(template: str, values: Mapping[str, Any]) -> Message:
-    return Message(template, **values)
+_ENGLISH = _Writer({}, _as_keyword)
 
 
 def _plain(value: object) -> object:

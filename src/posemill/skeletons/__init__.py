@@ -68,8 +68,7 @@ def full_name(name: str) -> str:
 def guess_skeleton(num_points: int, where: object) -> str | None:
     """Return the one skeleton of ours with so many points, and say that it is a guess.
 
-    Returns:
-        None where there is no such skeleton, or more than one.
+    None where there is no such skeleton, or more than one.
     """
     found = [name for name in SKELETON_NAMES if get_skeleton(name).num_points == num_points]
     if len(found) != 1:
@@ -107,10 +106,14 @@ def _skeletons_of_engines() -> Iterator[Skeleton]:
 
 # Points of the face in the skeletons that do not have 68 of them.
 _DENSE_FACES = {"holistic-543": 468, "holistic-553": 478, "face-468": 468, "face-478": 478}
-# Points of ours that go by another name in the 33 of Holistic. Small toes have no source.
-_OTHER_NAMES = {f"{side}_big_toe": f"{side}_foot_index" for side in ("left", "right")}
-
-_MIDDLES = {"neck": ("left_shoulder", "right_shoulder"), "hip": ("left_hip", "right_hip")}
+# Points that are the mean of others, or go by another name in the 33 of Holistic. Small toes have
+# no source.
+_MADE_OF = {
+    "neck": ("left_shoulder", "right_shoulder"),
+    "hip": ("left_hip", "right_hip"),
+    "left_big_toe": ("left_foot_index",),
+    "right_big_toe": ("right_foot_index",),
+}
 
 
 @cache
@@ -134,14 +137,8 @@ def point_map(source_name: str, target_name: str) -> tuple[tuple[int, ...], ...]
         where.update({f"face_{i}": face + point for i, point in enumerate(FACE_68_OF_468)})
     sources: list[tuple[int, ...]] = []
     for name in target.point_names:
-        if name in where:
-            sources.append((where[name],))
-        elif name in _MIDDLES and {*_MIDDLES[name]} <= {*where}:
-            sources.append(tuple(where[each] for each in _MIDDLES[name]))
-        elif _OTHER_NAMES.get(name) in where:
-            sources.append((where[_OTHER_NAMES[name]],))
-        else:
-            sources.append(())
+        names = (name,) if name in where else _MADE_OF.get(name, ())
+        sources.append(tuple(where[each] for each in names) if where.keys() >= {*names} else ())
     if not any(sources):
         raise ValueError(f"no declared map from {source_name} to {target_name}")
     return tuple(sources)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 
 Bone = tuple[int, int]
 
@@ -41,20 +41,15 @@ class Skeleton:
 
     def __post_init__(self) -> None:
         points = range(len(self.point_names))
-        covered = [index for part in self.parts for index in range(part.start, part.stop)]
+        covered = [*chain(*(range(part.start, part.stop) for part in self.parts))]
         wrong = {
             "parts: expected every point once, in order": covered != list(points),
             "parts: expected names that differ": len({*self.part_names}) != len(self.parts),
             "point_names: expected names that differ": len({*self.point_names}) != len(points),
-            "bones: expected indices of points": any(
-                index not in points for bone in self.bones for index in bone
-            ),
+            "bones: expected indices of points": not {*chain(*self.bones)} <= {*points},
             "mirror: expected each point's counterpart, whose counterpart is the point": (
-                len(self.mirror) != len(points)
-                or any(
-                    other not in points or self.mirror[other] != index
-                    for index, other in enumerate(self.mirror)
-                )
+                sorted(self.mirror) != [*points]
+                or [self.mirror[other] for other in self.mirror] != [*points]
             ),
         }
         if problems := [text for text, is_wrong in wrong.items() if is_wrong]:
