@@ -85,7 +85,7 @@ def resolve(
     given, from_file = cls.flatten(flags or {}), read_toml(cls, file) if file else {}
     values = cls.settle({**from_file, **given})
     # What follows from a word has the source of the word.
-    derived = "flag" if cls.words().keys() & given.keys() else "file"
+    derived = "flag" if cls.words.keys() & given.keys() else "file"
     layers = (
         ("to be given", missing or {}),
         ("preset", cls.preset_values(values)),
@@ -151,10 +151,8 @@ def load_toml(path: Path, *, what: str = "config") -> dict[str, Any]:
 
 
 def _to_toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (str, os.PathLike)):
-        return json.dumps(os.fspath(value), ensure_ascii=False)
+    if isinstance(value, (bool, str, os.PathLike)):
+        return json.dumps(value, default=os.fspath, ensure_ascii=False)
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_to_toml(entry) for entry in value)}]"
     if isinstance(value, dict):

@@ -230,7 +230,7 @@ class Settings:
     _flat_prefix = ""
     _groups: ClassVar[Mapping[str, type[Settings]]]
     _fields: ClassVar[Mapping[str, Field]]
-    _words: ClassVar[Mapping[str, Field]]
+    words: ClassVar[Mapping[str, Field]]  # what can be given and stands for settings, by name
     _names: ClassVar[dict[tuple[str, str], Field]]  # by group and name
     __signature__: ClassVar[inspect.Signature]
     if TYPE_CHECKING:
@@ -254,8 +254,8 @@ class Settings:
         kinds = {each.name: hints[each.name] for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
         cls._groups = {name: kind for name, kind in kinds.items() if _is_group(kind)}
         cls._fields = {field.flat: field for field in _fields_of(cls, kinds)}
-        cls._words = words.all_fields() if words else {}
-        known = (*cls._fields.values(), *cls._words.values())
+        cls.words = words.all_fields() if words else {}
+        known = (*cls._fields.values(), *cls.words.values())
         cls._names = {("", name): f for f in known for name in (*f.meta["old"], f.flat)}
         cls._names |= {(field.group, field.name): field for field in cls._fields.values()}
         # For `help()` and the completion of notebooks; the real one takes old names too.
@@ -319,11 +319,6 @@ class Settings:
     def settle(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what was given, by flat name, with settings in place of `words`."""
         return given
-
-    @classmethod
-    def words(cls) -> Mapping[str, Field]:
-        """Return what can be given and stands for settings, by name."""
-        return cls._words
 
     @classmethod
     def all_fields(cls) -> Mapping[str, Field]:
@@ -393,7 +388,7 @@ def _walk(
             yield name, value, field
         else:
             names = [field.name for field in cls.all_fields().values()]
-            near = hint(name, [*cls.all_fields(), *names, *cls.words()])
+            near = hint(name, [*cls.all_fields(), *names, *cls.words])
             near = near or Message("; see: posemill {command} --help", command=cls._command)
             template = "{where}unknown setting {name!r}{near}"
             raise ConfigError(template, where=where, name=name, near=near)

@@ -274,10 +274,7 @@ def _warn_unfinished(*sources: ClipInput) -> None:
 
 
 def _bar(description: str, progress: bool | None) -> Watch:
-    def watch(items: Iterator[Any], total: int | None, /) -> Iterator[Any]:
-        return track(items, description, total, len, progress=progress)
-
-    return watch
+    return lambda items, total: track(items, description, total, len, progress=progress)
 
 
 def _print_prepared(prepared: list[Prepared]) -> None:

@@ -95,7 +95,7 @@ class Command:
     def asked(self) -> dict[str, Field]:
         """What is given to the door, by name."""
         fields = declared_by(self.function)[0] if self.function else {}
-        known = {**self.config.all_fields(), **self.config.words()} if self.config else {}
+        known = {**self.config.all_fields(), **self.config.words} if self.config else {}
         chosen = set(self.only or known) - fields.keys() - set(self.skip)
         return fields | {name: known[name] for name in known if name in chosen}
 

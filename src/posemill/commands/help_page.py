@@ -26,16 +26,13 @@ Section = list[tuple[str, str]]
 
 def command_help(command: Command) -> str:
     """Return the help of a command, as wide as the terminal."""
-    return _page(
-        translate("Usage: ") + usage_of(command), translate(command.help), sections_of(command)
-    )
+    return _page(usage_of(command), command.help, sections_of(command))
 
 
 def group_help(commands: Mapping[str, Command], groups: Mapping[str, str], group: str = "") -> str:
     """Return the help of all commands, or of those of a group."""
-    usage = translate("Usage: ") + usage_of_group(group)
-    about = translate(groups[group]) if group else translate(ABOUT)
-    return _page(usage, about, group_sections(commands, groups, group))
+    about = groups.get(group, ABOUT)
+    return _page(usage_of_group(group), about, group_sections(commands, groups, group))
 
 
 def usage_of_group(group: str) -> str:
@@ -142,7 +139,8 @@ def _spelling(field: Field, *, is_both: bool) -> str:
 
 def _page(usage: str, about: str, sections: Mapping[str, Section]) -> str:
     width = min(shutil.get_terminal_size().columns, _MOST_WIDTH)
-    lines = [*wrapped(usage, width), "", *wrapped(about, width)]
+    usage = translate("Usage: ") + usage
+    lines = [*wrapped(usage, width), "", *wrapped(translate(about), width)]
     for title, rows in sections.items():
         lines += ["", title + (":" if chosen_language() == "en" else "：")]
         column = min(_MOST_NAME, max(width_of(name) for name, _ in rows)) + 2 * _INDENT

@@ -19,22 +19,6 @@ if TYPE_CHECKING:
     from posemill.inspection.comparison.measure import Comparison
 
 
-class View(dict[str, Any]):
-    """What is in a run or a file, as plain values; printed, a line for each split."""
-
-    def __repr__(self) -> str:
-        head = f"View of {self['path']}: {self['kind']}, {', '.join(self['skeleton_names'])}"
-        return "\n".join([head, *map(_split_line, self["splits"])])
-
-
-def _split_line(split: dict[str, Any]) -> str:
-    shares = split["presence"].items()
-    presence = ", ".join(f"{name} {share:.1%}" for name, share in shares if share is not None)
-    counts = Message("{num_clips:clip|clips}, {num_frames:frame|frames}", **split)
-    failed = f", {split['frames_failed']} failed" if split.get("frames_failed") else ""
-    return f"  {split['split']}: {counts}{failed}" + (f"; {presence}" if presence else "")
-
-
 def view(
     run: RunOrFile,
     *,
@@ -42,7 +26,7 @@ def view(
     rows: Annotated[int, setting("Sample rows to show.", least=0)] = 5,
     progress: bool | None = None,
     **reading: Annotated[Any, Reading],
-) -> View:
+) -> dict[str, Any]:
     """Show what is in a run or an exported file: clips, frames, sizes, presence of the parts.
 
     With `detailed` every clip, with what looks wrong in it, is in `clips`. `progress` is bars on a
@@ -60,7 +44,7 @@ def view(
         lambda outline: outline.num_clips * outline.num_frames,
         progress=progress,
     )
-    result = View(describe(material, outlines, num_rows=rows), notes=[])
+    result = {**describe(material, outlines, num_rows=rows), "notes": []}
     if not detailed:
         return result
     clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
@@ -73,22 +57,6 @@ def view(
         )
         result["notes"].append(note)
     return result
-
-
-class Compared(dict[str, Any]):
-    """How two runs of the same clips differ, as plain values; printed, a line for each part."""
-
-    def __repr__(self) -> str:
-        from posemill.inspection.comparison.page import pixels_in_words
-
-        counts = Message("{num_clips:clip|clips}, {num_frames:frame|frames}", **self)
-        lines = [f"Compared {self['one']['path']} with {self['other']['path']}: {counts}"]
-        for split in self["splits"]:
-            for name, part in split["parts"].items():
-                median, p95, most = map(pixels_in_words, (part["median"], part["p95"], part["max"]))
-                agree = f"  {split['split']} {name}: agree {part['agree']:.4f}"
-                lines.append(f"{agree}; median {median}, p95 {p95}, max {most} px")
-        return "\n".join(lines)
 
 
 def compare(
@@ -114,7 +82,7 @@ def compare(
     overwrite: Overwrite = False,
     progress: bool | None = None,
     **reading: Annotated[Any, Reading],
-) -> Compared:
+) -> dict[str, Any]:
     """Compare two runs of the same clips: agreement and pixel distance of every part.
 
     Distances are in pixels of the pictures of the first. `progress` is as in `view`.
@@ -141,7 +109,7 @@ def compare(
         outputs.record(Path(out))
     notes = [*_notes_on_pairs(compared), *notes_on(frames)]
     pages = {} if out is None else {"page": str(out)}
-    return Compared(compared.to_dict() | pages | {"notes": notes})
+    return compared.to_dict() | pages | {"notes": notes}
 
 
 def _notes_on_pairs(compared: Comparison) -> Iterator[str]:

@@ -123,7 +123,10 @@ def doctor(
     bf16 = {} if trial is None else {"bf16": trial.outcome}
     diagnosis = diagnose(ray_address or os.environ.get("RAY_ADDRESS", ""), try_libraries() | bf16)
     if trial is not None and not trial.plain.works:
-        diagnosis.warnings.append(_say_what_is_off(trial))
+        text = Message(trial.describe_machine())
+        if not trial.needs_amx_off:
+            text = Message("{text}; trainings use fp32", text=text)
+        diagnosis.warnings.append(text)
     return diagnosis
 
 
@@ -134,12 +137,6 @@ def _try_bf16() -> Bf16Trial | None:
     from posemill.training.bf16 import try_bf16
 
     return try_bf16()
-
-
-def _say_what_is_off(trial: Bf16Trial) -> Message:
-    """Return what trainings do without on this machine."""
-    text = Message(trial.describe_machine())
-    return text if trial.needs_amx_off else Message("{text}; trainings use fp32", text=text)
 
 
 def _say_outcome(name: str, outcome: Outcome) -> Message:
@@ -206,10 +203,6 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
         say("warning: {text}", text=warning, style="yellow")
     if not (diagnosis.problems or diagnosis.warnings):
         say("all well", style="green")
-
-
-def _exit_code(diagnosis: Diagnosis) -> int:
-    return 1 if diagnosis.problems else 0
 
 
 def _limited(amount: object, reason: str) -> object:
@@ -303,7 +296,11 @@ def _print_engines(infos: dict[str, dict[str, Any]]) -> None:
 
 COMMANDS = (
     Command("demo", None, demo),
-    Command("doctor", doctor, shown_by(_print_diagnosis, _exit_code)),
+    Command(
+        "doctor",
+        doctor,
+        shown_by(_print_diagnosis, lambda diagnosis: bool(diagnosis.problems)),
+    ),
     Command("models pull", None, pull),
     Command("models list", list_models, shown_by(_print_models)),
     Command("engines", engines, shown_by(_print_engines)),

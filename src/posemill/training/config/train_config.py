@@ -70,7 +70,7 @@ class TrainConfig(Settings, command="train", words=BatchWords):
     @classmethod
     def settle(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what was given, with `micro_batch` and `batch_size` for passes of a step."""
-        words = cls.words()
+        words = cls.words
         rest = {name: value for name, value in given.items() if name not in words}
         if len(rest) == len(given):
             return given
