@@ -1,6 +1,10 @@
-"""`posemill.prepare`, `export`, `import_run` and `merge`, with plain words, on tiny data."""
+"""`posemill.prepare`, `export`, `merge`, `view`, `visualize`, with plain words, on tiny data."""
 
 from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -24,69 +28,72 @@ def test_prepare_writes_the_input_of_a_model(run, tmp_path):
         assert arrays["keypoints"].shape[1:] == (543, 3)
 
 
-def test_export_and_import_go_round(run, tmp_path):
-    written = posemill.export(run, to="pkl", out=tmp_path / "points.pkl", splits=["train"])
-    assert (written.num_clips, written.num_frames) == (2, 10)
-    assert any("picture sizes" in loss for loss in written.losses)
-    came = posemill.import_run(str(tmp_path / "points.pkl"), str(tmp_path / "back"), size="64x48")
-    assert came.run.skeleton_name == "holistic-143"
-    np.testing.assert_allclose(
-        came.run["a"].points, posemill.open_run(run)["a"].as_skeleton("holistic-143").points
-    )
-    counted = posemill.import_run(tmp_path / "points.pkl", tmp_path / "no", dry_run=True)
-    assert counted.num_frames == 10
-    assert not (tmp_path / "no").exists()
-
-
 def test_merge_joins_runs(run, tree, tmp_path):
     other = posemill.extract(
         tree, tmp_path / "dev", splits=["dev"], engine="fake", executor="serial", mode="video"
     )
     merged = posemill.merge([run, other], out=tmp_path / "all")
     assert (merged.num_clips, merged.equal_duplicates) == (3, 1)
-    assert posemill.open_run(merged).num_frames == 15
     alone = posemill.merge(str(run), tmp_path / "other")  # one path, not its letters
-    assert posemill.open_run(alone).num_frames == 15
+    assert posemill.open_run(alone).num_frames == posemill.open_run(merged).num_frames == 15
 
 
-def test_a_run_that_is_not_finished_is_used_with_a_warning(run, tmp_path):
-    import sqlite3
-    from contextlib import closing
-
-    with closing(sqlite3.connect(run / "ledger.sqlite")) as ledger, ledger:
-        ledger.execute("DELETE FROM meta WHERE key = 'finished_at'")
-    with pytest.warns(UserWarning, match="is not finished; what it holds so far is used") as seen:
-        posemill.export(run, "txt", tmp_path / "points.txt")
-    assert seen[0].filename == __file__  # where the user called, not where we warn
-    assert str(seen[0].message).endswith(f"look: posemill status {run}")
-
-
-def test_the_warning_about_an_unfinished_run_names_what_is_cut_and_what_is_missing(
+def test_a_run_that_is_not_finished_is_used_with_a_warning_that_names_what_is_cut_and_missing(
     run, tmp_path, monkeypatch
 ):
-    import sqlite3
-    from contextlib import closing
+    def alter(*statements):
+        with closing(sqlite3.connect(run / "ledger.sqlite")) as ledger, ledger:
+            for statement, *values in statements:
+                ledger.execute(statement, values)
 
+    def warned(splits):
+        with pytest.warns(UserWarning, match="is not finished; what it holds so far is") as seen:
+            posemill.prepare(run, tmp_path / "data", splits=splits)
+        assert seen[0].filename == __file__  # where the user called, not where we warn
+        return str(seen[0].message)
+
+    cut, missing = posemill.open_run(run).clip_ids("train")
+    number = "WHERE clip_no = (SELECT clip_no FROM clips WHERE split = 'train' AND clip_id = ?)"
+    alter(("DELETE FROM meta WHERE key = 'finished_at'",))
+    assert warned("train").endswith(f"so far is used; look: posemill status {run}")
+    alter(
+        (f"DELETE FROM pieces {number}", missing),
+        (f"UPDATE clips SET num_frames = 9 {number}", cut),
+    )
     monkeypatch.setattr(data, "_NAMED", 1)
-
-    clips = posemill.open_run(run).clip_ids("train")
-    with closing(sqlite3.connect(run / "ledger.sqlite")) as ledger, ledger:
-        ledger.execute("DELETE FROM meta WHERE key = 'finished_at'")
-        number = "(SELECT clip_no FROM clips WHERE split = 'train' AND clip_id = ?)"
-        ledger.execute(f"DELETE FROM pieces WHERE clip_no = {number}", clips[:1])
-        ledger.execute(f"UPDATE clips SET num_frames = 9 WHERE clip_no = {number}", clips[1:])
-    with pytest.warns(UserWarning, match="is not finished") as seen:
-        posemill.prepare(run, tmp_path / "data", splits="train")
-    said = str(seen[0].message)
-    assert f"; 1 clip is cut: {clips[1]}; 1 clip is missing: {clips[0]}; look: " in said
-    with pytest.warns(UserWarning, match="so far is used; look: posemill status"):
-        posemill.prepare(run, tmp_path / "data", splits="dev")
+    assert f"; 1 clip is cut: {cut}; 1 clip is missing: {missing}; look: " in warned("train")
+    assert "so far is used; look: posemill status" in warned("dev")
     monkeypatch.setattr(data, "_NAMED", 0)
-    with pytest.warns(UserWarning, match="; 1 clip is cut: …; 1 clip is missing: …; look: "):
-        posemill.prepare(run, tmp_path / "data", splits="train")
+    assert "; 1 clip is cut: …; 1 clip is missing: …; look: " in warned("train")
 
 
 def test_a_file_without_an_ending_gets_that_of_its_format(run, tmp_path):
-    assert posemill.export(run, "npz", tmp_path / "points").path == tmp_path / "points.npz"
-    assert posemill.export(run, "txt", tmp_path / "texts").path == tmp_path / "texts"
-    assert posemill.export(run, "npz", tmp_path / "a.data").path == tmp_path / "a.data"
+    for form, name, written in (
+        ("npz", "points", "points.npz"),
+        ("txt", "texts", "texts"),
+        ("npz", "a.data", "a.data"),
+    ):
+        assert posemill.export(run, form, tmp_path / name).path == tmp_path / written
+
+
+def test_a_view_is_plain_values(run):
+    found = posemill.view(str(run), splits="train", detailed=True, rows=1)
+    assert found["splits"][0]["num_frames"] == 10
+    assert [each["clip_id"] for each in found["clips"]] == ["a", "b"]
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_pictures_and_pages_are_named_and_originals_that_are_gone_are_counted(run, tmp_path):
+    drawn = posemill.visualize(run, str(tmp_path / "pictures"), num_samples=1, clips="a")
+    assert [path for path in drawn if path.is_file()] == list(drawn.paths)
+    assert (len(drawn), drawn.num_originals_gone, drawn.notes) == (2, 0, ())
+    page = posemill.report(str(run), str(tmp_path / "report.html"))
+    assert page.paths == (tmp_path / "report.html",)
+    (tmp_path / "tree").rename(tmp_path / "moved")
+    drawn = posemill.visualize(run, tmp_path / "pictures", num_samples=1)
+    assert drawn.num_originals_gone == 2
+    assert "2 of 2 original pictures could not be read" in drawn.notes[0]
+    drawn = posemill.visualize(
+        run, tmp_path / "pictures", num_samples=1, originals=str(tmp_path / "moved")
+    )
+    assert drawn.num_originals_gone == 0

@@ -34,6 +34,7 @@ class Small(Settings, command="small"):
     options: Mapping[str, Any] = setting("Anything.", default={})
     is_on: bool = setting("Yes or no.", default=False)
     size: int = setting("A size.", default=7)
+    is_kept: bool = setting("Yes or no.", default=True)
     inner: Inner
 
     @classmethod
@@ -71,6 +72,7 @@ def flags_given(*arguments: str, **which: Any) -> Any:
         (["--from", "a"], {"source": Path("a")}),
         (["-f", "a", "--label", ""], {"source": Path("a"), "label": ""}),
         (["--is-on"], {"is_on": True}),
+        (["--caption-text", "a"], {"label": "a"}),  # its old name
         (["--no-is-on"], {"is_on": False}),
         (["--size", "0", "--inner-rate", "2"], {"size": 0, "inner_rate": 2.0}),
         (["--numbers", "1,2.5,", "--numbers", "3"], {"numbers": [1.0, 2.5, 3.0]}),
@@ -83,15 +85,7 @@ def flags_given(*arguments: str, **which: Any) -> Any:
 )
 def test_what_is_given_arrives_by_flat_name_and_type(arguments, flags):
     assert flags_given(*arguments) == ("w", 1, flags)
-
-
-def test_a_commands_own_flags_stay_its_own():
-    assert flags_given("--own", "3", "--size", "2") == ("w", 3, {"size": 2})
-
-
-def test_old_names_of_fields_are_flags_too():
-    assert flags_given("--caption-text", "a") == ("w", 1, {"label": "a"})
-    assert "--caption-text" not in command_help(command([]))
+    assert flags_given("--own", "3", *arguments) == ("w", 3, flags)
 
 
 @pytest.mark.parametrize(
@@ -117,13 +111,15 @@ def test_the_help_has_the_sentence_the_choices_the_default_and_the_group(monkeyp
         "--colour red|green A colour. (default: red)",
         "--format <text> A format. (default: npz) One of: npz, pkl",
         "--numbers N Numbers.",
-        "--is-on / --no-is-on Yes or no.",
+        "--is-on / --no-is-on Yes or no. ",
+        "--is-kept / --no-is-kept Yes or no. (default: True)",
         "--size <int> A size. (default: 7, by the preset)",
         "--inner-rate <float> A rate. (default: 0.5)",
         "--inner-top-k <int> How many. (default: all of them)",
         "inner: --inner-rate",
     ):
         assert row in text
+    assert "--caption-text" not in text
 
 
 @pytest.mark.parametrize("text", ["width", "=3", ""])
@@ -135,16 +131,12 @@ def test_what_is_no_pair_is_said_with_an_example(text):
     assert parse_options(["a=1", "b-c=", "d=[1, 2]"], "--x") == {"a": 1, "b_c": "", "d": [1, 2]}
 
 
-def test_what_is_no_number_is_said():
-    with pytest.raises(ConfigError, match=r"^--numbers: expected a number, got 'x'$"):
-        flags_given("--numbers", "1,x")
-
-
 @pytest.mark.parametrize(
     ("values", "arguments"),
     [
         ({}, []),
         ({"is_on": True, "size": 9}, ["--is-on"]),  # 9 is what the preset says
+        ({"is_kept": False}, ["--no-is-kept"]),
         ({"label": "a b"}, ["--label", "a b"]),
         ({"numbers": [1, 2]}, ["--numbers", "1.0", "--numbers", "2.0"]),
         ({"names": ("a", "b")}, ["--names", "a", "--names", "b"]),
@@ -156,13 +148,3 @@ def test_a_configuration_is_the_flags_that_are_not_its_defaults(values, argument
     made = Small("here", **{"size": 7, **values}).to_arguments()
     without_preset = [word for word in made if word not in ("--size", "9")]
     assert without_preset == ["--from", "here", *arguments]
-
-
-def test_a_switch_that_is_on_by_default_is_turned_off():
-    class On(Settings):
-        """One switch."""
-
-        keep_all: bool = setting("Yes or no.", default=True)
-
-    assert On(keep_all=False).to_arguments() == ["--no-keep-all"]
-    assert On.all_fields()["keep_all"].flags == ("--keep-all",)
