@@ -319,11 +319,11 @@ class ClipInput:
 
         Empty where that is not recorded.
         """
-        counts = () if self.run is None else self.run.counts
+        counts = {} if self.run is None else {counts.split: counts for counts in self.run.counts}
         return {
-            each.split: getattr(each, f"{unit}_failed")
-            for each in counts
-            if self._splits is None or each.split in self._splits
+            split: getattr(counts[split], f"{unit}_failed")
+            for split in self._splits or counts  # in the order that was asked for
+            if split in counts
         }
 
     def facts(self) -> dict[str, Any]:
