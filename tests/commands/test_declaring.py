@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from posemill.commands.declaring import Ask, Command
+from posemill.commands.declaring import Command
 from posemill.commands.help_page import command_help
 from posemill.commands.line import UsageError, parse_options, read_words
 from posemill.errors import ConfigError
@@ -45,15 +45,15 @@ class Small(Settings, command="small"):
 
 def command(seen: list[Any], **which: Any) -> Command:
     def show(
-        ask: Ask,
         word: Annotated[str, setting("A word.", argument=True)],
         *,
         own: Annotated[int, setting("Its own.")] = 1,
+        **settings: Annotated[Any, Small],
     ) -> None:
         """Say nothing."""
-        seen.append((word, own, dict(ask.keywords)))
+        seen.append((word, own, settings))
 
-    return Command("small", None, show, settings=Small, **which)
+    return Command("small", show, **which)
 
 
 def flags_given(*arguments: str, **which: Any) -> Any:

@@ -62,10 +62,10 @@ def need(
 
 GROUPS = {"group": "Several."}
 COMMANDS = (
-    Command("show", None, show, aliases={"--parts": "--splits", "--only": "--splits only="}),
-    Command("fail", None, fail),
-    Command("need", None, need),
-    Command("group show", None, show_words),
+    Command("show", show, aliases={"--parts": "--splits", "--only": "--splits only="}),
+    Command("fail", fail),
+    Command("need", need),
+    Command("group show", show_words),
 )
 
 

@@ -13,7 +13,8 @@ Every parameter with a `setting`, and every field of the `Settings` class of the
 keyword in Python and a flag in a shell, with the same help and the same checks (`checked`). A
 printer of the result follows it.
 What only a shell needs (`--dry-run`, `--watch`) is a parameter of a function of its own in the
-place of `shown_by`, which gets an `Ask` first.
+place of `shown_by`, which gets an `Ask` first; a command that is no function of Python is that
+function alone.
 """
 
 from __future__ import annotations
@@ -54,75 +55,70 @@ class Command:
 
     Args:
         name: `prepare`, or `models pull` in a group.
-        door: The function of the Python door, or `module:function` where importing it is slow.
-        show: `shown_by(…)`, or a function that gets an `Ask` first if there is a door or a class
-            of settings, then what only the shell has; prints, returns an exit code.
-        settings: A `Settings` class whose fields are flags, or `module:class`; that of the door by
-            default.
-        skip: Fields of it that are no flags.
-        only: If not empty, only these fields are.
+        call: The function of the Python door, or `module:function` where importing it is slow;
+            where nothing shows its result, it prints itself, and may return an exit code.
+        show: `shown_by(…)`, or a function that gets an `Ask` first, then what only the shell has;
+            prints, may return an exit code.
+        skip: Settings that are no flags.
+        only: If not empty, only these settings are.
         aliases: Flags of other programs: to a flag of ours, `{"--jobs": "--workers"}`; to a flag
             and the beginning of its value, `{"--runtime": "--engine-option runtime="}`; or to a
             flag with its value, `{"--use-fp16": "--precision=mixed"}`.
     """
 
     name: str
-    door: Callable[..., Any] | str | None
-    show: Callable[..., int | None]
-    settings: type[Settings] | str | None = None
+    call: Callable[..., Any] | str
+    show: Callable[..., int | None] | None = None
     skip: Collection[str] = ()
     only: Collection[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def function(self) -> Any:
-        """The function of the Python door, or None."""
-        return _loaded(self.door)
+    def function(self) -> Callable[..., Any]:
+        """The function itself, which checks nothing."""
+        function: Callable[..., Any] = _loaded(self.call)
+        return function
 
     @property
     def help(self) -> str:
         """The first sentences of the docstring: of what shows the result, or of the function."""
-        text = inspect.cleandoc(self.show.__doc__ or str(self.function.__doc__))
+        text = inspect.cleandoc((self.show and self.show.__doc__) or str(self.function.__doc__))
         return text.split("\n\n")[0].replace("\n", " ")
 
-    @cached_property
+    @property
     def config(self) -> type[Settings] | None:
-        """The class whose fields are flags."""
-        config: type[Settings] | None = _loaded(self.settings)
-        return config or (declared_by(self.function)[1] if self.function else None)
+        """The class of its settings."""
+        return declared_by(self.function)[1]
 
     @cached_property
-    def asked(self) -> dict[str, Field]:
-        """What is given to the door, by name."""
-        fields = declared_by(self.function)[0] if self.function else {}
-        known = {**self.config.all_fields(), **self.config.words} if self.config else {}
+    def settings(self) -> dict[str, Field]:
+        """The settings that can be given, by name."""
+        fields, config = declared_by(self.function)
+        known = {**config.all_fields(), **config.words} if config else {}
         chosen = set(self.only or known) - fields.keys() - set(self.skip)
-        return fields | {name: known[name] for name in known if name in chosen}
+        return {name: known[name] for name in known if name in chosen}
 
     @cached_property
     def shown(self) -> dict[str, Field]:
         """What is given to the function that shows, by name."""
-        return declared_by(self.show)[0]
+        return {} if self.show is None else declared_by(self.show)[0]
 
     @cached_property
     def fields(self) -> dict[str, Field]:
         """All that can be given, by name, arguments first."""
-        parts = (self.shown, self.asked) if self.door is None else (self.asked, self.shown)
-        fields = parts[0] | parts[1]
+        fields = declared_by(self.function)[0] | self.settings | self.shown
         return dict(sorted(fields.items(), key=lambda item: not item[1].meta["argument"]))
 
     def is_needed(self, field: Field) -> bool:
         """Return whether it must be given; settings say so themselves, as a file may have them."""
-        in_file = self.config is not None and field.flat in self.config.all_fields()
-        return field.default is MISSING and not in_file
+        return field.default is MISSING and field.flat not in self.settings
 
     def run(self, values: Mapping[str, Any]) -> int:
         """Call it with values by name; return the exit code."""
         shown = {name: values[name] for name in values.keys() & self.shown}
-        asked = {name: values[name] for name in values.keys() & self.asked}
-        is_alone = self.door is None and self.config is None
-        ask = [] if is_alone else [Ask(checked(self.function) if self.door else dict, **asked)]
-        return checked(self.show)(*ask, **shown) or 0
+        ask = Ask(checked(self.function), **{name: values[name] for name in values.keys() - shown})
+        code: int | None = ask() if self.show is None else checked(self.show)(ask, **shown)
+        return code or 0
 
 
 def _loaded(value: Any) -> Any:
@@ -170,7 +166,7 @@ def declared_by(function: Callable[..., Any]) -> tuple[dict[str, Field], type[Se
             continue
         kind, meta = get_args(annotation)[:2]
         if parameter.kind is parameter.VAR_KEYWORD:
-            config = meta
+            config = _loaded(meta)  # `module:class` where importing it is slow
         else:
             default = MISSING if parameter.default is parameter.empty else parameter.default
             fields[parameter.name] = field_of(parameter.name, kind, default, meta.metadata)
@@ -184,15 +180,15 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         TypeError: From the function: it has no such keyword; the one likely meant is named.
     """
     fields, config = declared_by(function)
-    parameters = dict(inspect.signature(function).parameters)
-    documented = dict(fields)
+    signature = inspect.signature(function)
+    parameters, documented = dict(signature.parameters), dict(fields)
+    takes_any = any(known.kind is known.VAR_KEYWORD for known in parameters.values())
     if config is not None:
         parameters.popitem()  # `**settings`, of which each is named now
         for name, known in inspect.signature(config).parameters.items():
-            parameters[name] = known.replace(kind=known.KEYWORD_ONLY)
+            parameters.setdefault(name, known.replace(kind=known.KEYWORD_ONLY))
         documented |= config.all_fields()
-    signature = inspect.Signature(list(parameters.values()))
-    takes_any = any(known.kind is known.VAR_KEYWORD for known in parameters.values())
+        takes_any = bool(config._groups)  # whose names it takes, too, and says what is none
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
@@ -206,7 +202,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*bound.args, **bound.kwargs)
 
     call.__module__ = "posemill"  # where it is found again by who unpickles it
-    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     text = inspect.cleandoc(function.__doc__ or "")
     if documented and "\nArgs:" not in text:
         head, mark, raises = text.partition("\n\nRaises:")

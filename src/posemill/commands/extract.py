@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath, run_and_file
 from posemill.commands.data import export, say_losses
-from posemill.commands.declaring import AsJson, Ask, Command, ShowConfig
+from posemill.commands.declaring import AsJson, Command, ShowConfig
 from posemill.commands.printing import (
     print_config,
     print_json,
@@ -122,17 +122,17 @@ def config_of(
 
 
 def show_extract(
-    ask: Ask,
     *,
     config: Annotated[Path | None, setting("TOML file; every flag is a field of it.")] = None,
     show_config: ShowConfig = False,
     in_background: InBackground = False,
     dry_run: Annotated[bool, setting("Say what would be done.")] = False,
     as_json: AsJson = False,
+    **settings: Annotated[Any, ExtractConfig],
 ) -> int | None:
     """Extract the keypoints of a whole dataset. The same command again continues."""
     missing = {"source": Path("SOURCE"), "out": Path("RUN")} if show_config else None
-    resolved = resolve(ExtractConfig, config, ask.keywords, missing=missing)
+    resolved = resolve(ExtractConfig, config, settings, missing=missing)
     if show_config:
         print_config(_with_machine(resolved), as_json=as_json)
         return 0
@@ -286,4 +286,4 @@ def detach(command: str, config: JobConfig, out: Path, storage: str) -> None:
     say("posemill status {run!q}\nposemill stop {run!q}", run=run)
 
 
-COMMANDS = (Command("extract", None, show_extract, settings=ExtractConfig),)
+COMMANDS = (Command("extract", show_extract),)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath
-from posemill.commands.declaring import AsJson, Ask, Command, shown_by
+from posemill.commands.declaring import AsJson, Command, shown_by
 from posemill.commands.extract import (
     InBackground,
     config_of,
@@ -74,16 +74,16 @@ def frames(
 
 
 def show_frames(
-    ask: Ask,
     *,
     in_background: InBackground = False,
     dry_run: Annotated[bool, setting("Measure a sample; say what all would take.")] = False,
     as_json: AsJson = False,
+    **settings: Annotated[Any, FramesConfig],
 ) -> int:
     """Decode videos once: small pictures, or packed bytes, and an index for training."""
     from posemill.jobs.forecast import forecast
 
-    config = FramesConfig(**ask.keywords)
+    config = FramesConfig(**settings)
     if dry_run:
         with ProgressView() as view:
             estimate = forecast(config, sample_seconds=_SAMPLE_SECONDS, on_count=view.count)
@@ -229,7 +229,7 @@ def _print_runtimes(speeds: list[RuntimeSpeed]) -> None:
 
 
 COMMANDS = (
-    Command("frames", None, show_frames, settings=FramesConfig),
+    Command("frames", show_frames),
     Command("bench decode", bench_decode, shown_by(_print_speeds, _note_what_was_left_out)),
     Command("bench engine", bench_engine, shown_by(_print_runtimes)),
 )

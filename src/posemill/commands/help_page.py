@@ -91,9 +91,8 @@ def sections_of(command: Command) -> dict[str, Section]:
             sections.setdefault(translate("Arguments"), []).append((argument, text))
             text = render(Message("The same as {argument}.", argument=argument))
         if not field.meta["argument"] or field.meta["flags"]:
-            is_both = command.settings is not None and name not in command.shown
             section = sections.setdefault(translate(field.group or "Options"), [])
-            section.append((_spelling(field, is_both=is_both), text))
+            section.append((_spelling(field, is_both=name in command.settings), text))
     sections.setdefault(translate("Options"), []).append(_help_row())
     return sections
 

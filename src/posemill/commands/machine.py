@@ -295,13 +295,13 @@ def _print_engines(infos: dict[str, dict[str, Any]]) -> None:
 
 
 COMMANDS = (
-    Command("demo", None, demo),
+    Command("demo", demo),
     Command(
         "doctor",
         doctor,
         shown_by(_print_diagnosis, lambda diagnosis: bool(diagnosis.problems)),
     ),
-    Command("models pull", None, pull),
+    Command("models pull", pull),
     Command("models list", list_models, shown_by(_print_models)),
     Command("engines", engines, shown_by(_print_engines)),
 )

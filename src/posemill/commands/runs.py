@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import KINDS, AnyPath, run_of
 from posemill.commands.declaring import AsJson, Ask, Command
@@ -179,17 +179,17 @@ def show_logs(
 
 
 def show_plan(
-    ask: Ask,
     *,
     sample_seconds: Annotated[
         float, setting("How long to measure, for each number of workers.")
     ] = 20.0,
     as_json: AsJson = False,
+    **settings: Annotated[Any, ExtractConfig],
 ) -> None:
     """Measure a sample on this machine; estimate hours and disk space for 1, 2, 4, 8 … workers."""
     from posemill.jobs.forecast import forecast
 
-    config = ExtractConfig(**{"out": Path(), **ask.keywords})
+    config = ExtractConfig(**{"out": Path(), **settings})
     say("measuring a sample, about {seconds:.0f} s …", seconds=3 * sample_seconds, err=True)
     print_forecast(forecast(config, sample_seconds=sample_seconds), as_json=as_json)
 
@@ -295,8 +295,8 @@ def _log_of(folder: Path, worker: int | None) -> Path:
 
 COMMANDS = (
     Command("status", status, _show_status),
-    Command("stop", None, show_stop),
-    Command("logs", None, show_logs),
-    Command("plan", None, show_plan, settings=ExtractConfig, only=_PLANNED),
-    Command("serve", None, show_serve),
+    Command("stop", show_stop),
+    Command("logs", show_logs),
+    Command("plan", show_plan, only=_PLANNED),
+    Command("serve", show_serve),
 )

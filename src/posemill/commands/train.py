@@ -53,7 +53,11 @@ ConfigFile = Annotated[
 
 
 def show_train(
-    ask: Ask, config: ConfigFile = None, *, show_config: ShowConfig = False, as_json: AsJson = False
+    config: ConfigFile = None,
+    *,
+    show_config: ShowConfig = False,
+    as_json: AsJson = False,
+    **settings: Annotated[Any, _TRAIN_CONFIG],
 ) -> None:
     """Train a model on keypoints or video: one process or many; --resume continues after a kill."""
     # Before torch is loaded: waiting OpenMP threads sleep instead of spinning on shared cores.
@@ -62,7 +66,7 @@ def show_train(
     from posemill.training.config.resolve import resolve_config
     from posemill.training.front import train as run_training
 
-    resolved = resolve_config(None if config is None else Path(config), ask.keywords)
+    resolved = resolve_config(None if config is None else Path(config), settings)
     if show_config:
         with naming_the_extra():
             from posemill.training.tuning.modes import resolve_hardware
@@ -434,18 +438,11 @@ def synthetic_corpus(
 
 
 COMMANDS = (
-    Command("train", None, show_train, settings=_TRAIN_CONFIG, aliases=_MIXED),
+    Command("train", show_train, aliases=_MIXED),
     Command("evaluate", "posemill.training.front:evaluate", _show_evaluate),
     Command("predict", predict, _show_predict),
-    Command("sweep", None, sweep, aliases={"--jobs": "--workers"}),
-    Command(
-        "tune",
-        "posemill.training.front:tune",
-        _show_tune,
-        settings=_TRAIN_CONFIG,
-        skip=("tune",),
-        aliases=_MIXED,
-    ),
+    Command("sweep", sweep, aliases={"--jobs": "--workers"}),
+    Command("tune", "posemill.training.front:tune", _show_tune, skip=("tune",), aliases=_MIXED),
     Command("advise", advise, _show_advise),
-    Command("synthetic-corpus", None, synthetic_corpus),
+    Command("synthetic-corpus", synthetic_corpus),
 )

@@ -67,7 +67,7 @@ def tune(
     overwrite: Annotated[
         bool, setting("Replace files that posemill did not write for this source.")
     ] = False,
-    **settings: Any,
+    **settings: Annotated[Any, TrainConfig],
 ) -> Tuned:
     """Return faster settings for a training, measured on this machine, its data and its model.
 
