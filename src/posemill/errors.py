@@ -31,10 +31,7 @@ _OF_TRAINING = ("torch", "safetensors", "matplotlib")
 
 
 class PosemillError(Exception):
-    """Base of all errors: a template of `posemill.messages` and its values.
-
-    It says what was expected, what came and what to do.
-    """
+    """Base of all errors: a template of `posemill.messages` and its values."""
 
     exit_code = 2
     in_file: Collection[str] = ()  # settings that a file gave, so they have no flags

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from posemill.errors import ConfigError
-from posemill.files import atomic_path, cache_folder
+from posemill.files import cache_folder
 from posemill.places import uri_of
 
 # Of files that nobody means as a folder; 2014.T or v1.0 are names like any other.
@@ -136,17 +136,16 @@ class _Record:
         self.lines = {name: each for name, each in self.lines.items() if (folder / name).exists()}
 
     def add(self, name: str, written: str) -> None:
-        """Add a line; a cache that cannot be written costs an `--overwrite`, no more."""
+        """Add a line, the first time without what was replaced or removed.
+
+        A cache that cannot be written costs an `--overwrite`, no more.
+        """
         self.lines[name] = written
+        mode, lines = ("a", {name: written}) if self._is_tidy else ("w", self.lines)
         with suppress(OSError):
-            if self._is_tidy:
-                with self._path.open("a", encoding="utf-8") as handle:
-                    handle.write(json.dumps([name, written]) + "\n")
-                return
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_path(self._path) as temporary:  # without what was replaced or removed
-                lines = (json.dumps(each) + "\n" for each in self.lines.items())
-                temporary.write_text("".join(lines), encoding="utf-8")
+            with self._path.open(mode, encoding="utf-8") as handle:
+                handle.writelines(json.dumps(line) + "\n" for line in lines.items())
             self._is_tidy = True
 
 

@@ -25,6 +25,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -139,6 +140,7 @@ def render(text: object, *, language: str = "", flags: Spelling | None = None) -
     return _Writer(load_catalogue(language), flags or _spelling).text(text)
 
 
+@dataclass(frozen=True)
 class Flags:
     """Options spelled as flags, but for those that a file of settings gave.
 
@@ -147,16 +149,14 @@ class Flags:
         typed: The flags that the reader typed, by name: `--output-path` for `out`.
     """
 
-    def __init__(
-        self, in_file: Collection[str] = (), typed: Mapping[str, str] | None = None
-    ) -> None:
-        self._in_file, self._typed = in_file, typed or {}
+    in_file: Collection[str] = ()
+    typed: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str, value: str) -> str:
         """Return an option of this name, with its value if one is named."""
-        if name in self._in_file:
+        if name in self.in_file:
             return f"{name} = {value}" if value else name
-        flag = self._typed.get(name) or FLAGS.get(name) or "--" + name.replace("_", "-")
+        flag = self.typed.get(name) or FLAGS.get(name) or "--" + name.replace("_", "-")
         if value == "False":
             return flag.replace("--", "--no-", 1)
         if not value or value == "True":
