@@ -114,13 +114,11 @@ def test_a_missing_point_stays_missing_with_score_zero_in_another_skeleton():
     assert (toes.scores[:, small_toe] == 0).all()
 
 
-def test_names_in_any_case_have_a_usual_form_and_others_stay():
+def test_a_name_means_the_split_called_so_and_else_its_aliases_in_any_case():
     assert [usual_split(name) for name in (*SPLIT_NAMES, "Val", " TEST ", "Extra")] == [
         "train", "dev", "dev", "dev", "dev", "test", "dev", "test", "Extra"
     ]  # fmt: skip
 
-
-def test_a_name_means_the_split_called_so_and_else_its_aliases():
     assert match_splits(["dev"], ["train", "val"]) == (["val"], [])
     assert match_splits(["valid"], ["dev", "valid"]) == (["valid"], [])
     assert match_splits(["dev", "validation"], ["Val"]) == (["Val"], [])

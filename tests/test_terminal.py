@@ -12,11 +12,6 @@ from posemill.terminal import counted, escaped, printable, warn_once
 EVIL = "a\x1b]0;owned\x07\x9b2J\u202egnp.\x08"
 
 
-def test_letters_and_blanks_of_all_scripts_stay():
-    assert printable("手\u3000語 é\u00a0x\n\ty") == "手\u3000語 é\u00a0x\n\ty"
-    assert printable("a\nb\tc\udce9", keep="") == "a?b?c?"
-
-
 def test_json_has_an_escape_for_what_is_not_shown():
     value = {"name": EVIL + "\udce9\U000e0001手"}
     text = escaped(json.dumps(value, ensure_ascii=False, indent=1))
@@ -27,11 +22,13 @@ def test_json_has_an_escape_for_what_is_not_shown():
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("", ""), (7, "7"), ("a\x1bb", "a?b"), ("a\u200eb", "a?b"), ("x\u3000y", "x\u3000y"),
+    [("手\u3000語 é\u00a0x\n\ty",) * 2, ("\udce9", "?"), (7, "7"), ("a\x1bb", "a?b"),
+     ("a\u200eb", "a?b"), ("x\u3000y", "x\u3000y"),
      ("a\rb", "a?b"), ("\u2028", "?"), ("\ue000", "?")],
 )  # fmt: skip
 def test_what_commands_a_terminal_is_a_question_mark(text, shown):
     assert printable(text) == shown
+    assert printable(f"{text}\n\t", keep="")[-2:] == "??"
 
 
 @pytest.mark.parametrize(

@@ -96,14 +96,3 @@ def test_english_needs_no_gettext():
     )
     environment = {**os.environ, "POSEMILL_LANG": "en"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
-
-
-def test_the_list_of_commands_loads_no_table():
-    code = (
-        "import sys; from posemill.commands.line import run_line;"
-        "assert run_line(['--help']) == 0;"
-        "assert 'numpy' not in sys.modules"
-    )
-    for chosen in ("en", "zh"):
-        environment = {**os.environ, "POSEMILL_LANG": chosen}
-        subprocess.run([sys.executable, "-c", code], env=environment, check=True)

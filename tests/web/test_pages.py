@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -89,14 +90,15 @@ def test_speeds_come_from_the_lines_of_progress_in_the_log(tmp_path):
     assert read_speeds(tmp_path) == [("2026-11-16T23:00:10+00:00", 120, 12.5)]
 
 
+def ids_of(client, path, **question):
+    answer = client.get(f"{path}/clips", params=question).json()
+    assert answer["is_ready"]
+    return [clip["clip_id"] for clip in answer["clips"]]
+
+
 def test_clips_are_searched_filtered_sorted_and_paged(client, entry_of):
     path = f"/api/runs/{entry_of('fake').key}"
-
-    def ids(**question):
-        answer = client.get(f"{path}/clips", params=question).json()
-        assert answer["is_ready"]
-        return [clip["clip_id"] for clip in answer["clips"]]
-
+    ids = partial(ids_of, client, path)
     assert ids(sort="order") == ["a", "b", "c"]
     assert ids(split="dev") == ["c"]
     assert ids(search="B") == ["b"]
@@ -116,14 +118,8 @@ def test_clips_are_searched_filtered_sorted_and_paged(client, entry_of):
 
 
 def test_the_worst_clip_comes_first_unless_asked_otherwise(client, entry_of):
-    path = f"/api/runs/{entry_of('good and bad').key}/clips"
-    clips = client.get(path).json()["clips"]
-    assert [clip["clip_id"] for clip in clips] == ["nobody", "fine"]
-
-    def ids(**question):
-        clips = client.get(path, params=question).json()["clips"]
-        return [clip["clip_id"] for clip in clips]
-
+    ids = partial(ids_of, client, f"/api/runs/{entry_of('good and bad').key}")
+    assert ids() == ["nobody", "fine"]
     assert ids(sort="order") == ["fine", "nobody"]
     assert ids(sort="missing") == ["nobody", "fine"]  # by the part that is missing most
     assert ids(sort="missing", part="face") == ["nobody", "fine"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 
@@ -105,33 +104,6 @@ def test_hostile_files_of_a_training_are_its_reason(trained):
         answer = client.get(f"/api/runs/{rows['one']['key']}")
         assert answer.status_code == 404
         assert "lines that are not of a training" in answer.json()["reason"]
-
-
-def test_a_training_writes_what_it_said_of_each_clip(tmp_path):
-    import numpy as np
-
-    import posemill
-
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(40, 21, 2)).astype(np.float32)
-    names = np.repeat([f"c{number}" for number in range(10)], 4)
-    for split in ("train", "dev"):
-        np.savez(tmp_path / f"{split}_keypoints.npz", keypoints=points, video_ids=names)
-    labels = "".join(f"c{number},{'even' if number % 2 == 0 else 'odd'}\n" for number in range(10))
-    (tmp_path / "labels.csv").write_text("video_id,label\n" + labels)
-    posemill.train(
-        {"data": str(tmp_path), "labels": str(tmp_path / "labels.csv"), "model": "mlp",
-         "out": str(tmp_path / "out"), "epochs": 1, "threads": 1, "parallel": "single",
-         "progress": False, "figures": False, "tensorboard": False, "workers": 0}
-    )  # fmt: skip
-    with (tmp_path / "out" / "predictions.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["clip_id"] for row in rows] == [f"c{number}" for number in range(10)]
-    assert {row["split"] for row in rows} == {"dev"}
-    assert [row["label"] for row in rows[:2]] == ["even", "odd"]
-    right = sum(row["label"] == row["predicted"] for row in rows)
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["scores"]["dev"]["accuracy"] == pytest.approx(right / 10)
 
 
 def test_a_training_is_continued_from_the_page_or_says_why_not(trained, monkeypatch):
