@@ -62,11 +62,8 @@ class ClipInput:
         self._format: Format | None = None
         self.path = path = local_copy(path)
         if not path.exists():
-            raise PosemillError(
-                "{path}: no such file or folder; expected a run or an exported file{near}",
-                path=path,
-                near=near_path(path),
-            )
+            template = "{path}: no such file or folder; expected a run or an exported file{near}"
+            raise PosemillError(template, path=path, near=near_path(path))
         if format_name is None and folder_kind(path) == "extraction":
             self.run = open_run(path)
             self._check_run(self.run)

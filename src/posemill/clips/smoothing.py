@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -84,12 +85,10 @@ def _gaussian(points: FloatArray, runs: IntArray, reach: int) -> np.ndarray:
     total = np.zeros(points.shape, np.float64)
     weights = np.zeros(runs.shape, np.float64)
     sigma = reach / 2
-    for offset in range(-reach, reach + 1):
-        here, there = _overlap(len(points), offset)
-        is_same = (runs[here] == runs[there]) & (runs[here] >= 0)
-        weight = math.exp(-0.5 * (offset / sigma) ** 2) * is_same
-        total[here] += weight[..., None] * np.nan_to_num(points[there])
-        weights[here] += weight
+    for offset, here, is_same, values in _neighbours(points, runs, reach):
+        weight = math.exp(-0.5 * (offset / sigma) ** 2)
+        total[here] += weight * values
+        weights[here] += weight * is_same
     return total / np.maximum(weights, 1e-12)[..., None]
 
 
@@ -100,14 +99,10 @@ def _fit_parabolas(points: FloatArray, runs: IntArray, reach: int) -> np.ndarray
     """
     power_sums = np.zeros((5, *runs.shape))  # of offset**0 to offset**4
     value_sums = np.zeros((3, *points.shape))  # of offset**0 to offset**2 times the value
-    for offset in range(-reach, reach + 1):
-        here, there = _overlap(len(points), offset)
-        is_same = ((runs[here] == runs[there]) & (runs[here] >= 0)).astype(np.float64)
-        values = is_same[..., None] * np.nan_to_num(points[there])
-        for power in range(5):
-            power_sums[power][here] += float(offset) ** power * is_same
-        for power in range(3):
-            value_sums[power][here] += float(offset) ** power * values
+    for offset, here, is_same, values in _neighbours(points, runs, reach):
+        powers = float(offset) ** np.arange(5)
+        power_sums[:, here] += powers[:, None, None] * is_same
+        value_sums[:, here] += powers[:3, None, None, None] * values
     s0, s1, s2, s3, s4 = power_sums
     is_enough = s0 >= 3
     # Cramer's rule for the constant term of the normal equations.
@@ -116,6 +111,20 @@ def _fit_parabolas(points: FloatArray, runs: IntArray, reach: int) -> np.ndarray
     shares = shares / np.where(is_enough, determinant, 1)
     fitted = (shares[..., None] * value_sums).sum(axis=0)
     return np.where(is_enough[..., None], fitted, points)
+
+
+def _neighbours(
+    points: FloatArray, runs: IntArray, reach: int
+) -> Iterator[tuple[int, slice, np.ndarray, np.ndarray]]:
+    """Yield each offset of a window, the frames that have a frame there, which of their points are
+    of one run with that (1, else 0), and the points there, 0 where they are not.
+    """
+    for offset in range(-reach, reach + 1):
+        length = max(len(points) - abs(offset), 0)
+        here = slice(max(-offset, 0), max(-offset, 0) + length)
+        there = slice(max(offset, 0), max(offset, 0) + length)
+        is_same = ((runs[here] == runs[there]) & (runs[here] >= 0)).astype(np.float64)
+        yield offset, here, is_same, is_same[..., None] * np.nan_to_num(points[there])
 
 
 def _one_euro(
@@ -151,10 +160,3 @@ def _body_size(points: FloatArray) -> float:
     sides = sides[np.isfinite(sides)]
     median = float(np.median(sides)) if len(sides) else 0.0
     return median if median > 0 else 1.0
-
-
-def _overlap(num_frames: int, offset: int) -> tuple[slice, slice]:
-    """Return the frames that have one at this offset, and those at the offset."""
-    length = max(num_frames - abs(offset), 0)
-    here, there = max(-offset, 0), max(offset, 0)
-    return slice(here, here + length), slice(there, there + length)

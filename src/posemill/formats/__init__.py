@@ -46,11 +46,7 @@ def get_format(name: str) -> Format:
 
 
 def format_for(out: Path) -> str:
-    """Return the name of the format that a file of this name is usually in.
-
-    Raises:
-        FormatError: Its ending says none, or could be several.
-    """
+    """Return the name of the format that a file of this name is in; an error if it says none."""
     ending = ending_of(out)
     formats = plugins.load_all("format", FORMATS) if ending else ()
     names = [name for name, each in formats if each.suffix == ending]
@@ -62,12 +58,8 @@ def format_for(out: Path) -> str:
             if names
             else Message("its ending names none")
         )
-        raise FormatError(
-            "{out}: {what}; give the format by {--to}, one of {names}",
-            out=out,
-            what=what,
-            names=", ".join(names or known_formats()),
-        )
+        template = "{out}: {what}; give the format by {--to}, one of {names}"
+        raise FormatError(template, out=out, what=what, names=", ".join(names or known_formats()))
     return names[0]
 
 

@@ -70,9 +70,8 @@ class PklFormat(Format):
         """Yield the clips: runs of frames with one video id."""
         content = load_pickle(path)
         if not isinstance(content, dict):
-            raise ValueError(
-                f"expected {{split: {{'keypoints': …}}}}, got {type(content).__name__}"
-            )
+            kind = type(content).__name__
+            raise ValueError(f"expected {{split: {{'keypoints': …}}}}, got {kind}")
         for split, lists in content.items():
             yield from _clips_of(str(split), lists, size_wh)
 
@@ -102,8 +101,7 @@ def _clips_of(split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip
     frames = lists["keypoints"]
     if not frames:
         raise ValueError(f"split {split[:80]!r} holds no frames; expected at least one")
-    paths = [str(value) for value in _strings(lists, "image_paths", len(frames))]
-    ids = [str(value) for value in _strings(lists, "video_ids", len(frames))]
+    paths, ids = (_strings(lists, name, len(frames)) for name in _LISTS[1:])
     if not any(ids):
         ids = [name.rpartition("/")[0] or split for name in paths]
     pieces = [list(group) for _, group in groupby(range(len(frames)), key=ids.__getitem__)]
@@ -130,13 +128,13 @@ def _clips_of(split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip
         )
 
 
-def _strings(lists: Any, name: str, length: int) -> list[Any]:
+def _strings(lists: Any, name: str, length: int) -> list[str]:
     values: list[Any] = lists.get(name, [""] * length)
     if not isinstance(values, list):
         values = array_of(values).tolist()
     if len(values) != length:
         raise ValueError(f"a split has {length} keypoints and {len(values)} {name}")
-    return values
+    return list(map(str, values))
 
 
 def _points(split: str, rows: Sequence[int], frames: list[Any]) -> np.ndarray[Any, Any]:

@@ -282,9 +282,6 @@ def _skeleton_of(components: list[tuple[str, int, str]]) -> str:
     known = _COMPONENTS.get(names)
     if known is None or counts != [len(part) for part in _parts(get_skeleton(known))]:
         listed = ", ".join(f"{name[:40]} ({count})" for name, count, _ in components[:8])
-        raise ContentError(
-            "its components are {listed}; expected those of {layouts}",
-            listed=listed or "none",
-            layouts=", ".join(PoseFormat.layouts),
-        )
+        template = "its components are {listed}; expected those of {layouts}"
+        raise ContentError(template, listed=listed or "none", layouts=", ".join(PoseFormat.layouts))
     return known

@@ -112,10 +112,9 @@ def _rows_of(clip: PoseClip, header: dict[str, Any]) -> Iterator[tuple[Any, ...]
                 yield *start, name, *_place_of(xyz), "", "", ""
 
 
-def _place_of(xyz: list[float]) -> tuple[str, str, str]:
+def _place_of(xyz: list[float]) -> list[str]:
     """Return x, y and z as they are written; empty for a point that was not found."""
-    x, y, z = ("" if xyz[0] != xyz[0] else f"{value:.9g}" for value in xyz)
-    return x, y, z
+    return ["" if xyz[0] != xyz[0] else f"{value:.9g}" for value in xyz]
 
 
 class _Row(NamedTuple):
@@ -136,11 +135,8 @@ def _read_rows(path: Path) -> Iterator[_Row]:
         columns, lines = split_lines(_lines_of(handle), names=_COLUMNS)
         missing = [name for name in _NEEDED if name not in columns]
         if missing:
-            raise ContentError(
-                "line 1: expected columns {needed}, got {columns}",
-                needed=", ".join(_NEEDED),
-                columns=columns,
-            )
+            template = "line 1: expected columns {needed}, got {columns}"
+            raise ContentError(template, needed=", ".join(_NEEDED), columns=columns)
         for number, fields in lines:
             cells = dict(zip(columns, fields, strict=False))
             try:
@@ -249,11 +245,7 @@ def _names_of(skeleton: str) -> list[str]:
 
 
 def _order_of(names: list[str], skeleton: str) -> list[int]:
-    """Return where each point of the skeleton stands: by its name, else by its number.
-
-    Raises:
-        ContentError: The names are neither those of the skeleton nor numbers.
-    """
+    """Return where each point of the skeleton stands: by its name, else by its number."""
     known = _names_of(skeleton)
     where = {name: at for at, name in enumerate(names)}
     prefix = names[0].rstrip("0123456789")  # of `joint 0`, `joint 1` …

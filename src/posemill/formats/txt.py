@@ -6,7 +6,7 @@ others hold what the lines cannot. One person a picture.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -35,6 +35,7 @@ class TxtFormat(Format):
     layouts: tuple[str, ...] = (_SKELETON,)
     has_pixels = True
     mirrors = True
+    facts: Mapping[str, str] = {"missing": _MISSING}
     losses: tuple[str, ...] = (Message("x and y beyond a thousandth of a pixel"),)
     may_lose = (DEPTH, SCORES)
 
@@ -47,7 +48,7 @@ class TxtFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder per clip."""
-        write_picture_files(clips, ".txt", _texts_of, missing=_MISSING)
+        write_picture_files(clips, ".txt", _texts_of)
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder that has text files."""

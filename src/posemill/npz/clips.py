@@ -69,23 +69,15 @@ class NpzClips:
         return len(self.clip_ids)
 
     def clip(self, index: int) -> tuple[FloatArray, BoolArray]:
-        """Return points `(T, K, D)`, 0 where missing, and mask `(T, K)` of a clip.
-
-        Raises:
-            FormatError: A found point is no number.
-        """
+        """Return points `(T, K, D)`, 0 where missing, and mask `(T, K)` of a clip."""
         frames = slice(self.offsets[index], self.offsets[index + 1])
         points = np.asarray(self.arrays["keypoints"][frames], np.float32)
         mask = self.arrays["mask"][frames] if "mask" in self.arrays else None
         try:
             mask = find_points(points, mask)
         except ValueError as error:
-            raise FormatError(
-                "{path}: clip {clip_id!r}: {error}",
-                path=self.path,
-                clip_id=self.clip_ids[index],
-                error=error,
-            ) from error
+            template, name = "{path}: clip {clip_id!r}: {error}", self.clip_ids[index]
+            raise FormatError(template, path=self.path, clip_id=name, error=error) from error
         return np.where(mask[..., None], points, np.float32(0)), mask
 
     def column(self, name: str) -> tuple[str, ...]:
@@ -93,10 +85,10 @@ class NpzClips:
 
         The array has a text or whole number for each clip, or for each frame.
         """
-        array = self.arrays.get(name)
-        if array is not None and array.shape == (int(self.offsets[-1]),):
+        array = self.arrays.get(name, np.zeros(0))
+        if array.shape == (int(self.offsets[-1]),):
             array = array[self.offsets[:-1]]
-        if array is None or array.shape != (len(self),) or array.dtype.kind not in "Uiu":
+        if array.shape != (len(self),) or array.dtype.kind not in "Uiu":
             return ("",) * len(self)
         return tuple(str(value).strip() for value in array)
 
@@ -113,12 +105,7 @@ class NpzFrames(NamedTuple):
 def read_npz_clips(arrays: MappedNpz, *, unit: str = "clip") -> NpzClips:
     """Return where the clips of an archive begin and what they are called.
 
-    Args:
-        arrays: What `open_npz` returned.
-        unit: `clip`, or `frame`: every frame is a clip of its own, named by its picture.
-
-    Raises:
-        FormatError: It has no keypoints, or its arrays do not go together.
+    With `unit` `frame` every frame is a clip of its own, named by its picture.
     """
     with reading(arrays.path, "npz"):
         frames = _frame_arrays(arrays)
@@ -148,11 +135,7 @@ def read_npz_clips(arrays: MappedNpz, *, unit: str = "clip") -> NpzClips:
 
 
 def read_frames(arrays: MappedNpz, rows: slice) -> NpzFrames:
-    """Return some frames of an archive that `read_npz_clips` found in order.
-
-    Raises:
-        FormatError: A found point is no number, or a score is none.
-    """
+    """Return some frames of an archive that `read_npz_clips` found in order."""
     with np.errstate(all="ignore"):
         points: FloatArray = np.array(arrays["keypoints"][rows], np.float32)
     with reading(arrays.path, "npz"):
@@ -201,10 +184,8 @@ def expect_together(ids: Sequence[object], starts: Sequence[int]) -> None:
 def _frame_arrays(arrays: MappedNpz) -> dict[str, Array]:
     """Return what an archive has of each frame beside its keypoints, shapes and types checked."""
     if "keypoints" not in arrays:
-        raise ContentError(
-            "expected an array 'keypoints' (frames, points, dims), found {arrays}",
-            arrays=", ".join(sorted(arrays)) or "nothing",
-        )
+        template = "expected an array 'keypoints' (frames, points, dims), found {arrays}"
+        raise ContentError(template, arrays=", ".join(sorted(arrays)) or "nothing")
     keypoints = arrays["keypoints"]
     check_array(keypoints, "keypoints", "fiu", ("frames", "points", "dims"))
     num_frames, num_points = keypoints.shape[:2]
@@ -225,11 +206,8 @@ def _offsets(arrays: MappedNpz, frames: Mapping[str, Array], num_frames: int) ->
         if (lengths < 0).any():
             raise ValueError(f"expected 'lengths' of 0 or more, got {lengths!r}")
         if sum(lengths.tolist()) != num_frames:
-            raise ContentError(
-                "lengths add up to {total}, keypoints has {num_frames} frames",
-                total=sum(lengths.tolist()),
-                num_frames=num_frames,
-            )
+            template = "lengths add up to {total}, keypoints has {num_frames} frames"
+            raise ContentError(template, total=sum(lengths.tolist()), num_frames=num_frames)
         return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     if not num_frames:
         return np.zeros(1, np.int64)

@@ -80,10 +80,8 @@ class Recipe:
             if getattr(self, name) not in known:
                 raise unknown(name, getattr(self, name), filter(None, known))
         if self.interpolate < 0:
-            raise ConfigError(
-                "{--interpolate}: expected 0 or more frames, got {interpolate}",
-                interpolate=self.interpolate,
-            )
+            template = "{--interpolate}: expected 0 or more frames, got {interpolate}"
+            raise ConfigError(template, interpolate=self.interpolate)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
@@ -135,6 +133,7 @@ class Format:
     mirrors = False  # True: a file per picture, in folders called as those of the source
     holds_world = False  # True: landmarks in metres too
     needs_unicode = False  # True: names that are no Unicode cannot be written
+    facts: Mapping[str, str] = {}  # what else the header says
     losses: tuple[str, ...] = ()  # what a round trip loses of any clip
     may_lose: tuple[Loss, ...] = ()  # what it loses of clips that have it
     damage: tuple[type[Exception], ...] = ()  # what broken bytes raise beside `CORRUPT`
@@ -181,11 +180,7 @@ class Format:
                 raise ContentError("holds no clips; expected at least one")
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
-        """Write clips, which are checked and counted as they are taken.
-
-        Raises:
-            ContentError: They do not go into the format.
-        """
+        """Write clips, checked and counted as they are taken; ContentError if they do not fit."""
         raise NotImplementedError
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
@@ -245,6 +240,7 @@ class ClipStream:
             "format": self._form.name,
             "skeleton": self.skeleton_name if clip is None else clip.skeleton_name,
             "recipe": recipe.to_dict(),
+            **self._form.facts,
         }
 
     def _check(self, frames: PoseClip, clips: Sequence[PoseClip]) -> None:
@@ -425,11 +421,7 @@ def as_frame_arrays(*arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
 
 
 def clip_of_arrays(arrays: Mapping[str, npt.NDArray[Any]], **fields: Any) -> PoseClip:
-    """Return the clip of `arrays_of`, types and shapes checked; `fields` are those of `PoseClip`.
-
-    Raises:
-        ValueError: They are not those of a clip.
-    """
+    """Return the clip of `arrays_of`, types and shapes checked; with `fields` of `PoseClip`."""
     frames, num_points = len(arrays["keypoints"]), get_skeleton(fields["skeleton_name"]).num_points
     for name, (kind, _) in FRAME_ARRAYS.items():
         shape = (frames, *row_shape(name, num_points))

@@ -26,8 +26,8 @@ from posemill.records import SPLIT_NAMES, IntArray, PoseClip
 class Index:
     """Writes `posemill.jsonl` into `handle` and says where each clip's files go."""
 
-    def __init__(self, folder: Path, handle: IO[str], clips: ClipStream, **facts: str) -> None:
-        self._folder, self._handle, self._clips, self._facts = folder, handle, clips, facts
+    def __init__(self, folder: Path, handle: IO[str], clips: ClipStream) -> None:
+        self._folder, self._handle, self._clips = folder, handle, clips
         self._recipe = clips.asked
         self._taken: set[str] = set()
         self._folders: set[str] = set()
@@ -36,7 +36,7 @@ class Index:
     def place(self, clip: PoseClip, *, has_picture_files: bool = False) -> Path:
         """Note the clip and return the path of its file, or of the folder of its files."""
         if not self._taken:
-            self._handle.write(json.dumps(self._clips.header(clip) | self._facts) + "\n")
+            self._handle.write(json.dumps(self._clips.header(clip)) + "\n")
         root = self._recipe.root if has_picture_files else ""
         relative = key = picture_folder(clip, root)
         if has_picture_files and is_named_picture(clip):
@@ -46,12 +46,8 @@ class Index:
         if self._recipe.replace:
             relative, key = self._mirror(clip, place_of(clip))
         if key in self._taken:
-            raise ContentError(
-                "two clips go to {key}: {split}/{clip_id} came again",
-                key=key,
-                split=clip.split,
-                clip_id=clip.clip_id,
-            )
+            template = "two clips go to {key}: {split}/{clip_id} came again"
+            raise ContentError(template, key=key, split=clip.split, clip_id=clip.clip_id)
         self._taken.add(key)
         record = record_of(clip) | {"place": relative}
         self._handle.write(line_of(record, clip.clip_id) + "\n")
@@ -85,14 +81,14 @@ class Index:
 
 
 @contextmanager
-def new_folder(clips: ClipStream, **facts: str) -> Iterator[tuple[Path, Index]]:
+def new_folder(clips: ClipStream) -> Iterator[tuple[Path, Index]]:
     """Yield a temporary folder and its index; it becomes `clips.path` when the block ends well."""
     try:
         with (
             atomic_folder(clips.path, marker=INDEX) as folder,
             (folder / INDEX).open("w", encoding="utf-8") as handle,
         ):
-            index = Index(folder, handle, clips, **facts)
+            index = Index(folder, handle, clips)
             yield folder, index
             index.finish()
     except FileExistsError as error:
@@ -100,10 +96,10 @@ def new_folder(clips: ClipStream, **facts: str) -> Iterator[tuple[Path, Index]]:
 
 
 def write_picture_files(
-    clips: ClipStream, ending: str, texts_of: Callable[[PoseClip], Iterable[str]], **facts: str
+    clips: ClipStream, ending: str, texts_of: Callable[[PoseClip], Iterable[str]]
 ) -> None:
     """Write a folder per clip with a text for each of its frames, called as its picture."""
-    with new_folder(clips, **facts) as (_, index):
+    with new_folder(clips) as (_, index):
         for clip in clips:
             folder = index.place(clip, has_picture_files=True)
             folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NoReturn
@@ -54,21 +55,16 @@ def read_line_list(path: Path, key: str) -> Iterator[Any]:
     """Yield the records of `"key": [`, one per line, without reading the rest into memory."""
     start = f'"{key}": ['.encode()
     with path.open("rb") as handle:
-        while True:
-            line = handle.readline(MAX_LINE_BYTES)
-            if not line:
-                raise ValueError(f"has no list {key!r}, or is cut off before it")
-            if line.rstrip().endswith(start):
-                break
-        while True:
-            line = handle.readline(MAX_LINE_BYTES).strip()
+        lines = iter(partial(handle.readline, MAX_LINE_BYTES), b"")
+        if not any(line.rstrip().endswith(start) for line in lines):
+            raise ValueError(f"has no list {key!r}, or is cut off before it")
+        for line in map(bytes.strip, lines):
             if len(line) >= MAX_LINE_BYTES - 2:
                 raise ValueError(f"a record of {key!r} has {MAX_LINE_BYTES} bytes or more")
-            if not line:
-                raise ValueError(f"is cut off in the list {key!r}")
             if line.startswith(b"]"):
                 return
             yield parse_json(line.removesuffix(b","))
+    raise ValueError(f"is cut off in the list {key!r}")
 
 
 def is_line_list(path: Path, key: str, *, line: int) -> bool:
@@ -77,15 +73,13 @@ def is_line_list(path: Path, key: str, *, line: int) -> bool:
     Lines are counted from 0.
     """
     with path.open("rb") as handle:
-        for _ in range(line):
-            if not handle.readline(1 << 16).endswith(b"\n"):
-                return False
-        if not handle.readline(1 << 16).endswith(f'"{key}": [\n'.encode()):
-            return False
+        *before, opening = (handle.readline(1 << 16) for _ in range(line + 1))
         first = handle.readline(MAX_LINE_BYTES)
+    is_open = opening.endswith(f'"{key}": [\n'.encode())
     is_cut = len(first) == MAX_LINE_BYTES  # by us; whoever reads it says so
     is_record = first.startswith(b"{") and (is_cut or first.rstrip().endswith((b"}", b"},")))
-    return is_record or first.startswith(b"]")
+    are_lines = all(text.endswith(b"\n") for text in before)
+    return are_lines and is_open and (is_record or first.startswith(b"]"))
 
 
 def numbers(values: Any, width: int, *, what: str) -> npt.NDArray[np.float64]:
@@ -118,11 +112,8 @@ def line_of(record: Mapping[str, Any], clip_id: str) -> str:
     try:
         line = json.dumps(record)
     except (TypeError, ValueError) as error:
-        raise ContentError(
-            "clip {clip_id!r}: extra cannot be written as JSON: {error}",
-            clip_id=clip_id,
-            error=error,
-        ) from error
+        template = "clip {clip_id!r}: extra cannot be written as JSON: {error}"
+        raise ContentError(template, clip_id=clip_id, error=error) from error
     if len(line) >= MAX_LINE_BYTES - 4:
         raise ContentError(
             "clip {clip_id!r}: {num_bytes} bytes of JSON; expected less than {max_line_bytes}: cut "

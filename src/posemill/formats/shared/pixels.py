@@ -31,11 +31,9 @@ def are_pixels(points: npt.NDArray[Any]) -> bool:
 def from_pixels(
     pixels: npt.NDArray[Any], sizes_wh: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.float32]:
-    """Return pixels divided by the pictures' width and height, z by the width.
+    """Return `(frames, keypoints, 2 or 3)` divided by the pictures' width and height, z by width.
 
-    Args:
-        pixels: `(frames, keypoints, 2 or 3)`.
-        sizes_wh: `(frames, 2)`, 0 where not known, which is an error.
+    A size of 0, one that is not known, is an error.
     """
     if not (sizes_wh > 0).all():
         raise ContentError(
