@@ -55,7 +55,11 @@ def test_clips_outlines_and_picks_agree(material: ClipInput, clips: list[PoseCli
     assert [outline.clip_id for outline in train.outlines()] == ["a", "b"]
 
 
-def test_an_unknown_split_is_named_with_the_known_ones(material: ClipInput) -> None:
+def test_a_split_is_found_by_its_other_names_and_an_unknown_one_is_named(
+    material: ClipInput,
+) -> None:
+    for name in ("dev", "val", "Validation"):
+        assert [clip.split for clip in ClipInput(material.path, splits=[name]).clips()] == ["dev"]
     with pytest.raises(PosemillError, match=r"has no split 'test'; it has train, dev"):
         list(ClipInput(material.path, splits=["test"]).clips())
     with pytest.raises(PosemillError, match=r"has no split 'test'; it has train, dev"):
@@ -154,8 +158,3 @@ def test_nonsense_in_the_records_is_one_sentence(
         database.commit()
     with pytest.raises(RunError, match="the ledger does not say what was found in clip"):
         list(ClipInput(tmp_path / "run").outlines())
-
-
-def test_a_split_is_found_by_its_other_names(material: ClipInput) -> None:
-    for name in ("dev", "val", "Validation"):
-        assert [clip.split for clip in ClipInput(material.path, splits=[name]).clips()] == ["dev"]

@@ -114,18 +114,11 @@ def test_short_clips_and_clips_without_anybody_stay() -> None:
         assert np.isnan(smooth(nobody, method).points).all()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"method": "kalman"}, "one-euro, gaussian, savgol"),
-        ({"window_seconds": 0}, "window_seconds"),
-        ({"min_cutoff": float("nan")}, "min_cutoff"),
-        ({"beta": -1}, "beta"),
-    ],
-)
-def test_a_wrong_argument_is_named(arguments: dict[str, object], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        smooth(make_clip(np.zeros((4, 2))), **arguments)
+def test_a_wrong_argument_is_named() -> None:
+    wrong = {"window_seconds": 0, "min_cutoff": float("nan"), "beta": -1, "method": "kalman"}
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=rf"^{name}: expected"):
+            smooth(make_clip(np.zeros((4, 2))), **{name: value})
 
 
 @pytest.mark.parametrize("method", METHODS)

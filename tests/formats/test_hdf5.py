@@ -160,9 +160,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
         file.flush()
         file.raise_failure()
     assert (tmp_path / "a").read_bytes() == b"abcd"
-
-
-def test_a_full_disk_is_not_noticed_by_the_writer_and_told_when_asked(tmp_path: Path) -> None:
+    # A full disk is not noticed by the writer, and told when asked.
     with DeferredErrorFile(tmp_path / "a") as file:
         file._raw = FullDisk(file._raw, 4)
         assert file.write(memoryview(b"abcdef")) == 6

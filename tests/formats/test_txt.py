@@ -78,12 +78,6 @@ def test_an_index_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> Non
             list(use(tmp_path / "out"))  # type: ignore[arg-type]
 
 
-def test_the_same_clip_twice_is_refused(tmp_path: Path) -> None:
-    clip = make_clip(1, skeleton="openpose-18")
-    with pytest.raises(FormatError, match="two clips go to train/clip_1: train/clip_1 came again"):
-        TXT.write([clip, clip], tmp_path / "out", recipe=Recipe())
-
-
 def test_a_lost_file_is_an_error(tmp_path: Path) -> None:
     TXT.write([make_clip(1, skeleton="openpose-18")], tmp_path / "out", recipe=Recipe())
     (tmp_path / "out/train/clip_1/images0002.txt").unlink()

@@ -29,14 +29,11 @@ def check(form: Format, *clips: Any) -> None:
     list(ClipStream(form, clips, PATH, Recipe()))
 
 
-def test_a_recipe_records_what_was_given_alone() -> None:
+def test_a_recipe_records_what_was_given_and_what_was_done_before_it() -> None:
     recorded = Recipe(replace={"a": "b"}, root="/home/someone").to_dict()
     assert recorded["replace"] == {"a": "b"}
     assert "extraction" not in recorded
     assert "root" not in recorded
-
-
-def test_a_recipe_holds_what_was_done_before_it() -> None:
     recipe = Recipe(normalize="bbox", interpolate=3)
     assert recipe.after(some_clip(1)) == recipe
     done = recipe.after(some_clip(1, normalized="shoulders", interpolated=5))
@@ -159,9 +156,7 @@ def test_the_median_of_found_x_and_y_says_that_points_are_pixels() -> None:
     assert are_pixels(np.array([found]))
     assert not are_pixels(np.array([[[0.5, 0.5, 9], [0.5, 9, 9]]]))
     assert not are_pixels(np.zeros((0, 5, 2)))
-
-
-def test_some_256_frames_are_looked_at() -> None:
+    # Some 256 frames are looked at.
     points = np.full((512, 1, 2), 0.5)
     points[1::2] = 300
     assert not are_pixels(points)

@@ -74,13 +74,10 @@ def test_folders_tell_split_and_id(below: str, expected: tuple[str, str]) -> Non
     assert folders.split_and_id(Path("data"), Path("data") / below) == expected
 
 
-@pytest.mark.parametrize("paths", [(), ("a/x.png", "b/x.png"), ("", "y.png")])
-def test_frames_are_numbered_where_pictures_do_not_name_them(paths: tuple[str, ...]) -> None:
-    assert folders.frame_names(paths, np.array([3, 12])) == ["000003", "000012"]
-
-
 def test_frames_are_called_like_their_pictures_and_found_in_order(tmp_path: Path) -> None:
     assert folders.frame_names(("a/x.png", "a/b.c.png"), np.array([3, 12])) == ["x", "b.c"]
+    for paths in ((), ("a/x.png", "b/x.png"), ("", "y.png")):  # they do not name the frames
+        assert folders.frame_names(paths, np.array([3, 12])) == ["000003", "000012"]
     long = f"f{'9' * 30}.txt"
     for name in ("f10.txt", "f2.txt", "f1.json", "e11.txt", long, f"f{'9' * 17}.txt"):
         (tmp_path / name).touch()

@@ -83,6 +83,9 @@ def test_parquet_keeps_everybody_if_only_a_later_clip_has_several(tmp_path: Path
     assert len(several) == 3
     assert several.others is not None
     assert several.others.counts.tolist() == [1, 2, 0]
+    first = dataclasses.replace(people_clip([1, 1]), others=None)  # without people: a row a frame
+    get_format("parquet").write([first, people_clip([2, 3], "b")], out, recipe=Recipe())
+    assert [len(clip) for clip in ClipInput(out).clips()] == [2, 2]
 
 
 def test_rows_of_one_person_are_taken_without_a_copy_more() -> None:
@@ -102,12 +105,6 @@ def test_rows_of_one_person_are_taken_without_a_copy_more() -> None:
     least = peak(lambda: make_clip(points, scores, mask, **fields))
     most = peak(lambda: clip_of_rows(frames, points, scores, mask, ids=None, **fields))
     assert most < least + points.nbytes / 2
-
-
-def test_parquet_without_people_has_a_row_per_frame(tmp_path: Path) -> None:
-    clips = [dataclasses.replace(people_clip([1, 1]), others=None), people_clip([2, 3, 1], "b")]
-    get_format("parquet").write(clips, tmp_path / "a.parquet", recipe=Recipe())
-    assert [len(clip) for clip in ClipInput(tmp_path / "a.parquet").clips()] == [2, 3]
 
 
 def test_people_of_pose_files_of_other_makers_are_kept_the_surest_first(tmp_path: Path) -> None:
@@ -154,15 +151,14 @@ def test_everyone_goes_into_plain_coco_that_pycocotools_scores(run: Path, tmp_pa
     assert scored.stats[0] == pytest.approx(1.0)
 
 
-def test_by_default_formats_get_the_main_person_only(run: Path, tmp_path: Path) -> None:
+def test_by_default_formats_get_the_main_person_only_or_the_one_that_is_asked_for(
+    run: Path, tmp_path: Path
+) -> None:
     posemill.export(run, "openpose", tmp_path / "out", progress=False)
     frames = [
         json.loads((tmp_path / "out/a" / f"{row}_keypoints.json").read_text()) for row in range(4)
     ]
     assert [len(frame["people"]) for frame in frames] == [1, 0, 1, 1]
-
-
-def test_another_person_can_be_asked_for(run: Path, tmp_path: Path) -> None:
     posemill.prepare(run, tmp_path / "data", person=2, progress=False)
     with np.load(tmp_path / "data" / "all_keypoints.npz") as made:
         found = made["mask"].any(axis=1) if "mask" in made else made["keypoints"].any(axis=(1, 2))
