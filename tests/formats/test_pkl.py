@@ -67,7 +67,7 @@ FRAME = {"pose": np.ones((33, 3), np.float32)}
         ({"dev": {"keypoints": [FRAME], "video_ids": ["a", "b"]}},
          "has 1 keypoints and 2 video_ids"),
         ({"dev": {"keypoints": [None] * 3, "video_ids": ["a", "b", "a"]}},
-         "but 'a' of video_ids begins again at frame 2; sort the frames by clip"),
+         "clip 'a' do not follow each other: it begins again at frame 2; sort the"),
         ({"dev": {"keypoints": [3]}}, "'dev' frame 0: expected parts by name"),
         ({"dev": {"keypoints": [{"face": np.ones((33, 3))}]}},
          r"expected face of frame 0 of shape \(68, 3\) \(kind fiu\), got float64 \(33, 3\)"),

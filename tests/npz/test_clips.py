@@ -142,7 +142,7 @@ NO_NUMBER[1, 2, 0] = np.nan
         ({"mask": np.full((6, 18), "x")}, r"expected mask .*\(kind biuf\), got <U1"),
         ({"video_ids": ["a", "b"]}, r"expected video_ids of shape .6. "),
         ({"video_ids": IDS.astype("S")}, r"expected video_ids .*\(kind Uiu\), got \|S1"),
-        ({"video_ids": ["a", "b", "b", "a", "a", "a"]}, "'a' of video_ids begins again at frame 3"),
+        ({"video_ids": ["a", "b", "b", "a", "a", "a"]}, "clip 'a' do not follow .* at frame 3"),
         ({"lengths": [3]}, "lengths add up to 3, keypoints has 6 frames"),
         ({"lengths": [-1, 7]}, "expected 'lengths' of 0 or more"),
         ({"lengths": [3.0, 3.0]}, "expected lengths of shape .*kind iu"),

@@ -39,9 +39,6 @@ class ClipInput:
         size_wh: The pictures' size, for clips that do not say it.
         splits: Only these; all by default.
         person: Which of several people in a frame the clips are of, as `parse_person` takes it.
-
-    Raises:
-        PosemillError: There is nothing, or nothing that can be read, or a split is not there.
     """
 
     def __init__(
@@ -139,9 +136,6 @@ class ClipInput:
                 out of those of a run: they then have a smaller skeleton than `skeleton_of` says.
             has_room_for_failures: A split of which everything failed is no error, as `failures`
                 are taken too.
-
-        Raises:
-            FormatError, RunError: Nothing is there, or a chosen split is not.
         """
         failed = {each.split for each in self.failures()} if has_room_for_failures else set()
         return self.chosen(self._all_clips(layout), failed)
@@ -160,10 +154,7 @@ class ClipInput:
                 yield clip.with_size(self._size_wh)
 
     def outlines(self, *, is_grouped: bool = False) -> Iterator[Outline]:
-        """Yield the clips without their keypoints: fast for a run, out of its records.
-
-        Grouped: clips of a run whose records are the same may come as one.
-        """
+        """Yield the clips without their keypoints; grouped, those of a run may come as one."""
         if self.run is None:
             for clip in self.clips_so_far():
                 yield Outline(
@@ -312,10 +303,7 @@ class ClipInput:
         return [each for each in failures if self._splits is None or each.split in self._splits]
 
     def num_failed(self, unit: Literal["frames", "clips"] = "frames") -> dict[str, int]:
-        """Return how many frames, or whole clips, gave no keypoints, by split.
-
-        Empty where that is not recorded.
-        """
+        """Return how many frames or clips gave no keypoints, by split; empty where nobody knows."""
         counts = {} if self.run is None else {counts.split: counts for counts in self.run.counts}
         return {
             split: getattr(counts[split], f"{unit}_failed")

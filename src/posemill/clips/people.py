@@ -29,8 +29,6 @@ def choose_person(clip: PoseClip, person: str | int) -> PoseClip:
     People are followed by their ids, and numbered by the area they have in all frames together:
     `main` is number 1. A frame in which the chosen one was not found has no points then. In
     pictures that stand alone people are numbered in each by their area.
-
-    Of `all` the clip stays as it is.
     """
     if clip.others is None or person == "all":
         return clip
@@ -57,12 +55,8 @@ def change_each_person(clip: PoseClip, change: Callable[[PoseClip], PoseClip]) -
     """Return the clip with the points and scores of each person changed.
 
     People are told apart by their ids; in pictures that stand alone the largest of each come
-    first, then the next largest.
-
-    Args:
-        clip: Of one person or several.
-        change: Of a clip of one person, who has no points in frames without them; what it puts
-            there is left out: nobody is added to a frame.
+    first, then the next largest. Who is not in a frame has no points there; what `change` puts
+    there is left out: nobody is added to a frame.
     """
     ids = clip.person_ids
     if clip.others is None or ids is None:

@@ -152,10 +152,9 @@ def _share(cutoff_hz: FloatArray | np.ndarray, fps: float) -> np.ndarray:
 
 def _body_size(points: FloatArray) -> float:
     """Return the median over frames of the larger side of the box around all found points."""
-    if not np.isfinite(points[..., :2]).any():
-        return 1.0
-    low = np.where(np.isnan(points[..., :2]), np.inf, points[..., :2]).min(axis=1)
-    high = np.where(np.isnan(points[..., :2]), -np.inf, points[..., :2]).max(axis=1)
+    places = points[..., :2]
+    low = np.where(np.isnan(places), np.inf, places).min(axis=1)
+    high = np.where(np.isnan(places), -np.inf, places).max(axis=1)
     sides = (high - low).max(axis=1)
     sides = sides[np.isfinite(sides)]
     median = float(np.median(sides)) if len(sides) else 0.0

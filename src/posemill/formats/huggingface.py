@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class HuggingFaceFormat(Format):
                         schema = _schema(json.dumps(clips.header() | {"split": clip.split}))
                         file = _file_of(folder, clip.split)
                         table = parquet.TableWriter(file, schema, use_dictionary=False)
-                        splits[clip.split] = files.enter_context(closing(table))
+                        splits[clip.split] = files.enter_context(table)
                     table = splits[clip.split]
                     table.add(_row_of(clip, table.schema, clips.asked), len(clip))
             _write_card(folder, clips)

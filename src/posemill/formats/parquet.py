@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -34,7 +34,7 @@ from posemill.formats.shared.people import clip_of_rows
 from posemill.geometry import fill_missing
 from posemill.machine.limits import free_memory
 from posemill.messages import Message
-from posemill.npz.clips import read_object
+from posemill.npz.clips import expect_new, read_object
 from posemill.records import PoseClip, fields_of_recipe, nothing_in_metres
 from posemill.skeletons import WORLD_LAYOUT, get_skeleton, is_skeleton
 from posemill.terminal import warn_once
@@ -100,7 +100,7 @@ class ParquetFormat(Format):
                             (f"{name}.list.element" for name in floats), "BYTE_STREAM_SPLIT"
                         ),
                     )
-                    files.enter_context(closing(table))
+                    files.enter_context(table)
                 table.add(_batch_of(clip, schema, clips.asked), len(clip))
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
@@ -111,17 +111,19 @@ class ParquetFormat(Format):
             expect_columns(path, file, _schema(str(header["skeleton"]), optional))
             seen: set[tuple[str, str]] = set()
             for name, group in groupby(_rows(path, file), key=lambda row: row[0]):
-                contract.expect_new(name, seen)
+                expect_new(name, seen)
                 pieces = _gather(name[1], (piece for _, piece in group))
                 yield _clip_of(pieces, header, split=name[0], clip_id=name[1])
 
 
-class TableWriter:
-    """A Parquet file; rows wait until there are enough frames for a row group."""
+class TableWriter(ExitStack):
+    """Writes a Parquet file; rows wait until there are enough frames for a row group."""
 
     def __init__(self, path: Path, schema: pa.Schema, **options: Any) -> None:
+        super().__init__()
         options |= {"compression": "zstd", "write_page_checksum": True}
-        self._writer = pq.ParquetWriter(path, schema, **options)
+        self._writer = self.enter_context(pq.ParquetWriter(path, schema, **options))
+        self.callback(self._flush)
         self.schema = schema
         self._waiting: list[pa.RecordBatch] = []
         self._frames = 0
@@ -137,11 +139,6 @@ class TableWriter:
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting))
         self._waiting, self._frames = [], 0
-
-    def close(self) -> None:
-        """Write what waits, and the end of the file."""
-        self._flush()
-        self._writer.close()
 
 
 def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch:
@@ -188,10 +185,7 @@ def header_of(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
 
 
 def expect_columns(path: Path, file: pq.ParquetFile, expected: pa.Schema) -> None:
-    """Raise if a column is missing or of another type, or if the file would grow without measure.
-
-    Repeated values take no room in a file.
-    """
+    """Raise if a column is missing or of another type, or the file would grow without measure."""
     schema, metadata = file.schema_arrow, file.metadata
     for field in expected:
         got = schema.field(field.name).type if field.name in schema.names else "no such column"

@@ -25,7 +25,7 @@ from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.formats.shared.losses import EMPTY_CLIPS, EXTRA, FPS, LABELS, POSITIONS, SCORES, SIZES
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 from posemill.formats.shared.pixels import LOOKED_AT, are_pixels, from_pixels
-from posemill.npz.clips import expect_together, read_object
+from posemill.npz.clips import expect_new, read_object
 from posemill.npz.mapped import check_array
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
@@ -105,8 +105,9 @@ def _clips_of(split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip
     if not any(ids):
         ids = [name.rpartition("/")[0] or split for name in paths]
     pieces = [list(group) for _, group in groupby(range(len(frames)), key=ids.__getitem__)]
-    starts = [rows[0] for rows in pieces]
-    expect_together([ids[start] for start in starts], starts)
+    seen = set[str]()
+    for rows in pieces:
+        expect_new(ids[rows[0]], seen, rows[0])
     header = lists.get("posemill")
     ours = read_object(header) if isinstance(header, str) else {}
     done = fields_of_recipe(ours.get("recipe"))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -107,22 +108,18 @@ class PysklFormat(Format):
 
 def _unique_names(keys: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return a `frame_dir` for each split and id: the id, or `split/id` where several have it."""
-    split_of: dict[str, set[str]] = {}
-    for split, clip_id in keys:
-        split_of.setdefault(clip_id, set()).add(split)
+    counts = Counter(clip_id for _, clip_id in set(keys))
     names: dict[tuple[str, str], str] = {}
-    taken = set(split_of)
-    for key in keys:
-        split, clip_id = key
-        if key in names:
-            raise ContentError(
-                "clip {split}/{clip_id} came twice; expected it once", split=split, clip_id=clip_id
-            )
-        name = clip_id if len(split_of[clip_id]) == 1 else f"{split}/{clip_id}"
+    taken = set(counts)
+    for split, clip_id in keys:
+        if (split, clip_id) in names:
+            template = "clip {split}/{clip_id} came twice; expected it once"
+            raise ContentError(template, split=split, clip_id=clip_id)
+        name = clip_id if counts[clip_id] == 1 else f"{split}/{clip_id}"
         while name != clip_id and name in taken:
             name += "_"
         taken.add(name)
-        names[key] = name
+        names[split, clip_id] = name
     return names
 
 

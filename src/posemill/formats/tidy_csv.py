@@ -26,7 +26,7 @@ from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.formats.shared.json_text import info_of, line_of, read_info
 from posemill.formats.shared.losses import EMPTY_CLIPS
 from posemill.formats.shared.people import clip_of_rows
-from posemill.npz.clips import read_object
+from posemill.npz.clips import expect_new, read_object
 from posemill.records import FloatArray, PoseClip, nothing_in_metres
 from posemill.skeletons import SKELETON_NAMES, WORLD_LAYOUT, get_skeleton
 from posemill.tables import plain_name, split_lines
@@ -74,7 +74,7 @@ class CsvFormat(Format):
         """Yield the clips: rows of one split and clip that follow each other."""
         seen: set[tuple[str, str]] = set()
         for name, rows in groupby(_read_rows(path), key=itemgetter(0, 1)):
-            contract.expect_new(name, seen)
+            expect_new(name, seen)
             yield _clip_of(path, list(rows), size_wh, split=name[0], clip_id=name[1])
 
 

@@ -50,8 +50,6 @@ class NpzClips:
     """What an archive says about its clips; their frames are read when asked for.
 
     Args:
-        path: The file.
-        arrays: What is in it.
         header: What a file of ours says about itself; empty for one of another maker.
         offsets: `(clips + 1,)`: where each clip begins; the last is the number of frames.
         clip_ids: One per clip, as `splits` and `labels`, which are empty where it has none.
@@ -81,10 +79,7 @@ class NpzClips:
         return np.where(mask[..., None], points, np.float32(0)), mask
 
     def column(self, name: str) -> tuple[str, ...]:
-        """Return what an array says of each clip; '' where there is none.
-
-        The array has a text or whole number for each clip, or for each frame.
-        """
+        """Return the text or whole number an array has for each clip, or frame; '' for none."""
         array = self.arrays.get(name, np.zeros(0))
         if array.shape == (int(self.offsets[-1]),):
             array = array[self.offsets[:-1]]
@@ -103,10 +98,7 @@ class NpzFrames(NamedTuple):
 
 
 def read_npz_clips(arrays: MappedNpz, *, unit: str = "clip") -> NpzClips:
-    """Return where the clips of an archive begin and what they are called.
-
-    With `unit` `frame` every frame is a clip of its own, named by its picture.
-    """
+    """Return where clips begin and what they are called; of `unit` `frame` each frame is one."""
     with reading(arrays.path, "npz"):
         frames = _frame_arrays(arrays)
         num_frames = len(arrays["keypoints"])
@@ -167,18 +159,17 @@ def split_by_name(path: Path) -> str:
     return match.group(1) if match else "all"
 
 
-def expect_together(ids: Sequence[object], starts: Sequence[int]) -> None:
-    """Raise if frames of one id are apart: `ids` of the pieces, and the frame each begins at."""
-    seen: set[object] = set()
-    for name, start in zip(ids, starts, strict=True):
-        if name in seen:
-            raise ContentError(
-                "expected the frames of a clip behind each other, but {name!r} of video_ids begins "
-                "again at frame {start}; sort the frames by clip",
-                name=str(name)[:80],
-                start=start,
-            )
-        seen.add(name)
+def expect_new(name: str | tuple[str, str], seen: set[Any], start: int | None = None) -> None:
+    """Raise if frames of a clip come again behind those of another; note the clip as seen."""
+    if name in seen:
+        where = Message(": it begins again at frame {start}", start=start)
+        raise ContentError(
+            "the frames of clip {name!r} do not follow each other{where}; sort the file by clip, "
+            "then by frame",
+            name=(name if isinstance(name, str) else name[1])[:80],
+            where="" if start is None else where,
+        )
+    seen.add(name)
 
 
 def _frame_arrays(arrays: MappedNpz) -> dict[str, Array]:
@@ -215,7 +206,9 @@ def _offsets(arrays: MappedNpz, frames: Mapping[str, Array], num_frames: int) ->
         return np.array([0, num_frames])
     ids = frames["video_ids"]
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
-    expect_together(ids[starts].tolist(), starts.tolist())
+    seen = set[str]()
+    for start in starts.tolist():
+        expect_new(str(ids[start]), seen, start)
     return np.append(starts, num_frames)
 
 

@@ -72,11 +72,7 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
         return f"MappedNpz({str(self.path)!r}, {', '.join(self._entries)})"
 
     def content_key(self) -> str:
-        """Return a digest of all content, out of the checksums in the archive's directory.
-
-        Nothing but the directory is read: bytes that were changed behind the archive's back show
-        in `verify` only.
-        """
+        """Return a digest of the directory's checksums; only `verify` reads what they are of."""
         digest = hashlib.sha256()
         for entry in self._entries.values():
             digest.update(f"{entry.filename}\0{entry.file_size}\0{entry.CRC:08x}\n".encode())

@@ -54,10 +54,7 @@ class Index:
         return self._folder / relative
 
     def _mirror(self, clip: PoseClip, place: str) -> tuple[str, str]:
-        """Return folder and file of a clip where folders have other names.
-
-        A picture that is a clip of its own has its file beside those of its neighbours.
-        """
+        """Return folder and file of a clip where folders have other names; pictures stay beside."""
         *folders, last = PurePosixPath(place).parts
         names = [PurePosixPath(path).stem for path in clip.image_paths]
         is_picture = folders and len(clip) == 1 and (names == [last] or is_named_picture(clip))

@@ -68,10 +68,7 @@ def read_line_list(path: Path, key: str) -> Iterator[Any]:
 
 
 def is_line_list(path: Path, key: str, *, line: int) -> bool:
-    """Return True if a file has our lines: this one opens the list `key`, the next is a record.
-
-    Lines are counted from 0.
-    """
+    """Return True if a file has our lines: this one, from 0, opens a list, the next is a record."""
     with path.open("rb") as handle:
         *before, opening = (handle.readline(1 << 16) for _ in range(line + 1))
         first = handle.readline(MAX_LINE_BYTES)

@@ -17,10 +17,7 @@ _LEAST_PIXELS = 4
 
 
 def are_pixels(points: npt.NDArray[Any]) -> bool:
-    """Return whether x and y of another maker's file are pixels, by their median.
-
-    Points are `(frames, keypoints, 2 or 3)`; not all are looked at.
-    """
+    """Return whether `(frames, keypoints, 2 or 3)` of another maker are pixels, by some medians."""
     step = max(1, len(points) // LOOKED_AT)
     with np.errstate(all="ignore"):
         values = np.abs(np.asarray(points[::step, :, :2], np.float32))
@@ -31,10 +28,7 @@ def are_pixels(points: npt.NDArray[Any]) -> bool:
 def from_pixels(
     pixels: npt.NDArray[Any], sizes_wh: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.float32]:
-    """Return `(frames, keypoints, 2 or 3)` divided by the pictures' width and height, z by width.
-
-    A size of 0, one that is not known, is an error.
-    """
+    """Return `(frames, keypoints, 2 or 3)` divided by the pictures' sizes, z by their width."""
     if not (sizes_wh > 0).all():
         raise ContentError(
             "x and y are pixels of pictures whose sizes are not known; give one by "
