@@ -47,9 +47,6 @@ def test_clips_without_a_split_load_as_full_and_come_back_as_all(tmp_path: Path,
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
     assert {split: len(rows) for split, rows in loaded.items()} == {"full": 1}
     assert [clip.split for clip in HF.read(tmp_path / "out")] == ["all"]
-
-
-def test_splits_called_all_and_full_are_not_mixed_up(tmp_path: Path) -> None:
     clips = [make_clip(1, split="all"), make_clip(2, split="full")]
     with pytest.raises(FormatError, match="'full'"):
         HF.write(clips, tmp_path / "out", recipe=Recipe())

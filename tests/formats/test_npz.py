@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError
+from posemill.formats import detect_format, format_for, get_format
 from posemill.formats.npz import NpzFormat
 from posemill.formats.shared.contract import Recipe
 from posemill.geometry import Fill
@@ -56,15 +57,12 @@ def test_fill_decides_what_stands_for_points_that_stay_missing(tmp_path: Path, f
     np.testing.assert_array_equal(back.points, clip.points)
 
 
-def test_a_clip_without_frames_keeps_its_place(tmp_path: Path) -> None:
-    NPZ.write([make_clip(1, frames=0), make_clip(2)], tmp_path / "a.npz", recipe=Recipe())
-    assert [len(clip) for clip in NPZ.read(tmp_path / "a.npz")] == [0, 6]
-
-
 def test_a_folder_of_splits_is_read_as_one(tmp_path: Path) -> None:
     for split in ("dev", "train"):
-        NPZ.write([make_clip(1, split=split)], tmp_path / f"{split}_keypoints.npz", recipe=Recipe())
-    assert [clip.split for clip in NPZ.read(tmp_path)] == ["dev", "train"]
+        clips = [make_clip(1, frames=0, split=split), make_clip(2, split=split)]
+        NPZ.write(clips, tmp_path / f"{split}_keypoints.npz", recipe=Recipe())
+    lengths = [("dev", 0), ("dev", 6), ("train", 0), ("train", 6)]
+    assert [(clip.split, len(clip)) for clip in NPZ.read(tmp_path)] == lengths
     assert NPZ.sniff(tmp_path)
 
 
@@ -117,11 +115,11 @@ def test_pixels_of_another_maker_are_divided_by_the_size(tmp_path: Path) -> None
     np.testing.assert_allclose(clip.points[:, 5, 0], [0.5, 0.5, 1])
 
 
-@pytest.mark.parametrize("name", ["A.NPZ", "B.Pkl", "C.POSE", "D.JSON"])
-def test_endings_in_capitals_are_known(tmp_path: Path, name: str) -> None:
-    from posemill.formats import detect_format, format_for, get_format
-
-    written = {"A.NPZ": "npz", "B.Pkl": "pkl", "C.POSE": "pose", "D.JSON": "coco"}[name]
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("A.NPZ", "npz"), ("B.Pkl", "pkl"), ("C.POSE", "pose"), ("D.JSON", "coco")],
+)
+def test_endings_in_capitals_are_known(tmp_path: Path, name: str, written: str) -> None:
     skeleton = "coco-17" if written == "coco" else "holistic-143"
     clips = [make_clip(1, skeleton=skeleton)]
     target = tmp_path / name.lower()

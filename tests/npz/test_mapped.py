@@ -58,18 +58,15 @@ def test_arrays_come_back_as_they_were(save: Any, tmp_path: Path) -> None:
         found["nothing"]
 
 
-def test_stored_arrays_are_mapped_once_and_packed_ones_loaded(path: Path, tmp_path: Path) -> None:
+def test_stored_arrays_are_mapped_once_and_pickled_as_their_path_and_packed_ones_loaded(
+    path: Path, tmp_path: Path
+) -> None:
     found = open_npz(path)
     assert isinstance(found["floats"], np.memmap)
     assert found["floats"] is found["floats"]
     assert not found["floats"].flags.writeable
     np.savez_compressed(tmp_path / "b.npz", **ARRAYS)
     assert not isinstance(open_npz(tmp_path / "b.npz")["floats"], np.memmap)
-
-
-def test_it_pickles_as_its_path(path: Path) -> None:
-    found = open_npz(path)
-    found["floats"].sum()
     data = pickle.dumps(found)
     assert len(data) < 300
     again = pickle.loads(data)
@@ -77,16 +74,15 @@ def test_it_pickles_as_its_path(path: Path) -> None:
     assert repr(again) == f"MappedNpz('{path}', floats, fortran, text, empty, one)"
 
 
-def test_what_is_no_archive_is_said(tmp_path: Path, path: Path) -> None:
+def test_what_is_no_archive_is_said_and_a_changed_bit_found_when_all_is_read(
+    tmp_path: Path, path: Path
+) -> None:
     with pytest.raises(FormatError, match="no such file"):
         open_npz(tmp_path / "none.npz")
     cut = tmp_path / "cut.npz"
     cut.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(FormatError, match=r"not a readable npz file .*cut off"):
         open_npz(cut)
-
-
-def test_a_changed_bit_is_found_when_all_is_read(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[data.index(ARRAYS["floats"].tobytes()) + 5] ^= 1
     path.write_bytes(data)

@@ -157,17 +157,11 @@ class ClipInput:
         """Yield the clips without their keypoints; grouped, those of a run may come as one."""
         if self.run is None:
             for clip in self.clips_so_far():
-                yield Outline(
-                    clip.split,
-                    clip.clip_id,
-                    clip.skeleton_name,
-                    len(clip),
-                    tuple(clip.present.sum(0).tolist()),
-                    Counter(map(tuple, clip.sizes_wh.tolist())),
-                    clip.normalized,
-                    clip.interpolated,
-                    clip.smoothed,
-                )
+                names = clip.split, clip.clip_id, clip.skeleton_name
+                present = tuple(clip.present.sum(0).tolist())
+                sizes = Counter[Size](map(tuple, clip.sizes_wh.tolist()))
+                done = clip.normalized, clip.interpolated, clip.smoothed
+                yield Outline(*names, len(clip), present, sizes, *done)
             return
         for split in self._run_splits:
             for outline in self.run.outlines(split, is_grouped=is_grouped):

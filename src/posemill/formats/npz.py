@@ -173,10 +173,9 @@ def _cut(arrays: MappedNpz, name: str, rows: slice, default: Any = None) -> Any:
 
 def _check_names(names: list[str], skeleton_name: str) -> None:
     """Raise if the points are called otherwise than those of the skeleton."""
-    expected = get_skeleton(skeleton_name).point_names
-    if tuple(names) != expected:
-        pairs = enumerate(zip_longest(expected, names))
-        different = next(index for index, (name, other) in pairs if name != other)
+    pairs = enumerate(zip_longest(get_skeleton(skeleton_name).point_names, names))
+    different = next((index for index, (name, other) in pairs if name != other), None)
+    if different is not None:
         raise ContentError(
             "keypoint_names are not those of {skeleton_name}; the first difference is at "
             "{different}",

@@ -31,11 +31,11 @@ MAX_LINE_BYTES = MAX_JSON_BYTES
 
 def parse_json(text: str | bytes) -> Any:
     """Return the value; an error of `CORRUPT` for anything broken, too deep, NaN or infinite."""
-    return json.loads(text, parse_constant=_reject_constant)
 
+    def reject(name: str) -> NoReturn:
+        raise ValueError(f"{name} is not a JSON number")
 
-def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
+    return json.loads(text, parse_constant=reject)
 
 
 def load_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
@@ -150,14 +150,13 @@ def record_of(clip: PoseClip) -> dict[str, Any]:
     """Return what a clip has beside its points, for JSON."""
     sizes, indices, num_frames = clip.sizes_wh, clip.frame_indices, len(clip)
     is_same = num_frames and (sizes == sizes[0]).all()
+    is_usual = np.array_equal(indices, np.arange(num_frames))
     return {
         "clip_id": clip.clip_id,
         "split": clip.split,
         "num_frames": num_frames,
         "sizes_wh": sizes[0].tolist() if is_same else sizes.tolist(),
-        "frame_indices": None
-        if np.array_equal(indices, np.arange(num_frames))
-        else indices.tolist(),
+        "frame_indices": None if is_usual else indices.tolist(),
         "image_paths": list(clip.image_paths),
         **info_of(clip),
         "recipe": {

@@ -45,12 +45,7 @@ class _DtypeName:
     def __init__(self, code: object) -> None:
         if not isinstance(code, str) or not _DTYPE.match(code):
             raise ValueError(f"arrays of {code!r}; expected numbers or strings")
-        self.code = code.lstrip("<>|=")
-        self.order = code[0] if code[0] in "<>" else "<"
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.order + self.code)
+        self.dtype: np.dtype[Any] = np.dtype(code)
 
 
 def array_of(value: object) -> npt.NDArray[Any]:
@@ -194,7 +189,7 @@ class _Machine:
         if isinstance(target, _DtypeName) and isinstance(state, tuple) and len(state) >= 5:
             if any(field is not None for field in state[2:5]) or state[1] not in ("<", ">", "|"):
                 raise ValueError("arrays of records; expected numbers")
-            target.order = "<" if state[1] == "|" else state[1]
+            target.dtype = target.dtype.newbyteorder(state[1])
         elif isinstance(target, PickledArray) and isinstance(state, tuple) and len(state) == 5:
             _, shape, dtype, is_fortran, data = state
             target.value = _array(data, dtype, shape, "F" if is_fortran else "C")
