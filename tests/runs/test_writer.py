@@ -86,21 +86,16 @@ def test_pieces_of_a_shard_lie_behind_each_other(folder):
     assert (shard.num_rows, [piece.row_offset for piece in shard.pieces]) == (1, [0])
 
 
-@pytest.mark.parametrize(("limit", "rows"), [(5, [5, 3]), (6, [8]), (9, [8])])
-def test_a_shard_is_full_when_it_has_as_many_rows(tmp_path, limit, rows):
-    clips = (small_clip(name, length) for name, length in {"a": 3, "b": 2, "c": 3}.items())
-    run = write_run(tmp_path / "a" / "run", *clips, rows_per_shard=limit)
+@pytest.mark.parametrize(
+    ("more", "lengths", "rows"),
+    [({"rows_per_shard": 5}, [3, 2, 3], [5, 3]), ({"rows_per_shard": 6}, [3, 2, 3], [8]),
+     ({}, [4095, 1, 1], [4096, 1])],
+)  # fmt: skip
+def test_a_shard_is_full_when_it_has_as_many_rows(tmp_path, more, lengths, rows):
+    clips = (small_clip(name, length) for name, length in zip("abc", lengths, strict=True))
+    run = write_run(tmp_path / "a" / "run", *clips, **more)
     shards = {path.name: pq.read_metadata(path).num_rows for path in run.folder.glob("shards/*")}
     assert shards == {f"part-000-{index:07d}.parquet": size for index, size in enumerate(rows)}
-
-
-def test_a_shard_has_4096_rows_unless_told_otherwise(tmp_path):
-    writer = RunWriter(str(tmp_path / "run"), Manifest("openpose-18"))
-    writer.add(small_clip("a", 4095))
-    assert list((tmp_path / "run" / "shards").iterdir()) == []
-    writer.add(small_clip("b", 1))
-    assert len(list((tmp_path / "run" / "shards").iterdir())) == 1
-    writer.finish()
 
 
 def failure(clip_id, split="train", num_frames=2):
