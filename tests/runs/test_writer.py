@@ -157,7 +157,7 @@ def test_only_shards_and_temporary_files_without_a_record_are_removed(tmp_path):
     for name in ("a.parquet", ".b.parquet.1.tmp", "notes.txt"):
         (folder / "shards" / name).touch()
     with EventLog(folder) as events:
-        assert [remove_uncommitted(RunHome.at(folder), events) for _ in range(2)] == [2, 0]
+        remove_uncommitted(RunHome.at(folder), events)
     assert {path.name for path in folder.glob("shards/*")} == {"notes.txt", SHARD}
 
 
@@ -174,29 +174,30 @@ def run(tmp_path):
     return write_run(tmp_path / "run", *clips).folder
 
 
-@pytest.mark.parametrize("is_gone", [False, True])
-def test_a_shard_is_rewritten_without_rows_that_were_given_up(run, is_gone):
+def test_a_shard_is_rewritten_without_rows_that_were_given_up(run):
     home = RunHome.at(run)
     with EventLog(home.work) as events:
+
+        def tidied():
+            compact(home, events)
+            remove_uncommitted(home, events)
+            names = [path.name for path in (run / "shards").iterdir()]
+            assert names == list(events.ledger.shard_sizes())
+            return names
+
         give_up(events, 2)
-        assert [compact(home, events) for _ in range(2)] == [1, 0]
-        (shard,) = (run / "shards").iterdir()
-        assert shard.name == "part-000-0000000-r1.parquet"
-        assert pq.read_table(shard)["clip_id"].to_pylist() == ["a"] * 4 + ["c"] * 4
+        for _ in range(2):
+            assert tidied() == ["part-000-0000000-r1.parquet"]
+        rows = pq.read_table(run / "shards" / "part-000-0000000-r1.parquet")
+        assert rows["clip_id"].to_pylist() == ["a"] * 4 + ["c"] * 4
         clips = {clip.clip_id: clip.points[0, 0, 0] for clip in open_run(home.work).clips()}
         assert clips == {"a": 0.0, "c": 2.0}
         give_up(events, 1)
-        assert compact(home, events) == 1
-        assert list(events.ledger.shard_sizes()) == ["part-000-0000000-r2.parquet"]
+        assert tidied() == ["part-000-0000000-r2.parquet"]
         (piece,) = events.ledger.execute(f"SELECT {', '.join(Piece._fields[:4])} FROM pieces")
         assert piece == Piece(3, 0, 0, 4)[:4]
-        # One of which nothing counts any more goes, also where somebody else removed its file.
         give_up(events)
-        if is_gone:
-            (run / "shards" / "part-000-0000000-r2.parquet").unlink()
-        assert [compact(home, events) for _ in range(2)] == [1, 0]
-        assert events.ledger.shard_sizes() == {}
-    assert list((run / "shards").iterdir()) == []
+        assert tidied() == []
     assert list(open_run(home.work).clips()) == []
 
 

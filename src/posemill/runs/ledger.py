@@ -16,18 +16,7 @@ from pathlib import Path
 
 from posemill.errors import RunError
 from posemill.files import atomic_path, readable
-from posemill.runs.events import (
-    Committed,
-    Crashed,
-    Event,
-    Finished,
-    GaveUp,
-    Planned,
-    PlannedClip,
-    Reset,
-    Shard,
-    Started,
-)
+from posemill.runs import events
 from posemill.runs.queries import COUNTS, PER_CLIP, LedgerReader, check_tables
 
 _TABLES = f"""
@@ -103,7 +92,7 @@ class Ledger(LedgerReader):
             yield
             self._write(f"PRAGMA user_version = {number:d}")
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: events.Event) -> None:
         """Add an event to the tables: the only writer of them."""
         getattr(self, f"_add_{type(event).__name__.lower()}")(event)
 
@@ -111,7 +100,7 @@ class Ledger(LedgerReader):
         values = {**dict.fromkeys(COUNTS, 0), "split": readable(split), **changes}
         self._write(_ADD_COUNTS, values)
 
-    def _add_planned(self, event: Planned) -> None:
+    def _add_planned(self, event: events.Planned) -> None:
         for table in _ALL_TABLES:
             self._write(f"DELETE FROM {table}")
         self._add_clips(event.clips)
@@ -121,7 +110,7 @@ class Ledger(LedgerReader):
         )
         self._write("INSERT INTO meta VALUES ('planned', ?)", (event.run_id,))
 
-    def _add_clips(self, clips: Sequence[PlannedClip]) -> None:
+    def _add_clips(self, clips: Sequence[events.PlannedClip]) -> None:
         (last_no,) = self._write("SELECT coalesce(max(clip_no), 0) FROM clips").fetchone()
         try:
             self._writer.executemany(
@@ -138,18 +127,18 @@ class Ledger(LedgerReader):
         for split, num_clips, num_frames in new.fetchall():
             self._count(split, num_clips=num_clips, frames_known=num_frames)
 
-    def _add_started(self, event: Started) -> None:
+    def _add_started(self, event: events.Started) -> None:
         self._write("DELETE FROM meta WHERE key = 'finished_at'")
         self._write(
             "INSERT INTO meta VALUES ('starts', '1') "
             "ON CONFLICT DO UPDATE SET value = CAST(value AS INTEGER) + 1"
         )
 
-    def _add_finished(self, event: Finished) -> None:
+    def _add_finished(self, event: events.Finished) -> None:
         values = (event.finished_at,)
         self._write("INSERT OR REPLACE INTO meta VALUES ('finished_at', ?)", values)
 
-    def _add_committed(self, event: Committed) -> None:
+    def _add_committed(self, event: events.Committed) -> None:
         if event.clips:
             self._add_clips(event.clips)
         if event.shard is not None:
@@ -176,7 +165,7 @@ class Ledger(LedgerReader):
         for split, changes in counts.items():
             self._count(split, **changes)
 
-    def _add_shard(self, shard: Shard) -> None:
+    def _add_shard(self, shard: events.Shard) -> None:
         old_no = "(SELECT shard_no FROM shards WHERE name = ?)"
         for table in ("pieces", "shards") if shard.replaces else ():
             self._write(f"DELETE FROM {table} WHERE shard_no = {old_no}", [shard.replaces])
@@ -207,8 +196,8 @@ class Ledger(LedgerReader):
             counts["frames_known"] = num_frames - (known or 0)
         return counts
 
-    def _add_crashed(self, event: Crashed) -> None:
-        is_given_up = isinstance(event, GaveUp)
+    def _add_crashed(self, event: events.Crashed) -> None:
+        is_given_up = isinstance(event, events.GaveUp)
         self._write(
             "INSERT INTO crashes (unit_no, frame_index, phase, message, is_given_up, tries) "
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET tries = tries + excluded.tries, "
@@ -218,7 +207,7 @@ class Ledger(LedgerReader):
 
     _add_gaveup = _add_crashed
 
-    def _add_reset(self, event: Reset) -> None:
+    def _add_reset(self, event: events.Reset) -> None:
         """Make what failed to be done again.
 
         A single picture of an image-mode clip becomes a unit of its own. Where frames depend on

@@ -31,7 +31,7 @@ from posemill.runs.events import (
 )
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import SHARDS_NAME, Manifest, check_folder, shard_path
+from posemill.runs.manifest import SHARDS_NAME, Manifest, check_folder
 from posemill.runs.queries import Failure, ShardRows
 from posemill.runs.schema import join_tables, table_of
 from posemill.runs.shards import BlockPlan, checksum_of, read_rows
@@ -186,27 +186,24 @@ class RunWriter:
             self._events.close()
 
 
-def remove_uncommitted(home: RunHome, events: EventLog) -> int:
-    """Delete the shards that no commit names (a killed worker's); return how many there were.
+def remove_uncommitted(home: RunHome, events: EventLog) -> None:
+    """Delete the shards that no commit names: a killed worker's, and those that `compact` replaced.
 
     Where others may work on the same run, only those of this start or of an earlier one, which
     their names tell: a writer that was cut off does not know what its successor has committed.
     """
-    committed, removed = events.ledger.shard_sizes(), 0
+    committed = events.ledger.shard_sizes()
     for name in home.shard_sizes():
         if name in committed or not name.endswith((".parquet", ".tmp")):
             continue
         if events.records is None or start_of(name) < events.ledger.num_starts():
             home.place.delete(f"{SHARDS_NAME}/{name}")
-            removed += 1
-    return removed
 
 
-def compact(home: RunHome, events: EventLog) -> int:
-    """Rewrite the shards that hold rows that no longer count; return how many.
+def compact(home: RunHome, events: EventLog) -> None:
+    """Rewrite the shards that hold rows that no longer count: each first, then the event of it.
 
-    Each one: the new shard first, then the event, then the old one goes. Killed in between, an
-    uncommitted shard is left, which `remove_uncommitted` removes.
+    What is left, of one that was killed in between too, is a shard for `remove_uncommitted`.
     """
     # Elsewhere rows that no longer count stay where they are: nobody reads them, and a file that
     # may be replaced would have to be guarded against a writer that was cut off.
@@ -215,17 +212,15 @@ def compact(home: RunHome, events: EventLog) -> int:
     for old in stale:
         shard = Shard("", 0, 0, ())
         if old.pieces:
-            rows = (
+            rows = tuple(
                 ShardRows(number, "", "", old.name, piece.row_offset, piece.num_rows, old.checksum)
                 for number, piece in enumerate(old.pieces)
             )
-            table = read_rows(home, BlockPlan(tuple(rows)), manifest.skeleton_name)
+            table = read_rows(home, BlockPlan(rows), manifest.skeleton_name)
             stem, _, count = old.name.removesuffix(".parquet").partition("-r")
             name, run_id = f"{stem}-r{int(count or 0) + 1}.parquet", manifest.run_id
             shard = write_shard(home.address, name, table, pieces=old.pieces, run_id=run_id)
         events.record(Committed(dataclasses.replace(shard, replaces=old.name), ()))
-        shard_path(home.work, old.name).unlink(missing_ok=True)
-    return len(stale)
 
 
 def shard_stem(start_no: int, task_no: int) -> str:
