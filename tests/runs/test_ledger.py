@@ -1,10 +1,10 @@
-"""The ledger of a run: what is finished, left, given up, and what it says to who only reads."""
+"""The ledger of a run and its events: what is finished, left, given up, and who is told so."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -27,10 +27,13 @@ from posemill.runs.events import (
     Shard,
     Started,
     UnitProgress,
+    from_json,
+    to_json,
 )
 from posemill.runs.log import EventLog
 from posemill.runs.queries import SplitCounts, read_ledger
 from posemill.sources.clip_list import digest_of
+from tests.runs.conftest import change_ledger
 
 CLIPS = (
     Clip("a", "/frames/a", "frames", "train", num_frames=10),
@@ -299,11 +302,6 @@ def test_names_that_are_no_text_are_stored_as_what_can_be_read(fresh, tmp_path):
         assert database.execute("SELECT content FROM clips").fetchone() == ("digest",)
 
 
-def set_a_trap(folder):
-    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
-        database.execute("CREATE VIEW trap AS SELECT 1")
-
-
 def test_a_folder_that_may_not_be_written_is_read_with_the_same_care(tmp_path, monkeypatch):
     """SQLite cannot make its side files there; the second way in checks the tables too."""
     real, asked = sqlite3.connect, []
@@ -323,7 +321,46 @@ def test_a_folder_that_may_not_be_written_is_read_with_the_same_care(tmp_path, m
         assert database.finished_at() == "1"
     assert asked == ["mode=ro", "immutable=1"]
     monkeypatch.undo()
-    set_a_trap(tmp_path)
+    change_ledger(tmp_path, "CREATE VIEW trap AS SELECT 1")
     monkeypatch.setattr(sqlite3, "connect", connect)
     with pytest.raises(RunError, match="the view 'trap'"), read_ledger(tmp_path):
         pass
+
+
+LOST = Lost(None, 3, "/caf\udce9.mp4", "cut off", "it is")
+WRITTEN_UNITS = (
+    UnitProgress(7, 1, "train", 5, b"\0state", False, 5, (LOST,)),
+    UnitProgress(None, 2, "dev", 4, None, True, 4),
+)
+WRITTEN_SHARD = Shard("x.parquet", 9, 100, (Piece(1, 0, 0, 5, 7, "[]"), Piece(2, 0, 5, 4)), "sum")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Planned("id", (PlannedClip("a", "b", None),), (PlannedUnit(1, 0, None, True, False, 5),)),
+        Planned("id"),
+        Started(),
+        Committed(WRITTEN_SHARD, WRITTEN_UNITS, (PlannedClip("a", "手語", 4, "digest"),)),
+        Committed(None, ()),
+        Crashed(1, 2, 3, "killed"),
+        GaveUp(1, 2, -1, "three times"),
+        Reset((ChangedClip(1, None, "x"), ChangedClip(2, 9, "y"))),
+        Finished("2026-01-01"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_an_event_is_the_same_after_it_was_written_as_json(event):
+    assert from_json(json.loads(json.dumps(to_json(event)))) == event
+
+
+@pytest.mark.parametrize("column", ["unit_no", "split", "state", "is_done", "num_rows"])
+def test_a_column_of_another_type_or_length_or_none_is_refused(column):
+    content = to_json(Committed(None, WRITTEN_UNITS))
+    for wrong in ([{}, {}], [[], []], content["units"][column][:1]):
+        damaged = content | {"units": content["units"] | {column: wrong}}
+        with pytest.raises((TypeError, ValueError, KeyError)):
+            from_json(damaged)
+    del content["units"][column]
+    with pytest.raises(KeyError, match=column):
+        from_json(content)
