@@ -18,7 +18,7 @@ PATH = "src/posemill/geometry.py"
 
 
 @pytest.fixture(scope="module")
-def mutants() -> Any:
+def mutants():
     return import_module("benchmarks.mutants")
 
 
@@ -71,7 +71,7 @@ def four():
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tree(tmp_path, monkeypatch):
     """A tree of one module and its test, one test of which fails, and another test elsewhere."""
     # No plugins of pytest but the one that is needed: its processes start sooner.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

@@ -22,7 +22,7 @@ MEMORY = Figure("training", "memory", SPEED.benchmark, "peak", at_most=250, unit
 
 
 @pytest.fixture
-def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def made_up(tmp_path, monkeypatch):
     """A folder `benchmarks` with a module `made.up`, whose body a test writes."""
     (tmp_path / "benchmarks" / "made").mkdir(parents=True)
     monkeypatch.setattr(run, "ROOT", tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from benchmarks import scale
 
 
 @pytest.fixture
-def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
+def options(tmp_path, monkeypatch):
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))  # it sets others: put back
     return argparse.Namespace(
         workers=10, frames=6000, clip_frames=115, speed=30.0, task_frames=128,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +10,6 @@ import pytest
 
 from posemill.errors import DeviceError
 from posemill.estimators import ESTIMATORS, Estimator, open_estimator
-from posemill.records import Frame
 from posemill.testing import EngineContract
 from posemill.testing.engines import same
 
@@ -22,7 +19,7 @@ NO_PICTURES = [((8, 8), "u1"), ((8, 8, 4), "u1"), ((8, 8, 3), "u2"), ((8, 8, 3),
 
 
 @pytest.fixture(scope="module")
-def engines() -> Iterator[Callable[[str, dict[str, Any]], Estimator]]:
+def engines():
     """Return a function that opens an engine; with the same options it is the same one."""
     opened: dict[str, Estimator] = {}
 
@@ -45,14 +42,14 @@ class OurContract(EngineContract):
     packages: tuple[str, ...] = ()
 
     @pytest.fixture(autouse=True)
-    def _needs(self, need_model: Callable[[str], Path]) -> None:
+    def _needs(self, need_model):
         for package in self.packages:
             pytest.importorskip(package)
         for name in self.models:
             need_model(name)
 
     @pytest.fixture
-    def engine(self, engines: Callable[[str, dict[str, Any]], Estimator]) -> Estimator:
+    def engine(self, engines):
         """One for all tests: what an earlier one left behind must not show."""
         return engines(self.name, dict(self.options))
 
@@ -81,7 +78,7 @@ class TestHolistic(OurContract):
     name = "holistic"
 
     @pytest.fixture
-    def frames(self, photo: np.ndarray) -> list[Frame]:
+    def frames(self, photo):
         """A person, the same cut and mirrored, grey, one pixel."""
         grey = np.full((48, 64, 3), 128, np.uint8)
         return [photo, np.ascontiguousarray(photo[:400, :60:-1]), grey, grey[:1, :1]]
@@ -123,7 +120,7 @@ class TestOpenPose(OurContract):
     models = ("mobilenet_thin",)
 
     @pytest.fixture
-    def frames(self, photo: np.ndarray) -> list[Frame]:
+    def frames(self, photo):
         """A person, two side by side, grey, a strip, one pixel."""
         small = np.ascontiguousarray(photo[::2, ::2])
         pair = np.concatenate([small, small[:, ::-1]], axis=1)
@@ -143,7 +140,7 @@ class TestWholeBody(OurContract):
     packages = ("onnx", "onnxruntime")
 
     @pytest.fixture(autouse=True)
-    def _files(self, _needs: None, tmp_path: Path) -> None:
+    def _files(self, _needs, tmp_path):
         """Small networks with random weights."""
         from benchmarks.shared.pose_networks import write_detector, write_pose
 
@@ -153,7 +150,7 @@ class TestWholeBody(OurContract):
         }
 
     @pytest.fixture
-    def frames(self) -> list[Frame]:
+    def frames(self):
         """Several people, others, grey, a strip, one pixel."""
         from benchmarks.shared.pose_networks import make_pictures
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -56,7 +55,7 @@ class Holistic:
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def install(tmp_path, monkeypatch):
     """Puts a package `mediapipe` of some version on the path, with this as its Holistic."""
 
     def put(version: str, holistic: str | None = HOLISTIC) -> None:
@@ -85,11 +84,11 @@ class TestMediapipe(EngineContract):
     name = "mediapipe"
 
     @pytest.fixture(autouse=True)
-    def _installed(self, install: Callable[..., None]) -> None:
+    def _installed(self, install):
         install("0.10.21")
 
     @pytest.fixture
-    def frames(self) -> list[np.ndarray]:
+    def frames(self):
         return [np.full((4, 6, 3), shade, np.uint8) for shade in (40, 90, 140)] + [
             np.full((1, 1, 3), 200, np.uint8)
         ]

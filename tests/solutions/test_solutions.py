@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -24,7 +21,7 @@ SOLUTIONS = {
 
 
 @pytest.fixture(scope="module", params=SOLUTIONS)
-def solution(request: pytest.FixtureRequest, model_files: dict[str, Path]) -> Any:
+def solution(request, model_files):
     try:
         opened = SOLUTIONS[request.param]()
     except WeightsError as error:

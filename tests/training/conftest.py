@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import sys
-from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,13 +21,13 @@ NUM_CLASSES, NUM_POINTS = 3, 6
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(tmp_path_factory, monkeypatch):
     """Caches of the tests do not mix with the user's."""
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _prepare_torch() -> Iterator[None]:
+def _prepare_torch():
     """One thread, as OpenMP threads wait for each other on a busy machine; AMX off if it traps.
 
     A user would set the variable, and bf16 then works in this process as on any other machine.
@@ -49,7 +49,7 @@ def _prepare_torch() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def clips_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clips_folder(tmp_path_factory):
     """44 clips of 5 to 12 frames and 6 points, three classes that differ in how the points move."""
     folder = tmp_path_factory.mktemp("clips")
     rng = np.random.default_rng(0)
@@ -71,19 +71,33 @@ def clips_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def settings(
-    make_settings: Callable[..., dict[str, Any]], tmp_path: Path
-) -> Callable[..., dict[str, Any]]:
+def settings(make_settings, tmp_path):
     """Return `make_settings` with the folder of the test's own run."""
     return partial(make_settings, out=str(tmp_path / "run"))
 
 
 @pytest.fixture(scope="session")
-def make_settings(clips_folder: Path) -> Callable[..., dict[str, Any]]:
+def trained(make_settings, tmp_path_factory):
+    """What came of a training of one epoch, which no test changes."""
+    from posemill.training.front import train
+
+    return train(make_settings(epochs=1, out=str(tmp_path_factory.mktemp("trained") / "run")))
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """The folder of a training of one epoch, where `settings` has its own; to be changed."""
+    return Path(shutil.copytree(trained.out, tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def make_settings(clips_folder):
     """Return a function that gives the fields of a quick, quiet training; keywords change them."""
 
     def make(**changes: Any) -> dict[str, Any]:
-        fields: dict[str, Any] = {
+        from small_sets import QUIET
+
+        return QUIET | {
             "data": str(clips_folder),
             "labels": str(clips_folder / "labels.csv"),
             "model": "transformer",
@@ -96,13 +110,7 @@ def make_settings(clips_folder: Path) -> Callable[..., dict[str, Any]]:
             "eval_every": 1,
             "save_every": 1,
             "log_every": 1,
-            "mode": "single",
-            "precision": "fp32",
-            "num_workers": 0,
-            "tensorboard": False,
-            "figures": False,
-            "progress": False,
+            **changes,
         }
-        return fields | changes
 
     return make

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -121,13 +125,49 @@ def write_bar(path: Path, label: str, seed: int, num_frames: int = 6) -> None:
     writer.release()
 
 
+WAYS = ("falls", "rises")
+
+
+def write_bars(folder: Path, num_train: int, num_dev: int) -> Path:
+    """Write bars that fall and rise in turns, on two days; return the list of them."""
+    rows = ["path,split,label,recorded_at"]
+    for number in range(num_train + num_dev):
+        label, split = WAYS[number % 2], "train" if number < num_train else "dev"
+        write_bar(folder / f"clip{number}.mp4", label, number)
+        rows.append(f"clip{number}.mp4,{split},{label},day{number // 2 % 2}")
+    (folder / "videos.csv").write_text("\n".join(rows))
+    return folder / "videos.csv"
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from posemill.training.record.live import hold
+with hold(Path(sys.argv[1]), what="training"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
 @contextmanager
-def killed_at(step: int) -> Iterator[None]:
-    """Let the training in the block be interrupted before it has taken more than so many steps."""
+def held_by_another(run: Path) -> Iterator[int]:
+    """Let another process, whose number is given, hold the lock of a training in the block."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"held\n"
+        yield process.pid
+
+
+@contextmanager
+def killed_at(step: int, *, by: signal.Signals | None = None) -> Iterator[None]:
+    """Let the training in the block end before it takes step + 1: by Ctrl-C, or a signal."""
     take = Stepper.take
 
     def count(self: Stepper, *args: Any, **options: Any) -> None:
         if self.steps_taken == step:
+            if by:
+                os.kill(os.getpid(), by)
             raise KeyboardInterrupt
         take(self, *args, **options)
 

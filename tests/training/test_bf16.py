@@ -136,7 +136,7 @@ def planted(tmp_path, warm):
 def _base(clips_folder, tmp_path):
     given = {"data": str(clips_folder), "labels": str(clips_folder / "labels.csv"), "epochs": 1,
              "batch_size": 8, "parallel": "single", "model": "mlp", "tensorboard": False,
-             "figures": False, "seed": 3, "normalize": "none", "num_workers": 0}  # fmt: skip
+             "figures": False, "seed": 3, "normalize": "none", "workers": 0}  # fmt: skip
     lines = [f"{name} = {json.dumps(value)}" for name, value in given.items()]
     (tmp_path / "base.toml").write_text("\n".join(lines))
 

@@ -48,7 +48,7 @@ def test_all_modes_give_the_same_losses_and_weights(settings, tmp_path, monkeypa
                       optimizer="sgd", lr=0.1)  # fmt: skip
     changes = {"single": {}, "multi_thread": {"threads": 2}, "multi_process": {"processes": 2}}
     runs = {
-        mode: train(fields | more | {"mode": mode, "out": str(tmp_path / mode)})
+        mode: train(fields | more | {"parallel": mode, "out": str(tmp_path / mode)})
         for mode, more in changes.items()
     }
     assert runs["multi_process"].summary["processes"] == 2
@@ -62,8 +62,8 @@ def test_all_modes_give_the_same_losses_and_weights(settings, tmp_path, monkeypa
             torch.testing.assert_close(other[name], value, atol=1e-5, rtol=1e-4)
         for split, scores in runs["single"].scores.items():
             assert runs[mode].scores[split] == pytest.approx(scores, abs=1e-4)
-    more = {"mode": "single", "out": str(tmp_path / "multi_process"), "resume": True, "epochs": 2}
-    continued = train(fields | more)
+    fields |= {"out": str(tmp_path / "multi_process"), "epochs": 2}
+    continued = train(fields | {"parallel": "single", "resume": True})
     assert continued.summary["steps"] == 8
     notes = continued.summary["notes"]
     assert any("continued with 1 processes instead of 2" in note for note in notes)
@@ -129,8 +129,8 @@ def _leave(code: int, _: object) -> dict[str, Any]:
 
 
 def test_torchrun_is_recognised_and_its_world_is_used(settings, tmp_path):
-    fields = settings(mode="auto", epochs=1, model_options=NO_DROPOUT)
-    train(fields | {"mode": "single", "out": str(tmp_path / "single")})
+    fields = settings(parallel="auto", epochs=1, model_options=NO_DROPOUT)
+    train(fields | {"parallel": "single", "out": str(tmp_path / "single")})
     config = tmp_path / "config.toml"
     config.write_text(Resolved.of(TrainConfig(**fields)).to_toml(), encoding="utf-8")
     ended = subprocess.run(
@@ -149,14 +149,9 @@ def test_torchrun_is_recognised_and_its_world_is_used(settings, tmp_path):
     assert losses_of(Path(fields["out"])) == pytest.approx(expected, abs=1e-5)
 
 
-def test_processes_that_take_too_long_are_ended():
+def test_processes_that_take_too_long_are_ended(tmp_path):
     config = TrainConfig(parallel="multi_process", processes=1, threads=1)
     started = time.monotonic()
     with pytest.raises(TrainingError, match="several processes took more than 1 s"):
-        run_ranks(_sleep, config, most_seconds=1.0)
+        run_ranks(partial(_wait_for_ever, tmp_path / "rank"), config, most_seconds=1.0)
     assert time.monotonic() - started < 60
-
-
-def _sleep(_: object) -> dict[str, Any]:
-    time.sleep(300)
-    return {}

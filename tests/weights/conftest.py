@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ CONTENTS = {"small": b"a small model" * 100, "large": b"a large model" * 5000}
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """An empty cache folder, not yet made."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("POSEMILL_CACHE", str(folder))
@@ -25,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def pinned(monkeypatch: pytest.MonkeyPatch) -> dict[str, PinnedFile]:
+def pinned(monkeypatch):
     """A catalogue of two models in one made-up wheel, instead of the real one."""
     wheel = Wheel("tinymodels", "1.2", "manylinux_2_28_x86_64", 10_000, "0" * 64)
     files = {
@@ -39,7 +38,7 @@ def pinned(monkeypatch: pytest.MonkeyPatch) -> dict[str, PinnedFile]:
 
 
 @pytest.fixture
-def write_wheel(tmp_path: Path) -> Callable[..., Path]:
+def write_wheel(tmp_path):
     """Returns a function that writes the made-up wheel into a folder, with the given contents."""
 
     def write(contents: dict[str, bytes] = CONTENTS, *, folder: Path | None = None) -> Path:
@@ -61,7 +60,7 @@ def write_wheel(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def offline(tmp_path, monkeypatch):
     """The folder that pip takes wheels from, and the only place it looks at."""
     folder = tmp_path / "links"
     folder.mkdir()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -31,7 +30,7 @@ MASK_TOLERANCE = 1 / 255
 
 
 @pytest.fixture(params=sorted(set(NETWORKS) - {*ON_LITERT_ONLY}))
-def spec(request: pytest.FixtureRequest, need_model: Callable[[str], Path]) -> NetworkSpec:
+def spec(request, need_model):
     found = NETWORKS[request.param]
     need_model(found.model)
     return found

@@ -7,7 +7,6 @@ import io
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ PACKAGE = NpmPackage("@tiny/models", "1.2.3", 10_000, "0" * 64)
 
 
 @pytest.fixture
-def heavy(monkeypatch: pytest.MonkeyPatch) -> PinnedFile:
+def heavy(monkeypatch):
     """The only file of a catalogue, in an npm package."""
     digest = hashlib.sha256(CONTENT).hexdigest()
     file = PinnedFile("heavy", "model", "package/heavy.tflite", digest, len(CONTENT), "MIT",
@@ -43,7 +42,7 @@ def write_tgz(path: Path, content: bytes = CONTENT) -> Path:
 
 
 @pytest.fixture
-def put_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+def put_on_path(tmp_path, monkeypatch):
     """Returns a function that makes a shell script the only program of its name; PATH is bare."""
     folder = tmp_path / "bin"
     folder.mkdir()

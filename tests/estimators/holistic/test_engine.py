@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from importlib import metadata
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -20,13 +18,13 @@ BLACK = np.zeros((120, 160, 3), np.uint8)
 
 
 @pytest.fixture(scope="module")
-def engine(model_files: dict[str, Path]) -> Iterator[HolisticEstimator]:
+def engine(model_files):
     with closing(HolisticEstimator()) as estimator:
         yield estimator
 
 
 @pytest.fixture(scope="module")
-def frames(photo: np.ndarray) -> list[np.ndarray]:
+def frames(photo):
     """Six frames of a slow zoom and pan over the photograph, the fourth black."""
     made = []
     for step in range(6):
@@ -41,7 +39,7 @@ def as_bytes(keypoints: Keypoints, row: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def tracked(engine: HolisticEstimator, frames: list[np.ndarray]) -> list[bytes]:
+def tracked(engine, frames):
     """The landmarks of a clip."""
     state = engine.new_state()
     return [as_bytes(engine.estimate([frame], [state]), 0) for frame in frames]

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Callable
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -33,9 +32,7 @@ MAX_FRAMES = None if os.environ.get("POSEMILL_ALL_FRAMES") else 24
 
 
 @pytest.fixture(scope="module")
-def compare(
-    shared: Path, model_files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Report]:
+def compare(shared, model_files, tmp_path_factory):
     """Run the engine on a source of the shared media, and compare with the golden file."""
     sys.path.insert(0, str(shared / "tools"))
     tool = import_module("compare_landmarks")
@@ -72,7 +69,7 @@ CLIPS: list[tuple[str, Mode]] = [
 
 
 @pytest.fixture
-def all_models(need_model: Callable[[str], Path]) -> None:
+def all_models(need_model):
     """Skips without the models that only an option needs."""
     for name in ("pose_landmark_lite", "pose_landmark_heavy", "face_landmark_with_attention"):
         need_model(name)
@@ -106,7 +103,7 @@ def test_landmarks_are_those_of_stock_and_close_on_onnxruntime(
 
 
 @pytest.fixture(scope="module")
-def digits() -> dict[str, Any]:
+def digits():
     """What stock says of the photograph."""
     return dict(json.loads((Path(__file__).parent / "stock_photograph.json").read_text()))
 
@@ -142,7 +139,7 @@ def test_a_refined_face_has_the_digits_of_stock(photo, digits, runtime, apart):
 
 
 @pytest.fixture(scope="module")
-def jumper(media: Callable[[str], Path]) -> dict[str, Any]:
+def jumper(media):
     """Stock's landmarks of a clip anybody can fetch, and its frames; skips without a network."""
     with np.load(Path(__file__).parent / "stock_jumper.npz") as stock:
         known = dict(stock)

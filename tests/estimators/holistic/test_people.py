@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
@@ -17,21 +14,21 @@ from posemill.tracker import MAX_MISSING
 
 
 @pytest.fixture(scope="module")
-def one(model_files: dict[str, Path]) -> Iterator[HolisticEstimator]:
+def one(model_files):
     estimator = HolisticEstimator(min_detection_confidence=0.3)
     yield estimator
     estimator.close()
 
 
 @pytest.fixture(scope="module")
-def everybody(model_files: dict[str, Path]) -> Iterator[HolisticEstimator]:
+def everybody(model_files):
     estimator = HolisticEstimator(people="all", search_every=2, min_detection_confidence=0.3)
     yield estimator
     estimator.close()
 
 
 @pytest.fixture(scope="module")
-def person(photo: np.ndarray) -> np.ndarray:
+def person(photo):
     return np.asarray(cv2.resize(photo, (256, 256), interpolation=cv2.INTER_AREA))
 
 

@@ -17,7 +17,7 @@ SIZE = 64
 
 
 @pytest.fixture(autouse=True)
-def _by_our_own_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+def _by_our_own_coordinates(monkeypatch):
     """Small crops are OpenCV's own where its warp is the classic one; here none is."""
     monkeypatch.setattr(crops, "_IS_CLASSIC", False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def spots_points(size: int) -> bytes:
 
 
 @pytest.fixture
-def spots(monkeypatch: pytest.MonkeyPatch) -> None:
+def spots(monkeypatch):
     """The engine's networks are the small ones."""
     pytest.importorskip("onnxruntime")
     models = {"nanodet": spots_detector(), "movenet-thunder": spots_points(256),
@@ -155,7 +154,7 @@ def test_without_its_runtime_the_pip_line_is_said(monkeypatch, runtime, extra):
 
 
 @pytest.fixture
-def published(need_model: Callable[[str], Path]) -> Callable[..., Any]:
+def published(need_model):
     """Returns a function that opens the engine with the published networks."""
     pytest.importorskip("onnxruntime")
     for name in ("nanodet", "movenet-thunder", "movenet-lightning"):

@@ -56,7 +56,7 @@ Find = Callable[..., list[list[Rect]]]
 
 
 @pytest.fixture
-def find(monkeypatch: pytest.MonkeyPatch) -> Find:
+def find(monkeypatch):
     """Returns a function: rows of people that MoveNet finds in a frame each; their regions."""
 
     def regions_of(*rows: list[FloatArray]) -> list[list[Rect]]:

@@ -10,7 +10,7 @@ import pytest
 
 from posemill.errors import DeviceError, WeightsError
 from posemill.estimators.runtimes import onnx_network
-from posemill.estimators.runtimes.onnx_network import OnnxNetwork, _load_error
+from posemill.estimators.runtimes.onnx_network import OnnxNetwork
 
 GPUS = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
 
@@ -78,11 +78,18 @@ def test_a_graph_that_cannot_be_loaded_is_named_with_what_to_do(monkeypatch):
 @pytest.mark.parametrize(
     ("device", "said", "kind", "message"),
     [
-        ("cpu", " bad graph\nline 2", WeightsError, r"cannot load face \(bad graph\); delete"),
-        ("cuda:0", "\n", DeviceError, r"ONNX Runtime cannot use cuda:0 for face: RuntimeError$"),
-        ("cuda:0", "no memory\n", DeviceError, r"cannot use cuda:0 for face: no memory$"),
+        ("cpu", " bad graph\nline 2", WeightsError, r"load hand_recrop \(bad graph\); delete"),
+        ("cuda:0", "\n", DeviceError, "Runtime cannot use cuda:0 for hand_recrop: RuntimeError$"),
+        ("cuda:0", "no memory\n", DeviceError, "use cuda:0 for hand_recrop: no memory$"),
     ],
 )
-def test_the_reason_is_the_first_line_of_what_onnx_runtime_says(device, said, kind, message):
+def test_the_reason_is_the_first_line_of_what_onnx_runtime_says(
+    model_files, monkeypatch, device, said, kind, message
+):
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: GPUS)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fail)
     with pytest.raises(kind, match=message):
-        raise _load_error("face", device, RuntimeError(said), is_ours=True)
+        OnnxNetwork("hand_recrop", device=device)

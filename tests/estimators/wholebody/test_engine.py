@@ -1,11 +1,12 @@
-"""The whole-body engine on users' files: what it reads of them, whom it finds, what it refuses."""
+"""The whole-body engine on users' files: what it reads and refuses, whom it finds, its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("onnxruntime")
 
 import onnx
 
+import posemill
 from benchmarks.keypoints.against_rtmlib import people_of
 from benchmarks.shared.pose_networks import (
     OnnxGraph,
@@ -24,6 +26,7 @@ from benchmarks.shared.pose_networks import (
 )
 from posemill.errors import ConfigError, WeightsError
 from posemill.estimators import engine_info, open_estimator
+from posemill.files import sha256_of
 from posemill.weights.onnx_files import first_convolution_channels
 
 PICTURE = make_pictures([(120, 90)])[0]
@@ -41,12 +44,12 @@ def test_a_file_whose_output_would_fill_the_memory_is_refused_before_it_is_compu
 
 
 @pytest.fixture
-def pose(tmp_path: Path) -> str:
+def pose(tmp_path):
     return str(write_pose(tmp_path / "pose.onnx", 17))
 
 
 @pytest.fixture
-def find_with(tmp_path: Path, pose: str) -> Callable[..., list[Any]]:
+def find_with(tmp_path, pose):
     """Returns a function: boxes `(boxes, 5)` that the detector says, in 64 x 64; the people."""
 
     def find(rows: list[list[float]], labels: list[int] | None = None, **options: Any) -> list[Any]:
@@ -289,3 +292,37 @@ def test_detectors_with_other_outputs_are_refused_with_what_they_have(tmp_path, 
     ):
         with pytest.raises(kind, match=message):
             open_estimator("wholebody", pose=pose, detector=detector)
+
+
+def test_a_run_has_everybody_and_the_sums_of_both_files(tmp_path):
+    pictures = [*make_pictures([(320, 240), (640, 300)]), np.zeros((40, 30, 3), np.uint8)]
+    (tmp_path / "pictures").mkdir()
+    for name, picture in zip("abc", pictures, strict=True):
+        assert cv2.imwrite(str(tmp_path / "pictures" / f"{name}.png"), picture[..., ::-1])
+    options = {
+        "pose": str(write_pose(tmp_path / "pose.onnx", 26)),
+        "detector": str(write_detector(tmp_path / "detector.onnx", has_nms=True)),
+    }
+    run = tmp_path / "run"
+    posemill.extract(tmp_path / "pictures", out=run, engine="wholebody", engine_options=options,
+                     executor="serial", progress=False)  # fmt: skip
+    expected = open_estimator("wholebody", **options).estimate(pictures)
+    (clip,) = posemill.open_run(run).clips()
+    assert clip.skeleton_name == "halpe-26"
+    np.testing.assert_array_equal(clip.points, expected.points)
+    assert clip.others.counts.tolist() == expected.others.counts.tolist()
+    assert clip.others.counts.sum() > 5
+    engine = json.loads((run / "manifest.json").read_text())["engine"]
+    for name, path in options.items():
+        assert engine[f"sha256 {name}"] == sha256_of(Path(path))
+    # Another file under the same name is another engine: the run does not go on with it.
+    write_pose(tmp_path / "pose.onnx", 26, seed=5)
+    with pytest.raises(posemill.PosemillError, match="sha256 pose"):
+        posemill.extract(tmp_path / "pictures", out=run, engine="wholebody",
+                         engine_options=options, executor="serial", progress=False)  # fmt: skip
+    for name in ("coco", "openpose", "npz", "csv", "parquet"):
+        posemill.export(run, name, tmp_path / f"out.{name}", progress=False,
+                        person="all" if name in ("coco", "openpose") else "main")  # fmt: skip
+    people = json.loads((tmp_path / "out.coco").read_text())["annotations"]
+    found = [*expected.scores, *expected.others.scores]
+    assert len(people) == sum(bool(scores.any()) for scores in found)

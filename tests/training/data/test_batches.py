@@ -11,21 +11,13 @@ from small_sets import make_set
 from posemill.training.config.data_settings import AugmentationSettings
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch, BucketSampler, Draw
-from posemill.training.data.keypoint_clips import KeypointClips, Sample, collate, share_of
+from posemill.training.data.keypoint_clips import Sample, collate, share_of
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.data.normalize import Augment
 from posemill.training.runtime import Runtime
 
 RNG = np.random.default_rng(0)
 LENGTHS = RNG.integers(3, 30, 53)
-
-
-def make_clips(lengths: np.ndarray = LENGTHS) -> KeypointClips:
-    samples = [
-        Sample(RNG.random((n, 4, 2)).astype(np.float32), RNG.random((n, 4)) > 0.1, i % 3)
-        for i, n in enumerate(lengths)
-    ]
-    return make_set(samples, ["a", "b", "c"])
 
 
 def clips_of(sampler: BucketSampler) -> list[list[int]]:
@@ -169,9 +161,12 @@ def test_nothing_to_draw_from_is_refused():
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_augmentation_does_not_depend_on_workers_or_batches(num_workers):
-    clips = make_clips(LENGTHS[:12])
+    samples = [
+        Sample(RNG.random((n, 4, 2)).astype(np.float32), RNG.random((n, 4)) > 0.1, 0)
+        for n in LENGTHS[:12]
+    ]
     amounts = AugmentationSettings(rotate=20, noise=0.1, time_warp=0.3)
-    maker = dataclasses.replace(clips, augment=Augment(amounts), seed=5)
+    maker = dataclasses.replace(make_set(samples, "a"), augment=Augment(amounts), seed=5)
     config = TrainConfig(batch_size=4, micro_batch=4, seed=1, workers=num_workers)
     seen, state = {}, torch.get_rng_state()
     for batch in EpochLoader(maker, config, Runtime(), shuffle=True).batches(3, 4):

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 from posemill.errors import TrainingError
 from posemill.formats import get_format
@@ -9,11 +11,7 @@ from posemill.formats.shared.contract import Recipe
 from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
-
-torch = pytest.importorskip("torch")
-from torch.utils.data import DataLoader  # noqa: E402
-
-from posemill.training.data.torch_data import KeypointDataset, pad_clips  # noqa: E402
+from posemill.training.data.torch_data import KeypointDataset, pad_clips
 
 
 def make_clip(seed: int, *, frames: int = 5, split: str = "train") -> PoseClip:

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_runner import CliRunner
+from cli_runner import call, said_by
 
-from posemill.commands.line import run_line
 from posemill.errors import ConfigError, RunError, TrainingError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.front import train
@@ -50,8 +49,7 @@ def test_each_person_is_scored_by_a_model_that_never_saw_them(people, tmp_path, 
              "--normalize", "none", "--workers", 0, "--leave-out", "signer",
              "--out", out]  # fmt: skip
     monkeypatch.setenv("COLUMNS", "200")
-    result = CliRunner().invoke(run_line, ["train", *map(str, flags)])
-    assert result.exit_code == 0, result.output
+    result = call("train", *flags, catches=False)
     lines = [line.split() for line in result.stdout.splitlines() if line[0].isalpha()]
     assert [line[0] for line in lines] == ["without", "ann", "bo", "cy", "mean", "worst"]
     assert lines[1][1:5] == ["16", "of", "16", "1.0000"]
@@ -65,14 +63,11 @@ def test_each_person_is_scored_by_a_model_that_never_saw_them(people, tmp_path, 
     assert evaluate(run, split="test")["accuracy"] == 1.0, "the same clips again"
     ids = json.loads((run / "run.json").read_text())
     assert ids["identity"]["num_classes"] == 3, "the others' classes, odd among them"
-    shown = CliRunner().invoke(run_line, ["status", str(out)])
-    assert shown.exit_code == 0, shown.output
-    assert "2/2 trainings done" in shown.stdout
+    assert "2/2 trainings done" in said_by("status", out)
     for command in ("logs", "stop"):
-        assert CliRunner().invoke(run_line, [command, str(out)]).exit_code == 0
+        said_by(command, out)
     before = (run / "summary.json").stat().st_mtime_ns
-    again = CliRunner().invoke(run_line, ["train", *map(str, flags), "--json"])
-    assert json.loads(again.stdout)["mean"] == 1.0
+    assert json.loads(said_by("train", *flags, "--json"))["mean"] == 1.0
     assert (run / "summary.json").stat().st_mtime_ns == before, "what is done is not run again"
     (run / "summary.json").unlink()
     again = read_sweep_status(out).next_command()

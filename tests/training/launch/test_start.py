@@ -3,11 +3,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from small_sets import held_by_another
 
 import posemill
 from posemill.errors import ConfigError, RunError
@@ -27,26 +26,13 @@ def test_a_training_needs_data(settings):
         train(settings(data=""))
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from posemill.training.record.live import hold
-with hold(Path(sys.argv[1]), what="training"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_who_continues_takes_the_lock_before_it_reads_anything(settings, tmp_path):
+def test_who_continues_takes_the_lock_before_it_reads_anything(settings, run, tmp_path):
     fields = settings(epochs=1)
-    run = train(fields).out
     # The moment in which the other process has removed the checkpoint that `last` named.
     for checkpoint in (run / "checkpoints").glob("step-*"):
         shutil.rmtree(checkpoint)
     (run / "run.json").write_text("{")
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as other:  # fmt: skip
-        assert other.stdout.readline() == b"held\n"
+    with held_by_another(run):
         for changes in ({}, {"data": str(tmp_path / "nowhere")}, {"tune": "speed"}):
             with pytest.raises(RunError, match="is being trained by another process"):
                 train(fields | {"resume": True} | changes)
@@ -98,10 +84,12 @@ def test_data_without_splits_end_with_an_accuracy_of_a_share_set_aside(
 def test_without_any_dev_split_it_is_said_that_nothing_is_scored(settings, clips_folder, tmp_path):
     (tmp_path / "data").mkdir()
     shutil.copy(clips_folder / "train_keypoints.npz", tmp_path / "data")
-    result = train(settings(data=str(tmp_path / "data"), dev_fraction=0.0, patience=2, epochs=1))
+    result = train(settings(data=str(tmp_path / "data"), dev_fraction=0.0, patience=2, epochs=1,
+                            workers=1, pin_memory=True))  # fmt: skip
     assert result.scores == {}
     assert result.summary["notes"] == [
         "no dev split: nothing is scored during the training, and the last weights count",
+        "pin_memory=True has no effect: there is no GPU",
         "patience=2 has no effect: there is no dev split to stop by",
     ]
 
@@ -160,10 +148,9 @@ def test_a_resumed_training_counts_the_time_before(settings):
     assert second["forward"] >= first["forward"] > 0
 
 
-def test_ranks_of_torchrun_read_a_run_only_after_the_first_one_has_locked_it(settings, monkeypatch):
-    fields = settings(epochs=1, figures=False)
-    train(fields)
-
+def test_ranks_of_torchrun_read_a_run_only_after_the_first_one_has_locked_it(
+    settings, run, monkeypatch
+):
     class SecondRank(Runtime):
         """A process whose first one has found the run in use."""
 
@@ -178,4 +165,4 @@ def test_ranks_of_torchrun_read_a_run_only_after_the_first_one_has_locked_it(set
     monkeypatch.setattr(RunFolder, "read_facts", lambda _: pytest.fail("read without the lock"))
     monkeypatch.setattr(start, "build_workload", lambda _: pytest.fail("began to train"))
     with pytest.raises(RunError, match="is being trained by another process"):
-        train({**fields, "resume": True})
+        train(settings(epochs=1, resume=True))

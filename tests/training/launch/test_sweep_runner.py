@@ -13,10 +13,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cli_runner import CliRunner
+from cli_runner import said_by
 
 import posemill
-from posemill.commands.line import run_line
 from posemill.commands.printing import without_constants
 from posemill.commands.runs import read_log
 from posemill.errors import RunError
@@ -153,12 +152,12 @@ def test_a_sweep_shows_its_trainings_and_why_one_failed(tmp_path, command):
         "job": found.jobs[1].name, "lr": 2.0, "state": "failed",
         "reason": "exit code 2: posemill: the disk is full",
     }  # fmt: skip
-    result = CliRunner().invoke(run_line, ["status", str(tmp_path / "out")])
-    assert "has ended\n1/2 trainings done, 1 failed\n" in result.stdout
-    assert "exit code 2: posemill: the disk is full" in result.stdout
-    assert f"next: posemill sweep {found.path} --out {tmp_path}/out" in result.stdout
-    result = CliRunner().invoke(run_line, ["status", str(tmp_path / "out"), "--json"])
-    assert json.loads(result.stdout)["trainings"][1]["state"] == "failed"
+    said = said_by("status", tmp_path / "out")
+    assert "has ended\n1/2 trainings done, 1 failed\n" in said
+    assert "exit code 2: posemill: the disk is full" in said
+    assert f"next: posemill sweep {found.path} --out {tmp_path}/out" in said
+    as_json = json.loads(said_by("status", tmp_path / "out", "--json"))
+    assert as_json["trainings"][1]["state"] == "failed"
     lines = read_log(tmp_path / "out")
     assert f"{first['job']} done" in lines[2]
     assert "failed: exit code 2: posemill: the disk is full" in lines[-1]
@@ -205,7 +204,7 @@ def test_what_all_trainings_have_alike_is_said_once(tmp_path):
     found = make_sweep(tmp_path, "[0.1, 0.2]\nepochs = [2]")
     found.out.mkdir()
     write_record(found, 1)
-    said = CliRunner().invoke(run_line, ["status", str(tmp_path / "out")]).stdout
+    said = said_by("status", tmp_path / "out")
     assert "the same in all: epochs 2\n" in said
     heading = next(line for line in said.splitlines() if line.startswith("job"))
     assert heading.split() == ["job", "lr", "state"]

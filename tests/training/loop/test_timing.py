@@ -15,15 +15,14 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from cli_runner import CliRunner
-from small_sets import QUIET
+from cli_runner import said_by
+from small_sets import QUIET, killed_at
 from torch import Tensor, nn
 
 import posemill
-from posemill.commands.line import run_line
 from posemill.errors import RunError
 from posemill.machine.gpus import Gpu
-from posemill.training.loop import reporting, timing
+from posemill.training.loop import timing
 from posemill.training.loop.timing import (
     PARTS,
     BusyMeter,
@@ -227,20 +226,9 @@ def test_a_line_that_takes_long_is_found_with_file_and_call(
 WELL = dict.fromkeys(PARTS, 0.0) | {"forward": 60.0, "backward": 60.0, "optimizer": 5.0}
 
 
-@pytest.fixture
-def run(settings):
-    return RunFolder(posemill.train(settings(epochs=1)).out)
-
-
-def advise(run: RunFolder, *more: str, **environment: str) -> str:
-    result = CliRunner().invoke(run_line, ["advise", str(run.path), *more], env=environment)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def test_what_a_training_measured_is_read_back_and_a_fault_in_it_named(run):
-    found = read_evidence(run.path)
-    assert dict(found.timing_seconds) == run.read_summary()["timing_seconds"]
+def test_what_a_training_measured_is_read_back_and_a_fault_in_it_named(run, monkeypatch):
+    found = read_evidence(run)
+    assert dict(found.timing_seconds) == RunFolder(run).read_summary()["timing_seconds"]
     assert (found.ranks, found.num_evals, found.is_gpu) == (1, 1, False)
     assert 0 < found.padding_share < 0.3  # clips of 5 to 12 frames, sorted
     evidence = Evidence(
@@ -248,28 +236,19 @@ def test_what_a_training_measured_is_read_back_and_a_fault_in_it_named(run):
         bf16_gain=1.2, waits=(Wait("a.py", 3, ".item()", 0.25),), num_videos=3, decoded_bytes=4,
         frame_side=112, free_bytes=5,
     )  # fmt: skip
-    write_evidence(run.path, evidence)
-    assert read_evidence(run.path) == evidence
-    write_evidence(run.path, Evidence({**WELL, "checkpoint": 125.0}, cores=4))
-    assert "50% goes into checkpoints: try --save-every 2 (up to 1.33x)" in advise(run)
-    (only,) = json.loads(advise(run, "--json"))["advice"]
+    write_evidence(run, evidence)
+    assert read_evidence(run) == evidence
+    write_evidence(run, Evidence({**WELL, "checkpoint": 125.0}, cores=4))
+    assert "50% goes into checkpoints: try --save-every 2 (up to 1.33x)" in said_by("advise", run)
+    (only,) = json.loads(said_by("advise", run, "--json"))["advice"]
     assert (only["setting"], only["change"]) == ("save_every", "save_every=2")
-    assert "50% 的时间" in advise(run, POSEMILL_LANG="zh_CN")
+    monkeypatch.setenv("POSEMILL_LANG", "zh_CN")
+    assert "50% 的时间" in said_by("advise", run)
 
 
-def test_a_training_that_was_killed_has_advice(settings, monkeypatch, tmp_path):
-    written: list[bool] = []
-    real = reporting.Reporter.report_loss
-
-    def killed(self: Any, *args: Any, **more: Any) -> None:
-        real(self, *args, **more)
-        written.append((tmp_path / "run" / "timing.json").is_file())
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(reporting.Reporter, "report_loss", killed)
-    with pytest.raises(KeyboardInterrupt):
+def test_a_training_that_was_killed_has_advice(settings, tmp_path):
+    with killed_at(1):
         posemill.train(settings())
-    assert written == [True]
     assert not (tmp_path / "run" / "summary.json").exists()
     assert read_evidence(tmp_path / "run").seconds > 0
     posemill.advise(tmp_path / "run")
@@ -284,11 +263,11 @@ def test_what_cannot_be_advised_on_is_said(run, tmp_path):
     with pytest.raises(RunError, match="is a sweep: ask for advice on one of the trainings in it"):
         posemill.advise(tmp_path / "sweep")
     write_object(
-        run.path / "timing.json",
+        run / "timing.json",
         dataclasses.asdict(Evidence(WELL, cores=2)) | {"waits": [{"file": "a.py"}]},
     )
     with pytest.raises(RunError, match=r"timing.json is not what posemill wrote: KeyError\('line"):
-        posemill.advise(run.path)
-    write_object(run.path / "timing.json", {})
+        posemill.advise(run)
+    write_object(run / "timing.json", {})
     with pytest.raises(RunError, match="has measured nothing yet: wait until it has taken some"):
-        posemill.advise(run.path)
+        posemill.advise(run)

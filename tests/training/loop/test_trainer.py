@@ -28,37 +28,19 @@ def test_deterministic_reruns_are_bit_equal(settings, tmp_path):
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_a_stopped_training_with_a_loader_continues_bit_equal_in_the_middle_of_an_epoch(
-    settings, tmp_path
-):
-    fields = settings(
-        save_every_steps=1, ema_decay=0.9, augment_noise=0.01, num_workers=1, epochs=2
-    )
-    train(fields | {"out": str(tmp_path / "whole")})
-    with killed_at(6):  # four steps an epoch
-        train(fields | {"out": str(tmp_path / "cut")})
-    result = train(fields | {"out": str(tmp_path / "cut"), "resume": True})
-    assert "continued after step 6 of 8" in result.summary["notes"]
-    assert_same_run(tmp_path / "whole", tmp_path / "cut")
-
-
 def test_a_finished_training_is_not_trained_again(settings, tmp_path):
     fields = settings()
     first = train(fields)
     again = train(fields | {"resume": True})
     assert again.scores == first.scores
     assert again.summary == json.loads(json.dumps(first.summary)), "its timing stays, too"
-    with pytest.raises(RunError, match="already holds a training; add resume=True"):
-        train(fields)
 
 
-def test_a_start_killed_before_its_first_checkpoint_begins_its_log_anew(settings, tmp_path):
-    fields = settings(epochs=1)
-    train(fields)
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    (tmp_path / "run" / "summary.json").unlink()
-    train(fields | {"resume": True})
-    rows = RunFolder(tmp_path / "run").read_metrics()
+def test_a_start_killed_before_its_first_checkpoint_begins_its_log_anew(settings, run):
+    shutil.rmtree(run / "checkpoints")
+    (run / "summary.json").unlink()
+    train(settings(epochs=1, resume=True))
+    rows = RunFolder(run).read_metrics()
     assert [row["step"] for row in rows if row["event"] == "train"] == [1, 2, 3, 4]
 
 
@@ -75,18 +57,18 @@ def test_a_training_that_patience_ended_goes_on_with_more_patience_only(settings
     assert train(fields | {"resume": True, "patience": 0}).summary["steps"] == 16
 
 
-def test_what_is_learned_otherwise_from_here_on_is_said(settings):
-    train(settings(epochs=1))
+def test_what_is_learned_otherwise_from_here_on_is_said(settings, run):
     result = train(settings(resume=True, lr=0.02, cache="none", save_every=2))
     assert "it began with lr=0.01, and goes on with 0.02" in result.summary["notes"]
     assert not any("cache" in note or "save_every" in note for note in result.summary["notes"])
     assert result.summary["steps"] == 12
 
 
-def test_a_training_goes_on_only_with_its_model_classes_steps_and_optimizer(settings, tmp_path):
+def test_a_training_goes_on_only_with_its_model_classes_steps_and_optimizer(
+    settings, run, tmp_path
+):
     fields = settings(epochs=1)
-    out = train(fields).out
-    before = {name: (out / name).read_text() for name in ("config.toml", "run.json")}
+    before = {name: (run / name).read_text() for name in ("config.toml", "run.json")}
     labels = tmp_path / "renamed.csv"
     labels.write_text(Path(fields["labels"]).read_text().replace(",class", ",new_class"))
     larger = {"width": 32, "num_layers": 1, "num_heads": 2}
@@ -102,7 +84,7 @@ def test_a_training_goes_on_only_with_its_model_classes_steps_and_optimizer(sett
         with pytest.raises((RunError, TrainingError), match=message):
             train(fields | {"resume": True, "epochs": 3, **changes})
         if not {"optimizer", "ema_decay"} & set(changes):  # its command still works
-            assert before == {name: (out / name).read_text() for name in before}
+            assert before == {name: (run / name).read_text() for name in before}
 
 
 def test_without_a_validation_split_or_an_evaluation_the_last_weights_are_the_best(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from ulps import assert_within_ulps
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.multigrid.norms import aggregate_norms, group_norms, restore_norms
@@ -41,7 +40,9 @@ def test_a_large_batch_is_normalised_in_groups_of_eight(most, num_clips, size):
     group_norms(grouped, most, Runtime())
     alone = torch.cat([make_model()(part) for part in batch.split(size)])
     found = grouped(batch)
-    assert_within_ulps(found, alone, ULPS)
+    # A kernel takes its sums in an order that depends on the shape and on the processor.
+    unit = torch.finfo(alone.dtype).eps * alone.detach().abs().max()
+    assert (found - alone).abs().max() <= ULPS * unit
     assert not torch.allclose(found, make_model()(batch), atol=1e-3), "one group is another"
     found.sum().backward()
     assert grouped[1].weight.grad.shape == (4,), "one scale for all groups"

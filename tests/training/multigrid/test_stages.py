@@ -152,6 +152,7 @@ def test_a_batch_that_four_times_over_is_more_than_the_clips_is_refused(settings
 def test_wrong_options_are_refused_at_once(options, said):
     with pytest.raises(ConfigError, match=f"multigrid_options: {said}"):
         TrainConfig(multigrid_options=options)
+    assert TrainConfig(multigrid_options={"most_lr_factor": 1.0}).multigrid_options
 
 
 @pytest.fixture
@@ -189,7 +190,7 @@ def test_several_processes_and_accumulation_take_the_same_steps(grid_settings, t
     changes = {
         "one": {},
         "accumulated": {"micro_batch": 1},
-        "two": {"mode": "multi_process", "processes": 2, "threads": 1},
+        "two": {"parallel": "multi_process", "processes": 2, "threads": 1},
     }
     weights = {}
     for name, change in changes.items():

@@ -4,6 +4,8 @@ import io
 import os
 import pickle
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,44 +102,31 @@ def compressed(content: bytes) -> bytes:
     return packed.getvalue()
 
 
-def hostile(kind: str, marker: Path) -> bytes:
-    """Return the bytes of a state that would do something if it were believed."""
-    harm = {"step": Harm(marker)}
-    endless: list[Any] = []
-    endless.append(endless)
-    kinds = {
-        "raw pickle": lambda: pickle.dumps(harm),
-        "old format": lambda: saved(harm, _use_new_zipfile_serialization=False),
-        "code": lambda: saved(harm),
-        "names": lambda: saved({"step": repeated(30)}),
-        "itself": lambda: saved({"step": endless}),
-        "shape": lambda: saved({"step": torch.ones(1).expand(10**12)}),
-        "list": lambda: saved([1]),
-        "compressed": lambda: compressed(saved({"step": torch.zeros(10**6)})),
-        "cut": lambda: saved({"step": 1})[:200],
-    }
-    return kinds[kind]()
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+# The bytes of a state that would do something if it were believed, made of what does harm.
+HOSTILE: dict[str, tuple[Callable[[Any], bytes], str]] = {
+    "raw pickle": (pickle.dumps, "it is not a file of torch.save"),
+    "old format": (partial(saved, _use_new_zipfile_serialization=False),
+                   "it is not a file of torch.save"),
+    "code": (saved, "Weights only load failed"),
+    "names": (lambda _: saved({"step": repeated(30)}), "it names values over and over"),
+    "itself": (lambda _: saved({"step": ENDLESS}), "it names values over and over"),
+    "shape": (lambda _: saved({"step": torch.ones(1).expand(10**12)}),
+              r"a tensor of \(1000000000000,\) is not dense"),
+    "list": (lambda _: saved([1]), "expected a dict"),
+    "compressed": (lambda _: compressed(saved({"step": torch.zeros(10**6)})),
+                   "it holds more than it is long"),
+    "cut": (lambda _: saved({"step": 1})[:200], "File is not a zip file"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("raw pickle", "it is not a file of torch.save"),
-        ("old format", "it is not a file of torch.save"),
-        ("code", "Weights only load failed"),
-        ("names", "it names values over and over"),
-        ("itself", "it names values over and over"),
-        ("shape", r"a tensor of \(1000000000000,\) is not dense"),
-        ("list", "expected a dict"),
-        ("compressed", "it holds more than it is long"),
-        ("cut", "File is not a zip file"),
-    ],
-)
-def test_a_hostile_state_runs_nothing_and_takes_no_memory(kind, message, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("make", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_state_runs_nothing_and_takes_no_memory(make, message, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_MOST_VALUES", 10_000)
     folder = CheckpointFolder(tmp_path / "checkpoints")
     path = folder.save(checkpoint(1), "last")
-    (path / "state.pt").write_bytes(hostile(kind, tmp_path / "harm"))
+    (path / "state.pt").write_bytes(make({"step": Harm(tmp_path / "harm")}))
     with pytest.raises(TrainingError, match=rf"cannot read the checkpoint file .*: {message}"):
         folder.load("last")
     assert not (tmp_path / "harm").exists()

@@ -13,11 +13,6 @@ from posemill.testing.synthetic import CorpusOptions, write_corpus
 from posemill.training.front import train
 
 
-@pytest.fixture(scope="module")
-def trained(make_settings, tmp_path_factory):
-    return train(make_settings(epochs=3, out=str(tmp_path_factory.mktemp("trained") / "run")))
-
-
 def test_evaluation_and_predictions_of_the_best_checkpoint_are_those_of_the_training(
     trained, clips_folder
 ):

@@ -9,29 +9,21 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from cli_runner import CliRunner
+from cli_runner import said_by
+from small_sets import held_by_another, killed_at
 
 import posemill
-from posemill.commands.line import run_line
 from posemill.commands.runs import follow_log, read_log, stop
 from posemill.errors import ConfigError, RunError
 from posemill.machine.live_files import write_live
 from posemill.machine.processes import python_command
 from posemill.training.front import train
-from posemill.training.loop.reporting import Reporter
-from posemill.training.loop.trainer import Trainer, TrainState
+from posemill.training.loop.trainer import Trainer
 from posemill.training.record.live import hold, is_held
 from posemill.training.runs.status import TrainStatus, read_train_status
-
-
-def cli(*arguments: object) -> str:
-    result = CliRunner().invoke(run_line, [str(each) for each in arguments])
-    assert result.exit_code == 0, (result.output, result.exception)
-    return result.stdout
 
 
 def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypatch):
@@ -55,12 +47,12 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypa
     status = posemill.status(out)
     assert (status.state, status.step, status.checkpoint_step) == ("finished", 12, 12)
     assert status.chosen_by == "accuracy"
-    text = cli("status", out)
+    text = said_by("status", out)
     assert f"{out}: finished\nepoch 3/3, step 12/12 (100.0%)" in text
     assert f"best accuracy {status.best:.4f} at step {status.best_step}" in text
     assert re.search(r"test +\d", text), "the scores"
     assert f"next: posemill evaluate {out} --split test" in text
-    found = json.loads(cli("status", out, "--json"))
+    found = json.loads(said_by("status", out, "--json"))
     assert (found["state"], found["total_steps"], found["pid"]) == ("finished", 12, os.getpid())
     assert set(found["scores"]) == {"dev", "test"}
     lines = read_log(out)
@@ -68,27 +60,17 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypa
     assert any("epoch 1, step 1: loss " in line for line in lines)
     assert any(re.search(r" epoch 3: loss \d", line) for line in lines)
     assert "finished: 12 steps, best at " in lines[-1]
-    assert cli("logs", out, "-n", 1).strip() == lines[-1]
+    assert said_by("logs", out, "-n", 1).strip() == lines[-1]
     assert list(follow_log(out)) == []
     with pytest.raises(ConfigError, match=r"is a training; only the workers of extract have logs"):
         read_log(out, worker=1)
     with pytest.raises(ConfigError, match=r"is a training: failures lists clips"):
-        CliRunner().invoke(run_line, ["status", str(out), "--failures"], catch_exceptions=False)
+        said_by("status", out, "--failures")
 
 
-def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
-    settings, monkeypatch
-):
+def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(settings):
     fields = settings(epochs=2, save_every_steps=2)
-    take = Reporter.report_loss
-
-    def fall(self: Reporter, state: TrainState, *rest: Any, **more: Any) -> None:
-        take(self, state, *rest, **more)
-        if state.step == 7:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Reporter, "report_loss", fall)
-    with pytest.raises(KeyboardInterrupt):
+    with killed_at(7):
         train(fields)
     status = read_train_status(Path(fields["out"]))
     assert (status.state, status.step, status.checkpoint_step) == ("stopped", 7, 6)
@@ -99,8 +81,7 @@ def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
     command = status.next_command()
     assert command == f"posemill train {fields['out']}/config.toml --resume"
 
-    monkeypatch.setattr(Reporter, "report_loss", take)
-    text = cli(*command.split()[1:])
+    text = said_by(*command.split()[1:])
     assert "continued after step 6 of 8" in text
     assert read_train_status(Path(fields["out"])).state == "finished"
 
@@ -126,32 +107,22 @@ def test_early_stopping_is_said_at_the_end_and_again_by_who_resumes(settings):
         f"(patience=1); the best was at step {summary['best_step']}"
     )
     assert any(words in line for line in read_log(Path(fields["out"])))
-    text = cli("train", f"{fields['out']}/config.toml", "--resume")
+    text = said_by("train", f"{fields['out']}/config.toml", "--resume")
     assert words in text, "with the same patience nothing is left to do"
 
 
 def test_a_training_in_another_process_is_seen_and_can_be_stopped(tmp_path):
-    script = (
-        "import sys, time\nfrom pathlib import Path\n"
-        "from posemill.training.record.live import hold\n"
-        "with hold(Path(sys.argv[1]), what='training'):\n    print('ready', flush=True)\n"
-        "    time.sleep(100)\n"
-    )
     for name in (".lock", "log.txt"):
         (tmp_path / name).touch()
     assert stop(tmp_path) is None
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout.readline() == "ready\n"
+    with held_by_another(tmp_path) as pid:
         assert is_held(tmp_path)
         status = read_train_status(tmp_path)
-        assert (status.state, status.pid, status.describe()) == (
-            "running", process.pid, "no step yet",
-        )  # fmt: skip
+        assert (status.state, status.pid) == ("running", pid)
+        assert status.describe() == "no step yet"
         with pytest.raises(RunError, match=r"is being trained by another process; look with: pos"):
             hold(tmp_path, what="training").__enter__()
-        assert stop(tmp_path) == process.pid
+        assert stop(tmp_path) == pid
     assert read_train_status(tmp_path).state == "stopped"
     assert stop(tmp_path) is None
 
@@ -192,8 +163,8 @@ def test_a_strangers_note_is_believed_only_where_it_makes_sense(tmp_path, live):
     status = read_train_status(tmp_path)
     assert (status.state, status.step, status.pid) == ("stopped", None, None)
     assert status.describe() == "no step yet"
-    assert "\x1b" not in cli("status", tmp_path)
-    json.loads(cli("status", tmp_path, "--json"))
+    assert "\x1b" not in said_by("status", tmp_path)
+    json.loads(said_by("status", tmp_path, "--json"))
 
 
 @pytest.mark.parametrize("name", ["live.json", "log.txt", "summary.json", ".lock", "config.toml"])

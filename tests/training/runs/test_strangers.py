@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,18 +24,11 @@ from posemill.training.runs.inference import config_of, evaluate, load_model
 DEEP = "[" * 100_000
 
 
-@pytest.fixture(scope="module")
-def trained(make_settings, tmp_path_factory):
-    return train(make_settings(epochs=1, out=str(tmp_path_factory.mktemp("one") / "run"))).out
-
-
 @pytest.fixture
-def run(trained, tmp_path):
-    """A training of one epoch, and beside it a folder that is not its own."""
-    shutil.copytree(trained, tmp_path / "run")
-    outside = tmp_path / "outside"
-    shutil.copytree(CheckpointFolder(tmp_path / "run" / "checkpoints").find("best"), outside)
-    return tmp_path / "run"
+def outside(run):
+    """A folder beside the training that is not its own."""
+    best = CheckpointFolder(run / "checkpoints").find("best")
+    return Path(shutil.copytree(best, run.parent / "outside"))
 
 
 @pytest.mark.parametrize(
@@ -48,27 +42,26 @@ def run(trained, tmp_path):
     ],
     ids=["absolute", "above", "through", "number", "none"],
 )
-def test_a_checkpoint_outside_of_the_run_is_not_read(run, content):
-    outside = str(run.parent / "outside")
+def test_a_checkpoint_outside_of_the_run_is_not_read(run, outside, content):
     pointer = run / "checkpoints" / "best.json"
-    pointer.write_text(json.dumps(content).replace("{outside}", outside))
+    pointer.write_text(json.dumps(content).replace("{outside}", str(outside)))
     with pytest.raises(TrainingError, match=r"best\.json names .*, which is not a checkpoint of"):
         load_model(run)
 
 
-def test_a_checkpoint_that_is_a_link_is_neither_read_nor_written(run, settings):
+def test_a_checkpoint_that_is_a_link_is_neither_read_nor_written(run, outside, settings):
     folder = CheckpointFolder(run / "checkpoints").find("best")
     shutil.rmtree(folder)
-    folder.symlink_to(run.parent / "outside")
-    before = {path: path.read_bytes() for path in (run.parent / "outside").iterdir()}
+    folder.symlink_to(outside)
+    before = {path: path.read_bytes() for path in outside.iterdir()}
     with pytest.raises(TrainingError, match="nothing outside of a training is read or changed"):
         train(settings(epochs=2, resume=True))
-    assert before == {path: path.read_bytes() for path in (run.parent / "outside").iterdir()}
+    assert before == {path: path.read_bytes() for path in outside.iterdir()}
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "figures", "metrics.jsonl", "config.toml"])
-def test_a_part_that_is_a_link_is_refused_before_anything_is_written(name, run, settings):
-    target = run.parent / ("outside" if "." not in name else "precious.txt")
+def test_a_part_that_is_a_link_is_refused_before_anything_is_written(name, run, outside, settings):
+    target = outside if "." not in name else run.parent / "precious.txt"
     if "." in name:
         target.write_text("precious")
     part = run / name

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch, Draw
@@ -22,23 +20,15 @@ from posemill.training.tasks.task import Classify, Ctc, Row, beats, can_spell, m
 
 def loss_of(task: str, *, label_smoothing: float = 0.0, **options: Any) -> Any:
     """Return the loss of a task as settings name it."""
-    return make_task(
-        SimpleNamespace(
-            task=task,
-            label_smoothing=label_smoothing,
-            loss_options=options,
-            ctc_decoder="greedy",
-            beam_width=10,
-        )
-    ).loss
+    config = TrainConfig(task=task, label_smoothing=label_smoothing, loss_options=options)
+    return make_task(config).loss
 
 
-def make_batch(targets: list[Any], frames: int = 6, weights: list[float] | None = None) -> Batch:
-    samples = [
-        Sample(np.ones((frames, 2, 2), np.float32), np.ones((frames, 2), bool), target)
-        for target in targets
-    ]
-    draws = [Draw(i, 0, w) for i, w in enumerate(weights or [1.0] * len(targets))]
+def make_batch(targets: list[Any], weights: list[float] | None = None) -> Batch:
+    """Return a batch of clips 4, 5, … with six frames each."""
+    points, mask = np.ones((6, 2, 2), np.float32), np.ones((6, 2), bool)
+    samples = [Sample(points, mask, np.array(target)) for target in targets]
+    draws = [Draw(4 + i, 0, w) for i, w in enumerate(weights or [1.0] * len(targets))]
     return collate(samples, draws)
 
 
@@ -49,7 +39,7 @@ def test_cross_entropy_is_a_sum_and_a_count_of_clips_that_do_not_fill_up():
     assert count == 4
     expected = F.cross_entropy(logits, batch.targets, label_smoothing=0.1)
     torch.testing.assert_close(total / count, expected)
-    total, count = loss_of("classify")(logits, make_batch([0, 2, 1, 1], weights=[1, 0, 1, 0]))
+    total, count = loss_of("classify")(logits, make_batch([0, 2, 1, 1], [1, 0, 1, 0]))
     assert count == 2
     losses = F.cross_entropy(logits, batch.targets, reduction="none")
     torch.testing.assert_close(total, losses[0] + losses[2])
@@ -57,7 +47,7 @@ def test_cross_entropy_is_a_sum_and_a_count_of_clips_that_do_not_fill_up():
 
 def test_the_parts_of_a_batch_add_up_to_the_whole():
     loss = loss_of("ctc")
-    targets = [np.array([1, 2]), np.array([3]), np.array([2, 2, 1])]
+    targets = [[1, 2], [3], [2, 2, 1]]
     logits = torch.randn(3, 6, 4)
     lengths = torch.tensor([6, 4, 6])
     whole, count = loss(CtcOutput(logits, lengths), make_batch(targets))
@@ -70,7 +60,7 @@ def test_the_parts_of_a_batch_add_up_to_the_whole():
 
 
 def test_both_heads_and_their_divergence_are_added_which_teaches_the_conv_head_only():
-    batch = make_batch([np.array([1, 2])])
+    batch = make_batch([[1, 2]])
     logits, conv = (torch.randn(1, 6, 4, requires_grad=True) for _ in range(2))
     lengths = torch.tensor([5])
     one, _ = loss_of("ctc")(CtcOutput(logits, lengths), batch)
@@ -90,7 +80,7 @@ def test_both_heads_and_their_divergence_are_added_which_teaches_the_conv_head_o
 
 
 def test_the_loss_of_a_clip_is_that_of_a_gloss_and_padding_has_no_part_in_it():
-    batch = make_batch([np.array([1, 2])])
+    batch = make_batch([[1, 2]])
     logits, conv = torch.randn(1, 6, 4), torch.randn(1, 6, 4)
     scores = logits.log_softmax(-1).transpose(0, 1)
     lengths = torch.tensor([5])
@@ -114,7 +104,7 @@ def test_a_clip_without_glosses_is_all_blank():
 
 def test_clips_too_short_for_their_glosses_do_not_hide_as_a_loss_of_nothing():
     # Two equal glosses need a blank between them: three steps.
-    targets = [np.array([1, 2]), np.array([2, 2]), np.array([1, 2, 3, 1])]
+    targets = [[1, 2], [2, 2], [1, 2, 3, 1]]
     steps, logits = torch.tensor([2, 2, 3]), torch.randn(3, 3, 4)
     batch = make_batch(targets)
     assert can_spell(steps, batch.targets, batch.target_lengths).tolist() == [True, False, False]
@@ -136,22 +126,10 @@ def test_higher_or_lower_is_better_as_the_score_says_and_between_equals_a_lower_
     assert not beats(high, high, "wer", is_higher=True)
 
 
-def batch_of(targets: list[Any], *weights: float) -> Any:
-    """Return a batch of clips 4, 5, … as far as rows are made of it."""
-    padded = [torch.tensor(target) for target in targets]
-    is_sequence = padded[0].ndim
-    return SimpleNamespace(
-        targets=pad_sequence(padded, batch_first=True) if is_sequence else torch.stack(padded),
-        target_lengths=torch.tensor([target.numel() for target in padded]),
-        indices=torch.arange(len(weights)) + 4,
-        weights=torch.tensor(weights),
-    )
-
-
 def test_the_likeliest_class_is_said_with_its_chance_by_clips_that_count():
     task = Classify()
     output = torch.tensor([[0.0, 3.0], [1.0, 0.0], [2.0, 0.0]])
-    rows = task.observe(output, batch_of([1, 0, 1], 1, 0, 1))
+    rows = task.observe(output, make_batch([1, 0, 1], [1, 0, 1]))
     assert [(row.sample, row.said, row.true) for row in rows] == [(4, 1, 1), (6, 0, 1)]
     assert rows[0].chance == pytest.approx(1 / (1 + math.exp(-3.0)))
     assert task.score(rows) == {"accuracy": 0.5}
@@ -174,7 +152,7 @@ def test_glosses_are_read_from_every_head_up_to_the_end_of_a_clip():
     lengths = torch.tensor([4, 3, 4])
     targets = [[1, 2, 3], [2, 1], [0]]
     task = Ctc()
-    both = task.observe(CtcOutput(logits, lengths, conv), batch_of(targets, 1, 1, 0))
+    both = task.observe(CtcOutput(logits, lengths, conv), make_batch(targets, [1, 1, 0]))
     assert both == [
         Row(4, {"sequence": [1, 2, 3], "conv": [3]}, [1, 2, 3]),
         Row(5, {"sequence": [2], "conv": [1, 2, 3]}, [2, 1]),
@@ -189,7 +167,7 @@ def test_glosses_are_read_from_every_head_up_to_the_end_of_a_clip():
         {"wer": 2 / 3, "wer_sequence": 0, "wer_conv": 2 / 3}
     )
     assert chosen.describe(both[0], ("", "a", "b", "c"))[:2] == ("c", "a b c")
-    alone = task.observe(CtcOutput(logits, lengths), batch_of(targets, 1, 1, 1))
+    alone = task.observe(CtcOutput(logits, lengths), make_batch(targets))
     assert [list(row.said) for row in alone] == [["sequence"]] * 3
 
 
@@ -199,7 +177,7 @@ def test_the_decoder_asked_for_is_used_once_a_head_is_chosen():
     output = CtcOutput(logits, torch.tensor([2]))
 
     def said(**options: Any) -> Any:
-        return Ctc(**options).observe(output, batch_of([[1]], 1))[0].said["sequence"]
+        return Ctc(**options).observe(output, make_batch([[1]]))[0].said["sequence"]
 
     assert said() == said(head="sequence") == said(decoder="beam") == []
     assert said(decoder="beam", head="sequence") == [1]

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from small_sets import QUIET, write_bar
+from small_sets import QUIET, WAYS, write_bars
 
 from posemill import predict
 from posemill.errors import ConfigError, TrainingError
@@ -27,7 +27,7 @@ from posemill.training.runtime import Runtime
 from posemill.training.tasks.two_stream_kind import match_clips
 from posemill.training.tasks.workload import build_workload
 
-NUM_CLIPS, LABELS = 12, ("falls", "rises")
+NUM_CLIPS = 12
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +35,8 @@ def folder(tmp_path_factory):
     """Videos in a list, and keypoints of all but clip 1 and clip 9, in another order, and of one
     clip more."""
     folder = tmp_path_factory.mktemp("streams")
-    lines = ["path,split,label"]
+    write_bars(folder, 8, 4)
     points, ids = [], []
-    for number in range(NUM_CLIPS):
-        label = LABELS[number % 2]
-        write_bar(folder / f"clip{number}.mp4", label, number)
-        lines.append(f"clip{number}.mp4,{'train' if number < 8 else 'dev'},{label}")
-    (folder / "videos.csv").write_text("\n".join(lines))
     for number in [20, *reversed(range(NUM_CLIPS))]:
         if number not in (1, 9):
             height = np.linspace(0.1, 0.9, 5) if number % 2 else np.linspace(0.9, 0.1, 5)
@@ -82,7 +77,7 @@ def test_batches_hold_the_same_clips_in_both_streams(folder):
     assert batch.inputs[1][0].shape == (3, 4, 32, 32, 3)
     assert batch.to("cpu").weights.tolist() == [1, 1, 1]
     first = batch.inputs[1][0][:, 0].float().mean((2, 3))  # brightness of rows
-    assert [LABELS[int(row.argmax() >= 16)] for row in first] == ["falls", "falls", "rises"]
+    assert [WAYS[int(row.argmax() >= 16)] for row in first] == ["falls", "falls", "rises"]
     with torch.no_grad():
         assert workload.task.call(workload.model, batch).shape == (3, 2)
 
@@ -93,12 +88,12 @@ def same_names(folder, tmp_path):
     for split, first in (("train", 0), ("dev", 8)):
         points, ids = [], []
         for number in range(4):
-            target = tmp_path / "videos" / split / LABELS[number % 2] / f"00{number // 2}.mp4"
+            target = tmp_path / "videos" / split / WAYS[number % 2] / f"00{number // 2}.mp4"
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((folder / f"clip{first + number}.mp4").read_bytes())
             x = number + 10 * (split == "dev")
             points.append(np.stack([np.full((number + 3, 3), x), np.ones((number + 3, 3))], -1))
-            ids += [f"{LABELS[number % 2]}/00{number // 2}"] * (number + 3)
+            ids += [f"{WAYS[number % 2]}/00{number // 2}"] * (number + 3)
         (tmp_path / "points").mkdir(exist_ok=True)
         np.savez(
             tmp_path / "points" / f"{split}_keypoints.npz",
@@ -109,8 +104,10 @@ def same_names(folder, tmp_path):
 
 
 def test_clips_with_the_same_id_in_two_splits_are_told_apart(folder, same_names):
-    workload = build_workload(TrainConfig(**settings(folder, data=same_names, augment_rotate=0,
-        augment_scale=0, augment_noise=0, augment_time_warp=0, augment_crop=0)))  # fmt: skip
+    config = TrainConfig(**settings(folder, data=same_names, augment_rotate=0, augment_scale=0,
+                                    augment_noise=0, augment_time_warp=0, augment_crop=0)
+                         )  # fmt: skip
+    workload = build_workload(config)
     for split, first in ((workload.train, 0), (workload.val, 10)):
         batch = split.__getitems__([Draw(clip) for clip in range(4)])
         assert sorted(batch.inputs[0][0][:, 0, 0, 0].tolist()) == [
@@ -123,13 +120,9 @@ def test_clips_with_the_same_id_in_two_splits_are_told_apart(folder, same_names)
                 frames = torch.from_numpy(picture.frames)
                 assert torch.equal(batch.inputs[1][0][index], frames), "the clip that was scored"
     assert not [note for note in workload.notes if "left out" in note]
-
-
-def test_batches_are_padded_by_what_differs_in_length(folder, same_names):
-    config = TrainConfig(**settings(folder, data=same_names))
-    loader = open_loader(build_workload(config).train, config, Runtime(), shuffle=True)
-    share = loader.padding_share()
-    assert share == pytest.approx(1 - (3 + 4 + 5 + 6) / (4 * 6))
+    # Batches are padded by what differs in length.
+    loader = open_loader(workload.train, config, Runtime(), shuffle=True)
+    assert loader.padding_share() == pytest.approx(1 - (3 + 4 + 5 + 6) / (4 * 6))
 
 
 def test_an_id_alone_joins_only_what_leaves_no_doubt():
@@ -177,7 +170,7 @@ def test_it_is_trained_and_evaluated_and_looks_at_new_videos_in_both_streams(
     videos = [folder / "clip0.mp4", folder / "clip5.mp4"]
     said = predict(tmp_path / "run", videos, pictures=tmp_path / "pictures")
     assert [each.clip_id for each in said] == ["clip0", "clip5"]
-    assert {each.label for each in said} <= set(LABELS)
+    assert {each.label for each in said} <= set(WAYS)
     drawn = sorted((tmp_path / "pictures").iterdir())
     assert [path.name for path in drawn] == ["clip0.png", "clip5.png"]
     assert all(cv2.imread(str(path)).std() > 1 for path in drawn)

@@ -56,7 +56,7 @@ def test_torchrun_and_another_number_of_processes_is_refused(monkeypatch):
         ({"device": "cuda"}, "torch sees no GPU"),
         ({"threads": 5}, "threads=5, but this process may use 2 cores"),
         (
-            {"mode": "multi_process", "processes": 3},
+            {"parallel": "multi_process", "processes": 3},
             "processes=3, but this process may use 2 cores",
         ),
     ],
@@ -151,7 +151,7 @@ CPU = torch.device("cpu")
 
 
 def test_auto_measures_and_leaves_the_model_and_the_random_state_as_they_were(settings):
-    config = TrainConfig(**settings(mode="auto"))
+    config = TrainConfig(**settings(parallel="auto"))
     workload = build_workload(config)
     weights = [weight.clone() for weight in workload.model.parameters()]
     state = torch.get_rng_state()
@@ -163,30 +163,16 @@ def test_auto_measures_and_leaves_the_model_and_the_random_state_as_they_were(se
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_auto_takes_processes_where_they_save_time(settings, monkeypatch):
-    asked: list[int] = []
-
-    def run(_: object, config: TrainConfig, **__: object) -> float:
-        asked.append(config.processes)
-        return 1e9
-
-    monkeypatch.setattr(modes, "run_processes", run)
-    config = TrainConfig(**settings(mode="auto", epochs=10**6))
-    plan = probe_mode(build_workload(config), build_workload, config)
-    assert asked == [2]
-    assert (plan.mode, plan.processes, plan.threads) == ("multi_process", 2, 1)
-    assert "multi_process 0 ms" in plan.reason
-
-
 @pytest.mark.parametrize(
     ("start_seconds", "expected"), [(30, "multi_process"), (50, "multi_thread")]
 )
 def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
     start_seconds, expected, settings, monkeypatch
 ):
-    now = [0.0]
+    now, asked = [0.0], []
 
-    def run(*_: object, **__: object) -> float:
+    def run(_: object, config: TrainConfig, **__: object) -> float:
+        asked.append((config.parallel, config.processes, config.threads))
         now[0] += start_seconds + 12 * 0.5  # the twelve steps of the measurement are no start
         return 7 / 0.5
 
@@ -195,8 +181,9 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
     measured = {"single": 1.0, "multi_thread": 0.9}
     monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(measured))
     # 100 steps: 90 s with two threads; 50 s and the start with two processes.
-    config = TrainConfig(**settings(mode="auto", epochs=25, batch_size=7, micro_batch=7))
+    config = TrainConfig(**settings(parallel="auto", epochs=25, batch_size=7, micro_batch=7))
     plan = probe_mode(build_workload(config), build_workload, config)
+    assert asked == [("multi_process", 2, 1)]
     assert plan.mode == expected
     assert (plan.processes, plan.threads) == ((2, 1) if expected == "multi_process" else (1, 2))
     assert "single 1000 ms, multi_thread 900 ms, multi_process 500 ms; 100 steps" in plan.reason
@@ -206,7 +193,7 @@ def test_auto_rules_out_processes_that_there_is_no_time_for_or_that_cannot_be_st
     settings, monkeypatch
 ):
     monkeypatch.setattr(modes, "_PAYS_AFTER_SECONDS", 0.0)
-    config = TrainConfig(**settings(mode="auto", max_steps=2))
+    config = TrainConfig(**settings(parallel="auto", max_steps=2))
     workload = build_workload(config)
     with monkeypatch.context() as patch:
         patch.setattr(modes, "run_processes", lambda *_, **__: pytest.fail("started processes"))

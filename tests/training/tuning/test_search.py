@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from small_sets import BareClips
 from torch import nn
 
@@ -93,6 +94,14 @@ def test_pictures_are_tried_with_channels_last(monkeypatch):
     pictures = make(model=nn.Conv2d(3, 3, 3))
     found = run(lambda config: 1.0 + config.channels_last, monkeypatch, make=pictures)
     assert changed(found) == {"channels_last": True}
+
+
+def test_a_gpu_is_tried_compiled_and_never_by_several_processes(monkeypatch):
+    monkeypatch.setattr(tune, "choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(tune, "choose_precision", lambda *_: SimpleNamespace(name="fp32"))
+    found = run(lambda config: 1.0 + (config.compile == "on"), monkeypatch)
+    assert changed(found) == {"compile": "on"}
+    assert not [row for row in found.rows if "processes" in row.setting]
 
 
 def test_several_processes_have_to_be_clearly_faster(monkeypatch):

@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from cli_runner import CliRunner
+from cli_runner import said_by
 from small_sets import QUIET
 
 import posemill
-from posemill.commands.line import run_line
 from posemill.errors import ConfigError
 from posemill.testing.decoders import write_video
 from posemill.training.config.resolve import Resolved, read_config
@@ -27,12 +26,9 @@ from posemill.training.tuning.tune import Row, Search, tune_training
 @pytest.fixture
 def quick(settings, tmp_path):
     """A configuration in a file, with little time to tune it."""
-    fields = settings(tune_seconds=1.0)
-    del fields["num_workers"], fields["mode"], fields["precision"]
-    config = TrainConfig(**fields, parallel="single", workers=0, precision="fp32")
     path = tmp_path / "config.toml"
-    text = posemill.provenance.Resolved.of(config).to_toml(is_short=True)
-    path.write_text(text)
+    config = TrainConfig(**settings(tune_seconds=1.0))
+    path.write_text(Resolved.of(config).to_toml(is_short=True))
     return path
 
 
@@ -97,10 +93,7 @@ def test_a_mode_is_written_whole(quick, monkeypatch):
 
 def test_train_measures_first_and_says_what_it_found(quick, tmp_path, monkeypatch):
     find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
-    command = ["train", str(quick), "--tune", "--json"]
-    result = CliRunner().invoke(run_line, command)
-    assert result.exit_code == 0, result.output
-    tuned = json.loads(result.stdout)["tuned"]
+    tuned = json.loads(said_by("train", quick, "--tune", "--json"))["tuned"]
     assert (tuned["found"], tuned["gain"]) == ({"cache": "ram"}, 1.5)
     folder = RunFolder(tmp_path / "run")
     assert read_config(folder.config_path)["cache"] == "ram"
@@ -121,15 +114,14 @@ def test_a_flag_keeps_its_value(quick, monkeypatch):
 def test_the_command_prints_what_it_measured(quick, tmp_path, monkeypatch):
     find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
     out = tmp_path / "tuned.toml"
-    result = CliRunner().invoke(run_line, ["tune", str(quick), "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    assert "made up" in result.stdout
-    assert "150 samples/s, 100 before (1.50x)" in result.stdout
-    assert f"posemill train {out} --out runs/" in result.stdout  # as the file names no folder
-    said = CliRunner().invoke(run_line, ["tune", str(quick)], env={"POSEMILL_LANG": "zh_CN"})
-    assert "之前" in said.stdout
-    found = CliRunner().invoke(run_line, ["tune", str(quick), "--json"])
-    assert json.loads(found.stdout)["rows"][-1]["setting"] == "made up"
+    said = said_by("tune", quick, "--out", out)
+    assert "made up" in said
+    assert "150 samples/s, 100 before (1.50x)" in said
+    assert f"posemill train {out} --out runs/" in said  # as the file names no folder
+    found = json.loads(said_by("tune", quick, "--json"))
+    assert found["rows"][-1]["setting"] == "made up"
+    monkeypatch.setenv("POSEMILL_LANG", "zh_CN")
+    assert "之前" in said_by("tune", quick)
 
 
 def test_processes_of_torchrun_are_not_tuned(quick, monkeypatch):

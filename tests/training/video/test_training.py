@@ -12,13 +12,11 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from cli_runner import CliRunner
+from cli_runner import call
 from made_up_people import make_person
-from numbered_clips import write_rows
-from small_sets import QUIET, refused, write_bar
+from small_sets import QUIET, WAYS, refused, write_bar, write_bars
 
 from posemill import predict
-from posemill.commands.line import run_line
 from posemill.errors import ConfigError, PosemillError, SourceError, TrainingError
 from posemill.training.config.kinds import kind_of
 from posemill.training.config.train_config import TrainConfig
@@ -30,19 +28,11 @@ from posemill.training.runs.inference import evaluate, load_model
 from posemill.training.tasks.video_kind import VideoKind
 from posemill.training.tasks.workload import build_workload
 
-WAYS = ("falls", "rises")
-
 
 @pytest.fixture(scope="session")
 def bars(tmp_path_factory):
     """A list of 16 videos with splits, labels and the day of each."""
-    folder = tmp_path_factory.mktemp("bars")
-    rows: list[tuple[object, ...]] = []
-    for number in range(16):
-        label, split = WAYS[number % 2], "train" if number < 12 else "dev"
-        write_bar(folder / f"clip{number}.mp4", label, number)
-        rows.append((f"clip{number}.mp4", split, label, f"day{number // 2 % 2}"))
-    return write_rows(folder / "videos.csv", "path,split,label,recorded_at", rows)
+    return write_bars(tmp_path_factory.mktemp("bars"), 12, 4)
 
 
 @pytest.fixture
@@ -173,11 +163,11 @@ def test_a_file_that_is_not_there_and_a_class_that_dev_does_not_have_are_said(vi
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text + "gone.mp4,train,waves,day0\nlost.mp4,dev,waves,day1\n",
+        (lambda text: text + "\ngone.mp4,train,waves,day0\nlost.mp4,dev,waves,day1\n",
          r"label 'waves' of .*videos.csv has no clip: none of its 2 files.*gone.mp4"),
         (lambda text: text.replace("clip13.mp4,dev,rises", "clip13.mp4,dev,jumps"),
          "label 'jumps' of dev clip 'clip13' is not among"),
-        (lambda text: text + "clip0.mp4,train,rises,day0\n",
+        (lambda text: text + "\nclip0.mp4,train,rises,day0\n",
          r"clip0\.mp4 stands under two labels in .*videos\.csv, 'falls' and 'rises': no"),
     ],
 )  # fmt: skip
@@ -226,11 +216,11 @@ def test_a_label_without_a_readable_clip_is_named_and_unread_clips_are_not_count
     added = ["bad1.mp4,train,wave,day0", "bad2.mp4,train,wave,day0", "bad3.mp4,dev,falls,day0"]
     for line in added:
         (own.parent / line.partition(",")[0]).write_bytes(b"no video")
-    rewrite(own, lambda text: text + "\n".join(added))
+    rewrite(own, lambda text: "\n".join([text, *added]))
     result = train(video(data=str(own), epochs=1))
     said = "no clip of label 'wave' could be read: nothing was learned, or scored, of it"
     assert said in result.summary["notes"]
-    found = CliRunner().invoke(run_line, ["evaluate", str(result.out), "--split", "dev", "--json"])
+    found = call("evaluate", result.out, "--split", "dev", "--json")
     assert found.exit_code == 1, "some could not be read"
     scores = json.loads(found.stdout)
     assert (scores["num_clips"], scores["num_unreadable"]) == (4, 1)
@@ -249,8 +239,8 @@ def test_a_model_of_video_is_scored_as_in_training_and_takes_no_keypoints(video,
     with pytest.warns(UserWarning, match=r"broken\.mp4"):
         found = predict(result, [bars.parent / "clip1.mp4", tmp_path / "broken.mp4"])
     assert [entry.clip_id for entry in found] == ["clip1"]
-    words = ["predict", *map(str, (result.out, bars.parent / "clip1.mp4", tmp_path / "broken.mp4"))]
-    assert CliRunner().invoke(run_line, words).exit_code == 1, "some could not be read"
+    words = ("predict", result.out, bars.parent / "clip1.mp4", tmp_path / "broken.mp4")
+    assert call(*words).exit_code == 1, "some could not be read"
     folder = tmp_path / "pictures"
     folder.mkdir()
     for number in range(3):
