@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from made_up_people import make_person
+from PIL import ImageDraw
 
 from posemill.inspection.drawing import lettering
 from posemill.inspection.drawing.movies import write_movie
@@ -27,12 +28,23 @@ def no_fonts(monkeypatch):
     """A machine without any font."""
     monkeypatch.delenv("POSEMILL_FONT", raising=False)
     monkeypatch.setattr(lettering, "system_fonts", lambda: ())
-    caches = lettering._fonts, lettering._coverage
-    for cache in caches:
-        cache.cache_clear()
+    lettering._fonts.cache_clear()
     yield
-    for cache in caches:
-        cache.cache_clear()
+    lettering._fonts.cache_clear()
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """Every line of text that is written on pictures."""
+    lines: list[str] = []
+    write = ImageDraw.ImageDraw.text
+
+    def note(draw, at_xy, text, **how):
+        lines.append(text)
+        write(draw, at_xy, text, **how)
+
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", note)
+    return lines
 
 
 @pytest.fixture

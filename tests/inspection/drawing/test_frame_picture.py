@@ -32,17 +32,6 @@ def near(picture, x, y, colour):
     return bool((np.abs(patch - np.array(colour)).max(2) < 30).any())
 
 
-@pytest.fixture
-def said(monkeypatch):
-    """Every line of text that is written on pictures."""
-    lines: list[str] = []
-    cover = lettering._coverage
-    monkeypatch.setattr(
-        lettering, "_coverage", lambda text, height: (lines.append(text), cover(text, height))[1]
-    )
-    return lines
-
-
 @pytest.mark.parametrize("skeleton_name", SKELETON_NAMES)
 def test_every_bone_colours_the_middle_between_its_ends(skeleton_name, make_clip):
     clip = make_clip(skeleton_name=skeleton_name)

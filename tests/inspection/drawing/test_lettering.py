@@ -144,7 +144,6 @@ def test_a_legend_is_laid_out_in_rows_that_fit_and_has_all_parts_once():
     assert heights == sorted(heights, reverse=True)
     assert (heights[0] - heights[-1]) % 21 == 0  # whole rows
     assert heights[0] > heights[-1]
-    assert lettering._wrap([4, 6, 1, 12], 10) == [[0, 1], [2], [3]]
 
 
 def test_a_remark_stands_at_the_right_where_there_is_room():

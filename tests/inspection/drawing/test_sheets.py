@@ -28,15 +28,11 @@ def test_pictures_of_another_shape_are_shown_whole():
         (("face", "left_hand", "right_hand"), "no face, hands"),
     ],
 )
-def test_captions_say_what_is_missing(make_clip, missing, words, monkeypatch):
+def test_captions_say_what_is_missing(make_clip, missing, words, said):
     clip = make_clip(missing=missing)
     cell = draw_cell(None, clip, 0, caption="frame 0")
     assert cell.missing == missing
-    said: list[str] = []
-    cover = lettering._coverage
-    monkeypatch.setattr(
-        lettering, "_coverage", lambda text, height: (said.append(text), cover(text, height))[1]
-    )
+    said.clear()
     contact_sheet([cell], part_names=clip.skeleton.part_names, title="t")
     assert said[:2] == ["frame 0", words]
 

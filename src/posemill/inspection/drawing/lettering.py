@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -86,24 +85,9 @@ def write_text(
 
     `text` is as `drawable_text` returns it, `height` that of the capitals in pixels.
     """
-    coverage, left, top = _coverage(text, height)
-    x, y = at_xy[0] + left, at_xy[1] + top
-    rows = slice(max(0, y), max(0, y + coverage.shape[0]))
-    place = picture[rows, max(0, x) : max(0, x + coverage.shape[1])]
-    patch = coverage[max(0, -y) :, max(0, -x) :][: place.shape[0], : place.shape[1], None]
-    place[:] = np.rint(place * (1 - patch) + np.array(colour, np.float32) * patch)
-
-
-@lru_cache(maxsize=256)  # the words of a legend are the same in every frame of a movie
-def _coverage(text: str, height: int) -> tuple[np.ndarray[Any, Any], int, int]:
-    """Return which share of each pixel the letters cover, and x, y of that patch's corner."""
-    font = _font_for(text, height)
-    box = font.getbbox(text, anchor="ls")
-    left, top = math.floor(box[0]), math.floor(box[1])
-    size_wh = max(1, math.ceil(box[2]) - left), max(1, math.ceil(box[3]) - top)
-    patch = Image.new("L", size_wh)
-    ImageDraw.Draw(patch).text((-left, -top), text, fill=255, font=font, anchor="ls")
-    return np.asarray(patch, np.float32) / 255, left, top
+    canvas = Image.fromarray(picture)
+    ImageDraw.Draw(canvas).text(at_xy, text, fill=colour, font=_font_for(text, height), anchor="ls")
+    picture[:] = np.asarray(canvas)
 
 
 def shorten(text: str, max_width: int, height: int) -> str:
@@ -133,40 +117,39 @@ def add_legend(
     width = picture.shape[1]
     if height is None:
         height = max(9, round(width / 64)) if width < 900 else min(18, round(width / 80))
-    widths = [_entry_width(name, height) for name, _ in parts]
-    rows = _wrap(widths, width - 2 * height)
     step = round(2.1 * height)
-    footer = np.full((step * (len(rows) + 1) + height // 2, width, 3), BACKGROUND, np.uint8)
-    y = round(1.7 * height)
-    short_title = shorten(title, width - 2 * height, height)
-    write_text(footer, short_title, (height, y), height=height)
+    title_y = round(1.7 * height)
+    x, y = height, title_y + step
+    places: list[tuple[int, int]] = []
+    for name, _ in parts:
+        # Of the longer text: in a movie the entries must not move when a part comes and goes.
+        entry_width = round(2.6 * height) + text_size(_words(name, False), height)
+        if x > height and x + entry_width > width - height:
+            x, y = height, y + step
+        places.append((x, y))
+        x += entry_width
+    footer = np.full((y + step - title_y + height // 2, width, 3), BACKGROUND, np.uint8)
+    write_text(footer, shorten(title, width - 2 * height, height), (height, title_y), height=height)
     remark_x = width - height - text_size(remark, height)
     if remark_x > 2 * height + text_size(title, height):
-        write_text(footer, remark, (remark_x, y), height=height, colour=DIM)
-    for row in rows:
-        x, y = height, y + step
-        for index in row:
-            _write_entry(footer, *parts[index], at_xy=(x, y), height=height)
-            x += widths[index]
+        write_text(footer, remark, (remark_x, title_y), height=height, colour=DIM)
+    for (name, is_found), at_xy in zip(parts, places, strict=True):
+        _write_entry(footer, name, is_found, at_xy=at_xy, height=height)
     return np.concatenate([picture, footer])
 
 
 def _one_mark(mark: str) -> str:
-    category = unicodedata.category(mark)
-    if category.startswith("Z"):
-        return " "
-    return _escaped(mark) if category.startswith("C") else mark
+    if mark.isprintable():
+        return mark
+    is_blank = unicodedata.category(mark).startswith("Z")
+    return " " if is_blank else mark.encode("unicode_escape").decode()
 
 
 def _in_ascii(mark: str) -> str:
     """Return a letter without its accents where that is ASCII, else an escape."""
-    plain = unicodedata.normalize("NFKD", mark)
-    plain = "".join(each for each in plain if not unicodedata.combining(each))
-    return plain if plain.isascii() else _escaped(mark)
-
-
-def _escaped(mark: str) -> str:
-    return mark.encode("unicode_escape").decode("ascii")
+    decomposed = unicodedata.normalize("NFKD", mark)
+    plain = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    return plain if plain.isascii() else mark.encode("unicode_escape").decode()
 
 
 def find_font(text: str) -> _Font | None:
@@ -186,12 +169,14 @@ def _fonts(chosen: str) -> tuple[_Font, ...]:
     """Return the fonts in the order to ask them: the one that is named, then Chinese ones first."""
     if not chosen:
         return system_fonts()
-    if _open((chosen, 0), 24) is None:
+    try:
+        _open((chosen, 0), 24)
+    except (OSError, ValueError) as error:
         template = (
             "{font_setting}={chosen}: no font that can be read; name a .ttf, .otf or .ttc file, "
             "or unset it"
         )
-        raise ConfigError(template, font_setting=FONT_SETTING, chosen=chosen)
+        raise ConfigError(template, font_setting=FONT_SETTING, chosen=chosen) from error
     return ((chosen, 0), *system_fonts())
 
 
@@ -209,79 +194,51 @@ def system_fonts() -> tuple[_Font, ...]:
 
 
 @lru_cache(maxsize=64)
-def _open(font: _Font, size: int) -> ImageFont.FreeTypeFont | None:
-    """Return the font, `size` pixels an em; None where it is damaged or has one fixed size."""
-    try:
-        if font == _PILLOWS_OWN:
-            return ImageFont.load_default(size)  # type: ignore[return-value]
-        return ImageFont.truetype(font[0], size, index=font[1])
-    except (OSError, ValueError):
-        return None
+def _open(font: _Font, size: int) -> ImageFont.FreeTypeFont:
+    """Return the font, `size` pixels an em.
+
+    Raises:
+        OSError, ValueError: It is damaged, or has one fixed size.
+    """
+    if font == _PILLOWS_OWN:
+        return ImageFont.load_default(size)  # type: ignore[return-value]
+    return ImageFont.truetype(font[0], size, index=font[1])
 
 
 def _font_for(text: str, height: int) -> ImageFont.FreeTypeFont:
     """Return a font for a text, its capitals `height` pixels high."""
-    return _sized(find_font(text) or _PILLOWS_OWN, height)
-
-
-@lru_cache(maxsize=64)
-def _sized(font: _Font, height: int) -> ImageFont.FreeTypeFont:
-    large = _open(font, 100)
-    capital = -large.getbbox("H", anchor="ls")[1] / 100 if large is not None else 0.0
-    sized = _open(font, max(1, round(height / (capital if 0.4 < capital < 1.2 else 0.72))))
-    if sized is None:
-        raise ConfigError("the font {path} cannot be read any more; was it removed?", path=font[0])
-    return sized
+    font = find_font(text) or _PILLOWS_OWN
+    capital = -_open(font, 100).getbbox("H", anchor="ls")[1]
+    return _open(font, max(1, round(100 * height / (capital if 40 < capital < 120 else 72))))
 
 
 @lru_cache(maxsize=1 << 16)
 def _has(font: _Font, mark: str) -> bool:
-    opened = _open(font, 24)
-    if opened is None:
+    try:
+        opened = _open(font, 24)
+    except (OSError, ValueError):
         return False
-    return mark == " " or _shape(opened, mark) != _shape(opened, _NOBODY_HAS)
+    masks = [opened.getmask(letter) for letter in (mark, _NOBODY_HAS)]
+    shapes = [(mask.size, bytes(mask)) for mask in masks]
+    return mark == " " or shapes[0] != shapes[1]
 
 
-def _shape(font: ImageFont.FreeTypeFont, mark: str) -> bytes:
-    """Return the pixels of one letter, and its size."""
-    mask = font.getmask(mark)
-    return repr(mask.size).encode() + bytes(mask)
-
-
-def _words(name: str, found: bool) -> str:
-    return part_label(name) if found else f"{part_label(name)} missing"
-
-
-def _entry_width(name: str, height: int) -> int:
-    # Of the longer text: in a movie the entries must not move when a part comes and goes.
-    return round(1.6 * height) + text_size(_words(name, False), height) + height
-
-
-def _wrap(widths: Sequence[int], available: int) -> list[list[int]]:
-    rows: list[list[int]] = [[]]
-    used = 0
-    for index, width in enumerate(widths):
-        if rows[-1] and used + width > available:
-            rows.append([])
-            used = 0
-        rows[-1].append(index)
-        used += width
-    return rows
+def _words(name: str, is_found: bool) -> str:
+    return part_label(name) if is_found else f"{part_label(name)} missing"
 
 
 def _write_entry(
-    footer: Frame, name: str, found: bool, *, at_xy: tuple[int, int], height: int
+    footer: Frame, name: str, is_found: bool, *, at_xy: tuple[int, int], height: int
 ) -> None:
     x, y = at_xy
-    colours = part_colours(name)
     top, end = y - height + 1, x + height - 1
-    if found:
+    if is_found:
+        colours = part_colours(name)
         for number, colour in enumerate(colours):
             left = x + number * height // len(colours)
-            right = x + (number + 1) * height // len(colours) - 1
-            cv2.rectangle(footer, (left, top), (right, y), colour, -1)
+            footer[top : y + 1, left : end + 1] = colour  # the next lies over it
     else:
         cv2.line(footer, (x, top), (end, y), ALARM, 1, cv2.LINE_AA)
         cv2.line(footer, (x, y), (end, top), ALARM, 1, cv2.LINE_AA)
-    at_xy, colour = (x + round(1.6 * height), y), DIM if found else ALARM
-    write_text(footer, _words(name, found), at_xy, height=height, colour=colour)
+    at_xy, colour = (x + round(1.6 * height), y), DIM if is_found else ALARM
+    write_text(footer, _words(name, is_found), at_xy, height=height, colour=colour)
