@@ -88,14 +88,10 @@ def missing_parts(clip: PoseClip, row: int) -> tuple[str, ...]:
 
 
 def _blank(clip: PoseClip, index: int, min_long_side: int, words: str) -> Frame:
-    width, height = (int(side) for side in clip.sizes_wh[index])
-    if width <= 0 or height <= 0:
-        width, height = 4, 3
-    scale = min_long_side / max(width, height)
-    if scale < 1 and max(width, height) <= 4096:
-        scale = 1.0
+    size_wh = clip.sizes_wh[index] if clip.sizes_wh[index].min() > 0 else np.array([4, 3])
     # A freak size in a damaged file must not become a freak picture.
-    width, height = max(64, round(width * scale)), max(64, round(height * scale))
+    long_side = max(min_long_side, min(int(size_wh.max()), 4096))
+    width, height = np.maximum(64, np.rint(size_wh * (long_side / size_wh.max()))).astype(int)
     canvas = np.full((height, width, 3), BACKGROUND, np.uint8)
     capitals = max(9, round(max(width, height) / 60))
     write_text(canvas, words, (capitals, 2 * capitals), height=capitals, colour=DIM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -97,11 +98,9 @@ def choose_frames(
         order = [clips[number] for number in rng.permutation(len(clips))]
         rounds = range(max(length for _, length in order))
         turns = (clip for number in rounds for clip in order if number < clip[1])
-        for clip_id, length in islice(turns, num_samples):
-            rows = chosen.setdefault((split, clip_id), [])
-            free = np.setdiff1d(np.arange(length), rows)
-            rows.append(int(rng.choice(free)))
-    return {name: sorted(rows) for name, rows in chosen.items()}
+        for (clip_id, length), count in Counter(islice(turns, num_samples)).items():
+            chosen[split, clip_id] = sorted(rng.choice(length, count, replace=False).tolist())
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -158,9 +157,8 @@ class _Gallery:
                 frames = (picture for _, picture in self._maps(clip, range(len(clip))))
             else:
                 self.outputs.claim_file(sheet_path)
-            fps = clip.fps if clip.fps and 0 < clip.fps <= 1000 else 25.0
             with self.outputs.writing_file(path), writing(path):
-                write_movie(path, frames, kind=kind, fps=fps)
+                write_movie(path, frames, kind=kind, fps=clip.fps)
             yield path
             if not is_openpose:
                 write_picture(sheet_path, clip_sheet(clip, cells), self.outputs)

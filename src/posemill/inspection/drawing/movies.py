@@ -20,7 +20,7 @@ _GIF_MAX_WIDTH = 480
 _GIF_MAX_FPS = 15.0  # more doubles the size, and viewers slow down what is much faster
 
 
-def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float = 25.0) -> int:
+def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float | None = None) -> int:
     """Write frames as a movie and return how many; the file appears whole or not at all.
 
     All frames take the size of the first: others are fitted into it, the ratio kept.
@@ -30,10 +30,10 @@ def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float = 
         frames: `(height, width, 3)` RGB each, taken one at a time.
         kind: `mp4` or `gif`. A GIF is made at most 480 pixels wide and 15 frames a second, by
             leaving frames out.
-        fps: Frames per second of what comes in.
+        fps: Frames per second of what comes in; 25 where it is unknown or absurd.
     """
-    if not 0 < fps <= 1000:
-        raise ValueError(f"fps: expected more than 0 and at most 1000, got {fps}")
+    if fps is None or not 0 < fps <= 1000:  # some files say thousands
+        fps = 25.0
     is_gif = kind == "gif"
     step = math.ceil(fps / _GIF_MAX_FPS) if is_gif else 1
     rate = Fraction(fps).limit_denominator(1001) / step

@@ -101,7 +101,7 @@ class _Brush:
             rim_layer = canvas.copy() if part.name == "face" and lines else canvas
             for bone, _ in lines:
                 if not self.thin[list(bone)].any():
-                    self._line(rim_layer, bone, self.rim, width + 2 * _rim(width))
+                    self._line(rim_layer, bone, self.rim, width + 2 * max(1.0, width / 4))
             if rim_layer is not canvas:
                 _blend(rim_layer, canvas, _FACE_RIM_OPACITY)
             for bone, colour in lines:
@@ -114,7 +114,7 @@ class _Brush:
         keys = point_keys(self.skeleton_name)
         for index in range(part.start, part.stop):
             if visible[index] and not self.thin[index]:
-                self._dot(canvas, index, self.rim, 0.85 * width + _rim(width))
+                self._dot(canvas, index, self.rim, 0.85 * width + max(1.0, width / 4))
                 self._dot(canvas, index, COLOURS[keys[index]], 0.85 * width)
                 self._dot(canvas, index, (255, 255, 255), 0.45 * width)
 
@@ -135,12 +135,8 @@ class _Brush:
     def _line(self, canvas: Frame, bone: Bone, colour: Colour, width: float) -> None:
         start, end = self.points[list(bone)]
         along = end - start
-        length = float(np.hypot(*along))
-        if width < 1.5 or length < 1e-3:
-            cv2.line(canvas, _fixed(start), _fixed(end), colour, 1, cv2.LINE_AA, _SHIFT)
-            return
         # cv2.line knows whole widths only; a filled polygon has any, plus half a pixel of blur.
-        across = np.array([-along[1], along[0]]) / length * (width - 1) / 2
+        across = np.array([-along[1], along[0]]) / max(np.hypot(*along), 1e-3) * (width - 1) / 2
         corners = np.array([start + across, end + across, end - across, start - across])
         _fill(canvas, corners, colour)
 
@@ -154,14 +150,5 @@ def _fill(canvas: Frame, corners: npt.NDArray[Any], colour: Colour) -> None:
     cv2.fillConvexPoly(canvas, fixed, colour, cv2.LINE_AA, _SHIFT)
 
 
-def _fixed(point: FloatArray) -> tuple[int, int]:
-    x, y = np.rint(point * (1 << _SHIFT)).astype(int)
-    return int(x), int(y)
-
-
 def _blend(layer: Frame, canvas: Frame, opacity: float) -> None:
     cv2.addWeighted(layer, opacity, canvas, 1 - opacity, 0, dst=canvas)
-
-
-def _rim(width: float) -> float:
-    return max(1.0, width / 4)
