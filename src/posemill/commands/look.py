@@ -99,10 +99,10 @@ def compare(
     options = Reading(**reading)
     first, second = options.open(one), options.open(other)
     frames = originals_of(first.picture_facts(), originals)
-    pairing = Pairing.of(first, second, layout)
+    pairing = Pairing(first, second, layout)
     total = sum(pairing.sides[0].num_frames[key] for key in pairing.common)
     pairs = track(pairing.clips(), "comparing", total, lambda pair: len(pair[0]), progress=progress)
-    compared = Comparison(pairing).add_all(pairs)
+    compared = Comparison(pairing, pairs)
     if out is not None:
         with show_progress("drawing frames", progress=progress) as frames.on_frame:
             write_comparison(compared, Path(out), originals=frames)

@@ -113,14 +113,14 @@ def compare_clips(one: ClipAddress, other: ClipAddress) -> dict[str, Any]:
     layout, is_shared = choose_layout(clips[0].skeleton_name, clips[1].skeleton_name)
     first, second = (clip.as_skeleton(layout) for clip in clips)
     rows_one, rows_other = shared_rows(first.frame_indices, second.frame_indices)
-    parts, pixels = dict[str, Any](), list[FloatArray]()
-    for name, frames in part_frames(first, second, is_shared, (rows_one, rows_other)):
-        agreement = PartAgreement()
-        agreement.add(frames)
-        parts[name] = agreement.to_dict()
-        pixels.append(frames.pixels)
+    parts, distances_of_parts = dict[str, Any](), list[FloatArray]()
+    shared = part_frames(first, second, is_shared, (rows_one, rows_other))
+    for name, in_one, in_other, pixels in shared:
+        parts[name] = PartAgreement.of(in_one, in_other, pixels).to_dict()
+        distances_of_parts.append(pixels)
+    of_points = np.ma.masked_invalid(np.hstack(distances_of_parts))
     distances = np.full(len(first), np.nan)
-    distances[rows_one] = np.ma.masked_invalid(np.hstack(pixels)).mean(axis=1).filled(np.nan)
+    distances[rows_one] = of_points.mean(axis=1).filled(np.nan)
     rows = np.full(len(first), -1)
     rows[rows_one] = rows_other
     return {

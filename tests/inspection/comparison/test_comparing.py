@@ -38,8 +38,8 @@ def _range(clip, name):
 
 
 def compared(one, other, **options):
-    pairing = Pairing.of(ClipInput(one), ClipInput(other), **options)
-    return Comparison(pairing).add_all(pairing.clips()).to_dict()
+    pairing = Pairing(ClipInput(one), ClipInput(other), **options)
+    return Comparison(pairing, pairing.clips()).to_dict()
 
 
 def test_agreement_and_distances_are_those_of_the_definition(make_clip, tmp_path):

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,12 +26,10 @@ _NAMED = 10  # clips that only one run has
 _CHUNK = 2048  # frames
 # What a run says about its making that decides what is in it.
 _DECIDES = ("skeleton_name", "options", "engine", "versions", "format")
-# A bin is a float32 without the last 13 of its 23 bits: quantiles are exact to 0.1 %. From 2^-20 px
-# (all below is one bin, and called 0) to 2^20 px.
-_DROPPED_BITS = 13
-_PER_OCTAVE = 1 << (23 - _DROPPED_BITS)
-_FIRST = (127 - 20) * _PER_OCTAVE - 1
-_NUM_BINS = 40 * _PER_OCTAVE + 2
+# Bins are so narrow that quantiles are exact to 0.1 %; they go from 2^-20 px (all below is one bin,
+# and called 0) to 2^20 px.
+_PER_OCTAVE, _OCTAVES = 1000, 20
+_NUM_BINS = 2 * _OCTAVES * _PER_OCTAVE + 2
 # Upper ends, in pixels, of the bars of a histogram; the last bar is open.
 BARS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 BAR_LABELS = (*(f"<{end:g}" for end in BARS), f">{BARS[-1]:g}")
@@ -54,7 +53,7 @@ class WorstFrame:
 
 @dataclass
 class PartAgreement:
-    """One part over all frames of a split.
+    """One part over some frames, or over all of a split.
 
     Args:
         counts: Frames: all, those in which the first run has it, the second run, and both.
@@ -65,18 +64,22 @@ class PartAgreement:
     bins: IntArray = field(default_factory=lambda: np.zeros(_NUM_BINS, np.int64))
     largest: float = 0.0
 
-    def add(self, frames: PartFrames) -> None:
-        """Count frames and the distances in them."""
-        one, other = frames.in_one, frames.in_other
-        self.counts += np.array([len(one), one.sum(), other.sum(), (one & other).sum()])
-        pixels = frames.pixels[~np.isnan(frames.pixels)]
-        self.bins += np.bincount(_bins_of(pixels), minlength=_NUM_BINS)
-        self.largest = max(self.largest, float(pixels.max(initial=0)))
-
-    def __add__(self, other: PartAgreement) -> PartAgreement:
-        return PartAgreement(
-            self.counts + other.counts, self.bins + other.bins, max(self.largest, other.largest)
+    @classmethod
+    def of(cls, in_one: BoolArray, in_other: BoolArray, pixels: FloatArray) -> PartAgreement:
+        """Return the agreement in frames as `part_frames` yields them."""
+        pixels = pixels[~np.isnan(pixels)]
+        both = in_one & in_other
+        return cls(
+            np.array([len(both), in_one.sum(), in_other.sum(), both.sum()]),
+            np.bincount(_bins_of(pixels), minlength=_NUM_BINS),
+            float(pixels.max(initial=0)),
         )
+
+    def __iadd__(self, other: PartAgreement) -> PartAgreement:
+        self.counts += other.counts
+        self.bins += other.bins
+        self.largest = max(self.largest, other.largest)
+        return self
 
     def quantile(self, share: float) -> float | None:
         """Return the distance that a share of all is below, as numpy's; None without any."""
@@ -86,10 +89,8 @@ class PartAgreement:
         place = share * (total - 1)
         ranks = [math.floor(place), math.ceil(place)]
         bins = np.searchsorted(np.cumsum(self.bins), ranks, side="right")
-        middles = ((bins + _FIRST) << _DROPPED_BITS) + (1 << (_DROPPED_BITS - 1))
-        pixels = np.where(bins > 0, middles.astype(np.int32).view(np.float32), 0)
-        low, high = np.minimum(pixels, self.largest).tolist()
-        return float(low + (high - low) * (place - ranks[0]))
+        pixels = np.where(bins > 0, 2.0 ** ((bins - 0.5) / _PER_OCTAVE - _OCTAVES), 0)
+        return float(np.interp(place, ranks, np.minimum(pixels, self.largest)))
 
     def bars(self) -> list[int]:
         """Return how many distances are in each of the bars that `BAR_LABELS` names."""
@@ -115,8 +116,9 @@ class PartAgreement:
 
 
 def _bins_of(pixels: FloatArray) -> IntArray:
-    bits = np.asarray(pixels, np.float32).view(np.int32) >> _DROPPED_BITS
-    return np.asarray(np.clip(bits - _FIRST, 0, _NUM_BINS - 1))
+    octaves = np.log2(np.maximum(pixels, 2.0 ** (-_OCTAVES - 1)))
+    bins = np.clip((octaves + _OCTAVES) * _PER_OCTAVE + 1, 0, _NUM_BINS - 1)
+    return np.asarray(bins.astype(np.int64))
 
 
 @dataclass
@@ -125,13 +127,9 @@ class SplitAgreement:
 
     split: str
     num_clips: int = 0
-    parts: dict[str, PartAgreement] = field(default_factory=dict)
-
-    def __add__(self, other: SplitAgreement) -> SplitAgreement:
-        parts = dict(self.parts)
-        for name, part in other.parts.items():
-            parts[name] = parts.get(name, PartAgreement()) + part
-        return SplitAgreement(self.split, self.num_clips + other.num_clips, parts)
+    parts: defaultdict[str, PartAgreement] = field(
+        default_factory=lambda: defaultdict(PartAgreement)
+    )
 
     @property
     def num_frames(self) -> int:
@@ -157,23 +155,21 @@ class Comparison:
     both have, that are in the first run only, and in the second.
     """
 
-    def __init__(self, pairing: Pairing) -> None:
+    def __init__(self, pairing: Pairing, pairs: Iterable[tuple[PoseClip, PoseClip]]) -> None:
         self.pairing = pairing
+        self.total = SplitAgreement(ALL_SPLITS)
         self._splits: dict[str, SplitAgreement] = {}
         self.frames_only = [0, 0]
         self.num_other_size = 0
         self.apart: list[WorstFrame] = []
         self.one_only: list[WorstFrame] = []
-
-    def add_all(self, pairs: Iterable[tuple[PoseClip, PoseClip]]) -> Comparison:
-        """Count pairs of clips; return itself."""
         for one, other in pairs:
             self._add(one, other)
-        return self
 
     def _add(self, one: PoseClip, other: PoseClip) -> None:
         split = self._splits.setdefault(one.split, SplitAgreement(one.split))
         split.num_clips += 1
+        self.total.num_clips += 1
         rows_one, rows_other = shared_rows(one.frame_indices, other.frame_indices)
         self.frames_only[0] += len(one) - len(rows_one)
         self.frames_only[1] += len(other) - len(rows_other)
@@ -183,10 +179,14 @@ class Comparison:
             rows = rows_one[start : start + _CHUNK], rows_other[start : start + _CHUNK]
             self._check_sizes(one, other, *rows)
             means, differs = {}, {}
-            for name, frames in part_frames(one, other, self.pairing.is_shared, rows):
-                split.parts.setdefault(name, PartAgreement()).add(frames)
-                means[name] = frames.means()
-                differs[name] = frames.in_one != frames.in_other
+            parts = part_frames(one, other, self.pairing.is_shared, rows)
+            for name, in_one, in_other, pixels in parts:
+                agreement = PartAgreement.of(in_one, in_other, pixels)
+                split.parts[name] += agreement
+                self.total.parts[name] += agreement
+                count = (~np.isnan(pixels)).sum(1)
+                means[name] = np.nansum(pixels, 1) / np.maximum(count, 1)
+                differs[name] = in_one != in_other
             farthest = np.max([*means.values()], 0)
             is_farthest = {name: values == farthest for name, values in means.items()}
             apart += _worst_of(one, rows[0], farthest, is_farthest)
@@ -212,11 +212,6 @@ class Comparison:
         """Every split, and all together where there are several."""
         splits = list(self._splits.values())
         return [*splits, self.total] if len(splits) > 1 else splits
-
-    @property
-    def total(self) -> SplitAgreement:
-        """All splits together."""
-        return sum(self._splits.values(), SplitAgreement(ALL_SPLITS))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
@@ -264,30 +259,14 @@ def _worst_of(
         yield WorstFrame(clip.split, clip.clip_id, number, float(badness[place]), parts)
 
 
-class PartFrames(NamedTuple):
-    """A part in frames of two clips: whether each has it, and how far its points are apart.
-
-    Args:
-        in_one: `(frames,)`, as `in_other` is.
-        pixels: `(frames, points)`, NaN where a point is missing on either side.
-    """
-
-    in_one: BoolArray
-    in_other: BoolArray
-    pixels: FloatArray
-
-    def means(self) -> FloatArray:
-        """Return `(frames,)`: the mean distance of the points that both have, 0 without any."""
-        count = (~np.isnan(self.pixels)).sum(1)
-        return np.asarray(np.nansum(self.pixels, 1) / np.maximum(count, 1))
-
-
 def part_frames(
     one: PoseClip, other: PoseClip, is_shared: BoolArray, rows: tuple[IntArray, IntArray]
-) -> Iterator[tuple[str, PartFrames]]:
-    """Yield each part that both clips can have, by name, in some frames of them.
+) -> Iterator[tuple[str, BoolArray, BoolArray, FloatArray]]:
+    """Yield each part that both clips can have, in some frames of them.
 
-    Pixels are those of the first clip's pictures; of the other's where that does not know them.
+    By name, with `(frames,)`: whether the first clip has it, and the second, and with
+    `(frames, points)` how far its points are apart, NaN where one is missing on either side. Pixels
+    are those of the first clip's pictures; of the other's where that does not know them.
     """
     rows_one, rows_other = rows
     sizes = one.sizes_wh[rows_one]
@@ -298,9 +277,8 @@ def part_frames(
             first, second = np.ix_(rows_one, indices), np.ix_(rows_other, indices)
             apart = one.points[first].astype(np.float64) - other.points[second]
             pixels = np.linalg.norm(apart[..., :2] * sizes[:, None], axis=2).astype(np.float32)
-            in_one: BoolArray = np.asarray(one.mask[first].any(1))
-            in_other: BoolArray = np.asarray(other.mask[second].any(1))
-            yield part.name, PartFrames(in_one, in_other, pixels)
+            in_one = np.asarray(one.mask[first].any(1))
+            yield part.name, in_one, np.asarray(other.mask[second].any(1)), pixels
 
 
 def shared_rows(one: IntArray, other: IntArray) -> tuple[IntArray, IntArray]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,33 +17,22 @@ def _key(split: str, clip_id: str) -> ClipName:
     return usual_split(split), clip_id
 
 
-@dataclass(frozen=True)
 class Side:
     """What one input has: its clips, by what they are matched by: `val` is `dev`.
 
-    Args:
-        names: As the input spells them.
+    `names` are as the input spells them. Of a run they come out of its records, a file is read once
+    for them.
     """
 
-    material: ClipInput
-    skeleton_name: str
-    names: dict[ClipName, ClipName]
-    num_frames: dict[ClipName, int]
-
-    def name_of(self, split: str, clip_id: str) -> ClipName:
-        """Return how this input spells the name of a clip of the other."""
-        return self.names[_key(split, clip_id)]
-
-    @classmethod
-    def of(cls, material: ClipInput) -> Side:
-        """Return what is in an input: of a run out of its records, a file is read once for it."""
-        names: dict[ClipName, ClipName] = {}
-        num_frames: dict[ClipName, int] = {}
+    def __init__(self, material: ClipInput) -> None:
+        self.material = material
+        self.names: dict[ClipName, ClipName] = {}
+        self.num_frames: dict[ClipName, int] = {}
         skeletons: dict[str, None] = {}
         for outline in material.outlines():
             key = _key(outline.split, outline.clip_id)
-            names[key] = outline.split, outline.clip_id
-            num_frames[key] = outline.num_frames
+            self.names[key] = outline.split, outline.clip_id
+            self.num_frames[key] = outline.num_frames
             skeletons[outline.skeleton_name] = None
             if outline.normalized != "none":
                 raise PosemillError(
@@ -59,35 +47,29 @@ class Side:
                 path=material.path,
                 skeletons=", ".join(skeletons) or "no clips",
             )
-        return cls(material, next(iter(skeletons)), names, num_frames)
+        (self.skeleton_name,) = skeletons
+
+    def name_of(self, split: str, clip_id: str) -> ClipName:
+        """Return how this input spells the name of a clip of the other."""
+        return self.names[_key(split, clip_id)]
 
 
-@dataclass(frozen=True)
 class Pairing:
-    """Two inputs, and the layout they are compared in.
+    """Two inputs, and the layout they are compared in: by default the one with most points.
 
-    Args:
-        sides: Distances are in pixels of the pictures of the first.
-        layout: A skeleton that both have or can be turned into.
-        is_shared: `(keypoints,)`: which of its points both can have.
+    Distances are in pixels of the pictures of the first. `is_shared` is `(keypoints,)`: which
+    points of the layout both can have.
+
+    Raises:
+        PosemillError: No clip is in both, or no skeleton.
     """
 
-    sides: tuple[Side, Side]
-    layout: str
-    is_shared: BoolArray
-
-    @classmethod
-    def of(cls, one: ClipInput, other: ClipInput, layout: str | None = None) -> Pairing:
-        """Return how two inputs are compared; by default in the layout with most points.
-
-        Raises:
-            PosemillError: No clip is in both, or no skeleton.
-        """
-        sides = Side.of(one), Side.of(other)
-        chosen, is_shared = choose_layout(sides[0].skeleton_name, sides[1].skeleton_name, layout)
-        pairing = cls(sides, chosen, is_shared)
-        if not pairing.common:
-            shown = [", ".join(map("/".join, list(side.names.values())[:2])) for side in sides]
+    def __init__(self, one: ClipInput, other: ClipInput, layout: str | None = None) -> None:
+        self.sides = Side(one), Side(other)
+        names = [side.skeleton_name for side in self.sides]
+        self.layout, self.is_shared = choose_layout(names[0], names[1], layout)
+        if not self.common:
+            shown = [", ".join(map("/".join, list(side.names.values())[:2])) for side in self.sides]
             raise PosemillError(
                 "{path} and {other_path} have no clip in common: {clips} … are not {other_clips} "
                 "…; expected two runs of the same clips",
@@ -96,7 +78,6 @@ class Pairing:
                 clips=shown[0],
                 other_clips=shown[1],
             )
-        return pairing
 
     @property
     def common(self) -> list[ClipName]:
