@@ -27,8 +27,7 @@ from posemill.outputs import expect_folder
 from posemill.settings import setting
 
 if TYPE_CHECKING:
-    from posemill.inspection.decoding import DecodeReport, DecodeSpeed
-    from posemill.inspection.runtimes import RuntimeSpeed
+    from posemill.inspection.speeds import DecodeReport, DecodeSpeed, RuntimeSpeed
     from posemill.jobs.extract.plan import WorkerPlan
     from posemill.jobs.frames.run import FramesSummary
     from posemill.sources import ClipList
@@ -124,7 +123,7 @@ def bench_decode(
     Raises:
         SourceError: There is no such file or folder.
     """
-    from posemill.inspection.decoding import installed_decoders, measure_decoders
+    from posemill.inspection.speeds import installed_decoders, measure_decoders
     from posemill.sources import find_clips
 
     found = [find_clips(place, layout="videos") for place in videos]  # type: ignore[union-attr]
@@ -198,7 +197,7 @@ def bench_engine(
         SourceError: There is no such file or folder.
         ConfigError: The engine has no choice of runtimes.
     """
-    from posemill.inspection.runtimes import measure_runtimes, runtimes_of
+    from posemill.inspection.speeds import measure_runtimes, runtimes_of
 
     total = len(runtimes_of(engine))
     with show_progress("measuring runtimes", total, progress=progress) as advance:

@@ -1,4 +1,4 @@
-"""`bench decode`: what is measured, what is remembered, and what `auto` makes of it."""
+"""`bench`: what is measured, what is remembered, and what `--decoder auto` makes of it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import json
 from pathlib import Path
 
 import av
+import cv2
 import numpy as np
 import pytest
 from cli_runner import CliRunner
 
 import posemill
+from posemill.commands import progress
 from posemill.commands.line import run_line
 from posemill.config import ExtractConfig, FramesConfig
 from posemill.decoders import choice, open_video
 from posemill.errors import ConfigError, DecodeError, SourceError
-from posemill.inspection import decoding, runtimes
-from posemill.inspection.decoding import DecodeSpeed, measure_decoders
+from posemill.inspection import speeds
+from posemill.inspection.speeds import DecodeSpeed, compare_points, measure_decoders, runtimes_of
 from posemill.jobs.extract.run import extract
 from posemill.jobs.frames.run import write_frames
 from posemill.machine.trials import Outcome
@@ -52,7 +54,7 @@ def test_every_decoder_is_measured_in_every_way_and_the_quickest_is_remembered(v
     report = measure_decoders(
         [video, tmp_path / "text.mp4"], seconds=0.01, on_step=lambda: steps.append(1)
     )
-    ready, missing = decoding.installed_decoders()
+    ready, missing = speeds.installed_decoders()
     assert len(steps) == 2 * len(ready)
     assert report.missing == missing
     assert {"pyav", "opencv"} <= set(ready)
@@ -77,7 +79,7 @@ def test_every_decoder_is_measured_in_every_way_and_the_quickest_is_remembered(v
 
 
 def test_a_process_that_dies_is_a_reason(video, monkeypatch):
-    monkeypatch.setattr(runtimes, "python_command", lambda *_: ["false"])
+    monkeypatch.setattr(speeds, "python_command", lambda *_: ["false"])
     report = measure_decoders([video], seconds=0.01)
     assert {each.refused for each in report.speeds} == {"ended with exit code 1"}
     assert report.winners == {}
@@ -90,7 +92,7 @@ def speed(decoder, rate, *, path="a", is_equal=True, refused=""):
 
 
 @pytest.mark.parametrize(
-    ("speeds", "winner"),
+    ("measured", "winner"),
     [
         ([speed("pyav", 10), speed("opencv", 20)], "opencv"),
         ([speed("pyav", 10), speed("opencv", 10.9)], "pyav"),
@@ -102,12 +104,12 @@ def speed(decoder, rate, *, path="a", is_equal=True, refused=""):
           speed("opencv", 0, refused="no")], "pyav"),
     ],
 )  # fmt: skip
-def test_the_winner_is_the_quickest_of_those_that_are_right_on_all_files(speeds, winner):
-    assert decoding._winners(speeds) == {"h264 small": {"8": winner}}
+def test_the_winner_is_the_quickest_of_those_that_are_right_on_all_files(measured, winner):
+    assert speeds._winners(measured) == {"h264 small": {"8": winner}}
 
 
 def test_nothing_right_has_no_winner():
-    assert decoding._winners([speed("pyav", 0, refused="no")]) == {}
+    assert speeds._winners([speed("pyav", 0, refused="no")]) == {}
 
 
 def test_without_a_measurement_auto_is_pyav_and_says_so(video):
@@ -196,10 +198,9 @@ def test_the_nearest_way_to_read_counts(num_frames, access):
 
 
 def test_the_command_prints_a_table_or_json_and_names_what_is_wrong(video, tmp_path, monkeypatch):
-    ways = [f"{access}/{threads}" for access in choice.ACCESSES for threads in decoding.THREADS]
-    speed = {way: {"rate": 9.0, "sum": "x"} for way in ways}
-    values = {**speed, "memory_mb": 1.0}
-    monkeypatch.setattr(decoding, "measure_alone", lambda *_: (Outcome(works=True), values))
+    rates, sums = ({access: [value] * 2 for access in choice.ACCESSES} for value in (9.0, "x"))
+    values = {"rates": rates, "sums": sums, "memory_mb": 1.0}
+    monkeypatch.setattr(speeds, "measure_alone", lambda *_: (Outcome(works=True), values))
     (tmp_path / "text.mp4").write_text("no video")
     table = bench(video.parent, tmp_path / "text.mp4", "--seconds", "0.01")
     assert table.exit_code == 1
@@ -214,3 +215,44 @@ def test_the_command_prints_a_table_or_json_and_names_what_is_wrong(video, tmp_p
         posemill.bench_decode(Path("nowhere.mp4"))
     with pytest.raises(ConfigError, match="seconds: expected more than 0, got 0"):
         posemill.bench_decode(video, seconds=0)
+
+
+def test_installed_runtimes_are_measured_beside_the_default(tmp_path, monkeypatch, capsys):
+    for package in ("onnx", "onnxruntime", "openvino"):
+        pytest.importorskip(package)
+    from benchmarks.shared.pose_networks import make_pictures, write_pose
+
+    for index, picture in enumerate(make_pictures([(60, 90), (40, 30)])):
+        cv2.imwrite(str(tmp_path / f"{index}.png"), picture)
+    pose = str(write_pose(tmp_path / "pose.onnx", 17))
+    monkeypatch.setitem(progress._SECONDS, "log", 0.0)
+    usual, other = posemill.bench_engine(
+        tmp_path, engine="wholebody", engine_options={"pose": pose}, rounds=1, progress=True
+    )
+    total = len(runtimes_of("wholebody"))
+    assert f"{total} / {total}" in capsys.readouterr().err.splitlines()[-1]
+    assert usual.is_default
+    assert not other.is_default
+    assert [speed.runtime.split()[0] for speed in (usual, other)] == ["onnxruntime", "openvino"]
+    assert usual.refused == other.refused == ""
+    assert other.agreement == 1
+    assert other.largest_pixels < 1
+    assert min(usual.milliseconds, usual.memory_mb) > 0
+
+
+def test_distances_are_those_of_points_that_both_found():
+    default = np.zeros((1, 4, 2))
+    points = default.copy()
+    points[0, 1, 0] = 2
+    points[0, 2] = np.nan
+    distances = compare_points(points.tolist(), default.tolist())
+    assert distances["agreement"] == 0.75
+    assert distances["median_pixels"] == 0
+    assert distances["largest_pixels"] == 2
+
+
+def test_an_engine_without_a_choice_and_a_missing_source_are_refused():
+    with pytest.raises(ConfigError):
+        runtimes_of("fake")
+    with pytest.raises(SourceError):
+        posemill.bench_engine("nowhere", progress=False)
