@@ -201,8 +201,8 @@ def face(**fields):
 
 def quality(*parts, **fields):
     known = {
-        "split": "train", "clip_id": "c", "num_frames": 10, "num_no_hands": 0, **NONE,
-        "is_continuous": True, "swap_frames": (), "badness": 0.0, "reasons": (),
+        "split": "train", "clip_id": "c", "num_frames": 10, "num_swaps": 0, "num_doubled": 0,
+        "num_frozen": 0, "is_continuous": True, "swap_frames": (), "badness": 0.0, "reasons": (),
     }  # fmt: skip
     return ClipQuality(parts=parts, **(known | fields))
 

@@ -97,7 +97,13 @@ def diagnose(
     providers = list_providers() if list_onnx_runtimes() and not has_failed else []
     gpus = list_gpus()
     usable = gpus if "CUDAExecutionProvider" in providers else []
-    cluster, no_cluster = _cluster(ray_address)
+    cluster, problems = None, []
+    if ray_address:
+        try:
+            about = plugins.load("executor", {"ray": _ABOUT_CLUSTER}, "ray", extra="ray")
+            cluster = about(ray_address)
+        except PosemillError as error:
+            problems.append(str(error))
     diagnosis = Diagnosis(
         versions=_versions(),
         machine=_machine(),
@@ -112,22 +118,11 @@ def diagnose(
         engines={name: info.missing for name, info in engine_infos().items()},
         cluster=cluster,
         tried=dict(tried),
-        problems=no_cluster,
+        problems=problems,
     )
     diagnosis.problems.extend(_problems(diagnosis))
     diagnosis.warnings.extend(_warnings(diagnosis))
     return diagnosis
-
-
-def _cluster(address: str) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return what the cluster has, or why it cannot be used."""
-    if not address:
-        return None, []
-    try:
-        about = plugins.load("executor", {"ray": _ABOUT_CLUSTER}, "ray", extra="ray")
-        return about(address), []
-    except PosemillError as error:
-        return None, [str(error)]
 
 
 def _versions() -> dict[str, str | None]:

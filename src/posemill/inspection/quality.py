@@ -57,7 +57,6 @@ class ClipQuality:
     """One clip.
 
     Args:
-        num_no_hands: Frames with neither hand; 0 for a skeleton without hands.
         num_swaps: Frames where left and right look exchanged.
         num_doubled: Frames with both hands on the same spot.
         num_frozen: Frames in which every part found is frozen.
@@ -70,7 +69,6 @@ class ClipQuality:
     clip_id: str
     num_frames: int
     parts: tuple[PartQuality, ...]
-    num_no_hands: int
     num_swaps: int
     num_doubled: int
     num_frozen: int
@@ -109,13 +107,13 @@ def measure(clip: PoseClip) -> ClipQuality:
         for number, part in enumerate(clip.skeleton.parts)
     )
     hands = [number for number, part in enumerate(parts) if part.name.endswith("_hand")]
+    num_no_hands = int((~present[:, hands].any(1)).sum()) if hands else 0
     counts = {
-        "num_no_hands": int((~present[:, hands].any(1)).sum()) if hands else 0,
         "num_swaps": int(swapped.sum()),
         "num_doubled": int(motion.doubled.sum()),
         "num_frozen": int((frozen.any(1) & ~(present & ~frozen).any(1)).sum()),
     }
-    badness, reasons = _judge(parts, counts, len(clip))
+    badness, reasons = _judge(parts, {"num_no_hands": num_no_hands, **counts}, len(clip))
     return ClipQuality(
         split=clip.split,
         clip_id=clip.clip_id,
@@ -157,11 +155,8 @@ def _is_continuous(clip: PoseClip, motion: Motion) -> bool:
 
 def _outside_share(points: FloatArray) -> float:
     """Return which share of the found points lies outside of the picture; NaN without any."""
-    places = points[..., :2]
-    is_found = ~np.isnan(places[..., 0])
-    with np.errstate(invalid="ignore"):
-        is_outside = is_found & ~((places >= 0) & (places <= 1)).all(-1)
-    return float(is_outside.sum() / is_found.sum()) if is_found.any() else float("nan")
+    places = points[~np.isnan(points[..., 0])][:, :2]
+    return float(((places < 0) | (places > 1)).any(1).mean()) if len(places) else float("nan")
 
 
 def _listed(clip: PoseClip, flags: BoolArray) -> tuple[int, ...]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-
 from posemill.inspection.motion import JUMP_FLOOR, JUMP_MADS, SURE_SCORE
 from posemill.inspection.quality import COUNTED, RunQuality
 from posemill.inspection.report.page import (
@@ -78,31 +75,16 @@ def frames_text(number: int) -> Message:
     return Message("{num_frames:,|frame|frames}", num_frames=number)
 
 
-def _bars_of_splits(
-    quality: RunQuality,
-    heading: str,
-    bar_of: Callable[[Counter[str], int], tuple[float, str]],
-) -> Iterator[tuple[str, list[Bar]]]:
-    """Yield a group of bars for each split.
-
-    `bar_of` gives length and HTML of a bar by the totals of a part and the number of frames.
-    """
-    for split, totals in quality.splits.items():
-        bars: list[Bar] = [
-            (part_label(name), part_colour(name), *bar_of(part, max(1, totals.num_frames)))
-            for name, part in totals.parts.items()
-        ]
-        yield Message(heading, split=split, frames=frames_text(totals.num_frames)), bars
-
-
 def presence_section(quality: RunQuality) -> str:
     """Return how often each part was found, by split."""
-
-    def bar_of(part: Counter[str], num_frames: int) -> tuple[float, str]:
-        share = part["num_present"] / num_frames
-        return share, badge(share, percent(share))
-
-    groups = _bars_of_splits(quality, "{split}  ({frames})", bar_of)
+    groups: list[tuple[str, list[Bar]]] = []
+    for split, totals in quality.splits.items():
+        frames = frames_text(totals.num_frames)
+        groups.append((Message("{split}  ({frames})", split=split, frames=frames), []))
+        for name, part in totals.parts.items():
+            share = part["num_present"] / max(1, totals.num_frames)
+            words = badge(share, percent(share))
+            groups[-1][1].append((part_label(name), part_colour(name), share, words))
     return section(
         Message("Presence"),
         bar_chart(groups, label=Message("Share of frames with each part")),
@@ -137,17 +119,19 @@ def strips_section(quality: RunQuality) -> str:
 
 def motion_section(quality: RunQuality) -> str:
     """Return jumps, suspected swaps, doubled hands and frozen frames."""
-    rates = [
-        part["num_jumps"] / max(1, totals.num_frames)
-        for totals in quality.splits.values()
-        for part in totals.parts.values()
-    ]
-
-    def bar_of(part: Counter[str], num_frames: int) -> tuple[float, str]:
-        rate = part["num_jumps"] / num_frames
+    rates = {
+        (split, name): part["num_jumps"] / max(1, totals.num_frames)
+        for split, totals in quality.splits.items()
+        for name, part in totals.parts.items()
+    }
+    longest = max(rates.values(), default=0) or 1
+    groups: dict[str, list[Bar]] = {split: [] for split in quality.splits}
+    for (split, name), rate in rates.items():
         template = "{rate:.2f} ({num_jumps:,} in {clips_with_jumps:,} clips)"
-        return rate / (max(rates) or 1), text(Message(template, **part, rate=1000 * rate))
-
+        words = Message(template, **quality.splits[split].parts[name], rate=1000 * rate)
+        bar = part_label(name), part_colour(name), rate / longest, text(words)
+        groups[split].append(bar)
+    headings = (Message("{split}: jumps in 1,000 frames", split=split) for split in groups)
     rows = [
         (split, *(count for name in COUNTED for count in (totals.sums[name], totals.clips[name])))
         for split, totals in quality.splits.items()
@@ -161,10 +145,11 @@ def motion_section(quality: RunQuality) -> str:
         Message("frozen frames"),
         Message("in clips"),
     ]
-    groups = _bars_of_splits(quality, "{split}: jumps in 1,000 frames", bar_of)
     return section(
         Message("Jumps, swaps and frozen frames"),
-        bar_chart(groups, label=Message("Jumps in 1,000 frames")),
+        bar_chart(
+            zip(headings, groups.values(), strict=True), label=Message("Jumps in 1,000 frames")
+        ),
         table(columns, rows),
         remark=Message("A suspect is a frame to look at, not a proven fault."),
     )
