@@ -54,7 +54,7 @@ def test_a_split_in_numbers():
         ],
         "num_sizes": 2,
     }  # fmt: skip
-    assert summary.skeleton_names == ("openpose-18", "coco-133")
+    assert list(summary.skeleton_names) == ["openpose-18", "coco-133"]
 
 
 def test_an_outline_of_many_clips_counts_as_many():
@@ -72,7 +72,7 @@ def test_what_was_done_to_clips_is_gathered():
     summary = SplitSummary("train")
     for normalized, interpolated in (("bbox", 2), ("none", 7), ("bbox", 3)):
         summary.add(outline(normalized=normalized, interpolated=interpolated))
-    assert summary.normalized == ("bbox", "none")
+    assert list(summary.normalized) == ["bbox", "none"]
     assert summary.interpolated == 7
 
 

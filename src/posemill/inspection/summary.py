@@ -31,19 +31,14 @@ class SplitSummary:
     lengths: Counter[int] = field(default_factory=Counter)
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     present: Counter[str] = field(default_factory=Counter)
-    part_names: tuple[str, ...] = ()
-    skeleton_names: tuple[str, ...] = ()
-    normalized: tuple[str, ...] = ()
+    skeleton_names: dict[str, None] = field(default_factory=dict)
+    normalized: dict[str, None] = field(default_factory=dict)
     interpolated: int = 0
 
     def add(self, outline: Outline) -> None:
         """Count a clip."""
-        names = get_skeleton(outline.skeleton_name).part_names
-        if outline.skeleton_name not in self.skeleton_names:
-            self.skeleton_names += (outline.skeleton_name,)
-            self.part_names = tuple(dict.fromkeys((*self.part_names, *names)))
-        if outline.normalized not in self.normalized:
-            self.normalized += (outline.normalized,)
+        self.skeleton_names[outline.skeleton_name] = None
+        self.normalized[outline.normalized] = None
         self.interpolated = max(self.interpolated, outline.interpolated)
         number = outline.num_clips
         self.lengths[outline.num_frames] += number
@@ -51,7 +46,8 @@ class SplitSummary:
         # One by one: `Counter.update` takes several times as long for a few.
         for size_wh, count in outline.sizes_wh.items():
             self.sizes[size_wh] += number * count
-        for name, count in zip(names, outline.num_present, strict=True):
+        part_names = get_skeleton(outline.skeleton_name).part_names
+        for name, count in zip(part_names, outline.num_present, strict=True):
             self.present[name] += number * count
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,8 +63,8 @@ class SplitSummary:
                 "max": int(lengths.max()),
             },
             "presence": {
-                name: self.present[name] / self.num_frames if self.num_frames else None
-                for name in self.part_names
+                name: count / self.num_frames if self.num_frames else None
+                for name, count in self.present.items()
             },
             "sizes_wh": [
                 {"width": width, "height": height, "num_frames": count}
@@ -142,22 +138,22 @@ def summarize(outlines: Iterable[Outline], splits: Iterable[str] = ()) -> list[S
 
 def sample_rows(clips: Iterable[PoseClip], count: int) -> list[dict[str, Any]]:
     """Return what frames look like, one from the middle of each of the first `count` clips."""
-    return [_sample_row(clip, len(clip) // 2) for clip in islice(filter(len, clips), count)]
-
-
-def _sample_row(clip: PoseClip, row: int) -> dict[str, Any]:
-    return {
-        "split": clip.split,
-        "clip_id": clip.clip_id,
-        "frame_index": int(clip.frame_indices[row]),
-        "size_wh": clip.sizes_wh[row].tolist(),
-        "num_found": {
-            part.name: int(clip.mask[row, part.start : part.stop].sum())
-            for part in clip.skeleton.parts
-        },
-        "mean_score": round(float(clip.scores[row].mean()), 3),
-        "image_path": clip.image_paths[row] if clip.image_paths else None,
-    }
+    middles = ((clip, len(clip) // 2) for clip in islice(filter(len, clips), count))
+    return [
+        {
+            "split": clip.split,
+            "clip_id": clip.clip_id,
+            "frame_index": int(clip.frame_indices[row]),
+            "size_wh": clip.sizes_wh[row].tolist(),
+            "num_found": {
+                part.name: int(clip.mask[row, part.start : part.stop].sum())
+                for part in clip.skeleton.parts
+            },
+            "mean_score": round(float(clip.scores[row].mean()), 3),
+            "image_path": clip.image_paths[row] if clip.image_paths else None,
+        }
+        for clip, row in middles
+    ]
 
 
 def percent(share: float | None) -> str:

@@ -41,7 +41,10 @@ def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float | 
     first = next(pictures, None)
     if first is None:
         raise ValueError("frames: expected at least one, got none")
-    width, height = _even_size(first, _GIF_MAX_WIDTH if is_gif else first.shape[1])
+    height, width = first.shape[:2]
+    scale = min(1.0, _GIF_MAX_WIDTH / width) if is_gif else 1.0
+    # yuv420p halves both.
+    width, height = (max(2, round(side * scale) // 2 * 2) for side in (width, height))
     codec, pixel_format = ("gif", "pal8") if is_gif else ("libx264", "yuv420p")
     # The index of an mp4 at its start: it plays while it loads. crf: lines of two pixels are sharp.
     file_options, options = ({}, {}) if is_gif else ({"movflags": "faststart"}, {"crf": "20"})
@@ -64,14 +67,6 @@ def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float | 
     return count
 
 
-def _even_size(picture: Frame, most_width: int) -> tuple[int, int]:
-    """Return width and height of a movie; yuv420p halves both."""
-    height, width = picture.shape[:2]
-    if width > most_width:
-        height, width = round(height * most_width / width), most_width
-    return max(2, width - width % 2), max(2, height - height % 2)
-
-
 def _palette_graph(width: int, height: int, rate: Fraction) -> Any:
     """Return filters that give every frame the 256 colours that suit it: no second pass."""
     graph = av.filter.Graph()
@@ -82,11 +77,9 @@ def _palette_graph(width: int, height: int, rate: Fraction) -> Any:
     palette = graph.add("palettegen", "stats_mode=single")
     use = graph.add("paletteuse", "new=1:dither=bayer:bayer_scale=3")
     sink = graph.add("buffersink")
-    source.link_to(split)
-    split.link_to(palette, 0, 0)
+    graph.link_nodes(source, split, palette).link_nodes(use, sink)
     split.link_to(use, 1, 0)
     palette.link_to(use, 0, 1)
-    use.link_to(sink)
     graph.configure()
     return graph
 

@@ -86,20 +86,22 @@ def _smoothing(material: ClipInput, quality: RunQuality) -> list[str]:
 
 def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
     """Return the rows of a clip that show its faults best, with words; at most four, in order."""
-    events = [(index, Message("left/right suspect")) for index in quality.swap_frames[:1]]
+    events: list[tuple[int, str]] = [
+        (index, Message("left/right suspect")) for index in quality.swap_frames[:1]
+    ]
     for part in quality.parts:
         words = Message("jump of {part_label}", part_label=part_label(part.name))
         events += [(index, words) for index in part.jump_frames[:1]]
-    rows: list[tuple[int, str]] = []
-    for frame_index, words in events:
+    candidates: list[tuple[int, str]] = []
+    for frame_index, reason in events:
         # A change is seen by the row before it: its number is not one less where rows are strides.
         row = int(np.searchsorted(clip.frame_indices, frame_index))
-        rows += [(row, words), (row - 1, Message("just before"))]
+        candidates += [(row, reason), (row - 1, Message("just before"))]
     spread = np.linspace(0, len(clip) - 1, 2 * _PICTURES_PER_CLIP + 1).round().astype(int)
     chosen: dict[int, str] = {}
-    for row, words in [*rows, *((row, "") for row in spread[1::2].tolist())]:
+    for row, reason in [*candidates, *((row, "") for row in spread[1::2].tolist())]:
         if 0 <= row < len(clip) and len(chosen) < _PICTURES_PER_CLIP:
-            chosen.setdefault(row, words)
+            chosen.setdefault(row, reason)
     return sorted(chosen.items())
 
 
