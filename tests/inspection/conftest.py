@@ -23,6 +23,11 @@ def write_film(path, levels):
     write_movie(path, (np.full((48, 64, 3), level, np.uint8) for level in levels), kind="mp4")
 
 
+def facts_of(path, layout="auto", decoder=None):
+    """Return what a manifest says of a run over this dataset."""
+    return {"source": {"path": path, "layout": layout}, "options": {"decoder": decoder}}
+
+
 @pytest.fixture
 def no_fonts(monkeypatch):
     """A machine without any font."""

@@ -213,10 +213,11 @@ def test_clips_are_counted_by_split_and_part():
     run.add(quality(face(num_jumps=1, num_present=5), num_doubled=2, num_frozen=6))
     run.add(quality(face(num_present=2), num_frames=7, num_doubled=1, num_frozen=1, num_swaps=1))
     run.add(quality(split="dev", num_frames=3))
-    assert (run.num_clips, run.num_frames) == (4, 30)
-    assert list(run.splits) == ["train", "dev"]
+    assert run.num_clips == 4
+    assert {split: totals.num_frames for split, totals in run.splits.items()} == {
+        "train": 27, "dev": 3
+    }  # fmt: skip
     found = run.splits["train"]
-    assert found.num_frames == 27
     assert found.sums == {"num_swaps": 5, "num_doubled": 3, "num_frozen": 7}
     assert found.clips == {"num_swaps": 2, "num_doubled": 2, "num_frozen": 2}
     assert list(found.parts) == ["face", "pose"]

@@ -155,8 +155,7 @@ def plot(clip: PoseClip, index: int | None = None, *, originals: AnyPath | None 
         originals: Folder of the original pictures or videos, where it is not the one its run
             recorded; without any the canvas is blank.
     """
-    from posemill.inspection.drawing.frame_picture import draw
-    from posemill.inspection.drawing.sheets import clip_sheet, draw_cell, spread_rows
+    from posemill.inspection.drawing.frame_picture import clip_sheet, draw, draw_cell, spread_rows
     from posemill.runs.reader import open_run
 
     if not len(clip):
@@ -209,7 +208,7 @@ def originals_of(facts: dict[str, Any], moved_to: AnyPath | None) -> OriginalFra
     """Return the pictures that keypoints were found in, where they are or were moved to."""
     from posemill.inspection.drawing.originals import Originals as OriginalFrames
 
-    return OriginalFrames.of(facts, moved_to=None if moved_to is None else Path(moved_to))
+    return OriginalFrames(facts, moved_to=None if moved_to is None else Path(moved_to))
 
 
 def notes_on(originals: OriginalFrames, names: Iterable[str] = ()) -> tuple[str, ...]:

@@ -6,13 +6,11 @@ the camera are judged alike. Pure functions; a long clip is taken in blocks.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from posemill.records import BoolArray, FloatArray, PoseClip
-from posemill.skeletons import get_skeleton
 from posemill.skeletons.palette import BODY_PARTS
 
 BLOCK_FRAMES = 1024
@@ -120,17 +118,6 @@ def _places(clip: PoseClip, rows: slice) -> FloatArray:
     return np.asarray(points * sizes[:, None], np.float32)
 
 
-@cache
-def _body_pairs(skeleton_name: str) -> tuple[tuple[int, int], ...]:
-    """Return the left and the right point of every pair of joints the body has."""
-    names = get_skeleton(skeleton_name).point_names
-    return tuple(
-        (names.index(f"left_{joint}"), names.index(f"right_{joint}"))
-        for joint in _PAIRS
-        if f"left_{joint}" in names
-    )
-
-
 def _motion_of(clip: PoseClip, rows: slice, scale: float, follows: BoolArray) -> Motion:
     """Return the motion in some frames, of which `follows` says if they follow the one before."""
     skeleton, points = clip.skeleton, clip.points[rows]
@@ -152,16 +139,19 @@ def _motion_of(clip: PoseClip, rows: slice, scale: float, follows: BoolArray) ->
         is_same = (block[1:] == block[:-1]) | (~is_found[1:] & ~is_found[:-1])
         frozen[1:, number] = is_same.all((1, 2)) & is_found[1:].any((1, 2))
     crossed, at_other_wrist, doubled = (np.zeros(len(places), bool) for _ in range(3))
-    if pairs := _body_pairs(clip.skeleton_name):
+    names, sides = skeleton.point_names, ("left", "right")
+    joints = [joint for joint in _PAIRS if f"left_{joint}" in names]
+    if joints:
+        pairs = [[names.index(f"{side}_{joint}") for side in sides] for joint in joints]
         crossed |= _crossed(places[:, np.array(pairs)])
     if "left_hand" in skeleton.part_names:
-        parts = [skeleton.part(f"{side}_hand") for side in ("left", "right")]
+        parts = [skeleton.part(f"{side}_hand") for side in sides]
         hands = [places[:, part.start : part.stop] for part in parts]
         crossed |= _crossed(np.stack([hand.mean(1) for hand in hands], 1)[:, None])
         between = _lengths(hands[0] - hands[1]).mean(1)
         with np.errstate(invalid="ignore"):
             doubled = np.asarray(between < 0.2 * np.ptp(hands[0], axis=1).max(1))
-        if "left_wrist" in skeleton.point_names:
+        if "left_wrist" in names:
             at_other_wrist = _at_other_wrist(clip, places, [hand[:, 0] for hand in hands])
     moved[~follows] = np.nan
     return Motion(moved, frozen & follows[:, None], crossed & follows | at_other_wrist, doubled)

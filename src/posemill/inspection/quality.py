@@ -226,11 +226,6 @@ class RunQuality:
         self._keep = keep
         self.num_clips = 0
 
-    @property
-    def num_frames(self) -> int:
-        """Frames of all clips."""
-        return sum(totals.num_frames for totals in self.splits.values())
-
     def add(self, quality: ClipQuality) -> None:
         """Count a clip."""
         self.num_clips += 1

@@ -26,7 +26,7 @@ def _originals(folder: Path, mark: int) -> Any:
     from posemill.runs.manifest import Manifest
 
     facts = asdict(Manifest.read(folder)) if folder_kind(folder) == "extraction" else {}
-    return Originals.of(facts, follows_links=False)
+    return Originals(facts, follows_links=False)
 
 
 def _originals_of(entry: Entry) -> Any:

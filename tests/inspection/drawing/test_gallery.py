@@ -10,8 +10,8 @@ from made_up_people import write_run
 from posemill.clips.inputs import ClipInput, Outline
 from posemill.errors import PosemillError
 from posemill.inspection.drawing.gallery import choose_frames, draw_gallery
-from posemill.inspection.drawing.originals import Originals, Place
-from tests.inspection.conftest import write_film
+from posemill.inspection.drawing.originals import Originals
+from tests.inspection.conftest import facts_of, write_film
 
 GREEN = (20, 200, 40)
 
@@ -58,7 +58,7 @@ def test_frames_are_drawn_on_their_originals_with_a_sheet(make_clip, tmp_path):
     paths = write_frames(tmp_path / "data" / "a", 10)
     clip = make_clip(10, clip_id="a", split="train", image_paths=paths)
     material = make_run(tmp_path / "run", [clip])
-    originals = Originals([Place(tmp_path / "data")])
+    originals = Originals(facts_of(tmp_path / "data"))
     written = list(draw_gallery(material, tmp_path / "out", originals=originals, num_samples=3))
     assert [path.name for path in written[-1:]] == ["train_contact_sheet.png"]
     assert len(written) == 4
@@ -80,7 +80,7 @@ def test_a_dataset_that_was_moved_is_found_below_its_new_root(make_clip, tmp_pat
     old = tuple(f"/old/data/x/a/{number:04d}.png" for number in range(4))
     clip = make_clip(4, clip_id="other", image_paths=old)
     material = make_run(tmp_path / "run", [clip], path="/old/data")
-    originals = Originals.of(material.facts(), moved_to=tmp_path / "new")
+    originals = Originals(material.facts(), moved_to=tmp_path / "new")
     list(draw_gallery(material, tmp_path / "out", originals=originals, num_samples=4))
     assert (originals.num_read, originals.num_gone) == (4, 0)
 
@@ -89,7 +89,7 @@ def test_frames_of_videos_are_the_right_ones(make_clip, tmp_path):
     levels = [20 + 20 * number for number in range(10)]
     write_film(tmp_path / "data" / "a.mp4", levels)
     clip = make_clip(5, clip_id="a", frame_indices=np.array([1, 3, 4, 8, 9]))
-    originals = Originals([Place(tmp_path / "data", "videos")])
+    originals = Originals(facts_of(tmp_path / "data", "videos"))
     frames = dict(originals.frames(clip, [0, 2, 4]))
     for row, number in ((0, 1), (2, 4), (4, 9)):
         frame = frames[row]
@@ -103,7 +103,7 @@ def test_a_merged_run_finds_the_videos_of_all_its_sources(make_clip, tmp_path):
         write_film(tmp_path / name / f"{name}.mp4", [0] * 3)
         inputs.append({"manifest": {"source": {"path": str(tmp_path / name), "layout": "videos"}}})
     inputs.append({"manifest": {"source": {"path": "/nowhere"}}})
-    originals = Originals.of({"source": {"inputs": inputs}})
+    originals = Originals({"source": {"inputs": inputs}})
     for name in ("one", "two"):
         found = dict(originals.frames(make_clip(3, clip_id=name), range(3)))
         assert all(frame is not None for frame in found.values())
@@ -111,7 +111,7 @@ def test_a_merged_run_finds_the_videos_of_all_its_sources(make_clip, tmp_path):
 
 def test_a_video_that_is_gone_or_too_short_gives_blank_frames(make_clip, tmp_path):
     write_film(tmp_path / "data" / "a.mp4", [0] * 3)
-    originals = Originals([Place(tmp_path / "data")])
+    originals = Originals(facts_of(tmp_path / "data"))
     found = dict(originals.frames(make_clip(5, clip_id="a"), range(5)))
     assert [frame is None for frame in found.values()] == [False, False, False, True, True]
     gone = dict(originals.frames(make_clip(2, clip_id="b"), range(2)))

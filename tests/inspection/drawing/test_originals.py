@@ -10,9 +10,9 @@ import pytest
 from made_up_people import write_run
 
 from posemill.errors import PosemillError
-from posemill.inspection.drawing.originals import Originals, Place
+from posemill.inspection.drawing.originals import Originals
 from posemill.runs.reader import open_run
-from tests.inspection.conftest import write_film
+from tests.inspection.conftest import facts_of, write_film
 
 has_bytes_as_names = pytest.mark.skipif(
     sys.platform in ("win32", "darwin"), reason="names are Unicode"
@@ -42,7 +42,7 @@ def test_pictures_with_names_that_are_not_utf8_are_found(make_clip, tmp_path, fo
     paths = write_pictures(tmp_path / os.fsdecode(folder) / "a", NAMES)
     clip = stored(make_clip(3, clip_id="a", image_paths=paths), tmp_path / "run")
     assert clip.image_paths[0].endswith(r"a/bild\xff1.png")
-    originals = Originals([Place(tmp_path)])
+    originals = Originals(facts_of(tmp_path))
     frames = [frame for _, frame in originals.frames(clip, range(3))]
     assert (originals.num_read, originals.first_reason) == (3, "")
     assert [int(frame.mean()) for frame in frames if frame is not None] == [0, 50, 100]
@@ -54,7 +54,7 @@ def test_such_pictures_are_found_below_the_new_root_of_a_moved_dataset(make_clip
     paths = write_pictures(old / "x", NAMES)
     clip = stored(make_clip(3, clip_id="other", image_paths=paths), tmp_path / "run")
     old.rename(tmp_path / "new")
-    originals = Originals([Place(old)], moved_to=tmp_path / "new")
+    originals = Originals(facts_of(old), moved_to=tmp_path / "new")
     list(originals.frames(clip, range(3)))
     assert (originals.num_read, originals.first_reason) == (3, "")
 
@@ -63,21 +63,21 @@ def test_such_pictures_are_found_below_the_new_root_of_a_moved_dataset(make_clip
 def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_path):
     write_film(tmp_path / os.fsdecode(b"filme\xfc") / "a.mp4", [0] * 2)
     # As a manifest says it.
-    originals = Originals.of({"source": {"path": str(tmp_path / r"filme\xfc"), "layout": "videos"}})
+    originals = Originals({"source": {"path": str(tmp_path / r"filme\xfc"), "layout": "videos"}})
     list(originals.frames(make_clip(2, clip_id="a"), range(2)))
     assert (originals.num_read, originals.first_reason) == (2, "")
 
 
 def test_such_a_picture_that_is_gone_is_said(make_clip, tmp_path):
     clip = make_clip(1, image_paths=(str(tmp_path / r"bild\xff.png"),))
-    originals = Originals([Place(tmp_path)])
+    originals = Originals(facts_of(tmp_path))
     assert list(originals.frames(clip, [0])) == [(0, None)]
     assert "missing: no such file" in originals.first_reason
 
 
 def test_a_folder_of_originals_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(PosemillError, match=r"originals=.*nowhere.*: no such file or folder"):
-        Originals.of({}, moved_to=tmp_path / "nowhere")
+        Originals({}, moved_to=tmp_path / "nowhere")
 
 
 DEEP = Path("PH/features/frames/train/a")  # a clip's folder deep below the root, as of PHOENIX
@@ -95,11 +95,11 @@ def test_pictures_with_relative_paths_are_found_from_anywhere(
     clip = make_clip(2, clip_id="a", split="train", image_paths=relative)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    originals = Originals([Place(tmp_path / "PH")])
+    originals = Originals(facts_of(tmp_path / "PH"))
     list(originals.frames(clip, range(2)))
     assert (originals.num_read, originals.first_reason) == (2, "")
     (tmp_path / "PH").rename(tmp_path / "new")
-    moved = Originals([Place(tmp_path / "PH")], moved_to=tmp_path / "new")
+    moved = Originals(facts_of(tmp_path / "PH"), moved_to=tmp_path / "new")
     list(moved.frames(clip, range(2)))
     assert (moved.num_read, moved.first_reason) == (2, "")
 
@@ -107,7 +107,9 @@ def test_pictures_with_relative_paths_are_found_from_anywhere(
 def test_of_two_datasets_with_the_same_names_the_right_one_is_taken(make_clip, tmp_path):
     for name, greys in (("one", [b"1.png"]), ("two", [b"0.png", b"1.png"])):
         write_pictures(tmp_path / name / "train" / "a", greys)
-    originals = Originals([Place(tmp_path / "one"), Place(tmp_path / "two")])
+    originals = Originals(
+        {"source": {"inputs": [{"manifest": facts_of(tmp_path / name)} for name in ("one", "two")]}}
+    )
     clip = make_clip(1, clip_id="a", split="train", image_paths=("two/train/a/1.png",))
     ((_, frame),) = originals.frames(clip, [0])
     assert frame is not None
@@ -134,7 +136,7 @@ def test_a_file_of_a_stranger_cannot_choose_which_pictures_are_opened(
     )
     for originals in (
         Originals(),
-        Originals([Place(tmp_path / "data")]),
+        Originals(facts_of(tmp_path / "data")),
         Originals(moved_to=tmp_path / "data"),
     ):
         assert list(originals.frames(clip, [0])) == [(0, None)]
@@ -156,14 +158,14 @@ def test_frames_are_read_by_the_decoder_the_run_was_made_with(
     facts = {"source": {"path": str(tmp_path / "films"), "layout": "videos"},
              "options": {"decoder": "negative"}}  # fmt: skip
     merged = {"source": {"inputs": [{"manifest": facts}]}}
-    originals = Originals.of(merged, moved_to=tmp_path / "films" if moved else None)
+    originals = Originals(merged, moved_to=tmp_path / "films" if moved else None)
     frames = [frame for _, frame in originals.frames(make_clip(2, clip_id="a"), range(2))]
     assert [round(int(frame.mean()), -1) for frame in frames if frame is not None] == [220, 160]
 
 
 def test_a_decoder_that_is_not_installed_is_the_reason_that_frames_are_gone(make_clip, tmp_path):
     write_film(tmp_path / "films" / "a.mp4", [40, 100])
-    originals = Originals([Place(tmp_path / "films", "videos", "vhs")])
+    originals = Originals(facts_of(tmp_path / "films", "videos", "vhs"))
     list(originals.frames(make_clip(2, clip_id="a"), range(2)))
     assert originals.num_gone == 2
     assert "unknown decoder 'vhs'; known: pyav" in originals.first_reason
@@ -177,6 +179,6 @@ def test_pictures_of_a_list_and_a_single_picture_are_found(make_clip, tmp_path, 
         source, layout = tmp_path / "lists" / "clips.csv", "list"
         source.parent.mkdir()
         source.write_text(f"path\n{path}\n")
-    originals = Originals([Place(source, layout)])
+    originals = Originals(facts_of(source, layout))
     list(originals.frames(make_clip(1, clip_id="1", image_paths=(path,)), [0]))
     assert (originals.num_read, originals.first_reason) == (1, "")

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_up_people import make_person
 
+from posemill.clips.smoothing import METHODS
 from posemill.inspection.quality import RunQuality, measure
 from posemill.inspection.report import findings
 from posemill.skeletons.palette import part_colour, part_label
@@ -100,3 +102,49 @@ def test_jumps_are_counted_in_a_thousand_frames(quality):
     no_frames = replace(quality, num_frames=0)
     assert "3000.00 (3 in 1 clips)" in words_of(findings.motion_section(run_of(no_frames)))
     assert findings.motion_section(run_of()).count('class="bars"') == 1
+
+
+TIME = np.arange(60)
+
+
+def waves(late=0.0):
+    """Return `(60, 2, 2)`: two points that go to and fro, so many frames late."""
+    wave = 50 * np.sin((TIME - late) / 6)
+    return np.stack([wave, -wave], 1)[..., None].repeat(2, -1).astype(np.float32)
+
+
+@pytest.mark.parametrize("late", [0.0, 1.0, 2.5, 4.0])
+def test_the_lag_is_the_shift_that_fits_best(late):
+    raw = waves()
+    raw[20:23, 0] = np.nan
+    assert findings.lag_of(raw, waves(late)) == pytest.approx(late, abs=0.05)
+
+
+def test_jitter_is_the_change_of_speed_and_a_straight_way_has_none():
+    straight = np.zeros((9, 1, 2), np.float32)
+    straight[:, 0, 0] = 7 * np.arange(9)
+    assert findings.jitter_of(straight) == 0
+    straight[1::2, 0, 1] = 3  # up and down by 3: the speed changes by 6
+    assert findings.jitter_of(straight) == 6
+    assert findings.jitter_of(np.full((9, 1, 2), np.nan, np.float32)) == 0
+
+
+def test_the_section_has_a_row_and_a_curve_of_each_filter():
+    clip = replace(make_person(40), fps=25.0, clip_id="<b>")
+    noise = np.random.default_rng(0).normal(0, 0.01, clip.points.shape)
+    content = findings.smoothing_section(
+        replace(clip, points=(clip.points + noise).astype(np.float32))
+    )
+    assert content.count("<polyline") == 1 + len(METHODS)
+    assert all(f">{name}</td>" in content for name in ("none", *METHODS))
+    assert "&lt;b&gt;" in content
+    assert "<b>" not in content
+
+
+def test_the_longest_clip_that_moves_is_chosen():
+    assert findings.clip_to_smooth(run_of()) is None
+    lengths = {"short": 5, "long": 40, "longer": 50}
+    clips = (make_person(length, clip_id=name) for name, length in lengths.items())
+    chosen = findings.clip_to_smooth(run_of(*map(measure, clips)))
+    assert chosen is not None
+    assert chosen.clip_id == "longer"

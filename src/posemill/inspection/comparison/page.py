@@ -49,9 +49,6 @@ def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -
     paths = [side.material.path.resolve() for side in pairing.sides]
     has_same_names = paths[0].name == paths[1].name
     labels = [str(path) if has_same_names else path.name or str(path) for path in paths]
-    names = [
-        f"{path} ({side.skeleton_name})" for path, side in zip(paths, pairing.sides, strict=True)
-    ]
     write_page(
         out,
         "compare",
@@ -67,8 +64,8 @@ def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -
         _method_section(labels),
         subtitle=Message(
             "{one} and {other}, compared in {num_points} points of {layout}",
-            one=names[0],
-            other=names[1],
+            one=f"{paths[0]} ({pairing.sides[0].skeleton_name})",
+            other=f"{paths[1]} ({pairing.sides[1].skeleton_name})",
             num_points=int(pairing.is_shared.sum()),
             layout=pairing.layout,
         ),
@@ -82,8 +79,10 @@ def _tiles(compared: Comparison, labels: Sequence[str]) -> str:
         (total.num_frames, Message("frames in both")),
     ]
     for number, label in enumerate(labels):
-        shown.append((len(pairing.only(number)), Message("clips in {run} only", run=label)))
-        shown.append((compared.frames_only[number], Message("frames in {run} only", run=label)))
+        shown += [
+            (len(pairing.only(number)), Message("clips in {run} only", run=label)),
+            (compared.frames_only[number], Message("frames in {run} only", run=label)),
+        ]
     return tiles(shown)
 
 
@@ -151,41 +150,34 @@ def _worst_section(compared: Comparison, labels: Sequence[str], originals: Origi
         blocks += [f"<h3>{text(title)}</h3>"] if frames else []
         for frame in frames:
             clips = [side[frame] for side in sides]
-            alike = [clip.as_skeleton(pairing.layout) for clip in clips]
             ((_, picture),) = originals.frames(clips[0], [0])
+            alike = [clip.as_skeleton(pairing.layout) for clip in clips]
             box = _box_of(alike, frame.parts)
             figures = [
                 _figure(picture, clip, label, box)
                 for clip, label in zip(clips, labels, strict=True)
             ]
-            words = _far_words(frame) if frames is apart else _missing_words(frame, alike, labels)
             name = Message(
                 "{clip_id}, frame {frame}",
                 clip_id=frame.clip_id or "(no name)",
                 frame=frame.frame_index,
             )
-            words = join("; ", [frame.split, words])
+            words = [frame.split]
+            if frames is apart:
+                template = "{parts}: {pixels} px apart on average"
+                parts = join(", ", map(part_label, frame.parts))
+                words.append(Message(template, parts=parts, pixels=pixels_in_words(frame.badness)))
+            else:
+                template, missing = "{part} in {run} only", missing_parts(alike[0], 0)
+                words += [
+                    Message(template, part=part_label(part), run=labels[part in missing])
+                    for part in frame.parts
+                ]
             heading_html = f"<div>{text(name)}</div>"
-            blocks.append(clip_block(heading_html, words, "".join(figures), is_pair=True))
+            block = clip_block(heading_html, join("; ", words), "".join(figures), is_pair=True)
+            blocks.append(block)
     remark = Message("One frame of each clip, cut to the part that differs.")
     return section(heading, *blocks, remark=remark)
-
-
-def _far_words(frame: WorstFrame) -> Message:
-    return Message(
-        "{parts}: {pixels} px apart on average",
-        parts=join(", ", map(part_label, frame.parts)),
-        pixels=pixels_in_words(frame.badness),
-    )
-
-
-def _missing_words(frame: WorstFrame, clips: Sequence[PoseClip], labels: Sequence[str]) -> Message:
-    missing = missing_parts(clips[0], 0)
-    lines = []
-    for name in frame.parts:
-        run = labels[1] if name in missing else labels[0]
-        lines.append(Message("{part} in {run} only", part=part_label(name), run=run))
-    return join("; ", lines)
 
 
 def _figure(picture: Frame | None, clip: PoseClip, label: str, box: _Box) -> str:

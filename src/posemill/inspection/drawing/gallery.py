@@ -14,18 +14,18 @@ import numpy as np
 from posemill.clips.inputs import ClipInput, ClipName, Outline
 from posemill.errors import PosemillError
 from posemill.formats.shared.folders import frame_names, picture_folder, place_of
-from posemill.inspection.drawing.frame_picture import draw
+from posemill.inspection.drawing.frame_picture import (
+    Cell,
+    clip_sheet,
+    contact_sheet,
+    draw,
+    draw_cell,
+    spread_rows,
+)
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.picture_files import safe_path, write_picture, writing
 from posemill.inspection.drawing.pose_maps import pose_maps
-from posemill.inspection.drawing.sheets import (
-    Cell,
-    clip_sheet,
-    contact_sheet,
-    draw_cell,
-    spread_rows,
-)
 from posemill.outputs import Outputs
 from posemill.records import Frame, PoseClip
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,39 +37,30 @@ class Place:
 class Originals:
     """Finds and reads the original frames of clips; what is gone is counted, not raised.
 
-    `places` are where the datasets were when the keypoints were found (a merged run has several),
-    `moved_to` where they are now. Without `follows_links` a link that leads out of its place is not
-    opened.
+    Args:
+        facts: A run's manifest, which says where the datasets were when the keypoints were found (a
+            merged run has several).
+        moved_to: Where they are now.
+        follows_links: Without it a link that leads out of its place is not opened.
     """
 
     def __init__(
         self,
-        places: Sequence[Place] = (),
+        facts: Mapping[str, Any] = MappingProxyType({}),
         *,
         moved_to: Path | None = None,
         follows_links: bool = True,
     ) -> None:
-        self.places, self.moved_to = tuple(places), moved_to
+        if moved_to is not None and not moved_to.exists():
+            template = "{--originals:{moved_to}}: no such file or folder"
+            raise PosemillError(template, moved_to=moved_to)
+        self.places, self.moved_to = tuple(_recorded_places(facts)), moved_to
         self.follows_links = follows_links
         self.on_frame: Callable[[], None] = lambda: None  # called before each frame is handed out
         self.num_read = 0
         self.num_gone = 0
         self.num_unplaced = 0  # frames of normalised keypoints, for which no picture is looked for
         self.first_reason = ""
-
-    @classmethod
-    def of(
-        cls,
-        facts: Mapping[str, Any],
-        *,
-        moved_to: Path | None = None,
-        follows_links: bool = True,
-    ) -> Originals:
-        """Return the originals of a run, by what its manifest says about the source."""
-        if moved_to is not None and not moved_to.exists():
-            template = "{--originals:{moved_to}}: no such file or folder"
-            raise PosemillError(template, moved_to=moved_to)
-        return cls(list(_recorded_places(facts)), moved_to=moved_to, follows_links=follows_links)
 
     def frames(self, clip: PoseClip, indices: Sequence[int]) -> Iterator[tuple[int, Frame | None]]:
         """Yield each of the rows (in ascending order) with its frame, None where it is gone.

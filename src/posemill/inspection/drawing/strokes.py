@@ -123,13 +123,12 @@ class _Brush:
         points = self.points[part.start : part.stop]
         points = points[~np.isnan(points[:, 0])]
         extent = float(np.ptp(points, axis=0).max()) if len(points) else 0.0
-        usual = long_side / 220
-        if part.name in BODY_PARTS:
-            width = min(usual, extent / 60)
-        elif part.name == "face":
-            width = min(usual / 3, extent / 90)
-        else:
-            width = min(0.75 * usual, extent / 24)
+        share, detail = 0.75, 24
+        if part.name == "face":
+            share, detail = 1 / 3, 90
+        elif part.name in BODY_PARTS:
+            share, detail = 1, 60
+        width = min(share * long_side / 220, extent / detail)
         return max(1.0, width * self.scale)
 
     def _line(self, canvas: Frame, bone: Bone, colour: Colour, width: float) -> None:

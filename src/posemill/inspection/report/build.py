@@ -25,7 +25,6 @@ from posemill.inspection.report.page import (
     tiles,
     write_page,
 )
-from posemill.inspection.report.smoothing import clip_to_smooth, smoothing_section
 from posemill.inspection.summary import flatten, group_failures
 from posemill.messages import Message, join
 from posemill.records import PoseClip
@@ -78,10 +77,10 @@ def write_report(
 
 def _smoothing(material: ClipInput, quality: RunQuality) -> list[str]:
     """Return the section on smoothing; nothing where the points are no longer those of pictures."""
-    chosen = clip_to_smooth(quality)
+    chosen = findings.clip_to_smooth(quality)
     names = [] if chosen is None else [(chosen.split, chosen.clip_id)]
     clips = [clip for clip in material.pick(names) if clip.smoothed == clip.normalized == "none"]
-    return [smoothing_section(clip) for clip in clips]
+    return [findings.smoothing_section(clip) for clip in clips]
 
 
 def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
@@ -110,7 +109,7 @@ def _tiles(quality: RunQuality, material: ClipInput) -> str:
     return tiles(
         [
             (quality.num_clips, "clips"),
-            (quality.num_frames, "frames"),
+            (sum(s.num_frames for s in splits), "frames"),
             (sum(material.num_failed("clips").values()), Message("clips failed")),
             (sum(material.num_failed().values()), Message("frames failed")),
             (sum(p["num_jumps"] for s in splits for p in s.parts.values()), "jumps"),
