@@ -22,7 +22,7 @@ from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, SourceError
 from posemill.estimators import EngineInfo, engine_info, open_estimator
-from posemill.files import atomic_path, folder_kind, near_path
+from posemill.files import atomic_path, folder_kind, near_path, new_folders
 from posemill.formats.landmarks_file import landmark_arrays
 from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.between import writing
@@ -155,14 +155,14 @@ def save_landmarks(
 ) -> None:
     """Write a clip part by part as npz; `posemill.formats.landmarks_file` says what is in it."""
     arrays = landmark_arrays(clip)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            Outputs(source, overwrite=overwrite).writing_file(path),
-            atomic_path(path) as temporary,
-            temporary.open("wb") as handle,
-        ):
-            np.savez(handle, **arrays)  # type: ignore[arg-type]
+    with (
+        writing(path),
+        new_folders(path.parent),
+        Outputs(source, overwrite=overwrite).writing_file(path),
+        atomic_path(path) as temporary,
+        temporary.open("wb") as handle,
+    ):
+        np.savez(handle, **arrays)  # type: ignore[arg-type]
 
 
 def clips_like(

@@ -7,7 +7,7 @@ import numpy as np
 from posemill import __version__
 from posemill.blocks import join_clips
 from posemill.formats.shared.contract import Recipe
-from posemill.jobs.convert.statistics import SplitStats
+from posemill.jobs.convert.prepare import SplitStats
 from posemill.records import PoseClip
 
 

@@ -101,10 +101,10 @@ def export_clips(
 
 def _expect_name(out: Path, suffix: str = "") -> None:
     """Raise where a folder that is there is given, and a new file or folder has to be named."""
+    template = "{out} is a folder; expected the name of a new folder, as {example}"
+    if suffix:
+        template = "{out} is a folder; expected the name of a file, as {example}"
     if out.name in ("", "..") or (suffix and out.is_dir()):
-        template = "{out} is a folder; expected the name of a new folder, as {example}"
-        if suffix:
-            template = "{out} is a folder; expected the name of a file, as {example}"
         raise FormatError(template, out=out, example=out / f"keypoints{suffix}")
 
 

@@ -80,9 +80,7 @@ class Shaping:
         for clip in clips:
             frames = clip.frames if isinstance(clip, ClipBlock) else clip
             skeleton_name = self._source.skeleton_of(frames)
-            layout = self.recipe.layout or frames.skeleton_name
-            if self._form is not None:
-                layout = layout_for(skeleton_name, self.recipe, self._form)
+            layout = layout_for(skeleton_name, self.recipe, self._form)
             if isinstance(clip, ClipBlock):
                 shaped = shape_block(clip, self.recipe, layout)
             else:
@@ -165,36 +163,25 @@ def dropped_points(source_name: str, target_name: str) -> str:
     used = {index for indices in point_map(source_name, target_name) for index in indices}
     lost = []
     for part in get_skeleton(source_name).parts:
-        num_lost = len(part) - len(used.intersection(range(part.start, part.stop)))
-        if num_lost:
-            lost.append(
-                Message(
-                    "{num_lost} of {num_points} points of {part}",
-                    num_lost=num_lost,
-                    num_points=len(part),
-                    part=part_label(part.name),
-                )
-            )
+        if num_lost := len({*range(part.start, part.stop)} - used):
+            template, name = "{num_lost} of {num_points} points of {part}", part_label(part.name)
+            lost.append(Message(template, num_lost=num_lost, num_points=len(part), part=name))
     if not lost:
         return ""
-    return Message(
-        "{points} ({source} as {target})",
-        points=join("; ", lost),
-        source=source_name,
-        target=target_name,
-    )
+    template, points = "{points} ({source} as {target})", join("; ", lost)
+    return Message(template, points=points, source=source_name, target=target_name)
 
 
-def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
+def layout_for(skeleton_name: str, recipe: Recipe, form: Format | None) -> str:
     """Return the skeleton clips of one are written in: the recipe's, else the format's usual one.
 
-    A clip in a layout of the format keeps it, but for all the points of Holistic in formats whose
-    usual layout is smaller. Where a smaller layout than the usual one takes as many points, it is
-    that: so 18 points become the 17 of COCO, and not 133, most of them missing.
+    A run, None, takes them as they are. A clip in a layout of the format keeps it, but for all the
+    points of Holistic in formats whose usual layout is smaller. Where a smaller layout than the
+    usual one takes as many points, it is that: so 18 points become the 17 of COCO, and not 133.
     """
+    if recipe.layout or form is None:
+        return recipe.layout or skeleton_name
     usual = form.layouts[0]
-    if recipe.layout:
-        return recipe.layout
     if form.holds(skeleton_name) and (skeleton_name not in _ALL_POINTS or usual in _ALL_POINTS):
         return skeleton_name
     if usual == ANY or get_skeleton(skeleton_name).num_points >= get_skeleton(usual).num_points:
