@@ -172,11 +172,11 @@ def test_a_machine_without_a_gpu_may_drive_those_of_a_ray_cluster(config, monkey
     monkeypatch.setattr(identity, "open_estimator", open_engine)
     monkeypatch.setattr(identity, "engine_info", lambda *_: info)
     monkeypatch.setattr(run_module, "list_gpus", list)
-    gpus = config.replace(executor="ray", workers=None, num_gpus=2)
-    assert run_module.engine_identity(gpus)["device"] == "cuda"
+    job = Extraction(config.replace(executor="ray", workers=None, num_gpus=2))
+    assert job.manifest(find_clips(config.source)).engine["device"] == "cuda"
     assert opened == [("cpu", {"runtime": "onnxruntime"})]
     monkeypatch.setattr(run_module, "list_gpus", lambda: ["one"])
-    assert run_module.engine_identity(gpus)["device"] == "cuda"
+    assert job.manifest(find_clips(config.source)).engine["device"] == "cuda"
     assert opened[1:] == [("cuda:0", {})]
 
 

@@ -9,7 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 from types import FrameType
 from typing import Any
 
@@ -83,9 +83,9 @@ class Coordinator:
     ) -> None:
         self._home, self._config, self._clips = job.home, job.config, clips
         self._events, self._log, self._on_progress = events, log, on_progress
-        self._start_no = events.ledger.num_starts()
+        start_no = events.ledger.num_starts()
+        self._names = (shard_stem(start_no, number) for number in count(1))
         events.record(Started())
-        self._num_tasks = 0
         self._again: deque[Task] = deque()
         self._under_way: dict[str, Task] = {}  # by their names, as far as they are left
         self._crashes = events.ledger.crashes()
@@ -146,9 +146,8 @@ class Coordinator:
                 units = self._events.ledger.units(self._groups.pop(), self._clips)
                 task = Task(tuple(units))
             if task.units:
-                self._num_tasks += 1
-                name = shard_stem(self._start_no, self._num_tasks)
-                self._under_way[name] = task = dataclasses.replace(task, name=name)
+                task = dataclasses.replace(task, name=next(self._names))
+                self._under_way[task.name] = task
                 return task
         return None
 
@@ -199,14 +198,10 @@ class Coordinator:
             )
         )
         position, frame, phase, _ = died.place
-        # While the engine is loaded no unit was touched: none is to blame. Nor is one where the
-        # machine refuses an instruction before any worker gave anything.
-        is_starting = task is None or phase == STARTING or died.is_refused_instruction
-        self._check_deaths(died, is_starting)
+        is_blamed = not self._is_innocent(died)
         rest = None if task is None else self._under_way.pop(task.name, None)
         if task is None or rest is None:
             return
-        is_blamed = not died.is_from_outside and not is_starting
         left, tries, suspect, given_up = _by_number(rest), rest.tries + is_blamed, None, None
         if phase in (DECODING, ESTIMATING) and 0 <= position < len(task.units):
             suspect = left.get(task.units[position].unit_no)
@@ -243,26 +238,27 @@ class Coordinator:
             return ""
         self._events.append(Crashed(unit.unit_no, frame, phase, died.reason))
         self._crashes[unit.unit_no, frame, phase] += 1
-        if (count := self._crashes[unit.unit_no, frame, phase]) < self._config.max_tries:
+        number = self._crashes[unit.unit_no, frame, phase]
+        if number < self._config.max_tries:
             return ""
-        message = Message(
-            "{reason}, {count} times, at this frame alone", reason=died.reason, count=count
-        )
+        template = "{reason}, {count} times, at this frame alone"
+        message = Message(template, reason=died.reason, count=number)
         self._log.write(f"{task.units[0].clip.path}: frame {frame}: {message}")
         return message
 
-    def _check_deaths(self, died: Died, is_starting: bool) -> None:
-        """Raise where a worker died too often of what no frame is to blame for."""
-        kind = "failed start"
+    def _is_innocent(self, died: Died) -> bool:
+        """Return whether no unit is to blame for a death; raise where there were too many such."""
         if died.is_from_outside:
             kind = "outside kill"
-        elif died.is_refused_instruction:
+        elif died.is_refused_instruction:  # before any worker gave anything
             kind = "refused instruction"
-        elif not is_starting:
-            return
+        elif died.task is None or died.place[2] == STARTING:  # no unit was touched
+            kind = "failed start"
+        else:
+            return False
         self._deaths[kind, died.worker_index] += 1
         if (number := self._deaths[kind, died.worker_index]) < _MOST_DEATHS[kind]:
-            return
+            return True
         if kind == "outside kill":
             raise RunError(
                 "workers were {reason} from outside {number} times without any progress in "

@@ -56,8 +56,6 @@ from posemill.sources import ClipList
 from posemill.sources.tracking import decide_tracking
 from posemill.weights.pull import verified_files
 
-_NOTHING_BEGUN = Message("nothing was begun yet")
-
 
 @dataclass(frozen=True, repr=False)
 class Summary(Progress):
@@ -103,13 +101,16 @@ class Extraction(FrameJob):
     def manifest(self, clips: ClipList) -> Manifest:
         """Return what decides the keypoints; opens the engine to ask it."""
         config = self.config
+        options, device = config.all_engine_options(), config.devices()[0]
+        # The GPUs of a Ray cluster need not be here.
+        is_here = config.executor != "ray" or not config.num_gpus or bool(list_gpus())
         try:
-            engine = engine_identity(config)
+            engine = identity_on(device, config.engine, options, is_here=is_here)
         except DeviceError as error:
             if sentence := missing_gpus(config):
                 raise DeviceError(sentence) from error
             raise
-        asked = {"engine": config.engine, "engine_options": config.all_engine_options()}
+        asked = {"engine": config.engine, "engine_options": options}
         return Manifest(
             config.skeleton,
             kind="extract",
@@ -177,13 +178,6 @@ def settled(config: ExtractConfig) -> ExtractConfig:
         mode=config.mode if has_both else info.modes[0],
         decoder=settle_for_extraction(config.decoder),
     )
-
-
-def engine_identity(config: ExtractConfig) -> dict[str, str]:
-    """Return what decides the keypoints; the GPUs of a Ray cluster need not be here."""
-    is_here = config.executor != "ray" or not config.num_gpus or bool(list_gpus())
-    options, device = config.all_engine_options(), config.devices()[0]
-    return identity_on(device, config.engine, options, is_here=is_here)
 
 
 def extract(config: ExtractConfig, **hooks: Any) -> Summary:
@@ -285,7 +279,9 @@ def _place_errors(folder: Path) -> Iterator[None]:
                 path=folder / LEDGER_NAME,
                 error=error,
             ) from error
-        saved = {} if (folder / LEDGER_NAME).exists() else {"saved": _NOTHING_BEGUN}
+        saved = (
+            {} if (folder / LEDGER_NAME).exists() else {"saved": Message("nothing was begun yet")}
+        )
         raise RunError(disk_message(refused, str(folder), **saved)) from error
 
 

@@ -130,9 +130,8 @@ class _TaskRun:
                 if num_rows >= self._piece_frames or self._is_at_suspect():
                     yield self._commit()
                     suspect = self._task.suspect_frame
-                    if suspect is not None and all(
-                        lane.next_frame > suspect for lane in self._lanes
-                    ):
+                    nexts = [lane.next_frame for lane in self._lanes]
+                    if suspect is not None and min(nexts, default=suspect + 1) > suspect:
                         return
                 elif time.monotonic() - beat_at > _BEAT_SECONDS:
                     beat_at = time.monotonic()
