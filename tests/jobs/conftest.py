@@ -141,14 +141,10 @@ def kill_until_done() -> Callable[..., tuple[int, int]]:
     """Kill a job at random moments until it ends: how many times, and its exit code."""
 
     def kill(script: str, *arguments: object, seconds: float, quick: int) -> tuple[int, int]:
-        """Do it.
+        """`script` defines `run`, and finds the arguments in `sys.argv`.
 
-        Args:
-            script: Defines `run`; finds the arguments in `sys.argv`.
-            arguments: Of the script.
-            seconds: The longest of the first kills.
-            quick: How many of those; then soon much longer, as on a busy machine a start alone
-                can take seconds.
+        The first kills, `quick` of them, come within so many seconds; then soon much later, as on
+        a busy machine a start alone can take seconds.
         """
         rng, kills, code = random.Random(5), 0, -1
         command = [sys.executable, "-c", "import os, sys, time\n" + script + _FORKER]

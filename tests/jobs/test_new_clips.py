@@ -67,12 +67,9 @@ def test_prepare_records_how_the_keypoints_were_found_for_a_model_to_come(
         assert recipe["extraction"] == recorded
 
 
-def test_a_source_that_is_not_there_is_named(tmp_path):
+def test_a_source_that_is_not_there_or_of_two_kinds_is_said(make_tree, write_video, tmp_path):
     with pytest.raises(SourceError, match=r"absent\.mp4: no such file or folder; expected a video"):
         list(clips_like(tmp_path / "absent.mp4", "holistic-143", {}))
-
-
-def test_videos_and_pictures_side_by_side_are_a_question(make_tree, write_video):
     root = make_tree({"": 1})
     write_video(root / "b.mp4", 3)
     with pytest.raises(SourceError, match="holds both 1 video and 1 picture; say which"):

@@ -104,19 +104,6 @@ def test_a_run_goes_into_every_format_and_comes_back_as_a_run(run, tmp_path, nam
         np.testing.assert_allclose(clip.points[..., :2], expected.points[..., :2], atol=1e-5)
 
 
-def test_the_recipe_is_applied_and_the_layout_is_the_formats_usual_one(run, tmp_path):
-    export_clips(ClipInput(run, splits=["dev"]), "npz", tmp_path / "a.npz",
-                 recipe=Recipe(interpolate=2, normalize="shoulders"))  # fmt: skip
-    (clip,) = get_format("npz").read(tmp_path / "a.npz")
-    assert clip.skeleton_name == "holistic-143"
-    assert clip.mask.all()
-    names = clip.skeleton.point_names
-    left, right = names.index("left_shoulder"), names.index("right_shoulder")
-    np.testing.assert_allclose(clip.points[:, [left, right], :2].mean(1), 0, atol=1e-5)
-    widths = np.hypot(*(clip.points[:, left, :2] - clip.points[:, right, :2]).T)
-    np.testing.assert_allclose(np.median(widths), 1, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("name", "recipe", "message"),
     [
@@ -225,25 +212,6 @@ def test_runs_of_two_skeletons_need_a_layout(run, tmp_path):
         merge_clips(sources, tmp_path / "all")
     merge_clips(sources, tmp_path / "all", recipe=Recipe(layout="143"))
     assert len(open_run(tmp_path / "all")) == 4
-
-
-def test_splits_that_are_not_there_are_named(run, tmp_path):
-    with pytest.raises(RunError, match=r"run has no split 'tset'; it has train, dev"):
-        ClipInput(run, splits=["tset"])
-    export_clips(ClipInput(run), "npz", tmp_path / "a.npz")
-    for splits in (["tset"], ["dev", "tset"]):
-        with pytest.raises(FormatError, match=r"a\.npz has no split 'tset'; it has train, dev"):
-            list(ClipInput(tmp_path / "a.npz", splits=splits).clips())
-
-
-def test_a_split_of_a_run_without_keypoints_is_not_passed_over(tmp_path):
-    empty = dataclasses.replace(make_clip(2, split="dev"), image_paths=())
-    nothing = {name: getattr(empty, name)[:0] for name in ("points", "scores", "sizes_wh")}
-    empty = dataclasses.replace(empty, frame_indices=np.zeros(0, np.int64), **nothing)
-    run = write_run(tmp_path / "run", make_clip(1), empty)
-    with pytest.raises(RunError, match=r"split 'dev' holds no clips; .* \(splits=.train.\)"):
-        export_clips(ClipInput(run), "npz", tmp_path / "a.npz")
-    assert not (tmp_path / "a.npz").exists()
 
 
 def test_a_place_that_cannot_be_written_is_named(run, tmp_path):

@@ -40,34 +40,21 @@ def test_shoulders_are_measured_in_pixels_not_in_shares_of_the_picture():
     shaped = shape_clip(clip, Recipe(normalize="shoulders"), "openpose-18")
     np.testing.assert_allclose(shaped.points[0, 0], (0, 0.5, 0), atol=1e-6)
     np.testing.assert_allclose(shaped.points[0, 5, 0] - shaped.points[0, 2, 0], 1, atol=1e-6)
-
-
-def test_a_box_reaches_from_minus_one_to_one():
-    shaped = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize="bbox"), "openpose-18")
-    np.testing.assert_allclose(np.abs(shaped.points[..., 0]).max(), 1, atol=1e-6)
-
-
-def test_without_shoulders_nothing_is_found():
-    clip = clip_of([0.2, 0.4])
-    clip.points[:, 2] = np.nan
+    clip.points[:, 2] = np.nan  # without shoulders nothing is found
     shaped = shape_clip(clip, Recipe(normalize="shoulders"), "openpose-18")
     assert not shaped.mask.any()
     assert not shaped.scores.any()
 
 
-def test_a_clip_says_what_was_done_to_it():
+def test_a_clip_in_a_box_says_what_was_done_to_it_and_is_not_normalised_twice():
     shaped = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize="bbox", interpolate=2), "openpose-18")
+    np.testing.assert_allclose(np.abs(shaped.points[..., 0]).max(), 1, atol=1e-6)
     assert (shaped.normalized, shaped.interpolated) == ("bbox", 2)
     again = shape_clip(shaped, Recipe(interpolate=1), "openpose-18")
     assert (again.normalized, again.interpolated) == ("bbox", 2)
-
-
-def test_normalising_twice_is_refused():
-    shaped = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize="bbox"), "openpose-18")
     for how in ("shoulders", "bbox"):
-        with pytest.raises(
-            ConfigError, match=f"with normalize=.bbox. already; leave out normalize=.{how}"
-        ):
+        said = f"with normalize=.bbox. already; leave out normalize=.{how}"
+        with pytest.raises(ConfigError, match=said):
             shape_clip(shaped, Recipe(normalize=how), "openpose-18")
 
 

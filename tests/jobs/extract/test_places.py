@@ -203,18 +203,9 @@ def test_other_options_sources_and_things_are_refused(place, tree, config, on_ma
         open_run(f"{open_place(place).uri}-none")
 
 
-def test_a_run_that_was_deleted_and_made_anew_is_not_the_one_in_the_cache(place, config):
-    extract(config)
-    assert open_run(place).num_frames == 34
-    storage = open_place(place)
-    for entry in list(storage.list()):
-        storage.delete(entry.key)
-    extract(config.replace(stride=2))
-    assert open_run(place).num_frames == 19
-    assert len(open_run(place).table()) == 19
-
-
-def test_damaged_and_missing_records_are_said(place, config, on_machine):
+def test_damaged_and_missing_records_are_said_and_a_run_made_anew_is_not_the_one_in_the_cache(
+    place, config, on_machine
+):
     extract(config)
     storage = open_place(place)
     keys = [each.key for each in storage.list("records/")]
@@ -229,6 +220,11 @@ def test_damaged_and_missing_records_are_said(place, config, on_machine):
         open_run(place)
     storage.put(keys[1], content)
     assert open_run(place).num_frames == 34
+    for entry in list(storage.list()):
+        storage.delete(entry.key)
+    extract(config.replace(stride=2))
+    assert open_run(place).num_frames == 19
+    assert len(open_run(place).table()) == 19
 
 
 def test_a_run_begun_on_a_local_disk_stays_one_and_is_not_begun_anew_by_its_uri(
@@ -420,15 +416,6 @@ def test_the_origin_that_a_stranger_put_beside_a_folder_leads_nowhere(
         assert open_run(tmp_path / "mine").num_frames == mine.num_frames == 4
 
 
-def test_a_copy_that_does_not_know_its_origin_is_said(shared, tmp_path):
-    extract(shared)
-    (origin,) = (tmp_path / "machine-1" / "runs").glob("*/origin.json")
-    for content in ("[]", "{}", "nonsense"):
-        origin.write_text(content)
-        with pytest.raises(RunError, match=r"origin\.json does not say where the run is"):
-            RunHome.existing(shared.out)
-
-
 def test_a_bad_copy_of_a_shard_is_fetched_anew_and_none_that_a_ledger_names_outside_of_the_run(
     tree, config_for, s3_bucket
 ):
@@ -447,7 +434,9 @@ def test_a_bad_copy_of_a_shard_is_fetched_anew_and_none_that_a_ledger_names_outs
         next(run.clips())
 
 
-def test_a_stranger_s_record_is_not_unpacked_without_end(shared, monkeypatch):
+def test_a_stranger_s_record_is_not_unpacked_without_end_and_a_copy_knows_its_origin(
+    shared, tmp_path, monkeypatch
+):
     monkeypatch.setattr("posemill.runs.records._MOST_BYTES", 1 << 20)
     extract(shared)
     last = max((shared.out / "records").iterdir())
@@ -457,6 +446,11 @@ def test_a_stranger_s_record_is_not_unpacked_without_end(shared, monkeypatch):
     (last.parent / f"{number:010d}.json.gz").write_bytes(content)
     with pytest.raises(RunError, match="larger than 1 MB"):
         open_run(shared.out)
+    (origin,) = (tmp_path / "machine-1" / "runs").glob("*/origin.json")
+    for content in ("[]", "{}", "nonsense"):
+        origin.write_text(content)
+        with pytest.raises(RunError, match=r"origin\.json does not say where the run is"):
+            RunHome.existing(shared.out)
 
 
 def test_a_signal_ends_the_wait_for_another_machine_s_lease(shared, on_machine, monkeypatch):
