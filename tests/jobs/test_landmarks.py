@@ -44,7 +44,7 @@ def asked(monkeypatch):
     return seen
 
 
-def test_pictures_that_stand_alone_come_in_batches_of_eight(folder, asked):
+def test_pictures_come_in_batches_of_eight_and_one_that_cannot_be_read_is_a_row(folder, asked):
     steps = []
     clip, errors = estimate_landmarks(
         folder, mode="image", engine="fake", on_frame=lambda: steps.append(1)
@@ -58,6 +58,16 @@ def test_pictures_that_stand_alone_come_in_batches_of_eight(folder, asked):
     )  # fmt: skip
     assert clip.image_paths == tuple(str(folder / f"{index:04d}.png") for index in range(10))
     assert clip.sizes_wh.tolist() == [[16, 12]] * 10
+    (folder / "0003.png").write_bytes(b"")
+    clip, (error,) = estimate_landmarks(
+        folder, mode="image", engine="fake", on_frame=lambda: steps.append(1)
+    )
+    assert asked.batches[2:] == [(7, False), (2, False)]
+    assert error.reason == "empty file"
+    assert (len(clip), len(clip.image_paths), len(steps)) == (10, 10, 20)
+    assert np.isnan(clip.points).all(axis=(1, 2)).tolist() == [index == 3 for index in range(10)]
+    assert (clip.scores[3] == 0).all()
+    assert clip.sizes_wh[3].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("mode", ["video", "auto"])
@@ -66,20 +76,6 @@ def test_frames_that_are_tracked_come_one_by_one(folder, asked, mode):
     estimate_landmarks(folder, mode=mode, engine="fake", engine_options=options, threads=3)
     assert asked.batches == [(1, True)] * 10
     assert asked.options == [("fake", {"device": "cpu", "threads": 3, **options})]
-
-
-def test_a_picture_that_cannot_be_read_is_a_row_without_landmarks(folder, asked):
-    (folder / "0003.png").write_bytes(b"")
-    steps = []
-    clip, (error,) = estimate_landmarks(
-        folder, mode="image", engine="fake", on_frame=lambda: steps.append(1)
-    )
-    assert asked.batches == [(7, False), (2, False)]
-    assert error.reason == "empty file"
-    assert (len(clip), len(clip.image_paths), len(steps)) == (10, 10, 10)
-    assert np.isnan(clip.points).all(axis=(1, 2)).tolist() == [index == 3 for index in range(10)]
-    assert (clip.scores[3] == 0).all()
-    assert clip.sizes_wh[3].tolist() == [0, 0]
 
 
 def test_a_video_has_no_paths_and_ends_at_its_first_damage(tmp_path, write_video, asked):

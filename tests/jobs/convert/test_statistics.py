@@ -60,10 +60,13 @@ def test_numbers_of_a_few_clips():
     }  # fmt: skip
 
 
-def test_rates_are_rounded_to_six_places_and_means_to_three():
+def test_rates_are_rounded_and_the_first_of_gaps_that_are_as_long_is_named():
     numbers = stats_of([make_clip("a", [1, 0, 0]), make_clip("b", [1, 1]), make_clip("c", [1, 1])])
     assert numbers["clip_frames"] == {"min": 2, "mean": 2.333, "max": 3}
     assert numbers["missing_rate"] == numbers["parts"]["pose"]["missing_rate"] == 0.285714
+    clips = {"a": [1, 0], "b": [0, 1], "c": [0, 0, 1], "d": [1, 0, 0]}
+    part = stats_of(*([make_clip(*clip)] for clip in clips.items()))["parts"]["pose"]
+    assert (part["longest_gap"], part["longest_gap_clip"]) == (2, "c")
 
 
 def test_a_split_without_clips_has_numbers_too():
@@ -82,13 +85,6 @@ def test_of_clips_without_points_twenty_are_named():
     assert numbers["clips_without_points_sample"] == [f"c{index}" for index in range(20)]
     assert numbers["parts"]["pose"]["longest_gap_clip"] == "c0"
     assert numbers["coordinates"]["x"]["mean"] is None
-
-
-def test_the_first_of_gaps_that_are_as_long_is_named():
-    clips = {"a": [1, 0], "b": [0, 1], "c": [0, 0, 1], "d": [1, 0, 0]}
-    numbers = stats_of(*([make_clip(name, present)] for name, present in clips.items()))
-    part = numbers["parts"]["pose"]
-    assert (part["longest_gap"], part["longest_gap_clip"]) == (2, "c")
 
 
 def test_what_was_done_to_the_clips_before_is_recorded():

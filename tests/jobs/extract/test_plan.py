@@ -163,29 +163,16 @@ def test_a_worker_for_every_core_shares_four_fifths_of_the_memory(
     assert workers.describe() == said
 
 
-def test_what_was_asked_for_is_not_reduced(machine, config_for, tmp_path):
+def test_what_was_asked_for_is_not_reduced_and_gpus_count_theirs(machine, config_for, tmp_path):
     machine(2, 2 * GB)
     config = config_for(tmp_path, executor="processes", workers=7)
     assert plan_workers(config).memory_bytes == GB // 2
     workers = plan_workers(config.replace(memory_limit_mb=100))
     assert (workers.num_workers, workers.memory_bytes, workers.note) == (7, 100 << 20, "")
-
-
-def test_threads_and_the_serial_executor_have_no_limit_of_memory(machine, config_for, tmp_path):
-    machine(4, 10 * GB)
-    workers = plan_workers(config_for(tmp_path, executor="threads", workers=3))
-    assert (workers.num_workers, workers.memory_bytes) == (3, 0)
-    assert workers.describe() == "3 threads of one process x 1 thread on cpu"
-    workers = plan_workers(config_for(tmp_path))
-    assert workers.num_workers == 1
-    assert workers.describe() == "1 process (serial) x 1 thread on cpu"
-
-
-def test_workers_of_gpus_are_counted_by_gpu(machine, config_for, tmp_path):
-    machine(4, 80 * GB)
-    config = config_for(
-        tmp_path, executor="processes", workers=None, num_gpus=2, num_workers_per_gpu=3
-    )
-    workers = plan_workers(config)
-    assert workers.num_workers == 6
-    assert workers.devices == ("cuda:0", "cuda:1")
+    gpus = plan_workers(config.replace(workers=None, num_gpus=2, num_workers_per_gpu=3))
+    assert (gpus.num_workers, gpus.devices) == (6, ("cuda:0", "cuda:1"))
+    for executor, number, said in (("threads", 3, "3 threads of one process"),
+                                   ("serial", 1, "1 process (serial)")):  # fmt: skip
+        workers = plan_workers(config_for(tmp_path, executor=executor, workers=3))
+        assert (workers.num_workers, workers.memory_bytes) == (number, 0)
+        assert workers.describe() == f"{said} x 1 thread on cpu"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cli_runner import CliRunner
 
+from posemill.clips.inputs import ClipInput
 from posemill.commands.line import run_line
 from posemill.errors import RunError
 from posemill.jobs.extract.run import extract
@@ -82,8 +83,6 @@ def test_a_tree_of_both_kinds_is_predicted_clip_by_clip_and_not_interpolated(
         "image", "neighbours are not alike"
     )  # fmt: skip
     assert choose_mode(photographs / "train" / "walk", "fake")[0] == "video"
-    from posemill.clips.inputs import ClipInput
-
     assert ClipInput(tmp_path / "run").has_loose_pictures
 
 

@@ -103,7 +103,9 @@ def test_units_of_one_task_share_a_shard_and_keep_their_order(work):
     assert pieces == [(11, 1, 2, 0, 3), (12, 2, 0, 3, 3)]
 
 
-def test_tracked_units_go_side_by_side_and_hand_on_their_state(work):
+def test_tracked_units_go_side_by_side_hand_on_their_state_and_mix_with_no_others(
+    work, monkeypatch
+):
     commits = work({"is_chain": True}, {"name": "b", "stop": 3, "is_chain": True}, piece_frames=4)
     assert summary(commits)[:2] == [
         (4, [(1, 2, False, 2, []), (2, 2, False, 2, [])]),
@@ -114,10 +116,15 @@ def test_tracked_units_go_side_by_side_and_hand_on_their_state(work):
     assert commits[-1].units[-1].state is None  # nobody goes on with it
     (again,) = work({"is_chain": True, "start": 2, "state": commits[0].units[0].state, "stop": 5})
     assert summary([again]) == [(3, [(1, 5, True, 3, [])])]
+    calls, really = [], FakeEstimator.estimate
 
+    def estimate(engine, frames, states=None):
+        calls.append((len(frames), states and len(states)))
+        return really(engine, frames, states)
 
-def test_tracked_frames_and_those_that_stand_alone_are_not_mixed(work):
+    monkeypatch.setattr(FakeEstimator, "estimate", estimate)
     commits = work({"is_chain": True}, {"name": "b", "stop": 3}, {"name": "b", "stop": 3})
+    assert calls == [(1, 1)] * 12 + [(3, None)] * 2
     assert [(each.unit_no, each.num_rows) for each in commits[0].units] == [(1, 12), (2, 3), (3, 3)]
 
 

@@ -286,14 +286,13 @@ def test_settings_without_effect_are_said(config, videos, make_tree, settings, s
     assert unused_settings(config(**settings), find_clips(source)) == [said]
 
 
-def test_two_clips_in_one_folder_are_refused(videos, tmp_path):
+def test_clips_called_like_our_own_files_get_other_folders_and_two_never_the_same(
+    videos, tmp_path, write_video
+):
     table = videos / "list.csv"
     table.write_text("path,clip_id,split\ntrain/a.mp4,b,a\ndev/c.mp4,a/b,all\n")
     with pytest.raises(RunError, match=r"'b' and 'a/b' would both be written to the folder 'a/b'"):
         write_frames(FramesConfig(table, tmp_path / "o", executor="serial"))
-
-
-def test_clips_called_like_our_own_files_get_other_folders(videos, tmp_path, write_video):
     root = tmp_path / "odd"
     for name in ("logs", "packs"):
         write_video(root / f"{name}.mp4", 2)
