@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -177,51 +178,39 @@ def test_affinity_counts_for_real():
         os.sched_setaffinity(0, allowed)
 
 
-@pytest.fixture
-def real_group():
-    """New control groups of this machine, limited to half a core and 300 MB."""
-    name = f"posemill-test-{uuid.uuid4().hex[:8]}"
-    wanted = {
-        "cpu/cpu.cfs_period_us": "100000", "cpu/cpu.cfs_quota_us": "50000",
-        "memory/memory.limit_in_bytes": str(300 * MB),
-    }  # fmt: skip
-    top = Path("/sys/fs/cgroup")
-    is_v2 = (top / "cgroup.controllers").exists()
-    if is_v2:
-        wanted = {"cpu.max": "50000 100000", "memory.max": str(300 * MB)}
-    folders = [top / name] if is_v2 else [top / "cpu" / name, top / "memory" / name]
-    made = []
-    try:
-        for folder in folders:
-            folder.mkdir()
-            made.append(folder)
-        for path, text in wanted.items():
-            kind, _, file = path.rpartition("/")
-            (top / kind / name / file).write_text(text)
-        yield folders
-    except OSError as error:
-        pytest.skip(f"this machine lets us make no control group: {error}")
-    finally:
-        for folder in made:
-            folder.rmdir()
+JOIN = 'for group; do echo $$ > "$group/cgroup.procs" || exit 9; done; exec "$PYTHON" -c "$CODE"'
+CODE = """
+from posemill.machine.limits import core_limit, free_memory, memory_limit
+print(core_limit(), memory_limit(), free_memory(), sep="\\n")
+"""
 
 
-def test_a_process_in_a_real_container_sees_its_limits(real_group):
-    code = (
-        "import sys; sys.stdin.readline()\n"
-        "from posemill.machine.limits import core_limit, memory_limit, free_memory\n"
-        "print(core_limit(), memory_limit(), free_memory(), sep='\\n')"
-    )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as process:
+def test_a_process_in_a_real_container_sees_its_limits():
+    """In new control groups of this machine, limited to half a core and 300 MB."""
+    top, name = Path("/sys/fs/cgroup"), f"posemill-test-{uuid.uuid4().hex[:8]}"
+    limits = {
+        f"cpu/{name}/cpu.cfs_period_us": "100000",
+        f"cpu/{name}/cpu.cfs_quota_us": "50000",
+        f"memory/{name}/memory.limit_in_bytes": str(300 * MB),
+    }
+    if (top / "cgroup.controllers").exists():
+        limits = {f"{name}/cpu.max": "50000 100000", f"{name}/memory.max": str(300 * MB)}
+    groups = sorted({(top / path).parent for path in limits})
+    with ExitStack() as stack:
         try:
-            for folder in real_group:
-                (folder / "cgroup.procs").write_text(f"{process.pid}\n")
+            for group in groups:
+                group.mkdir()
+                stack.callback(group.rmdir)
+            for path, text in limits.items():
+                (top / path).write_text(text)
         except OSError as error:
-            process.kill()
-            pytest.skip(f"this machine lets us put no process into a control group: {error}")
-        said, _ = process.communicate("go\n", timeout=60)
-    cores, memory, free = said.splitlines()
+            pytest.skip(f"this machine lets us make no control group: {error}")
+        variables = {**os.environ, "PYTHON": sys.executable, "CODE": CODE}
+        command = ["sh", "-c", JOIN, "sh", *map(str, groups)]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True)
+    if done.returncode == 9:
+        pytest.skip(f"this machine lets us put no process into a control group: {done.stderr}")
+    cores, memory, free = done.stdout.splitlines()
     assert cores.startswith("Limit(amount=1, ")
     assert "allows the time of 0.5" in cores or os.cpu_count() == 1
     assert memory.startswith(f"Limit(amount={300 * MB}, ")

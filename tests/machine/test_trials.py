@@ -1,4 +1,3 @@
-import multiprocessing
 import os
 import signal
 import sys
@@ -97,25 +96,6 @@ def test_a_cache_that_cannot_be_written_keeps_nothing_and_answers(cache):
     cache.write_text("a file, not a folder")
     assert kept_outcomes("a", {}, lambda: [Outcome(True)])[0].works
     assert kept_outcomes("a", {}, lambda: [Outcome(False)])[0].works is False
-
-
-def test_two_processes_at_once_both_get_an_answer(cache):
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_keep_often) for _ in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert [path.suffix for path in (cache / "trials").iterdir()] == [".json"]
-
-
-def _keep_often():
-    for _ in range(20):
-        (outcome,) = kept_outcomes("a", {}, lambda: [Outcome(False, "trap")])
-        assert outcome.reason == "trap"
-        for path in (Path(os.environ["POSEMILL_CACHE"]) / "trials").glob("*.json"):
-            path.write_text("{")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")

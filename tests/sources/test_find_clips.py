@@ -46,18 +46,16 @@ def test_nothing_to_read_says_what_was_looked_for_and_what_is_there(tmp_path, ma
 
 
 def test_a_path_or_a_layout_that_does_not_fit_is_refused(tmp_path, make_tree):
-    with pytest.raises(SourceError, match="gone' cannot be read: No such file or directory"):
-        find_clips(tmp_path / "gone")
-    make_tree(tmp_path, "a.mp4", "b.png")
-    with pytest.raises(ConfigError, match="unknown layout 'tree'; known: auto, frames, pictures"):
-        find_clips(tmp_path, layout="tree")
-    with pytest.raises(SourceError, match="is a folder; layout 'list' expects a file"):
-        find_clips(tmp_path, layout="list")
-    with pytest.raises(SourceError, match=r"and a layout that fits"):
-        find_clips(tmp_path / "a.mp4", layout="phoenix")
-    (tmp_path / "notes.txt").touch()
-    with pytest.raises(SourceError, match=r"notes.txt': expected a picture, a video or a list"):
-        find_clips(tmp_path / "notes.txt")
+    make_tree(tmp_path, "a.mp4", "b.png", "notes.txt")
+    for name, layout, message in (
+        ("gone", "auto", "gone' cannot be read: No such file or directory"),
+        (".", "tree", "unknown layout 'tree'; known: auto, frames, pictures"),
+        (".", "list", "is a folder; layout 'list' expects a file"),
+        ("a.mp4", "phoenix", "and a layout that fits"),
+        ("notes.txt", "auto", "notes.txt': expected a picture, a video or a list"),
+        ("b.png", "list", "and a layout that fits"),
+    ):
+        error = ConfigError if layout == "tree" else SourceError
+        with pytest.raises(error, match=message):
+            find_clips(tmp_path / name, layout=layout)
     assert find_clips(tmp_path / "notes.txt", layout="videos")[0].kind == "video"
-    with pytest.raises(SourceError, match=r"and a layout that fits"):
-        find_clips(tmp_path / "b.png", layout="list")

@@ -89,8 +89,7 @@ def test_what_is_not_there_or_not_to_be_had_is_said(uri):
 
 
 def test_scratch_fetches_nothing_large_ahead_and_keeps_nothing(uri, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     fill(uri, [f"{number}.mp4" for number in range(8, 12)])
     monkeypatch.setattr(scratch_module, "MOST_BYTES", 5)  # `10.mp4` has 6
     scratch = Scratch()
@@ -105,18 +104,10 @@ def test_scratch_fetches_nothing_large_ahead_and_keeps_nothing(uri, tmp_path, mo
             assert Path(path).read_bytes() == f"{number}.mp4".encode()
             assert path.endswith(".mp4")
     assert list(folder.iterdir()) == []
-    (entry,) = [each for each in open_place(uri).list() if each.key == "8.mp4"]
-    fill(uri, ["8.mp4x"])
+    entry = open_place(uri).look("8.mp4")
     open_place(uri).put("8.mp4", b"other content")
-    with (
-        pytest.raises(ChangedError, match="was changed or removed"),
-        scratch.file(f"{uri}/8.mp4", entry.version),
-    ):
-        pass
-    dead = tmp_path / "tmp" / (folder.name.rpartition("-")[0].rpartition("-")[0] + "-999999999-x")
-    dead.mkdir()
-    assert Scratch().folder.exists()
-    assert (dead.exists(), folder.exists()) == (False, True)
+    with pytest.raises(ChangedError, match="was changed or removed"):
+        scratch.file(f"{uri}/8.mp4", entry.version).__enter__()
 
 
 def test_cutting_long_videos_needs_them_here(uri, tmp_path):
@@ -182,14 +173,15 @@ def test_a_picture_whose_size_is_known_is_asked_for_once_and_not_flushed(slow, m
     assert slow.asked == ["read"]
 
 
-def test_folders_of_another_pid_namespace_stay(tmp_path, monkeypatch):
+def test_folders_of_the_dead_go_and_those_of_another_pid_namespace_stay(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = Scratch().folder
-    host = folder.name.removeprefix("posemill-scratch-").split("-")[0]
-    other = tmp_path / f"posemill-scratch-{host}-123-999999999-x"
+    scratch = Scratch()
+    above, _, _ = scratch.folder.name.rsplit("-", 2)
+    dead, other = (tmp_path / f"{name}-999999999-x" for name in (above, f"{above[:-2]}123"))
+    dead.mkdir()
     other.mkdir()
     assert Scratch().folder.exists()
-    assert other.exists()
+    assert (dead.exists(), other.exists(), scratch.folder.exists()) == (False, True, True)
 
 
 def test_all_objects_of_a_bucket_share_one_client(monkeypatch):

@@ -92,14 +92,11 @@ def with_workers(placed: Any) -> list[Gpu]:
 
     What it said comes out of a file that may be a stranger's.
     """
-    if not isinstance(placed, Mapping) or not placed:
-        return []
-    return [replace(gpu, workers=_workers_on(gpu, placed)) for gpu in read_gpus()]
-
-
-def _workers_on(gpu: Gpu, placed: Mapping[str, Any]) -> tuple[int, ...]:
-    for name, workers in placed.items():
-        is_this = name == str(gpu.index) or (len(name) > 4 and gpu.uuid.startswith(name))
-        if is_this and isinstance(workers, list):
-            return tuple(index for index in workers if isinstance(index, int))
-    return ()
+    gpus = read_gpus() if isinstance(placed, Mapping) and placed else []
+    for number, gpu in enumerate(gpus):
+        for name, workers in placed.items():
+            is_this = name == str(gpu.index) or (len(name) > 4 and gpu.uuid.startswith(name))
+            if is_this and isinstance(workers, list):
+                on_it = tuple(index for index in workers if isinstance(index, int))
+                gpus[number] = replace(gpu, workers=on_it)
+    return gpus

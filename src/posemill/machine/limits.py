@@ -115,7 +115,11 @@ def _groups(controller: str, root: Path) -> Iterator[_Group]:
         if not is_v2 and (kind != "cgroup" or controller not in options.split(",")):
             continue
         # Of the tree, the part that is mounted, and where.
-        mount_root, mount_point = map(_unescape, fields.split(" ")[3:5])
+        mount_root, mount_point = (
+            # A blank is written `\040`.
+            re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
+            for path in fields.split(" ")[3:5]
+        )
         for line in memberships:
             _, controllers, path = line.split(":", 2)
             if controllers if is_v2 else controller not in controllers.split(","):
@@ -131,8 +135,3 @@ def _groups(controller: str, root: Path) -> Iterator[_Group]:
                 if folder == top:
                     break
                 folder = folder.parent
-
-
-def _unescape(path: str) -> str:
-    r"""Return a path of the kernel's lists of mounts, where a blank is written `\040`."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)

@@ -109,26 +109,22 @@ class Lease:
         on_wait: Callable[[LeaseState], None] = lambda _: None,
     ) -> None:
         self._place, self._live = place, live
-        self.epoch = self._acquire(owner, on_wait)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._renew_on, name="lease", daemon=True)
-        self._thread.start()
-
-    def _acquire(self, owner: str, on_wait: Callable[[LeaseState], None]) -> int:
-        last = read_lease(self._place)
+        last = read_lease(place)
         if last is not None and not last.is_released and last.owner != owner:
             self._wait_for_silence(last, on_wait)
-        epoch = 1 if last is None else last.epoch + 1
-        self._state = LeaseState(os.getpid(), socket.gethostname(), now_text(), epoch, owner)
-        if not self._place.create(_key(epoch), _content(self._state)):
+        self.epoch = 1 if last is None else last.epoch + 1
+        self._state = LeaseState(os.getpid(), socket.gethostname(), now_text(), self.epoch, owner)
+        if not place.create(_key(self.epoch), _content(self._state)):
             raise RunError(
                 "{place}: another process began to work on it in this moment; look "
                 "with: posemill status {place!q}",
-                place=self._place.name,
+                place=place.name,
             )
         if last is not None:
-            self._place.delete(_key(last.epoch))
-        return epoch
+            place.delete(_key(last.epoch))
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew_on, name="lease", daemon=True)
+        self._thread.start()
 
     def _wait_for_silence(self, last: LeaseState, on_wait: Callable[[LeaseState], None]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -54,10 +54,17 @@ def find_clips(
         raise unknown("layout", layout, LAYOUTS)
     uri = uri_of(path)
     root = uri or os.fsdecode(path)
-    if uri is None:
-        is_file = not _is_folder(root)
-    else:  # the ending of a name tells an object from all that lies below it
-        is_file = layout == "list" or suffix_of(uri) in _LAYOUT_OF_FILE
+    try:
+        # At a URI the ending of a name tells an object from all that lies below it.
+        is_named = layout == "list" or suffix_of(root) in _LAYOUT_OF_FILE
+        is_file = is_named if uri else not stat.S_ISDIR(Path(root).stat().st_mode)
+    except OSError as error:
+        raise SourceError(
+            "{path!r} cannot be read: {reason}{hint}",
+            path=readable(root),
+            reason=Message(error.strerror or ""),
+            hint=near_path(Path(root)) if isinstance(error, FileNotFoundError) else "",
+        ) from error
     if is_file:
         layout = _layout_of_file(root, layout)
     elif layout == "list":
@@ -119,18 +126,6 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
     root = os.path.commonpath([file.parent for file in files])
     collector = Collector(layouts.pop(), root)
     return root, folders.find_files(list(map(str, files)), root, collector)
-
-
-def _is_folder(path: str) -> bool:
-    try:
-        return stat.S_ISDIR(Path(path).stat().st_mode)
-    except OSError as error:
-        raise SourceError(
-            "{path!r} cannot be read: {reason}{hint}",
-            path=readable(path),
-            reason=Message(error.strerror or ""),
-            hint=near_path(Path(path)) if isinstance(error, FileNotFoundError) else "",
-        ) from error
 
 
 def _layout_of_file(path: str, layout: str) -> str:
