@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import NamedTuple, TypeVar
 
 from posemill.decoders import VideoReader, open_video
@@ -113,7 +114,6 @@ class ClipReader:
     """Reads the frames of one clip.
 
     Args:
-        clip: Of any kind, on a disk or at a URI.
         decoder: For videos; a key of `posemill.decoders.DECODERS`.
         sampling: Which frames are wanted, by number or time; None for all.
         numbers: Or which: frame i is number `numbers[i]` of the source; they rise.
@@ -200,49 +200,45 @@ class ClipReader:
                 )
             )
             if isinstance(video, DecodeError):
-                end: End | None = self._end(video)
-            else:
-                stack.enter_context(closing(video))
-                end = yield from self._frames_of(video, part)
-            if end is not None:
-                yield end._replace(failed=_with_name(end.failed, clip.path, file))
+                yield self._end(_with_name(video, clip.path, file))
+                return
+            stack.enter_context(closing(video))
+            frames = self._frames_of(video, part)
+            for index in count(part.start):
+                item = attempt(lambda: next(frames, None))
+                if isinstance(item, DecodeError):
+                    yield self._end(_with_name(item, clip.path, file), index, video)
+                    return
+                if item is None:
+                    return
+                yield item
 
-    def _frames_of(self, video: VideoReader, part: Part) -> Generator[Item, None, End | None]:
-        """Yield the frames of an open video; return why nothing more comes, if it should."""
-        index, sampling = part.start, self._sampling
-        self.fps = video.fps
-        if sampling is not None:
-            self.fps = sampling.rate_of(self.fps)
-            numbers = attempt(lambda: video_numbers(video, sampling))
-            if isinstance(numbers, DecodeError):
-                return self._end(numbers, index, video)
-            self.numbers = numbers
+    def _frames_of(self, video: VideoReader, part: Part) -> Iterator[Item]:
+        """Yield the frames of an open video; `DecodeError` where no more come that should."""
+        start, self.fps = part.start, video.fps
+        if self._sampling is not None:
+            self.fps = self._sampling.rate_of(self.fps)
+            self.numbers = video_numbers(video, self._sampling)
         if not self._is_here:
             self._total = self._count(video)
         if self.numbers is None:
-            frames = video.read_frames(index)
+            frames = video.read_frames(start)
         else:
-            frames = wanted_frames(video, self.numbers[index:])
-        # The frames before the first are decoded too, on the way there.
-        seconds = SLOW_STEP_SECONDS if index else 0.0
-        while part.stop is None or index < part.stop:
+            frames = wanted_frames(video, self.numbers[start:])
+        for index in count(start) if part.stop is None else range(start, part.stop):
             refusal = part.refusal(index)
             if refusal is not None and part.give_up is not None and index >= part.give_up[0]:
-                return self._end(refusal, index, video)
-            self._at(index, seconds)
-            frame = attempt(lambda: next(frames, None))
-            seconds = 0.0
-            known = self._total
-            if frame is None and known is not None and index < (part.stop or known):
+                raise refusal
+            # The frames before the first are decoded too, on the way there.
+            self._at(index, SLOW_STEP_SECONDS if index == start > 0 else 0.0)
+            frame, known = next(frames, None), self._total
+            if frame is not None:
+                yield Item(index, None, refusal or frame)
+            elif known is not None and index < (part.stop or known):
                 template = "the file ends after {index} of {known} frames"
-                frame = DecodeError(template, reason="ends too early", index=index, known=known)
-            if isinstance(frame, DecodeError):
-                return self._end(frame, index, video)
-            if frame is None:
-                return None
-            yield Item(index, None, refusal or frame)
-            index += 1
-        return None
+                raise DecodeError(template, reason="ends too early", index=index, known=known)
+            else:
+                return
 
     def _read_pictures(self, part: Part) -> Generator[Item | End, None, None]:
         clip, listing = self._clip, self._listing

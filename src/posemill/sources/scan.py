@@ -9,11 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
+from posemill.decoders.opening import (
+    PICTURE_SUFFIXES,
+    VIDEO_SUFFIXES,
+    natural_key,
+    natural_sort,
+    suffix_of,
+)
 from posemill.errors import SourceError
 from posemill.files import OUTPUT_NAMES, folder_kind, kind_by_names, readable
 from posemill.messages import Message
-from posemill.places import Entry, Place, open_place, uri_of
+from posemill.places import Entry, open_place, uri_of
 from posemill.sources.clip_list import Collector
 
 # Left by archivers and storage boxes beside the data, with pictures inside.
@@ -184,19 +190,17 @@ def _list(uri: str, collector: Collector) -> Iterator[Folder]:
         collector.num_ignored += not folder.take(name, entry)
     if not folders and not collector.num_ignored:
         raise SourceError("{uri}: there is nothing; look at its name, and at the bucket's", uri=uri)
-    ours = [parts for parts, folder in folders.items() if parts and _is_output(place, folder)]
+
+    def is_output(folder: Folder) -> bool:
+        def read_head(name: str) -> bytes:
+            return next(place.read("/".join((*folder.parts, name))), b"")[: 1 << 16]
+
+        return kind_by_names(folder.marks, read_head) is not None
+
+    ours = [parts for parts, folder in folders.items() if parts and is_output(folder)]
     collector.problems += [Message(_WRITTEN_BY_US, path=folders[parts].path) for parts in ours]
-    by_name = {"/".join(parts): folder for parts, folder in folders.items()}
-    for name in natural_sort(by_name):
-        folder = by_name[name]
+    for folder in sorted(folders.values(), key=lambda folder: natural_key("/".join(folder.parts))):
         is_ours = any(folder.parts[: len(above)] == above for above in ours)
         folder.close()
         if (folder.num_pictures or folder.videos) and not is_ours:
             yield folder
-
-
-def _is_output(place: Place, folder: Folder) -> bool:
-    def read_head(name: str) -> bytes:
-        return next(place.read("/".join((*folder.parts, name))), b"")[: 1 << 16]
-
-    return kind_by_names(folder.marks, read_head) is not None
