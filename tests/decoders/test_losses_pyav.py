@@ -107,11 +107,7 @@ MPEG = [(kind, codec) for kind in ("mpeg", "mpegts") for codec in ("mpeg1video",
     ("kinds", "gap", "said"),
     [
         # A video alone in Matroska, which says it lasts 1 s.
-        (
-            [("matroska,webm", "vp9")],
-            32,
-            "about 28 frames are missing here (the file says",
-        ),
+        ([("matroska,webm", "vp9")], 32, "about 28 frames are missing here (the file says"),
         ([("matroska,webm", "mpeg2video")], 900, ""),
         ([("mpegts", "h264"), ("avi", "mpeg4")], 96, ""),
         # Where frames come at one rate a gap is a loss, and a long one a cut.

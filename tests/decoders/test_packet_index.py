@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from posemill.decoders import open_video, packet_index
-from posemill.decoders.packet_index import (
-    IS_KEY,
-    IS_OPEN,
-    IS_SHOWN,
-    from_bytes,
-    make_index,
-)
+from posemill.decoders.packet_index import IS_KEY, IS_OPEN, IS_SHOWN, from_bytes, make_index
 from posemill.files import cache_folder
 from posemill.testing.videos import number_of, write_video
 

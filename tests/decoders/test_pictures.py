@@ -4,6 +4,7 @@ import os
 import pickle
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -25,6 +26,15 @@ def scene() -> Frame:
     return np.stack([x * 6, y * 10, (x + y) * 4], -1).astype(np.uint8)
 
 
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, bytes], Path]:
+    def write_file(name: str, data: bytes) -> Path:
+        (tmp_path / name).write_bytes(data)
+        return tmp_path / name
+
+    return write_file
+
+
 def encode(picture: Frame, suffix: str) -> bytes:
     return cv2.imencode(suffix, picture[..., ::-1])[1].tobytes()
 
@@ -38,18 +48,16 @@ def refusal(path: Path | str, **options: int) -> DecodeError:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".tiff", ".gif"])
-def test_pixels_are_those_of_opencv_in_rgb(suffix, scene, tmp_path):
-    path = tmp_path / f"a{suffix}"
-    path.write_bytes(encode(scene, suffix))
+def test_pixels_are_those_of_opencv_in_rgb(suffix, scene, write):
+    path = write(f"a{suffix}", encode(scene, suffix))
     frame = read_picture(path)
     assert frame.dtype == np.uint8
     assert frame.flags.c_contiguous
     np.testing.assert_array_equal(frame, cv2.imread(str(path))[..., ::-1])
 
 
-def test_the_name_does_not_decide_the_format(scene, tmp_path):
-    path = tmp_path / "really_a_png.jpg"
-    path.write_bytes(encode(scene, ".png"))
+def test_the_name_does_not_decide_the_format(scene, write):
+    path = write("really_a_png.jpg", encode(scene, ".png"))
     np.testing.assert_array_equal(read_picture(path), scene)
 
 
@@ -116,10 +124,9 @@ def test_an_error_about_a_foreign_name_can_be_printed_and_sent(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".bmp", ".tiff", ".gif"])
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.98])
-def test_truncated_pictures_are_noticed(suffix, share, scene, tmp_path):
-    path = tmp_path / f"cut{suffix}"
+def test_truncated_pictures_are_noticed(suffix, share, scene, write):
     data = encode(cv2.resize(scene, (400, 240)), suffix)
-    path.write_bytes(data[: int(len(data) * share)])
+    path = write(f"cut{suffix}", data[: int(len(data) * share)])
     has_end_mark = suffix in (".jpg", ".png", ".webp")
     assert refusal(path).reason in (["truncated"] if has_end_mark else ["corrupt", "truncated"])
 
@@ -135,22 +142,19 @@ def test_a_jpeg_cut_after_its_thumbnail_is_noticed(scene, tmp_path):
     assert "stops before its end; copy it again" in str(refusal(path))
 
 
-def test_a_jpeg_followed_by_other_bytes_is_whole(scene, tmp_path):
-    path = tmp_path / "phone.jpg"
+def test_a_jpeg_followed_by_other_bytes_is_whole(scene, write):
     data = encode(scene, ".jpg")
-    path.write_bytes(data + b"maker's trailer" * 50)
+    path = write("phone.jpg", data + b"maker's trailer" * 50)
     np.testing.assert_array_equal(
         read_picture(path), cv2.imdecode(np.frombuffer(data, np.uint8), 1)[..., ::-1]
     )
 
 
-def test_a_damaged_png_is_corrupt(scene, tmp_path):
-    path = tmp_path / "flipped.png"
+def test_a_damaged_png_is_corrupt(scene, write):
     data = bytearray(encode(scene, ".png"))
     middle = len(data) // 2
     data[middle : middle + 20] = bytes(20)
-    path.write_bytes(data)
-    error = refusal(path)
+    error = refusal(write("flipped.png", data))
     assert error.reason == "corrupt"
     assert "this PNG cannot be decoded; copy it again" in str(error)
 
@@ -166,41 +170,35 @@ def png_claiming(width: int, height: int) -> bytes:
             + chunk(b"IEND", b""))  # fmt: skip
 
 
-def test_a_bomb_is_refused_before_it_is_decoded(tmp_path):
-    path = tmp_path / "bomb.png"
-    path.write_bytes(png_claiming(20_000, 20_000))
+def test_a_bomb_is_refused_before_it_is_decoded(write):
+    path = write("bomb.png", png_claiming(20_000, 20_000))
     error = refusal(path)
     assert error.reason == "too large"
     assert "20000 x 20000 is 400 megapixels, allowed are 100" in str(error)
     assert refusal(path, max_pixels=10**9).reason == "corrupt"  # now tried, and found too short
 
 
-def test_a_file_too_long_for_any_allowed_picture_is_not_read(tmp_path):
-    path = tmp_path / "long.png"
-    path.write_bytes(png_claiming(1, 1))
+def test_a_file_too_long_for_any_allowed_picture_is_not_read(write):
+    path = write("long.png", png_claiming(1, 1))
     os.truncate(path, 3 << 20)  # sparse
     assert "too large: a file of 3,145,728 bytes" in str(refusal(path, max_pixels=1000))
 
 
-def test_what_has_no_pixels_or_is_no_picture_says_so(tmp_path):
-    path = tmp_path / "notes.png"
+def test_what_has_no_pixels_or_is_no_picture_says_so(write):
     for width, height in ((0, 10), (10, 0), (0, 0)):
-        path.write_bytes(png_claiming(width, height))
-        assert f"zero size: {width} x {height} pixels" in str(refusal(path))
-    path.write_text("hello there")
+        error = refusal(write("a.png", png_claiming(width, height)))
+        assert f"zero size: {width} x {height} pixels" in str(error)
     expected = "not an image: it starts with b'hello th'; known are JPEG, PNG, GIF, BMP, WebP, TIFF"
-    assert expected in str(refusal(path))
-    path.write_bytes(encode(np.full((1, 1, 3), 9, np.uint8), ".png"))  # one pixel is one
+    assert expected in str(refusal(write("notes.png", b"hello there")))
+    path = write("a.png", encode(np.full((1, 1, 3), 9, np.uint8), ".png"))  # one pixel is one
     assert read_picture(path).tolist() == [[[9, 9, 9]]]
 
 
 @pytest.mark.parametrize(
     "head", [b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0", b"RIFF....WEBP"]
 )
-def test_a_bare_beginning_is_truncated(head, tmp_path):
-    path = tmp_path / "head"
-    path.write_bytes(head)
-    error = refusal(path)
+def test_a_bare_beginning_is_truncated(head, write):
+    error = refusal(write("head", head))
     assert error.reason == "truncated"
     assert "has no size" in str(error)
 
@@ -226,14 +224,11 @@ def damaged(data: bytes, seed: int) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".tiff", ".gif"])
-def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(suffix, scene, tmp_path):
-    data = encode(scene, suffix)
-    path = tmp_path / f"a{suffix}"
-    reasons = set()
+def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(suffix, scene, write):
+    data, reasons = encode(scene, suffix), set()
     for seed in range(60):
-        path.write_bytes(damaged(data, seed))
         try:
-            frame = read_picture(path)
+            frame = read_picture(write(f"a{suffix}", damaged(data, seed)))
         except DecodeError as error:
             reasons.add(error.reason)
         else:
@@ -280,14 +275,13 @@ def test_a_thumbnail_is_32_by_32_grey_and_decodes_no_more_than_it_needs(
 
 
 @pytest.mark.parametrize(("least_side", "factor"), [(13, 1), (12, 2), (6, 4), (4, 4), (3, 8)])
-def test_a_jpeg_is_decoded_smaller_for_who_needs_no_more(least_side, factor, scene, tmp_path):
-    (tmp_path / "a.jpg").write_bytes(encode(scene, ".jpg"))
-    (tmp_path / "a.png").write_bytes(encode(scene, ".png"))
-    small = read_picture(tmp_path / "a.jpg", least_side=least_side)
+def test_a_jpeg_is_decoded_smaller_for_who_needs_no_more(least_side, factor, scene, write):
+    small = read_picture(write("a.jpg", encode(scene, ".jpg")), least_side=least_side)
     assert small.shape == (24 // factor, 40 // factor, 3)
     means = scene.reshape(24 // factor, factor, 40 // factor, factor, 3).mean((1, 3))
     assert np.abs(small - means).max() < 12
-    assert read_picture(tmp_path / "a.png", least_side=least_side).shape == scene.shape
+    png = write("a.png", encode(scene, ".png"))
+    assert read_picture(png, least_side=least_side).shape == scene.shape
 
 
 def test_frames_are_averaged_where_they_become_much_smaller(scene):

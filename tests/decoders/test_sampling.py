@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posemill.decoders.sampling import (
-    Sampling,
-    dense_indices,
-    fps_indices,
-    segment_starts,
-)
+from posemill.decoders.sampling import Sampling, dense_indices, fps_indices, segment_starts
 
 FIXED = ["segments:8", "segments:3x5", "dense:8", "dense:32/64", "uniform:16", "segments:1"]
 

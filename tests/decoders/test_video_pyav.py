@@ -149,10 +149,7 @@ def test_a_file_of_a_stream_without_frames_has_no_size(tmp_path):
         stream = container.add_stream("mpeg4", rate=10)
         stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv420p"
         container.start_encoding()
-    with (
-        open_video(path) as video,
-        pytest.raises(DecodeError, match="no frames: none inside"),
-    ):
+    with open_video(path) as video, pytest.raises(DecodeError, match="no frames: none inside"):
         _ = video.size_wh
 
 
