@@ -53,7 +53,8 @@ def test_a_clip_at_a_uri_is_read_as_on_a_disk(tmp_path, make_tree, make_video):
     make_tree(tmp_path, "a/0.png", "a/1.png")
     (tmp_path / "a" / "1.png").write_bytes(b"")
     video = make_video(tmp_path / "b.mp4")
-    for path, kind in ((tmp_path / "a", "frames"), (video, "video")):
+    picture = tmp_path / "a" / "0.png"
+    for path, kind in ((tmp_path / "a", "frames"), (video, "video"), (picture, "pictures")):
         here = Clip("x", str(path), kind)
         there = Clip("x", f"file://{path}", kind)
         assert brightness(there) == brightness(here)

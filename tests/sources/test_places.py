@@ -45,7 +45,7 @@ def test_videos_are_the_clips_that_a_disk_would_have(uri, tmp_path):
 
 
 def test_folders_of_pictures_are_clips_and_runs_among_them_are_left_out(uri):
-    fill(uri, ["a/1.png", "a/2.png", "a/10.png", "b/c/1.jpg", "run/shots/1.png"])
+    fill(uri, ["a/1.png", "a/2.png", "a/10.png", "b/c/1.jpg", "run/shots/1.png", "__MACOSX/1.png"])
     open_place(uri).put("run/manifest.json", b'{"posemill_run": 1}')
     ours = ["run"]
     if uri.startswith("s3:"):  # a folder lists no hidden files

@@ -14,36 +14,32 @@ _NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 if sys.platform == "win32":  # pragma: no cover
     import msvcrt
-
-    def try_lock(descriptor: int, *, is_shared: bool = False, is_own: bool = False) -> bool:
-        """Return whether the lock is ours now; see the other system's."""
-        # Far behind the text, which others must be able to read.
-        os.lseek(descriptor, 1 << 20, os.SEEK_SET)
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
 else:
     import fcntl
 
-    def try_lock(descriptor: int, *, is_shared: bool = False, is_own: bool = False) -> bool:
-        """Return whether the lock of an open file is ours now; does not wait.
 
-        Closing the file frees it. One that `is_shared` several may hold at once, and nobody who
-        wants it alone. One that `is_own` is not kept alive by forked processes that have the file
-        open too, and all open files of this process share it. `OSError` where nothing can lock.
-        """
-        kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
-        try:
+def try_lock(descriptor: int, *, is_shared: bool = False, is_own: bool = False) -> bool:
+    """Return whether the lock of an open file is ours now; does not wait.
+
+    Closing the file frees it. One that `is_shared` several may hold at once, and nobody who wants
+    it alone. One that `is_own` is not kept alive by forked processes that have the file open too,
+    and all open files of this process share it. `OSError` where nothing can lock.
+    """
+    try:
+        if sys.platform == "win32":  # pragma: no cover
+            # Far behind the text, which others must be able to read.
+            os.lseek(descriptor, 1 << 20, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
             (fcntl.lockf if is_own else fcntl.flock)(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
+    except BlockingIOError:
+        return False
+    except PermissionError:
+        if is_own or sys.platform == "win32":  # POSIX lets a system say it so
             return False
-        except PermissionError:
-            if is_own:  # POSIX lets a system say it so
-                return False
-            raise
-        return True
+        raise
+    return True
 
 
 @contextmanager

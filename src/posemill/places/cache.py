@@ -41,18 +41,17 @@ def fetched(uri: str) -> Path:
 def _bring_up_to_date(place: Place, paths: Mapping[Entry, Path], index: Path) -> None:
     known = parse_json(index.read_bytes()) if index.exists() else {}
 
-    def digest_of(entry: Entry) -> tuple[str, str]:
+    def digest_of(entry: Entry) -> tuple[str, tuple[str, str]]:
         path = paths[entry]
         version, digest = known.get(entry.key, ("", ""))
-        if version == entry.version and path.is_file() and sha256_of(path) == digest:
-            return version, digest
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _fetch_checked(place, entry, path)
-        return entry.version, sha256_of(path)
+        if version != entry.version or not path.is_file() or sha256_of(path) != digest:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _fetch_checked(place, entry, path)
+            digest = sha256_of(path)
+        return entry.key, (entry.version, digest)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        digests = zip((entry.key for entry in paths), pool.map(digest_of, paths), strict=True)
-        content = json.dumps(dict(digests))
+        content = json.dumps(dict(pool.map(digest_of, paths)))
     with atomic_path(index) as temporary:
         temporary.write_text(content)
 
