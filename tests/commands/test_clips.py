@@ -73,7 +73,7 @@ def test_a_frame_is_drawn_on_its_original(run, tmp_path):
     assert redness(clip.plot(0)) == 0
 
 
-def test_without_a_frame_it_is_a_sheet_of_twelve(run):
+def test_without_a_frame_it_is_a_sheet_of_twelve_and_what_cannot_be_drawn_is_said(run, tmp_path):
     clip = run["a"]
     sheet = clip.plot()
     assert sheet.shape[0] * sheet.shape[1] > 12 * 320 * 240
@@ -81,9 +81,6 @@ def test_without_a_frame_it_is_a_sheet_of_twelve(run):
     small = posemill.plot(clip.as_skeleton("holistic-143"))
     assert redness(small) > 0.3
 
-
-def test_what_cannot_be_drawn_is_said(run, tmp_path):
-    clip = run["a"]
     with pytest.raises(IndexError, match="clip 'a' has 20 frames; there is none at 20"):
         clip.plot(20)
     with pytest.raises(PosemillError, match=r"nowhere.*: no such file or folder"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from cli_runner import CliRunner, Result
 
 import posemill
 from posemill.commands.line import main
@@ -42,21 +43,18 @@ def no_work(monkeypatch):
     )
 
 
-def run(*arguments: str | Path) -> int:
-    """Return the exit code of the command line."""
-    try:
-        main(["landmarks", *map(str, arguments)])
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
+def run(*arguments: object) -> Result:
+    """Return what the command line says."""
+    return CliRunner().invoke(main, ["landmarks", *map(str, arguments)])
 
 
-def one_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what was said on stderr, which must be one line."""
-    said = capsys.readouterr().err
-    assert said.startswith("posemill: ")
-    assert said.count("\n") == 1
-    return said
+def refused(*arguments: object) -> str:
+    """Return the one line that a wrong call says."""
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("posemill: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
 
 
 @pytest.mark.usefixtures("fake_engine")
@@ -64,7 +62,7 @@ def test_the_decoder_auto_is_the_one_that_tells_of_damage(tmp_path):
     write_video(tmp_path / "a.mp4", 5)
     for name in ("auto", "pyav"):
         out = tmp_path / f"{name}.npz"
-        assert run(tmp_path / "a.mp4", "--out", out, "--decoder", name) == 0
+        assert run(tmp_path / "a.mp4", "--out", out, "--decoder", name).exit_code == 0
     with np.load(tmp_path / "auto.npz") as found, np.load(tmp_path / "pyav.npz") as usual:
         np.testing.assert_array_equal(found["pose"], usual["pose"])
         assert len(found["pose"]) == 5
@@ -73,7 +71,7 @@ def test_the_decoder_auto_is_the_one_that_tells_of_damage(tmp_path):
 @pytest.mark.usefixtures("fake_engine")
 def test_a_folder_of_pictures_becomes_a_file_with_one_row_per_picture(pictures, tmp_path):
     out = tmp_path / "new" / "folder" / "landmarks.npz"
-    assert run(pictures, "--out", out, "--runtime", "litert") == 0  # the flag of before
+    assert run(pictures, "--out", out, "--runtime", "litert").exit_code == 0  # the flag of before
     with np.load(out) as arrays:
         assert arrays["pose"].shape == (20, 33, 4)
         assert arrays["face"].shape == (20, 468, 3)
@@ -93,20 +91,18 @@ def test_a_folder_of_pictures_becomes_a_file_with_one_row_per_picture(pictures, 
     ],
 )
 @pytest.mark.skipif(sys.platform != "linux", reason="places and words of Linux")
-def test_a_place_that_cannot_be_written_is_said_in_one_line_before_the_work(
-    pictures, out, message, capsys
-):
-    assert run(pictures, "--out", pictures.parent / out) == 2
-    assert message in one_line(capsys)
+def test_a_place_that_cannot_be_written_is_said_in_one_line_before_the_work(pictures, out, message):
+    assert message in refused(pictures, "--out", pictures.parent / out)
     assert sorted(path.name for path in pictures.parent.iterdir()) == ["pictures"]
 
 
 @pytest.mark.usefixtures("no_work")
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
-def test_a_read_only_folder_is_said_before_the_work(pictures, tmp_path, capsys):
+def test_a_read_only_folder_is_said_before_the_work(pictures, tmp_path):
     (tmp_path / "locked").mkdir(mode=0o555)
-    assert run(pictures, "--out", tmp_path / "locked" / "x.npz") == 2
-    assert "x.npz: cannot be written: Permission denied" in one_line(capsys)
+    assert "x.npz: cannot be written: Permission denied" in refused(
+        pictures, "--out", tmp_path / "locked" / "x.npz"
+    )
 
 
 @pytest.fixture
@@ -121,56 +117,50 @@ def small_disk():
 
 @pytest.mark.usefixtures("fake_engine", "small_disk")
 def test_a_disk_that_fills_up_during_the_work_is_said_and_leaves_nothing_half_written(
-    pictures, tmp_path, capsys, monkeypatch
+    pictures, tmp_path
 ):
-    assert run(pictures, "--out", tmp_path / "x.npz") == 2
-    assert "x.npz: cannot be written: File too large" in one_line(capsys)
+    assert "x.npz: cannot be written: File too large" in refused(
+        pictures, "--out", tmp_path / "x.npz"
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
 
 
-def test_any_engine_with_its_options_can_be_asked(pictures, tmp_path, capsys):
+def test_any_engine_with_its_options_can_be_asked(pictures, tmp_path):
     out = tmp_path / "a.npz"
     named = ("--engine", "fake", "--engine-option", "seconds_per_frame=0")
-    assert run(pictures, "--out", out, *named, "--mode", "image") == 0
+    assert run(pictures, "--out", out, *named, "--mode", "image").exit_code == 0
     with np.load(out) as arrays:
         assert str(arrays["skeleton"]) == "holistic-543"
         assert not np.isnan(arrays["pose"]).any()
-    capsys.readouterr()
-    assert run(pictures, "--out", out, "--engine", "fake", "--engine-option", "second=0") == 2
-    assert "engine 'fake' has no option 'second'; it has seconds_per_frame" in one_line(capsys)
-    assert run(pictures, "--out", out, "--engine", "openpos") == 2
-    said = one_line(capsys)
+    assert "engine 'fake' has no option 'second'; it has seconds_per_frame" in refused(
+        pictures, "--out", out, "--engine", "fake", "--engine-option", "second=0"
+    )
+    said = refused(pictures, "--out", out, "--engine", "openpos")
     assert "unknown engine 'openpos'; known: holistic, hands, face" in said
     assert "; did you mean 'openpose'?" in said
     assert "fake" not in said, "it is for tests"
 
 
-def test_a_folder_of_videos_names_the_command_for_many(tmp_path, capsys):
+def test_a_folder_of_videos_names_the_command_for_many(tmp_path):
     videos = tmp_path / "videos"
     videos.mkdir()
     for name in ("a.mp4", "b.mp4", "labels.csv"):
         (videos / name).touch()
-    assert run(videos, "--out", tmp_path / "a.npz") == 2
-    said = one_line(capsys)
+    said = refused(videos, "--out", tmp_path / "a.npz")
     assert f"{videos} holds 2 videos and no pictures: give one of them, as {videos}/a.mp4" in said
     assert f"or take all: posemill extract {videos} --out RUN" in said
 
 
 @pytest.mark.usefixtures("fake_engine")
-def test_a_folder_is_tracked_if_its_pictures_look_like_a_video_and_it_is_said(
-    pictures, tmp_path, capsys
-):
-    out = tmp_path / "x.npz"
-    assert run(pictures, "--out", out) == 0
-    assert "mode video: numbered pictures of one size, neighbours alike" in capsys.readouterr().err
+def test_a_folder_is_tracked_if_its_pictures_look_like_a_video_and_it_is_said(pictures, tmp_path):
+    words = (pictures, "--out", tmp_path / "x.npz")
+    assert "mode video: numbered pictures of one size, neighbours alike" in run(*words).stderr
     (pictures / "05.png").rename(pictures / "portrait.png")
-    assert run(pictures, "--out", out) == 0
-    said = capsys.readouterr().err
-    assert "mode image: their names are not numbered one after the other; --mode overrules" in said
-    assert run(pictures, "--out", out, "--mode", "video", "--json") == 0
-    captured = capsys.readouterr()
-    assert "overrules" not in captured.err
-    assert '"mode": "video"' in captured.out
+    said = "mode image: their names are not numbered one after the other; --mode overrules"
+    assert said in run(*words).stderr
+    result = run(*words, "--mode", "video", "--json")
+    assert "overrules" not in result.stderr
+    assert '"mode": "video"' in result.stdout
 
 
 def test_landmarks_are_a_clip_with_a_row_for_each_picture(pictures, tmp_path):

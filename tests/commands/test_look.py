@@ -88,8 +88,8 @@ def test_view_says_what_was_done_to_the_keypoints(run, tmp_path, kind):
 
 
 def test_view_says_that_only_some_files_of_a_folder_are_normalised(run, tmp_path):
-    invoke("prepare", run, "--splits", "train", "--normalize", "bbox", "--out", tmp_path / "model")
-    invoke("prepare", run, "--splits", "dev", "--out", tmp_path / "model")
+    for split, how in (("train", "bbox"), ("dev", "none")):
+        invoke("prepare", run, "--splits", split, "--normalize", how, "--out", tmp_path / "model")
     assert "holistic-143  some normalised by bbox" in invoke("view", tmp_path / "model")[1]
 
 
@@ -189,14 +189,6 @@ def test_a_file_without_sizes_says_that_its_jumps_are_not_those_of_the_run(tall_
     assert "size" in note
 
 
-def test_what_is_wrong_with_a_clip_is_said_in_chinese(tmp_path, monkeypatch):
-    run = write_run(tmp_path / "run", make_person(4, missing=("pose",)))
-    monkeypatch.setenv("POSEMILL_LANG", "zh")
-    said = call("view", run, "--detailed").stdout
-    assert "missing" not in said
-    assert "姿态" in said
-
-
 def write(folder: Path, clip_ids: str, *, missing: tuple[str, ...] = ()) -> Path:
     with RunWriter(folder, Manifest("holistic-543", engine={"engine": folder.name})) as writer:
         for number, clip_id in enumerate(clip_ids):
@@ -236,8 +228,12 @@ def test_json_and_a_page_of_one_split(pair, tmp_path):
     assert "original pictures could not be read" in result.stderr
 
 
-def test_the_parts_have_chinese_names_for_chinese_readers(pair, monkeypatch):
+def test_parts_and_faults_have_chinese_names_for_chinese_readers(pair, monkeypatch):
     monkeypatch.setenv("POSEMILL_LANG", "zh")
-    out = call("compare", *pair).stdout
-    assert "左手" in out
-    assert "left hand" not in out
+    for words, chinese, english in (
+        (("compare", *pair), "左手", "left hand"),
+        (("view", pair[1], "--detailed"), "缺", "missing"),
+    ):
+        said = call(*words).stdout
+        assert chinese in said
+        assert english not in said

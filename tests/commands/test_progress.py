@@ -77,7 +77,13 @@ def test_a_stream_that_is_left_early_is_closed_at_once_even_if_somebody_holds_it
     assert closed == [True]
 
 
-def test_a_terminal_sees_how_far_it_is_also_where_the_total_is_unknown(monkeypatch):
+def test_one_line_renews_itself_also_where_the_total_is_unknown(notebook, monkeypatch):
+    with show_progress("preparing", 4) as advance:
+        advance(3)
+        advance(1)
+    first, *others = notebook().split("\r")[1:]
+    assert first == f"preparing [{'#' * 22}{' ' * 8}] 3 / 4"
+    assert others[-1] == f"preparing [{'#' * 30}] 4 / 4\n"
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     assert list(track(iter(["aa", "bbb"]), "measuring", 5, len)) == ["aa", "bbb"]
@@ -88,15 +94,6 @@ def test_a_terminal_sees_how_far_it_is_also_where_the_total_is_unknown(monkeypat
     assert lines[1] == f"measuring [{'#' * 12:<30}] 2 / 5"
     assert f"measuring [{'#' * 30}] 5 / 5\n" in lines
     assert lines[-1] == "drawing frames 7\n"
-
-
-def test_a_notebook_sees_one_line_that_renews_itself(notebook):
-    with show_progress("preparing", 4) as advance:
-        advance(3)
-        advance(1)
-    first, *others = notebook().split("\r")[1:]
-    assert first == f"preparing [{'#' * 22}{' ' * 8}] 3 / 4"
-    assert others[-1] == f"preparing [{'#' * 30}] 4 / 4\n"
 
 
 def test_the_time_that_is_left_is_what_the_rest_takes_at_this_speed(shown_as, monkeypatch):

@@ -143,37 +143,35 @@ def test_train_evaluate_and_predict_from_the_command_line(tmp_path, monkeypatch)
     assert re.search(r"^时间 +数据 \d+%, 传输 \d+%, 前向 ", ended, re.MULTILINE)
 
 
-@pytest.mark.parametrize("has_checkpoint", [False, True])
-def test_an_interrupted_training_says_how_it_goes_on(tmp_path, monkeypatch, capsys, has_checkpoint):
+@pytest.mark.parametrize(
+    ("wrote", "said"),
+    [
+        ({}, "had not begun: give the same command again"),
+        ({"run.json"}, "has no checkpoint yet, it begins anew with: posemill train {}/config.toml"),
+        (
+            {"run.json", "checkpoints/last.json"},
+            "the checkpoint of step 40 is safe, go on with: posemill train {}/config.toml --resume",
+        ),
+    ],
+)
+def test_an_interrupted_training_says_how_it_goes_on(tmp_path, monkeypatch, capsys, wrote, said):
+    contents = {
+        "run.json": '{"identity": {"model": "mlp"}}',
+        "checkpoints/last.json": '{"step": 40}',
+        "config.toml": f'out = "{tmp_path}/run"',
+    }
+
     def interrupt(_):
-        if has_checkpoint:
-            (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-            (tmp_path / "run" / "checkpoints" / "last.json").write_text('{"step": 40}')
-        (tmp_path / "run").mkdir(exist_ok=True)
-        (tmp_path / "run" / "run.json").write_text('{"identity": {"model": "mlp"}}')
-        (tmp_path / "run" / "config.toml").write_text(f'out = "{tmp_path}/run"')
+        (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+        for name in {"config.toml", *wrote}:
+            (tmp_path / "run" / name).write_text(contents[name])
         raise KeyboardInterrupt
 
     monkeypatch.setattr("posemill.training.front.train", interrupt)
     with pytest.raises(SystemExit) as ended:
         main(["train", "--data", str(tmp_path), "--out", str(tmp_path / "run")])
     assert ended.value.code == 130
-    said = capsys.readouterr().err
-    assert ("the checkpoint of step 40 is safe, go on with: " in said) is has_checkpoint
-    assert ("has no checkpoint yet, it begins anew with: " in said) is not has_checkpoint
-    assert f"posemill train {tmp_path}/run/config.toml --resume" in said
-
-
-def test_an_interrupt_before_a_training_has_begun_asks_for_the_same_command(
-    tmp_path, monkeypatch, capsys
-):
-    def interrupt(_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("posemill.training.front.train", interrupt)
-    with pytest.raises(SystemExit):
-        main(["train", "--data", str(tmp_path), "--out", str(tmp_path / "run")])
-    assert "had not begun: give the same command again" in capsys.readouterr().err
+    assert said.format(tmp_path / "run") in capsys.readouterr().err
 
 
 def test_threads_that_wait_sleep_unless_the_user_chose(monkeypatch):
@@ -195,16 +193,14 @@ def test_a_dry_run_lists_the_trainings_as_json(tmp_path):
     assert "waiting" in said_by("sweep", path, "--dry-run")
 
 
-@pytest.mark.parametrize("num_means", [1, 2])
-def test_means_are_shown_where_several_trainings_share_one(tmp_path, monkeypatch, num_means):
-    rows = [{"name": name, "state": state} for name, state in
-            (("a", "done"), ("b", "done"), ("c", "waiting"))]  # fmt: skip
-    means = [{"mean": number} for number in range(num_means)]
-    monkeypatch.setattr(sweep, "tabulate", lambda *_: rows)
-    monkeypatch.setattr(sweep, "summarize", lambda _: means)
+def test_means_are_shown_where_several_trainings_share_one(tmp_path, monkeypatch):
+    states = ("done", "done", "waiting")
+    monkeypatch.setattr(sweep, "tabulate", lambda *_: [{"state": state} for state in states])
     (tmp_path / "sweep.toml").write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1, 0.2]\n')
-    result = call("sweep", tmp_path / "sweep.toml", "--dry-run")
-    assert ("mean" in result.stdout) == (num_means == 1)
+    for num_means in (1, 2):
+        monkeypatch.setattr(sweep, "summarize", lambda _, n=num_means: [{"mean": 1}] * n)
+        said = said_by("sweep", tmp_path / "sweep.toml", "--dry-run")
+        assert ("mean" in said) == (num_means == 1)
 
 
 def test_a_synthetic_corpus_is_written(tmp_path):

@@ -7,8 +7,6 @@ import pickle
 import subprocess
 import sys
 
-import cv2
-import numpy as np
 import pytest
 from made_up_people import make_person, write_run
 
@@ -69,18 +67,6 @@ def test_a_training_is_not_taken_for_a_run_of_keypoints(name, kind, tmp_path):
 def test_a_value_that_is_almost_right_gets_the_right_one(call, meant, run):
     with pytest.raises(PosemillError, match=f"did you mean .*{meant}'"):
         call(run)
-
-
-def test_a_folder_for_temporary_files_is_gone_when_it_is_empty(tmp_path):
-    picture = np.zeros((8, 8, 3), np.uint8)
-    (tmp_path / "d").mkdir()
-    cv2.imwrite(str(tmp_path / "d" / "a.png"), picture)
-    for name in ("new", "old"):
-        if name == "old":
-            (tmp_path / name).mkdir()
-        posemill.extract(tmp_path / "d", tmp_path / f"run {name}", engine="fake", executor="serial",
-                         temp_dir=tmp_path / name)  # fmt: skip
-        assert (tmp_path / name).exists() == (name == "old")
 
 
 def test_functions_say_keywords(tmp_path):
