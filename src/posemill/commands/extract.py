@@ -139,11 +139,24 @@ def show_extract(
     run, file = split_out(resolved.config)
     if dry_run:
         _show_dry_run(run, as_json=as_json)
-    elif in_background:
+        return 0
+    if in_background:
         detach("extract", resolved.config, run.out, run.storage)
+        return 0
+    say("looking for clips in {source} …", source=run.source, err=True)
+    summary = extract(resolved.config, progress=True, on_plan=partial(print_plan, run))
+    if as_json:
+        print_json(summary)
     else:
-        return _run(resolved.config, file, as_json=as_json)
-    return 0
+        print_counts(summary)
+        _say_last_words(summary)
+    if file is not None:
+        template = "no frames, so no {file}; the run, which the same command continues, is {run}"
+        if summary.num_frames:
+            template = "{file} written; the run, which the same command continues, is {run}"
+        say(template, file=file, run=summary.name, err=True)
+        say_losses(summary.losses)
+    return summary.exit_code
 
 
 def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
@@ -161,23 +174,6 @@ def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
         decided["workers"] = plan.num_workers
     left = {name: value for name, value in decided.items() if getattr(config, name) is None}
     return resolved.with_machine(left, reasons)
-
-
-def _run(config: ExtractConfig, file: Path | None, *, as_json: bool) -> int:
-    say("looking for clips in {source} …", source=config.source, err=True)
-    summary = extract(config, progress=True, on_plan=partial(print_plan, config))
-    if as_json:
-        print_json(summary)
-    else:
-        print_counts(summary)
-        _say_last_words(summary)
-    if file is not None:
-        template = "no frames, so no {file}; the run, which the same command continues, is {run}"
-        if summary.num_frames:
-            template = "{file} written; the run, which the same command continues, is {run}"
-        say(template, file=file, run=summary.name, err=True)
-        say_losses(summary.losses)
-    return summary.exit_code
 
 
 def print_plan(config: JobConfig, clips: ClipList, workers: WorkerPlan) -> None:
