@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -85,16 +84,15 @@ def test_problems_are_exit_code_1_and_warnings_are_not(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("changes", "line"),
+    ("changes", "words"),
     [
-        ({"problems": ["no disk"]}, r"\x1b\[31m.*problem: no disk"),
-        ({"warnings": ["slow"]}, r"\x1b\[33m.*warning: slow"),
-        ({}, r"\x1b\[32m.*all well"),
+        ({"problems": ["no disk"]}, "\x1b[31mproblem: no disk"),
+        ({"warnings": ["slow"]}, "\x1b[33mwarning: slow"),
+        ({}, "\x1b[32mall well"),
     ],
 )
-def test_on_a_terminal_the_outcome_has_its_colour(changes, line, monkeypatch):
-    said = doctor_says(monkeypatch, replace(FOUND, **changes), colours=True).stdout
-    assert re.search(line, said)
+def test_on_a_terminal_the_outcome_has_its_colour(changes, words, monkeypatch):
+    assert words in doctor_says(monkeypatch, replace(FOUND, **changes), colours=True).stdout
 
 
 def test_json_is_all_of_it(monkeypatch):

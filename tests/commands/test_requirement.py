@@ -226,26 +226,23 @@ def test_the_folders_of_the_openpose_script(tmp_path, monkeypatch):
             assert points.max() <= 256
 
 
-def test_a_dry_run_names_the_mode_and_why(folder):
-    line = BASIC.replace("--num_gpus 4 \\\n    --num_workers_per_gpu 1", "--dry-run --engine fake")
-    line = line.replace(DATASET, str(folder / DATASET.split("datasets/")[1]))
-    code, said = run(line)
+def test_a_dry_run_names_the_mode_and_why_and_says_that_there_is_no_gpu_as_the_run_does(folder):
+    line = BASIC.replace(DATASET, str(folder / DATASET.split("datasets/")[1])) + " --engine fake"
+    on_cpu = line.replace("--num_gpus 4 \\\n    --num_workers_per_gpu 1", "--dry-run")
+    code, said = run(on_cpu)
     assert code == 0, said
     assert "mode video: each clip of PHOENIX is the frames of one video" in said
     assert "--mode image" in said
-    code, said = run(f"{line} --mode image")
+    code, said = run(f"{on_cpu} --mode image")
     assert "mode image, as --mode says" in said
     assert not Path("phoenix_keypoints_full.run").exists()
-
-
-@pytest.mark.skipif(bool(list_gpus()), reason="this machine has a GPU")
-def test_a_dry_run_says_that_there_is_no_gpu_as_the_run_does(folder):
-    path = folder / DATASET.split("datasets/")[1]
-    line = f"posemill extract {path} --out run --engine fake --num_gpus 4 --num_workers_per_gpu 2"
+    if list_gpus():
+        return
     sentence = (
         "--num-gpus 4: this machine has no NVIDIA GPU that its driver lists; --workers 8 instead "
         "uses 8 processes on the CPU"
     )
+    line = line.replace("per_gpu 1", "per_gpu 2")
     code, said = run(line)
     assert (code, sentence in said) == (2, True), said
     code, said = run(f"{line} --dry-run")

@@ -80,7 +80,7 @@ def _show_status(
         time.sleep(0.5)
         state = status(run)
     line.close()
-    failed = list_failures(run) if failures else []
+    failed = [failure._asdict() for failure in list_failures(run)] if failures else []
     if as_json:
         print_json({**state.to_json(), **({"failures": failed} if failures else {})})
         return
@@ -96,9 +96,9 @@ def _show_status(
         _print_training(state)
     for failure in failed:
         template = "{split}/{clip_id} frame {frame_index}: {message}"
-        if failure.frame_index is None:
+        if failure["frame_index"] is None:
             template = "{split}/{clip_id}: {message}"
-        say_line(template, **vars(failure))
+        say_line(template, **failure)
 
 
 def say_line(text: str, /, **values: object) -> None:
