@@ -34,12 +34,9 @@ def error_classes() -> dict[str, type]:
     }
 
 
-def test_the_drawn_tree_names_every_error():
+def test_the_drawn_tree_names_every_error_and_each_has_an_exit_code_and_a_meaning():
     drawn = set(re.findall(r"\b(\w+Error)\b", (errors.__doc__ or "").split("\n\n")[1]))
     assert drawn == set(error_classes())
-
-
-def test_every_error_is_a_posemill_error_with_an_exit_code_and_a_meaning():
     for value in error_classes().values():
         assert issubclass(value, errors.PosemillError)
         assert value.exit_code in (1, 2)

@@ -20,15 +20,6 @@ def body(left: tuple[float, float], right: tuple[float, float], hand: tuple[floa
     return np.array([[(*left, 0), (*right, 0), (*hand, 0)]], np.float32)
 
 
-def test_the_shoulder_midpoint_becomes_the_origin_and_the_input_stays():
-    points = body((0.6, 0.5), (0.4, 0.5), (0.5, 0.9))
-    before = points.copy()
-    moved = geometry.normalize_by_shoulders(points, (0, 1))
-    np.testing.assert_allclose(moved[0, :2].mean(0), 0, atol=1e-6)
-    np.testing.assert_allclose(moved[0, 2], (0, 2, 0), atol=1e-6)
-    np.testing.assert_array_equal(points, before)
-
-
 def test_a_frame_without_shoulders_takes_the_midpoint_of_its_neighbours():
     frames = np.concatenate(
         [body((1, 0), (-1, 0), (5, 5)), body((3, 0), (1, 0), (5, 5)), body((5, 0), (3, 0), (5, 5))]
@@ -38,12 +29,15 @@ def test_a_frame_without_shoulders_takes_the_midpoint_of_its_neighbours():
     np.testing.assert_allclose(moved[:, 2, 0], (2.5, 1.5, 0.5))
 
 
-def test_without_shoulders_in_the_whole_clip_every_point_is_missing():
-    points = body((NAN, NAN), (0.4, 0.5), (0.5, 0.9))
+def test_the_shoulder_midpoint_becomes_the_origin_and_their_median_distance_one():
+    points = body((0.6, 0.5), (0.4, 0.5), (0.5, 0.9))
+    before = points.copy()
+    moved = geometry.normalize_by_shoulders(points, (0, 1))
+    np.testing.assert_allclose(moved[0, :2].mean(0), 0, atol=1e-6)
+    np.testing.assert_allclose(moved[0, 2], (0, 2, 0), atol=1e-6)
+    np.testing.assert_array_equal(points, before)
+    points[0, 0] = NAN  # in no frame of the clip
     assert np.isnan(geometry.normalize_by_shoulders(points, (0, 1))).all()
-
-
-def test_the_median_shoulder_width_becomes_one():
     frames = np.concatenate([body((s, 0), (-s, 0), (0, s)) for s in (0.5, 1.0, 4.0)])
     scaled = geometry.normalize_by_shoulders(frames, (0, 1))
     np.testing.assert_allclose(scaled[:, 0, 0] - scaled[:, 1, 0], (0.5, 1, 4))
@@ -76,13 +70,8 @@ def test_frames_that_have_no_row_count_as_missing():
     for max_gap, is_closed in ((2, False), (8, False), (9, True)):
         _, new = geometry.interpolate_gaps(points, max_gap, frame_indices=indices)
         assert new.any() == is_closed, max_gap
-
-
-def test_gaps_follow_the_time_of_the_frames():
-    closed, _ = geometry.interpolate_gaps(
-        line(0, NAN, 10), 9, frame_indices=np.array([0, 1, 10], np.int64)
-    )
-    np.testing.assert_allclose(closed, line(0, 1, 10))
+    closed, _ = geometry.interpolate_gaps(points, 9, frame_indices=indices)
+    np.testing.assert_allclose(closed, line(0, 1, 10, 11))
 
 
 def test_fill_draws_lines_holds_the_ends_and_writes_zero_for_what_was_never_seen():
@@ -100,9 +89,7 @@ def test_the_longest_gap_counts_runs_at_the_ends_too():
     assert geometry.longest_gaps(~np.zeros((3, 2), bool), np.array([3])).tolist() == [[0, 0]]
     assert geometry.longest_gaps(np.zeros((3, 2), bool), np.array([3])).tolist() == [[3, 3]]
     assert geometry.longest_gaps(np.zeros((0, 2), bool), np.array([0])).tolist() == [[0, 0]]
-
-
-def test_a_gap_ends_where_its_clip_does_also_beside_clips_without_frames():
+    # A gap ends where its clip does, also beside clips without frames.
     mask = np.array([[1], [0], [0], [0], [1], [0]], bool)
     assert geometry.longest_gaps(mask, np.array([2, 0, 3, 1, 0])).tolist() == [
         [1], [0], [2], [1], [0]]  # fmt: skip

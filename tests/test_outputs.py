@@ -54,13 +54,17 @@ def test_a_cache_that_cannot_be_written_costs_only_the_record(tmp_path, monkeypa
     assert refuses(path, Outputs(tmp_path / "run"))
 
 
-def test_a_link_stays_and_so_does_what_it_leads_to(tmp_path):
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders are of Unix")
+def test_a_pipe_and_a_link_stay_and_so_does_what_it_leads_to(tmp_path):
     (tmp_path / "lab.pkl").write_text("seventy hours")
     (tmp_path / "x.pkl").symlink_to("lab.pkl")
     assert refuses(tmp_path / "x.pkl", Outputs(tmp_path / "run"))
     (tmp_path / "gone.pkl").symlink_to("nowhere")
     with pytest.raises(ConfigError, match="overwrite=True"):
         Outputs(tmp_path / "run").claim_file(tmp_path / "gone.pkl")
+    os.mkfifo(tmp_path / "x.npz")
+    with pytest.raises(ConfigError, match="not a file"):
+        Outputs(tmp_path / "run", overwrite=True).claim_file(tmp_path / "x.npz")
 
 
 def test_the_record_of_a_folder_keeps_what_is_there_and_drops_the_rest(tmp_path):
@@ -104,11 +108,3 @@ def test_a_folder_without_our_marker_is_not_replaced_even_if_asked(folder, tmp_p
             Outputs("run", overwrite=True).claim_folder(path, marker="mark")
     (tmp_path / "empty").mkdir()
     Outputs("run").claim_folder(tmp_path / "empty", marker="mark")
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders are of Unix")
-def test_a_pipe_stays_even_with_overwrite(tmp_path):
-    os.mkfifo(tmp_path / "x.npz")
-    with pytest.raises(ConfigError, match="not a file"):
-        Outputs(tmp_path / "run", overwrite=True).claim_file(tmp_path / "x.npz")
-    assert (tmp_path / "x.npz").is_fifo()

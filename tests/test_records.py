@@ -42,16 +42,13 @@ def test_a_wrong_shape_is_named_with_what_was_expected(field, value, message):
         make_clip(**{field: value})
 
 
-def test_repr_prints_shapes_and_what_was_found():
+def test_repr_prints_shapes_and_what_was_found_also_of_no_frames():
     points = make_clip(4).points.copy()
     points[:3, 522:] = np.nan  # the right hand is in the last frame only
     shown = repr(make_clip(4, points=points))
     assert "'folder/one'" in shown
     assert "points=(4, 543, 3)" in shown
     assert "left_hand 100%, right_hand 25%" in shown
-
-
-def test_a_clip_without_frames_is_allowed_and_says_so():
     empty = make_clip(0)
     assert len(empty) == 0
     assert "no frames" in repr(empty)
@@ -59,15 +56,12 @@ def test_a_clip_without_frames_is_allowed_and_says_so():
     assert empty.as_skeleton("openpose-18").points.shape == (0, 18, 3)
 
 
-def test_a_part_is_present_where_any_of_its_points_was_found():
+def test_a_part_is_a_view_and_present_where_any_of_its_points_was_found():
     points = np.full((2, 543, 3), np.nan, np.float32)
     points[0, 40] = 0.5  # one face point
     clip = make_clip(2, points=points)
     assert clip.mask.sum() == 1
     assert clip.present.tolist() == [[False, True, False, False], [False] * 4]
-
-
-def test_parts_are_views_and_pixels_are_scaled_by_the_frame_size():
     clip = make_clip(2)
     assert clip.part("left_hand").shape == (2, 21, 3)
     assert np.shares_memory(clip.part("left_hand"), clip.points)
@@ -85,10 +79,7 @@ def test_another_skeleton_takes_the_points_of_the_same_name():
     np.testing.assert_array_equal(small.part("left_hand"), clip.part("left_hand"))
     np.testing.assert_array_equal(small.part("pose"), clip.part("pose"))
     assert clip.as_skeleton("holistic-543") is clip
-
-
-def test_the_neck_is_the_middle_of_the_shoulders_with_the_lower_score():
-    clip = make_clip(3)
+    # The neck is the middle of the shoulders, with the lower score.
     pose = get_skeleton("holistic-543").point_names
     left, right = pose.index("left_shoulder"), pose.index("right_shoulder")
     body = clip.as_skeleton("openpose-18")

@@ -78,12 +78,6 @@ def test_copies_are_equal_and_their_own(body, again, looked_at):
     assert body.landmark[0].x == 0
 
 
-def test_a_landmark_takes_over_another():
-    point = Landmark()
-    point.CopyFrom(Landmark(0.5, 0.25, -1.0, 0.75))
-    assert point == Landmark(x=0.5, y=0.25, z=-1.0, visibility=0.75)
-
-
 def test_a_list_is_filled_as_a_message_is(hand):
     part = LandmarkList()
     assert part  # a message is true, however little is in it
@@ -111,6 +105,9 @@ def test_a_list_becomes_another_is_merged_and_cleared(hand):
     part.Clear()
     assert len(part) == 0
     assert part.ListFields() == []
+    point = Landmark()
+    point.CopyFrom(Landmark(0.5, 0.25, -1.0, 0.75))
+    assert point == Landmark(x=0.5, y=0.25, z=-1.0, visibility=0.75)
     point = Landmark(x=1, y=2)
     point.MergeFrom(Landmark(y=3, visibility=0.5))
     assert [(field.name, value) for field, value in point.ListFields()] == [

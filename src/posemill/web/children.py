@@ -72,9 +72,8 @@ class ChildProcess:
             raise RunError("it took longer than {seconds:.0f} s", seconds=seconds) from error
         except BrokenProcessPool as error:
             self._end()
-            if self._is_closed:
-                raise RunError(_CLOSED) from error
-            raise RunError("the process that reads files died of this one") from error
+            reason = _CLOSED if self._is_closed else "the process that reads files died of this one"
+            raise RunError(reason) from error
         except (OSError, RuntimeError) as error:
             self._end()
             template = "the process that reads files did not start: {error}"

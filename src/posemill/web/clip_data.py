@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def pack_people(clip: PoseClip) -> bytes:
     others, ids = clip.others or nobody_else(len(clip), clip.skeleton.num_points), clip.person_ids
     if ids is None:
         ids = PersonIds(np.zeros(len(clip), np.int64), np.zeros(0, np.int64))
-    sizes = np.array([len(clip), len(others.points)])
+    sizes = [len(clip), len(others.points)]
     numbers = np.concatenate([sizes, others.counts, ids.first, ids.others])
     return numbers.astype("<i4").tobytes() + pack_points(others)
 
@@ -157,10 +158,9 @@ def clip_length(address: ClipAddress) -> int:
 
 def has_clip(address: ClipAddress) -> bool:
     """Return whether a run has keypoints of a clip; one that cannot be read has none."""
-    try:
+    with suppress(PosemillError, sqlite3.Error, OSError):
         return bool(_rows_of(address))
-    except (PosemillError, sqlite3.Error, OSError):
-        return False
+    return False
 
 
 def read_whole(address: ClipAddress, most: int) -> PoseClip:
