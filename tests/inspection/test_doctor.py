@@ -86,15 +86,13 @@ def test_the_limits_of_a_container_are_shown_with_what_sets_them(monkeypatch):
     assert facts["memory_limited_by"] == memory.reason
 
 
-def test_a_damaged_model_is_a_warning(tmp_path):
+def test_damaged_models_are_a_warning_and_a_cache_that_cannot_be_written_a_problem(
+    tmp_path, monkeypatch
+):
     (tmp_path / "cache" / "models").mkdir(parents=True)
     (tmp_path / "cache" / "models" / "hand_recrop.tflite").write_bytes(b"half")
     assert any("damaged in the cache: hand_recrop" in warning for warning in diagnose().warnings)
-
-
-def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache/models/hand_recrop.tflite"))
     (problem,) = diagnose().problems
     assert "is not writable and lacks pose_detection, " in problem
     assert "set POSEMILL_CACHE to a folder you may write to" in problem
@@ -172,6 +170,12 @@ def test_the_extras_of_users_say_which_of_their_packages_are_missing(monkeypatch
     monkeypatch.setattr(metadata, "requires", lambda name: declared)
     assert diagnose().extras == {"formats": ["no-such-package-here"], "train": []}
 
+    def requires(name):  # as of a source folder on the path
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", requires)
+    assert diagnose().extras == {}
+
 
 @pytest.mark.parametrize(
     ("installed", "shown"), [(None, {"gpu", "onnx", "all"}), ("1.31", {"gpu"})]
@@ -184,14 +188,6 @@ def test_no_extra_is_advised_that_would_bring_a_second_onnx_runtime(installed, s
     assert set(diagnose().extras) == shown
     pretend_versions(monkeypatch, onnxruntime="1.31", onnxruntime_gpu=None)
     assert set(diagnose().extras) == {"onnx", "all"}
-
-
-def test_a_source_folder_on_the_path_has_no_known_extras(monkeypatch):
-    def requires(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "requires", requires)
-    assert diagnose().extras == {}
 
 
 def test_opencv_is_tried_on_a_picture_and_timed():

@@ -194,11 +194,6 @@ def test_each_finding_takes_away_its_share_of_what_is_good(parts, counts, badnes
     assert found == (pytest.approx(badness), reasons)
 
 
-def face(**fields):
-    counts = {"name": "face", "num_present": 10, "num_jumps": 0}
-    return replace(measure(make_person(3)).parts[0], **(counts | fields))
-
-
 def quality(*parts, **fields):
     known = {
         "split": "train", "clip_id": "c", "num_frames": 10, "num_swaps": 0, "num_doubled": 0,
@@ -209,9 +204,10 @@ def quality(*parts, **fields):
 
 def test_clips_are_counted_by_split_and_part():
     run = RunQuality(keep=1)
-    run.add(quality(face(num_jumps=3), face(name="pose"), num_swaps=4))
-    run.add(quality(face(num_jumps=1, num_present=5), num_doubled=2, num_frozen=6))
-    run.add(quality(face(num_present=2), num_frames=7, num_doubled=1, num_frozen=1, num_swaps=1))
+    run.add(quality(part("face", present=10, jumps=3), part("pose"), num_swaps=4))
+    run.add(quality(part("face", present=5, jumps=1), num_doubled=2, num_frozen=6))
+    face = part("face", present=2)
+    run.add(quality(face, num_frames=7, num_doubled=1, num_frozen=1, num_swaps=1))
     run.add(quality(split="dev", num_frames=3))
     assert run.num_clips == 4
     assert {split: totals.num_frames for split, totals in run.splits.items()} == {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import av
 import cv2
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from posemill.jobs.extract.run import extract
 from posemill.jobs.frames.run import write_frames
 from posemill.machine.trials import Outcome
 from posemill.runs.manifest import Manifest
+from tests.inspection.conftest import write_film
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +33,7 @@ def _own_cache(tmp_path, monkeypatch):
 @pytest.fixture
 def video(tmp_path):
     path = tmp_path / "videos" / "a.mp4"
-    path.parent.mkdir()
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=25)
-        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
-        for number in range(40):
-            pixels = np.full((48, 64, 3), 6 * number, np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
-        container.mux(stream.encode())
+    write_film(path, range(0, 240, 6))
     return path
 
 
@@ -106,20 +99,14 @@ def speed(decoder, rate, *, path="a", is_equal=True, refused=""):
 )  # fmt: skip
 def test_the_winner_is_the_quickest_of_those_that_are_right_on_all_files(measured, winner):
     assert speeds._winners(measured) == {"h264 small": {"8": winner}}
-
-
-def test_nothing_right_has_no_winner():
     assert speeds._winners([speed("pyav", 0, refused="no")]) == {}
 
 
-def test_without_a_measurement_auto_is_pyav_and_says_so(video):
+def test_what_was_not_measured_or_with_another_version_or_is_damaged_does_not_count(video):
+    assert choice.choose([], "8") == ("pyav", "there is no video to choose by")
     found = choice.choose([video], "8")
     assert found.decoder == "pyav"
     assert found.why.startswith("nothing was measured for ")
-    assert choice.choose([], "8") == ("pyav", "there is no video to choose by")
-
-
-def test_what_was_measured_with_another_version_or_is_damaged_does_not_count(video):
     kind = choice.kind_of(video)
     choice.remember({kind: {"8": "opencv"}})
     assert choice.choose([video], "8").decoder == "opencv"
@@ -127,9 +114,8 @@ def test_what_was_measured_with_another_version_or_is_damaged_does_not_count(vid
     path = choice.memory_path()
     content = json.loads(path.read_text())
     content["kinds"][kind]["8"]["version"] = "0"
-    path.write_text(json.dumps(content))
-    assert choice.choose([video], "8").decoder == "pyav"
-    for text in ("{", "[]", '{"format": 1, "kinds": 3}', '{"format": 1, "kinds": {"x": 1}}'):
+    for text in (json.dumps(content), "{", "[]", '{"format": 1, "kinds": 3}',
+                 '{"format": 1, "kinds": {"x": 1}}'):  # fmt: skip
         path.write_text(text)
         assert choice.choose([video], "8").decoder == "pyav"
 
@@ -147,20 +133,15 @@ def test_a_file_that_the_quickest_refuses_leaves_all_to_pyav(video, monkeypatch)
     )
 
 
-def test_an_extraction_takes_pyav_whatever_is_quicker(video, tmp_path):
-    choice.remember({choice.kind_of(video): {"all": "opencv"}})
-    config = ExtractConfig(
-        video.parent, tmp_path / "run", engine="fake", executor="serial", decoder="auto"
-    )
-    extract(config)
-    assert Manifest.read(tmp_path / "run").options["decoder"] == "pyav"
-    extract(config)  # goes on
-
-
-def test_frames_take_the_quickest_record_it_and_go_on_with_it(video, tmp_path):
+def test_extractions_take_pyav_and_frames_the_quickest_record_it_and_go_on_with_it(video, tmp_path):
     kind = choice.kind_of(video)
     choice.remember({kind: {"all": "opencv"}})
-    config = FramesConfig(video.parent, tmp_path / "out", executor="serial", decoder="auto")
+    options = {"executor": "serial", "decoder": "auto"}
+    extraction = ExtractConfig(video.parent, tmp_path / "run", engine="fake", **options)
+    for _ in range(2):  # the second goes on
+        extract(extraction)
+        assert Manifest.read(tmp_path / "run").options["decoder"] == "pyav"
+    config = FramesConfig(video.parent, tmp_path / "out", **options)
     notes = []
     write_frames(config, on_plan=lambda clips, _: notes.extend(clips.problems))
     assert notes == [f"decoder opencv: the quickest for {kind} by posemill bench decode"]

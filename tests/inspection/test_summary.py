@@ -37,8 +37,8 @@ def failure(reason, clip_id="c", *, split="dev", num_frames=1):
 
 def test_a_split_in_numbers():
     summary = SplitSummary("train")
-    summary.add(outline(num_frames=2, num_present=(1,)))
-    summary.add(outline(num_frames=5, sizes_wh={(640, 480): 1, (32, 24): 4}))
+    summary.add(outline(num_frames=2, num_present=(1,), normalized="bbox", interpolated=2))
+    summary.add(outline(num_frames=5, sizes_wh={(640, 480): 1, (32, 24): 4}, interpolated=7))
     summary.add(outline(num_frames=3, skeleton_name="coco-133", num_present=(0, 0, 1, 2, 3)))
     assert summary.to_dict() == {
         "split": "train",
@@ -55,6 +55,7 @@ def test_a_split_in_numbers():
         "num_sizes": 2,
     }  # fmt: skip
     assert list(summary.skeleton_names) == ["openpose-18", "coco-133"]
+    assert (list(summary.normalized), summary.interpolated) == (["bbox", "none"], 7)
 
 
 def test_an_outline_of_many_clips_counts_as_many():
@@ -66,14 +67,6 @@ def test_an_outline_of_many_clips_counts_as_many():
         summary.add(outline(num_frames=7))
     assert many.to_dict() == one.to_dict()
     assert many.to_dict()["frames_per_clip"] == {"min": 2, "median": 2.0, "max": 7}
-
-
-def test_what_was_done_to_clips_is_gathered():
-    summary = SplitSummary("train")
-    for normalized, interpolated in (("bbox", 2), ("none", 7), ("bbox", 3)):
-        summary.add(outline(normalized=normalized, interpolated=interpolated))
-    assert list(summary.normalized) == ["bbox", "none"]
-    assert summary.interpolated == 7
 
 
 def test_a_split_without_frames_has_no_shares():

@@ -58,9 +58,7 @@ class Diagnosis:
 
     Args:
         versions: Package -> version, None where it is not installed.
-        machine: Platform, cores and memory.
         devices: What an engine can be asked to run on: `cpu`, `cuda:0` … -> the runtime there.
-        providers: ONNX Runtime's execution providers.
         gpus: Names of the GPUs, whether or not the runtime can use them.
         cache: Folder, whether it is writable, free bytes, models and their state.
         extras: Extra -> the packages of it that are missing (empty: ready).

@@ -31,7 +31,6 @@ class PartQuality:
     """One part of a clip.
 
     Args:
-        name: As in the skeleton.
         num_present: Frames in which any point of it was found.
         longest_gap: Most frames in a row without it.
         num_jumps: Times it moved too far from one frame to the next.
@@ -239,5 +238,4 @@ class RunQuality:
             sums["num_present"] += part.num_present
             sums["num_jumps"] += part.num_jumps
             sums["clips_with_jumps"] += part.num_jumps > 0
-        ranked = sorted([*self.worst, quality], key=lambda clip: -clip.badness)
-        self.worst = ranked[: self._keep]
+        self.worst = sorted([*self.worst, quality], key=lambda clip: -clip.badness)[: self._keep]

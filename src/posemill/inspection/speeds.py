@@ -74,7 +74,6 @@ class DecodeReport:
     """What was measured.
 
     Args:
-        speeds: By file, decoder and way to read.
         missing: Decoders that are not installed, and how to install them.
         failed: Videos that could not be read, and why.
         winners: The quickest decoder with equal frames at one thread, by kind and way to read;

@@ -19,22 +19,17 @@ from posemill.inspection.comparison.pairs import Pairing, choose_layout
 
 def moved(clip, pixels, part=None, **changes):
     """Return a clip whose points, or those of a part, lie so many pixels to the right."""
-    points = clip.points.copy()
-    rows = slice(None) if part is None else slice(*_range(clip, part))
-    points[:, rows, 0] += pixels / clip.sizes_wh[0, 0]
-    return dataclasses.replace(clip, points=points, **changes)
+    clip = dataclasses.replace(clip, points=clip.points.copy(), **changes)
+    points = clip.points if part is None else clip.part(part)
+    points[..., 0] += pixels / clip.sizes_wh[0, 0]
+    return clip
 
 
-def without(clip, part, frames, **changes):
-    points, scores = clip.points.copy(), clip.scores.copy()
-    points[frames, slice(*_range(clip, part))] = np.nan
-    scores[np.isnan(points[..., 0])] = 0
-    return dataclasses.replace(clip, points=points, scores=scores, **changes)
-
-
-def _range(clip, name):
-    part = clip.skeleton.part(name)
-    return part.start, part.stop
+def without(clip, part, frames):
+    clip = dataclasses.replace(clip, points=clip.points.copy(), scores=clip.scores.copy())
+    clip.part(part)[frames] = np.nan
+    clip.scores[np.isnan(clip.points[..., 0])] = 0
+    return clip
 
 
 def compared(one, other, **options):

@@ -83,12 +83,6 @@ def test_runs_of_two_skeletons_are_drawn_each_in_its_own(make_clip, tmp_path):
     assert f"{pair[0]}, {pair[1]} - posemill compare" in content  # both are called run
 
 
-def test_a_page_that_cannot_be_written_is_said(pair, tmp_path):
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(posemill.PosemillError, match="folder"):
-        posemill.compare(*pair, tmp_path / "folder", progress=False)
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [(None, "-"), (0.0, "0"), (0.0004, "0"), (0.0234, "0.023"), (1.234, "1.23"), (170.4, "170")],

@@ -75,16 +75,6 @@ def test_originals_that_are_gone_are_counted_and_drawn_blank(make_clip, tmp_path
     assert "/nowhere/" in originals.first_reason
 
 
-def test_a_dataset_that_was_moved_is_found_below_its_new_root(make_clip, tmp_path):
-    write_frames(tmp_path / "new" / "x" / "a", 4)
-    old = tuple(f"/old/data/x/a/{number:04d}.png" for number in range(4))
-    clip = make_clip(4, clip_id="other", image_paths=old)
-    material = make_run(tmp_path / "run", [clip], path="/old/data")
-    originals = Originals(material.facts(), moved_to=tmp_path / "new")
-    list(draw_gallery(material, tmp_path / "out", originals=originals, num_samples=4))
-    assert (originals.num_read, originals.num_gone) == (4, 0)
-
-
 def test_frames_of_videos_are_the_right_ones(make_clip, tmp_path):
     levels = [20 + 20 * number for number in range(10)]
     write_film(tmp_path / "data" / "a.mp4", levels)
@@ -97,23 +87,16 @@ def test_frames_of_videos_are_the_right_ones(make_clip, tmp_path):
         assert frame.mean() == pytest.approx(levels[number], abs=4)
 
 
-def test_a_merged_run_finds_the_videos_of_all_its_sources(make_clip, tmp_path):
-    inputs = []
+def test_a_video_of_a_merged_run_that_is_gone_or_too_short_gives_blank_frames(make_clip, tmp_path):
     for name in ("one", "two"):
         write_film(tmp_path / name / f"{name}.mp4", [0] * 3)
-        inputs.append({"manifest": {"source": {"path": str(tmp_path / name), "layout": "videos"}}})
-    inputs.append({"manifest": {"source": {"path": "/nowhere"}}})
+    places = "/nowhere", tmp_path / "one", tmp_path / "two"
+    inputs = [{"manifest": facts_of(place)} for place in places]
     originals = Originals({"source": {"inputs": inputs}})
     for name in ("one", "two"):
-        found = dict(originals.frames(make_clip(3, clip_id=name), range(3)))
-        assert all(frame is not None for frame in found.values())
-
-
-def test_a_video_that_is_gone_or_too_short_gives_blank_frames(make_clip, tmp_path):
-    write_film(tmp_path / "data" / "a.mp4", [0] * 3)
-    originals = Originals(facts_of(tmp_path / "data"))
-    found = dict(originals.frames(make_clip(5, clip_id="a"), range(5)))
-    assert [frame is None for frame in found.values()] == [False, False, False, True, True]
+        found = dict(originals.frames(make_clip(5, clip_id=name), range(5)))
+        assert [frame is None for frame in found.values()] == [False, False, False, True, True]
+    originals = Originals(facts_of(tmp_path / "one"))
     gone = dict(originals.frames(make_clip(2, clip_id="b"), range(2)))
     assert list(gone.values()) == [None, None]
     assert "no clip 'b' in" in originals.first_reason

@@ -68,16 +68,13 @@ def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_pat
     assert (originals.num_read, originals.first_reason) == (2, "")
 
 
-def test_such_a_picture_that_is_gone_is_said(make_clip, tmp_path):
+def test_a_picture_and_a_folder_of_originals_that_are_gone_are_said(make_clip, tmp_path):
+    with pytest.raises(PosemillError, match=r"originals=.*nowhere.*: no such file or folder"):
+        Originals(moved_to=tmp_path / "nowhere")
     clip = make_clip(1, image_paths=(str(tmp_path / r"bild\xff.png"),))
     originals = Originals(facts_of(tmp_path))
     assert list(originals.frames(clip, [0])) == [(0, None)]
     assert "missing: no such file" in originals.first_reason
-
-
-def test_a_folder_of_originals_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(PosemillError, match=r"originals=.*nowhere.*: no such file or folder"):
-        Originals({}, moved_to=tmp_path / "nowhere")
 
 
 DEEP = Path("PH/features/frames/train/a")  # a clip's folder deep below the root, as of PHOENIX

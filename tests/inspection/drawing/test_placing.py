@@ -22,20 +22,16 @@ def is_for_model(xy, **fields):
     return model_bounds(make(xy, **fields)) is not None
 
 
-@pytest.mark.parametrize("far", [(1.5, 0.5), (0.5, 1.5), (0.5, -0.5), (0.5, 9)])
-def test_points_far_outside_are_those_of_a_model(far):
-    assert is_for_model([far] * 40 + [(0.5, 0.5)] * 60)
-    assert not is_for_model([far] * 39 + [(0.5, 0.5)] * 61)
-
-
-@pytest.mark.parametrize("near", [(1.49, 0.5), (0.5, 1.49), (0.5, -0.49), (0, 0)])
-def test_points_below_the_edge_are_those_of_a_picture(near):
-    assert not is_for_model([near] * 100)
-
-
-def test_a_third_of_the_points_left_of_the_picture_are_those_of_a_model():
-    assert is_for_model([(-0.1, 0.5)] * 33 + [(0, 0.5)] * 67)
-    assert not is_for_model([(-0.1, 0.5)] * 32 + [(0, 0.5)] * 68)
+@pytest.mark.parametrize(
+    ("place", "num_of_model"),  # of a hundred points, how many there make a clip one for a model
+    [((1.5, 0.5), 40), ((0.5, 1.5), 40), ((0.5, -0.5), 40), ((0.5, 9), 40), ((-0.1, 0.5), 33),
+     ((1.49, 0.5), 101), ((0.5, 1.49), 101), ((0.5, -0.49), 101), ((0, 0), 101)],
+)  # fmt: skip
+def test_points_are_told_apart_by_how_many_are_far_outside_of_a_picture(place, num_of_model):
+    assert not is_for_model([place] * (num_of_model - 1) + [(0, 0.5)] * (101 - num_of_model))
+    assert num_of_model > 100 or is_for_model(
+        [place] * num_of_model + [(0, 0.5)] * (100 - num_of_model)
+    )
 
 
 def test_a_person_partly_out_of_the_left_edge_of_a_picture_stays_in_it():
@@ -82,9 +78,6 @@ def test_points_of_a_model_are_fitted_into_the_middle():
     # 90 % of 100 pixels for a height of 4: 22.5 pixels for 1.
     found = place_points(make([(1, 3), (0, 1), (-1, -1)]).points[0], (200, 100), bounds)
     np.testing.assert_allclose(found[:3], [(122.5, 95), (100, 50), (77.5, 5)], rtol=1e-5)
-
-
-def test_points_of_a_model_on_one_spot_are_the_middle():
     spot = np.array([2, 2], np.float32)
     found = place_points(make([(2, 2), (2.1, 2)]).points[0], (200, 100), (spot, spot))
     np.testing.assert_allclose(found[:2], [(100, 50), (np.nan, np.nan)])

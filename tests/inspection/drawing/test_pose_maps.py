@@ -13,7 +13,7 @@ from made_up_people import write_run
 
 import posemill
 from posemill.errors import ConfigError
-from posemill.inspection.drawing.pose_maps import pose_maps
+from posemill.inspection.drawing.strokes import pose_maps
 from posemill.records import OtherPeople, PoseClip
 from posemill.skeletons.palette import OPENPOSE_COLOURS
 
@@ -54,15 +54,9 @@ def test_a_limb_is_an_ellipse_of_nine_pixels_in_six_tenths_of_its_colour(make_cl
     column = picture[:, 50]
     assert np.nonzero(column.any(1))[0].tolist() == list(range(46, 55))
     assert (column[46:55] == dimmed).all()
-    # Dots lie on it, and between ears and shoulders there is none.
+    # Dots lie on it.
     assert tuple(picture[50, 20]) == OPENPOSE_COLOURS[ends[0]]
     assert tuple(picture[50, 80]) == OPENPOSE_COLOURS[ends[1]]
-
-
-def test_nothing_is_drawn_between_an_ear_and_a_shoulder(make_clip):
-    clip = only(body(make_clip, size_wh=(100, 100)), {2: (0.2, 0.5), 16: (0.8, 0.5)})
-    ((_, picture),) = pose_maps(clip, [0])
-    assert not picture[:, 50].any()
 
 
 def test_points_outside_of_the_picture_and_their_limbs_are_left_out(make_clip):
@@ -150,14 +144,3 @@ def test_without_all_it_is_a_sample_and_with_video_movies(run, tmp_path):
     assert movie == tmp_path / "movies" / "train" / "x.mp4"
     with av.open(str(movie)) as container:
         assert sum(1 for _ in container.decode(video=0)) == 12
-
-
-def test_all_frames_can_be_drawn_on_their_pictures_too(run, tmp_path):
-    drawn = posemill.visualize(run, tmp_path / "out", all=True, splits="train", progress=False)
-    assert len(drawn) == 24 + 1  # with the contact sheet
-    assert drawn.num_originals_gone == 24
-
-
-def test_a_style_that_is_not_known_is_refused(run, tmp_path):
-    with pytest.raises(ConfigError, match=r"style"):
-        posemill.visualize(run, tmp_path / "out", style="black", progress=False)

@@ -7,23 +7,13 @@ import base64
 import cv2
 import numpy as np
 
-from posemill.inspection.report.page import figure, section, table, text, write_page
+from posemill.inspection.report.page import figure, section, table, text
 
 
 def test_text_is_escaped_and_holds_no_controls():
     assert text('<a href="x">&') == "&lt;a href=&quot;x&quot;&gt;&amp;"
     assert text("a\udcff\u202e\n") == "a???"
     assert text(5) == "5"
-
-
-def test_a_page_forbids_loading(tmp_path):
-    write_page(tmp_path / "a.html", "x", "<t>", "<p>a</p>", "<p>b</p>", subtitle="<s>")
-    found = (tmp_path / "a.html").read_text()
-    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    assert f'<meta http-equiv="Content-Security-Policy" content="{policy}">' in found
-    assert "<title>&lt;t&gt; - posemill x</title>" in found
-    assert '<h1>&lt;t&gt;</h1><p class="quiet">&lt;s&gt;</p>' in found
-    assert "<p>a</p>\n<p>b</p>" in found
 
 
 def test_a_section_has_a_heading_and_perhaps_a_remark():

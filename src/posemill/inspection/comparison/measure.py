@@ -127,24 +127,14 @@ class SplitAgreement:
 
     split: str
     num_clips: int = 0
+    num_frames: int = 0  # that both runs have
     parts: defaultdict[str, PartAgreement] = field(
         default_factory=lambda: defaultdict(PartAgreement)
     )
 
-    @property
-    def num_frames(self) -> int:
-        """Frames that both runs have."""
-        return next((int(part.counts[0]) for part in self.parts.values()), 0)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, for JSON."""
-        parts = {name: part.to_dict() for name, part in self.parts.items()}
-        return {
-            "split": self.split,
-            "num_clips": self.num_clips,
-            "num_frames": self.num_frames,
-            "parts": parts,
-        }
+        return {**vars(self), "parts": {name: part.to_dict() for name, part in self.parts.items()}}
 
 
 class Comparison:
@@ -168,9 +158,10 @@ class Comparison:
 
     def _add(self, one: PoseClip, other: PoseClip) -> None:
         split = self._splits.setdefault(one.split, SplitAgreement(one.split))
-        split.num_clips += 1
-        self.total.num_clips += 1
         rows_one, rows_other = shared_rows(one.frame_indices, other.frame_indices)
+        for agreement in (split, self.total):
+            agreement.num_clips += 1
+            agreement.num_frames += len(rows_one)
         self.frames_only[0] += len(one) - len(rows_one)
         self.frames_only[1] += len(other) - len(rows_other)
         apart: list[WorstFrame] = []
@@ -181,9 +172,9 @@ class Comparison:
             means, differs = {}, {}
             parts = part_frames(one, other, self.pairing.is_shared, rows)
             for name, in_one, in_other, pixels in parts:
-                agreement = PartAgreement.of(in_one, in_other, pixels)
-                split.parts[name] += agreement
-                self.total.parts[name] += agreement
+                part = PartAgreement.of(in_one, in_other, pixels)
+                split.parts[name] += part
+                self.total.parts[name] += part
                 count = (~np.isnan(pixels)).sum(1)
                 means[name] = np.nansum(pixels, 1) / np.maximum(count, 1)
                 differs[name] = in_one != in_other

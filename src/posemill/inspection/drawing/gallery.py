@@ -25,7 +25,7 @@ from posemill.inspection.drawing.frame_picture import (
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.picture_files import safe_path, write_picture, writing
-from posemill.inspection.drawing.pose_maps import pose_maps
+from posemill.inspection.drawing.strokes import pose_maps
 from posemill.outputs import Outputs
 from posemill.records import Frame, PoseClip
 

@@ -23,14 +23,10 @@ _GIF_MAX_FPS = 15.0  # more doubles the size, and viewers slow down what is much
 def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float | None = None) -> int:
     """Write frames as a movie and return how many; the file appears whole or not at all.
 
-    All frames take the size of the first: others are fitted into it, the ratio kept.
-
-    Args:
-        path: The file to write; its folder exists.
-        frames: `(height, width, 3)` RGB each, taken one at a time.
-        kind: `mp4` or `gif`. A GIF is made at most 480 pixels wide and 15 frames a second, by
-            leaving frames out.
-        fps: Frames per second of what comes in; 25 where it is unknown or absurd.
+    `frames` are `(height, width, 3)` RGB, taken one at a time; all take the size of the first:
+    others are fitted into it, the ratio kept. `kind` is `mp4` or `gif`, which is made at most 480
+    pixels wide and 15 frames a second, by leaving frames out. `fps` is that of what comes in; 25
+    where it is unknown or absurd.
     """
     if fps is None or not 0 < fps <= 1000:  # some files say thousands
         fps = 25.0
@@ -57,7 +53,9 @@ def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float | 
         stream.codec_context.thread_count = 1
         graph = _palette_graph(width, height, rate) if is_gif else None
         for count, picture in enumerate(chain([first], pictures), start=1):
-            frame = av.VideoFrame.from_ndarray(_fitted(picture, width, height), format="rgb24")
+            canvas = np.zeros((height, width, 3), np.uint8)
+            paste(canvas, picture)
+            frame = av.VideoFrame.from_ndarray(canvas, format="rgb24")
             frame.pts, frame.time_base = count - 1, 1 / rate
             if graph is not None:
                 graph.push(frame)
@@ -82,11 +80,3 @@ def _palette_graph(width: int, height: int, rate: Fraction) -> Any:
     palette.link_to(use, 0, 1)
     graph.configure()
     return graph
-
-
-def _fitted(picture: Frame, width: int, height: int) -> Frame:
-    if abs(picture.shape[0] - height) <= 1 and abs(picture.shape[1] - width) <= 1:
-        return np.ascontiguousarray(picture[:height, :width])  # one row less is not worth a blur
-    canvas = np.zeros((height, width, 3), np.uint8)
-    paste(canvas, picture)
-    return canvas

@@ -110,7 +110,11 @@ class Originals:
         if not path.is_absolute():
             places += [(root, below) for root in rests for below in _below(root, clip, path)]
         for root, place in places:
-            if _is_below(root, place) and (self.follows_links or _stays_in(root, place)):
+            plain_root, plain_place = (
+                os.path.normpath(readable(str(path))) for path in (root, place)
+            )
+            is_below = Path(plain_place).is_relative_to(plain_root)  # whatever `..` are in it
+            if is_below and (self.follows_links or _stays_in(root, place)):
                 yield place
 
     @cached_property
@@ -210,12 +214,6 @@ def _inside(root: Path, path: Path) -> Path | None:
         if above.parts[-count:] == tuple(parts[:count]):
             return Path(*parts[count:])
     return None
-
-
-def _is_below(root: Path, path: Path) -> bool:
-    """Return whether a path stays below a root, whatever `..` are in it."""
-    above = os.path.normpath(readable(str(root)))
-    return Path(os.path.normpath(readable(str(path)))).is_relative_to(above)
 
 
 def _stays_in(root: Path, path: Path) -> bool:

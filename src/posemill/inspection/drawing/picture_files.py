@@ -61,11 +61,17 @@ def scaled(picture: Frame, scale: float) -> Frame:
 
 
 def paste(place: Frame, picture: Frame) -> None:
-    """Put the whole picture into the middle of the place, as large as it fits."""
-    small = scaled(picture, min(np.divide(place.shape[:2], picture.shape[:2])))
-    height, width = small.shape[:2]
-    top, left = (place.shape[0] - height) // 2, (place.shape[1] - width) // 2
-    place[top : top + height, left : left + width] = small
+    """Put the whole picture into the middle of the place, as large as it fits.
+
+    One row or column too many is cut off: that is not worth a blur.
+    """
+    height, width = place.shape[:2]
+    if picture.shape[0] - height in (0, 1) and picture.shape[1] - width in (0, 1):
+        place[:] = picture[:height, :width]
+        return
+    small = scaled(picture, min(height / picture.shape[0], width / picture.shape[1]))
+    top, left = (height - small.shape[0]) // 2, (width - small.shape[1]) // 2
+    place[top : top + small.shape[0], left : left + small.shape[1]] = small
 
 
 def jpeg_bytes(picture: Frame, *, longest: int) -> bytes:

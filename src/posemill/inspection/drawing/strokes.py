@@ -1,8 +1,14 @@
-"""Bones and points as lines and dots: colours by part and side, widths by the size of the part."""
+"""Bones and points as lines and dots: colours by part and side, widths by the size of the part.
+
+Or skeletons on black, in the colours that pose-driven generators such as ControlNet were taught:
+limbs are ellipses of nine pixels across in 0.6 of their colour, points are dots of radius 4 in
+theirs, whatever the size of the picture: a generator expects no others.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,11 +16,13 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from posemill.records import BoolArray, FloatArray, Frame
-from posemill.skeletons import Bone, Part, get_skeleton
+from posemill.errors import ConfigError
+from posemill.records import BoolArray, FloatArray, Frame, PoseClip
+from posemill.skeletons import Part, get_skeleton
 from posemill.skeletons.palette import (
     BODY_PARTS,
     COLOURS,
+    OPENPOSE_COLOURS,
     RIM,
     Colour,
     bone_keys,
@@ -27,6 +35,11 @@ _UNSURE_OPACITY = 0.4
 _FACE_RIM_OPACITY = 0.35  # a full rim would hide the small features below it
 _ANGLES = np.linspace(0, 2 * np.pi, 24, endpoint=False)
 _CIRCLE = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], 1)  # (corners, 2), radius 1
+SKELETON = "openpose-18"
+# In the order of their colours. The neck is point 1.
+_LIMBS = ((1, 2), (1, 5), (2, 3), (3, 4), (5, 6), (6, 7), (1, 8), (8, 9), (9, 10), (1, 11),
+          (11, 12), (12, 13), (1, 0), (0, 14), (14, 16), (0, 15), (15, 17))  # fmt: skip
+_HALF_WIDTH, _RADIUS, _WEIGHT = 4, 4, 0.6
 
 
 def paint_keypoints(
@@ -38,28 +51,53 @@ def paint_keypoints(
     line_scale: float = 1.0,
     rim: Colour = RIM,
 ) -> None:
-    """Draw one frame's keypoints into the canvas.
+    """Draw one frame's keypoints into the canvas, `(height, width, 3)` RGB.
 
-    Args:
-        canvas: `(height, width, 3)` RGB, modified.
-        skeleton_name: Layout of the points.
-        points: `(keypoints, 2)` in pixels of the canvas, NaN where not to be drawn.
-        sure: `(keypoints,)`: the others are drawn fainter.
-        line_scale: Widens all lines.
-        rim: Colour around all lines: one for each person.
+    `points` are `(keypoints, 2)` in its pixels, NaN where not to be drawn; those that are not
+    `sure`, `(keypoints,)`, are drawn fainter. `rim` is the colour around all lines of a person.
     """
+    skeleton, bone_colours = get_skeleton(skeleton_name), bone_keys(skeleton_name)
     is_found = ~np.isnan(points[:, 0])
-    thin = np.zeros(len(points), bool)
-    for part_name, repeated in repeated_points(skeleton_name).items():
-        part = get_skeleton(skeleton_name).part(part_name)
-        if is_found[part.start : part.stop].any():
-            thin[list(repeated)] = True
-    brush = _Brush(skeleton_name, points, thin, scale=line_scale, rim=rim)
+    thin = _shown_better(skeleton_name, is_found)
+
+    def paint(layer: Frame, visible: BoolArray) -> None:
+        for part, numbers in _drawing_order(skeleton_name):
+            part_points = points[part.start : part.stop]
+            width = max(1.0, line_scale * _usual_width(part, part_points, max(canvas.shape[:2])))
+            rim_width = max(1.0, width / 4)
+            ends = {number: list(skeleton.bones[number]) for number in numbers}
+            lines = {number: pair for number, pair in ends.items() if visible[pair].all()}
+            # All rims first: the rim of one bone must not cut through another.
+            rim_layer = layer.copy() if part.name == "face" and lines else layer
+            for pair in lines.values():
+                if not thin[pair].any():
+                    _line(rim_layer, points[pair], rim, width + 2 * rim_width)
+            if rim_layer is not layer:
+                _blend(rim_layer, layer, _FACE_RIM_OPACITY)
+            for number, pair in lines.items():
+                line_width = 0.4 * width if thin[pair].any() else width
+                _line(layer, points[pair], COLOURS[bone_colours[number]], line_width)
+            for index in range(part.start, part.stop) if part.name != "face" else ():
+                if visible[index] and not thin[index]:
+                    colour = COLOURS[point_keys(skeleton_name)[index]]
+                    _dot(layer, points[index], rim, 0.85 * width + rim_width)
+                    _dot(layer, points[index], colour, 0.85 * width)
+                    _dot(layer, points[index], (255, 255, 255), 0.45 * width)
+
     if (is_found & ~sure).any():
         layer = canvas.copy()
-        brush.paint(layer, is_found)
+        paint(layer, is_found)
         _blend(layer, canvas, _UNSURE_OPACITY)
-    brush.paint(canvas, is_found & sure)
+    paint(canvas, is_found & sure)
+
+
+def _shown_better(skeleton_name: str, is_found: BoolArray) -> BoolArray:
+    """Return `(keypoints,)`: points of the body that a part of their own shows better."""
+    thin = np.zeros(len(is_found), bool)
+    for part_name, repeated in repeated_points(skeleton_name).items():
+        part = get_skeleton(skeleton_name).part(part_name)
+        thin[list(repeated)] |= is_found[part.start : part.stop].any()
+    return thin
 
 
 @cache
@@ -77,71 +115,29 @@ def _drawing_order(skeleton_name: str) -> tuple[tuple[Part, tuple[int, ...]], ..
     )
 
 
-@dataclass(frozen=True)
-class _Brush:
-    """What is the same for all strokes of a frame."""
+def _usual_width(part: Part, points: FloatArray, long_side: int) -> float:
+    """Return the line width for a part: thinner where the part is small in the picture."""
+    points = points[~np.isnan(points[:, 0])]
+    extent = float(np.ptp(points, axis=0).max()) if len(points) else 0.0
+    share, detail = 0.75, 24
+    if part.name == "face":
+        share, detail = 1 / 3, 90
+    elif part.name in BODY_PARTS:
+        share, detail = 1, 60
+    return min(share * long_side / 220, extent / detail)
 
-    skeleton_name: str
-    points: FloatArray  # (keypoints, 2) in pixels
-    thin: BoolArray  # (keypoints,): body points that a part of their own shows better
-    scale: float  # of all line widths
-    rim: Colour = RIM
 
-    def paint(self, canvas: Frame, visible: BoolArray) -> None:
-        """Draw every visible point, and every bone between two of them."""
-        skeleton, keys = get_skeleton(self.skeleton_name), bone_keys(self.skeleton_name)
-        for part, numbers in _drawing_order(self.skeleton_name):
-            width = self._part_width(part, max(canvas.shape[:2]))
-            lines = [
-                (skeleton.bones[number], COLOURS[keys[number]])
-                for number in numbers
-                if visible[list(skeleton.bones[number])].all()
-            ]
-            # All rims first: the rim of one bone must not cut through another.
-            rim_layer = canvas.copy() if part.name == "face" and lines else canvas
-            for bone, _ in lines:
-                if not self.thin[list(bone)].any():
-                    self._line(rim_layer, bone, self.rim, width + 2 * max(1.0, width / 4))
-            if rim_layer is not canvas:
-                _blend(rim_layer, canvas, _FACE_RIM_OPACITY)
-            for bone, colour in lines:
-                is_thin = self.thin[list(bone)].any()
-                self._line(canvas, bone, colour, 0.4 * width if is_thin else width)
-            if part.name != "face":
-                self._paint_joints(canvas, part, visible, width)
+def _line(canvas: Frame, ends: FloatArray, colour: Colour, width: float) -> None:
+    start, end = ends
+    along = end - start
+    # cv2.line knows whole widths only; a filled polygon has any, plus half a pixel of blur.
+    across = np.array([-along[1], along[0]]) / max(np.hypot(*along), 1e-3) * (width - 1) / 2
+    _fill(canvas, np.array([start + across, end + across, end - across, start - across]), colour)
 
-    def _paint_joints(self, canvas: Frame, part: Part, visible: BoolArray, width: float) -> None:
-        keys = point_keys(self.skeleton_name)
-        for index in range(part.start, part.stop):
-            if visible[index] and not self.thin[index]:
-                self._dot(canvas, index, self.rim, 0.85 * width + max(1.0, width / 4))
-                self._dot(canvas, index, COLOURS[keys[index]], 0.85 * width)
-                self._dot(canvas, index, (255, 255, 255), 0.45 * width)
 
-    def _part_width(self, part: Part, long_side: int) -> float:
-        """Return the line width for a part: thinner where the part is small in the picture."""
-        points = self.points[part.start : part.stop]
-        points = points[~np.isnan(points[:, 0])]
-        extent = float(np.ptp(points, axis=0).max()) if len(points) else 0.0
-        share, detail = 0.75, 24
-        if part.name == "face":
-            share, detail = 1 / 3, 90
-        elif part.name in BODY_PARTS:
-            share, detail = 1, 60
-        width = min(share * long_side / 220, extent / detail)
-        return max(1.0, width * self.scale)
-
-    def _line(self, canvas: Frame, bone: Bone, colour: Colour, width: float) -> None:
-        start, end = self.points[list(bone)]
-        along = end - start
-        # cv2.line knows whole widths only; a filled polygon has any, plus half a pixel of blur.
-        across = np.array([-along[1], along[0]]) / max(np.hypot(*along), 1e-3) * (width - 1) / 2
-        corners = np.array([start + across, end + across, end - across, start - across])
-        _fill(canvas, corners, colour)
-
-    def _dot(self, canvas: Frame, index: int, colour: Colour, radius: float) -> None:
-        # cv2.circle makes diamonds of small circles.
-        _fill(canvas, self.points[index] + max(radius - 0.5, 0.25) * _CIRCLE, colour)
+def _dot(canvas: Frame, place: FloatArray, colour: Colour, radius: float) -> None:
+    # cv2.circle makes diamonds of small circles.
+    _fill(canvas, place + max(radius - 0.5, 0.25) * _CIRCLE, colour)
 
 
 def _fill(canvas: Frame, corners: npt.NDArray[Any], colour: Colour) -> None:
@@ -151,3 +147,55 @@ def _fill(canvas: Frame, corners: npt.NDArray[Any], colour: Colour) -> None:
 
 def _blend(layer: Frame, canvas: Frame, opacity: float) -> None:
     cv2.addWeighted(layer, opacity, canvas, 1 - opacity, 0, dst=canvas)
+
+
+def pose_maps(clip: PoseClip, rows: Sequence[int]) -> Iterator[tuple[int, Frame]]:
+    """Yield each row with its map, `(height, width, 3)` RGB of the size of its picture.
+
+    All people are drawn, the one that stands for the frame last. Points outside of the picture are
+    left out. Where nobody was found the map is black.
+    """
+    try:
+        clip = clip.as_skeleton(SKELETON)
+    except ValueError as error:
+        raise ConfigError("{--style:openpose}: {error}", error=error) from error
+    if clip.normalized != "none":
+        raise ConfigError(
+            "{--style:openpose}: clip {clip_id!r} was normalised by {normalized!r}, so it has no "
+            "place in a picture; take the run it was made of",
+            clip_id=clip.clip_id,
+            normalized=clip.normalized,
+        )
+    others = clip.others
+    for row in rows:
+        width, height = clip.sizes_wh[row].tolist()
+        if width <= 0 or height <= 0:
+            raise ConfigError(
+                "{--style:openpose}: clip {clip_id!r} does not say how large its pictures are; "
+                "give it by {--size:WIDTHxHEIGHT}",
+                clip_id=clip.clip_id,
+            )
+        canvas = np.zeros((height, width, 3), np.uint8)
+        if others is not None:
+            for points in others.points[others.starts[row] : others.starts[row + 1]][::-1]:
+                _paint_map(canvas, points)
+        _paint_map(canvas, clip.points[row])
+        yield row, canvas
+
+
+def _paint_map(canvas: Frame, points: FloatArray) -> None:
+    """Draw a person; `points` are `(18, 3)` as shares of the picture, NaN where not found."""
+    with np.errstate(invalid="ignore"):
+        is_inside = np.asarray(((points[:, :2] >= 0) & (points[:, :2] <= 1)).all(axis=1))
+    pixels = points[:, :2].astype(np.float64) * canvas.shape[1::-1]
+    for (start, stop), colour in zip(_LIMBS, OPENPOSE_COLOURS, strict=False):
+        if is_inside[start] and is_inside[stop]:
+            x, y = ((pixels[start] + pixels[stop]) / 2).tolist()
+            across, down = (pixels[start] - pixels[stop]).tolist()
+            axes = int(math.hypot(across, down) / 2), _HALF_WIDTH
+            angle = int(math.degrees(math.atan2(down, across)))
+            corners = np.asarray(cv2.ellipse2Poly((int(x), int(y)), axes, angle, 0, 360, 1))
+            cv2.fillConvexPoly(canvas, corners, [int(_WEIGHT * channel) for channel in colour])
+    for index in np.flatnonzero(is_inside):
+        x, y = pixels[index].tolist()
+        cv2.circle(canvas, (int(x), int(y)), _RADIUS, OPENPOSE_COLOURS[index], thickness=-1)

@@ -156,12 +156,13 @@ def method_section() -> str:
 
 def clip_to_smooth(quality: RunQuality) -> ClipQuality | None:
     """Return the longest of the kept clips that can be smoothed; None where none can."""
-
-    def is_fit(clip: ClipQuality) -> bool:
-        is_found = any(part.num_present for part in clip.parts)
-        return clip.is_continuous and clip.num_frames >= _LEAST_FRAMES and is_found
-
-    return max(filter(is_fit, quality.worst), key=lambda clip: clip.num_frames, default=None)
+    clips = (
+        clip
+        for clip in quality.worst
+        if clip.is_continuous and clip.num_frames >= _LEAST_FRAMES
+        if any(part.num_present for part in clip.parts)
+    )
+    return max(clips, key=lambda clip: clip.num_frames, default=None)
 
 
 def smoothing_section(clip: PoseClip) -> str:
