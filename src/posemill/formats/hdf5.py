@@ -49,7 +49,7 @@ class Hdf5Format(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file; its datasets grow with every clip."""
-        per_clip: dict[str, list[Any]] = {name: [] for name in _CLIP_SETS}
+        rows: list[tuple[Any, ...]] = []  # of `_CLIP_SETS`
         with atomic_path(path) as temporary, _new_file(_h5py(), temporary) as do:
             for clip in clips:
                 refuse_nul((clip.clip_id, clip.split, *clip.image_paths), self.name)
@@ -57,10 +57,8 @@ class Hdf5Format(Format):
                 if clips.is_first:
                     do(_create, clip.skeleton.num_points)
                 do(_append, clip, start, contract.arrays_of(clip, clips.asked))
-                row = (start, len(clip), clip.clip_id, clip.split, info_text(clip))
-                for values, value in zip(per_clip.values(), row, strict=True):
-                    values.append(value)
-            do(_finish, per_clip, get_skeleton(clips.skeleton_name), json.dumps(clips.header()))
+                rows.append((start, len(clip), clip.clip_id, clip.split, info_text(clip)))
+            do(_finish, rows, get_skeleton(clips.skeleton_name), json.dumps(clips.header()))
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips."""
@@ -123,9 +121,9 @@ def _append(file: Any, clip: PoseClip, start: int, arrays: dict[str, Any]) -> No
             file[name][start:] = rows
 
 
-def _finish(file: Any, per_clip: dict[str, list[Any]], skeleton: Skeleton, header: str) -> None:
+def _finish(file: Any, rows: list[Any], skeleton: Skeleton, header: str) -> None:
     text = _h5py().string_dtype()
-    for name, values in per_clip.items():
+    for name, values in zip(_CLIP_SETS, zip(*rows, strict=True), strict=True):
         kind = np.int64 if _CLIP_SETS[name] == "iu" else text
         file.create_dataset(name, data=np.array(values, kind), dtype=kind)
     file.create_dataset("keypoint_names", data=np.array(skeleton.point_names, text), dtype=text)

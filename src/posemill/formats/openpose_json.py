@@ -57,12 +57,10 @@ def _body_25_sources() -> tuple[tuple[int, int], ...]:
     return tuple((where[one], where[other]) for one, other in pairs)
 
 
-def _person_of(
-    points: npt.NDArray[np.float64], skeleton_name: str, person_id: int
-) -> dict[str, Any]:
+def _person_of(points: npt.NDArray[np.float64], person_id: int) -> dict[str, Any]:
     """Return a person of a frame's list, of points as `to_pixels` gives them; id -1: not known."""
     person: dict[str, Any] = {"person_id": [person_id or -1]}
-    if skeleton_name == "openpose-18":
+    if len(points) == 18:
         person["pose_keypoints_2d"] = points.ravel().tolist()
         return person | {key: [] for key in _PARTS}
     pairs = points[np.array(_body_25_sources())]  # (25, 2, 3)
@@ -71,7 +69,7 @@ def _person_of(
     body[body[:, 2] == 0] = 0
     person["pose_keypoints_2d"] = body.ravel().tolist()
     for key, (name, count) in _PARTS.items():
-        part = get_skeleton(skeleton_name).part(name)
+        part = get_skeleton("coco-133").part(name)
         whole = np.zeros((count, 3))
         whole[: len(part)] = points[part.start : part.stop]
         person[key] = whole.ravel().tolist()
@@ -80,7 +78,7 @@ def _person_of(
 
 def _frames_of(clip: PoseClip) -> Iterator[list[dict[str, Any]]]:
     for people in people_in_pixels(clip):
-        yield [_person_of(points, clip.skeleton_name, number) for points, number in people]
+        yield [_person_of(*person) for person in people]
 
 
 def _texts_of(clip: PoseClip) -> Iterator[str]:
@@ -88,23 +86,23 @@ def _texts_of(clip: PoseClip) -> Iterator[str]:
         yield json.dumps({"version": 1.3, "people": people})
 
 
-def people_of(frame: Any) -> list[tuple[str, Person]]:
-    """Return the skeleton and the points of every person, the largest first."""
+def people_of(frame: Any) -> list[Person]:
+    """Return everybody, of 18 or 133 points, the largest first."""
     if not isinstance(frame, dict) or not isinstance(frame.get("people"), list):
         raise ValueError("expected a frame with a list 'people'")
-    found: list[tuple[float, str, Person]] = []
+    found: list[tuple[float, Person]] = []
     for person in frame["people"]:
         if not isinstance(person, dict):
             raise ValueError("expected people as objects")
-        skeleton_name, points = _person(person)
+        points = _points(person)
         there = points[points[:, 2] > 0]
         with np.errstate(all="ignore"):
             area = float(np.ptp(there[:, :2], axis=0).prod()) if len(there) else -1.0
-        found.append((area, skeleton_name, Person(points, _id_of(person))))
+        found.append((area, Person(points, _id_of(person))))
     found.sort(key=lambda each: -each[0])
     # People without a point are nobody; one alone still says which skeleton it is.
     found = [each for each in found if each[0] >= 0] or found[:1]
-    return [(name, person) for _, name, person in found]
+    return [person for _, person in found]
 
 
 def _id_of(person: dict[str, Any]) -> int:
@@ -114,31 +112,33 @@ def _id_of(person: dict[str, Any]) -> int:
     return number if isinstance(number, int) and number > 0 else 0
 
 
-def _person(person: dict[str, Any]) -> tuple[str, npt.NDArray[np.float64]]:
+def _points(person: dict[str, Any]) -> npt.NDArray[np.float64]:
+    """Return `(18, 3)` of a body alone, or else `(133, 3)`: x, y in pixels and score."""
     body = numbers(person.get("pose_keypoints_2d", []), 3, what="pose_keypoints_2d")
     if len(body) not in (0, 18, 25):
         raise ValueError(f"pose_keypoints_2d: expected 18 or 25 points, got {len(body)}")
     if len(body) == 18 and not any(map(person.get, _PARTS)):
-        return "openpose-18", body
+        return body
     points = points_by_part(person, _PARTS)
     where = {name: index for index, name in enumerate(get_skeleton("coco-133").point_names)}
     names = BODY_25 if len(body) == 25 else get_skeleton("openpose-18").point_names
     for name, point in zip(names, body, strict=False):
         if name in where:
             points[where[name]] = point
-    return "coco-133", points
+    return points
 
 
 def _clip(frames: list[Any], fields: dict[str, Any], skeleton: str | None) -> PoseClip:
     """Return the clip of frames as they come from JSON."""
     read = [people_of(frame) for frame in frames]
-    names = [name for people in read for name, _ in people]
-    name = skeleton or ("coco-133" if "coco-133" in names else next(iter(names), "openpose-18"))
+    is_body = all(len(person.points) == 18 for people in read for person in people)
+    name = skeleton or ("openpose-18" if is_body else "coco-133")
+    num_points = get_skeleton(name).num_points
     for index, people in enumerate(read):
-        for layout, person in people:
-            if layout != name and person.points[:, 2].any():
-                raise ValueError(f"frame {index} is {layout}, others are {name}")
-    return clip_of_people([[person for _, person in people] for people in read], name, **fields)
+        for points, _ in people:
+            if len(points) != num_points and points[:, 2].any():
+                raise ValueError(f"frame {index} has {len(points)} points, others {num_points}")
+    return clip_of_people(read, name, **fields)
 
 
 class _OpenPoseFormat(Format):

@@ -118,8 +118,6 @@ def _clips_of(split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip
         pictures = tuple(paths[index] for index in rows)
         yield contract.make_clip(
             from_pixels(points, sizes) if is_pixels else points,
-            None,
-            None,
             skeleton_name=_SKELETON,
             clip_id=ids[rows[0]],
             split=split,

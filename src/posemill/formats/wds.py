@@ -19,7 +19,7 @@ from posemill.files import atomic_path
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import FRAME_ARRAYS, ClipStream, Format, Size
 from posemill.formats.shared.json_text import fields_of, line_of, parse_json, record_of
-from posemill.npz.mapped import read_npy
+from posemill.npz.mapped import check_array, read_npy
 from posemill.records import PoseClip
 
 _MAX_MEMBER_BYTES = 1 << 31
@@ -86,18 +86,13 @@ def _members(path: Path, tar: tarfile.TarFile) -> Iterator[tuple[str, str, bytes
 
 
 def _clip_of(path: Path, key: str, sample: dict[str, bytes]) -> PoseClip:
-    missing = [
-        name for name in (*(f"{name}.npy" for name in FRAME_ARRAYS), "json") if name not in sample
-    ]
-    if missing:
-        raise ValueError(
-            f"sample {key[:80]!r} has no {', '.join(missing)}; it has "
-            f"{', '.join(sorted(sample))[:200] or 'nothing'}"
-        )
+    needed = {*(f"{name}.npy" for name in FRAME_ARRAYS), "json"}
+    if missing := ", ".join(sorted(needed - sample.keys())):
+        listed = ", ".join(sorted(sample))[:200] or "nothing"
+        raise ValueError(f"sample {key[:80]!r} has no {missing}; it has {listed}")
     arrays = {name: read_npy(sample[f"{name}.npy"]) for name in FRAME_ARRAYS}
     record, points = parse_json(sample["json"]), arrays["keypoints"]
-    if points.ndim != 3:
-        raise ValueError(f"sample {key[:80]!r}: keypoints of shape {points.shape}")
+    check_array(points, f"keypoints of {key[:80]}", "f", ("frames", "points", 3))
     done = contract.header_fields(record["posemill"], points.shape[1], path)
     fields = fields_of(record, len(points)) | done
     for name in ("sizes_wh", "frame_indices"):  # these are arrays

@@ -360,8 +360,8 @@ def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
 
 def make_clip(
     points: npt.NDArray[Any],
-    scores: npt.NDArray[Any] | None,
-    mask: npt.NDArray[np.bool_] | None,
+    scores: npt.NDArray[Any] | None = None,
+    mask: npt.NDArray[np.bool_] | None = None,
     **fields: Any,
 ) -> PoseClip:
     """Return a checked clip from what a file held; ValueError if it is none.

@@ -30,8 +30,7 @@ class Index:
         self._folder, self._handle, self._clips = folder, handle, clips
         self._recipe = clips.asked
         self._taken: set[str] = set()
-        self._folders: set[str] = set()
-        self._num_replaced = 0
+        self._folders: set[str] = set()  # as the source calls them
 
     def place(self, clip: PoseClip, *, has_picture_files: bool = False) -> Path:
         """Note the clip and return the path of its file, or of the folder of its files."""
@@ -59,17 +58,15 @@ class Index:
         names = [PurePosixPath(path).stem for path in clip.image_paths]
         is_picture = folders and len(clip) == 1 and (names == [last] or is_named_picture(clip))
         parts = folders if is_picture else [*folders, last]
-        replace = self._recipe.replace
-        self._num_replaced += any(part in replace for part in parts)
         self._folders.update(parts)
-        folder = "/".join(replace.get(part, part) for part in parts)
+        folder = "/".join(self._recipe.replace.get(part, part) for part in parts)
         if not is_inside(folder):
             raise FormatError("{--replace}: {folder!r} leads out of the folder", folder=folder)
         return folder, f"{folder}/{last}" if is_picture else folder
 
     def finish(self) -> None:
         """Raise if folders were to be renamed and none was there."""
-        if self._recipe.replace and not self._num_replaced:
+        if self._recipe.replace and self._folders.isdisjoint(self._recipe.replace):
             raise FormatError(
                 "{--replace}: no folder is called {replace}; there are {folders}",
                 replace=" or ".join(map(repr, self._recipe.replace)),
