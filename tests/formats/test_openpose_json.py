@@ -120,6 +120,7 @@ def test_a_folder_of_another_maker_is_read_with_a_size(tmp_path: Path) -> None:
         ('[{"people": [{"pose_keypoints_2d": [1, 2, 3]}]}]', "expected 18 or 25 points, got 1"),
         ('[{"people": [{"face_keypoints_2d": [1, 2, 3]}]}]', "face_keypoints_2d: expected 70"),
         (f"[{'9' * 5000}]", "Exceeds the limit|expected a frame"),
+        (json.dumps([{"people": [person(25)]}, {"people": [person()]}]), "frame 1 has 18 points, "),
     ],
 )
 def test_json_that_does_not_fit_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -153,15 +153,14 @@ def _open_sets(path: Path, file: Any, h5py: Any) -> dict[str, Any]:
     return sets
 
 
-class DeferredErrorFile(io.RawIOBase):
+class DeferredErrorFile(io.FileIO):
     """A new file for h5py, which crashes where a disk is full: errors wait for `raise_failure`.
 
     Ask that after every piece of work: what is written after a failure is held in memory.
     """
 
     def __init__(self, path: Path) -> None:
-        self._raw = path.open("w+b", buffering=0)
-        self._at = 0
+        super().__init__(path, "w+")
         # Not the error itself: it would keep alive all that its traceback leads to.
         self._failure: tuple[int | None, str | None] | None = None
         self._held: list[tuple[int, bytes]] = []  # in the order of writing
@@ -173,55 +172,42 @@ class DeferredErrorFile(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         """Write at the position; return how many bytes, which is always all."""
-        view = memoryview(data).cast("B")
-        done = 0
+        view, start, done = memoryview(data).cast("B"), self.tell(), 0
         try:
-            if self._failure is None:
-                self._raw.seek(self._at)
-                while done < len(view):
-                    done += self._raw.write(view[done:])
+            while self._failure is None and done < len(view):
+                done += super().write(view[done:])
         except OSError as error:
             self._failure = error.errno, error.strerror
         if done < len(view):
-            self._held.append((self._at + done, bytes(view[done:])))
-        self._at += len(view)
+            self._held.append((start + done, bytes(view[done:])))
+            self.seek(start + len(view))
         return len(view)
 
     def readinto(self, buffer: Any) -> int:
         """Read at the position; return how many bytes, zeros where nothing was written."""
-        view = memoryview(buffer).cast("B")
-        self._raw.seek(self._at)
-        done = 0
-        while count := self._raw.readinto(view[done:]):
+        view, start, done = memoryview(buffer).cast("B"), self.tell(), 0
+        while count := super().readinto(view[done:]):
             done += count
         view[done:] = bytes(len(view) - done)
-        for start, data in self._held:
-            first, last = max(start, self._at), min(start + len(data), self._at + len(view))
+        for at, data in self._held:
+            first, last = max(at, start), min(at + len(data), start + len(view))
             if first < last:
-                view[first - self._at : last - self._at] = data[first - start : last - start]
-        self._at += len(view)
-        return len(view)
+                view[first - start : last - start] = data[first - at : last - at]
+        return self.seek(start + len(view)) - start
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move to a place and return it."""
         if whence == os.SEEK_END:
-            ends = [start + len(data) for start, data in self._held]
-            offset += max(self._raw.seek(0, os.SEEK_END), *ends, 0)
-        elif whence == os.SEEK_CUR:
-            offset += self._at
-        self._at = offset
-        return offset
+            ends = [at + len(data) for at, data in self._held]
+            offset += max(super().seek(0, os.SEEK_END), *ends, 0)
+            whence = os.SEEK_SET
+        return super().seek(offset, whence)
 
     def truncate(self, size: int | None = None) -> int:
         """Make the file this long."""
         try:
             if self._failure is None:
-                self._raw.truncate(size)
+                super().truncate(size)
         except OSError as error:
             self._failure = error.errno, error.strerror
         return size or 0
-
-    def close(self) -> None:
-        """Close the file."""
-        self._raw.close()
-        super().close()
