@@ -47,7 +47,7 @@ def test_the_columns_their_types_and_what_may_be_null():
         b"posemill.schema_version": b"2", b"posemill.skeleton": b"openpose-18",
     }  # fmt: skip
     not_of_clips = {*run_schema("openpose-18", OPTIONAL).names} - {*CLIP_COLUMNS}
-    assert not_of_clips == {"split", "clip_id", "has_pose"}
+    assert not_of_clips == {"split", "clip_id", "frame_index", "has_pose"}
 
 
 def test_rows_say_everything_about_a_clip():

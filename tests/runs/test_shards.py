@@ -86,9 +86,7 @@ def test_rows_are_those_that_were_asked_for_whatever_groups_they_are_in(run, spa
 
 
 def test_rows_of_a_frame_that_was_tried_again_come_where_they_belong(run):
-    table = read_rows(
-        RunHome.at(run), plan(run, (6, 2), (3, 3)), "openpose-18", ["frame_index", "keypoints"]
-    )
+    table = read_rows(RunHome.at(run), plan(run, (6, 2), (3, 3)), "openpose-18", ["keypoints"])
     assert table.column_names == ["frame_index", "keypoints"]
     assert numbers(table) == [3, 4, 5, 6, 7]
 

@@ -30,7 +30,7 @@ from posemill.runs.shards import BlockPlan, middle_row, plan_blocks, read_rows
 from posemill.skeletons import get_skeleton
 from posemill.terminal import counted
 
-_ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
+_ARRAY_COLUMNS = ("width", "height", "keypoints", "scores")
 
 
 def open_run(path: Path | str) -> Run:
@@ -256,9 +256,8 @@ class Run:
             if unknown := [name for name in columns if name not in schema.names]:
                 raise ValueError(f"no columns {unknown}; a run has {', '.join(schema.names)}")
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
-        needed = None if columns is None else [*columns, "frame_index"]
         tables = (
-            read_rows(self._home, plan, self.skeleton_name, needed)
+            read_rows(self._home, plan, self.skeleton_name, columns)
             for plan in self.plan_blocks(split)
         )
         return pa.concat_tables([schema.empty_table(), *(t.select(schema.names) for t in tables)])

@@ -40,8 +40,8 @@ OPTIONAL = {
     "other_world": pa.list_(pa.float32()),
 }
 # What `block_of` needs; the ledger knows the rest.
-CLIP_COLUMNS = ("frame_index", "image_path", "width", "height", "keypoints", "scores", "label",
-                "fps", "extra", *OPTIONAL)  # fmt: skip
+CLIP_COLUMNS = ("image_path", "width", "height", "keypoints", "scores", "label", "fps", "extra",
+                *OPTIONAL)  # fmt: skip
 _VERSION_KEY, _SKELETON_KEY = b"posemill.schema_version", b"posemill.skeleton"
 
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
@@ -91,13 +91,14 @@ def read_rows(
     """Return the rows of a block by clip and frame. Any number of threads may read at once.
 
     Every shard must have that skeleton; `part` is what is wanted of it, as `columns.part_for` says.
-    `frame_index` has to be among the columns; None is all of them.
+    `frame_index` is always among the columns; None is all of them.
     """
 
     def read_shard(path: Path, rows: Sequence[ShardRows]) -> list[pa.Table]:
         with _open(home.shard(path), skeleton_name, rows[0].checksum) as file:
             schema = run_schema(part or skeleton_name, file.schema_arrow.names)
-            names = [name for name in schema.names if columns is None or name in columns]
+            needed = schema.names if columns is None else (*columns, "frame_index")
+            names = [name for name in schema.names if name in needed]
             wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
             return [_read(file, path, piece, wanted) for piece in rows]
 
@@ -136,23 +137,18 @@ def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
 def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) -> pa.Table:
     """Return rows of an open shard; only the row groups that hold some are unpacked."""
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-    stops = np.cumsum(np.array(sizes, np.int64))
+    starts = [0, *accumulate(sizes)]
     end = rows.offset + rows.num_rows
-    if end > sum(sizes):
-        raise RunError(
-            "{path}: the ledger counts on {end} rows, the file has {num_rows}; it was changed "
-            "after the run",
-            path=path,
-            end=end,
-            num_rows=sum(sizes),
-        )
-    first = int(np.searchsorted(stops, rows.offset, side="right"))
-    last = int(np.searchsorted(stops, end, side="left"))
+    groups = [
+        i for i, start in enumerate(starts[:-1]) if rows.offset < starts[i + 1] and start < end
+    ]
     try:
-        table = read_groups(file, range(first, last + 1), wanted)
+        if end > starts[-1]:
+            raise ValueError(f"the ledger counts on {end} rows, the file has {starts[-1]}")
+        table = read_groups(file, groups, wanted)
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
         raise _damaged(path, error) from error
-    return table.slice(rows.offset - int(stops[first]) + sizes[first], rows.num_rows)
+    return table.slice(rows.offset - starts[groups[0]], rows.num_rows)
 
 
 def checksum_of(shard: BinaryIO) -> str:
