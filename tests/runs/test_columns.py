@@ -124,6 +124,7 @@ def test_only_what_a_layout_needs_is_read(tmp_path, name: str, part: str) -> Non
         (plan,) = run.plan_blocks()
         table = read_rows(RunHome.at(run.folder), plan, "holistic-543", part="holistic-143")
         assert table.schema == run_schema("holistic-143")
+        next(run.clips(skeleton_name="openpose-18"))
         clip = next(run.clips(skeleton_name="holistic-143"))
         assert_same_bits(clip.points, CLIPS[2].as_skeleton("holistic-143").points)
     else:

@@ -128,7 +128,7 @@ def test_what_is_left_costs_what_its_frames_do(events):
     assert events.ledger.costs_to_do()[1] == (2, 1)
 
 
-def test_units_are_loaded_as_they_stand_and_only_those_that_are_not_done(events):
+def test_units_are_loaded_as_they_stand_and_only_those_that_are_not_done(events, tmp_path):
     commit(events, progress(1, 1, 3, rows=3, state=b"half"))
     commit(events, progress(4, 3, 4, rows=4, is_done=True))
     first, second = load(events, 1, 2, 4)
@@ -136,6 +136,9 @@ def test_units_are_loaded_as_they_stand_and_only_those_that_are_not_done(events)
     assert (first.start_frame, first.stop_frame, first.is_chain) == (0, 6, True)
     assert first.clip == CLIPS[0]
     assert (second.unit_no, second.start_frame, second.stop_frame) == (2, 6, None)
+    change_ledger(tmp_path, "UPDATE units SET next_frame = -1 WHERE unit_no = 2")
+    with pytest.raises(RunError, match="the ledger is damaged: "):
+        load(events, 2)
 
 
 def test_a_clip_is_done_when_its_last_unit_is_and_its_length_is_known_then(events):
@@ -221,7 +224,8 @@ def test_a_failed_frame_of_a_chain_makes_the_whole_unit_start_anew(events):
     assert (unit.next_frame, unit.state, unit.given_up) == (0, None, ())
     events.record(Reset((ChangedClip(1, 12, "new"),)))  # a clip that changed, as a whole
     assert counts(events)["train"] == (0, 12, 0, 0, 0)
-    assert [unit.next_frame for unit in load(events, 1, 2)] == [0, 6]
+    units = load(events, 1, 2)
+    assert [(unit.next_frame, unit.clip.num_frames) for unit in units] == [(0, 12), (6, 12)]
 
 
 def test_a_failed_video_keeps_its_length_and_a_replaced_one_gets_another(events):

@@ -118,11 +118,14 @@ def test_a_machine_that_knows_nothing_begins_with_the_newest_snapshot(
     assert contents(path) == contents(tmp_path / "one" / "ledger.sqlite")
 
 
-@pytest.mark.parametrize("damage", [b"", b"no gzip", gzip.compress(b"no ledger"),
-                                    gzip.compress(bytes(9_000_000))])  # fmt: skip
-def test_a_damaged_snapshot_is_said(place, tmp_path, damage):
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [(b"", ""), (b"no gzip", "Not a gzipped"), (gzip.compress(b"no ledger"), "not a database"),
+     (gzip.compress(bytes(9_000_000)), "larger than 1 MB")],
+)  # fmt: skip
+def test_a_damaged_snapshot_is_said(place, tmp_path, damage, why):
     place.put(f"{SNAPSHOTS}0000001000.sqlite.gz", damage)
-    with pytest.raises(RunError, match=r"1000.sqlite.gz is damaged .*; delete it: the records"):
+    with pytest.raises(RunError, match=rf"1000.sqlite.gz is damaged .*{why}.*; delete it: the"):
         RecordLog(place).fetch_snapshot(tmp_path / "ledger.sqlite")
     assert not (tmp_path / "ledger.sqlite").exists()
 
