@@ -75,7 +75,7 @@ def test_a_fast_pan_is_video_though_neighbours_differ(tmp_path):
     [
         (["images0001.png", "images0002.png", "images0003.png"], "images#.png"),
         (["a7_5.png", "a7_10.png", "a7_15.png"], "a#_#.png"),
-        (["1.png", "2.png", "3.png", "9.png", "10.png"], "#.png"),
+        (["1.png", "2.png", "3.png", "9.png", "11.png"], "#.png"),
         (["only.png"], "only.png"),
         (["1.png", "2.jpg"], None),
         (["1_1.png", "2_2.png"], None),
@@ -116,6 +116,8 @@ def test_folders_that_say_nothing_follow_those_of_their_pattern(tmp_path):
     for number in range(3):
         (tmp_path / "broken" / f"{number}.jpg").write_bytes(b"no picture")
     assert decide_tracking(find_clips(tmp_path)).alone == frozenset()
+    loose = find_clips(tmp_path / "broken", layout="pictures")
+    assert decide_tracking(loose).alone == {("all", "broken")}
     write_photographs(tmp_path / "other" / "x", 1, name="portrait.jpg")
     (found,) = decide_tracking(find_clips(tmp_path)).alone
     assert found == ("all", "other/x")

@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -109,10 +110,9 @@ class ObjectPlace(Place):
 
     def look(self, key: str) -> Entry | None:
         """Return size and etag of an object; None if there is none."""
-        try:
+        with suppress(FileNotFoundError):
             return _entry(self._call(key, lambda: obstore.head(self._store, key)))
-        except FileNotFoundError:
-            return None
+        return None
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
         """Yield the objects below a prefix; a page that fails is asked for again."""
@@ -134,10 +134,8 @@ class ObjectPlace(Place):
 
     def delete(self, key: str) -> None:
         """Remove an object."""
-        try:
+        with suppress(FileNotFoundError):
             self._call(key, lambda: obstore.delete(self._store, key))
-        except FileNotFoundError:
-            return
 
     def read(self, key: str, version: str | None = None) -> Iterator[bytes]:
         """Yield an object in pieces; after a torn connection from where it was torn."""
@@ -222,5 +220,4 @@ def _template_of(error: Exception) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

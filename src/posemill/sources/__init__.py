@@ -14,7 +14,7 @@ from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.plugins import unknown
 from posemill.records import Clip
-from posemill.sources import folders, lists, phoenix
+from posemill.sources import folders, lists
 from posemill.sources.clip_list import ClipList, Collector, SplitTotals
 from posemill.sources.lists import LIST_SUFFIXES
 from posemill.sources.scan import look_at, scan
@@ -70,13 +70,13 @@ def find_clips(
     elif layout == "list":
         template = "{root!r} is a folder; layout 'list' expects a file"
         raise SourceError(template, root=readable(root))
-    elif layout == "auto" and uri is None and phoenix.find_frames_folder(root):
+    elif layout == "auto" and uri is None and folders.find_phoenix_frames(root):
         layout = "phoenix"
     collector = Collector(layout, root, splits or ())
     if layout == "list":
         return lists.find(root, collector)
     if layout == "phoenix":
-        return phoenix.find(root, collector)
+        return folders.find_phoenix(root, collector)
     if is_file:
         return folders.find_files([root], os.path.dirname(root), collector)  # noqa: PTH120
     return _find_in_folder(root, collector)
@@ -130,9 +130,8 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
 
 def _layout_of_file(path: str, layout: str) -> str:
     # The user knows better than an ending that says nothing.
-    chosen = layout if layout in _LAYOUT_OF_FILE.values() else None
-    found = _LAYOUT_OF_FILE.get(suffix_of(path), chosen)
-    if found is None or layout not in ("auto", found):
+    found = _LAYOUT_OF_FILE.get(suffix_of(path), layout)
+    if found not in _LAYOUT_OF_FILE.values() or layout not in ("auto", found):
         raise SourceError(
             "{path!r}: expected a picture, a video or a list (.csv, .tsv, .jsonl) by its name, and "
             "a layout that fits; say {--layout:videos}, {--layout:pictures} or {--layout:list}",

@@ -1,4 +1,7 @@
-"""Clips in a tree of files: a folder of frames, a video, or a picture by itself is one each."""
+"""Clips in a tree of files: a folder of frames, a video, or a picture by itself is one each.
+
+And PHOENIX-2014-T: frames by split, glosses and translations in corpus files.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,19 @@ from pathlib import Path
 from typing import Literal
 
 from posemill.decoders.opening import without_suffix
+from posemill.errors import ContentError, SourceError
 from posemill.files import readable
 from posemill.messages import Message
+from posemill.places import uri_of
 from posemill.records import SPLIT_NAMES, Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.scan import Folder, file_version
+from posemill.sources.scan import Folder, file_version, scan
+from posemill.tables import read_table
 
 _PICTURES = Message("folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files")
 _VIDEOS = Message("videos (.mp4, .mov, .avi, .mkv, .webm, .gif …)")
+_PHOENIX_FRAMES = "fullFrame-210x260px"
+_PHOENIX_COLUMNS = ("name", "speaker", "orth", "translation")
 
 
 def find_frames(folders: Sequence[Folder], collector: Collector) -> ClipList:
@@ -94,6 +102,100 @@ def find_files(files: Sequence[str], root: str, collector: Collector) -> ClipLis
             clip_id = readable("/".join((*parts, name)))
             collector.add(Clip(clip_id, path, "pictures", num_frames=1, version=version))
     return find_videos(videos, collector) if videos else collector.finish(_PICTURES)
+
+
+def find_phoenix_frames(path: str) -> Path | None:
+    """Return where the frames of all splits are, for the release, `PHOENIX-2014-T` or they."""
+    root = Path(path)
+    # `a/..` is not `..`, so the name is not that of the real path.
+    if Path(os.path.abspath(path)).name == _PHOENIX_FRAMES:  # noqa: PTH100
+        return root
+    for folder in (".", "PHOENIX-2014-T", "PHOENIX-2014-T-release-v3/PHOENIX-2014-T"):
+        frames = root / folder / "features" / _PHOENIX_FRAMES
+        if frames.is_dir():
+            return frames
+    return root / _PHOENIX_FRAMES if (root / _PHOENIX_FRAMES).is_dir() else None
+
+
+def find_phoenix(path: str, collector: Collector) -> ClipList:
+    """Return one clip for each video of the corpus, its glosses as label if it is annotated."""
+    if uri_of(path) is not None:
+        raise SourceError(
+            "{uri}: PHOENIX-2014-T is read from a disk; at a URI say {--layout:frames}, or "
+            "give a list of its folders",
+            uri=path,
+        )
+    frames = find_phoenix_frames(path)
+    if frames is None:
+        raise SourceError(
+            "{path!r} is not PHOENIX-2014-T: expected features/{frames_folder} in it or in "
+            "its folder PHOENIX-2014-T; point at the release, at PHOENIX-2014-T or at "
+            "{frames_folder}",
+            path=readable(path),
+            frames_folder=_PHOENIX_FRAMES,
+        )
+    above = Path(os.path.abspath(frames)).parent.parent  # noqa: PTH100
+    for split in ("train", "dev", "test"):
+        if (frames / split).is_dir() and collector.wants(split):
+            corpus = above / "annotations" / "manual" / f"PHOENIX-2014-T.{split}.corpus.csv"
+            _add_phoenix_split(frames / split, split, _read_corpus(corpus), collector)
+    return collector.finish(f"{_PHOENIX_FRAMES}/{{train,dev,test}}/<name>/*.png")
+
+
+def _add_phoenix_split(
+    frames: Path, split: str, rows: dict[str, dict[str, str]] | None, collector: Collector
+) -> None:
+    names = set()
+    for folder in scan(os.fspath(frames), collector):
+        # A clip is `<name>` or, in some copies, `<name>/1`.
+        if folder.num_pictures == 0 or not folder.parts or folder.parts[1:] not in ((), ("1",)):
+            collector.num_ignored += folder.num_pictures or 0
+            collector.problems.append(
+                Message("{path!r} is not where a clip should be", path=readable(folder.path))
+            )
+            continue
+        name = readable(folder.parts[0])
+        names.add(name)
+        row = (rows or {}).get(name, {})
+        clip = Clip(
+            name,
+            folder.path,
+            "frames",
+            split,
+            num_frames=folder.num_pictures,
+            label=row.get("orth"),
+            extra={key: row[key] for key in ("speaker", "translation") if row},
+            version=folder.version,
+        )
+        collector.add(clip)
+    if rows is None:
+        collector.problems.append(
+            Message("{split}: no corpus file, so no glosses and no translations", split=split)
+        )
+        return
+    no_frames = "{split}: {number:clip|clips} annotated but without frames: {names}"
+    no_row = "{split}: {number:clip|clips} with frames but not annotated: {names}"
+    for template, odd in ((no_frames, rows.keys() - names), (no_row, names - rows.keys())):
+        if odd:
+            shown = ", ".join(sorted(odd)[:3]) + (" …" if len(odd) > 3 else "")
+            collector.problems.append(Message(template, split=split, number=len(odd), names=shown))
+
+
+def _read_corpus(path: Path) -> dict[str, dict[str, str]] | None:
+    """Return the rows of a corpus file by name, None if there is no such file."""
+    if not path.is_file():
+        return None
+    rows: dict[str, dict[str, str]] = {}
+    try:
+        for line, row in read_table(path, names=_PHOENIX_COLUMNS, encoding="utf-8-sig"):
+            if missing := ", ".join(sorted({*_PHOENIX_COLUMNS} - row.keys())):
+                raise ContentError("line 1: columns that are missing: {columns}", columns=missing)
+            if rows.setdefault(row["name"], row) is not row:
+                template = "line {line}: {name!r} for the second time"
+                raise ContentError(template, line=line, name=row["name"])
+    except ContentError as error:
+        raise SourceError("{path}, {error}", path=path, error=error) from error
+    return rows
 
 
 def _split_of(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
