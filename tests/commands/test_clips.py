@@ -9,6 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
 import posemill
 from posemill.errors import MissingExtraError, PosemillError
@@ -91,34 +92,26 @@ def test_without_a_frame_it_is_a_sheet_of_twelve_and_what_cannot_be_drawn_is_sai
         empty.plot()
 
 
-def test_show_writes_a_file(run, tmp_path):
-    run["a"].show(3, path=str(tmp_path / "new" / "a.png"))
+def test_show_writes_a_file_displays_in_a_notebook_or_opens_the_viewer(run, tmp_path, monkeypatch):
+    clip = run["a"]
+    clip.show(3, path=str(tmp_path / "new" / "a.png"))
     written = cv2.imread(str(tmp_path / "new" / "a.png"))[..., ::-1]
-    np.testing.assert_array_equal(written, run["a"].plot(3))
-
-
-def test_show_displays_in_a_notebook(run, monkeypatch):
+    np.testing.assert_array_equal(written, clip.plot(3))
     shown: list[Any] = []
-    shell = SimpleNamespace(kernel="a kernel")
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    display = SimpleNamespace(Image=lambda data: data, display=shown.append)
-    monkeypatch.setitem(sys.modules, "IPython.display", display)
-    run["a"].show(0)
-    (data,) = shown
-    decoded = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)[..., ::-1]
-    np.testing.assert_array_equal(decoded, run["a"].plot(0))
-
-
-def test_show_opens_the_viewer_where_there_is_a_screen(run, monkeypatch):
-    from PIL import Image
-
-    opened: list[Any] = []
-    monkeypatch.setattr(Image.Image, "show", lambda self: opened.append(np.asarray(self)))
+    with monkeypatch.context() as patch:
+        shell = SimpleNamespace(kernel="a kernel")
+        patch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+        display = SimpleNamespace(Image=lambda data: data, display=shown.append)
+        patch.setitem(sys.modules, "IPython.display", display)
+        clip.show(0)
+    decoded = cv2.imdecode(np.frombuffer(shown.pop(), np.uint8), cv2.IMREAD_COLOR)[..., ::-1]
+    np.testing.assert_array_equal(decoded, clip.plot(0))
+    monkeypatch.setattr(Image.Image, "show", lambda self: shown.append(np.asarray(self)))
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    for screen in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(screen, raising=False)
     with pytest.raises(PosemillError, match=r"no screen here; write a file, clip\.show\(path="):
-        run["a"].show()
+        clip.show()
     monkeypatch.setenv("DISPLAY", ":0")
-    run["a"].show()
-    np.testing.assert_array_equal(opened[0], run["a"].plot())
+    clip.show()
+    np.testing.assert_array_equal(shown[0], clip.plot())

@@ -12,7 +12,7 @@ from made_up_people import write_run
 import posemill
 from posemill.commands.data import say_losses
 from posemill.commands.line import main
-from posemill.errors import ConfigError, PosemillError, RunError
+from posemill.errors import ConfigError, RunError
 from posemill.jobs.convert.shaping import dropped_points
 from posemill.messages import Flags, Message, render
 from posemill.records import PoseClip
@@ -84,6 +84,14 @@ def test_a_dry_run_counts_and_writes_nothing(run, tmp_path, args):
         ("export RUN --to npz --out x --replace a=b", "npz has no folders of its source"),
         ("export RUN --out a", "give the format by --to, one of npz, pkl"),
         ("export RUN --to pose --out .", "expected the name of a new folder"),
+        ("export RUN --to txt --out .", "expected the name of a new folder, as keypoints"),
+        ("export RUN --to npz --out there", "there is a folder; expected the name of a file, as"),
+        ("export RUN --to pkl --out ./", ". is a folder; expected the name of a file, as keypoi"),
+        ("prepare RUN --out file", "cannot be written: file is a file, expected a folder"),
+        ("prepare RUN --out file/x", "cannot be written: file is a file, expected a folder"),
+        ("prepare a.pkl --skeleton 543 --out x/y", "choose another --skeleton"),
+        ("export a.pkl --to npz --skeleton 543 --out x/y", "choose another --skeleton"),
+        ("import a.pkl --skeleton 543 --out x/y", "choose another --skeleton"),
         ("export a.pkl --to npz --splits tarin --out x", "no split 'tarin'; it has train, dev"),
         ("prepare a.pkl --splits tarin --out x", "no split 'tarin'; it has train, dev"),
         ("import a.pkl --splits tarin --out x", "no split 'tarin'; it has train, dev"),
@@ -98,15 +106,20 @@ def test_a_dry_run_counts_and_writes_nothing(run, tmp_path, args):
         ("merge RUN --out RUN --dry-run", "holds a run already; choose another folder"),
     ],
 )
-def test_errors_are_one_line_and_exit_code_2(run, capsys, monkeypatch, tmp_path, words, message):
-    (tmp_path / "work").mkdir()
+def test_errors_are_one_line_and_exit_code_2_and_leave_nothing(
+    run, capsys, monkeypatch, tmp_path, words, message
+):
+    (tmp_path / "work" / "there").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")
+    Path("file").touch()
     if "a.pkl" in words:
         posemill.export(run, out="a.pkl")
+    before = sorted(Path().iterdir())
     with pytest.raises(SystemExit) as caught:
         main(words.replace("RUN", str(run)).split())
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
+    assert sorted(Path().iterdir()) == before
 
 
 @pytest.mark.parametrize("command", ["prepare", "export", "merge", "import", "view"])
@@ -188,46 +201,6 @@ def test_the_recipe_that_is_printed_is_all_that_was_done(run, tmp_path):
         assert json.loads(result.stdout)["recipe"] == {
             "layout": None, "normalize": "bbox", "interpolate": 2, "smooth": "none", "fill": "zero"
         }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "args", [("prepare",), ("export", "--to", "npz"), ("import",)], ids=lambda args: args[0]
-)
-def test_what_fails_leaves_no_folders_behind(run, tmp_path, args):
-    call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
-    before = sorted(tmp_path.iterdir())
-    wrong = ("--skeleton", "543", "--out", tmp_path / "x" / "y")
-    result = call(args[0], tmp_path / "a.pkl", *args[1:], *wrong)
-    assert "choose another skeleton" in str(result.exception)
-    assert sorted(tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (
-            ("export", "--to", "npz", "--out", "there"),
-            r"there is a folder; expected the name of a "
-            r"file, as there.keypoints\.npz",
-        ),
-        (("export", "--to", "pkl", "--out", ""), r"\. is a folder; .* as keypoints\.pkl"),
-        (
-            ("export", "--to", "txt", "--out", "."),
-            r"expected the name of a new folder, as keypoints",
-        ),
-        (("merge", "--out", "."), r"expected the name of a new folder, as keypoints"),
-        (("prepare", "--out", "file"), "cannot be written: file is a file, expected a folder"),
-        (("prepare", "--out", "file/x"), "cannot be written: file is a file, expected a folder"),
-    ],
-)
-def test_an_out_that_is_in_the_way_is_said(run, tmp_path, monkeypatch, args, message):
-    (tmp_path / "work" / "there").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "work")
-    Path("file").touch()
-    result = call(args[0], run, *args[1:])
-    assert isinstance(result.exception, PosemillError)
-    assert re.search(message, str(result.exception))
-    assert sorted(path.name for path in Path().iterdir()) == ["file", "there"]
 
 
 def test_a_run_in_which_everything_failed_says_where_the_reasons_are(tmp_path):

@@ -11,12 +11,15 @@ import posemill
 from posemill.commands import progress
 from posemill.commands.line import run_line
 from posemill.errors import ConfigError, DecodeError, PosemillError, SourceError
+from posemill.estimators.fake import FakeEstimator
+from posemill.jobs import landmarks
 
 
 @pytest.fixture
-def trained(run, tmp_path):
-    """A tiny model, trained on what the fake engine found."""
+def trained(run, tmp_path, monkeypatch):
+    """A tiny model, trained on what the fake engine found, which finds the keypoints, too."""
     pytest.importorskip("torch")
+    monkeypatch.setattr(landmarks, "open_estimator", lambda *_, **__: FakeEstimator())
     posemill.prepare(run, tmp_path / "data")
     (tmp_path / "labels.csv").write_text("video_id,label\na,yes\nb,no\nc,yes\n")
     return posemill.train(
@@ -28,10 +31,6 @@ def trained(run, tmp_path):
 def test_train_takes_the_flags_as_keywords_and_predict_several_sources(
     trained, run, tree, tmp_path, monkeypatch, capsys
 ):
-    from posemill.estimators.fake import FakeEstimator
-    from posemill.jobs import landmarks
-
-    monkeypatch.setattr(landmarks, "open_estimator", lambda *_, **__: FakeEstimator())
     assert posemill.evaluate(trained)["split"] == "dev"  # there is no test split to be judged by
     monkeypatch.setitem(progress._SECONDS, "log", 0.0)
     capsys.readouterr()
@@ -85,15 +84,11 @@ def test_a_picture_of_a_prediction_is_replaced_by_its_own_source_only(trained, r
     assert note.read_text() == "mine"
 
 
-def test_what_predict_cannot_use_is_said(trained, tree, tmp_path, monkeypatch):
-    from posemill.estimators.fake import FakeEstimator
-    from posemill.jobs import landmarks
-
+def test_what_predict_cannot_use_is_said(trained, tree, tmp_path):
     with pytest.raises(SourceError, match=r"absent\.mp4: no such file or folder; expected a vid"):
         posemill.predict(trained, [tmp_path / "absent.mp4"])
     with pytest.raises(PosemillError, match="nowhere: there is no such folder"):
         posemill.predict(tmp_path / "nowhere", tree / "train" / "a")
-    monkeypatch.setattr(landmarks, "open_estimator", lambda *_, **__: FakeEstimator())
     (tree / "train" / "a" / "3.png").write_bytes(b"no picture")
     with pytest.warns(UserWarning, match=r"3\.png") as seen:
         (found,) = posemill.predict(trained, tree / "train" / "a")
