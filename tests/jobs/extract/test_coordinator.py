@@ -190,9 +190,18 @@ def test_workers_that_never_start_end_the_run_and_blame_no_unit(play, count_rows
     assert count_rows("crashes") == 0
 
 
-def test_what_no_worker_can_do_is_raised_as_what_it_is_or_as_ours(play):
+def test_what_no_worker_can_do_is_raised_as_what_it_is_or_as_ours_and_commits_are_kept(
+    play, tmp_path
+):
+    def script(task, number):
+        moved = UnitProgress(1, 1, "all", 7, None, False, 0, ())
+        fatal = Fatal("DeviceError", "no cuda:3 here")
+        return [Output(task, Committed(None, (moved,))), Output(task, fatal)]
+
     with pytest.raises(DeviceError, match="no cuda:3 here"):
-        play(FRAMES, lambda task, _: [Output(task, Fatal("DeviceError", "no cuda:3 here"))])
+        play(FRAMES, script)
+    with read_ledger(tmp_path) as ledger:
+        assert ledger.units([1], FRAMES)[0].next_frame == 7
     # An engine of another package may have a class of its own.
     with pytest.raises(PosemillError, match="no licence"):
         play(FRAMES, lambda task, _: [Output(task, Fatal("LicenceError", "no licence"))])

@@ -40,13 +40,11 @@ def start_detached(arguments: Sequence[str], folder: Path) -> int:
         )
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
-        holder = holder_of(folder)
-        has_begun = (folder / MANIFEST_NAME).exists()
-        if holder is not None and holder.pid == process.pid and has_begun:
+        holder, code = holder_of(folder), process.poll()
+        is_ours = holder is not None and holder.pid == process.pid
+        if (is_ours and (folder / MANIFEST_NAME).exists()) or code in (0, 1):  # it was quick
             break
-        if (code := process.poll()) is not None:
-            if code in (0, 1):  # it was quick
-                break
+        if code is not None:
             with path.open("rb") as output:
                 output.seek(start)
                 text = output.read().decode("utf-8", "replace").strip()

@@ -170,7 +170,6 @@ class FrameJob(ABC):
         sampling: Which frames of each clip; None for all.
         batch_size: How many frames are computed at once.
         target_size: Width and height of frames out of videos, or the shorter side; None: as is.
-        summary_type: Of what comes of it.
     """
 
     batch_size = 1

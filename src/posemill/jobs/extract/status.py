@@ -40,7 +40,6 @@ class Progress:
         news: What happened since the last report and is worth a line: workers that died.
         reasons: Why frames failed: reason, failures, frames; most frequent first.
         num_frames_now: Frames that this call went through; others were done before.
-        num_bytes: On the disk.
         name: What users call the run: its folder or its URI.
         folder: The same; of a run they only look at, where this machine has it.
     """
@@ -173,7 +172,6 @@ class Status(Progress):
     Args:
         state: `stopped`: begun, not finished, and nobody works on it; `unknown`: not finished, and
             the lock that says whether it runs cannot be looked at.
-        holder: Who works on it.
         doubt: Why the state is not known.
         gpus: With the workers on them, while it runs on this machine.
     """
