@@ -90,15 +90,6 @@ def test_it_is_recorded_and_a_run_goes_on_with_the_same_alone(config_for, tmp_pa
         extract(config_for(tmp_path / "videos", fps=5))
 
 
-def test_both_at_once_and_a_rate_of_pictures_are_refused(config_for, make_tree, tmp_path):
-    tree = make_tree({"a": 3})
-    with pytest.raises(ConfigError, match=r"fps and stride both say which frames to keep"):
-        config_for(tree, fps=5, stride=2)
-    with pytest.raises(ConfigError, match=r"fps needs videos: .* use stride"):
-        extract(config_for(tree, fps=5))
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_rate_is_taken_of_pictures_whose_list_says_theirs(config_for, tmp_path, write_video):
     write_video(tmp_path / "videos" / "a.mp4", 30)
     kept = FramesConfig(tmp_path / "videos", tmp_path / "kept", executor="serial", fps=12.5)
@@ -112,6 +103,9 @@ def test_a_rate_is_taken_of_pictures_whose_list_says_theirs(config_for, tmp_path
     assert (len(whole), whole.fps) == (15, 12.5)
     with pytest.raises(ConfigError, match=r"fps needs videos: .* give the index\.csv of posemill"):
         extract(config_for(tmp_path / "kept", "folder", fps=5))
+    assert not (tmp_path / "folder").exists()
+    with pytest.raises(ConfigError, match=r"fps and stride both say which frames to keep"):
+        config_for(index, fps=5, stride=2)
 
 
 def test_a_picture_that_failed_is_named_by_its_own_number_and_can_be_tried_again(

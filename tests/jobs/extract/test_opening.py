@@ -51,7 +51,10 @@ def test_a_new_run_has_a_manifest_a_plan_and_a_folder_for_shards(config):
     events, clips = begin(config)
     assert events.ledger.planned_run() == Manifest.read(config.out).run_id
     events.close()
-    assert (config.out / "shards").is_dir()
+    left = config.out / "shards" / "x.parquet"
+    left.write_bytes(b"cut off")  # without a record: removed when the run goes on
+    begin(config)[0].close()
+    assert not left.exists()
     manifest = Manifest.read(config.out)
     assert (manifest.kind, manifest.skeleton_name) == ("extract", "holistic-543")
     assert manifest.engine == {"engine": "fake", "version": "1", "device": "cpu"}
@@ -103,14 +106,6 @@ def test_a_ledger_that_is_refused_is_closed(config, monkeypatch):
     with pytest.raises(RunError):
         begin(config, changed)
     assert closed == [1]
-
-
-def test_shards_without_a_record_are_removed_when_a_run_goes_on(config):
-    begin(config)[0].close()
-    left = config.out / "shards" / "x.parquet"
-    left.write_bytes(b"cut off")
-    begin(config)[0].close()
-    assert not left.exists()
 
 
 def test_folders_are_looked_at_unless_the_user_said_what_they_are_or_it_is_clear(
@@ -225,7 +220,7 @@ def test_other_options_are_named_and_what_may_differ_is_not(config):
 @pytest.mark.parametrize(
     ("runtime", "hint"), [("opencv 4.13", " (with engine_options={'runtime': 'opencv'})"), ("", "")]
 )
-def test_a_run_begun_on_another_runtime_is_refused_with_the_option_that_continues_it(
+def test_a_run_begun_on_another_runtime_or_engine_is_refused_with_the_option_that_continues_it(
     config, runtime, hint
 ):
     begin(config)[0].close()
@@ -235,6 +230,11 @@ def test_a_run_begun_on_another_runtime_is_refused_with_the_option_that_continue
         begin(config)
     assert "device: the run has 'cuda', now it is 'cpu'" in str(caught.value)
     assert str(caught.value).endswith(f"\nuse the same options{hint}, or another folder")
+    edit(config.out, lambda content: content["engine"].update(engine="openpose"))
+    with pytest.raises(RunError) as caught:
+        begin(config)
+    assert "\n" not in str(caught.value)
+    assert 'engine="openpose"' in str(caught.value)
 
 
 @pytest.mark.parametrize(("num_new", "more"), [(5, []), (6, ["… and 1 more"])])
@@ -263,13 +263,3 @@ def test_a_bad_picture_that_was_removed_is_taken_by_retry_failed(make_tree, conf
     names = [path.name for path in sorted((tree / "train" / "a").iterdir())]
     assert [Path(path).name for path in clip.image_paths] == names
     assert clip.frame_indices.tolist() == [*range(8)]
-
-
-def test_another_engine_is_said_in_one_sentence(config):
-    begin(config)[0].close()
-    other = {"engine": "openpose", "sha256 body": "0123abcd"}
-    edit(config.out, lambda content: content["engine"].update(other))
-    with pytest.raises(RunError) as caught:
-        begin(config)
-    assert "\n" not in str(caught.value)
-    assert 'engine="openpose"' in str(caught.value)

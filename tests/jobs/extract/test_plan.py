@@ -64,6 +64,8 @@ def test_a_folder_of_few_pictures_has_work_for_two_workers(num_pictures, most):
     for group in groups:  # whoever is free takes the next
         loads[loads.index(min(loads))] += sum(costs[no - 1][1] for no in group)
     assert max(loads) == most
+    small = [(unit, 40) for unit in range(1, 101)]
+    assert len(group_units(small, task_frames=10_000, num_workers=2)) >= 16
 
 
 def test_a_video_is_cut_only_where_it_is_asked_for_and_it_can_be_opened(tmp_path, write_video):
@@ -100,11 +102,6 @@ def test_groups_hold_every_unit_once_the_longest_first(costs, task_frames, num_w
     for group, size in zip(groups, sizes, strict=True):
         assert len(group) == 1 or size <= max(task_frames, 32)
         assert group == list(range(group[0], group[-1] + 1)), "neighbours stay together"
-
-
-def test_a_small_job_is_cut_fine_enough_for_all_workers():
-    costs = [(unit, 40) for unit in range(1, 101)]
-    assert len(group_units(costs, task_frames=10_000, num_workers=2)) >= 16
 
 
 def test_settings_that_were_given_and_have_no_effect_are_named() -> None:

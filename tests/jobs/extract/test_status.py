@@ -50,14 +50,6 @@ def test_status_during_and_after_a_run(make_tree, config_for, tmp_path):
     assert [each["split"] for each in content["splits"]] == ["train", "dev"]
 
 
-def test_status_of_a_run_that_was_killed_before_its_ledger(tmp_path):
-    Manifest("holistic-543").write(tmp_path)
-    status = read_status(tmp_path)
-    assert status.state == "stopped"
-    assert "stopped before its end; the same extract command continues it" in status.headline()
-    assert status.frames_known == 0
-
-
 HOLD = """
 import signal, sys, time
 from pathlib import Path
@@ -69,8 +61,11 @@ with run_lock(Path(sys.argv[1])):
 """
 
 
-def test_one_that_does_not_listen_is_named(tmp_path):
+def test_one_without_a_ledger_has_stopped_and_one_that_does_not_listen_is_named(tmp_path):
     Manifest("holistic-543").write(tmp_path)
+    status = read_status(tmp_path)
+    assert (status.state, status.frames_known) == ("stopped", 0)
+    assert "stopped before its end; the same extract command continues it" in status.headline()
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as process:
