@@ -180,12 +180,7 @@ def mark_output(folder: Path) -> None:
 
 
 def folder_kind(folder: Path, names: Collection[str] | None = None) -> FolderKind | None:
-    """Return what posemill made a folder; None for one of somebody else, for a file and nothing.
-
-    Args:
-        folder: The folder, which may be a stranger's.
-        names: What is in it; looked up by default.
-    """
+    """Return what posemill made a folder; None for one of somebody else, for a file and nothing."""
 
     def read_head(name: str) -> bytes:
         with suppress(OSError), os.fdopen(open_plain(folder / name), "rb") as handle:

@@ -117,16 +117,13 @@ def normalize_by_bbox(points: FloatArray) -> FloatArray:
 def interpolate_gaps(
     points: FloatArray, max_gap: int, *, frame_indices: IntArray | None = None
 ) -> tuple[FloatArray, BoolArray]:
-    """Return points with short gaps closed by straight lines, and where that was done.
+    """Return points with short gaps closed by straight lines, and `(frames, keypoints)`: where.
 
     Args:
         points: `(frames, keypoints, 3)`.
         max_gap: The longest run of missing frames to close. Runs at either end stay.
         frame_indices: `(frames,)` rising positions in time; 0, 1, 2 … by default. Positions
             between them that have no row are missing frames too.
-
-    Returns:
-        The points, and `(frames, keypoints)`: True where a point is new.
     """
     if max_gap < 0:
         raise ValueError(f"max_gap: expected 0 or more frames, got {max_gap}")

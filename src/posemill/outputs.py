@@ -70,9 +70,7 @@ class Outputs:
     def claim_folder(self, path: Path, *, marker: str) -> None:
         """Raise where a folder may not be replaced, with all that is in it.
 
-        Args:
-            path: The folder.
-            marker: A file that only folders of posemill have: others are never replaced.
+        One without the file `marker`, which only folders of posemill have, never is.
         """
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             what = "a link" if path.is_symlink() else "a file"

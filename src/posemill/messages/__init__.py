@@ -89,7 +89,6 @@ class Option(str):
         return option
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Send name and value to another process."""
         return Option, (str(self), _plain(self.value))
 
 

@@ -143,7 +143,8 @@ def point_keys(skeleton_name: str) -> tuple[str, ...]:
 def bone_keys(skeleton_name: str) -> tuple[str, ...]:
     """Return for each bone the key of its colour; a body bone across both sides is `middle`."""
     keys = point_keys(skeleton_name)
-    return tuple(_joined(keys[a], keys[b]) for a, b in get_skeleton(skeleton_name).bones)
+    ends = ({keys[a], keys[b]} - {"middle"} for a, b in get_skeleton(skeleton_name).bones)
+    return tuple(sides.pop() if len(sides) == 1 else "middle" for sides in ends)
 
 
 @cache
@@ -169,9 +170,3 @@ def _repeats(name: str, part_name: str) -> bool:
 
 def _key_of(part_name: str) -> str:
     return part_name if part_name in COLOURS else "middle"
-
-
-def _joined(one: str, other: str) -> str:
-    if one == other or other == "middle":
-        return one
-    return other if one == "middle" else "middle"
