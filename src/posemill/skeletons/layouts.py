@@ -80,14 +80,10 @@ POSE_NAMES = tuple(
     "left_hip right_hip left_knee right_knee left_ankle right_ankle left_heel right_heel "
     "left_foot_index right_foot_index".split()
 )
-HAND_NAMES = (
-    "wrist",
-    *(f"thumb_{joint}" for joint in ("cmc", "mcp", "ip", "tip")),
-    *(
-        f"{finger}_{joint}"
-        for finger in ("index", "middle", "ring", "pinky")
-        for joint in ("mcp", "pip", "dip", "tip")
-    ),
+HAND_NAMES = tuple(
+    "wrist thumb_cmc thumb_mcp thumb_ip thumb_tip index_mcp index_pip index_dip index_tip "
+    "middle_mcp middle_pip middle_dip middle_tip ring_mcp ring_pip ring_dip ring_tip "
+    "pinky_mcp pinky_pip pinky_dip pinky_tip".split()
 )
 OPENPOSE_NAMES = tuple(
     "nose neck right_shoulder right_elbow right_wrist left_shoulder left_elbow left_wrist "
