@@ -173,8 +173,7 @@ def _run(site: Site, request: Request) -> Any:
 def _failures(site: Site, request: Request) -> Any:
     from posemill.web.extractions import read_failed_files
 
-    folder = site.run(request, "extraction").folder
-    return read_failed_files(folder, text_of(request, "reason"))
+    return read_failed_files(site.run(request, "extraction").folder, text_of(request, "reason"))
 
 
 def _predictions(site: Site, request: Request) -> Any:

@@ -141,8 +141,11 @@ class ClipTables:
             filling = self._filling.get(path)
             rested = time.monotonic() - self._ended_at.get(path, -_REST_SECONDS)
             is_busy = filling is not None and not filling.done()
-            if is_busy or rested < _REST_SECONDS or _is_current(entry, path):
+            if is_busy or rested < _REST_SECONDS:
                 return filling
+            with closing(open_index(path)) as database:
+                if _meta(database).get("mark") == mark_of(entry.folder):
+                    return filling
             filling = self._filling[path] = self._child.submit(fill, entry.folder, path)
             filling.add_done_callback(lambda _: self._ended_at.update({path: time.monotonic()}))
             return filling
@@ -161,11 +164,6 @@ def mark_of(folder: Path) -> str:
         pieces = database.execute("SELECT count(*), max(piece_no) FROM pieces").fetchone()
         failures = database.execute("SELECT count(*), max(failure_no) FROM failures").fetchone()
     return json.dumps([pieces, failures])
-
-
-def _is_current(entry: Entry, path: Path) -> bool:
-    with closing(open_index(path)) as database:
-        return _meta(database).get("mark") == mark_of(entry.folder)
 
 
 def _meta(database: sqlite3.Connection) -> dict[str, str]:

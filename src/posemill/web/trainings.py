@@ -157,12 +157,11 @@ def describe_sweep(entry: Entry, library: Library) -> dict[str, Any]:
     """Return a row for each training of a sweep, with the key of its page."""
     status = read_sweep_status(entry.folder)
     keys = {each.folder: each.key for each in library.entries() if each.kind == "training"}
-    rows = [
-        {**row, "key": keys.get(entry.folder / str(row["job"]) / "run", "")}
-        for row in status.trainings
-    ]
     return {
         "command": status.next_command(),
-        "trainings": rows,
+        "trainings": [
+            {**row, "key": keys.get(entry.folder / str(row["job"]) / "run", "")}
+            for row in status.trainings
+        ],
         "log": list(status.last_lines),
     }
