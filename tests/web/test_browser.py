@@ -20,7 +20,7 @@ from made_up_trainings import write_sweep, write_training
 
 import posemill
 from posemill.machine.processes import python_command
-from posemill.skeletons.palette import COLOURS, point_keys
+from posemill.skeletons.palette import COLOURS, point_keys, rgb_of
 from posemill.web.clip_index import index_path, mark_of, open_index
 from posemill.web.library import Library
 from posemill.web.measuring import list_run
@@ -207,25 +207,12 @@ def test_the_player_keeps_frame_and_comparison_in_another_language(open_page, ru
 
 def accent_columns(page):
     """Return in which share of the columns of the timeline the colour of the curve is."""
-    script = """() => {
-      const canvas = document.getElementById("timeline");
-      const probe = document.createElement("canvas").getContext("2d");
-      probe.fillStyle = getComputedStyle(canvas).getPropertyValue("--accent");
-      probe.fillRect(0, 0, 1, 1);
-      const wanted = probe.getImageData(0, 0, 1, 1).data;
-      const { width, height } = canvas;
-      const data = canvas.getContext("2d").getImageData(0, 0, width, height).data;
-      let found = 0;
-      for (let x = 0; x < width; x += 1) {
-        for (let y = 0; y < height; y += 1) {
-          const at = 4 * (y * width + x);
-          const far = [0, 1, 2].reduce((sum, i) => sum + Math.abs(data[at + i] - wanted[i]), 0);
-          if (far < 60) { found += 1; break; }
-        }
-      }
-      return found / width;
-    }"""
-    return float(page.evaluate(script))
+    accent = page.locator("#timeline").evaluate(
+        "each => getComputedStyle(each).getPropertyValue('--accent')"
+    )
+    shot = np.frombuffer(page.locator("#timeline").screenshot(), np.uint8)
+    pixels = cv2.imdecode(shot, cv2.IMREAD_COLOR)[..., ::-1].astype(int)
+    return float((np.abs(pixels - rgb_of(accent.strip())).sum(2) < 60).any(0).mean())
 
 
 def colour_at(page, place):
