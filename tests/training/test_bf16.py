@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from posemill.training.config.resolve import Resolved
+from posemill.training.config.train_config import TrainConfig
 from posemill.training.record.run_folder import RunFolder
 from tools.warm_python import start_warm
 
@@ -133,12 +135,11 @@ def planted(tmp_path, warm):
 
 
 @pytest.fixture
-def _base(clips_folder, tmp_path):
-    given = {"data": str(clips_folder), "labels": str(clips_folder / "labels.csv"), "epochs": 1,
-             "batch_size": 8, "parallel": "single", "model": "mlp", "tensorboard": False,
-             "figures": False, "seed": 3, "normalize": "none", "workers": 0}  # fmt: skip
-    lines = [f"{name} = {json.dumps(value)}" for name, value in given.items()]
-    (tmp_path / "base.toml").write_text("\n".join(lines))
+def _base(settings, tmp_path):
+    config = TrainConfig(
+        **settings(epochs=1, model="mlp", model_options={}, precision="auto", progress=True)
+    )
+    (tmp_path / "base.toml").write_text(Resolved.of(config).to_toml(is_short=True))
 
 
 @pytest.mark.usefixtures("_base")

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from small_sets import losses_of
+from small_sets import NO_DROPOUT, losses_of
 
 import posemill
 from posemill.errors import RunError, TrainingError
@@ -31,7 +31,6 @@ pytestmark = pytest.mark.usefixtures("warm_children")
 
 COLD_PYTHON = sys.executable
 SOURCES = str(Path(posemill.__file__).parent.parent)
-NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
 
 
 @pytest.fixture

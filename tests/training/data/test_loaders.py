@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
@@ -110,6 +111,13 @@ def test_loader_processes_leave_the_signals_of_the_program_alone():
         assert signal.getsignal(signal.SIGCHLD) is mine
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_thread_of_the_program_may_have_loader_processes():
+    """Where nobody may set a signal."""
+    batches = make_loader(in_thread=False, num_workers=1).batches(0, 1)
+    with ThreadPoolExecutor(1) as pool:
+        assert len(pool.submit(list, batches).result()) == 3
 
 
 def test_loader_processes_stay_until_the_stream_is_left_early():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_sets import assert_same_state
+from small_sets import NO_DROPOUT, assert_same_state
 from torch import nn
 
 from posemill.training.bf16 import try_bf16
@@ -46,7 +46,7 @@ def take_steps(config: TrainConfig, count: int) -> tuple[Stepper, list[float]]:
 
 
 SMALL: dict[str, dict[str, Any]] = {
-    "transformer": {"width": 16, "num_layers": 1, "num_heads": 2},
+    "transformer": NO_DROPOUT,
     "tcn_bilstm": {"width": 16},
     "stgcn": {"widths": [8, 8], "strides": [1, 2]},
     "mlp": {"hidden": [16]},
@@ -67,8 +67,7 @@ def test_accumulation_of_four_equals_the_whole_batch_for_unequal_lengths(model, 
 
 
 def test_a_short_last_step_is_divided_by_its_own_number(settings):
-    options = {**SMALL["transformer"], "dropout": 0.0}
-    config = TrainConfig(**settings(batch_size=16, model_options=options))
+    config = TrainConfig(**settings(batch_size=16, model_options=NO_DROPOUT))
     stepper, loader = stepper_of(config)
     workload = stepper.workload
     stepper.model.train()
@@ -109,7 +108,7 @@ def test_gradients_are_clipped_to_the_norm_asked_for(settings):
 
 
 def test_bf16_trains_close_to_fp32(settings):
-    fields = settings(model_options={**SMALL["transformer"], "dropout": 0.0})
+    fields = settings(model_options=NO_DROPOUT)
     if not try_bf16().works:
         pytest.skip("bf16 does not work in this process")
     _, exact = take_steps(TrainConfig(**fields), 2)

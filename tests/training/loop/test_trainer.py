@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_sets import assert_same_run, killed_at, losses_of
+from small_sets import NO_DROPOUT, assert_same_run, killed_at, losses_of
 
 from posemill.errors import RunError, TrainingError
 from posemill.training.front import train
@@ -126,8 +126,7 @@ def test_the_best_checkpoint_holds_the_moving_average_and_evaluations_keep_their
 
 
 def test_presets_take_the_same_steps(settings, tmp_path):
-    options = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
-    fields = settings(epochs=1, batch_size=16, model_options=options)
+    fields = settings(epochs=1, batch_size=16, model_options=NO_DROPOUT)
     for name in ("micro_batch", "eval_every", "save_every"):
         del fields[name]
     presets = ("balanced", "high-performance", "memory-limited", "extreme")

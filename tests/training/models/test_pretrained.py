@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import os
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from small_sets import Harm
 
 from posemill.decoders.pictures import read_picture
 from posemill.errors import WeightsError
@@ -70,17 +69,6 @@ def test_a_file_of_the_same_backbone_is_taken_whatever_is_around_its_names(tmp_p
         assert torch.equal(one, other)
 
 
-class Harmful:
-    """Ends the test run when it is unpickled as it asks for."""
-
-    def __reduce__(self) -> Any:
-        return os._exit, (3,)
-
-
-def save_text(path: Path) -> None:
-    path.write_text("no weights")
-
-
 @pytest.mark.parametrize(
     ("save", "message"),
     [
@@ -90,9 +78,11 @@ def save_text(path: Path) -> None:
             {**build(backbone="thin").backbone.state_dict(), "more": torch.ones(1)}, path),
          "1 weight is missing, of another shape or too many, the first 'more'"),
         (lambda path: torch.save([1, 2], path), "w.pth is no file of tensors alone"),
-        (save_text, r"w.pth is no file of tensors alone: .* that torch.save wrote\Z"),
-        (lambda path: torch.save(Harmful(), path), "w.pth is no file of tensors alone"),
-        (lambda path: path.write_bytes(pickle.dumps(Harmful())), "is no file of tensors alone"),
+        (lambda path: path.write_text("no weights"),
+         r"w.pth is no file of tensors alone: .* that torch.save wrote\Z"),
+        (lambda path: torch.save(Harm(path.parent / "harm"), path), "is no file of tensors alone"),
+        (lambda path: path.write_bytes(pickle.dumps(Harm(path.parent / "harm"))),
+         "is no file of tensors alone"),
         (lambda path: None, "w.pth cannot be read: No such file"),
     ],
     ids=["another backbone", "too many", "a list", "text", "code", "a pickle", "nothing"],
@@ -101,6 +91,7 @@ def test_other_weights_are_one_clear_sentence(tmp_path, save, message):
     save(tmp_path / "w.pth")
     with pytest.raises(WeightsError, match=message):
         build(backbone="thin", weights=str(tmp_path / "w.pth"))
+    assert not (tmp_path / "harm").exists()
 
 
 def test_a_frozen_backbone_stays_as_it_is():

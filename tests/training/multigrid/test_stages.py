@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_sets import BareClips, make_set
+from small_sets import NO_DROPOUT, BareClips, make_set
 
 from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
@@ -186,7 +186,6 @@ def test_a_checkpoint_is_written_at_every_boundary(grid_settings, tmp_path, monk
 
 @pytest.mark.usefixtures("warm_children")
 def test_several_processes_and_accumulation_take_the_same_steps(grid_settings, tmp_path):
-    options = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
     changes = {
         "one": {},
         "accumulated": {"micro_batch": 1},
@@ -195,7 +194,7 @@ def test_several_processes_and_accumulation_take_the_same_steps(grid_settings, t
     weights = {}
     for name, change in changes.items():
         out = str(tmp_path / name)
-        train(grid_settings(out=out, model_options=options, epochs=3, optimizer="sgd", **change))
+        train(grid_settings(out=out, model_options=NO_DROPOUT, epochs=3, optimizer="sgd", **change))
         weights[name] = RunFolder(out).checkpoints.load("last").weights
     for name in ("accumulated", "two"):
         for key, weight in weights["one"].items():

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import zipfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from small_sets import assert_same_state
+from small_sets import Harm, assert_same_state
 from torch import nn
 
 from posemill.errors import TrainingError
@@ -65,16 +63,6 @@ def test_a_checkpoint_that_was_not_finished_does_not_count(tmp_path):
     (folder.find("last") / "model.safetensors").write_bytes(b"\x80\x04rubbish")
     with pytest.raises(TrainingError, match=r"cannot read the checkpoint file .*model\.safetens"):
         folder.load("last")
-
-
-class Harm:
-    """Touches a file when it is unpickled."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> Any:
-        return os.system, (f"touch {self.marker}",)
 
 
 def saved(state: Any, **options: Any) -> bytes:
