@@ -117,13 +117,6 @@ def test_versions_that_do_worse_are_a_warning_and_no_problem(versions, words, mo
     assert found.problems == []
 
 
-def test_a_missing_package_is_a_problem_and_exit_code_1(monkeypatch):
-    pretend_versions(monkeypatch, pyarrow=None)
-    result = CliRunner().invoke(run_line, ["doctor"])
-    assert result.exit_code == 1
-    assert "problem: pyarrow is not installed; run: pip install posemill" in result.stdout
-
-
 def test_a_gpu_the_runtime_cannot_use_is_a_warning_and_no_device(monkeypatch):
     monkeypatch.setattr(doctor, "list_gpus", lambda: ["NVIDIA L4, 23034 MiB"])
     monkeypatch.setattr(doctor, "list_providers", lambda: ["CPUExecutionProvider"])
@@ -152,10 +145,14 @@ def test_a_base_install_lacks_onnx_runtime_and_that_is_all_right(monkeypatch):
 @pytest.mark.parametrize(
     ("made", "wanted"), [(True, "ai-edge-litert"), (False, "'posemill[onnx]'")]
 )
-def test_a_machine_with_no_runtime_at_all_is_a_problem(made, wanted, monkeypatch):
+def test_a_machine_without_a_runtime_or_a_package_is_a_problem(made, wanted, monkeypatch):
     pretend_versions(monkeypatch, ai_edge_litert=None, onnxruntime=None)
     monkeypatch.setattr(doctor, "has_litert_here", lambda: made)
     assert diagnose().problems == [f"nothing here runs the networks; run: pip install {wanted}"]
+    pretend_versions(monkeypatch, pyarrow=None)
+    result = CliRunner().invoke(run_line, ["doctor"])
+    assert result.exit_code == 1
+    assert "problem: pyarrow is not installed; run: pip install posemill" in result.stdout
 
 
 def test_the_extras_of_users_say_which_of_their_packages_are_missing(monkeypatch):

@@ -104,13 +104,6 @@ def test_doubled_hands_and_repeated_frames_are_counted(make_clip):
     assert {part.num_frozen for part in quality.parts} == {5}
 
 
-def test_frames_without_anybody_are_missing_not_frozen(make_clip):
-    quality = measure(make_clip(10, missing=("pose", "face", "left_hand", "right_hand")))
-    assert quality.num_frozen == 0
-    assert quality.badness == 1
-    assert quality.reasons[0] == "pose missing in 100%"
-
-
 def test_points_outside_of_the_picture_are_counted(make_clip):
     clip = make_clip(10, step=0)
     clip.part("left_hand")[:5, :, 0] = 1.2
@@ -118,11 +111,8 @@ def test_points_outside_of_the_picture_are_counted(make_clip):
     assert part_of(quality, "left_hand").outside == pytest.approx(0.5)
     assert part_of(quality, "right_hand").outside == 0
     assert "left hand 50% outside the picture" in quality.reasons
-
-
-def test_points_scaled_for_a_model_are_not_outside_of_anything(make_clip):
     clip = make_clip(10, size_wh=(0, 0))  # as of a file that says nothing of its pictures
-    clip.points[..., :2] = (clip.points[..., :2] - 0.5) * 30
+    clip.points[..., :2] = (clip.points[..., :2] - 0.5) * 30  # scaled for a model
     assert np.isnan(part_of(measure(clip), "pose").outside)
 
 
@@ -138,10 +128,13 @@ def test_loose_pictures_are_not_compared_with_one_another(make_clip):
         assert quality.num_jumps == quality.num_swaps == 0
 
 
-def test_infinite_points_and_empty_clips_do_no_harm(make_clip):
+def test_infinite_points_nobody_and_empty_clips_do_no_harm(make_clip):
     clip = make_clip(10)
     clip.points[3, 5], clip.points[4, 6] = np.inf, -1e38
     assert measure(clip).num_frames == 10
+    nobody = measure(make_clip(10, missing=("pose", "face", "left_hand", "right_hand")))
+    assert (nobody.num_frozen, nobody.badness) == (0, 1)
+    assert nobody.reasons[0] == "pose missing in 100%"
     empty = measure(make_clip(0))
     assert (empty.num_frames, empty.badness, empty.reasons) == (0, 1.0, ("no frames",))
 

@@ -66,8 +66,6 @@ def find_jumps(moved: FloatArray, fps: float | None) -> BoolArray:
     glitch for one frame makes, only the first counts. An unknown `fps` is taken as 25.
     """
     jumps = np.zeros(moved.shape, bool)
-    if not len(moved):
-        return jumps
     floor = JUMP_FLOOR * _FRAMES_PER_SECOND / (fps if fps and fps > 0 else _FRAMES_PER_SECOND)
     for part in range(moved.shape[1]):
         values = moved[:, part]

@@ -134,8 +134,6 @@ def longest_run(flags: BoolArray) -> int:
 
 def squeeze(flags: BoolArray, bins: int = STRIP_BINS) -> npt.NDArray[np.uint8]:
     """Return at most `bins` values: the share of True in equal stretches, 255 for all."""
-    if not len(flags):
-        return np.zeros(0, np.uint8)
     edges = np.linspace(0, len(flags), min(bins, len(flags)) + 1).round().astype(np.int64)
     sums = np.concatenate([[0], np.cumsum(flags)])
     shares = (sums[edges[1:]] - sums[edges[:-1]]) / np.diff(edges)

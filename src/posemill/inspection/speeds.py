@@ -145,7 +145,7 @@ def measure_decoders(
         measured: dict[str, dict[str, Any]] = {}
         for name in ready:
             task = {"path": str(path), "decoder": name, "seconds": seconds}
-            outcome, values = measure_alone("measure_decoder", task, thread_variables(1))
+            outcome, values = measure_alone("measure_decoder", task)
             measured[name] = _NOTHING | (values if outcome.works else {"refused": outcome.reason})
             on_step()
         speeds += _speeds_of(str(path), kind, measured)
@@ -155,15 +155,10 @@ def measure_decoders(
     return DecodeReport(tuple(speeds), missing, failed, winners)
 
 
-def measure_alone(
-    function: str, task: Mapping[str, Any], env: Mapping[str, str] | None = None
-) -> tuple[Outcome, dict[str, Any]]:
-    """Return how a function of this module ended in a process of its own, and what it measured.
-
-    `env` is added to the environment.
-    """
+def measure_alone(function: str, task: Mapping[str, Any]) -> tuple[Outcome, dict[str, Any]]:
+    """Return how a function of this module ended in a process of its own, and what it measured."""
     command = python_command(__name__, function, json.dumps(task))
-    env = {**os.environ, **(env or {})}
+    env = {**os.environ, **thread_variables(1)}
     outcome, text = run_child(command, timeout_seconds=_LIMIT_SECONDS, env=env)
     return outcome, json.loads(text.splitlines()[-1]) if outcome.works else {}
 

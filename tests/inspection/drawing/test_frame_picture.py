@@ -147,13 +147,15 @@ def test_wrong_arguments_are_named(make_clip):
         draw(None, make_clip(3), 3)
 
 
-def test_pictures_of_another_shape_are_shown_whole():
+def test_pictures_of_another_shape_are_shown_whole_and_a_sheet_of_nothing_is_refused():
     wide = np.zeros((100, 400, 3), np.uint8)
     wide[:, 0], wide[:, -1] = (255, 0, 0), (0, 255, 0)
     cells = [Cell(np.full((240, 320, 3), 99, np.uint8), "a")] * 3 + [Cell(wide, "wide")]
     sheet = contact_sheet(cells, part_names=["pose"], title="")
     assert (sheet[..., 0].astype(int) - sheet[..., 1] > 120).any()
     assert (sheet[..., 1].astype(int) - sheet[..., 0] > 120).any()
+    with pytest.raises(ValueError, match="cells: expected at least one, got none"):
+        contact_sheet([], part_names=["pose"], title="")
 
 
 @pytest.mark.parametrize(
@@ -172,11 +174,6 @@ def test_captions_say_what_is_missing(make_clip, missing, words, said):
     said.clear()
     contact_sheet([cell], part_names=clip.skeleton.part_names, title="t")
     assert said[:2] == ["frame 0", words]
-
-
-def test_a_sheet_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="cells: expected at least one, got none"):
-        contact_sheet([], part_names=["pose"], title="")
 
 
 def test_cells_lie_in_even_rows_with_gaps_and_captions_below():

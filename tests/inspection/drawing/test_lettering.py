@@ -49,6 +49,10 @@ def test_text_stays_as_it_is_where_a_font_has_all_its_letters(small_font):
     assert find_font("你好  frame 3") == (str(small_font), 0)
     assert drawable_text("再见") == r"\u518d\u89c1"
     assert drawable_text("你\u3000好\n") == r"你 好\n"
+    short = shorten("你好" * 30, 150, 10)
+    assert short.startswith("你")
+    assert ".." in short
+    assert text_size(short, 10) <= 150
 
 
 def test_capitals_have_the_height_asked_for_and_letters_the_width_that_was_said(small_font):
@@ -67,13 +71,6 @@ def test_letters_beyond_the_edge_are_cut(at_xy):
     whole = written("Hello", at_xy=(5, 20))
     cut = written("Hello", at_xy=at_xy)
     assert 0 <= (cut != BACKGROUND).sum() < (whole != BACKGROUND).sum()
-
-
-def test_names_in_a_font_are_shortened_to_their_place(small_font):
-    short = shorten("你好" * 30, 150, 10)
-    assert short.startswith("你")
-    assert ".." in short
-    assert text_size(short, 10) <= 150
 
 
 def test_what_to_do_is_said_where_letters_are_lacking(small_font):

@@ -16,7 +16,7 @@ from posemill.inspection.comparison.measure import (
     WorstFrame,
     differences,
 )
-from posemill.inspection.comparison.pairs import Side, cut_clip
+from posemill.inspection.comparison.pairs import Side, cut_clip, match_key
 from posemill.inspection.drawing.frame_picture import draw, missing_parts
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.report.page import (
@@ -41,10 +41,7 @@ _Box = tuple[float, float, float, float]
 
 
 def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -> None:
-    """Write the page: one file, whole or not at all, of a few MB however long the runs are.
-
-    The worst frames are read again, for their pictures.
-    """
+    """Write the page: one file, whole or not at all, of a few MB however long the runs are."""
     pairing = compared.pairing
     paths = [side.material.path.resolve() for side in pairing.sides]
     has_same_names = paths[0].name == paths[1].name
@@ -206,7 +203,7 @@ def _frames_of(side: Side, wanted: Sequence[WorstFrame]) -> dict[WorstFrame, Pos
     """Return clips of one frame, for each that is wanted; only one whole clip in memory."""
     by_name: dict[ClipName, list[WorstFrame]] = {}
     for frame in wanted:
-        by_name.setdefault(side.name_of(frame.split, frame.clip_id), []).append(frame)
+        by_name.setdefault(side.names[match_key(frame.split, frame.clip_id)], []).append(frame)
     clips: dict[WorstFrame, PoseClip] = {}
     for clip in side.material.pick(by_name):
         for frame in by_name[clip.split, clip.clip_id]:

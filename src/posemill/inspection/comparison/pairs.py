@@ -13,15 +13,15 @@ from posemill.records import BoolArray, IntArray, PoseClip, usual_split
 from posemill.skeletons import SKELETON_NAMES, point_map
 
 
-def _key(split: str, clip_id: str) -> ClipName:
+def match_key(split: str, clip_id: str) -> ClipName:
+    """Return what clips of two inputs are matched by: `val` is `dev`."""
     return usual_split(split), clip_id
 
 
 class Side:
-    """What one input has: its clips, by what they are matched by: `val` is `dev`.
+    """The clips of one input, by their `match_key`; `names` are as the input spells them.
 
-    `names` are as the input spells them. Of a run they come out of its records, a file is read once
-    for them.
+    Of a run they come out of its records, a file is read once for them.
     """
 
     def __init__(self, material: ClipInput) -> None:
@@ -30,7 +30,7 @@ class Side:
         self.num_frames: dict[ClipName, int] = {}
         skeletons: dict[str, None] = {}
         for outline in material.outlines():
-            key = _key(outline.split, outline.clip_id)
+            key = match_key(outline.split, outline.clip_id)
             self.names[key] = outline.split, outline.clip_id
             self.num_frames[key] = outline.num_frames
             skeletons[outline.skeleton_name] = None
@@ -48,10 +48,6 @@ class Side:
                 skeletons=", ".join(skeletons) or "no clips",
             )
         (self.skeleton_name,) = skeletons
-
-    def name_of(self, split: str, clip_id: str) -> ClipName:
-        """Return how this input spells the name of a clip of the other."""
-        return self.names[_key(split, clip_id)]
 
 
 class Pairing:
@@ -104,13 +100,15 @@ class Pairing:
             names = (second.names[key] for key in common)
             others = (clip.as_skeleton(self.layout) for clip in second.material.pick(names))
         else:
-            read = {_key(clip.split, clip.clip_id): clip for clip in self._stream(second, keys)}
+            read = {
+                match_key(clip.split, clip.clip_id): clip for clip in self._stream(second, keys)
+            }
             others = (read.pop(key) for key in common)
         yield from zip(self._stream(first, keys), others, strict=True)
 
     def _stream(self, side: Side, keys: set[ClipName]) -> Iterator[PoseClip]:
         for clip in side.material.clips_so_far(layout=self.layout):
-            if _key(clip.split, clip.clip_id) in keys:
+            if match_key(clip.split, clip.clip_id) in keys:
                 yield clip.as_skeleton(self.layout)
 
 

@@ -113,10 +113,6 @@ class _Gallery:
     originals: Originals
     outputs: Outputs
 
-    def _clips(self) -> Iterator[tuple[PoseClip, list[int]]]:
-        for clip in self.material.pick(self.chosen):
-            yield clip, self.chosen[clip.split, clip.clip_id]
-
     def samples(self) -> Iterator[Path]:
         """Write a PNG for every chosen frame and a contact sheet per split; yield the paths."""
         splits = dict.fromkeys(split for split, _ in self.chosen)
@@ -125,10 +121,10 @@ class _Gallery:
             self.outputs.claim_file(path)
         cells: dict[str, list[Cell]] = {}
         part_names: Sequence[str] = ()
-        for clip, rows in self._clips():
+        for clip in self.material.pick(self.chosen):
             part_names = clip.skeleton.part_names
             sheet = cells.setdefault(clip.split, [])
-            for row, frame in self.originals.frames(clip, rows):
+            for row, frame in self.originals.frames(clip, self.chosen[clip.split, clip.clip_id]):
                 number = int(clip.frame_indices[row])
                 ending = f"_frame{number:06d}.png"
                 path = safe_path(self.out, clip.split, clip.clip_id, suffix=ending)
@@ -148,7 +144,7 @@ class _Gallery:
 
         Of skeletons on black nothing else is written: the folder is what a generator reads.
         """
-        for clip, _ in self._clips():
+        for clip in self.material.pick(self.chosen):
             path = safe_path(self.out, clip.split, clip.clip_id, suffix=f".{kind}")
             sheet_path = safe_path(self.out, clip.split, clip.clip_id, suffix=_SHEET_ENDING)
             cells: list[Cell] = []
@@ -170,10 +166,10 @@ class _Gallery:
         Folders and names are those of the pictures, as `--to txt` has them.
         """
         taken: set[Path] = set()
-        for clip, rows in self._clips():
+        for clip in self.material.pick(self.chosen):
             files = frame_names(clip.image_paths, clip.frame_indices)
             folder = picture_folder(clip, self.material.pictures_root)
-            for row, picture in self._maps(clip, rows):
+            for row, picture in self._maps(clip, self.chosen[clip.split, clip.clip_id]):
                 path = safe_path(self.out, *filter(None, [folder]), files[row], suffix=".png")
                 if path in taken:  # x.png after x.jpg, both clips of their own
                     path = safe_path(self.out, place_of(clip), suffix=".png")

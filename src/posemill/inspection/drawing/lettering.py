@@ -153,11 +153,7 @@ def _in_ascii(mark: str) -> str:
 
 
 def find_font(text: str) -> _Font | None:
-    """Return a font that has all letters of the text; None where there is none.
-
-    Raises:
-        ConfigError: `POSEMILL_FONT` names something else than a font.
-    """
+    """Return a font that has all letters of the text; None where there is none."""
     if text.isascii():
         return _PILLOWS_OWN
     fonts = _fonts(os.environ.get(FONT_SETTING, ""))
@@ -195,11 +191,7 @@ def system_fonts() -> tuple[_Font, ...]:
 
 @lru_cache(maxsize=64)
 def _open(font: _Font, size: int) -> ImageFont.FreeTypeFont:
-    """Return the font, `size` pixels an em.
-
-    Raises:
-        OSError, ValueError: It is damaged, or has one fixed size.
-    """
+    """Return the font, `size` pixels an em; an OSError or ValueError where it is damaged."""
     if font == _PILLOWS_OWN:
         return ImageFont.load_default(size)  # type: ignore[return-value]
     return ImageFont.truetype(font[0], size, index=font[1])

@@ -19,11 +19,7 @@ from posemill.records import Frame
 
 
 def safe_path(folder: Path, *names: str, suffix: str) -> Path:
-    """Return a path below `folder` for a thing named by `names`, made harmless by `safe_parts`.
-
-    Raises:
-        PosemillError: A link inside the folder leads out of it.
-    """
+    """Return a path below `folder`, no link out of it, for a thing that data name so."""
     parts = [part for name in names for part in safe_parts(name)]
     target = folder.joinpath(*parts[:-1], parts[-1] + suffix)
     if not target.resolve().is_relative_to(folder.resolve()):

@@ -48,10 +48,7 @@ def measure_all(clips: Iterable[PoseClip]) -> RunQuality:
 def write_report(
     material: ClipInput, quality: RunQuality, out: Path, *, originals: Originals
 ) -> None:
-    """Write the report: one file, whole or not at all, of a few MB however long the run is.
-
-    The worst clips are read again, for their pictures.
-    """
+    """Write the report: one file, whole or not at all, of a few MB however long the run is."""
     facts, failures = material.facts(), material.failures()
     name = material.path.resolve().name or str(material.path)
     body = [_tiles(quality, material), _failures_section(material, failures), _facts_section(facts)]
