@@ -224,17 +224,6 @@ def test_replaced_workers_leave_no_pipe_open(functions):
     assert psutil.Process().num_fds() <= before + 2
 
 
-def ended_worker(monkeypatch, code, *, oom_kills=0):
-    """A worker whose process ended with a code, and how many were killed for memory meanwhile."""
-    worker = _Worker.__new__(_Worker)
-    process = SimpleNamespace(exitcode=code, kill=lambda: None)
-    progress = SimpleNamespace(place=(1, 2, 3, 4))
-    vars(worker).update(process=process, reason="", _num_oom_kills=5, task="x", index=7)
-    worker.progress = progress
-    monkeypatch.setattr(module, "count_oom_kills", lambda: 5 + oom_kills)
-    return worker
-
-
 @pytest.mark.parametrize(
     ("code", "oom_kills", "reason", "is_from_outside"),
     [
@@ -250,7 +239,12 @@ def ended_worker(monkeypatch, code, *, oom_kills=0):
 def test_a_death_has_its_reason_and_whose_doing_it_was(
     code, oom_kills, reason, is_from_outside, monkeypatch
 ):
-    worker = ended_worker(monkeypatch, code, oom_kills=oom_kills)
+    worker = _Worker.__new__(_Worker)
+    process = SimpleNamespace(exitcode=code, kill=lambda: None)
+    progress = SimpleNamespace(place=(1, 2, 3, 4))
+    known = {"reason": "", "_num_oom_kills": 5, "task": "x", "index": 7}
+    vars(worker).update(process=process, progress=progress, **known)
+    monkeypatch.setattr(module, "count_oom_kills", lambda: 5 + oom_kills)
     died = worker.died(has_given=False)
     assert died == Died("x", (1, 2, 3, 4), reason, 7, is_from_outside)
     worker.kill("too large")

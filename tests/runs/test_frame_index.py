@@ -18,7 +18,6 @@ from posemill.runs.frame_index import (
     read_index,
     write_index,
 )
-from posemill.sources import find_clips
 
 
 @pytest.mark.parametrize(
@@ -65,16 +64,6 @@ def test_what_is_written_comes_back(tmp_path):
         "fps": "12.5", "frame_indices": "0-4/2", "signer": "7",
     }  # fmt: skip
     assert (rows[1]["path"], rows[1]["offset"], rows[1]["fps"]) == ("packs/000000.rgb", "24", "")
-
-
-def test_an_index_of_pictures_is_a_source_of_clips(tmp_path):
-    folder = tmp_path / "train" / "a" / "b"
-    folder.mkdir(parents=True)
-    for position in range(3):
-        (folder / picture_name(position, "jpg")).write_bytes(b"\xff\xd8")
-    (clip,) = find_clips(write_index(tmp_path, clips_in(tmp_path)[:1]))
-    assert (clip.clip_id, clip.split, clip.label) == ("a/b", "train", "HELLO, you")
-    assert (clip.kind, clip.num_frames) == ("frames", 3)
 
 
 @pytest.mark.parametrize(
