@@ -127,22 +127,20 @@ class ClipInput:
         return () if self.run is None else self._splits or self.run.splits
 
     def clips(
-        self, *, layout: str | None = None, has_room_for_failures: bool = False
+        self, *, layout: str | None = None, may_lack: Collection[str] = ()
     ) -> Iterator[PoseClip]:
         """Yield the clips, those of a run split by split.
 
         Args:
             layout: The skeleton the clips will be turned into. What it does not need may be left
                 out of those of a run: they then have a smaller skeleton than `skeleton_of` says.
-            has_room_for_failures: A split of which everything failed is no error, as `failures`
-                are taken too.
+            may_lack: Splits of which nothing is there, or only failures, and that is no error.
         """
-        failed = {each.split for each in self.failures()} if has_room_for_failures else set()
-        return self.chosen(self._all_clips(layout), failed)
+        return self.chosen(self._all_clips(layout), may_lack)
 
     def clips_so_far(self, *, layout: str | None = None) -> Iterator[PoseClip]:
         """Yield what `clips` does; that a split of a run has none, or none yet, is no error."""
-        return self.chosen(self._all_clips(layout), () if self.run is None else self.run.splits)
+        return self.clips(layout=layout, may_lack=() if self.run is None else self.run.splits)
 
     def samples(self) -> Iterator[PoseClip]:
         """Yield what `clips_so_far` does, of a run's clips only a frame of their middle."""
@@ -207,9 +205,9 @@ class ClipInput:
         """Return the skeleton a clip has in the input, as whichever `layout` it was read."""
         return clip.skeleton_name if self.run is None else self.run.skeleton_name
 
-    def chosen(self, items: Iterator[Item], failed: Collection[str] = ()) -> Iterator[Item]:
-        """Yield the items of the chosen splits; raise if one of these has none and not `failed`."""
-        seen, known = set(failed), dict[str, None]()
+    def chosen(self, items: Iterator[Item], may_lack: Collection[str] = ()) -> Iterator[Item]:
+        """Yield the items of the chosen splits; raise if one has none that may not."""
+        seen, known = set(may_lack), dict[str, None]()
         wanted = None if self._splits is None else {usual_split(name) for name in self._splits}
         for item in items:
             known[item.split] = None

@@ -82,9 +82,8 @@ class HuggingFaceFormat(Format):
 def _file_of(folder: Path, split: str) -> Path:
     """Return the file of a new split; ContentError if Hugging Face would not read it."""
     if not split.replace("_", "").isalnum():
-        raise ContentError(
-            "split {split!r}: Hugging Face allows letters, digits and underscores only", split=split
-        )
+        template = "split {split!r}: Hugging Face allows letters, digits and underscores only"
+        raise ContentError(template, split=split)
     path = folder / "data" / f"{_RESERVED.get(split, split)}-00000-of-00001.parquet"
     if path.exists():
         raise ContentError(

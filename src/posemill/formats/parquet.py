@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
@@ -46,10 +46,9 @@ _MEMORY_SHARE = 0.7  # of what is free
 _COPIES = 5  # of a clip's rows, at most, until it is a `PoseClip`
 _KEY = b"posemill"
 _WORDS = ("split", "clip_id", "clip_info")
-_OPTIONAL = {"world", "person_id"}
 
 
-def _schema(skeleton_name: str, optional: Collection[str], header: str = "") -> pa.Schema:
+def _schema(skeleton_name: str, optional: Mapping[str, bool], header: str = "") -> pa.Schema:
     count = get_skeleton(skeleton_name).num_points
     types = {
         **dict.fromkeys(_WORDS, pa.string()),
@@ -63,7 +62,7 @@ def _schema(skeleton_name: str, optional: Collection[str], header: str = "") -> 
         "world": pa.list_(pa.float32(), 3 * WORLD_LAYOUT.num_points),
         "person_id": pa.int32(),
     }
-    names = [name for name in types if name not in _OPTIONAL or name in optional]
+    names = [name for name in types if optional.get(name, True)]
     return pa.schema([(name, types[name]) for name in names], {_KEY: header.encode()})
 
 
@@ -88,8 +87,7 @@ class ParquetFormat(Format):
                 if clips.is_first:
                     has_people = clips.asked.has_people or clip.others is not None
                     optional = {"world": clips.keeps_world, "person_id": has_people}
-                    kept = [name for name, is_kept in optional.items() if is_kept]
-                    schema = _schema(clips.skeleton_name, kept, json.dumps(clips.header()))
+                    schema = _schema(clips.skeleton_name, optional, json.dumps(clips.header()))
                     floats = [n for n in ("keypoints", "scores", "world") if n in schema.names]
                     table = TableWriter(
                         temporary,
@@ -107,7 +105,7 @@ class ParquetFormat(Format):
         """Yield the clips: rows of one split and clip id that follow each other."""
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             header = header_of(path, file)
-            optional = _OPTIONAL & {*file.schema_arrow.names}
+            optional = {name: name in file.schema_arrow.names for name in ("world", "person_id")}
             expect_columns(path, file, _schema(str(header["skeleton"]), optional))
             seen: set[tuple[str, str]] = set()
             for name, group in groupby(_rows(path, file), key=lambda row: row[0]):

@@ -42,19 +42,13 @@ def clip_of_rows(
     if is_first.all() and len(frames) == len(sizes_wh) and not keeps_people:
         return make_clip(points, scores, mask, world=world, **fields)
 
-    def of_frames(rows: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
-        kind = np.result_type(rows, np.float32) if rows.dtype.kind in "iuf" else rows.dtype
-        values = np.full((len(sizes_wh), *rows.shape[1:]), missing, kind)
+    def of_frames(rows: npt.NDArray[Any], missing: Any = 0) -> npt.NDArray[Any]:
+        values = np.full((len(sizes_wh), *rows.shape[1:]), missing, rows.dtype)
         values[frames[is_first]] = rows[is_first]
         return values
 
-    clip = make_clip(
-        of_frames(points, np.nan),
-        of_frames(scores, 0),
-        of_frames(mask, False),
-        world=None if world is None else of_frames(world, np.nan),
-        **fields,
-    )
+    fields |= {"world": None if world is None else of_frames(world, np.nan)}
+    clip = make_clip(of_frames(points), of_frames(scores), of_frames(mask), **fields)
     if is_first.all() and not keeps_people:
         return clip
     rest = make_clip(
@@ -70,7 +64,7 @@ def clip_of_rows(
         rest.points,
         rest.scores,
         rest.world,
-        None if ids is None else PersonIds(of_frames(ids, 0).astype(np.int64), ids[~is_first]),
+        None if ids is None else PersonIds(of_frames(ids), ids[~is_first]),
     )
     return replace(clip, others=people)
 

@@ -274,7 +274,8 @@ class _Joined:
         normalized: dict[str, Path] = {}
         for source in self._sources:
             self._source, shaping = source, Shaping(source, self._asked, None)
-            clips = source.clips(layout=self._asked.layout, has_room_for_failures=True)
+            failed = {failure.split for failure in source.failures()}
+            clips = source.clips(layout=self._asked.layout, may_lack=failed)
             for clip in shaping.shape(clips):
                 self.recipe = self.recipe.after(clip)
                 skeletons.setdefault(clip.skeleton_name, source.path)
