@@ -86,6 +86,7 @@ def flags_given(*arguments: str, **which: Any) -> Any:
 def test_what_is_given_arrives_by_flat_name_and_type(arguments, flags):
     assert flags_given(*arguments) == ("w", 1, flags)
     assert flags_given("--own", "3", *arguments) == ("w", 3, flags)
+    assert "is_on" not in read_words(command([]), ["w", "--no-is-on"])[1]
 
 
 @pytest.mark.parametrize(

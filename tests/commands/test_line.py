@@ -99,6 +99,7 @@ def app(monkeypatch):
         # After two dashes words are left alone.
         (["--num_workers", "2", "--", "--odd_name"], ["--odd_name", None, 2, None]),
         (["--", "--parts"], ["--parts", None, 1, None]),
+        (["-"], ["-", None, 1, None]),
         # Flags of other programs.
         (["x", "--parts", "a", "b"], ["x", ("a", "b"), 1, None]),
         (["x", "--parts=a", "--splits", "b"], ["x", ("a", "b"), 1, None]),
@@ -233,6 +234,7 @@ def test_every_command_explains_itself():
         if not field.help
     ]
     assert silent == []
+    assert commands["tune"].fields["out"].default is None  # its own, not that of the training
 
 
 @pytest.mark.parametrize("command", [(), ("extract",), ("train",), ("status",)])
@@ -270,7 +272,9 @@ def test_a_line_that_cannot_be_read_is_explained_in_chinese_too(monkeypatch):
         (["group", "--version"], "No such option: --version"),
         (["show"], "Missing argument 'SOURCE'."),
         (["show", "x", "y"], "Got unexpected extra arguments (y)"),
+        (["show", "x", "--", "--help"], "Got unexpected extra arguments (--help)"),
         (["show", "x", "--num-workers"], "Option '--num-workers' requires an argument."),
+        (["show", "x", "--only"], "Option '--splits' requires an argument."),  # as it is an alias
         (
             ["show", "x", "--num_workers", "--splits", "a"],
             "Option '--num-workers' requires an argument.",

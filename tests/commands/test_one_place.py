@@ -52,7 +52,8 @@ def test_a_new_parameter_of_prepare_is_a_flag_a_keyword_and_a_line_of_its_help(
     assert isinstance(wrong.exception, ConfigError)
     assert "limit: expected at least 1, got 0" in str(wrong.exception)
     prepare = checked(changed.prepare)
-    assert "limit: Stop after so many clips." in (prepare.__doc__ or "")
+    for line_of_help in ("limit: Stop after so many clips.", "interpolate: Close gaps of up to N"):
+        assert line_of_help in (prepare.__doc__ or "")
     prepare(run, tmp_path / "b", limit=2, skeleton="openpose-18")
     with pytest.raises(ConfigError, match=r"^limit: expected at least 1, got 0$"):
         prepare(run, tmp_path / "c", limit=0)
