@@ -50,15 +50,15 @@ def test_somebody_alone_is_to_the_bit_what_the_engine_of_one_finds(one, everybod
 
 
 def test_everybody_has_body_face_and_a_state_of_their_own(one, everybody, person):
-    pair = beside(person, person[:, ::-1])
+    three = beside(person, person[:, ::-1], person)
     state = everybody.new_state()
     for step in range(3):
-        frame = np.roll(pair, 3 * step, axis=0)
+        frame = np.roll(three, 3 * step, axis=0)
         before = state.copy()
         (people,) = everybody.find([frame], [state])
-        assert len(people) == 2
-        left, right = sorted(p.body.points[0, 0] for p in people if p.body is not None)
-        assert left < 0.5 < right
+        assert len(people) == len({id(p.state) for p in people}) == 3
+        places = sorted(p.body.points[0, 0] for p in people if p.body is not None)
+        assert places[0] < 1 / 3 < places[1] < 2 / 3 < places[2]
         assert all("face" in p.parts for p in people)
         # Whoever was followed is what the engine of one gives if it knows nobody else.
         for known, found in zip(before.people, people, strict=False):
