@@ -109,6 +109,7 @@ def test_all_frames_of_a_clip_have_the_size_of_its_first_and_a_bad_one_leaves_no
     folder = make_tree({"a": 5}) / "a"
     assert cv2.imwrite(str(folder / "0001.png"), np.full((12, 20, 3), 90, np.uint8))
     (folder / "0002.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (make_tree({"b": 1}) / "b" / "0000.png").write_bytes(b"no frame, so no place in a pack")
     made = FramesConfig(folder.parent, tmp_path / "out", format="png", pack=pack, task_frames=2,
                         executor="serial")  # fmt: skip
     summary = write_frames(made)
