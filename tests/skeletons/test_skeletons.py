@@ -76,6 +76,9 @@ def test_a_map_names_its_sources_and_the_neck_has_two() -> None:
     sources = point_map("holistic-543", "openpose-18")
     assert sources[0] == (0,)
     assert sources[1] == (11, 12)
+    face = get_skeleton("holistic-543").part("face").start
+    of_68 = tuple((face + point,) for point in FACE_68_OF_468)
+    assert point_map("holistic-543", "holistic-143")[:68] == of_68
     assert sorted(point for points in point_map("holistic-143", "holistic-143") for point in points
                   ) == list(range(143))  # fmt: skip
 
