@@ -117,6 +117,18 @@ def test_versions_that_do_worse_are_a_warning_and_no_problem(versions, words, mo
     assert found.problems == []
 
 
+def test_a_ray_cluster_is_asked_what_it_has(monkeypatch):
+    load = doctor.plugins.load
+
+    def pretend(kind, *rest, **how):
+        about = {"executor": lambda address: {"at": address}}
+        return about.get(kind) or load(kind, *rest, **how)
+
+    monkeypatch.setattr(doctor.plugins, "load", pretend)
+    assert diagnose("auto").cluster == {"at": "auto"}
+    assert diagnose().cluster is None
+
+
 def test_a_gpu_the_runtime_cannot_use_is_a_warning_and_no_device(monkeypatch):
     monkeypatch.setattr(doctor, "list_gpus", lambda: ["NVIDIA L4, 23034 MiB"])
     monkeypatch.setattr(doctor, "list_providers", lambda: ["CPUExecutionProvider"])

@@ -135,6 +135,7 @@ def test_infinite_points_nobody_and_empty_clips_do_no_harm(make_clip):
     nobody = measure(make_clip(10, missing=("pose", "face", "left_hand", "right_hand")))
     assert (nobody.num_frozen, nobody.badness) == (0, 1)
     assert nobody.reasons[0] == "pose missing in 100%"
+    assert "no hands in 100%" in nobody.reasons
     empty = measure(make_clip(0))
     assert (empty.num_frames, empty.badness, empty.reasons) == (0, 1.0, ("no frames",))
 

@@ -221,6 +221,23 @@ def test_installed_runtimes_are_measured_beside_the_default(tmp_path, monkeypatc
     assert min(usual.milliseconds, usual.memory_mb) > 0
 
 
+def test_runtimes_are_compared_with_the_first_that_works(monkeypatch):
+    pixels = {"auto": [[[0.0, 0.0]]], "onnxruntime": [[[3.0, 4.0]]], "openvino": [[[0.0, 2.0]]]}
+
+    def measure(function, task):
+        name = task["options"]["runtime"]
+        speed = {"runtime": "litert 2" if name == "auto" else f"{name} 1"}
+        return Outcome(works=True), {"speed": speed, "pixels": pixels[name]}
+
+    monkeypatch.setattr(speeds, "read_frames", lambda *_: [])
+    monkeypatch.setattr(speeds, "runtimes_of", lambda _: ["auto", "litert", *list(pixels)[1:]])
+    monkeypatch.setattr(speeds, "measure_alone", measure)
+    found = speeds.measure_runtimes(Path("x"))
+    assert [(speed.runtime, speed.is_default, speed.median_pixels) for speed in found] == [
+        ("litert 2", True, 0), ("onnxruntime 1", False, 5), ("openvino 1", False, 2),
+    ]  # fmt: skip
+
+
 def test_distances_are_those_of_points_that_both_found():
     default = np.zeros((1, 4, 2))
     points = default.copy()

@@ -71,6 +71,7 @@ def test_runs_that_are_the_same_differ_in_nothing(make_clip, tmp_path):
     clips = [make_clip(5, clip_id="a", split="train"), make_clip(4, clip_id="b", split="dev")]
     found = compared(write_run(tmp_path / "a", *clips), write_run(tmp_path / "b", *clips))
     assert [each["split"] for each in found["splits"]] == ["train", "dev", "all splits"]
+    assert [each["parts"]["pose"]["both"] for each in found["splits"]] == [5, 4, 9]
     assert found["splits"][-1]["num_frames"] == 9
     for split in found["splits"]:
         for part in split["parts"].values():

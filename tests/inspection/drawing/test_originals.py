@@ -179,3 +179,14 @@ def test_pictures_of_a_list_and_a_single_picture_are_found(make_clip, tmp_path, 
     originals = Originals(facts_of(source, layout))
     list(originals.frames(make_clip(1, clip_id="1", image_paths=(path,)), [0]))
     assert (originals.num_read, originals.first_reason) == (1, "")
+
+
+@has_bytes_as_names
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_link_that_leads_out_is_followed_where_that_is_allowed(make_clip, tmp_path, follows):
+    (path,) = write_pictures(tmp_path / "far", [b"1.png"])
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "0.png").symlink_to(path)
+    originals = Originals(facts_of(tmp_path / "data"), follows_links=follows)
+    ((_, frame),) = originals.frames(make_clip(1, image_paths=("0.png",)), [0])
+    assert (frame is not None) is follows

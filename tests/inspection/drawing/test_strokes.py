@@ -58,6 +58,13 @@ def test_points_of_the_body_are_left_out_where_their_part_was_found():
     assert (painted("coco-133", nose=(400, 300), **{face: (100, 100)})[300, 400] == GREY).all()
 
 
+def test_bones_of_the_body_are_thin_where_their_part_was_found():
+    face = get_skeleton("coco-133").point_names[get_skeleton("coco-133").part("face").start]
+    bone = {"nose": (200, 300), "left_eye": (600, 300)}
+    wide, thin = painted("coco-133", **bone), painted("coco-133", **bone, **{face: (100, 100)})
+    assert 0 < height_at(thin, 400) < height_at(wide, 400)
+
+
 def test_hands_lie_on_top_of_the_body():
     names = get_skeleton("holistic-143").point_names
     hand = get_skeleton("holistic-143").part("left_hand")

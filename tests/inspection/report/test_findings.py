@@ -130,13 +130,15 @@ def test_jitter_is_the_change_of_speed_and_a_straight_way_has_none():
 
 
 def test_the_section_has_a_row_and_a_curve_of_each_filter():
-    clip = replace(make_person(40), fps=25.0, clip_id="<b>")
+    clip = replace(make_person(100), fps=25.0, clip_id="<b>")
+    clip.points[50:, 0] += 0.3
     noise = np.random.default_rng(0).normal(0, 0.01, clip.points.shape)
     content = findings.smoothing_section(
         replace(clip, points=(clip.points + noise).astype(np.float32))
     )
     assert content.count("<polyline") == 1 + len(METHODS)
     assert all(f">{name}</td>" in content for name in ("none", *METHODS))
+    assert "frames 19 to 78" in content, "those around the quickest change"
     assert "&lt;b&gt;" in content
     assert "<b>" not in content
 
