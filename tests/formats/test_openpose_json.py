@@ -87,6 +87,10 @@ def test_body_25_and_18_with_hands_become_coco_133(tmp_path: Path) -> None:
     (clip,) = FILE.read(path, size_wh=(100, 100))
     assert clip.skeleton_name == "coco-133"
     assert clip.present.tolist() == [[True, False, False, True, False]]
+    for count in (68, 70):  # without the pupils, and with them
+        path = one_file(tmp_path, person(25, face_keypoints_2d=[2.0, 3.0, 0.9] * count))
+        (clip,) = FILE.read(path, size_wh=(100, 100))
+        assert clip.part("face")[0, :, 0].tolist() == pytest.approx([0.02] * 68)
 
 
 def test_a_folder_of_another_maker_is_read_with_a_size(tmp_path: Path) -> None:
