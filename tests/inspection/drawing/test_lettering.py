@@ -20,6 +20,7 @@ from posemill.inspection.drawing.lettering import (
     text_size,
     write_text,
 )
+from posemill.skeletons.palette import COLOURS
 
 
 def written(text, *, at_xy=(5, 20)):
@@ -141,6 +142,8 @@ def test_a_legend_is_laid_out_in_rows_that_fit_and_has_all_parts_once():
     assert heights == sorted(heights, reverse=True)
     assert (heights[0] - heights[-1]) % 21 == 0  # whole rows
     assert heights[0] > heights[-1]
+    swatch = (add_legend(picture, [("face", True)], "", height=10) == COLOURS["face"]).all(2)
+    assert (swatch.any(0).sum(), swatch.any(1).sum()) == (10, 10)
 
 
 def test_a_remark_stands_at_the_right_where_there_is_room():
