@@ -255,8 +255,9 @@ def test_a_run_in_which_nothing_was_found_is_warned_of(tree, tmp_path):
     assert "note: nothing was found in any frame: is a person in the pictures" in result.stderr
     for path in tree.rglob("*.png"):
         path.write_bytes(b"no picture")
-    failed = ran("extract", tree, "--out", tmp_path / "other", *FAKE)
+    failed = ran("extract", tree, "--out", tmp_path / "other.pkl", *FAKE)
     assert failed.exit_code == 1
+    assert f"no frames, so no {tmp_path / 'other.pkl'}; the run, which" in failed.stderr
     assert "found in" not in failed.stderr
 
 

@@ -170,6 +170,8 @@ def test_landmarks_are_a_clip_with_a_row_for_each_picture(pictures, tmp_path):
     assert clip.points.shape == (20, 543, 3)
     assert np.isnan(clip.points[3]).all()
     assert [Path(path).name for path in clip.image_paths] == [f"{n:02}.png" for n in range(20)]
+    failed = run(pictures, "--out", tmp_path / "x.npz", "--engine", "fake", "--mode", "image")
+    assert (failed.exit_code, "03.png" in failed.stderr) == (1, True)
     (pictures / "03.png").unlink()
     again = posemill.landmarks(pictures, tmp_path / "out.npz", engine="fake", progress=False)
     assert len(again) == 19
