@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
@@ -23,6 +25,15 @@ def s3_server() -> Iterator[tuple[str, int]]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    # Its threads look whether a key is there and write it in two steps: of two who create one, both
+    # would succeed. A store takes one at a time.
+    answer, one_at_a_time = server._server.app, threading.Lock()
+
+    def answer_in_turn(environ, start_response):
+        with one_at_a_time if environ["REQUEST_METHOD"] == "PUT" else nullcontext():
+            return answer(environ, start_response)
+
+    server._server.app = answer_in_turn
     yield server.get_host_and_port()
     server.stop()
 
