@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -16,18 +15,18 @@ from posemill.commands.line import run_line
 class _Stream(io.TextIOWrapper):
     """A stream whose text is also written to a second one, in the order of both."""
 
-    def __init__(self, both: io.StringIO, *, is_terminal: bool) -> None:
+    def __init__(self, both, *, is_terminal):
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
         self._both, self._is_terminal = both, is_terminal
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return self._is_terminal
 
-    def write(self, text: str) -> int:
+    def write(self, text):
         self._both.write(text)
         return super().write(text)
 
-    def text(self) -> str:
+    def text(self):
         self.flush()
         content: bytes = self.buffer.getvalue()  # type: ignore[attr-defined]
         return content.decode()
@@ -49,13 +48,13 @@ class CliRunner:
 
     def invoke(
         self,
-        run: Callable[[list[str]], int],
-        args: Sequence[str],
+        run,
+        args,
         *,
-        env: Mapping[str, str] | None = None,
-        catch_exceptions: bool = True,
-        color: bool = False,
-    ) -> Result:
+        env=None,
+        catch_exceptions=True,
+        color=False,
+    ):
         """Run a line; an exception is kept, and its code is 1."""
         both = io.StringIO()
         out, err = (_Stream(both, is_terminal=color) for _ in range(2))
@@ -78,12 +77,12 @@ class CliRunner:
         return Result(int(code or 0), out.text(), err.text(), both.getvalue(), exception)
 
 
-def call(*words: object, catches: bool = True) -> Result:
+def call(*words, catches=True):
     """Return what a line of the command line gave."""
     return CliRunner().invoke(run_line, [str(word) for word in words], catch_exceptions=catches)
 
 
-def said_by(*words: object) -> str:
+def said_by(*words):
     """Return what a line that does all it should prints on stdout; its error is raised."""
     result = call(*words, catches=False)
     assert result.exit_code == 0, result.output

@@ -7,13 +7,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import psutil
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
@@ -48,7 +44,7 @@ SHARED = Path(__file__).parent.parent.parent / "shared"
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
+def pytest_timeout_set_timer(item, settings):
     """Write the stacks and end the process, by a thread of C: one of Python takes 0.5 ms a test."""
     output = item.config.stash[fault_handler_stderr_fd_key]
     faulthandler.dump_traceback_later(settings.timeout, exit=True, file=output)
@@ -57,7 +53,7 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
+def shared():
     """Material that is not part of the project; tests that need it skip without it."""
     if not SHARED.is_dir():
         pytest.skip(f"no {SHARED}: material kept outside of the project")
@@ -65,7 +61,7 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def model_files() -> dict[str, Path]:
+def model_files():
     """The default engine's model files by name, fetched if need be; skips without a network."""
     from posemill.weights.catalogue import CATALOGUE
 
@@ -78,30 +74,28 @@ def model_files() -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def need_model() -> Callable[[str], Path]:
+def need_model():
     """Where any model file of the catalogue is, fetched if need be; skips without a network."""
     return lambda name: _or_skip(ensure_model, name)
 
 
 @pytest.fixture(scope="session")
-def media() -> Callable[[str], Path]:
+def media():
     """Where a clip or picture of the catalogue is, fetched if need be; skips without a network."""
     return lambda name: _or_skip(ensure_media, name)
 
 
 @pytest.fixture(scope="session")
-def photo() -> npt.NDArray[np.uint8]:
+def photo():
     """A real picture of a person, `(512, 512, 3)` RGB; skips without a network."""
     return read_picture(_or_skip(ensure_media, "astronaut"))
 
 
 @pytest.fixture
-def install_entry_points(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[dict[str, dict[str, str]]], Path]:
+def install_entry_points(tmp_path_factory, monkeypatch):
     """Returns a function: `{group: {name: "module:object"}}` as an installed package has them."""
 
-    def install(groups: dict[str, dict[str, str]]) -> Path:
+    def install(groups):
         folder = tmp_path_factory.mktemp("site")
         lines = [
             line
@@ -118,7 +112,7 @@ def install_entry_points(
     return install
 
 
-def _or_skip(fetch: Callable[[str], Path], name: str) -> Path:
+def _or_skip(fetch, name):
     try:
         return fetch(name)
     except WeightsError as error:
@@ -126,14 +120,14 @@ def _or_skip(fetch: Callable[[str], Path], name: str) -> Path:
 
 
 @pytest.fixture
-def start_process() -> Iterator[Callable[..., psutil.Popen]]:
+def start_process():
     """`psutil.Popen`; at the end of the test its processes end, whatever came of the test.
 
     A process left by a failing test would be reported as an error of some later one.
     """
     started: list[psutil.Popen] = []
 
-    def start(command: list[str], **options: Any) -> psutil.Popen:
+    def start(command, **options):
         started.append(psutil.Popen(command, **options))
         return started[-1]
 
@@ -152,7 +146,7 @@ def start_process() -> Iterator[Callable[..., psutil.Popen]]:
 
 
 @pytest.fixture(scope="session")
-def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
+def warm_python(tmp_path_factory):
     """A Python that has loaded torch, for processes of tests that use `warm_children`."""
     if SHARD_PYTHON:
         yield WarmPython(SHARD_PYTHON, dict(os.environ))
@@ -162,13 +156,13 @@ def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython
 
 
 @pytest.fixture
-def warm_children(warm_python: WarmPython) -> Iterator[None]:
+def warm_children(warm_python):
     """What the test, or posemill in it, starts by `sys.executable` has loaded torch already."""
     with warm_python.used():
         yield
 
 
 @pytest.fixture(autouse=True)
-def _warn_anew() -> None:
+def _warn_anew():
     """Let each test see the warnings that are logged only once."""
     warn_once.cache_clear()

@@ -1,15 +1,10 @@
 """TFLite files written on the spot, operator by operator."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from posemill.weights.tflite_graph import Graph, read_graph
+from posemill.weights.tflite_graph import read_graph
 
 TYPES = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int32): 2}
 
@@ -17,7 +12,7 @@ TYPES = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int32): 2
 class TfliteMaker:
     """Builds a file of one input, which is tensor 0."""
 
-    def __init__(self, shape: tuple[int, ...] = (1, 6, 8, 3), name: str = "picture") -> None:
+    def __init__(self, shape=(1, 6, 8, 3), name="picture"):
         self.model, self.graph = schema.ModelT(), schema.SubGraphT()
         self.model.version, self.model.subgraphs = 3, [self.graph]
         self.model.operatorCodes, self.model.buffers = [], [schema.BufferT()]
@@ -25,7 +20,7 @@ class TfliteMaker:
         self.tensor(name, shape)
         self.graph.inputs = [0]
 
-    def tensor(self, name: str, shape: tuple[int, ...], value: np.ndarray | None = None) -> int:
+    def tensor(self, name, shape, value=None):
         """Return the number of a new tensor, with values for a constant."""
         tensor = schema.TensorT()
         tensor.name, tensor.shape, tensor.buffer = name, list(shape), 0
@@ -37,19 +32,19 @@ class TfliteMaker:
         self.graph.tensors.append(tensor)
         return len(self.graph.tensors) - 1
 
-    def constant(self, value: np.ndarray) -> int:
+    def constant(self, value):
         """Return the number of a new constant; OpenVINO tells them apart by their names."""
         return self.tensor(f"constant{len(self.graph.tensors)}", value.shape, value)
 
     def operator(
         self,
-        code: int,
-        inputs: list[int],
-        shape: tuple[int, ...],
-        options: Any = None,
+        code,
+        inputs,
+        shape,
+        options=None,
         *,
-        name: str = "",
-    ) -> int:
+        name="",
+    ):
         """Return the number of what a new operator gives."""
         entry = schema.OperatorCodeT()
         entry.builtinCode = entry.deprecatedBuiltinCode = code
@@ -66,21 +61,21 @@ class TfliteMaker:
         self.graph.operators.append(operator)
         return output
 
-    def reshape(self, value: int, shape: tuple[int, ...]) -> int:
+    def reshape(self, value, shape):
         """Return the number of the values in another shape."""
         inputs = [value, self.constant(np.array(shape, np.int32))]
         return self.operator(
             schema.BuiltinOperator.RESHAPE, inputs, shape, schema.ReshapeOptionsT()
         )
 
-    def to_bytes(self, *outputs: int) -> bytes:
+    def to_bytes(self, *outputs):
         """Return the file."""
         self.graph.outputs = list(outputs)
         builder = flatbuffers.Builder()
         builder.Finish(self.model.Pack(builder), b"TFL3")
         return bytes(builder.Output())
 
-    def read(self, folder: Path, *outputs: int) -> Graph:
+    def read(self, folder, *outputs):
         """Return the file as the converter reads it."""
         path = folder / "small.tflite"
         path.write_bytes(self.to_bytes(*outputs))

@@ -1,18 +1,11 @@
 """Made-up people: clips whose every point is known."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from posemill.framework.formats.detection_pb2 import Detection
 from posemill.framework.formats.location_data_pb2 import LocationData
 from posemill.records import OtherPeople, PoseClip
 from posemill.runs.manifest import Manifest
-from posemill.runs.queries import Failure
 from posemill.runs.writer import RunWriter
 from posemill.skeletons import get_skeleton
 
@@ -32,7 +25,7 @@ _BODY = {
 }  # fmt: skip
 
 
-def stand(skeleton_name: str = "holistic-543") -> np.ndarray[Any, Any]:
+def stand(skeleton_name="holistic-543"):
     """Return `(keypoints, 3)` of one standing person, hands open, in shares of width and height."""
     skeleton = get_skeleton(skeleton_name)
     points = np.zeros((skeleton.num_points, 3), np.float32)
@@ -65,14 +58,14 @@ def stand(skeleton_name: str = "holistic-543") -> np.ndarray[Any, Any]:
 
 
 def make_person(
-    num_frames: int = 10,
+    num_frames=10,
     *,
-    skeleton_name: str = "holistic-543",
-    missing: tuple[str, ...] = (),
-    step: float = 0.002,
-    size_wh: tuple[int, int] = (320, 240),
-    **fields: Any,
-) -> PoseClip:
+    skeleton_name="holistic-543",
+    missing=(),
+    step=0.002,
+    size_wh=(320, 240),
+    **fields,
+):
     """Return a clip of a person who sways by `step` a frame, without the missing parts."""
     skeleton = get_skeleton(skeleton_name)
     sway = step * np.arange(num_frames, dtype=np.float32)
@@ -87,7 +80,7 @@ def make_person(
     return PoseClip(points, scores, sizes, skeleton_name=skeleton_name, **fields)
 
 
-def make_detection(xmin: float = 0.25, ymin: float = 0.3) -> Detection:
+def make_detection(xmin=0.25, ymin=0.3):
     """Return a face of two points, as the solution finds them."""
     keypoint = LocationData.RelativeKeypoint
     location = LocationData(
@@ -100,9 +93,7 @@ def make_detection(xmin: float = 0.25, ymin: float = 0.3) -> Detection:
     return Detection(label_id=[0], score=[0.721778], location_data=location)
 
 
-def write_run(
-    folder: Path, *clips: PoseClip, failures: Iterable[Failure] = (), **manifest: Any
-) -> Path:
+def write_run(folder, *clips, failures=(), **manifest):
     """Write a finished run of clips of one skeleton, holistic-543 where there are none."""
     skeleton_name = clips[0].skeleton_name if clips else "holistic-543"
     with RunWriter(folder, Manifest(skeleton_name, **manifest)) as writer:
@@ -113,7 +104,7 @@ def write_run(
     return folder
 
 
-def make_crowd(frames: Sequence[Sequence[np.ndarray[Any, Any]]], **fields: Any) -> PoseClip:
+def make_crowd(frames, **fields):
     """Return a clip of OpenPose; the first person of each frame, of scores 0.9, stands for it."""
     nobody = np.full((18, 3), np.nan, np.float32)
     points = np.stack([people[0] if people else nobody for people in frames])

@@ -5,16 +5,12 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from posemill.training.loop.timing import PARTS, Evidence
 
 
-def write_training(
-    folder: Path, *, data: str = "", steps: int = 50, clip: str = "b", label: str = "yes"
-) -> Path:
+def write_training(folder, *, data="", steps=50, clip="b", label="yes"):
     """Write the files of a finished training."""
     folder.mkdir(parents=True)
     seconds = dict.fromkeys(PARTS, 0.0) | {"data": 80.0, "forward": 20.0}
@@ -44,9 +40,7 @@ def write_training(
     return folder
 
 
-def write_sweep(
-    folder: Path, changes: Sequence[Mapping[str, Any]], *, file: str = "s.toml"
-) -> list[Path]:
+def write_sweep(folder, changes, *, file="s.toml"):
     """Write what a sweep plans, a training for each change; return where the trainings go."""
     names = [f"{number:03d}-0123abcd" for number in range(len(changes))]
     trainings = [{"name": name, "changes": changes[int(name[:3])]} for name in names]

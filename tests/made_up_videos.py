@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import av
 import numpy as np
 
@@ -12,13 +10,13 @@ from posemill.errors import DecodeError
 from posemill.records import Frame
 
 
-def paint_noise(number: int, size_wh: tuple[int, int]) -> Frame:
+def paint_noise(number, size_wh):
     """Return a frame of moving noise, which no codec can make small: a cut is within a picture."""
     noise = np.random.default_rng(0).integers(0, 255, (size_wh[1], size_wh[0], 3), np.uint8)
     return np.roll(noise, 3 * number, axis=1)
 
 
-def copy_packets(source: Path, target: Path, start: int) -> Path:
+def copy_packets(source, target, start):
     """Write a video of the packets of another one, from one on, as they are."""
     with av.open(str(source)) as container, av.open(str(target), "w") as copy:
         stream = container.streams.video[0]
@@ -30,7 +28,7 @@ def copy_packets(source: Path, target: Path, start: int) -> Path:
     return target
 
 
-def read_frames(path: Path, decoder: str = "pyav") -> tuple[list[Frame], DecodeError | None]:
+def read_frames(path, decoder="pyav"):
     """Return the frames that can be read, and why there are no more, if something is wrong."""
     frames: list[Frame] = []
     try:

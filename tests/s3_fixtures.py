@@ -1,12 +1,9 @@
 """An S3 server on loopback, in a thread of the tests."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import threading
 import urllib.request
-from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
@@ -18,7 +15,7 @@ KEYS = {
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[tuple[str, int]]:
+def s3_server():
     """Host and port of a server of moto."""
     pytest.importorskip("obstore", reason="needs the extra cloud")
     moto = pytest.importorskip("moto.server", reason="needs moto[server], an S3 server for tests")
@@ -39,7 +36,7 @@ def s3_server() -> Iterator[tuple[str, int]]:
 
 
 @pytest.fixture
-def s3_bucket(s3_server: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def s3_bucket(s3_server, monkeypatch):
     """The URI of a new bucket; the environment says how to reach it."""
     from posemill.places import _open
 

@@ -1,7 +1,5 @@
 """The walk in docs/architecture.md names files and functions: all of them must exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -16,18 +14,18 @@ PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 HOP = re.compile(r"`([\w/]+\.py)`: (`[\w.]+`(?:, `[\w.]+`)*)")
 
 
-def walk_of(page: str) -> str:
+def walk_of(page):
     """The part of the page that is the walk."""
     return page.partition("## How a frame travels")[2].partition("\n## ")[0]
 
 
-def hops(page: str) -> list[tuple[str, str]]:
+def hops(page):
     """Every file of the walk with every name said to be in it."""
     return [(path, name) for path, names in HOP.findall(walk_of(page))
             for name in re.findall(r"`([\w.]+)`", names)]  # fmt: skip
 
 
-def names_in(source: str) -> set[str]:
+def names_in(source):
     """Functions, classes and `Class.method` of a module, by its text: nothing is imported."""
     found = set()
     for node in ast.parse(source).body:

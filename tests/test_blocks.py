@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import numpy as np
 
 from posemill.blocks import join_clips, join_stream
 from posemill.records import PoseClip
 
 
-def make_clip(clip_id: str, frames: int, *, split: str = "train", points: int = 143) -> PoseClip:
+def make_clip(clip_id, frames, *, split="train", points=143):
     rng = np.random.default_rng(frames)
     values = rng.uniform(size=(frames, points, 3)).astype(np.float32)
     values[::3, 5] = np.nan

@@ -1,7 +1,5 @@
 """The settings of an extraction: defaults, limits on both sides, and what they decide."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The errors, and the tree of them drawn on top of their module."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -26,7 +24,7 @@ from posemill.commands.line import main
 SENTENCE = "training needs 'torch'; run: pip install 'posemill[train]'"
 
 
-def error_classes() -> dict[str, type]:
+def error_classes():
     return {
         name: value
         for name, value in vars(errors).items()
@@ -43,7 +41,7 @@ def test_the_drawn_tree_names_every_error_and_each_has_an_exit_code_and_a_meanin
         assert value.__doc__
 
 
-def run_without_torch(code: str) -> subprocess.CompletedProcess[str]:
+def run_without_torch(code):
     sources = str(Path(posemill.__file__).parent.parent)
     return subprocess.run(
         [sys.executable, "-c", BLOCK + code], env={"PYTHONPATH": sources}, capture_output=True,

@@ -1,7 +1,5 @@
 """Atomic writes, locks, checksums and the cache folder."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -22,7 +20,7 @@ from posemill.files import (
 )
 
 
-def write_half(target: Path) -> None:
+def write_half(target):
     with atomic_path(target) as temporary:
         temporary.write_bytes(b"half")
         raise ZeroDivisionError
@@ -105,7 +103,7 @@ def test_leftovers_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path):
         target.touch()
 
 
-def make_and_be_killed(target: Path) -> None:
+def make_and_be_killed(target):
     with atomic_folder(target, marker="mark") as folder:
         (folder / "shard").touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -125,7 +123,7 @@ def test_the_next_writer_of_a_folder_removes_what_a_killed_one_left(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def write_and_fail(folder: Path) -> None:
+def write_and_fail(folder):
     (folder / "kept").touch()
     raise ZeroDivisionError
 

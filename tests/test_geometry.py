@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,13 +8,13 @@ from posemill import geometry
 NAN = np.nan
 
 
-def line(*values: float) -> np.ndarray:
+def line(*values):
     """One keypoint over time: x is given, y twice and z three times that."""
     x = np.array(values, np.float32)
     return np.stack([x, 2 * x, 3 * x], axis=-1)[:, None, :]
 
 
-def body(left: tuple[float, float], right: tuple[float, float], hand: tuple[float, float]):
+def body(left, right, hand):
     return np.array([[(*left, 0), (*right, 0), (*hand, 0)]], np.float32)
 
 

@@ -1,7 +1,5 @@
 """Who may import whom: the arrows of docs/architecture.md."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from functools import cache
@@ -67,7 +65,7 @@ WRAPPED = {
 
 
 @cache
-def imports_of(path: Path) -> list[tuple[str, bool]]:
+def imports_of(path):
     """Return (module, is at module level) for every import in a file."""
     tree = ast.parse(path.read_text())
     top_level = set(tree.body)

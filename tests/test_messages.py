@@ -1,7 +1,5 @@
 """A message: template and values, filled in the reader's language and spelling."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

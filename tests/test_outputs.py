@@ -1,7 +1,5 @@
 """What posemill did not write for the same source stays, unless --overwrite is given."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """One of each kind comes from outside: a small installed package, used by the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -109,13 +107,13 @@ def _use_warm_processes(warm_children):
     """Processes of these tests have loaded posemill already: their start is not the point."""
 
 
-def run(package: Path, *arguments: object) -> str:
+def run(package, *arguments):
     done = call(package, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def call(package: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+def call(package, *arguments):
     paths = os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
         [sys.executable, "-m", *map(str, arguments)], capture_output=True, text=True, cwd=package,
@@ -151,7 +149,7 @@ def test_one_of_each_kind_from_outside_goes_the_whole_way(package, tmp_path, mon
     assert str(video) in (package / "read.txt").read_text()
 
 
-def write_video(path: Path, shade: int) -> None:
+def write_video(path, shade):
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=10)
@@ -165,7 +163,7 @@ def write_video(path: Path, shade: int) -> None:
 EXAMPLE = Path(__file__).parent.parent / "examples" / "plugin"
 
 
-def test_the_example_installs_without_a_network_and_goes_the_whole_way(tmp_path: Path) -> None:
+def test_the_example_installs_without_a_network_and_goes_the_whole_way(tmp_path):
     # Not by an import: setuptools replaces distutils for all tests that come after.
     if Version(version("setuptools")) < Version("70.1"):
         pytest.skip("setuptools 70.1 builds the example, and comes with torch")

@@ -1,7 +1,5 @@
 """Names of engines, decoders and so on: the table, other packages, and what is said without."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

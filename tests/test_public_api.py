@@ -1,7 +1,5 @@
 """The front door: its names are pinned, and it opens fast."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -27,7 +25,7 @@ HEAVY = {"ai_edge_litert", "av", "cv2", "numpy", "onnx", "onnxruntime", "pandas"
          "pyarrow", "rich", "scipy", "tflite", "torch"}  # fmt: skip
 
 
-def run_python(*arguments: str) -> tuple[float, str]:
+def run_python(*arguments):
     """Return the CPU seconds (user and system) of a new Python with our sources, and its stdout."""
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONWARNINGS": "default"}
     before = os.times()
@@ -39,7 +37,7 @@ def run_python(*arguments: str) -> tuple[float, str]:
     return seconds - before.children_user - before.children_system, result.stdout
 
 
-def least_seconds(*arguments: str) -> float:
+def least_seconds(*arguments):
     """Return the least CPU time of five runs: a busy machine only ever adds."""
     return min(run_python(*arguments)[0] for _ in range(5))
 
@@ -100,7 +98,7 @@ def test_a_command_loads_nothing_heavy_that_it_does_not_need(command, needed, tm
     assert not modules_after(command, *([str(run)] if needed else [])) & (HEAVY - needed)
 
 
-def modules_after(*command: str) -> set[str]:
+def modules_after(*command):
     """The packages that a command has loaded when it ends."""
     code = (
         "import sys, json, contextlib, io\n"
@@ -117,7 +115,7 @@ def test_import_takes_under_a_fifth_of_a_second():
     assert least_seconds("-c", "import posemill") < max(0.2, bare + 0.05)
 
 
-def test_help_answers_in_under_three_tenths_of_a_second() -> None:
+def test_help_answers_in_under_three_tenths_of_a_second():
     # On a slow or busy machine: in under three times what rich alone takes to import.
     library = least_seconds("-c", "import rich.console")
     assert least_seconds("-m", "posemill", "--help") < max(0.3, 3 * library)

@@ -40,27 +40,27 @@ class Block:
     text: str
 
 
-def read(name: str) -> str:
+def read(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def blocks_of(name: str) -> list[Block]:
+def blocks_of(name):
     found = re.findall(r"^```(\w*)\n(.*?)^```$", read(name), flags=re.DOTALL | re.MULTILINE)
     return [Block(language, text) for language, text in found]
 
 
-def prose_of(name: str) -> str:
+def prose_of(name):
     return re.sub(r"^```.*?^```$", "", read(name), flags=re.DOTALL | re.MULTILINE)
 
 
-def headings_of(name: str) -> list[tuple[int, str]]:
+def headings_of(name):
     return [
         (len(marks), text)
         for marks, text in re.findall(r"^(#+) (.+)$", prose_of(name), flags=re.MULTILINE)
     ]
 
 
-def commands_of(name: str) -> list[str]:
+def commands_of(name):
     lines = [
         line
         for block in blocks_of(name)
@@ -70,7 +70,7 @@ def commands_of(name: str) -> list[str]:
     return [line.partition(" #")[0].strip() for line in lines if line.strip()]
 
 
-def code_of(block: Block) -> Block:
+def code_of(block):
     """Return a block without its comments, and without what a tree of files says beside names."""
     if block.language == "text" and not block.text.startswith("runs/"):
         # What commands printed is in the language of the page: the commands are the same.
@@ -189,7 +189,7 @@ def workspace(tmp_path_factory):
     return folder
 
 
-def run(command: list[str], workspace: Path, python: str) -> str:
+def run(command, workspace, python):
     """Run a command as the user would: `posemill` is on the path, the workspace is here.
 
     Args:
@@ -235,7 +235,7 @@ def test_every_command_and_every_python_block_runs_as_it_stands(workspace, warm_
     assert done >= 3
 
 
-def run_here(block: Block) -> int:
+def run_here(block):
     """Run a block in this process and folder, which spares a start of Python for each line.
 
     Returns:

@@ -1,7 +1,5 @@
 """The value objects check their shapes and say what they hold; splits have one list of aliases."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from posemill.skeletons import get_skeleton
 from posemill.sources import find_clips
 
 
-def make_clip(num_frames: int = 4, skeleton: str = "holistic-543", **changes: object) -> PoseClip:
+def make_clip(num_frames=4, skeleton="holistic-543", **changes):
     rng = np.random.default_rng(num_frames)
     num_points = get_skeleton(skeleton).num_points
     fields = {

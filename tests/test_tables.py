@@ -1,7 +1,5 @@
 """Tables as people have them: every separator, encoding and spelling gives the same rows."""
 
-from __future__ import annotations
-
 import pytest
 
 from posemill.errors import TrainingError

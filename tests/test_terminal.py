@@ -1,7 +1,5 @@
 """Text that others wrote, made fit for a terminal."""
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -1,21 +1,19 @@
 """Who is who along a clip."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from posemill.records import FloatArray, OtherPeople, PoseClip
+from posemill.records import OtherPeople, PoseClip
 from posemill.tracker import MAX_MISSING, Tracker, box_overlap, pose_similarity
 
 SHAPE = np.random.default_rng(0).random((17, 2)) * [40, 100]
 
 
-def at(x: float, y: float = 0.0) -> FloatArray:
+def at(x, y=0.0):
     return (SHAPE + np.array([x, y])).astype(np.float32)
 
 
-def ids_of(frames: list[list[FloatArray]], tracker: Tracker | None = None) -> list[list[int]]:
+def ids_of(frames, tracker=None):
     tracker = tracker or Tracker()
     return [tracker.assign(np.array(people).reshape(-1, 17, 2)) for people in frames]
 
@@ -25,7 +23,7 @@ def test_people_keep_their_ids_in_whatever_order_they_come():
     assert ids_of(frames) == [[1, 2] if t % 2 == 0 else [2, 1] for t in range(10)]
 
 
-def test_two_who_walk_through_each_other_keep_their_ids() -> None:
+def test_two_who_walk_through_each_other_keep_their_ids():
     # Where they are in one place only one is seen.
     frames = [[at(8 * t), at(240 - 8 * t)] for t in range(31)]
     for t in (14, 15, 16):

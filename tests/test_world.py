@@ -1,7 +1,5 @@
 """Landmarks in metres: from the engines through a run into files and back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +16,7 @@ from posemill.runs.reader import open_run
 from posemill.skeletons import WORLD_LAYOUT
 
 
-def clip_of(num_frames: int, clip_id: str = "a", *, people: tuple[int, ...] = ()) -> PoseClip:
+def clip_of(num_frames, clip_id="a", *, people=()):
     """Return a clip of hands-42 in metres, with so many people beside the first."""
     rng = np.random.default_rng(num_frames)
     points = rng.random((num_frames, 42, 3), np.float32)

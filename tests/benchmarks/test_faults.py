@@ -1,7 +1,5 @@
 """`timeout -s TERM`, as schedulers end a job: to the process, and to its group."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

@@ -1,13 +1,10 @@
 """The counter of mutants: which faults it makes, where it makes none, which tests it runs."""
 
-from __future__ import annotations
-
 import ast
 import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +19,7 @@ def mutants():
     return import_module("benchmarks.mutants")
 
 
-def changed(mutants: Any, source: str) -> set[str]:
+def changed(mutants, source):
     """Every other program that is made of a source, as Python spells it."""
     found = [each for each in mutants.find_mutants(PATH, source) if mutants.is_valid(each, source)]
     return {ast.unparse(ast.parse(mutants.mutated(source, each))) for each in found}

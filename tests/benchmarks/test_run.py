@@ -1,12 +1,9 @@
 """`make bench`: what becomes of what the benchmarks print, and that each can still start."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +26,7 @@ def made_up(tmp_path, monkeypatch):
     return tmp_path / "benchmarks" / "made" / "up.py"
 
 
-def kept_of(outcome: dict[str, object]) -> dict[str, object]:
+def kept_of(outcome):
     outcome |= {"date": "2026-11-05 12:00", "processor": "AVX2", "load": 1.0}
     return {"machine": {}, "benchmarks": {SPEED.benchmark.command: outcome}}
 
@@ -76,7 +73,7 @@ def test_a_benchmark_that_hangs_is_ended(made_up, monkeypatch):
 def test_ctrl_c_keeps_what_was_measured(tmp_path, monkeypatch, capsys):
     later = Figure("training", "later", Benchmark("made.later"), "x")
 
-    def answer(benchmark: Benchmark) -> dict[str, object]:
+    def answer(benchmark):
         if benchmark == later.benchmark:
             raise KeyboardInterrupt
         return {"found": {"speed": {"value": 1.0}}, "problem": ""}
@@ -144,7 +141,7 @@ def test_the_headlines_are_those_of_the_page_of_all_tables():
     assert all(what in changed for what in HEADLINES.values())
 
 
-def imported_names(source: str) -> Iterator[tuple[str, str]]:
+def imported_names(source):
     """Yield the modules and names of posemill that a source imports, its embedded scripts too."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("posemill"):

@@ -1,7 +1,5 @@
 """The simulation of many workers, at a size that takes a moment."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

@@ -1,11 +1,8 @@
 """Runs and files behind one face, and the errors of what is neither."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from made_up_people import make_person as make_clip
@@ -15,14 +12,13 @@ from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, PosemillError, RunError
 from posemill.formats import get_format
 from posemill.formats.shared.contract import Recipe
-from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure
 from posemill.runs.writer import RunWriter
 
 
 @pytest.fixture
-def clips() -> list[PoseClip]:
+def clips():
     return [
         make_clip(10, clip_id="a", split="train"),
         make_clip(20, clip_id="b", split="train", missing=("left_hand",), size_wh=(64, 48)),
@@ -31,7 +27,7 @@ def clips() -> list[PoseClip]:
 
 
 @pytest.fixture(params=["run", "npz"])
-def material(request: pytest.FixtureRequest, clips: list[PoseClip], tmp_path: Path) -> ClipInput:
+def material(request, clips, tmp_path):
     """The same clips, as a run and as a file."""
     if request.param == "run":
         return ClipInput(write_run(tmp_path / "run", *clips))
@@ -40,7 +36,7 @@ def material(request: pytest.FixtureRequest, clips: list[PoseClip], tmp_path: Pa
     return ClipInput(path)
 
 
-def test_clips_outlines_and_picks_agree(material: ClipInput, clips: list[PoseClip]) -> None:
+def test_clips_outlines_and_picks_agree(material, clips):
     names = [(clip.split, clip.clip_id) for clip in clips]
     assert [(clip.split, clip.clip_id) for clip in material.clips()] == names
     outlines = list(material.outlines())
@@ -56,8 +52,8 @@ def test_clips_outlines_and_picks_agree(material: ClipInput, clips: list[PoseCli
 
 
 def test_a_split_is_found_by_its_other_names_and_an_unknown_one_is_named(
-    material: ClipInput,
-) -> None:
+    material,
+):
     for name in ("dev", "val", "Validation"):
         assert [clip.split for clip in ClipInput(material.path, splits=[name]).clips()] == ["dev"]
     with pytest.raises(PosemillError, match=r"has no split 'test'; it has train, dev"):
@@ -66,7 +62,7 @@ def test_a_split_is_found_by_its_other_names_and_an_unknown_one_is_named(
         list(ClipInput(material.path, splits=["train", "test"]).outlines())
 
 
-def test_what_is_no_run_and_no_file_is_said(tmp_path: Path) -> None:
+def test_what_is_no_run_and_no_file_is_said(tmp_path):
     with pytest.raises(PosemillError, match="nowhere: no such file or folder; expected a run or"):
         ClipInput(tmp_path / "nowhere")
     with pytest.raises(FormatError, match="the folder is empty; expected a run or files of a"):
@@ -80,7 +76,7 @@ def test_what_is_no_run_and_no_file_is_said(tmp_path: Path) -> None:
         ClipInput(tmp_path / "{d}")
 
 
-def test_a_run_without_keypoints_is_said(tmp_path: Path) -> None:
+def test_a_run_without_keypoints_is_said(tmp_path):
     writer = RunWriter(tmp_path / "run", Manifest("holistic-543"))
     with pytest.raises(RunError, match=r"holds no keypoints yet; .* posemill status"):
         ClipInput(tmp_path / "run")
@@ -89,7 +85,7 @@ def test_a_run_without_keypoints_is_said(tmp_path: Path) -> None:
         ClipInput(tmp_path / "run")
 
 
-def test_a_given_size_is_for_frames_that_do_not_say_theirs(tmp_path: Path) -> None:
+def test_a_given_size_is_for_frames_that_do_not_say_theirs(tmp_path):
     known = make_clip(3, clip_id="known", split="train", size_wh=(64, 48))
     bare = make_clip(2, clip_id="bare", split="train", size_wh=(0, 0))
     half = make_clip(2, clip_id="half", split="train", size_wh=(0, 48))
@@ -111,7 +107,7 @@ def test_a_given_size_is_for_frames_that_do_not_say_theirs(tmp_path: Path) -> No
     assert {each.clip_id: each.sizes_wh.tolist() for each in block.clips} == sizes
 
 
-def test_a_file_says_its_format_and_nothing_of_failures(clips: list[PoseClip], tmp_path) -> None:
+def test_a_file_says_its_format_and_nothing_of_failures(clips, tmp_path):
     get_format("npz").write(clips, tmp_path / "a.npz", recipe=Recipe(layout="543"))
     source = ClipInput(tmp_path / "a.npz")
     num_bytes = (tmp_path / "a.npz").stat().st_size
@@ -121,7 +117,7 @@ def test_a_file_says_its_format_and_nothing_of_failures(clips: list[PoseClip], t
     assert (source.num_frames, source.splits, source.run) == (None, None, None)
 
 
-def test_failures_are_those_of_the_chosen_splits(clips: list[PoseClip], tmp_path: Path) -> None:
+def test_failures_are_those_of_the_chosen_splits(clips, tmp_path):
     lost = [
         Failure("lost", split, None, 7, "lost.mp4", "gone", "it is gone")
         for split in ("train", "dev")
@@ -140,7 +136,7 @@ def test_failures_are_those_of_the_chosen_splits(clips: list[PoseClip], tmp_path
     assert both.facts()["is_finished"]
 
 
-def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(tmp_path: Path) -> None:
+def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(tmp_path):
     found, empty = make_clip(3, clip_id="a", split="train"), make_clip(0, clip_id="b", split="dev")
     source = ClipInput(write_run(tmp_path / "run", found, empty))
     assert [clip.clip_id for clip in source.clips_so_far()] == ["a"]
@@ -149,9 +145,7 @@ def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(tmp_pa
 
 
 @pytest.mark.parametrize("found", ["[", "[[1], []]", "[[1,1,1,1], [[1]]]", "7", "[" * 100_000])
-def test_nonsense_in_the_records_is_one_sentence(
-    clips: list[PoseClip], tmp_path: Path, found: str
-) -> None:
+def test_nonsense_in_the_records_is_one_sentence(clips, tmp_path, found):
     write_run(tmp_path / "run", clips[0])
     with closing(sqlite3.connect(tmp_path / "run" / "ledger.sqlite")) as database:
         database.execute("UPDATE pieces SET found = ?", (found,))

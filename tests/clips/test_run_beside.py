@@ -1,7 +1,5 @@
 """`x.run` beside `x.pkl`: what the file does not hold is known there."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
 

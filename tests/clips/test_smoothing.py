@@ -1,7 +1,5 @@
 """Smoothing of keypoints along time."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -13,7 +11,7 @@ from posemill.records import OtherPeople, PersonIds, PoseClip
 K = 18
 
 
-def make_clip(path: np.ndarray, *, fps: float | None = 25.0) -> PoseClip:
+def make_clip(path, *, fps=25.0):
     """A clip of one moving body: `path` is `(frames, 2)`, the place of its first point."""
     frames = len(path)
     shape = np.random.default_rng(0).uniform(-0.2, 0.2, (K, 2))
@@ -26,7 +24,7 @@ def make_clip(path: np.ndarray, *, fps: float | None = 25.0) -> PoseClip:
 
 
 @pytest.fixture
-def noisy() -> tuple[PoseClip, PoseClip]:
+def noisy():
     """A body that swings once in two seconds; and the same with noise."""
     seconds = np.arange(100) / 25
     clean = make_clip(np.stack([0.5 + 0.1 * np.sin(np.pi * seconds), 0.5 + 0 * seconds], 1))
@@ -35,13 +33,11 @@ def noisy() -> tuple[PoseClip, PoseClip]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_noise_becomes_less_and_the_motion_stays(
-    method: str, noisy: tuple[PoseClip, PoseClip]
-) -> None:
+def test_noise_becomes_less_and_the_motion_stays(method, noisy):
     clean, rough = noisy
     smoothed = smooth(rough, method)
 
-    def jitter(clip: PoseClip) -> float:
+    def jitter(clip):
         return float(np.abs(np.diff(clip.points, 2, axis=0)).mean())
 
     assert jitter(smoothed) < 0.5 * jitter(rough)
@@ -54,7 +50,7 @@ def test_noise_becomes_less_and_the_motion_stays(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_nothing_is_seen_across_a_gap_and_missing_points_stay_missing(method: str) -> None:
+def test_nothing_is_seen_across_a_gap_and_missing_points_stay_missing(method):
     path = np.zeros((40, 2))
     path[20:] = 1.0  # another place behind the gap
     clip = make_clip(path)
@@ -69,7 +65,7 @@ def test_nothing_is_seen_across_a_gap_and_missing_points_stay_missing(method: st
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_frames_that_were_left_out_are_a_gap_and_every_second_frame_is_none(method: str) -> None:
+def test_frames_that_were_left_out_are_a_gap_and_every_second_frame_is_none(method):
     path = np.repeat([[0.0, 0.0], [1.0, 1.0]], 20, axis=0)
     clip = make_clip(path)
     cut = np.concatenate([np.arange(20), np.arange(30, 50)])
@@ -81,7 +77,7 @@ def test_frames_that_were_left_out_are_a_gap_and_every_second_frame_is_none(meth
     assert np.abs(together.points - clip.points).max() > 0.01
 
 
-def test_savgol_keeps_a_parabola_and_equals_the_textbook_window() -> None:
+def test_savgol_keeps_a_parabola_and_equals_the_textbook_window():
     frames = np.arange(30)
     clip = make_clip(np.stack([0.001 * frames**2, 0.5 - 0.01 * frames], 1))
     np.testing.assert_allclose(smooth(clip, "savgol").points, clip.points, atol=1e-5)
@@ -92,19 +88,19 @@ def test_savgol_keeps_a_parabola_and_equals_the_textbook_window() -> None:
     np.testing.assert_allclose(step, [-3, 12, 17, 12, -3], atol=1e-4)
 
 
-def test_the_rate_of_the_clip_decides_how_many_frames_are_a_window() -> None:
+def test_the_rate_of_the_clip_decides_how_many_frames_are_a_window():
     pulse = np.eye(1, 60, 30).repeat(2, 0).T
     slow = smooth(make_clip(pulse, fps=10), "gaussian")
     fast = smooth(make_clip(pulse, fps=50), "gaussian")
     unknown = smooth(make_clip(pulse, fps=None), "gaussian")
 
-    def width(clip: PoseClip) -> int:
+    def width(clip):
         return int((np.abs(clip.points[:, 0, 0] - clip.points[0, 0, 0]) > 1e-6).sum())
 
     assert (width(slow), width(fast), width(unknown)) == (3, 11, 5)
 
 
-def test_short_clips_and_clips_without_anybody_stay() -> None:
+def test_short_clips_and_clips_without_anybody_stay():
     for method in METHODS:
         for frames in (0, 1, 2):
             clip = make_clip(np.zeros((frames, 2)))
@@ -114,7 +110,7 @@ def test_short_clips_and_clips_without_anybody_stay() -> None:
         assert np.isnan(smooth(nobody, method).points).all()
 
 
-def test_a_wrong_argument_is_named() -> None:
+def test_a_wrong_argument_is_named():
     wrong = {"window_seconds": 0, "min_cutoff": float("nan"), "beta": -1, "method": "kalman"}
     for name, value in wrong.items():
         with pytest.raises(ValueError, match=rf"^{name}: expected"):
@@ -122,7 +118,7 @@ def test_a_wrong_argument_is_named() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_two_people_who_change_places_in_the_clip_are_smoothed_each_alone(method: str) -> None:
+def test_two_people_who_change_places_in_the_clip_are_smoothed_each_alone(method):
     rng = np.random.default_rng(2)
     left, right = (
         make_clip(np.array([x, 0.5]) + rng.normal(0, 0.004, (30, 2))) for x in (0.3, 0.7)

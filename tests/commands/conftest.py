@@ -1,7 +1,5 @@
 """Three small clips and a run of them, by the fake engine."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest

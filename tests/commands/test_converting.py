@@ -1,7 +1,5 @@
 """`posemill.prepare`, `export`, `merge`, `view`, `visualize`, with plain words, on tiny data."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -20,7 +18,7 @@ from posemill.runs.queries import Failure
 from posemill.runs.reader import open_run
 
 
-def make_clip(seed: int, split: str = "train") -> PoseClip:
+def make_clip(seed, split="train"):
     points = np.random.default_rng(seed).uniform(0.1, 0.9, (4, 543, 3)).astype(np.float32)
     points[1, 501:522] = np.nan
     scores = (~np.isnan(points[..., 0])).astype(np.float32)

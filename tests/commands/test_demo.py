@@ -1,7 +1,5 @@
 """`posemill demo`, as a new user runs it: the real engine on a real clip, twice."""
 
-from __future__ import annotations
-
 import csv
 
 import cv2

@@ -1,10 +1,7 @@
 """What `posemill doctor` prints of what it found."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
-from typing import Any
 
 import pytest
 from cli_runner import CliRunner
@@ -50,15 +47,13 @@ models         2 of 3 ready
 """
 
 
-def nothing_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_tried(monkeypatch):
     """Spare the processes that try libraries: these tests are about what is printed."""
     monkeypatch.setattr(doctor, "try_libraries", dict)
     monkeypatch.setattr("posemill.commands.machine._try_bf16", lambda: None)
 
 
-def doctor_says(
-    monkeypatch: pytest.MonkeyPatch, found: Diagnosis, *flags: str, colours: bool = False
-) -> Any:
+def doctor_says(monkeypatch, found, *flags, colours=False):
     nothing_tried(monkeypatch)
     monkeypatch.setattr(doctor, "diagnose", lambda address, tried: found)
     monkeypatch.setattr(plan, "usual_workers", lambda: (3, "as many as fit"))

@@ -1,16 +1,11 @@
 """Clips that gave no keypoints: counted and explained by every command that looks at a run."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_runner import call, said_by
 from made_up_people import make_person, write_run
 
-from posemill.records import PoseClip
 from posemill.runs.queries import Failure
 
 LOST = [
@@ -20,7 +15,7 @@ LOST = [
 ]
 
 
-def clips(*clip_ids: str) -> list[PoseClip]:
+def clips(*clip_ids):
     return [make_person(8, clip_id=clip_id, split="train") for clip_id in clip_ids]
 
 
@@ -36,11 +31,11 @@ def none(tmp_path):
     return write_run(tmp_path / "none", failures=LOST[1:])
 
 
-def rows_of(text: str) -> list[list[str]]:
+def rows_of(text):
     return [line.split() for line in text.splitlines()]
 
 
-def counts_of(run: Path, command: str) -> dict[str, Any]:
+def counts_of(run, command):
     splits = json.loads(said_by(command, run, "--json"))["splits"]
     return {each["split"]: (each["clips_failed"], each["frames_failed"]) for each in splits}
 

@@ -1,7 +1,5 @@
 """Ids, splits and file names come from data: whatever is in them, no command obeys it."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path
@@ -33,7 +31,7 @@ def run(tmp_path):
     return run
 
 
-def commands(run: Path) -> list[list[str]]:
+def commands(run):
     out = str(run.parent)
     return [
         ["status", str(run), "--failures"],

@@ -1,7 +1,5 @@
 """`posemill frames` from the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

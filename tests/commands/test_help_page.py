@@ -1,7 +1,5 @@
 """Help in Chinese: no line wider than the terminal, nothing cut off, columns under each other."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,10 +1,7 @@
 """Names of the user are printed as they are, in both languages, by every command."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
-from collections.abc import Sequence
 
 import cv2
 import numpy as np
@@ -55,14 +52,14 @@ WORKING = {
 }  # fmt: skip
 
 
-def printed(words: Sequence[str], language: str) -> str:
+def printed(words, language):
     """Return what a line prints, whatever comes of it."""
     result = CliRunner().invoke(main, words, env={"POSEMILL_LANG": language})
     assert result.exception is None, (words, result.exception)
     return result.output
 
 
-def assert_shown(name: str, text: str) -> None:
+def assert_shown(name, text):
     """A name is there letter by letter, maybe quoted for a shell or for Python."""
     assert name in text or shlex.quote(name)[1:-1] in text or repr(name)[1:-1] in text, (name, text)
 

@@ -1,7 +1,5 @@
 """`landmarks` and `extract` of several files, from a shell and from Python."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from cli_runner import CliRunner, Result
+from cli_runner import CliRunner
 
 import posemill
 from posemill.commands.line import main
@@ -43,12 +41,12 @@ def no_work(monkeypatch):
     )
 
 
-def run(*arguments: object) -> Result:
+def run(*arguments):
     """Return what the command line says."""
     return CliRunner().invoke(main, ["landmarks", *map(str, arguments)])
 
 
-def refused(*arguments: object) -> str:
+def refused(*arguments):
     """Return the one line that a wrong call says."""
     result = run(*arguments)
     assert result.exit_code == 2

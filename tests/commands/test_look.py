@@ -1,7 +1,5 @@
 """`posemill view`, `visualize`, `report` and `compare`, in process."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing
@@ -35,7 +33,7 @@ def run(tmp_path):
     return write_run(tmp_path / "run", *clips)
 
 
-def invoke(*arguments: object) -> tuple[int, str, str]:
+def invoke(*arguments):
     result = call(*arguments, catches=False)
     return result.exit_code, result.stdout, result.stderr
 
@@ -189,7 +187,7 @@ def test_a_file_without_sizes_says_that_its_jumps_are_not_those_of_the_run(tall_
     assert "size" in note
 
 
-def write(folder: Path, clip_ids: str, *, missing: tuple[str, ...] = ()) -> Path:
+def write(folder, clip_ids, *, missing=()):
     with RunWriter(folder, Manifest("holistic-543", engine={"engine": folder.name})) as writer:
         for number, clip_id in enumerate(clip_ids):
             split = "dev" if number == 1 else "train"

@@ -1,7 +1,5 @@
 """`posemill models`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

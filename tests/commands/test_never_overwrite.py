@@ -1,7 +1,5 @@
 """Every command that writes, against files of somebody else under the names of its outputs."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import cv2
 import numpy as np
-import pytest
 from made_up_people import write_run
 
 import posemill
@@ -23,7 +22,7 @@ HOSTILE = """<img src=x onerror=alert(1)>"'&\x1b[31m"""
 SHOWN = """<img src=x onerror=alert(1)>"'&?[31m"""
 
 
-def clip_of(name: str, *, frames: int = 4, hand: int = 1) -> posemill.PoseClip:
+def clip_of(name, *, frames=4, hand=1):
     """Returns a clip of 543 points: no right hand, and the left one in the first `hand` frames."""
     points = np.full((frames, 543, 3), 0.5, np.float32)
     points[hand:, 501:522] = np.nan
@@ -34,21 +33,21 @@ def clip_of(name: str, *, frames: int = 4, hand: int = 1) -> posemill.PoseClip:
     )  # fmt: skip
 
 
-def cells(html: str) -> list[list[str]]:
+def cells(html):
     """Return the text of a table's cells, row by row."""
     rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
     return [[unescape(each) for each in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
             for row in rows]  # fmt: skip
 
 
-def picture_in(html: str) -> np.ndarray:
+def picture_in(html):
     (data,) = re.findall(r'<img src="data:image/jpeg;base64,([\w+/=]+)">', html)
     return cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_COLOR)[
         ..., ::-1
     ]
 
 
-def cells_of_code() -> list[dict[str, Any]]:
+def cells_of_code():
     book = json.loads(TOUR.read_text(encoding="utf-8"))
     return [each for each in book["cells"] if each["cell_type"] == "code"]
 
@@ -133,7 +132,7 @@ def test_the_tour_runs_from_a_clip_to_a_trained_model(
     )
 
 
-def said_by(source: str, names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
+def said_by(source, names, capsys):
     """Return what a cell prints, and its last value as a notebook would show it."""
     *statements, last = ast.parse(source).body
     is_value = isinstance(last, ast.Expr)

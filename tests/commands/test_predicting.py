@@ -1,7 +1,5 @@
 """`posemill.train` and `predict`, with plain words, on tiny data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

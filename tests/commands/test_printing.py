@@ -1,7 +1,5 @@
 """What commands print: tables for people, JSON for programs, nothing that commands a terminal."""
 
-from __future__ import annotations
-
 import io
 import json
 import warnings

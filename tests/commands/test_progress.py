@@ -1,11 +1,8 @@
 """A line where someone watches, lines in a log that asks for them, and the items unchanged."""
 
-from __future__ import annotations
-
 import io
 import sys
 import time
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +20,7 @@ DEV = SplitCounts("dev", 4, 2, 20, 7, 0, 0)
 class Terminal(io.StringIO):
     """A stderr that says it is a terminal."""
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -39,7 +36,7 @@ def notebook(monkeypatch, capsys):
 def shown_as(monkeypatch):
     """A function: stderr with one way to show progress, and no rest between two lines."""
 
-    def choose(display: str) -> io.StringIO:
+    def choose(display):
         monkeypatch.setattr(sys, "stderr", io.StringIO())
         monkeypatch.setattr(progress, "choose_display", lambda _: display)
         monkeypatch.setattr(progress, "_SECONDS", {"line": 0.0, "log": 0.0})
@@ -64,7 +61,7 @@ def test_progress_is_shown_where_someone_watches(monkeypatch, notebook):
 def test_a_stream_that_is_left_early_is_closed_at_once_even_if_somebody_holds_it():
     closed = []
 
-    def numbers() -> Iterator[int]:
+    def numbers():
         try:
             yield from range(5)
         finally:

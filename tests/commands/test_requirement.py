@@ -4,8 +4,6 @@ Only the program's name differs, and `--engine fake` stands in for the networks.
 a GPU refuses `--num_gpus 4` and names `--workers 4`, which is taken then.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import pickle

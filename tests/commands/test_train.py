@@ -1,7 +1,5 @@
 """`posemill train`, `evaluate`, `predict`, `sweep`, `synthetic-corpus`."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

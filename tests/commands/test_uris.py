@@ -1,7 +1,5 @@
 """The commands on runs and data at a URI: the same as on a disk."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from cli_runner import said_by

@@ -1,10 +1,6 @@
 """Pictures and videos made on the spot, so that every pixel is known."""
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,13 +8,13 @@ from posemill.testing.videos import VIDEO_KINDS, write_kind
 
 
 @pytest.fixture(params=list(VIDEO_KINDS))
-def any_video(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def any_video(request, tmp_path):
     """A video of 30 numbered frames, in several containers and codecs."""
     return write_kind(tmp_path, request.param)
 
 
 @contextlib.contextmanager
-def _without_permission(path: Path) -> Iterator[None]:
+def _without_permission(path):
     """Take the right to read a file away; skip where that means nothing (root)."""
     path.chmod(0)
     try:
@@ -33,12 +29,12 @@ def _without_permission(path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def without_permission() -> Callable[[Path], contextlib.AbstractContextManager[None]]:
+def without_permission():
     """A context in which a file cannot be read."""
     return _without_permission
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path, monkeypatch):
     """Keep what is found out about videos out of the user's cache."""
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "own-cache"))

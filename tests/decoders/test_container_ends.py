@@ -1,10 +1,7 @@
 """Where a container says it ends, against files built byte by byte and files of FFmpeg."""
 
-from __future__ import annotations
-
 import io
 import struct
-from pathlib import Path
 
 import pytest
 from made_up_videos import paint_noise, read_frames
@@ -15,28 +12,28 @@ from posemill.testing.videos import write_video
 FTYP = struct.pack(">I4s", 16, b"ftyp") + b"isom\0\0\0\0"
 
 
-def missing(data: bytes) -> int:
+def missing(data):
     return missing_bytes(io.BytesIO(data))
 
 
-def box(kind: bytes, content: bytes) -> bytes:
+def box(kind, content):
     return struct.pack(">I4s", 8 + len(content), kind) + content
 
 
-def wide_box(kind: bytes, content: bytes) -> bytes:
+def wide_box(kind, content):
     """A box whose length takes 64 bits, as those above 4 GB do."""
     return struct.pack(">I4sQ", 1, kind, 16 + len(content)) + content
 
 
-def avi(size: int, kind: bytes = b"AVI ") -> bytes:
+def avi(size, kind=b"AVI "):
     return b"RIFF" + struct.pack("<I", size) + kind + bytes(40)
 
 
-def matroska(length: bytes, num_bytes: int, header: bytes = b"\x82ab") -> bytes:
+def matroska(length, num_bytes, header=b"\x82ab"):
     return b"\x1a\x45\xdf\xa3" + header + b"\x18\x53\x80\x67" + length + bytes(num_bytes)
 
 
-def head(size: int, kind: bytes) -> bytes:
+def head(size, kind):
     """The beginning of a box, which may say another size than it has."""
     return struct.pack(">I4s", size, kind)
 
@@ -91,7 +88,7 @@ def test_files_of_ffmpeg_are_whole_until_their_last_byte_is_gone(name, tmp_path)
     assert missing(data[:-1]) == 1
 
 
-def write_noise(path: Path, codec: str, pixel_format: str = "yuv420p") -> Path:
+def write_noise(path, codec, pixel_format="yuv420p"):
     return write_video(
         path, 40, codec=codec, size_wh=(96, 64), pixel_format=pixel_format, paint=paint_noise
     )
@@ -126,7 +123,7 @@ def test_a_head_of_asf_that_points_nowhere_is_no_fault_of_ours(tmp_path):
     assert read_frames(path)[1] is not None
 
 
-def flv(size: float, content: bytes = b"") -> bytes:
+def flv(size, content=b""):
     """Return a file of one tag, which says how large the file is."""
     note = b"\x02\0\x0aonMetaData\x08\0\0\0\1\0\x08filesize\0" + struct.pack(">d", size)
     tag = b"\x12" + len(note).to_bytes(3, "big") + bytes(7) + note
@@ -139,7 +136,7 @@ def test_an_flv_that_ends_between_two_tags_is_short_of_its_own_size():
     assert missing(flv(size + 70)) == 70
 
 
-def ts(numbers: list[int], stream: int = 256, start: bool = False) -> bytes:
+def ts(numbers, stream=256, start=False):
     """Return packets of one stream with these numbers."""
     head = [0x47, (0x40 if start else 0) | stream >> 8, stream & 255]
     return b"".join(bytes([*head, 0x10 | number]) + bytes(184) for number in numbers)

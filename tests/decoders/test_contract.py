@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ globals().update({
 
 
 @pytest.fixture(params=["pyav", "opencv"])
-def decoder(request: pytest.FixtureRequest) -> str:
+def decoder(request):
     return str(request.param)
 
 
@@ -83,7 +82,7 @@ ABSURD = {
 }
 
 
-def write_absurd(folder: Path, suffix: str, after: bytes, offset: int, value: bytes) -> Path:
+def write_absurd(folder, suffix, after, offset, value):
     codec = "mpeg4" if suffix == ".avi" else "libx264"
     path = write_video(folder / f"absurd{suffix}", codec=codec, options={"g": "8"})
     data = bytearray(path.read_bytes())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import struct
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import av
@@ -21,7 +20,7 @@ B_FRAMES = {"g": "12", "bf": "3", "x264-params": "b-adapt=0:scenecut=0"}
 
 
 @pytest.fixture(params=DECODERS)
-def decoder(request: pytest.FixtureRequest) -> str:
+def decoder(request):
     try:
         find_decoder(request.param)
     except MissingExtraError as error:
@@ -29,7 +28,7 @@ def decoder(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def write_sizes(path: Path) -> Path:
+def write_sizes(path):
     """Write a video whose frames become larger in its middle."""
     with av.open(str(path), "w") as container:
         stream: Any = None
@@ -52,7 +51,7 @@ def write_sizes(path: Path) -> Path:
     return path
 
 
-def patched(path: Path, box: bytes, offset: int, content: bytes) -> Path:
+def patched(path, box, offset, content):
     """Write other bytes at an offset from the name of a box of an MP4."""
     data = bytearray(path.read_bytes())
     start = data.index(box) + offset
@@ -61,14 +60,14 @@ def patched(path: Path, box: bytes, offset: int, content: bytes) -> Path:
     return path
 
 
-def write_twice(path: Path) -> Path:
+def write_twice(path):
     """Write two recordings of a transport stream one behind the other."""
     data = write_video(path, 25, options=B_FRAMES).read_bytes()
     path.write_bytes(data + data)
     return path
 
 
-def made(kind: str, folder: Path) -> Path:
+def made(kind, folder):
     path = folder / kind
     if kind == "sizes.mkv":
         return write_sizes(path)

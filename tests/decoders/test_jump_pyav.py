@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import av
@@ -48,7 +46,7 @@ SPARSE = [*KINDS][:9]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[[str], Path]:
+def make(tmp_path):
     return lambda name: write_video(tmp_path / name, 150, **KINDS[name])
 
 
@@ -139,12 +137,12 @@ def test_a_stream_cut_out_of_a_longer_one_is_counted_from_what_it_shows(make, tm
     np.testing.assert_array_equal(part[0], whole[60])
 
 
-def decoded(path: Path, numbers: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def decoded(path, numbers, monkeypatch):
     """Return how many packets the decoder was given for each group, and how many it skipped."""
     given: list[str] = []
 
     class Counting(SparseDecoder):
-        def _skip_unless(self, is_wanted: bool) -> None:
+        def _skip_unless(self, is_wanted):
             super()._skip_unless(is_wanted)
             given.append(self._context.skip_frame)
 
@@ -169,7 +167,7 @@ def test_no_more_than_from_the_key_frame_to_the_wanted_one_is_decoded(tmp_path, 
     assert decoded(plain, [23], monkeypatch) == [4, 0]
 
 
-def damaged(path: Path, length: int = 60) -> tuple[Path, int]:
+def damaged(path, length=60):
     """Return a video of three groups of 30 with noise in the second, and its first lost frame."""
     options = {"g": "30", "bf": "2", "crf": "10", "x264-params": "scenecut=0"}
     write_video(path, 90, size_wh=(128, 96), options=options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -20,14 +19,14 @@ class Library:
 
     num_missing, fails_from, seconds_late = 0, 10**9, 0.0
 
-    def __init__(self, path: str, **_: Any) -> None:
+    def __init__(self, path, **_):
         with open_video(path) as video:
             self._frames, self._seconds = list(video), np.array(video.frame_seconds())
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self._frames) - self.num_missing
 
-    def get_frames_at(self, numbers: list[int]) -> Any:
+    def get_frames_at(self, numbers):
         assert len(numbers) <= 16
         if max(numbers) >= self.fails_from:
             raise RuntimeError("no such frame")
@@ -44,7 +43,7 @@ class Library:
 
 
 @pytest.fixture(params=["decord", "torchcodec"])
-def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def library(request, monkeypatch):
     module: Any = ModuleType(request.param)
     module.VideoReader, module.DECORDError = Library, RuntimeError
     module.decoders = SimpleNamespace(VideoDecoder=Library)
@@ -57,7 +56,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return write_video(tmp_path / "a.mp4", 40, options={"g": "10", "bf": "0"})
 
 
@@ -93,13 +92,13 @@ def test_a_library_that_fails_or_gives_another_frame_is_noticed_there(
 
 
 def test_files_that_a_library_would_read_wrong_are_refused(library, path, tmp_path, monkeypatch):
-    def refused(file: Path) -> str:
+    def refused(file):
         with pytest.raises(DecodeError) as caught:
             open_video(file, decoder=library)
         assert caught.value.reason == "unsupported"
         return str(caught.value)
 
-    def mirror(stream: Any) -> None:
+    def mirror(stream):
         stream.set_display_rotation(0, hflip=True)
 
     assert "mirrored" in refused(write_video(tmp_path / "mirrored.mp4", 3, prepare=mirror))

@@ -6,7 +6,6 @@ import random
 import re
 from fractions import Fraction
 from itertools import accumulate, cycle, islice
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,13 +25,13 @@ CODECS = {
 OPTIONS = {"libx264": {"g": "20"}, "libvpx-vp9": {"cpu-used": "8", "deadline": "realtime"}}
 
 
-def write(path: Path, times: list[int] | None = None) -> Path:
+def write(path, times=None):
     codec = CODECS[path.name]
     return write_video(path, NUM_FRAMES, codec=codec, size_wh=(128, 96), times=times,
                        options=OPTIONS.get(codec), paint=paint_noise)  # fmt: skip
 
 
-def read(path: Path) -> tuple[int, str]:
+def read(path):
     frames, error = read_frames(path)
     return len(frames), str(error or "")
 
@@ -76,9 +75,7 @@ def test_a_healthy_video_of_uneven_times_is_whole(tmp_path, steps):
     assert read(write(tmp_path / "a.mkv", times)) == (NUM_FRAMES, "")
 
 
-def watch_of(
-    container: str = "mpegts", codec: str = "mpeg2video", duration: int | None = None
-) -> LossWatch:
+def watch_of(container="mpegts", codec="mpeg2video", duration=None):
     """Watch a stream of 32 frames and 1024 units a second."""
     stream = SimpleNamespace(
         time_base=Fraction(1, 1024), average_rate=Fraction(32), frames=0, type="video",
@@ -89,13 +86,13 @@ def watch_of(
     return LossWatch(file, stream)
 
 
-def check_at(watch: LossWatch, *times: int) -> None:
+def check_at(watch, *times):
     for pts in times:
         frame: Any = SimpleNamespace(pts=pts, is_corrupt=False)
         watch.check(frame)
 
 
-def log_error(watch: LossWatch, name: str, message: str, level: int = av.logging.ERROR) -> None:
+def log_error(watch, name, message, level=av.logging.ERROR):
     with watch.listen():
         av.logging.log(level, name, message)
 

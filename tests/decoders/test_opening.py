@@ -1,10 +1,7 @@
 """What is wrong with a file, in fixed words, before anybody reads it; and what names say."""
 
-from __future__ import annotations
-
 import errno
 import os
-from pathlib import Path
 
 import psutil
 import pytest
@@ -25,7 +22,7 @@ from posemill.errors import DecodeError
 from posemill.files import readable
 
 
-def refusal(path: Path | str) -> tuple[str, str]:
+def refusal(path):
     with pytest.raises(DecodeError) as caught:
         open_regular(path)
     assert caught.value.reason in REASONS

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,16 +13,16 @@ ONE = (100, 7, 1, 2)
 
 
 @pytest.fixture(autouse=True)
-def own_memory() -> None:
+def own_memory():
     packet_index._memory.clear()
 
 
-def kept_files() -> list[Path]:
+def kept_files():
     return [path for path in cache_folder().rglob("*") if path.is_file()]
 
 
 def test_frames_are_sure_only_where_each_has_a_time_of_its_own_and_the_first_comes_first():
-    def is_sure(*packets: tuple[int | None, int], is_exact: bool = True) -> bool:
+    def is_sure(*packets, is_exact=True):
         seconds = [0.0] * sum(bool(flags & IS_SHOWN) for _, flags in packets)
         return make_index(list(packets), seconds, is_exact=is_exact).is_sure
 
@@ -76,7 +73,7 @@ def test_the_index_of_a_file_is_read_once_and_not_after_it_changed(tmp_path, mon
     assert len(kept_files()) == 1
     packet_index._memory.clear()
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         raise AssertionError("read again")
 
     with monkeypatch.context() as patch:

@@ -1,7 +1,5 @@
 """What the first bytes of a picture promise, byte by byte."""
 
-from __future__ import annotations
-
 import io
 import struct
 
@@ -11,7 +9,7 @@ from PIL import Image
 from posemill.decoders.picture_headers import ShortHeaderError, read_header, sniff_format
 
 
-def saved(name: str, size_wh: tuple[int, int] = (300, 17), **options: object) -> bytes:
+def saved(name, size_wh=(300, 17), **options):
     buffer = io.BytesIO()
     Image.new("RGB", size_wh, (9, 99, 199)).save(buffer, name, **options)
     return buffer.getvalue()
@@ -33,7 +31,7 @@ def test_format_and_size_are_those_pillow_wrote(name, size_wh):
         assert read_header(data, name) == (name, size_wh, True), options
 
 
-def jpeg(*before_size: bytes, end: bytes = b"\xff\xd9") -> bytes:
+def jpeg(*before_size, end=b"\xff\xd9"):
     """A JPEG of markers only, 30 x 20, with something before the marker of its size."""
     size = b"\xff\xc0" + struct.pack(">HBHHB", 11, 8, 20, 30, 1) + b"\x01\x11\0"
     scan = b"\xff\xda" + struct.pack(">H", 8) + b"\x01\x01\0\0\x3f\0"
@@ -72,7 +70,7 @@ def test_a_png_and_a_webp_end_with_their_last_chunk(name, options):
     assert read_header(data + b"more", name).has_end
 
 
-def bmp(header: bytes) -> bytes:
+def bmp(header):
     return b"BM" + bytes(12) + header
 
 
@@ -81,7 +79,7 @@ def test_the_rows_of_a_bmp_may_run_from_top_to_bottom():
     assert read_header(bmp(struct.pack("<IHH", 12, 30, 40_000)), "BMP").size_wh == (30, 40_000)
 
 
-def tiff(order: str, kind: int, code: str, tags: tuple[int, ...] = (256, 257)) -> bytes:
+def tiff(order, kind, code, tags=(256, 257)):
     head = (b"II" if order == "<" else b"MM") + struct.pack(order + "HI", 42, 8)
     entries = [
         struct.pack(f"{order}HHI{code}", tag, kind, 1, 30 - 10 * index).ljust(12, b"\0")

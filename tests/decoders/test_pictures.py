@@ -4,7 +4,6 @@ import os
 import pickle
 import struct
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -16,30 +15,29 @@ from posemill.decoders import pictures
 from posemill.decoders.opening import REASONS
 from posemill.decoders.pictures import read_picture
 from posemill.errors import DecodeError
-from posemill.records import Frame
 
 
 @pytest.fixture
-def scene() -> Frame:
+def scene():
     """A picture 40 wide and 24 high, all different, smooth enough for JPEG."""
     y, x = np.mgrid[0:24, 0:40]
     return np.stack([x * 6, y * 10, (x + y) * 4], -1).astype(np.uint8)
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, bytes], Path]:
-    def write_file(name: str, data: bytes) -> Path:
+def write(tmp_path):
+    def write_file(name, data):
         (tmp_path / name).write_bytes(data)
         return tmp_path / name
 
     return write_file
 
 
-def encode(picture: Frame, suffix: str) -> bytes:
+def encode(picture, suffix):
     return cv2.imencode(suffix, picture[..., ::-1])[1].tobytes()
 
 
-def refusal(path: Path | str, **options: int) -> DecodeError:
+def refusal(path, **options):
     with pytest.raises(DecodeError) as caught:
         read_picture(path, **options)
     assert caught.value.reason in REASONS
@@ -159,8 +157,8 @@ def test_a_damaged_png_is_corrupt(scene, write):
     assert "this PNG cannot be decoded; copy it again" in str(error)
 
 
-def png_claiming(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, body: bytes) -> bytes:
+def png_claiming(width, height):
+    def chunk(kind, body):
         check = zlib.crc32(kind + body)
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", check)
 
@@ -213,7 +211,7 @@ def test_a_file_that_cannot_be_opened_or_read_says_so(scene, tmp_path, without_p
     assert "check its mode and owner" in str(error)
 
 
-def damaged(data: bytes, seed: int) -> bytes:
+def damaged(data, seed):
     """Return the bytes with some changed, mostly near the beginning, or cut off."""
     random = np.random.default_rng(seed)
     changed = bytearray(data)
@@ -264,7 +262,7 @@ def test_a_thumbnail_is_32_by_32_grey_and_decodes_no_more_than_it_needs(
     asked: list[int] = []
     real = pictures._decode_as
 
-    def note(path: Path, data: bytes, name: str, how: int) -> Frame:
+    def note(path, data, name, how):
         asked.append(how)
         return real(path, data, name, how)
 

@@ -1,7 +1,5 @@
 """Which frames are read: the formulas by value, on usual, short and degenerate clips."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from posemill.decoders.sampling import Sampling, dense_indices, fps_indices, seg
 FIXED = ["segments:8", "segments:3x5", "dense:8", "dense:32/64", "uniform:16", "segments:1"]
 
 
-def draws(seed: int = 0) -> np.random.Generator:
+def draws(seed=0):
     return np.random.default_rng(seed)
 
 

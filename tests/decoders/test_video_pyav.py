@@ -55,7 +55,7 @@ def test_pixels_are_those_of_a_plain_conversion(any_video):
 
 @pytest.mark.parametrize("space", [1, 5, 6])  # bt709, bt470bg, smpte170m
 def test_the_colour_matrix_of_the_file_is_used(tmp_path, space):
-    def tag(stream: Any) -> None:
+    def tag(stream):
         stream.codec_context.colorspace = space
 
     path = write_video(tmp_path / "tagged.mp4", 2, prepare=tag, options={"crf": "4"})
@@ -153,9 +153,7 @@ def test_a_file_of_a_stream_without_frames_has_no_size(tmp_path):
         _ = video.size_wh
 
 
-def clock(
-    *, rate: int | None = 25, start: int | None = None, name: str = "matroska", guessed: int = 0
-) -> Clock:
+def clock(*, rate=25, start=None, name="matroska", guessed=0):
     stream = SimpleNamespace(
         time_base=Fraction(1, 100),
         average_rate=Fraction(rate) if rate else None,
@@ -166,7 +164,7 @@ def clock(
     return Clock(container, stream)
 
 
-def seconds(one: Clock, *pts: int | None) -> list[float]:
+def seconds(one, *pts):
     return [round(one.seconds_of(value), 9) for value in pts]
 
 
@@ -181,7 +179,7 @@ def test_a_missing_time_is_guessed_and_one_that_goes_backwards_is_that_before():
     assert seconds(clock(name="avi", rate=None), 7, 99) == [0.07, 0.99]
 
 
-def matrix(a: int, b: int, c: int, d: int) -> bytes:
+def matrix(a, b, c, d):
     """A display matrix: x' = a x + c y, y' = b x + d y."""
     return np.array([a, b, 0, c, d, 0, 0, 0, 1 << 14], np.int32).tobytes()
 

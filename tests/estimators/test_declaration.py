@@ -1,7 +1,5 @@
 """What engines say about themselves, and how it is held against what is asked of them."""
 
-from __future__ import annotations
-
 import json
 import sys
 

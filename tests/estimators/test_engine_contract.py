@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def engines():
     """Return a function that opens an engine; with the same options it is the same one."""
     opened: dict[str, Estimator] = {}
 
-    def get(name: str, options: dict[str, Any]) -> Estimator:
+    def get(name, options):
         key = f"{name} {options}"
         if key not in opened:
             opened[key] = open_estimator(name, **options)
@@ -166,7 +166,7 @@ class TestFake(EngineContract):
         frames = np.random.default_rng(3).integers(9, 256, (4, 8, 6, 3), np.uint8)
         engine = open_estimator("fake")
 
-        def last_of(*order: int) -> np.ndarray:
+        def last_of(*order):
             state = engine.new_state()
             return [engine.estimate([frames[index]], [state]) for index in order][-1].points
 

@@ -1,11 +1,8 @@
 """One box for each person, and people in the order of their size."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from posemill.estimators.people import TrackedState, drop_doubles, gather_people, with_ids
-from posemill.records import Keypoints
 
 
 def test_a_box_that_overlaps_a_better_one_too_much_is_dropped():
@@ -48,10 +45,10 @@ def test_the_largest_box_in_pixels_stands_for_the_frame():
 class Remembering:
     """The state of an engine, for a test."""
 
-    def copy(self) -> Remembering:
+    def copy(self):
         return self
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self):
         return b"of the engine"
 
 
@@ -59,7 +56,7 @@ def test_ids_go_on_after_the_bytes_of_a_state():
     shape = np.random.default_rng(0).random((17, 2)).astype(np.float32) / 5
     frames = [np.zeros((100, 200, 3), np.uint8)] * 2
 
-    def found(step: int) -> Keypoints:
+    def found(step):
         """Two people in one clip, nobody at first and then one in another."""
         left, right = shape + 0.02 * step, shape * 0.9 + 0.7 - 0.02 * step
         people = [np.stack([left, right]), np.stack([right])[: step > 0]]

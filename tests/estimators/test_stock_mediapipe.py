@@ -1,7 +1,5 @@
 """MediaPipe's own Holistic as an engine: a tiny stand-in for the package, and the real one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -58,7 +56,7 @@ class Holistic:
 def install(tmp_path, monkeypatch):
     """Puts a package `mediapipe` of some version on the path, with this as its Holistic."""
 
-    def put(version: str, holistic: str | None = HOLISTIC) -> None:
+    def put(version, holistic=HOLISTIC):
         site = tmp_path / version
         folder = site / "mediapipe" / "python" / "solutions"
         folder.mkdir(parents=True)
@@ -95,7 +93,7 @@ class TestMediapipe(EngineContract):
 
 
 def test_without_mediapipe_it_is_said_what_to_install(monkeypatch):
-    def missing(name: str) -> str:
+    def missing(name):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(stock_mediapipe, "version", missing)
@@ -202,7 +200,7 @@ np.savez(sys.argv[1], **kept)
 """
 
 
-def run(python: Path | str, whose: str, folder: Path) -> dict[str, np.ndarray]:
+def run(python, whose, folder):
     """Return what the script makes of `frames.npz` in some Python."""
     done = subprocess.run(
         [python, "-c", SCRIPT, whose],

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import contextlib
 import io
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ from posemill.testing.formats import make_clips
 COCO = CocoFormat()
 
 
-def plain_file(tmp_path: Path, **annotation: object) -> Path:
+def plain_file(tmp_path, **annotation):
     values = [value for i in range(17) for value in (10 + i, 20, 2)]
     one = {"id": 5, "image_id": 7, "category_id": 1, "iscrowd": 0, "area": 50, "keypoints": values}
     small = one | {"id": 6, "area": 10, "keypoints": [1.0, 1.0, 2] * 17}
@@ -28,7 +25,7 @@ def plain_file(tmp_path: Path, **annotation: object) -> Path:
     return path
 
 
-def test_pycocotools_reads_what_we_write(tmp_path: Path) -> None:
+def test_pycocotools_reads_what_we_write(tmp_path):
     module = pytest.importorskip("pycocotools.coco")
     clips = make_clips("coco-133")
     COCO.write(clips, tmp_path / "a.json", recipe=Recipe())
@@ -46,7 +43,7 @@ def test_pycocotools_reads_what_we_write(tmp_path: Path) -> None:
     assert coco.loadImgs([1])[0]["file_name"] == "clip_1/images0001.png"
 
 
-def test_a_plain_file_gives_a_clip_per_picture_with_the_largest_person(tmp_path: Path) -> None:
+def test_a_plain_file_gives_a_clip_per_picture_with_the_largest_person(tmp_path):
     path = plain_file(tmp_path)
     assert detect_format(path).name == "coco"
     (clip,) = COCO.read(path)
@@ -56,9 +53,7 @@ def test_a_plain_file_gives_a_clip_per_picture_with_the_largest_person(tmp_path:
     assert not clip.mask[0, 17:].any()
 
 
-def test_annotations_of_unknown_pictures_are_counted_and_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_annotations_of_unknown_pictures_are_counted_and_said(tmp_path, caplog):
     path = plain_file(tmp_path, image_id=99)
     (clip,) = COCO.read(path)
     np.testing.assert_allclose(clip.points[0, 0], (0.01, 0.02, 0))
@@ -74,18 +69,18 @@ def test_annotations_of_unknown_pictures_are_counted_and_said(
         ({"scores": [1, 2]}, "scores: expected 17 or 133, got 2"),
     ],
 )
-def test_annotations_that_do_not_fit_are_refused(tmp_path, annotation, message: str) -> None:
+def test_annotations_that_do_not_fit_are_refused(tmp_path, annotation, message):
     with pytest.raises(FormatError, match=rf"plain\.json.*{message}"):
         list(COCO.read(plain_file(tmp_path, **annotation)))
 
 
-def test_real_annotations_are_read(shared: Path) -> None:
+def test_real_annotations_are_read(shared):
     clips = list(COCO.read(shared / "datasets" / "coco_people" / "person_keypoints.json"))
     assert len(clips) == 40
     assert sum(clip.mask.any() for clip in clips) >= 35
 
 
-def test_the_folder_of_a_picture_is_a_part_of_its_id(tmp_path: Path) -> None:
+def test_the_folder_of_a_picture_is_a_part_of_its_id(tmp_path):
     names = ["a/0001.jpg", "b/0001.jpg", "b/0002.jpg", "b/0002.png", "/c/../d\\0001.v2.jpg"]
     images = [{"id": i, "file_name": name, "width": 9, "height": 9} for i, name in enumerate(names)]
     path = tmp_path / "plain.json"
@@ -94,7 +89,7 @@ def test_the_folder_of_a_picture_is_a_part_of_its_id(tmp_path: Path) -> None:
         "a/0001", "b/0001", "b/0002.jpg", "b/0002.png", "c/d/0001.v2"]  # fmt: skip
 
 
-def test_a_person_has_boxes_around_what_was_found() -> None:
+def test_a_person_has_boxes_around_what_was_found():
     points = np.zeros((133, 3))
     points[:2] = (10, 20, 0.5), (14.5, 26.25, 0.35)
     face = get_skeleton("coco-133").part("face").start

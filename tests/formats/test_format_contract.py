@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ import posemill
 from posemill.errors import ConfigError, FormatError
 from posemill.formats import FORMATS, detect_format, get_format
 from posemill.formats.shared.contract import Format, Recipe
-from posemill.records import PoseClip
 from posemill.testing import FormatContract
 from posemill.testing.formats import make_clip, out_of
 
@@ -73,18 +71,18 @@ globals().update({
 
 
 @pytest.fixture(params=list(FORMATS))
-def form(request: pytest.FixtureRequest) -> Format:
+def form(request):
     return get_format(request.param)
 
 
-def test_what_a_format_holds_is_declared(form: Format) -> None:
+def test_what_a_format_holds_is_declared(form):
     flags = {name for name in dir(form) if getattr(form, name) is True}
     declared = (form.suffix, form.layouts[0], len(form.all_losses), flags)
     assert declared == DECLARED[form.name]
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\\xff\\xfe", "a\\b/c", "\udcff\udcfe", "a\rb", " a "])
-def test_strange_names_go_round_or_are_refused_with_what_to_do(form, tmp_path, name) -> None:
+def test_strange_names_go_round_or_are_refused_with_what_to_do(form, tmp_path, name):
     paths = tuple(f"{name}/{index}.png" for index in range(6))
     clip = make_clip(1, skeleton=form.layouts[0], clip_id=name, image_paths=paths)
     if name == "\udcff\udcfe" and form.name in ("hdf5", "parquet", "huggingface"):
@@ -97,7 +95,7 @@ def test_strange_names_go_round_or_are_refused_with_what_to_do(form, tmp_path, n
     assert back.image_paths in (paths, ())
 
 
-def test_extra_that_is_not_json_is_refused_where_it_is_kept(form: Format, tmp_path: Path) -> None:
+def test_extra_that_is_not_json_is_refused_where_it_is_kept(form, tmp_path):
     clip = make_clip(1, skeleton=form.layouts[0], extra={"x": {1}})
     if "extra" in KEPT[form.name][1]:
         form.write([clip], out_of(form, tmp_path), recipe=Recipe())
@@ -106,7 +104,7 @@ def test_extra_that_is_not_json_is_refused_where_it_is_kept(form: Format, tmp_pa
         form.write([clip], out_of(form, tmp_path), recipe=Recipe())
 
 
-def test_our_own_points_are_never_taken_for_pixels(form: Format, tmp_path: Path) -> None:
+def test_our_own_points_are_never_taken_for_pixels(form, tmp_path):
     if form.has_pixels:
         return
     clip = make_clip(1, skeleton=form.layouts[0], normalized="shoulders")
@@ -116,7 +114,7 @@ def test_our_own_points_are_never_taken_for_pixels(form: Format, tmp_path: Path)
     np.testing.assert_array_equal(back.points, clip.points)
 
 
-def test_a_nul_in_a_name_that_would_end_it_and_half_a_character_are_refused(tmp_path) -> None:
+def test_a_nul_in_a_name_that_would_end_it_and_half_a_character_are_refused(tmp_path):
     for name in ("npz", "hdf5"):
         words = rf"'a.x00b' holds a NUL character, which {name} cannot"
         with pytest.raises(FormatError, match=words):
@@ -126,7 +124,7 @@ def test_a_nul_in_a_name_that_would_end_it_and_half_a_character_are_refused(tmp_
         list(get_format("npz").read(tmp_path / "a.npz"))
 
 
-def test_an_unknown_format_or_setting_is_named(tmp_path) -> None:
+def test_an_unknown_format_or_setting_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"unknown format 'x'; known: npz"):
         get_format("x")
     with pytest.raises(ConfigError, match=r"unknown skeleton '7'; known: 543, 143"):
@@ -145,7 +143,7 @@ def test_an_unknown_format_or_setting_is_named(tmp_path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders are of Unix")
 @pytest.mark.parametrize("name", ["a.npz", "a.pkl", "a.json", "a.h5", "a.parquet", "a.pose", "a"])
-def test_a_pipe_is_refused_and_not_waited_on(name: str, tmp_path: Path) -> None:
+def test_a_pipe_is_refused_and_not_waited_on(name, tmp_path):
     os.mkfifo(tmp_path / name)
     message = f"^{re.escape(str(tmp_path / name))}: not a file: it is a pipe, a socket or a device;"
     with pytest.raises(FormatError, match=message):
@@ -157,7 +155,7 @@ def test_a_pipe_is_refused_and_not_waited_on(name: str, tmp_path: Path) -> None:
         posemill.open_npz(tmp_path / name)
 
 
-def plain_clip(skeleton: str) -> PoseClip:
+def plain_clip(skeleton):
     """A clip that has nothing but points, whose depth is 0 and whose scores are 1."""
     clip = make_clip(1, frames=2, skeleton=skeleton, image_paths=(), label=None, fps=None)
     points = np.full_like(clip.points, 0.5)
@@ -165,7 +163,7 @@ def plain_clip(skeleton: str) -> PoseClip:
     return replace(clip, points=points, scores=np.ones_like(clip.scores))
 
 
-def test_what_is_told_as_lost_was_in_the_clips(form: Format, tmp_path: Path) -> None:
+def test_what_is_told_as_lost_was_in_the_clips(form, tmp_path):
     clip = plain_clip(form.layouts[0])
     if form.name == "pkl":
         clip = replace(clip, sizes_wh=np.zeros_like(clip.sizes_wh))
@@ -187,11 +185,11 @@ def test_what_is_told_as_lost_was_in_the_clips(form: Format, tmp_path: Path) -> 
 class OutsideFormat(Format):
     name = "outside"
 
-    def sniff(self, path: Path) -> bool:
+    def sniff(self, path):
         return path.suffix == ".outside"
 
 
-def test_another_package_can_bring_a_format(tmp_path, monkeypatch, install_entry_points) -> None:
+def test_another_package_can_bring_a_format(tmp_path, monkeypatch, install_entry_points):
     monkeypatch.setitem(sys.modules, "outside_package", sys.modules[__name__])
     install_entry_points({"posemill.formats": {"outside": "outside_package:OutsideFormat"}})
     (tmp_path / "a.outside").write_text("")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -18,12 +16,12 @@ HDF5 = Hdf5Format()
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     HDF5.write(make_clips(), tmp_path / "a.h5", recipe=Recipe())
     return tmp_path / "a.h5"
 
 
-def test_h5py_reads_sliced_what_we_write(path: Path) -> None:
+def test_h5py_reads_sliced_what_we_write(path):
     clips = make_clips()
     with h5py.File(path) as file:
         assert file["keypoints"].shape == (16, 143, 3)
@@ -46,7 +44,7 @@ def test_h5py_reads_sliced_what_we_write(path: Path) -> None:
         ("splits", np.array([b"a"], "O"), "expected splits of shape .4"),
     ],
 )
-def test_sets_that_do_not_fit_are_named(path: Path, name: str, value, message: str) -> None:
+def test_sets_that_do_not_fit_are_named(path, name, value, message):
     with h5py.File(path, "a") as file:
         del file[name]
         kind = h5py.string_dtype() if value.dtype == object else value.dtype
@@ -55,7 +53,7 @@ def test_sets_that_do_not_fit_are_named(path: Path, name: str, value, message: s
         list(HDF5.read(path))
 
 
-def test_a_set_larger_than_its_file_is_refused(path: Path) -> None:
+def test_a_set_larger_than_its_file_is_refused(path):
     with h5py.File(path, "a") as file:
         del file["frame_index"]
         file.create_dataset("frame_index", (10**12,), np.int64, chunks=(1024,))
@@ -63,7 +61,7 @@ def test_a_set_larger_than_its_file_is_refused(path: Path) -> None:
         list(HDF5.read(path))
 
 
-def test_data_in_another_file_is_not_followed(path: Path) -> None:
+def test_data_in_another_file_is_not_followed(path):
     with h5py.File(path.with_name("other.h5"), "w") as other:
         other["mask"] = np.ones((16, 143), bool)
     with h5py.File(path, "a") as file:
@@ -80,7 +78,7 @@ def test_data_in_another_file_is_not_followed(path: Path) -> None:
         list(HDF5.read(path))
 
 
-def test_a_flipped_bit_is_found_by_the_checksum_and_a_cut_file_is_refused(path: Path) -> None:
+def test_a_flipped_bit_is_found_by_the_checksum_and_a_cut_file_is_refused(path):
     data = bytearray(path.read_bytes())
     clip = make_clip(1, extra={"signer": "ä", "takes": [1, 2]})
     at = bytes(data).index(np.nan_to_num(clip.points[0]).tobytes()[:64])
@@ -93,7 +91,7 @@ def test_a_flipped_bit_is_found_by_the_checksum_and_a_cut_file_is_refused(path: 
         list(HDF5.read(path))
 
 
-def test_without_h5py_the_extra_is_named(tmp_path: Path, monkeypatch) -> None:
+def test_without_h5py_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(
         MissingExtraError, match=r"needs 'h5py', .*; run: pip install 'posemill\[form"
@@ -122,7 +120,7 @@ for limit in (0, 1000, 60_000, 110_000, 230_000, 240_000, 300_000):
 """
 
 
-def test_a_disk_that_is_full_gives_one_error_and_keeps_the_old_file(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_gives_one_error_and_keeps_the_old_file(tmp_path):
     pytest.importorskip("resource")
     command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "a.h5"), str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -132,13 +130,13 @@ def test_a_disk_that_is_full_gives_one_error_and_keeps_the_old_file(tmp_path: Pa
     assert [clip.clip_id for clip in HDF5.read(tmp_path / "a.h5")] == ["clip_0"]
 
 
-def read(file: DeferredErrorFile, num_bytes: int) -> bytes:
+def read(file, num_bytes):
     data = bytearray(num_bytes)
     assert file.readinto(data) == num_bytes
     return bytes(data)
 
 
-def test_what_was_written_is_read_back_and_a_full_disk_told_when_asked(tmp_path: Path) -> None:
+def test_what_was_written_is_read_back_and_a_full_disk_told_when_asked(tmp_path):
     with DeferredErrorFile(tmp_path / "a") as file:
         assert file.write(memoryview(b"abcdef")) == 6
         assert (file.seek(2), read(file, 3), file.tell()) == (2, b"cde", 5)

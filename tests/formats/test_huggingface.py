@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +15,13 @@ HF = HuggingFaceFormat()
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     HF.write(make_clips(), tmp_path / "out", recipe=Recipe())
     return tmp_path / "out"
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_load_dataset_reads_the_parquet_files(path: Path, tmp_path: Path, monkeypatch) -> None:
+def test_load_dataset_reads_the_parquet_files(path, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     datasets = pytest.importorskip("datasets")
     files = {split: str(path / "data" / f"{split}-*.parquet") for split in ("train", "dev")}
@@ -39,7 +36,7 @@ def test_load_dataset_reads_the_parquet_files(path: Path, tmp_path: Path, monkey
     assert loaded["train"][1]["image_paths"][0] == "clip_2/images0001.png"
 
 
-def test_clips_without_a_split_load_as_full_and_come_back_as_all(tmp_path: Path, monkeypatch):
+def test_clips_without_a_split_load_as_full_and_come_back_as_all(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     datasets = pytest.importorskip("datasets")
     summary = HF.write([make_clip(1, split="all")], tmp_path / "out", recipe=Recipe())
@@ -54,7 +51,7 @@ def test_clips_without_a_split_load_as_full_and_come_back_as_all(tmp_path: Path,
     assert [clip.split for clip in HF.read(tmp_path / "out")] == ["full"]
 
 
-def test_no_footer_that_contradicts_itself_ends_the_process(path: Path) -> None:
+def test_no_footer_that_contradicts_itself_ends_the_process(path):
     # In a process of its own: what ended it was no error of Python.
     script = """
 import sys
@@ -79,7 +76,7 @@ for at in range(footer, len(whole) - 8):
     assert "histogram size mismatch" in done.stdout
 
 
-def test_files_that_do_not_fit_are_named(path: Path, tmp_path: Path) -> None:
+def test_files_that_do_not_fit_are_named(path, tmp_path):
     file = path / "data" / "dev-00000-of-00001.parquet"
     table = pq.read_table(file)
     pq.write_table(table.drop_columns(["scores"]), file)
@@ -93,9 +90,7 @@ def test_files_that_do_not_fit_are_named(path: Path, tmp_path: Path) -> None:
         list(HF.read(tmp_path / "empty"))
 
 
-def test_rows_without_an_id_are_left_out_counted_and_said(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_without_an_id_are_left_out_counted_and_said(path, caplog):
     (file, *_) = sorted(path.glob("data/*.parquet"))
     table = pq.read_table(file)
     ids = pa.array([None, *table["clip_id"].to_pylist()[1:]], pa.string())

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,7 +8,7 @@ from posemill.testing.formats import assert_same, make_clip
 
 
 @pytest.mark.parametrize("paths", [(), ("a.png", "b.png", "c.png")])
-def test_the_file_of_landmarks_is_one_clip_of_all_points(tmp_path: Path, paths) -> None:
+def test_the_file_of_landmarks_is_one_clip_of_all_points(tmp_path, paths):
     clip = make_clip(1, frames=3, skeleton="holistic-543", clip_id="hello", split="all",
                      image_paths=paths, label=None, fps=None)  # fmt: skip
     pose = clip.skeleton.part("pose")
@@ -23,13 +19,13 @@ def test_the_file_of_landmarks_is_one_clip_of_all_points(tmp_path: Path, paths) 
     assert_same(clip, back)
 
 
-def arrays(**changes: object) -> dict[str, object]:
+def arrays(**changes):
     shapes = {"pose": (2, 33, 4), "face": (2, 468, 3), "left_hand": (2, 21, 3),
               "right_hand": (2, 21, 3)}  # fmt: skip
     return {name: np.full(shape, 0.5, np.float32) for name, shape in shapes.items()} | changes
 
 
-def test_pose_without_visibility_and_sizes_counts_as_seen(tmp_path: Path) -> None:
+def test_pose_without_visibility_and_sizes_counts_as_seen(tmp_path):
     path = tmp_path / "dev_keypoints.npz"
     np.savez(path, **arrays(pose=np.full((2, 33, 3), 0.5)))  # type: ignore[arg-type]
     (clip,) = detect_format(path).read(path, size_wh=(64, 48))
@@ -51,14 +47,14 @@ def test_pose_without_visibility_and_sizes_counts_as_seen(tmp_path: Path) -> Non
         ({"image_paths": np.array(["a"])}, "image_paths: expected 2 or none, got 1"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_named_with_the_file(tmp_path, changes, message: str) -> None:
+def test_what_does_not_fit_is_named_with_the_file(tmp_path, changes, message):
     path = tmp_path / "bad.npz"
     np.savez(path, **arrays(**changes))
     with pytest.raises(FormatError, match=rf"bad\.npz.*{message}"):
         list(detect_format(path).read(path))
 
 
-def test_another_skeleton_has_its_name_and_a_score_for_every_point(tmp_path: Path) -> None:
+def test_another_skeleton_has_its_name_and_a_score_for_every_point(tmp_path):
     clip = make_clip(3, skeleton="openpose-18", clip_id="hello")
     save_landmarks(clip, tmp_path / "hello.npz")
     with np.load(tmp_path / "hello.npz") as loaded:

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,24 +7,23 @@ from posemill.errors import FormatError
 from posemill.formats import detect_format, format_for, get_format
 from posemill.formats.npz import NpzFormat
 from posemill.formats.shared.contract import Recipe
-from posemill.geometry import Fill
 from posemill.testing.formats import make_clip, make_clips
 
 NPZ = NpzFormat()
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     NPZ.write(make_clips(), tmp_path / "train_keypoints.npz", recipe=Recipe())
     return tmp_path / "train_keypoints.npz"
 
 
-def save(path: Path, **arrays: object) -> Path:
+def save(path, **arrays):
     np.savez(path, **arrays)  # type: ignore[arg-type]
     return path
 
 
-def test_plain_numpy_loads_it_without_pickle_and_finds_the_promised_arrays(path: Path) -> None:
+def test_plain_numpy_loads_it_without_pickle_and_finds_the_promised_arrays(path):
     with np.load(path, allow_pickle=False) as data:
         assert (data["keypoints"].shape, data["keypoints"].dtype) == ((16, 143, 3), np.float32)
         assert (data["mask"].shape, data["mask"].dtype) == ((16, 143), np.bool_)
@@ -44,7 +40,7 @@ def test_plain_numpy_loads_it_without_pickle_and_finds_the_promised_arrays(path:
 
 
 @pytest.mark.parametrize("fill", ["zero", "nan", "interpolate"])
-def test_fill_decides_what_stands_for_points_that_stay_missing(tmp_path: Path, fill: Fill) -> None:
+def test_fill_decides_what_stands_for_points_that_stay_missing(tmp_path, fill):
     clip = make_clip(1, frames=9)
     NPZ.write([clip], tmp_path / "a.npz", recipe=Recipe(fill=fill))
     data = np.load(tmp_path / "a.npz")
@@ -57,7 +53,7 @@ def test_fill_decides_what_stands_for_points_that_stay_missing(tmp_path: Path, f
     np.testing.assert_array_equal(back.points, clip.points)
 
 
-def test_a_folder_of_splits_is_read_as_one(tmp_path: Path) -> None:
+def test_a_folder_of_splits_is_read_as_one(tmp_path):
     for split in ("dev", "train"):
         clips = [make_clip(1, frames=0, split=split), make_clip(2, split=split)]
         NPZ.write(clips, tmp_path / f"{split}_keypoints.npz", recipe=Recipe())
@@ -88,13 +84,13 @@ def test_a_folder_of_splits_is_read_as_one(tmp_path: Path) -> None:
         ({"keypoints": np.array([[{}]], object)}, "Python objects; unpickling it could run code"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_named_with_the_file(tmp_path, arrays, message: str) -> None:
+def test_what_does_not_fit_is_named_with_the_file(tmp_path, arrays, message):
     path = save(tmp_path / "bad.npz", **arrays)
     with pytest.raises(FormatError, match=rf"bad\.npz.*{message}"):
         list(NPZ.read(path))
 
 
-def test_real_keypoints_of_another_maker_are_read(shared: Path) -> None:
+def test_real_keypoints_of_another_maker_are_read(shared):
     clips = list(NPZ.read(shared / "datasets" / "signs48" / "dev_keypoints.npz"))
     assert len(clips) == 192
     assert {len(clip) for clip in clips} == {30}
@@ -102,7 +98,7 @@ def test_real_keypoints_of_another_maker_are_read(shared: Path) -> None:
     assert 0.5 < np.mean([clip.mask.mean() for clip in clips]) < 1
 
 
-def test_pixels_of_another_maker_are_divided_by_the_size(tmp_path: Path) -> None:
+def test_pixels_of_another_maker_are_divided_by_the_size(tmp_path):
     points = np.zeros((3, 143, 3), np.float32)
     points[:, 5:] = [320, 120, 64]
     path = save(tmp_path / "big.npz", keypoints=points)
@@ -119,7 +115,7 @@ def test_pixels_of_another_maker_are_divided_by_the_size(tmp_path: Path) -> None
     ("name", "written"),
     [("A.NPZ", "npz"), ("B.Pkl", "pkl"), ("C.POSE", "pose"), ("D.JSON", "coco")],
 )
-def test_endings_in_capitals_are_known(tmp_path: Path, name: str, written: str) -> None:
+def test_endings_in_capitals_are_known(tmp_path, name, written):
     skeleton = "coco-17" if written == "coco" else "holistic-143"
     clips = [make_clip(1, skeleton=skeleton)]
     target = tmp_path / name.lower()

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,18 +12,18 @@ from posemill.testing.formats import make_clip, make_clips
 FOLDER, FILE = OpenPoseFolderFormat(), OpenPoseFileFormat()
 
 
-def person(count: int = 18, at: float = 10.0, score: float = 0.5, **parts: object):
+def person(count=18, at=10.0, score=0.5, **parts):
     values = [value for i in range(count) for value in (at + i, at, score)]
     return {"pose_keypoints_2d": values} | parts
 
 
-def one_file(tmp_path: Path, *people: object) -> Path:
+def one_file(tmp_path, *people):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"version": 1.3, "people": list(people)}))
     return path
 
 
-def test_pose_format_reads_our_folder_of_frames(tmp_path: Path) -> None:
+def test_pose_format_reads_our_folder_of_frames(tmp_path):
     openpose = pytest.importorskip("pose_format.utils.openpose")
     clip = make_clip(1, skeleton="coco-133")
     FOLDER.write([clip], tmp_path / "out", recipe=Recipe())
@@ -43,7 +40,7 @@ def test_pose_format_reads_our_folder_of_frames(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.asarray(data.filled(0)), expected, atol=2e-3)
 
 
-def test_neck_and_mid_hip_are_means_and_missing_with_either(tmp_path: Path) -> None:
+def test_neck_and_mid_hip_are_means_and_missing_with_either(tmp_path):
     clip = make_clip(1, skeleton="coco-133", frames=1)
     clip.points[0, 5:7, :2] = [(0.2, 0.5), (0.4, 0.7)]
     clip.points[0, 11] = np.nan
@@ -55,7 +52,7 @@ def test_neck_and_mid_hip_are_means_and_missing_with_either(tmp_path: Path) -> N
     assert body[8].tolist() == [0, 0, 0]
 
 
-def test_a_frame_without_anyone_has_no_people(tmp_path: Path) -> None:
+def test_a_frame_without_anyone_has_no_people(tmp_path):
     clip = make_clip(1, skeleton="openpose-18", frames=2)
     clip.points[1] = np.nan
     clip.scores[1] = 0
@@ -66,7 +63,7 @@ def test_a_frame_without_anyone_has_no_people(tmp_path: Path) -> None:
     assert back.mask.any(1).tolist() == [True, False]
 
 
-def test_of_several_people_the_largest_comes_first(tmp_path: Path) -> None:
+def test_of_several_people_the_largest_comes_first(tmp_path):
     large = person(at=100)
     large["pose_keypoints_2d"][0:2] = [1.0, 1.0]
     path = one_file(tmp_path, person(), large, person())
@@ -77,7 +74,7 @@ def test_of_several_people_the_largest_comes_first(tmp_path: Path) -> None:
     assert clip.others.counts.tolist() == [2]  # also those whose points are a line
 
 
-def test_body_25_and_18_with_hands_become_coco_133(tmp_path: Path) -> None:
+def test_body_25_and_18_with_hands_become_coco_133(tmp_path):
     (clip,) = FILE.read(one_file(tmp_path, person(25)), size_wh=(100, 100))
     assert clip.skeleton_name == "coco-133"
     names = clip.skeleton.point_names
@@ -93,7 +90,7 @@ def test_body_25_and_18_with_hands_become_coco_133(tmp_path: Path) -> None:
         assert clip.part("face")[0, :, 0].tolist() == pytest.approx([0.02] * 68)
 
 
-def test_a_folder_of_another_maker_is_read_with_a_size(tmp_path: Path) -> None:
+def test_a_folder_of_another_maker_is_read_with_a_size(tmp_path):
     folder = tmp_path / "out" / "test" / "x"
     folder.mkdir(parents=True)
     for name in ("x_000000000002", "x_000000000001"):
@@ -127,14 +124,14 @@ def test_a_folder_of_another_maker_is_read_with_a_size(tmp_path: Path) -> None:
         (json.dumps([{"people": [person(25)]}, {"people": [person()]}]), "frame 1 has 18 points, "),
     ],
 )
-def test_json_that_does_not_fit_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_json_that_does_not_fit_is_refused(tmp_path, text, message):
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(FormatError, match=rf"bad\.json.*({message})"):
         list(FILE.read(path, size_wh=(10, 10)))
 
 
-def test_a_file_that_ends_in_the_middle_of_its_clips_says_so(tmp_path: Path) -> None:
+def test_a_file_that_ends_in_the_middle_of_its_clips_says_so(tmp_path):
     FILE.write(make_clips("openpose-18"), tmp_path / "a.json", recipe=Recipe())
     lines = (tmp_path / "a.json").read_text().splitlines(keepends=True)
     (tmp_path / "a.json").write_text("".join(lines[:3]))
@@ -142,7 +139,7 @@ def test_a_file_that_ends_in_the_middle_of_its_clips_says_so(tmp_path: Path) -> 
         list(FILE.read(tmp_path / "a.json"))
 
 
-def test_json_too_large_to_hold_is_refused_unread(tmp_path: Path) -> None:
+def test_json_too_large_to_hold_is_refused_unread(tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     with (folder / "a_keypoints.json").open("wb") as handle:

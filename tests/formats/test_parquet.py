@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import io
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +14,12 @@ PARQUET = ParquetFormat()
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     PARQUET.write(make_clips(), tmp_path / "a.parquet", recipe=Recipe())
     return tmp_path / "a.parquet"
 
 
-def test_pandas_and_polars_read_a_row_per_frame(path: Path) -> None:
+def test_pandas_and_polars_read_a_row_per_frame(path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.read_parquet(path)
     assert len(frame) == 16
@@ -33,19 +30,19 @@ def test_pandas_and_polars_read_a_row_per_frame(path: Path) -> None:
     assert polars.read_parquet(path)["split"].to_list()[-1] == "dev"
 
 
-def test_a_clip_longer_than_a_batch_and_a_row_group_comes_back_whole(tmp_path: Path) -> None:
+def test_a_clip_longer_than_a_batch_and_a_row_group_comes_back_whole(tmp_path):
     clips = [make_clip(i, frames=n, skeleton="openpose-18") for i, n in enumerate((5000, 3, 900))]
     PARQUET.write(clips, tmp_path / "a.parquet", recipe=Recipe())
     for clip, back in zip(clips, PARQUET.read(tmp_path / "a.parquet"), strict=True):
         assert_same(clip, back)
 
 
-def rewrite(path: Path, change) -> Path:
+def rewrite(path, change):
     pq.write_table(change(pq.read_table(path)), path)
     return path
 
 
-def with_empty_cell(table: pa.Table) -> pa.Table:
+def with_empty_cell(table):
     column = pa.array([None] * len(table), table["scores"].type)
     return table.set_column(table.column_names.index("scores"), table.field("scores"), column)
 
@@ -61,12 +58,12 @@ def with_empty_cell(table: pa.Table) -> pa.Table:
         (with_empty_cell, "clip 'clip_1' has empty cells in 'scores'"),
     ],
 )  # fmt: skip
-def test_tables_that_do_not_fit_are_named(path: Path, change, message: str) -> None:
+def test_tables_that_do_not_fit_are_named(path, change, message):
     with pytest.raises(FormatError, match=rf"a\.parquet.*{message}"):
         list(PARQUET.read(rewrite(path, change)))
 
 
-def test_a_small_file_of_very_many_equal_rows_is_refused(tmp_path: Path) -> None:
+def test_a_small_file_of_very_many_equal_rows_is_refused(tmp_path):
     clip = make_clip(1, skeleton="openpose-18", frames=2)
     PARQUET.write([clip], tmp_path / "a.parquet", recipe=Recipe())
     one = pq.read_table(tmp_path / "a.parquet").slice(0, 1)
@@ -78,7 +75,7 @@ def test_a_small_file_of_very_many_equal_rows_is_refused(tmp_path: Path) -> None
         list(PARQUET.read(tmp_path / "a.parquet"))
 
 
-def test_a_cut_file_and_a_flipped_bit_are_found(path: Path) -> None:
+def test_a_cut_file_and_a_flipped_bit_are_found(path):
     data = path.read_bytes()
     path.write_bytes(data[:-100])
     with pytest.raises(FormatError, match="not a readable parquet file"):
@@ -89,7 +86,7 @@ def test_a_cut_file_and_a_flipped_bit_are_found(path: Path) -> None:
         list(PARQUET.read(path))
 
 
-def without_ids(table: pa.Table, *rows: int) -> pa.Table:
+def without_ids(table, *rows):
     """The table with neither split nor id in some rows."""
     for name in ("split", "clip_id"):
         values = [
@@ -102,9 +99,7 @@ def without_ids(table: pa.Table, *rows: int) -> pa.Table:
     return table
 
 
-def test_rows_without_an_id_are_left_out_counted_and_said(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_without_an_id_are_left_out_counted_and_said(path, caplog):
     rewrite(path, lambda table: without_ids(table, 0, 1, 15))
     found = list(PARQUET.read(path))
     assert sum(map(len, found)) == 13
@@ -112,9 +107,7 @@ def test_rows_without_an_id_are_left_out_counted_and_said(
     assert f"{path}: 3 rows have no clip_id; they are left out" in caplog.text
 
 
-def test_a_row_group_larger_than_the_free_memory_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_group_larger_than_the_free_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("posemill.formats.parquet._BOMB_BYTES", 1000)
     monkeypatch.setattr("posemill.formats.parquet.free_memory", lambda: 10_000)
     PARQUET.write(make_clips(), tmp_path / "a.parquet", recipe=Recipe())
@@ -124,8 +117,8 @@ def test_a_row_group_larger_than_the_free_memory_is_refused(
 
 
 def test_a_clip_that_takes_more_memory_than_is_free_is_refused_before_it_is_all_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     clip = make_clip(1, skeleton="openpose-18", frames=2)
     PARQUET.write([clip], tmp_path / "a.parquet", recipe=Recipe())
     one = pq.read_table(tmp_path / "a.parquet").slice(0, 1)

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +11,12 @@ from posemill.testing.formats import make_clip, make_clips
 PKL = PklFormat()
 
 
-def dump(path: Path, value: object) -> Path:
+def dump(path, value):
     path.write_bytes(pickle.dumps(value))
     return path
 
 
-def test_python_itself_loads_the_layout_other_projects_use(tmp_path: Path) -> None:
+def test_python_itself_loads_the_layout_other_projects_use(tmp_path):
     clips = make_clips()
     PKL.write(clips, tmp_path / "a.pkl", recipe=Recipe())
     data = pickle.loads((tmp_path / "a.pkl").read_bytes())
@@ -41,7 +38,7 @@ def test_python_itself_loads_the_layout_other_projects_use(tmp_path: Path) -> No
                 np.testing.assert_array_equal(value, points[part.start : part.stop])
 
 
-def test_without_video_ids_the_folders_of_the_pictures_are_the_clips(tmp_path: Path) -> None:
+def test_without_video_ids_the_folders_of_the_pictures_are_the_clips(tmp_path):
     frame = {"pose": np.ones((33, 3)), "face": None}
     path = dump(
         tmp_path / "a.pkl",
@@ -75,14 +72,14 @@ FRAME = {"pose": np.ones((33, 3), np.float32)}
         ({"dev": {"keypoints": [{"pose": np.full((33, 3), np.inf)}]}}, "a found point is infinite"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_named_with_the_file(tmp_path, value, message: str) -> None:
+def test_what_does_not_fit_is_named_with_the_file(tmp_path, value, message):
     path = dump(tmp_path / "bad.pkl", value)
     with pytest.raises(FormatError, match=rf"bad\.pkl.*{message}") as caught:
         list(PKL.read(path))
     assert str(caught.value).count("bad.pkl") == 1
 
 
-def in_pixels(clip, width: int, height: int) -> dict[str, object]:
+def in_pixels(clip, width, height):
     scale = np.array([width, height, width])
     frames = [
         {part.name: clip.part(part.name)[row] * scale if is_there else None
@@ -92,7 +89,7 @@ def in_pixels(clip, width: int, height: int) -> dict[str, object]:
     return {"train": {"keypoints": frames, "video_ids": [clip.clip_id] * len(clip)}}
 
 
-def test_pixels_of_another_maker_are_divided_by_the_size_that_must_be_given(tmp_path: Path) -> None:
+def test_pixels_of_another_maker_are_divided_by_the_size_that_must_be_given(tmp_path):
     clip = make_clip(1)
     path = dump(tmp_path / "a.pkl", in_pixels(clip, 640, 480))
     (back,) = PKL.read(path, size_wh=(640, 480))

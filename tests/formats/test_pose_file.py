@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import dataclasses
 import io
 import json
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ POSE = PoseFormat()
 
 
 @pytest.mark.parametrize("skeleton", PoseFormat.layouts)
-def test_pose_format_itself_reads_what_we_write(tmp_path: Path, skeleton: str) -> None:
+def test_pose_format_itself_reads_what_we_write(tmp_path, skeleton):
     package = pytest.importorskip("pose_format")
     clip = make_clip(1, skeleton=skeleton)
     POSE.write([clip], tmp_path / "a.pose", recipe=Recipe())
@@ -32,7 +29,7 @@ def test_pose_format_itself_reads_what_we_write(tmp_path: Path, skeleton: str) -
     np.testing.assert_allclose(pose.body.confidence[:, 0], clip.scores, atol=1e-6)
 
 
-def test_pose_format_knows_the_points_by_name(tmp_path: Path) -> None:
+def test_pose_format_knows_the_points_by_name(tmp_path):
     package = pytest.importorskip("pose_format")
     data = encode_clip(make_clip(1, skeleton="holistic-543"))
     header = package.Pose.read(data).header
@@ -43,7 +40,7 @@ def test_pose_format_knows_the_points_by_name(tmp_path: Path) -> None:
     assert header.get_point_index("LEFT_HAND_LANDMARKS", "INDEX_FINGER_MCP") == 33 + 468 + 5
 
 
-def test_a_file_written_by_pose_format_is_read(tmp_path: Path) -> None:
+def test_a_file_written_by_pose_format_is_read(tmp_path):
     pytest.importorskip("pose_format")
     from pose_format import Pose
     from pose_format.numpy import NumPyPoseBody
@@ -62,14 +59,14 @@ def test_a_file_written_by_pose_format_is_read(tmp_path: Path) -> None:
     np.testing.assert_allclose(clip.points[0, 0], (0.25, 0.5, 0))
 
 
-def test_a_folder_without_an_index_is_read_by_its_paths(tmp_path: Path) -> None:
+def test_a_folder_without_an_index_is_read_by_its_paths(tmp_path):
     (tmp_path / "test").mkdir()
     (tmp_path / "test" / "x.pose").write_bytes(encode_clip(make_clip(1)))
     (clip,) = POSE.read(tmp_path)
     assert (clip.split, clip.clip_id, clip.skeleton_name) == ("test", "x", "holistic-143")
 
 
-def test_one_file_holds_one_clip_of_a_size_that_its_header_can_say(tmp_path: Path) -> None:
+def test_one_file_holds_one_clip_of_a_size_that_its_header_can_say(tmp_path):
     with pytest.raises(FormatError, match=r"holds one clip, 'deep/er\.name' is the second; give"):
         POSE.write(make_clips(), tmp_path / "a.pose", recipe=Recipe())
     assert list(tmp_path.iterdir()) == []
@@ -77,7 +74,7 @@ def test_one_file_holds_one_clip_of_a_size_that_its_header_can_say(tmp_path: Pat
         POSE.write([make_clip(1, size_wh=(70000, 480))], tmp_path / "a.pose", recipe=Recipe())
 
 
-def replaced(data: bytes, at: int, layout: str, value: object) -> bytes:
+def replaced(data, at, layout, value):
     new = struct.pack(layout, value)
     return data[:at] + new + data[at + len(new) :]
 
@@ -95,14 +92,14 @@ def replaced(data: bytes, at: int, layout: str, value: object) -> bytes:
         (lambda d: b"", "cut off at byte 0"),
     ],
 )
-def test_files_that_do_not_fit_are_named(tmp_path: Path, change, message: str) -> None:
+def test_files_that_do_not_fit_are_named(tmp_path, change, message):
     path = tmp_path / "bad.pose"
     path.write_bytes(change(encode_clip(make_clip(1))))
     with pytest.raises(FormatError, match=rf"bad\.pose.*({message})"):
         list(POSE.read(path))
 
 
-def test_one_file_keeps_the_recipe_and_all_that_its_clip_has(tmp_path: Path) -> None:
+def test_one_file_keeps_the_recipe_and_all_that_its_clip_has(tmp_path):
     clip = make_clip(1, clip_id="deep/er", split="dev", extra={"signer": "ä"}, fps=None,
                      frame_indices=np.arange(0, 12, 2))  # fmt: skip
     clip = dataclasses.replace(clip, interpolated=4)
@@ -117,7 +114,7 @@ def test_one_file_keeps_the_recipe_and_all_that_its_clip_has(tmp_path: Path) -> 
     assert (said["format"], said["recipe"]["interpolate"]) == ("pose", 4)
 
 
-def test_a_file_of_a_folder_knows_its_clip_also_outside_of_it(tmp_path: Path) -> None:
+def test_a_file_of_a_folder_knows_its_clip_also_outside_of_it(tmp_path):
     clips = [dataclasses.replace(clip, interpolated=2) for clip in make_clips()]
     POSE.write(clips, tmp_path / "all", recipe=Recipe())
     (tmp_path / "all" / "dev" / "one.pose").rename(tmp_path / "other.pose")
@@ -127,7 +124,7 @@ def test_a_file_of_a_folder_knows_its_clip_also_outside_of_it(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("options", [{}, {"start_frame": 2, "end_frame": 5}, {"start_time": 80}])
-def test_pose_format_does_not_see_what_stands_behind_the_body(options) -> None:
+def test_pose_format_does_not_see_what_stands_behind_the_body(options):
     package = pytest.importorskip("pose_format")
     clip = make_clip(1)
     plain, noted = encode_clip(clip), encode_clip(clip, {"recipe": {}})
@@ -147,7 +144,7 @@ def test_pose_format_does_not_see_what_stands_behind_the_body(options) -> None:
         (lambda note: note.replace(b'"interpolate": 0', b'"interpolate":"0'), "not a readable"),
     ],
 )
-def test_a_note_that_does_not_fit_is_an_error(tmp_path: Path, change, message: str) -> None:
+def test_a_note_that_does_not_fit_is_an_error(tmp_path, change, message):
     clip = make_clip(1)
     path = tmp_path / "bad.pose"
     body = encode_clip(clip)

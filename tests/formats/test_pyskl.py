@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import json
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,18 +12,18 @@ from posemill.testing.formats import make_clip, make_clips
 PYSKL = PysklFormat()
 
 
-def dump(path: Path, *annotations: object, **top: object) -> Path:
+def dump(path, *annotations, **top):
     path.write_bytes(pickle.dumps({"annotations": list(annotations), "split": {}} | top))
     return path
 
 
-def annotation(**changes: object) -> dict[str, object]:
+def annotation(**changes):
     return {"frame_dir": "a", "label": 3, "img_shape": (100, 200), "total_frames": 4,
             "keypoint": np.full((1, 4, 17, 2), 50, np.float16),
             "keypoint_score": np.full((1, 4, 17), 0.5, np.float16)} | changes  # fmt: skip
 
 
-def test_python_itself_loads_what_pyskl_expects(tmp_path: Path) -> None:
+def test_python_itself_loads_what_pyskl_expects(tmp_path):
     clips = make_clips("coco-133")
     PYSKL.write(clips, tmp_path / "a.pkl", recipe=Recipe())
     data = pickle.loads((tmp_path / "a.pkl").read_bytes())
@@ -42,7 +39,7 @@ def test_python_itself_loads_what_pyskl_expects(tmp_path: Path) -> None:
     assert names == {"0": "SIGN 1", "1": "SIGN 2", "2": "SIGN 4"}
 
 
-def test_seventeen_points_become_the_body_of_the_133(tmp_path: Path) -> None:
+def test_seventeen_points_become_the_body_of_the_133(tmp_path):
     path = dump(tmp_path / "a.pkl", annotation(), split={"xsub_val": ["a"]})
     (clip,) = PYSKL.read(path)
     assert (clip.skeleton_name, clip.split, clip.label) == ("coco-133", "xsub_val", "3")
@@ -51,7 +48,7 @@ def test_seventeen_points_become_the_body_of_the_133(tmp_path: Path) -> None:
     np.testing.assert_allclose(clip.points[0, 0], (0.25, 0.5, 0))
 
 
-def test_of_two_people_the_surer_one_is_read(tmp_path: Path) -> None:
+def test_of_two_people_the_surer_one_is_read(tmp_path):
     points = np.ones((2, 4, 17, 2)) * np.array([10, 20])[:, None, None, None]
     scores = np.ones((2, 4, 17)) * np.array([0.2, 0.9])[:, None, None]
     path = dump(tmp_path / "a.pkl", annotation(keypoint=points, keypoint_score=scores))
@@ -70,7 +67,7 @@ def test_of_two_people_the_surer_one_is_read(tmp_path: Path) -> None:
         (annotation(img_shape=None), r"expected img_shape \(height, width\), got \(0, 0\); give"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_named_with_the_file(tmp_path, entry, message: str) -> None:
+def test_what_does_not_fit_is_named_with_the_file(tmp_path, entry, message):
     path = dump(tmp_path / "bad.pkl", entry)
     with pytest.raises(FormatError, match=rf"bad\.pkl.*{message}"):
         list(PYSKL.read(path))
@@ -78,12 +75,12 @@ def test_what_does_not_fit_is_named_with_the_file(tmp_path, entry, message: str)
         list(PYSKL.read(dump(tmp_path / "b.pkl", annotations=3)))
 
 
-def test_a_size_given_by_the_user_stands_in_for_a_missing_one(tmp_path: Path) -> None:
+def test_a_size_given_by_the_user_stands_in_for_a_missing_one(tmp_path):
     (clip,) = PYSKL.read(dump(tmp_path / "a.pkl", annotation(img_shape=None)), size_wh=(100, 50))
     np.testing.assert_allclose(clip.points[0, 0], (0.5, 1, 0))
 
 
-def test_an_id_of_two_splits_stays_two_clips_and_leaks_into_neither(tmp_path: Path) -> None:
+def test_an_id_of_two_splits_stays_two_clips_and_leaks_into_neither(tmp_path):
     names = [("train", "x"), ("dev", "x"), ("dev", "y"), ("test", "train/x")]
     clips = [make_clip(i, skeleton="coco-133", split=split, clip_id=name)
              for i, (split, name) in enumerate(names)]  # fmt: skip
@@ -98,7 +95,7 @@ def test_an_id_of_two_splits_stays_two_clips_and_leaks_into_neither(tmp_path: Pa
         np.testing.assert_allclose(one.points[..., :2], other.points[..., :2], atol=1e-6)
 
 
-def test_a_clip_that_comes_twice_in_a_split_is_refused(tmp_path: Path) -> None:
+def test_a_clip_that_comes_twice_in_a_split_is_refused(tmp_path):
     clips = [make_clip(i, skeleton="coco-133", clip_id="x") for i in range(2)]
     with pytest.raises(FormatError, match=r"a\.pkl: clip train/x came twice; expected it once"):
         PYSKL.write(clips, tmp_path / "a.pkl", recipe=Recipe())
@@ -115,5 +112,5 @@ def test_a_clip_that_comes_twice_in_a_split_is_refused(tmp_path: Path) -> None:
         ({"wave", "3"}, {"3": 0, "wave": 1}),
     ],
 )
-def test_labels_are_numbers_of_their_own_only_where_all_of_them_are(labels, numbers) -> None:
+def test_labels_are_numbers_of_their_own_only_where_all_of_them_are(labels, numbers):
     assert _number_labels(labels) == numbers

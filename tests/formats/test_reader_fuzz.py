@@ -13,7 +13,6 @@ import shutil
 import struct
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +30,7 @@ seen_events: list[str] = []
 is_watching = False
 
 
-def _watch(event: str, args: object) -> None:
+def _watch(event, args):
     if is_watching and event in FORBIDDEN:
         seen_events.append(event)
 
@@ -52,7 +51,7 @@ KINDS = ("flip", "set", "cut", "drop", "double", "insert", "replace")
 Edit = tuple[str, float, int, bytes]
 
 
-def edits(rng: random.Random) -> list[Edit]:
+def edits(rng):
     """Return one to four changes: what, where, how much, and the bytes of it."""
     return [
         (rng.choice(KINDS), rng.random(), rng.randrange(1 << 16), rng.choice(EXTREMES))
@@ -60,7 +59,7 @@ def edits(rng: random.Random) -> list[Edit]:
     ]
 
 
-def damage(data: bytes, changes: list[Edit]) -> bytes:
+def damage(data, changes):
     for kind, where, number, piece in changes:
         # Half of the damage goes to the first and the last kilobyte, where the headers are.
         near = int(where * min(len(data), 1024))
@@ -98,16 +97,16 @@ def valid(request, tmp_path_factory):
     return form, path, folder
 
 
-def numbers() -> random.Random:
+def numbers():
     """Return the same numbers every time, but for a long search."""
     return random.Random() if CASES else random.Random(0)
 
 
-def cases_for(name: str) -> int:
+def cases_for(name):
     return CASES or (150 if name in ("parquet", "huggingface", "hdf5") else 300)
 
 
-def test_a_damaged_file_gives_clips_or_an_error_of_ours(valid) -> None:
+def test_a_damaged_file_gives_clips_or_an_error_of_ours(valid):
     form, path, folder = valid
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     contents = {file: file.read_bytes() for file in files}
@@ -117,7 +116,7 @@ def test_a_damaged_file_gives_clips_or_an_error_of_ours(valid) -> None:
         shutil.copytree(path, broken)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    def read_damaged(file: Path, changes: list[Edit]) -> None:
+    def read_damaged(file, changes):
         global is_watching
         target = broken / file.relative_to(path) if path.is_dir() else broken
         target.write_bytes(damage(contents[file], changes))
@@ -143,7 +142,7 @@ def test_a_damaged_file_gives_clips_or_an_error_of_ours(valid) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_GROWTH_KB
 
 
-def test_any_bytes_at_all_give_an_error_of_ours(valid) -> None:
+def test_any_bytes_at_all_give_an_error_of_ours(valid):
     form, path, folder = valid
     if path.is_dir():
         pytest.skip("a folder; its files are damaged above")
@@ -157,7 +156,7 @@ def test_any_bytes_at_all_give_an_error_of_ours(valid) -> None:
             list(form.read(broken, size_wh=(64, 64)))
 
 
-def test_the_watch_would_see_a_command_being_run() -> None:
+def test_the_watch_would_see_a_command_being_run():
     global is_watching
     is_watching = True
     try:

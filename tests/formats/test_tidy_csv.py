@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ CSV = CsvFormat()
 NAMES = list(get_skeleton("openpose-18").point_names)
 
 
-def test_pandas_reads_a_row_per_point(tmp_path: Path) -> None:
+def test_pandas_reads_a_row_per_point(tmp_path):
     pandas = pytest.importorskip("pandas")
     clips = make_clips()
     CSV.write(clips, tmp_path / "a.csv", recipe=Recipe())
@@ -30,11 +28,11 @@ def test_pandas_reads_a_row_per_point(tmp_path: Path) -> None:
 
 
 def foreign(
-    names: list[str],
-    *frames: tuple[str, int],
-    separator: str = ",",
-    order: str = "clip frame point x y",
-) -> str:
+    names,
+    *frames,
+    separator=",",
+    order="clip frame point x y",
+):
     rows = [
         {"clip": clip, "frame": str(frame), "point": name, "x": f"0.{at + 1:02d}", "y": "0.5"}
         for clip, frame in frames or [("a", 3), ("a", 4)]
@@ -57,7 +55,7 @@ def foreign(
     ],
     ids=["plain", "semicolon", "tab", "numbers", "numbered names", "marked"],
 )
-def test_tables_of_others_are_read(text: str, tmp_path: Path) -> None:
+def test_tables_of_others_are_read(text, tmp_path):
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")
     assert detect_format(tmp_path / "a.csv").name == "csv"
     (clip,) = CSV.read(tmp_path / "a.csv", size_wh=(640, 480))
@@ -68,7 +66,7 @@ def test_tables_of_others_are_read(text: str, tmp_path: Path) -> None:
     assert clip.sizes_wh.tolist() == [[640, 480]] * 2
 
 
-def test_names_decide_where_a_point_stands(tmp_path: Path, caplog) -> None:
+def test_names_decide_where_a_point_stands(tmp_path, caplog):
     (tmp_path / "a.csv").write_text(foreign(NAMES[::-1]))
     (clip,) = CSV.read(tmp_path / "a.csv")
     np.testing.assert_allclose(clip.points[0, :, 0], (18 - np.arange(18)) / 100, atol=1e-6)
@@ -88,19 +86,19 @@ def test_names_decide_where_a_point_stands(tmp_path: Path, caplog) -> None:
         (lambda text: text + "x" * (1 << 20), "a line has 1048576 characters or more"),
     ],
 )
-def test_what_does_not_fit_is_named_with_its_line(tmp_path: Path, change, said: str) -> None:
+def test_what_does_not_fit_is_named_with_its_line(tmp_path, change, said):
     (tmp_path / "a.csv").write_text(change(foreign(NAMES)))
     with pytest.raises(FormatError, match=rf"a\.csv.*{said}"):
         list(CSV.read(tmp_path / "a.csv"))
 
 
-def test_more_than_a_field_can_hold_is_refused(tmp_path: Path) -> None:
+def test_more_than_a_field_can_hold_is_refused(tmp_path):
     clip = make_clip(1, extra={"note": "x" * 70_000})
     with pytest.raises(FormatError, match=r"characters beside its points, expected at most 65536"):
         CSV.write([clip], tmp_path / "a.csv", recipe=Recipe())
 
 
-def test_the_ending_of_a_file_names_its_format_or_it_is_said_that_it_does_not() -> None:
+def test_the_ending_of_a_file_names_its_format_or_it_is_said_that_it_does_not():
     expected = {"a.npz": "npz", "a.pkl": "pkl", "a.PKL": "pkl", "a.h5": "hdf5", "a.hdf5": "hdf5",
                 "a.tar": "webdataset", "a.parquet": "parquet", "a.csv": "csv"}  # fmt: skip
     assert {name: format_for(Path(name)) for name in expected} == expected
@@ -110,7 +108,7 @@ def test_the_ending_of_a_file_names_its_format_or_it_is_said_that_it_does_not() 
         format_for(Path("out"))
 
 
-def test_names_of_another_skeleton_with_as_many_points_are_refused(tmp_path: Path) -> None:
+def test_names_of_another_skeleton_with_as_many_points_are_refused(tmp_path):
     human36m = ["hip", "right_hip", "right_knee", "right_foot", "left_hip", "left_knee",
                 "left_foot", "spine", "thorax", "nose", "head", "left_shoulder", "left_elbow",
                 "left_wrist", "right_shoulder", "right_elbow", "right_wrist"]  # fmt: skip
@@ -122,7 +120,7 @@ def test_names_of_another_skeleton_with_as_many_points_are_refused(tmp_path: Pat
     assert [clip.skeleton_name for clip in CSV.read(path)] == ["coco-17"]
 
 
-def test_a_table_sorted_by_frame_is_refused_instead_of_giving_clips_twice(tmp_path: Path) -> None:
+def test_a_table_sorted_by_frame_is_refused_instead_of_giving_clips_twice(tmp_path):
     rows = [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     path = tmp_path / "a.csv"
     path.write_text(foreign(NAMES, *rows))

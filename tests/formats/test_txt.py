@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ TXT = TxtFormat()
 LINES = [f"{10 * i}.5 {5 * i}" for i in range(1, 19)]
 
 
-def folder_with(tmp_path: Path, **files: str) -> Path:
+def folder_with(tmp_path, **files):
     folder = tmp_path / "out" / "dev" / "clip"
     folder.mkdir(parents=True)
     for name, text in files.items():
@@ -24,7 +21,7 @@ def folder_with(tmp_path: Path, **files: str) -> Path:
     return tmp_path / "out"
 
 
-def test_every_picture_has_18_lines_of_pixels_in_mirrored_folders(tmp_path: Path) -> None:
+def test_every_picture_has_18_lines_of_pixels_in_mirrored_folders(tmp_path):
     clip = make_clip(1, skeleton="openpose-18", clip_id="a/b")
     clip.points[0, 3] = np.nan
     clip.scores[0, 3] = 0
@@ -39,7 +36,7 @@ def test_every_picture_has_18_lines_of_pixels_in_mirrored_folders(tmp_path: Path
     np.testing.assert_allclose((x, y), clip.points[0, 0, :2] * (640, 480), atol=1e-3)
 
 
-def test_a_folder_of_another_maker_needs_a_size(tmp_path: Path) -> None:
+def test_a_folder_of_another_maker_needs_a_size(tmp_path):
     text = "\n".join(["0 0", *LINES[1:]])
     path = folder_with(tmp_path, a10=text, a9="\n".join(LINES), a11=text)
     assert detect_format(path).name == "txt"
@@ -61,12 +58,12 @@ def test_a_folder_of_another_maker_needs_a_size(tmp_path: Path) -> None:
         ("1 2\n" * 2000, "expected 18 lines 'x y', got 8000 bytes"),
     ],
 )
-def test_lines_that_do_not_fit_are_named(tmp_path: Path, text: str, message: str) -> None:
+def test_lines_that_do_not_fit_are_named(tmp_path, text, message):
     with pytest.raises(FormatError, match=message):
         list(TXT.read(folder_with(tmp_path, a=text), size_wh=(10, 10)))
 
 
-def test_an_index_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_an_index_that_leads_out_of_the_folder_is_refused(tmp_path):
     TXT.write([make_clip(1, skeleton="openpose-18")], tmp_path / "out", recipe=Recipe())
     index = tmp_path / "out" / "posemill.jsonl"
     index.write_text(index.read_text().replace('"train/clip_1"', '"../../etc"'))
@@ -78,14 +75,14 @@ def test_an_index_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> Non
             list(use(tmp_path / "out"))  # type: ignore[arg-type]
 
 
-def test_a_lost_file_is_an_error(tmp_path: Path) -> None:
+def test_a_lost_file_is_an_error(tmp_path):
     TXT.write([make_clip(1, skeleton="openpose-18")], tmp_path / "out", recipe=Recipe())
     (tmp_path / "out/train/clip_1/images0002.txt").unlink()
     with pytest.raises(FormatError, match=r"images0002\.txt"):
         list(TXT.read(tmp_path / "out"))
 
 
-def test_folders_may_be_called_otherwise(tmp_path: Path) -> None:
+def test_folders_may_be_called_otherwise(tmp_path):
     fields = {"skeleton": "openpose-18", "frames": 2}
     clips = [
         make_clip(1, **fields, clip_id="frames", image_paths=("s/train/frames/x.jpg", "y.jpg")),
@@ -116,9 +113,7 @@ def test_folders_may_be_called_otherwise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("root", ["", "/data"])
-def test_pictures_that_are_clips_of_their_own_have_their_files_side_by_side(
-    tmp_path: Path, root: str
-) -> None:
+def test_pictures_that_are_clips_of_their_own_have_their_files_side_by_side(tmp_path, root):
     """As a list of pictures gives them; of two that would be one file the second has a folder."""
     names = ("a/x.jpg", "a/y.jpg", "a/x.png", "z.jpg")
     clips = [
@@ -137,7 +132,7 @@ def test_pictures_that_are_clips_of_their_own_have_their_files_side_by_side(
     assert (tmp_path / "other/b/x.txt").read_bytes() == files[1].read_bytes()
 
 
-def test_a_folder_with_a_readme_is_no_text_of_frames(tmp_path: Path) -> None:
+def test_a_folder_with_a_readme_is_no_text_of_frames(tmp_path):
     (tmp_path / "README.txt").write_text("What lies here.\n")
     with pytest.raises(FormatError, match="none of the formats known"):
         detect_format(tmp_path)
@@ -145,7 +140,7 @@ def test_a_folder_with_a_readme_is_no_text_of_frames(tmp_path: Path) -> None:
     assert detect_format(tmp_path).name == "txt"
 
 
-def test_a_picture_whose_name_has_a_backslash_stays_in_the_folder(tmp_path: Path) -> None:
+def test_a_picture_whose_name_has_a_backslash_stays_in_the_folder(tmp_path):
     names = ("..\\..\\evil.png", "b.png")
     clip = make_clip(1, skeleton="openpose-18", frames=2, image_paths=names)
     TXT.write([clip], tmp_path / "out", recipe=Recipe())

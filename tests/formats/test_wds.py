@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import io
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +12,7 @@ from posemill.testing.formats import make_clip, make_clips
 WDS = WebDatasetFormat()
 
 
-def repack(path: Path, *, without: str = "", **replaced: bytes) -> Path:
+def repack(path, *, without="", **replaced):
     """Write a tar with some members left out or replaced."""
     with tarfile.open(path) as tar:
         members = [(m.name, tar.extractfile(m).read()) for m in tar]  # type: ignore[union-attr]
@@ -31,13 +28,13 @@ def repack(path: Path, *, without: str = "", **replaced: bytes) -> Path:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     WDS.write(make_clips(), tmp_path / "a.tar", recipe=Recipe())
     return tmp_path / "a.tar"
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_webdataset_itself_reads_the_samples(path: Path) -> None:
+def test_webdataset_itself_reads_the_samples(path):
     webdataset = pytest.importorskip("webdataset")
     samples = list(webdataset.WebDataset(str(path), shardshuffle=False).decode())
     assert [sample["__key__"] for sample in samples] == [
@@ -49,13 +46,13 @@ def test_webdataset_itself_reads_the_samples(path: Path) -> None:
         assert sample["json"]["clip_id"] == clip.clip_id
 
 
-def test_ids_that_become_one_key_stay_two_samples(tmp_path: Path) -> None:
+def test_ids_that_become_one_key_stay_two_samples(tmp_path):
     clips = [make_clip(1, clip_id="a.b"), make_clip(2, clip_id="a_b")]
     WDS.write(clips, tmp_path / "a.tar", recipe=Recipe())
     assert [clip.clip_id for clip in WDS.read(tmp_path / "a.tar")] == ["a.b", "a_b"]
 
 
-def npy(array) -> bytes:
+def npy(array):
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()
@@ -74,12 +71,12 @@ def npy(array) -> bytes:
         ({"json": b"{}"}, "KeyError"),
     ],
 )
-def test_samples_that_do_not_fit_are_refused(path: Path, replaced, message: str) -> None:
+def test_samples_that_do_not_fit_are_refused(path, replaced, message):
     with pytest.raises(FormatError, match=rf"a\.tar.*{message}"):
         list(WDS.read(repack(path, **replaced)))
 
 
-def test_a_cut_tar_and_a_member_that_claims_more_than_the_file_are_refused(path: Path) -> None:
+def test_a_cut_tar_and_a_member_that_claims_more_than_the_file_are_refused(path):
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(FormatError, match=r"a\.tar"):
         list(WDS.read(path))

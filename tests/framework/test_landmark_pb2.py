@@ -1,7 +1,5 @@
 """Landmarks, detections and classes behave as the original's messages do."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 
@@ -15,13 +13,13 @@ from posemill.framework.formats.landmark_pb2 import Landmark, LandmarkList
 
 
 @pytest.fixture
-def hand() -> LandmarkList:
+def hand():
     """21 points without visibility."""
     return LandmarkList.of_points(np.arange(63, dtype=np.float32).reshape(21, 3))
 
 
 @pytest.fixture
-def body() -> LandmarkList:
+def body():
     """33 points; the visibility of the first is 0, and set."""
     points = np.arange(99, dtype=np.float32).reshape(33, 3)
     return LandmarkList.of_points(points, np.linspace(0, 1, 33, dtype=np.float32))

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +30,7 @@ TEXT_SIZES = """[...document.querySelectorAll('body *')].filter(each =>
 class Page(HTMLParser):
     """Collects tags, attributes and text, and sees that every tag is closed."""
 
-    def __init__(self, content: str) -> None:
+    def __init__(self, content):
         super().__init__()
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
@@ -39,22 +38,22 @@ class Page(HTMLParser):
         self.feed(content)
         self.close()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_startendtag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.words.append(data)
 
 
-def words_of_page(content: str) -> str:
+def words_of_page(content):
     """Return the words of a page with a name that is `HOSTILE`, after a look at all of it."""
     page = Page(content)
     assert content.startswith("<!doctype html>")
@@ -72,7 +71,7 @@ def words_of_page(content: str) -> str:
     return words
 
 
-def check_on_phone(file: Path) -> None:
+def check_on_phone(file):
     """See that all of a page fits the screen of a phone, and that no text of it is small."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     program = os.environ.get("POSEMILL_CHROMIUM") or shutil.which("chromium")

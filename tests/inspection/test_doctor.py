@@ -1,7 +1,5 @@
 """What `posemill doctor` finds, and what it says about it."""
 
-from __future__ import annotations
-
 import os
 from importlib import metadata
 from importlib.util import find_spec

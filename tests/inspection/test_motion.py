@@ -1,7 +1,5 @@
 """Motion by itself: every threshold from both sides, in clips whose shoulders are 1 apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

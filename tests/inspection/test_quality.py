@@ -1,7 +1,5 @@
 """Quality measured on clips whose faults are known because they were made."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`bench`: what is measured, what is remembered, and what `--decoder auto` makes of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -7,10 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from contextlib import contextmanager, suppress
 
 import av
 import cv2
@@ -24,13 +21,13 @@ from posemill.runs.reader import open_run
 
 
 @pytest.fixture(scope="session")
-def write_tree() -> Callable[[Path, dict[str, int]], Path]:
+def write_tree():
     """Write a frame tree: `write_tree(root, {"train/a": 8, "dev/b": 3})`.
 
     The frames of a clip have one colour with noise on it, as those of a video are alike.
     """
 
-    def write(root: Path, sizes: dict[str, int]) -> Path:
+    def write(root, sizes):
         for number, (clip, num_frames) in enumerate(sizes.items()):
             (root / clip).mkdir(parents=True, exist_ok=True)
             colour = np.random.default_rng(number).integers(20, 200, 3)
@@ -44,18 +41,16 @@ def write_tree() -> Callable[[Path, dict[str, int]], Path]:
 
 
 @pytest.fixture
-def make_tree(
-    tmp_path: Path, write_tree: Callable[[Path, dict[str, int]], Path]
-) -> Callable[..., Path]:
+def make_tree(tmp_path, write_tree):
     """A frame tree of this test: `make_tree({"train/a": 8, "dev/b": 3})`."""
     return lambda sizes, name="frames": write_tree(tmp_path / name, sizes)
 
 
 @pytest.fixture
-def config_for(tmp_path: Path) -> Callable[..., ExtractConfig]:
+def config_for(tmp_path):
     """An `ExtractConfig` with the fake engine, in this process unless told otherwise."""
 
-    def make(source: Path, out: str = "run", **changes: Any) -> ExtractConfig:
+    def make(source, out="run", **changes):
         options = {"engine": "fake", "executor": "serial", "workers": 2, "task_frames": 16}
         options.update(changes)
         if options["executor"] == "serial":
@@ -66,10 +61,10 @@ def config_for(tmp_path: Path) -> Callable[..., ExtractConfig]:
 
 
 @pytest.fixture
-def same_runs() -> Callable[[Path, Path], None]:
+def same_runs():
     """Assert that two runs are equal row for row, and that their shards alone say the same."""
 
-    def check(one: Path, other: Path) -> None:
+    def check(one, other):
         first, second = open_run(one), open_run(other)
         assert first.is_finished
         assert second.is_finished
@@ -95,7 +90,7 @@ def same_runs() -> Callable[[Path, Path], None]:
 
 
 @pytest.fixture
-def write_video() -> Callable[..., None]:
+def write_video():
     """Write a video of frames of one colour each: `write_video(path, num_frames)`."""
 
     def write(path, num_frames, *, size=(32, 24), seed=0):
@@ -113,7 +108,7 @@ def write_video() -> Callable[..., None]:
 
 
 @pytest.fixture
-def paint() -> Callable[..., None]:
+def paint():
     """Write a picture of one colour: `paint(path, (blue, green, red))`."""
 
     def write(path, colour):
@@ -137,10 +132,10 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def kill_until_done() -> Callable[..., tuple[int, int]]:
+def kill_until_done():
     """Kill a job at random moments until it ends: how many times, and its exit code."""
 
-    def kill(script: str, *arguments: object, seconds: float, quick: int) -> tuple[int, int]:
+    def kill(script, *arguments, seconds, quick):
         """`script` defines `run`, and finds the arguments in `sys.argv`.
 
         The first kills, `quick` of them, come within so many seconds; then soon much later, as on
@@ -166,15 +161,15 @@ def kill_until_done() -> Callable[..., tuple[int, int]]:
 
 
 @pytest.fixture
-def killing_workers() -> Callable[..., AbstractContextManager[list[int]]]:
+def killing_workers():
     """Kill worker processes of this one at random moments, of some age; gives their ids."""
 
     @contextmanager
-    def kill(*, least: float, most: float, count: int, age: float = 0.0) -> Iterator[list[int]]:
+    def kill(*, least, most, count, age=0.0):
         rng, is_over = random.Random(7), threading.Event()
         kills: list[int] = []
 
-        def work() -> None:
+        def work():
             while not is_over.wait(rng.uniform(least, most)) and len(kills) < count:
                 workers = []
                 for each in psutil.Process().children():

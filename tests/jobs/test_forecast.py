@@ -1,7 +1,5 @@
 """The sample a forecast is measured on, and what follows from the measurement."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Landmarks of one source in memory: rows in step with files, and files that cannot be written."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

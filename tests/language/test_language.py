@@ -1,7 +1,5 @@
 """Which language is chosen, and how a printed sentence is found in the catalogue."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -65,7 +63,7 @@ def test_without_its_catalogue_it_speaks_english(tmp_path, monkeypatch):
     language._load.cache_clear()
 
 
-def run(*arguments: str, chosen: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments, chosen):
     environment = {name: value for name, value in os.environ.items() if name not in NAMES}
     environment |= {"POSEMILL_LANG": chosen, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,14 +35,14 @@ POINTS = np.random.default_rng(0).uniform(0.1, 0.9, (6, 18, 3)).astype(np.float3
 IDS = np.array(["a", "a", "a", "b", "b", "b"])
 
 
-def through_format(path: Path) -> list[Seen]:
+def through_format(path):
     return [
         (clip.clip_id, clip.split, clip.label or "", np.nan_to_num(clip.points), clip.mask)
         for clip in get_format("npz").read(path)
     ]
 
 
-def through_training(path: Path) -> list[Seen]:
+def through_training(path):
     raw = read_clips(path)
     labels = path.parent / "labels.csv"
     labels.write_text("video_id,label\n" + "".join(f"{name},X\n" for name in raw.clip_ids))
@@ -61,7 +60,7 @@ def through_training(path: Path) -> list[Seen]:
     return seen
 
 
-def through_dataset(path: Path) -> list[Seen]:
+def through_dataset(path):
     return [
         (item["clip_id"], item["split"], item["label"], item["points"].numpy(),
          item["mask"].numpy())
@@ -98,9 +97,7 @@ TEXTS = [json.dumps({"label": f"L{index}"}) for index in range(2)]
         ({"keypoints": np.asfortranarray(POINTS.astype(">f4")), "video_ids": IDS}, ["a", "b"]),
     ],
 )
-def test_an_odd_archive_is_the_same_clips_through_every_door(
-    tmp_path: Path, arrays: dict[str, Any], clips: list[str]
-) -> None:
+def test_an_odd_archive_is_the_same_clips_through_every_door(tmp_path, arrays, clips):
     np.savez(tmp_path / "odd.npz", **{"keypoints": POINTS, **arrays})
     first, *others = [door(tmp_path / "odd.npz") for door in DOORS]
     assert [each[0] for each in first] == clips
@@ -112,8 +109,8 @@ def test_an_odd_archive_is_the_same_clips_through_every_door(
                 np.testing.assert_array_equal(left, right)
 
 
-def test_labels_and_splits_are_those_of_the_archive(tmp_path: Path) -> None:
-    def labels(**arrays: Any) -> list[str]:
+def test_labels_and_splits_are_those_of_the_archive(tmp_path):
+    def labels(**arrays):
         np.savez(tmp_path / "odd.npz", keypoints=POINTS, video_ids=IDS, **arrays)
         return [each[2] for each in through_format(tmp_path / "odd.npz")]
 
@@ -157,9 +154,7 @@ NO_NUMBER[1, 2, 0] = np.nan
         ({"clip_info": ["{"]}, "Expecting property name"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_the_same_error_at_every_door(
-    tmp_path: Path, arrays: dict[str, Any], message: str
-) -> None:
+def test_what_does_not_fit_is_the_same_error_at_every_door(tmp_path, arrays, message):
     path = tmp_path / "odd.npz"
     np.savez(path, **{"keypoints": POINTS, **arrays})
     for door in DOORS:
@@ -167,10 +162,10 @@ def test_what_does_not_fit_is_the_same_error_at_every_door(
             door(path)
 
 
-def test_every_frame_can_be_a_clip_of_its_own(tmp_path: Path) -> None:
+def test_every_frame_can_be_a_clip_of_its_own(tmp_path):
     names = [f"{index}.png" for index in range(6)]
 
-    def frames(**arrays: Any) -> Any:
+    def frames(**arrays):
         np.savez(tmp_path / "odd.npz", keypoints=POINTS, **arrays)
         return read_npz_clips(open_npz(tmp_path / "odd.npz"), unit="frame")
 
@@ -184,8 +179,8 @@ def test_every_frame_can_be_a_clip_of_its_own(tmp_path: Path) -> None:
     assert clips.labels == ("",) * 6, "what is said of clips is not said of their frames"
 
 
-def test_the_key_changes_with_the_content_and_not_with_the_file(tmp_path: Path) -> None:
-    def key(name: str, **arrays: Any) -> str:
+def test_the_key_changes_with_the_content_and_not_with_the_file(tmp_path):
+    def key(name, **arrays):
         np.savez(tmp_path / name, **arrays)
         return open_npz(tmp_path / name).content_key()
 
@@ -198,7 +193,7 @@ def test_the_key_changes_with_the_content_and_not_with_the_file(tmp_path: Path) 
     assert key("a.npz", points=POINTS) != first
 
 
-def test_short_and_empty_clips_and_archives_have_their_place(tmp_path: Path) -> None:
+def test_short_and_empty_clips_and_archives_have_their_place(tmp_path):
     path = tmp_path / "odd.npz"
     np.savez(path, keypoints=POINTS[:3], video_ids=["a", "b", "b"], labels=["p", "q", "q"],
              frame_index=np.array([4, 5, 6], np.int16))  # fmt: skip
@@ -212,9 +207,7 @@ def test_short_and_empty_clips_and_archives_have_their_place(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
-def test_the_header_is_read_in_any_shape_and_is_empty_for_another_maker(
-    tmp_path: Path, shape: tuple[int, ...]
-) -> None:
+def test_the_header_is_read_in_any_shape_and_is_empty_for_another_maker(tmp_path, shape):
     np.savez(tmp_path / "ours.npz", meta=np.full(shape, '{"recipe": {"centre": true}}'))
     np.savez(tmp_path / "other.npz", keypoints=np.zeros(3))
     header = read_npz_header(open_npz(tmp_path / "ours.npz"))

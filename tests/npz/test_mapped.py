@@ -6,7 +6,6 @@ import io
 import pickle
 import struct
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,18 +24,18 @@ ARRAYS: dict[str, Any] = {
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     np.savez(tmp_path / "a.npz", **ARRAYS)
     return tmp_path / "a.npz"
 
 
-def npy(array: Any, version: tuple[int, int] | None = None) -> bytes:
+def npy(array, version=None):
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, np.asarray(array), version)
     return buffer.getvalue()
 
 
-def packed(path: Path, **members: bytes) -> Path:
+def packed(path, **members):
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
             archive.writestr(f"{name}.npy", data)
@@ -44,7 +43,7 @@ def packed(path: Path, **members: bytes) -> Path:
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_arrays_come_back_as_they_were(save: Any, tmp_path: Path) -> None:
+def test_arrays_come_back_as_they_were(save, tmp_path):
     save(tmp_path / "a.npz", **ARRAYS)
     found = open_npz(tmp_path / "a.npz")
     assert list(found) == list(ARRAYS)
@@ -59,8 +58,8 @@ def test_arrays_come_back_as_they_were(save: Any, tmp_path: Path) -> None:
 
 
 def test_stored_arrays_are_mapped_once_and_pickled_as_their_path_and_packed_ones_loaded(
-    path: Path, tmp_path: Path
-) -> None:
+    path, tmp_path
+):
     found = open_npz(path)
     assert isinstance(found["floats"], np.memmap)
     assert found["floats"] is found["floats"]
@@ -74,9 +73,7 @@ def test_stored_arrays_are_mapped_once_and_pickled_as_their_path_and_packed_ones
     assert repr(again) == f"MappedNpz('{path}', floats, fortran, text, empty, one)"
 
 
-def test_what_is_no_archive_is_said_and_a_changed_bit_found_when_all_is_read(
-    tmp_path: Path, path: Path
-) -> None:
+def test_what_is_no_archive_is_said_and_a_changed_bit_found_when_all_is_read(tmp_path, path):
     with pytest.raises(FormatError, match="no such file"):
         open_npz(tmp_path / "none.npz")
     cut = tmp_path / "cut.npz"
@@ -102,9 +99,7 @@ def test_what_is_no_archive_is_said_and_a_changed_bit_found_when_all_is_read(
         (npy(np.zeros(2), (3, 0)), r"array header of version \(3, 0\); expected 1.0 or 2.0"),
     ],
 )
-def test_a_member_that_is_not_what_it_says_is_refused(
-    data: bytes, words: str, tmp_path: Path
-) -> None:
+def test_a_member_that_is_not_what_it_says_is_refused(data, words, tmp_path):
     found = open_npz(packed(tmp_path / "a.npz", x=data))
     with pytest.raises(FormatError, match=words):
         found["x"]
@@ -117,9 +112,7 @@ def test_a_member_that_is_not_what_it_says_is_refused(
         (20, struct.pack("<II", 10**6, 10**6), r"'floats' claims 1000000 bytes of \d+"),
     ],
 )
-def test_an_encrypted_member_or_one_larger_than_its_file_is_refused(
-    path: Path, offset: int, value: bytes, words: str
-) -> None:
+def test_an_encrypted_member_or_one_larger_than_its_file_is_refused(path, offset, value, words):
     data = bytearray(path.read_bytes())
     place = data.index(b"PK\x01\x02") + offset
     data[place : place + len(value)] = value
@@ -128,9 +121,7 @@ def test_an_encrypted_member_or_one_larger_than_its_file_is_refused(
         open_npz(path)["floats"]
 
 
-def test_a_member_that_unpacks_to_far_too_much_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_member_that_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("posemill.npz.mapped._BOMB_BYTES", 3 << 19)
     zeros = np.zeros(1 << 20, np.uint8)
     np.savez_compressed(tmp_path / "bomb.npz", a=zeros, b=zeros)
@@ -141,9 +132,7 @@ def test_a_member_that_unpacks_to_far_too_much_is_refused(
     assert len(open_npz(tmp_path / "small.npz")["x"]) == 1 << 20
 
 
-def test_a_packed_member_larger_than_the_free_memory_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_packed_member_larger_than_the_free_memory_is_refused(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "large.npz", x=np.zeros(3 << 20, np.uint8))
     monkeypatch.setattr("posemill.npz.mapped._BOMB_BYTES", 1 << 20)
     monkeypatch.setattr("posemill.npz.mapped._BOMB_RATIO", 10_000)
@@ -154,7 +143,7 @@ def test_a_packed_member_larger_than_the_free_memory_is_refused(
     assert len(open_npz(tmp_path / "large.npz")["x"]) == 3 << 20
 
 
-def test_the_bytes_of_one_array_are_read_exactly() -> None:
+def test_the_bytes_of_one_array_are_read_exactly():
     array = np.arange(6, dtype=np.int16).reshape(2, 3)
     np.testing.assert_array_equal(read_npy(npy(array)), array)
     for data in (npy(np.asfortranarray(array)), npy(array, (2, 0))):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,7 @@ INTS = np.arange(5, dtype=">i8")
 
 @pytest.mark.parametrize("num_rows", [None, 5])
 @pytest.mark.parametrize("chars", [1, 5, 1 << 18])
-def test_numpy_reads_what_was_written(
-    num_rows: int | None, chars: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numpy_reads_what_was_written(num_rows, chars, tmp_path, monkeypatch):
     monkeypatch.setattr(archive_writer, "_CHARS", chars)
     path = tmp_path / "a.npz"
     words = ["", "one", "two\r\n", "", "\U0001f600x", "\udcff"]
@@ -51,7 +48,7 @@ def test_numpy_reads_what_was_written(
     assert [arrays[name].offset % 64 for name in arrays] == [0] * 5
 
 
-def test_rows_of_another_shape_or_number_are_refused(tmp_path: Path) -> None:
+def test_rows_of_another_shape_or_number_are_refused(tmp_path):
     with ArchiveWriter(tmp_path / "a.npz", num_rows=3) as archive:
         archive.append("points", np.zeros((2, 2)))
         with pytest.raises(ValueError, match=r"^points: expected rows of \(2,\), got \(1, 3\)$"):
@@ -60,7 +57,7 @@ def test_rows_of_another_shape_or_number_are_refused(tmp_path: Path) -> None:
             archive.finish({})
 
 
-def test_strings_with_nul_are_refused_and_all_files_are_closed(tmp_path: Path) -> None:
+def test_strings_with_nul_are_refused_and_all_files_are_closed(tmp_path):
     with ArchiveWriter(tmp_path / "a.npz", num_rows=1) as archive:
         for name in "ab":
             archive.append(name, np.zeros(1))

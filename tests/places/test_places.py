@@ -1,13 +1,10 @@
 """The contract over all kinds of place, and what each says when something is wrong."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import socket
 import sys
 import urllib.request
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +14,7 @@ import pytest
 
 from benchmarks.shared.fault_proxy import FaultProxy
 from posemill.errors import MissingExtraError, PlaceError
-from posemill.places import Place, _open, open_place, split_uri, uri_of
+from posemill.places import _open, open_place, split_uri, uri_of
 from posemill.places.cache import fetched
 from posemill.places.folders import FolderPlace, is_shared
 from posemill.testing import PlaceContract
@@ -25,13 +22,13 @@ from posemill.testing import PlaceContract
 
 class TestSharedFolders(PlaceContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> Place:
+    def place(self, tmp_path):
         return open_place(tmp_path / "a place")
 
 
 class TestS3(PlaceContract):
     @pytest.fixture
-    def place(self, s3_bucket: str) -> Place:
+    def place(self, s3_bucket):
         return open_place(f"{s3_bucket}/runs/a")
 
 
@@ -39,15 +36,13 @@ class TestS3WithFaults(PlaceContract):
     """A third of all requests is answered 503, late, in part or not at all."""
 
     @pytest.fixture
-    def place(self, faulty: FaultProxy, s3_bucket: str) -> Place:
+    def place(self, faulty, s3_bucket):
         faulty.rate = 0.33
         return open_place(f"{s3_bucket}/runs/a")
 
 
 @pytest.fixture
-def faulty(
-    s3_server: tuple[str, int], s3_bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[FaultProxy]:
+def faulty(s3_server, s3_bucket, monkeypatch):
     """A proxy before the server; the environment leads through it."""
     import posemill.places.objects as objects
 
@@ -61,7 +56,7 @@ def faulty(
     _open.cache_clear()
 
 
-def answer(status: str, code: str) -> bytes:
+def answer(status, code):
     body = f"<Error><Code>{code}</Code><Message>x</Message></Error>"
     head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     return f"{head}{body}".encode()
@@ -199,9 +194,7 @@ def test_an_etag_that_looks_like_an_md5_and_is_none_is_no_damage(s3_bucket, monk
     assert fetched(f"{s3_bucket}/a.npz") == copy
 
 
-def test_the_profile_of_aws_is_read_where_there_is_one_and_no_keys_are_set(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_profile_of_aws_is_read_where_there_is_one_and_no_keys_are_set(monkeypatch, tmp_path):
     objects = pytest.importorskip("posemill.places.objects", reason="needs the extra cloud")
     pytest.importorskip("boto3", reason="reads profiles")
     for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID"):

@@ -1,18 +1,14 @@
 """Small clips and runs of them, and ledgers that somebody changed."""
 
-from __future__ import annotations
-
 import io
 import sqlite3
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
-from posemill.runs.reader import Run, open_run
+from posemill.runs.reader import open_run
 from posemill.runs.shards import checksum_of
 from posemill.runs.writer import RunWriter
 from posemill.skeletons import get_skeleton
@@ -20,9 +16,7 @@ from posemill.skeletons import get_skeleton
 SHARD = "part-000-0000000.parquet"
 
 
-def small_clip(
-    clip_id: str = "a", num_frames: int = 3, *, start: float = 0, first: int = 0, **more: Any
-) -> PoseClip:
+def small_clip(clip_id="a", num_frames=3, *, start=0, first=0, **more):
     """A clip of 18 points that all are `start`, `start + 1`, …; its second frame shows nobody."""
     points = np.zeros((num_frames, 18, 3), np.float32)
     points += start + np.arange(num_frames, dtype=np.float32)[:, None, None]
@@ -33,9 +27,7 @@ def small_clip(
     return PoseClip(points, scores, sizes, "openpose-18", clip_id=clip_id, **more)
 
 
-def random_clip(
-    clip_id: str, num_frames: int = 8, *, seed: int = 0, skeleton: str = "holistic-543", **more: Any
-) -> PoseClip:
+def random_clip(clip_id, num_frames=8, *, seed=0, skeleton="holistic-543", **more):
     """A clip in every second frame of which the left hand was not found."""
     rng = np.random.default_rng(seed)
     num_points = get_skeleton(skeleton).num_points
@@ -48,19 +40,19 @@ def random_clip(
     return PoseClip(points, scores, sizes, skeleton, clip_id=clip_id, **more)
 
 
-def write_run(folder: Path, *clips: PoseClip, **more: int) -> Run:
+def write_run(folder, *clips, **more):
     with RunWriter(folder, Manifest(clips[0].skeleton_name, kind="import"), **more) as writer:
         for clip in clips:
             writer.add(clip)
     return open_run(folder)
 
 
-def change_ledger(folder: Path, statement: str, *values: object) -> None:
+def change_ledger(folder, statement, *values):
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as database, database:
         database.execute(statement, values)
 
 
-def recommit(folder: Path) -> None:
+def recommit(folder):
     """Write the checksums of the shards that are there into the ledger of a run."""
     for path in (folder / "shards").iterdir():
         checksum = checksum_of(io.BytesIO(path.read_bytes()))

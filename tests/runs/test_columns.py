@@ -1,25 +1,19 @@
 """Points in two parts: where they are in a shard, what is read of it, and shards of before."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from posemill.errors import RunError
-from posemill.records import PoseClip
 from posemill.runs.home import RunHome
-from posemill.runs.reader import Run
 from posemill.runs.schema import run_schema
 from posemill.runs.shards import read_rows
 from posemill.skeletons.layouts import FACE_68_OF_468
 from tests.runs.conftest import SHARD, random_clip, recommit, write_run
 
 
-def make_clip(seed: int, num_frames: int, **more: object) -> PoseClip:
+def make_clip(seed, num_frames, **more):
     """A clip with a NaN of its own bits, a score where nothing was found, and one that is none."""
     clip = random_clip(f"clip_{seed}", num_frames, seed=seed, **more)
     clip.points.view(np.uint32)[1, 40:44] = 0x7FC12345
@@ -31,22 +25,22 @@ CLIPS = [make_clip(1, 600, split="train"), make_clip(2, 3, split="train"), make_
 
 
 @pytest.fixture
-def run(tmp_path) -> Run:
+def run(tmp_path):
     """A run of three shards."""
     return write_run(tmp_path / "run", *CLIPS, rows_per_shard=1)
 
 
-def assert_same_bits(one: np.ndarray, other: np.ndarray) -> None:
+def assert_same_bits(one, other):
     assert one.shape == other.shape
     assert one.dtype == other.dtype == np.float32
     assert np.array_equal(one.view(np.uint32), other.view(np.uint32))
 
 
-def numbers(column: pa.ChunkedArray) -> np.ndarray:
+def numbers(column):
     return column.combine_chunks().flatten().to_numpy()
 
 
-def test_every_way_of_reading_gives_the_very_bits(run: Run) -> None:
+def test_every_way_of_reading_gives_the_very_bits(run):
     points = np.concatenate([clip.points for clip in CLIPS])
     scores = np.concatenate([clip.scores for clip in CLIPS])
     for got, expected in zip(run.clips(), CLIPS, strict=True):
@@ -64,7 +58,7 @@ def test_every_way_of_reading_gives_the_very_bits(run: Run) -> None:
         assert_same_bits(numbers(alone[name]), expected[:603].reshape(-1))
 
 
-def test_the_points_are_where_the_documentation_says(tmp_path) -> None:
+def test_the_points_are_where_the_documentation_says(tmp_path):
     run = write_run(tmp_path / "run", CLIPS[2])
     table = pq.read_table(run.folder / "shards" / SHARD)
     assert table.column_names == [
@@ -83,7 +77,7 @@ def test_the_points_are_where_the_documentation_says(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["holistic-143", "openpose-18", "coco-133", "holistic-543"])
-def test_a_layout_read_is_the_layout_made_of_all_points(run: Run, layout: str) -> None:
+def test_a_layout_read_is_the_layout_made_of_all_points(run, layout):
     for plan in run.plan_blocks():
         block, whole = run.read_block(plan, layout), run.read_block(plan).as_skeleton(layout)
         assert block.skeleton_name == layout
@@ -95,7 +89,7 @@ def test_a_layout_read_is_the_layout_made_of_all_points(run: Run, layout: str) -
         assert_same_bits(got.scores, clip.as_skeleton(layout).scores)
 
 
-def test_a_layout_that_cannot_be_made_is_said(tmp_path) -> None:
+def test_a_layout_that_cannot_be_made_is_said(tmp_path):
     run = write_run(tmp_path / "run", CLIPS[2].as_skeleton("holistic-143"))
     with pytest.raises(ValueError, match="holistic-143 cannot become holistic-543"):
         next(run.clips(skeleton_name="holistic-543"))
@@ -103,7 +97,7 @@ def test_a_layout_that_cannot_be_made_is_said(tmp_path) -> None:
         next(run.clips(skeleton_name="x"))
 
 
-def damage(shard: Path, column_name: str) -> None:
+def damage(shard, column_name):
     """Change a bit of a column; its checksum no longer fits."""
     group = pq.ParquetFile(shard).metadata.row_group(0)
     columns = [group.column(index) for index in range(group.num_columns)]
@@ -115,7 +109,7 @@ def damage(shard: Path, column_name: str) -> None:
 
 @pytest.mark.parametrize("part", ["143", "other"])
 @pytest.mark.parametrize("name", ["keypoints", "scores"])
-def test_only_what_a_layout_needs_is_read(tmp_path, name: str, part: str) -> None:
+def test_only_what_a_layout_needs_is_read(tmp_path, name, part):
     run = write_run(tmp_path / "run", CLIPS[2])
     damage(run.folder / "shards" / SHARD, f"{name}_{part}")
     with pytest.raises(RunError, match=f"{SHARD} is damaged"):
@@ -136,7 +130,7 @@ def test_only_what_a_layout_needs_is_read(tmp_path, name: str, part: str) -> Non
 
 @pytest.mark.parametrize("change", ["gone", "short", "other"])
 @pytest.mark.parametrize("name", ["keypoints_143", "scores_other"])
-def test_columns_that_are_not_ours_are_told(tmp_path, name: str, change: str) -> None:
+def test_columns_that_are_not_ours_are_told(tmp_path, name, change):
     run = write_run(tmp_path / "run", CLIPS[2])
     shard = run.folder / "shards" / SHARD
     table = pq.read_table(shard)

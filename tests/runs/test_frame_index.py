@@ -1,7 +1,5 @@
 """The index of pre-decoded frames: written, read, and in plain words where it is broken."""
 
-from __future__ import annotations
-
 import csv
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The ledger of a run and its events: what is finished, left, given up, and who is told so."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sqlite3

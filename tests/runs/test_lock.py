@@ -1,7 +1,5 @@
 """One coordinator per run: who has it, and what is said when it cannot be known."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

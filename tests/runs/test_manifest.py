@@ -1,12 +1,9 @@
 """The manifest of a run: written, read, compared; and whose folder it is."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import platform
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +19,7 @@ MANIFEST = Manifest(
 )  # fmt: skip
 
 
-def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_manifest_comes_back_as_it_was(tmp_path):
     MANIFEST.write(tmp_path)
     assert Manifest.read(tmp_path) == MANIFEST
     text = (tmp_path / "manifest.json").read_text()
@@ -38,7 +35,7 @@ def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
     assert abs(datetime.now(timezone.utc) - written) < timedelta(minutes=5)
 
 
-def test_every_setting_that_decides_the_result_is_compared() -> None:
+def test_every_setting_that_decides_the_result_is_compared():
     other = dataclasses.replace(
         MANIFEST, skeleton_name="holistic-543", options={"mode": "image", "steps": [1, 2]},
         engine={}, source={"path": "videos", "layout": "list"},
@@ -55,7 +52,7 @@ def test_every_setting_that_decides_the_result_is_compared() -> None:
     assert MANIFEST.differences(dataclasses.replace(MANIFEST, **same, options=tuples)) == []
 
 
-def test_versions_are_those_that_are_installed() -> None:
+def test_versions_are_those_that_are_installed():
     versions = current_versions()
     names = "numpy opencv-python-headless av ai-edge-litert onnxruntime onnxruntime-gpu pyarrow"
     assert list(versions) == ["posemill", "python", *names.split()]
@@ -64,7 +61,7 @@ def test_versions_are_those_that_are_installed() -> None:
     assert "not installed" in (versions["onnxruntime"], versions["onnxruntime-gpu"])
 
 
-def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path: Path) -> None:
+def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path):
     assert not check_folder(tmp_path / "none")
     assert not check_folder(tmp_path)
     (tmp_path / "lock").touch()
@@ -91,7 +88,7 @@ def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path: Path) -> None:
         ({"engine": "fake"}, "engine"), ({"source": 1}, "source"), ({"versions": []}, "versions"),
     ],
 )  # fmt: skip
-def test_a_manifest_that_is_not_ours_is_refused(content, said, tmp_path: Path) -> None:
+def test_a_manifest_that_is_not_ours_is_refused(content, said, tmp_path):
     MANIFEST.write(tmp_path)
     path = tmp_path / "manifest.json"
     is_change = isinstance(content, dict)
@@ -106,7 +103,7 @@ def test_a_manifest_that_is_not_ours_is_refused(content, said, tmp_path: Path) -
 OPTIONS = {"engine": "holistic", "engine_options": {"x": 1}, "mode": "image", "decoder": "pyav"}
 
 
-def test_how_keypoints_were_found_is_in_the_options_of_an_extraction() -> None:
+def test_how_keypoints_were_found_is_in_the_options_of_an_extraction():
     assert extraction_of({"kind": "extract", "options": OPTIONS}) == OPTIONS
     nothing = {"kind": "extract", "options": None, "source": None, "engine": None}
     for facts in ({}, {"kind": "extract"}, nothing, {"kind": "merge", "options": OPTIONS}):
@@ -125,13 +122,13 @@ def test_how_keypoints_were_found_is_in_the_options_of_an_extraction() -> None:
         ({"tracking": {"num_tracked": 2, "num_alone": 3}}, "auto"),
     ],
 )
-def test_the_mode_auto_is_what_it_came_to(source: dict[str, object], mode: str) -> None:
+def test_the_mode_auto_is_what_it_came_to(source, mode):
     options = {**OPTIONS, "mode": "auto"}
     found = Manifest("coco-133", options=options, source=source).extraction
     assert found == {**OPTIONS, "mode": mode}
 
 
-def test_a_merged_run_was_extracted_as_all_its_inputs_were() -> None:
+def test_a_merged_run_was_extracted_as_all_its_inputs_were():
     one = {"manifest": {"kind": "extract", "options": OPTIONS}}
     other = {"manifest": {"kind": "extract", "options": {**OPTIONS, "mode": "video"}}}
     for inputs, found in (([one, one], OPTIONS), ([one, other], {}), ([one, {}], {}), ([], {})):

@@ -1,7 +1,5 @@
 """A small run read: by name, by split, as tables and arrays, and what its records say."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

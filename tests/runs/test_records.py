@@ -1,7 +1,5 @@
 """The records of a run at its place: one order, one writer, the same ledger everywhere."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import sqlite3

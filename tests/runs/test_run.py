@@ -1,7 +1,5 @@
 """A run written and read again, whole, in part, by others' readers, and when it is damaged."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np
@@ -20,7 +18,7 @@ from posemill.runs.writer import RunWriter
 from tests.runs.conftest import SHARD, random_clip, write_run
 
 
-def assert_same(one: PoseClip, other: PoseClip) -> None:
+def assert_same(one, other):
     for name in ("points", "scores", "sizes_wh", "frame_indices"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
     for name in ("clip_id", "split", "skeleton_name", "image_paths", "label", "fps"):
@@ -29,7 +27,7 @@ def assert_same(one: PoseClip, other: PoseClip) -> None:
 
 
 @pytest.fixture
-def clips() -> list[PoseClip]:
+def clips():
     paths = tuple(f"b/{index}.png" for index in range(700))
     return [
         random_clip("b", 700, seed=1, split="train", label="HELLO YOU", fps=25.0,

@@ -1,7 +1,5 @@
 """The table of a run: its columns, clips to rows and back, other headers, several people."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which rows make a block, and how rows that follow each other are read as one."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,9 +1,6 @@
 """Runs of strangers: whatever their files say, nothing outside of the folder is touched."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +16,7 @@ from tests.runs.conftest import SHARD, change_ledger, small_clip, write_run
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """A run of one clip, and beside it a file that is not its own."""
     folder = write_run(tmp_path / "run", small_clip("a", 4)).folder
     (tmp_path / "mine.parquet").write_bytes((folder / "shards" / SHARD).read_bytes())
@@ -29,7 +26,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "name", ["../../mine.parquet", "../mine.parquet", "/etc/passwd", "x\0.parquet", "a.txt", ""]
 )
-def test_a_shard_outside_of_the_run_is_neither_read_nor_removed(run: Path, name: str) -> None:
+def test_a_shard_outside_of_the_run_is_neither_read_nor_removed(run, name):
     change_ledger(run, "UPDATE shards SET name = ?, num_rows = num_rows + 1", name)
     with pytest.raises(RunError, match="as a shard, which is not a file of"):
         next(open_run(run).clips())
@@ -39,7 +36,7 @@ def test_a_shard_outside_of_the_run_is_neither_read_nor_removed(run: Path, name:
     assert (run.parent / "mine.parquet").exists()
 
 
-def test_a_shard_that_is_a_link_is_refused(run: Path) -> None:
+def test_a_shard_that_is_a_link_is_refused(run):
     shard = run / "shards" / SHARD
     shard.unlink()
     shard.symlink_to(run.parent / "mine.parquet")
@@ -48,7 +45,7 @@ def test_a_shard_that_is_a_link_is_refused(run: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["shards", "ledger.sqlite", "manifest.json", "logs", "lock"])
-def test_a_part_that_is_a_link_is_refused_before_anything_is_opened(run: Path, name: str) -> None:
+def test_a_part_that_is_a_link_is_refused_before_anything_is_opened(run, name):
     outside = run.parent / f"outside-{name}"
     if (run / name).exists():
         (run / name).rename(outside)
@@ -59,14 +56,14 @@ def test_a_part_that_is_a_link_is_refused_before_anything_is_opened(run: Path, n
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite", "manifest.json", "lock"])
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_on(run: Path, name: str) -> None:
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_on(run, name):
     (run / name).unlink(missing_ok=True)
     os.mkfifo(run / name)
     with pytest.raises(RunError, match=f"{name} is something else, expected a file"):
         open_run(run)
 
 
-def test_an_endless_view_in_a_ledger_is_not_asked(run: Path) -> None:
+def test_an_endless_view_in_a_ledger_is_not_asked(run):
     change_ledger(run, "DROP TABLE splits")
     change_ledger(
         run,
@@ -80,7 +77,7 @@ def test_an_endless_view_in_a_ledger_is_not_asked(run: Path) -> None:
         EventLog(run)
 
 
-def test_shards_without_their_ledger_are_left_alone(run: Path) -> None:
+def test_shards_without_their_ledger_are_left_alone(run):
     for name in ("b.parquet", "note.txt"):
         (run / "shards" / name).touch()
     with read_ledger(run):
@@ -91,7 +88,7 @@ def test_shards_without_their_ledger_are_left_alone(run: Path) -> None:
     assert len(list((run / "shards").iterdir())) == 3
 
 
-def test_only_an_ordinary_file_is_opened(tmp_path: Path) -> None:
+def test_only_an_ordinary_file_is_opened(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe"):

@@ -1,9 +1,5 @@
 """Shards and runs as they are written, and what is removed of them: what no longer counts."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pyarrow.parquet as pq
 import pytest
 
@@ -27,7 +23,7 @@ from tests.runs.conftest import SHARD, small_clip, write_run
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A run's folder with nothing but a place for shards."""
     (tmp_path / "shards").mkdir()
     return tmp_path

@@ -1,11 +1,8 @@
 """Which colour a part has, that there is no second one, and which body points are drawn thin."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,19 +30,19 @@ VISIONS = {
 }
 
 
-def linear(colour: str) -> Any:
+def linear(colour):
     """Return light of each lamp, 0 to 1, for `#rrggbb`."""
     values = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
     return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(one, other):
     """Return the contrast of WCAG 2, 1 to 21."""
     low, high = sorted(float(linear(each) @ [0.2126, 0.7152, 0.0722]) for each in (one, other))
     return (high + 0.05) / (low + 0.05)
 
 
-def lab(light: Any) -> Any:
+def lab(light):
     """Return CIE L*a*b* of linear RGB."""
     matrix = np.array(
         [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
@@ -56,13 +53,13 @@ def lab(light: Any) -> Any:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_parts_stand_out_on_white_paper_and_on_a_dark_ground(part: str) -> None:
+def test_parts_stand_out_on_white_paper_and_on_a_dark_ground(part):
     assert contrast(part_colour(part), "#ffffff") >= 3
     assert contrast(part_colour(part), hex_of(BACKGROUND)) >= 3
 
 
 @pytest.mark.parametrize("vision", VISIONS)
-def test_everyone_tells_the_parts_and_the_arms_apart(vision: str) -> None:
+def test_everyone_tells_the_parts_and_the_arms_apart(vision):
     pairs = [*itertools.combinations(PARTS, 2), ("left", "right")]
     for one, other in pairs:
         lights = [
@@ -72,7 +69,7 @@ def test_everyone_tells_the_parts_and_the_arms_apart(vision: str) -> None:
         assert np.linalg.norm(lab(lights[0]) - lab(lights[1])) > 25, (one, other)
 
 
-def test_charts_have_the_colours_of_pictures() -> None:
+def test_charts_have_the_colours_of_pictures():
     for part in ("left_hand", "right_hand", "face"):
         assert [hex_of(colour) for colour in part_colours(part)] == [part_colour(part)]
     for body in ("pose", "body", "feet", "tail"):
@@ -80,7 +77,7 @@ def test_charts_have_the_colours_of_pictures() -> None:
         assert COLOURS["middle"] in part_colours(body)
 
 
-def test_grades_are_readable_and_differ_by_word_and_colour() -> None:
+def test_grades_are_readable_and_differ_by_word_and_colour():
     grades = [grade(share) for share in (0.31, 0.6, 0.9, 0.97)]
     assert [each.word for each in grades] == ["bad", "weak", "fair", "good"]
     assert len({each.colour for each in grades}) == 4
@@ -88,7 +85,7 @@ def test_grades_are_readable_and_differ_by_word_and_colour() -> None:
     assert contrast(GREY, "#ffffff") >= 4.5
 
 
-def test_no_other_module_has_colours_of_its_own() -> None:
+def test_no_other_module_has_colours_of_its_own():
     # Every colour of the page, the charts, the pictures and the figures comes from the palette.
     package = Path(posemill.__file__).parent
     owned = re.compile(r"#[0-9a-fA-F]{6}\b|#[0-9a-fA-F]{3}\b|: Colour = \(|COLOURS\b[^=\n]* = \{")
@@ -105,8 +102,8 @@ def test_no_other_module_has_colours_of_its_own() -> None:
 
 @pytest.mark.parametrize("skeleton_name", ["holistic-543", "holistic-143"])
 def test_body_points_that_the_face_and_the_hands_have_too_are_drawn_thin(
-    skeleton_name: str,
-) -> None:
+    skeleton_name,
+):
     skeleton = get_skeleton(skeleton_name)
     found = repeated_points(skeleton_name)
     names = {part: {skeleton.point_names[index] for index in points}

@@ -1,12 +1,9 @@
 """Connections, names and styles are those of the original."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -32,7 +29,7 @@ def test_connections_are_the_originals():
     assert hashlib.sha256(json.dumps(pairs).encode()).hexdigest() == CONNECTIONS
 
 
-def plain(style: Any) -> Any:
+def plain(style):
     """A style as the facts have it: `[[key, [color, thickness, radius]], ...]`, sorted."""
     if isinstance(style, DrawingSpec):
         return [list(style.color), style.thickness, style.circle_radius]

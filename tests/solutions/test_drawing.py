@@ -1,7 +1,5 @@
 """Pictures are drawn as the original draws them, byte for byte."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import partial
 
@@ -20,14 +18,14 @@ from posemill.solutions.drawing_utils import DrawingSpec, draw_landmarks
 MADE_UP = "5efedb2679621d94a12f00598080bfec2ea5ec8ae001dd2c6aba25f2cc16a195"
 
 
-def list_of(rows: list[list[float]]) -> NormalizedLandmarkList:
+def list_of(rows):
     found = NormalizedLandmarkList()
     for row in rows:
         found.landmark.add(**dict(zip(("x", "y", "z", "visibility"), row, strict=False)))
     return found
 
 
-def spread(number: int, *, seed: int, hidden: bool = False) -> NormalizedLandmarkList:
+def spread(number, *, seed, hidden=False):
     """Made-up points all over the picture, some beyond its edges, some not visible."""
     rng = np.random.default_rng(seed)
     points = rng.uniform(-0.05, 1.05, (number, 3)).round(3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ if os.environ.get("POSEMILL_ALL_FRAMES"):
     MAX_FRAMES = {}
 
 
-def pictures_of(golden: Any, what: str) -> Iterator[tuple[np.ndarray, bool]]:
+def pictures_of(golden, what):
     """Yield each frame, and whether the state is reset before it."""
     mode = str(golden["mode"])
     places = [
@@ -55,7 +55,7 @@ def pictures_of(golden: Any, what: str) -> Iterator[tuple[np.ndarray, bool]]:
         yield (np.zeros_like(frame) if step == 8 else frame), step == 0
 
 
-def open_solution(golden: Any) -> Any:
+def open_solution(golden):
     name = str(golden["solution"])
     options = json.loads(str(golden["options"]))
     if str(golden["mode"]) == "image" and name not in ("face_detection", "selfie_segmentation"):
@@ -66,20 +66,20 @@ def open_solution(golden: Any) -> Any:
         pytest.skip(f"no model files: {error}")
 
 
-def rows(landmarks: Any, *fields: str) -> np.ndarray:
+def rows(landmarks, *fields):
     return np.array(
         [[getattr(point, field) for field in fields] for point in landmarks.landmark], np.float32
     )
 
 
-def check_points(landmarks: Any, stock: np.ndarray, size_wh: np.ndarray, *fields: str) -> None:
+def check_points(landmarks, stock, size_wh, *fields):
     ours = rows(landmarks, "x", "y", "z", *fields)
     apart = (ours[:, :2].astype(np.float64) - stock[:, :2]) * size_wh
     assert np.linalg.norm(apart, axis=-1).max() <= MAX_PIXELS
     np.testing.assert_allclose(ours[:, 2:], stock[:, 2:], atol=1e-5)
 
 
-def check_hands(results: Any, golden: Any, row: int) -> None:
+def check_hands(results, golden, row):
     labels = [label for label in golden["handedness"][row] if label]
     hands = results.multi_hand_landmarks or []
     assert len(hands) == len(labels)
@@ -94,7 +94,7 @@ def check_hands(results: Any, golden: Any, row: int) -> None:
         assert abs(side.score - golden["handedness_score"][row, index]) <= MAX_HANDEDNESS
 
 
-def check_face_mesh(results: Any, golden: Any, row: int) -> None:
+def check_face_mesh(results, golden, row):
     stock = [face for face in golden["faces"][row] if not np.isnan(face).any()]
     faces = results.multi_face_landmarks or []
     assert len(faces) == len(stock)
@@ -103,7 +103,7 @@ def check_face_mesh(results: Any, golden: Any, row: int) -> None:
         check_points(face, expected, golden["size_wh"][row])
 
 
-def check_pose(results: Any, golden: Any, row: int) -> None:
+def check_pose(results, golden, row):
     stock, world = golden["pose"][row], golden["pose_world"][row]
     assert (results.pose_landmarks is None) == np.isnan(stock).any()
     if results.pose_landmarks is not None:
@@ -113,7 +113,7 @@ def check_pose(results: Any, golden: Any, row: int) -> None:
     check_mask(results, golden, row)
 
 
-def check_holistic(results: Any, golden: Any, row: int) -> None:
+def check_holistic(results, golden, row):
     check_pose(results, golden, row)
     for part in ("face", "left_hand", "right_hand"):
         found, stock = getattr(results, f"{part}_landmarks"), golden[part][row]
@@ -122,7 +122,7 @@ def check_holistic(results: Any, golden: Any, row: int) -> None:
             check_points(found, stock, golden["size_wh"][row])
 
 
-def check_face_detection(results: Any, golden: Any, row: int) -> None:
+def check_face_detection(results, golden, row):
     number = int(golden["num_faces"][row])
     found = results.detections or []
     assert len(found) == number
@@ -137,7 +137,7 @@ def check_face_detection(results: Any, golden: Any, row: int) -> None:
         assert abs(detection.score[0] - golden["scores"][row, index]) <= 1e-6
 
 
-def check_mask(results: Any, golden: Any, row: int) -> None:
+def check_mask(results, golden, row):
     mask, name = results.segmentation_mask, f"mask_{row:03d}"
     assert (mask is not None) == (name in golden)
     if mask is not None:

@@ -4,8 +4,6 @@ What mediapipe 0.10.21 printed on the same files is in the .txt beside each. A s
 picture of the shared material names it in a line `# seen: …`.
 """
 
-from __future__ import annotations
-
 import re
 import runpy
 import sys
@@ -16,7 +14,7 @@ import pytest
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
 
 
-def rounded(text: str) -> str:
+def rounded(text):
     """Text with its numbers to five digits: the last bits depend on the processor."""
     return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda number: f"{float(number[0]):.5f}", text)
 

@@ -1,7 +1,5 @@
 """What every solution takes and refuses, in which words, and what it keeps between pictures."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -27,7 +25,7 @@ def test_a_corpus_is_read_like_the_real_one(tmp_path):
     assert header.startswith("name|video|start|end|speaker|orth|translation\n")
 
 
-def fingerprint(values: object) -> tuple[float, float]:
+def fingerprint(values):
     """Two numbers that any change of the values, or of their order, changes."""
     flat = np.asarray(values, np.float64).ravel()
     return float(flat.sum()), float(flat @ np.cos(np.arange(flat.size)))
@@ -69,7 +67,7 @@ def test_a_seed_gives_the_same_sentences_in_every_version(tmp_path):
 def test_the_usual_corpus_has_80_glosses_and_760_sentences(tmp_path, monkeypatch):
     made: dict[str, dict[str, list[str]]] = {}
 
-    def write_none(folder: Path, split: str, sentences: dict[str, list[str]], _: object) -> None:
+    def write_none(folder, split, sentences, _):
         made[split] = sentences
         folder.mkdir(exist_ok=True)
         (folder / f"{split}_keypoints.npz").touch()

@@ -1,7 +1,5 @@
 """The Chinese catalogue: nothing missing, no placeholder lost, and compiled as it stands."""
 
-from __future__ import annotations
-
 import ast
 import gettext
 import re

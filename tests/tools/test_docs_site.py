@@ -1,11 +1,8 @@
 """The site of docs/: every link and entry leads somewhere, the reference is whole, it builds."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,11 +19,11 @@ SETTINGS = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def reference() -> dict[str, str]:
+def reference():
     return reference_pages()
 
 
-def entries_of(nav: Any) -> list[str]:
+def entries_of(nav):
     """Return the pages a navigation names, in its order."""
     if isinstance(nav, str):
         return [nav]
@@ -35,7 +32,7 @@ def entries_of(nav: Any) -> list[str]:
     return [page for each in nav for page in entries_of(each)]
 
 
-def links_of(text: str) -> list[str]:
+def links_of(text):
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
     found = re.findall(r'\]\(([^)\s]+)\)|src="([^"]+)"', prose)
     return [one or other for one, other in found]

@@ -1,7 +1,5 @@
 """The runner of the tests: what becomes of shards that fail, die and hang."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -56,7 +54,7 @@ def test_it():
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path):
     """A project of its own with an empty folder of tests."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "pyproject.toml").write_text(
@@ -65,17 +63,17 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def command(*options: str) -> list[str]:
+def command(*options):
     return [sys.executable, "-m", "tools.shards", *options]
 
 
-def environment(project: Path) -> dict[str, str]:
+def environment(project):
     """Return ours, with no plugins of pytest but the one that is needed: they start sooner."""
     quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p pytest_timeout"}
     return {**os.environ, **quick, "PYTHONPATH": str(ROOT)}
 
 
-def run(project: Path, *options: str) -> tuple[int, str]:
+def run(project, *options):
     """Return the exit code of a run over the project, and what it printed."""
     ended = subprocess.run(
         command(*options), cwd=project, env=environment(project), capture_output=True, text=True
@@ -84,7 +82,7 @@ def run(project: Path, *options: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout
 
 
-def write_tests(project: Path, **files: str) -> None:
+def write_tests(project, **files):
     """Write test files that are one shard each, since a duration says that they are long."""
     for name, text in files.items():
         (project / "tests" / f"test_{name}.py").write_text(text)

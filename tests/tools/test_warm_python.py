@@ -2,8 +2,6 @@ import signal
 import subprocess
 import time
 
-from tools.warm_python import WarmPython
-
 # Ready for signals at once, and gone a moment later.
 PROGRAM = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
@@ -12,8 +10,8 @@ PROGRAM = (
 
 
 def test_a_signal_that_comes_when_a_program_ends_is_no_error_of_its_client(
-    warm_python: WarmPython,
-) -> None:
+    warm_python,
+):
     for _ in range(40):
         process = subprocess.Popen(
             [warm_python.executable, "-c", PROGRAM],

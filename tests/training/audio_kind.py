@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import Batch, Draw, pad_targets
+from posemill.training.data.batches import Batch, pad_targets
 from posemill.training.data.clips import Clips
 from posemill.training.tasks.kinds import Kind
 
@@ -19,7 +16,7 @@ from posemill.training.tasks.kinds import Kind
 class AudioClips(Clips):
     """Files `SPLIT/LABEL/NAME.npy` of `(T, C)` numbers."""
 
-    def __init__(self, files: Sequence[Path], class_names: tuple[str, ...], split: str) -> None:
+    def __init__(self, files, class_names, split):
         self.sounds = [np.load(file).astype(np.float32) for file in files]
         self.lengths = np.asarray([len(sound) for sound in self.sounds])
         self.targets = [class_names.index(file.parent.name) for file in files]
@@ -27,11 +24,11 @@ class AudioClips(Clips):
         self.keys = [(split, f"{file.parent.name}/{file.stem}") for file in files]
 
     @property
-    def shape(self) -> Mapping[str, Any]:
+    def shape(self):
         """Numbers of a moment."""
         return {"num_channels": self.sounds[0].shape[1]}
 
-    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
+    def __getitems__(self, draws):
         """Return sounds padded with silence, and their lengths."""
         sounds = [torch.from_numpy(self.sounds[draw.clip]) for draw in draws]
         lengths = torch.tensor([len(sound) for sound in sounds])
@@ -47,11 +44,11 @@ class AudioKind(Kind):
 
     def load(
         self,
-        config: TrainConfig,
+        config,
         *,
-        class_names: Sequence[str] | None = None,
-        splits: Sequence[str] | None = None,
-    ) -> Mapping[str, AudioClips]:
+        class_names=None,
+        splits=None,
+    ):
         """Return the sounds by split."""
         root = Path(config.data.path)
         names = class_names or sorted(folder.name for folder in (root / "train").iterdir())
@@ -61,7 +58,7 @@ class AudioKind(Kind):
             if not splits or folder.name in splits
         }
 
-    def build(self, identity: Mapping[str, Any]) -> nn.Module:
+    def build(self, identity):
         """Return a new model."""
         return MeanNet(identity["num_channels"], identity["num_classes"])
 
@@ -69,11 +66,11 @@ class AudioKind(Kind):
 class MeanNet(nn.Module):
     """`(B, T, C)` and lengths in, logits out."""
 
-    def __init__(self, num_channels: int, num_classes: int) -> None:
+    def __init__(self, num_channels, num_classes):
         super().__init__()
         self.head = nn.Linear(num_channels, num_classes)
 
-    def forward(self, sounds: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, sounds, lengths):
         """Return logits `(B, classes)`."""
         logits: Tensor = self.head(sounds.sum(1) / lengths[:, None])
         return logits

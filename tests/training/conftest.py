@@ -1,14 +1,11 @@
 """Fixtures of the training tests; none of them is collected where torch is not installed."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 import sys
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -94,7 +91,7 @@ def run(trained, tmp_path):
 def make_settings(clips_folder):
     """Return a function that gives the fields of a quick, quiet training; keywords change them."""
 
-    def make(**changes: Any) -> dict[str, Any]:
+    def make(**changes):
         from small_sets import QUIET
 
         return QUIET | {

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,11 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from posemill.errors import PosemillError
-from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.cache import Store
-from posemill.training.data.clips import Clips, Picture
-from posemill.training.data.keypoint_clips import KeypointClips, Sample
+from posemill.training.data.clips import Clips
+from posemill.training.data.keypoint_clips import KeypointClips
 from posemill.training.front import train
 from posemill.training.loop.stepping import Stepper
 from posemill.training.record.run_folder import RunFolder
@@ -34,12 +30,12 @@ QUIET: dict[str, Any] = {
 
 
 def make_set(
-    samples: Sequence[Sample],
-    class_names: Sequence[str],
+    samples,
+    class_names,
     *,
-    skeleton_name: str | None = None,
-    task: str = "classify",
-) -> KeypointClips:
+    skeleton_name=None,
+    task="classify",
+):
     """Return a set of samples that are already in memory, as they are."""
     offsets = np.cumsum([0, *(len(sample.points) for sample in samples)], dtype=np.int64)
     points = np.concatenate([sample.points for sample in samples]).astype(np.float32)
@@ -55,7 +51,7 @@ def make_set(
     )
 
 
-def assert_same_state(first: Any, second: Any, where: str = "state") -> None:
+def assert_same_state(first, second, where="state"):
     """Fail unless two states of checkpoints have the same values, bit for bit."""
     assert type(first) is type(second), where
     if isinstance(first, torch.Tensor | np.ndarray | np.generic):
@@ -76,24 +72,22 @@ def assert_same_state(first: Any, second: Any, where: str = "state") -> None:
 class BareClips(Clips):
     """Clips of which only the number is known, and perhaps a picture."""
 
-    def __init__(
-        self, count: int, picture: Callable[[int], Picture | None] = lambda _: None
-    ) -> None:
+    def __init__(self, count, picture=lambda _: None):
         self.lengths, self._picture = np.ones(count, np.int64), picture
 
-    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
+    def __getitems__(self, draws):
         raise AssertionError("nobody asks for batches")
 
-    def picture(self, index: int) -> Picture | None:
+    def picture(self, index):
         return self._picture(index)
 
 
-def losses_of(run: Path | str) -> list[float]:
+def losses_of(run):
     """Return the loss of each line of the log of a training."""
     return [row["loss"] for row in RunFolder(run).read_metrics() if row["event"] == "train"]
 
 
-def assert_same_run(first: Path, second: Path, what: str = "run") -> None:
+def assert_same_run(first, second, what="run"):
     """Fail unless two trainings have the same last checkpoint and the same lines, bit for bit."""
     (one, rows), (other, other_rows) = (
         (
@@ -107,14 +101,14 @@ def assert_same_run(first: Path, second: Path, what: str = "run") -> None:
     assert rows == other_rows, what
 
 
-def refused(fields: dict[str, Any], error: type[PosemillError], message: str) -> None:
+def refused(fields, error, message):
     """Fail unless a training is refused before its first checkpoint."""
     with pytest.raises(error, match=message):
         train(fields)
     assert not (Path(fields["out"]) / "checkpoints").exists()
 
 
-def write_bar(path: Path, label: str, seed: int, num_frames: int = 6) -> None:
+def write_bar(path, label, seed, num_frames=6):
     """Write a video of a bright bar that `falls` or `rises`: no frame alone tells which."""
     rng = np.random.default_rng(seed)
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 10, (24, 24))
@@ -129,17 +123,17 @@ def write_bar(path: Path, label: str, seed: int, num_frames: int = 6) -> None:
 class Harm:
     """Touches a file when it is unpickled."""
 
-    def __init__(self, marker: Path) -> None:
+    def __init__(self, marker):
         self.marker = marker
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return os.system, (f"touch {self.marker}",)
 
 
 WAYS = ("falls", "rises")
 
 
-def write_bars(folder: Path, num_train: int, num_dev: int) -> Path:
+def write_bars(folder, num_train, num_dev):
     """Write bars that fall and rise in turns, on two days; return the list of them."""
     rows = ["path,split,label,recorded_at"]
     for number in range(num_train + num_dev):
@@ -161,7 +155,7 @@ with hold(Path(sys.argv[1]), what="training"):
 
 
 @contextmanager
-def held_by_another(run: Path) -> Iterator[int]:
+def held_by_another(run):
     """Let another process, whose number is given, hold the lock of a training in the block."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -171,11 +165,11 @@ def held_by_another(run: Path) -> Iterator[int]:
 
 
 @contextmanager
-def killed_at(step: int, *, by: signal.Signals | None = None) -> Iterator[None]:
+def killed_at(step, *, by=None):
     """Let the training in the block end before it takes step + 1: by Ctrl-C, or a signal."""
     take = Stepper.take
 
-    def count(self: Stepper, *args: Any, **options: Any) -> None:
+    def count(self, *args, **options):
         if self.steps_taken == step:
             if by:
                 os.kill(os.getpid(), by)

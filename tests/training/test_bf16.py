@@ -1,7 +1,5 @@
 """A processor whose flags name bf16 and that does not compute it: planted, and lived with."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -121,7 +119,7 @@ def warm(tmp_path_factory):
 def planted(tmp_path, warm):
     """Return a function that runs Python on a processor with a fault."""
 
-    def run(fault: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(fault, *arguments, **variables):
         # A cache for each fault, which all tests share: what was tried is not tried again.
         cache = Path(warm.executable).with_name(f"cache-{fault}")
         planted = {"PLANTED_FAULT": fault, "POSEMILL_CACHE": str(cache)}

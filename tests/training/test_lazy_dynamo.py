@@ -1,7 +1,5 @@
 """Trainings that compile nothing do not load the compiler."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

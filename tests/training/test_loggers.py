@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import sys
 import types
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,16 +21,16 @@ EVERY_STEP = {**QUIET, "epochs": 2, "log_every": 1, "eval_every": 1}
 class Listed:
     """A logger of one's own that keeps all it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.told: list[Any] = []
 
-    def start(self, out: Path, settings: Any, step: int) -> None:
+    def start(self, out, settings, step):
         self.told.append(("start", out, settings["epochs"], step))
 
-    def log(self, values: Any, step: int) -> None:
+    def log(self, values, step):
         self.told.append((step, sorted(values)))
 
-    def close(self) -> None:
+    def close(self):
         self.told.append("close")
 
 
@@ -57,11 +56,11 @@ def test_tensorboard_by_name_is_the_one_that_is_on_by_itself(tmp_path):
 class Recorder(types.ModuleType):
     """A module that writes every call down: its name, and what it was given."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name):
         super().__init__(name)
         self.calls: list[Any] = []
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return lambda *given, **options: self.calls.append((name, *given, options)) or self
 
 

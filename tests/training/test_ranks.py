@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import faulthandler
 import multiprocessing.spawn
 import os
@@ -10,7 +8,6 @@ import time
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -24,7 +21,6 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.front import train
 from posemill.training.ranks import run_ranks
 from posemill.training.record.run_folder import RunFolder
-from posemill.training.runtime import Runtime
 from posemill.training.tuning import modes
 
 pytestmark = pytest.mark.usefixtures("warm_children")
@@ -75,7 +71,7 @@ def test_a_rank_that_fails_ends_the_others_and_its_error_is_raised():
     assert caught.value.sentence.template == "no room in {where}; choose another {--out}"
 
 
-def _fail(runtime: Runtime) -> dict[str, Any]:
+def _fail(runtime):
     if runtime.is_first:
         raise RunError("no room in {where}; choose another {--out}", where="the first")
     time.sleep(300)
@@ -98,12 +94,12 @@ def test_ranks_leave_with_their_parent(tmp_path, cold_children):
     assert not alive
 
 
-def _run_waiting_rank(sign: Path) -> None:
+def _run_waiting_rank(sign):
     config = TrainConfig(parallel="multi_process", processes=1, threads=1)
     run_ranks(partial(_wait_for_ever, sign), config)
 
 
-def _wait_for_ever(sign: Path, _: object) -> dict[str, Any]:
+def _wait_for_ever(sign, _):
     sign.touch()
     time.sleep(300)
     return {}
@@ -117,13 +113,13 @@ def test_a_rank_that_dies_is_reported_with_its_code():
         run_ranks(_trap, config)
 
 
-def _trap(_: object) -> dict[str, Any]:
+def _trap(_):
     faulthandler.disable()
     os.kill(os.getpid(), signal.SIGILL)
     return {}
 
 
-def _leave(code: int, _: object) -> dict[str, Any]:
+def _leave(code, _):
     os._exit(code)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,10 +34,10 @@ SAVED = QUIET | {
 class Noisy(torch.utils.data.Dataset[tuple[Tensor, int]]):
     """Samples that draw from torch's generator, as augmentations of users do."""
 
-    def __len__(self) -> int:
+    def __len__(self):
         return NUM_CLIPS
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+    def __getitem__(self, index):
         return torch.full((5,), index % 3 - 1.0) + 0.3 * torch.randn(5), index % 3
 
 
@@ -57,7 +55,7 @@ def data(tmp_path_factory):
     return folder
 
 
-def settings(data: Path, case: str) -> dict[str, Any]:
+def settings(data, case):
     keypoints = {
         "data": str(data / "all.npz"),
         "labels": str(data / "labels.csv"),
@@ -84,21 +82,19 @@ def settings(data: Path, case: str) -> dict[str, Any]:
     return SAVED | kinds.get(case, {})
 
 
-def make_net() -> nn.Module:
+def make_net():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 3))
 
 
-def make_workload(case: str, config: TrainConfig) -> Any:
+def make_workload(case, config):
     if case != "fit":
         return build_workload(config)
     loss = nn.functional.cross_entropy
     return make_user_workload(make_net(), (Noisy(), Noisy()), config, loss=loss)
 
 
-def train_case(
-    data: Path, out: Path, case: str, name: str, *, mode: str, runtime: Runtime, **changes: Any
-) -> int:
+def train_case(data, out, case, name, *, mode, runtime, **changes):
     """Train once in a folder of this name; return the steps that were taken."""
     made = {"parallel": mode, "processes": runtime.size, "threads": 1}
     config = TrainConfig(**settings(data, case) | made | changes, out=str(out / name))
@@ -110,9 +106,7 @@ def train_case(
     return int(train_rank(make, config, folder, runtime)["steps"])
 
 
-def train_cut(
-    data: Path, out: Path, case: str, *, mode: str, num_steps: int, runtime: Runtime, seed: int
-) -> int:
+def train_cut(data, out, case, *, mode, num_steps, runtime, seed):
     """Train, killed and continued; return the step that the kill came before."""
     run = partial(train_case, data, out, case, mode=mode, runtime=runtime)
     step = random.Random(seed).randrange(2, num_steps)
@@ -144,7 +138,7 @@ def test_several_processes_killed_at_a_random_step_continue_to_the_bit(data, tmp
         assert_same_run(tmp_path / case / "whole", tmp_path / case / "cut", what)
 
 
-def _train_all(data: Path, out: Path, seed: int, runtime: Runtime) -> dict[str, int]:
+def _train_all(data, out, seed, runtime):
     steps = {}
     for case in CASES:
         same: dict[str, Any] = {"mode": "multi_process", "runtime": runtime}
@@ -164,6 +158,6 @@ def test_a_process_that_was_killed_leaves_what_continues_to_the_bit(data, tmp_pa
     assert_same_run(tmp_path / "whole", tmp_path / "cut", f"killed before step {step}")
 
 
-def _train_until_killed(run: Callable[..., int], step: int) -> None:
+def _train_until_killed(run, step):
     with killed_at(step, by=signal.SIGKILL):
         run("cut")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +31,7 @@ def test_fewer_processes_than_asked_for_is_an_error(monkeypatch):
         check_processes(2, "cpu")
 
 
-def use_runtime(runtime: Runtime) -> dict[str, Any]:
+def use_runtime(runtime):
     """What each call gives in a process whose numbers depend on its rank."""
     model = nn.BatchNorm1d(2)
     model.running_mean = torch.tensor([1.0, 2.0]) * (runtime.rank + 1)
@@ -62,7 +61,7 @@ def test_two_processes_share_numbers_and_running_statistics():
     }
 
 
-def read() -> tuple[int, bool, bool]:
+def read():
     return (
         torch.get_num_threads(),
         torch.are_deterministic_algorithms_enabled(),
@@ -106,7 +105,7 @@ def test_in_fp32_nothing_is_cast_and_fp16_needs_a_scaler():
     assert Runtime(precision=Precision("fp16", "")).needs_scaler
 
 
-def draw() -> list[float]:
+def draw():
     numbers = np.random.normal(size=2)  # noqa: NPY002  what users may draw from
     return [random.random(), random.gauss(0, 1), *numbers.tolist(), *torch.rand(2).tolist()]
 

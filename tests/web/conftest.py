@@ -1,13 +1,9 @@
 """Runs of the fake engine, hostile ones among them, and a client that asks like a browser."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import threading
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -61,7 +57,7 @@ def _nothing_is_left():
     assert said == []
 
 
-def _command(process: psutil.Process) -> str:
+def _command(process):
     try:
         return " ".join(process.cmdline())
     except psutil.Error:  # it ended just now
@@ -131,7 +127,7 @@ def runs(tree, tmp_path_factory):
     return root
 
 
-def every_nth(clip: Any, step: int) -> Any:
+def every_nth(clip, step):
     """Return a clip as a run with `--stride` has it."""
     rows = np.arange(0, len(clip), step)
     return dataclasses.replace(
@@ -140,7 +136,7 @@ def every_nth(clip: Any, step: int) -> Any:
     )  # fmt: skip
 
 
-def write_people(folder: Path, clips: dict[str, Any]) -> None:
+def write_people(folder, clips):
     """Write a run of made-up people."""
     named = [dataclasses.replace(clip, clip_id=name) for name, clip in clips.items()]
     write_run(folder, *named, kind="import")

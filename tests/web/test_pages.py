@@ -1,7 +1,5 @@
 """What the server says about runs, clips and frames."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import struct

@@ -1,7 +1,5 @@
 """Trainings and sweeps: curves, time, what was confused, and the table of a sweep."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

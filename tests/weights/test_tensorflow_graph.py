@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -35,14 +34,14 @@ SURROUND = np.array([[0, 0], [0, 0], [1, 1], [1, 1]])
 LAST, FIRST = np.array([0, 2, 3, 1]), np.array([0, 3, 1, 2])
 
 
-def node(name: str, op: str, *inputs: str, **attributes: Any) -> TensorFlowNode:
+def node(name, op, *inputs, **attributes):
     return TensorFlowNode(name, op, inputs, attributes)
 
 
 def run(
-    nodes: list[TensorFlowNode], constants: dict[str, Any], *, start: Value | None = None,
-    picture: Picture | None = None,
-) -> np.ndarray:  # fmt: skip
+    nodes, constants, *, start = None,
+    picture = None,
+):  # fmt: skip
     """Return the last node's values, channels first, for two pictures of 6 x 6."""
     graph = TensorFlowGraph(Path("small.json"), nodes, constants)
     model = export_graph(
@@ -53,14 +52,14 @@ def run(
     return values
 
 
-def convolve(values: np.ndarray, weights: np.ndarray, stride: int = 1) -> np.ndarray:
+def convolve(values, weights, stride=1):
     """Return what TensorFlow's VALID convolution is, channels last."""
     side = weights.shape[0]
     windows = np.lib.stride_tricks.sliding_window_view(values, (side, side), axis=(1, 2))
     return np.einsum("bhwcij,ijco->bhwo", windows[:, ::stride, ::stride], weights, optimize=True)
 
 
-def first(values: np.ndarray) -> np.ndarray:
+def first(values):
     return values.transpose(0, 3, 1, 2)
 
 

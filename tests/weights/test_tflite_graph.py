@@ -1,7 +1,5 @@
 """Small TFLite files, written on the spot, as the converter reads them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema

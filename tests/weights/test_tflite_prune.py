@@ -17,7 +17,7 @@ from posemill.weights.tflite_prune import prune
 CHAIN = {"a": ("ABS", ["in"]), "b": ("NEG", ["a"]), "c": ("EXP", ["in"]), "d": ("NEG", ["c"])}
 
 
-def chain(*outputs: str) -> bytes:
+def chain(*outputs):
     """Return a model of four operators on four numbers."""
     maker, numbers = TfliteMaker((4,), "in"), {"in": 0}
     for name, (code, inputs) in CHAIN.items():
@@ -28,7 +28,7 @@ def chain(*outputs: str) -> bytes:
     return maker.to_bytes(*(numbers[name] for name in outputs))
 
 
-def results(model: bytes) -> tuple[dict[str, list[float]], list[str]]:
+def results(model):
     """Return the outputs for -1, 0, 1, 2, and the operators that made them."""
     plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     interpreter: Any = Interpreter(model_content=model, experimental_op_resolver_type=plain)

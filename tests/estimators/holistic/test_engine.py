@@ -1,7 +1,5 @@
 """The real engine on a real picture."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from importlib import metadata
 
@@ -12,7 +10,6 @@ import pytest
 from posemill.errors import ConfigError, DeviceError
 from posemill.estimators import open_estimator
 from posemill.estimators.holistic import HolisticEstimator
-from posemill.records import Keypoints
 
 BLACK = np.zeros((120, 160, 3), np.uint8)
 
@@ -34,7 +31,7 @@ def frames(photo):
     return made
 
 
-def as_bytes(keypoints: Keypoints, row: int) -> bytes:
+def as_bytes(keypoints, row):
     return keypoints.points[row].tobytes() + keypoints.scores[row].tobytes()
 
 

@@ -38,7 +38,7 @@ def compare(shared, model_files, tmp_path_factory):
     tool = import_module("compare_landmarks")
     sys.path.remove(str(shared / "tools"))
 
-    def run(source: str, mode: Mode, runtime: str = "auto", option: str = "") -> Report:
+    def run(source, mode, runtime="auto", option=""):
         folder = tmp_path_factory.mktemp("parity")
         pictures = folder / Path(source).name
         pictures.mkdir()
@@ -154,7 +154,7 @@ def jumper(media):
     return known
 
 
-def estimate(frames: list[np.ndarray], mode: str, runtime: str) -> np.ndarray:
+def estimate(frames, mode, runtime):
     """Return our landmarks `(frames, 543, 3)`, alone or tracked."""
     engine = HolisticEstimator(runtime=runtime)
     states = [engine.new_state()] if mode == "video" else None
@@ -163,7 +163,7 @@ def estimate(frames: list[np.ndarray], mode: str, runtime: str) -> np.ndarray:
     return np.stack(points)
 
 
-def distances(ours: np.ndarray, stock: dict[str, Any], mode: str) -> dict[str, np.ndarray]:
+def distances(ours, stock, mode):
     """Return for every part the pixels between both sides, after a check that both found it."""
     found = {}
     for part in PARTS:

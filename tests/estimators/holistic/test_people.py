@@ -1,7 +1,5 @@
 """Several people: each as if they were alone, in pictures and in clips."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest
@@ -32,7 +30,7 @@ def person(photo):
     return np.asarray(cv2.resize(photo, (256, 256), interpolation=cv2.INTER_AREA))
 
 
-def beside(*pictures: np.ndarray) -> np.ndarray:
+def beside(*pictures):
     return np.ascontiguousarray(np.concatenate(pictures, axis=1))
 
 

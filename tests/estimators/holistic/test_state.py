@@ -1,7 +1,5 @@
 """What a clip remembers, and its way through bytes."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np
@@ -13,7 +11,7 @@ from posemill.estimators.landmarks.body_state import PeopleState, pack_arrays
 from posemill.estimators.landmarks.rects import Rect
 
 
-def filled() -> HolisticState:
+def filled():
     """A state in which every field has a value of its own."""
     state = HolisticState(follows_pose=False, smooths=False, num_frames=7)
     state.expect(Rect(*np.linspace(0.1, 0.5, 5, dtype=np.float32)))
@@ -27,7 +25,7 @@ def filled() -> HolisticState:
     return state
 
 
-def assert_same(one: HolisticState, other: HolisticState) -> None:
+def assert_same(one, other):
     for name in ("follows_pose", "smooths", "num_frames", "num_missing"):
         assert getattr(one, name) == getattr(other, name)
         assert type(getattr(one, name)) is type(getattr(other, name))
@@ -38,7 +36,7 @@ def assert_same(one: HolisticState, other: HolisticState) -> None:
         np.testing.assert_equal(vars(getattr(one, name)), vars(getattr(other, name)))
 
 
-def through_bytes(*people: HolisticState) -> list[HolisticState]:
+def through_bytes(*people):
     clip = PeopleState(list(people), num_frames=9)
     back = PeopleState.from_bytes(clip.to_bytes(), HolisticState)
     assert back.num_frames == 9

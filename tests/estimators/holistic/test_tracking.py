@@ -1,7 +1,5 @@
 """When a part is looked for where it was, and the crop of a hand that is not stock's."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -16,21 +14,21 @@ SIZE = (f32(200), f32(100))
 RULE = TrackingRule(degrees=15, translation=0.1, scale=0.3, margin=-0.2)
 
 
-def rect(*values: float) -> Rect:
+def rect(*values):
     return Rect(*map(f32, values))
 
 
 def is_kept(
-    off: tuple[float, float] = (0, 0),
+    off=(0, 0),
     *,
-    degrees: float = 0,
-    turned: float = 0,
-    point: tuple[float, float] = (0, 0),
-) -> bool:
+    degrees=0,
+    turned=0,
+    point=(0, 0),
+):
     """Whether a place `off` px from one of 40 x 40 px is kept, all turned by `turned` degrees."""
     cos, sin = math.cos(math.radians(turned)), math.sin(math.radians(turned))
 
-    def place(x: float, y: float) -> tuple[float, float]:
+    def place(x, y):
         return (100 + cos * x - sin * y) / 200, (50 + sin * x + cos * y) / 100
 
     found = rect(*place(0, 0), 40 / 200, 40 / 100, math.radians(turned))
@@ -55,7 +53,7 @@ def test_the_limits_count_along_the_sides_of_what_was_found(turned):
         assert not is_kept(degrees=15.1 * sign, turned=turned)
 
 
-def level_face() -> np.ndarray:
+def level_face():
     """468 landmarks within 10 px around (100, 50), the eyes' outer corners level."""
     pixels = np.tile(np.array([100.0, 50.0]), (468, 1))
     pixels[[0, 1, 2, 3]] = (90, 50), (110, 50), (100, 40), (100, 60)
@@ -63,7 +61,7 @@ def level_face() -> np.ndarray:
     return np.concatenate([pixels / (200, 100), np.zeros((468, 1))], 1).astype(np.float32)
 
 
-def upright_hand() -> np.ndarray:
+def upright_hand():
     """21 landmarks, upright: the wrist 20 px below the knuckles, the palm 20 px wide and high."""
     pixels = np.tile(np.array([100.0, 50.0]), (21, 1))
     pixels[[0, 5, 9, 13]] = (100, 60), (95, 40), (100, 40), (105, 40)

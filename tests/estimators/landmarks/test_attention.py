@@ -1,7 +1,5 @@
 """What lies between the pieces of the refined face; the whole is compared in test_parity."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime
 
@@ -42,9 +40,9 @@ class BatchedPiece:
 
     runs_batches = True
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name):
         self._session = onnxruntime.InferenceSession(load_onnx(name))
         self.size = self._session.get_inputs()[0].shape[1]
 
-    def run(self, pixels: np.ndarray) -> list[np.ndarray]:
+    def run(self, pixels):
         return list(self._session.run(None, {INPUT_NAME: pixels}))

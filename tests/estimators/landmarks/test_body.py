@@ -1,7 +1,5 @@
 """The body's rules without a network: places, points moved by heat, filters over a clip."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -20,7 +18,7 @@ from posemill.estimators.landmarks.smoothing import OneEuro
 SIZE = (f32(200), f32(100))
 
 
-def body(x: float = 0.5, visibility: float = 1.0) -> PoseLandmarks:
+def body(x=0.5, visibility=1.0):
     """A body at one place, its two auxiliary points 20 px apart, one above the other."""
     landmarks = np.tile(np.array([x, 0.5, 0.1], np.float32), (35, 1))
     landmarks[34, 1] = 0.3
@@ -50,7 +48,7 @@ def test_heat_beyond_the_edge_of_the_map_does_not_count(x, y):
         assert float(value) == pytest.approx(np.mean(inside) / 64, abs=1e-5)
 
 
-def outputs(score: float) -> list[np.ndarray]:
+def outputs(score):
     """A network's outputs: every point in the middle of the crop, no heat."""
     raw = np.tile(np.array([128, 128, 64, 2, 0], np.float32), (39, 1))
     metres = np.tile(np.array([1.0, 2.0, 3.0], np.float32), (39, 1))
@@ -121,7 +119,7 @@ def test_a_step_is_filtered_as_the_formula_of_one_euro_says(frames_apart, value_
     found = one(np.array([10 + step], np.float32), 1 + frames_apart, value_scale=value_scale)
     seconds = frames_apart * 0.033333
 
-    def share(cutoff: float) -> float:
+    def share(cutoff):
         return 1 / (1 + 1 / (2 * math.pi * cutoff * seconds))
 
     slope = share(1.0) * step * value_scale / seconds

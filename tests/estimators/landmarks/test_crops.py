@@ -1,7 +1,5 @@
 """Crops against OpenCV's own warp: every byte."""
 
-from __future__ import annotations
-
 import math
 
 import cv2
@@ -22,17 +20,17 @@ def _by_our_own_coordinates(monkeypatch):
     monkeypatch.setattr(crops, "_IS_CLASSIC", False)
 
 
-def make_picture(width: int, height: int) -> np.ndarray:
+def make_picture(width, height):
     return np.random.default_rng(2).integers(0, 256, (height, width, 3), np.uint8)
 
 
-def square(x: float, y: float, side: float, angle: float, picture: np.ndarray) -> Rect:
+def square(x, y, side, angle, picture):
     """Return a square given in pixels as a rect of the picture."""
     height, width = picture.shape[:2]
     return Rect(*map(f32, (x / width, y / height, side / width, side / height, angle)))
 
 
-def opencv_crop(picture: np.ndarray, rect: Rect, size: int, *, repeats_border: bool) -> np.ndarray:
+def opencv_crop(picture, rect, size, *, repeats_border):
     height, width = (f32(side) for side in picture.shape[:2])
     longer = float(max(rect.width * width, rect.height * height))
     box = ((float(rect.center_x * width), float(rect.center_y * height)), (longer, longer),
@@ -46,15 +44,13 @@ def opencv_crop(picture: np.ndarray, rect: Rect, size: int, *, repeats_border: b
     return cv2.warpPerspective(picture, matrix, (size, size), borderMode=border)
 
 
-def cut(picture: np.ndarray, rect: Rect | None, size: int, **options: object) -> np.ndarray:
+def cut(picture, rect, size, **options):
     out = np.full((size, size, 3), 77, np.uint8)
     Cropper(size, SampleGrid(size), **options).cut(picture, rect, out)  # type: ignore[arg-type]
     return out
 
 
-def check(
-    picture: np.ndarray, rect: Rect, size: int = SIZE, *, repeats_border: bool = True
-) -> np.ndarray:
+def check(picture, rect, size=SIZE, *, repeats_border=True):
     """Return our crop, after a check that it is OpenCV's."""
     crop = cut(picture, rect, size, repeats_border=repeats_border)
     expected = opencv_crop(picture, rect, size, repeats_border=repeats_border)

@@ -1,7 +1,5 @@
 """The best of a network's detections."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 from posemill.estimators.landmarks.detection import Detector
 
 
-def detect(rows: dict[int, tuple[float, ...]], min_score: float = 0.5) -> np.ndarray | None:
+def detect(rows, min_score=0.5):
     """Run a detector of one point on some rows: logit, dx, dy, width, height; the others empty."""
     boxes, logits = np.zeros((896, 6), np.float32), np.full(896, -50, np.float32)
     for row, (logit, *box) in rows.items():
@@ -35,7 +33,7 @@ def test_all_detections_come_best_first_each_with_its_box():
     assert left == [-4, 60 + 12 - 8, 100 + 12 - 8]
 
 
-def at(row: int) -> float:
+def at(row):
     return row + 0.5 / 16  # the first 512 anchors are pairs on a grid of 16
 
 

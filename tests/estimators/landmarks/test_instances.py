@@ -1,7 +1,5 @@
 """Which hands or faces are looked at, without a network."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -20,7 +18,7 @@ from posemill.estimators.landmarks.rects import Rect, f32, overlap
 SIZE = (f32(200), f32(100))
 
 
-def rect(center_x: float, side: float = 0.2, rotation: float = 0.0) -> Rect:
+def rect(center_x, side=0.2, rotation=0.0):
     return Rect(f32(center_x), f32(0.5), f32(side), f32(side), f32(rotation))
 
 

@@ -1,12 +1,9 @@
 """Sine, cosine, arctangent and exp, against the C library and against exact values."""
 
-from __future__ import annotations
-
 import ctypes
 import ctypes.util
 import math
 import platform
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ needs_glibc = pytest.mark.skipif(
 )
 
 
-def c_function(name: str, num_arguments: int = 1) -> Any:
+def c_function(name, num_arguments=1):
     function = getattr(ctypes.CDLL(ctypes.util.find_library("m")), name)
     function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float] * num_arguments
     return function

@@ -1,7 +1,5 @@
 """Rectangles where digits of pictures do not tell: at an edge, and far from square."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from posemill.estimators.landmarks.rects import Rect, box_of_landmarks, f32, wit
 SIZE = (f32(200), f32(100))
 
 
-def rect(*values: float) -> Rect:
+def rect(*values):
     return Rect(*map(f32, values))
 
 

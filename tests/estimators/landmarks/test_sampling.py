@@ -1,7 +1,5 @@
 """Where crops, whole pictures and masks are sampled: sums, and OpenCV's own warp."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest
@@ -10,10 +8,10 @@ from posemill.estimators.landmarks.crops import corners_of
 from posemill.estimators.landmarks.libm import exp
 from posemill.estimators.landmarks.masks import _from_picture, enlarge_mask
 from posemill.estimators.landmarks.rects import Rect, f32
-from posemill.estimators.landmarks.sampling import Corner, _fill, _sums, fixed_places
+from posemill.estimators.landmarks.sampling import _fill, _sums, fixed_places
 
 
-def homography(corners: list[Corner], size: int) -> np.ndarray:
+def homography(corners, size):
     """Return x and y `(2, size * size)` of a crop's pixels, by eight equations in float64."""
     target = [(0, size), (0, 0), (size, 0), (size, size)]
     rows, values = [], []

@@ -11,7 +11,6 @@ import pytest
 from posemill.errors import MissingExtraError
 from posemill.estimators import open_estimator
 from posemill.estimators.movenet import networks
-from posemill.records import Frame, Keypoints
 from posemill.weights.tensorflow_graph import (
     CHANNELS_FIRST,
     Picture,
@@ -24,12 +23,12 @@ from posemill.weights.tensorflow_graph import (
 RED, GREEN, BLUE = range(3)
 
 
-def conv(name: str, source: str, side: int) -> TensorFlowNode:
+def conv(name, source, side):
     window = {"strides": [1, side, side, 1], "padding": "VALID", "fused_ops": ["BiasAdd"]}
     return TensorFlowNode(name, "_FusedConv2D", (source, f"{name}/w", f"{name}/b"), window)
 
 
-def spots_detector() -> bytes:
+def spots_detector():
     """A person is a red cell of 8 pixels; the box reaches two cells to each side."""
     constants: dict[str, Any] = {"order": np.array([0, 2, 3, 1])}
     nodes = [TensorFlowNode("last", "Transpose", ("in", "order"))]
@@ -47,7 +46,7 @@ def spots_detector() -> bytes:
                         outputs=[f"out{stride}" for stride in (8, 16, 32)])  # fmt: skip
 
 
-def spots_points(size: int) -> bytes:
+def spots_points(size):
     """Even points are the green spot, odd ones the blue spot; in the middle of a cell of 4."""
     constants: dict[str, Any] = {}
     nodes = []
@@ -75,7 +74,7 @@ def spots(monkeypatch):
     monkeypatch.setattr(networks, "load_network", models.__getitem__)
 
 
-def crowd(*people: tuple[int, int, int], size_wh: tuple[int, int] = (416, 312)) -> Frame:
+def crowd(*people, size_wh=(416, 312)):
     """Return a picture of people at cells `(column, row)`, green and blue `apart` pixels apart."""
     frame = np.zeros((size_wh[1], size_wh[0], 3), np.uint8)
     for column, row, apart in people:
@@ -87,7 +86,7 @@ def crowd(*people: tuple[int, int, int], size_wh: tuple[int, int] = (416, 312)) 
     return frame
 
 
-def everyone(found: Keypoints, row: int = 0) -> np.ndarray:
+def everyone(found, row=0):
     """Return `(people, 17, 2)` in pixels, the first person's points first."""
     others = found.others.of_frames(row, row + 1).points
     return np.concatenate([found.points[row : row + 1], others])[..., :2] * found.sizes_wh[row]

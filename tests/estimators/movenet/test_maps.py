@@ -1,7 +1,5 @@
 """Squares of a frame, boxes out of NanoDet's maps, points out of MoveNet's: by value."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest
@@ -58,9 +56,7 @@ def test_boxes_are_the_expected_sides_around_the_centre_of_a_cell():
     assert not len(find_boxes(maps, min_score=0.2)[0])
 
 
-def points_one_by_one(
-    heat: np.ndarray, centre: np.ndarray, ways: np.ndarray, offsets: np.ndarray
-) -> list[tuple[float, float, float]]:
+def points_one_by_one(heat, centre, ways, offsets):
     """Return what the operators behind MoveNet's maps compute, point by point."""
     cells = len(heat[0])
     y, x = divmod(int(centre[0].argmax()), cells)

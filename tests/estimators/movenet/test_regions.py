@@ -1,8 +1,6 @@
 """Where MediaPipe's network looks for a body that MoveNet found."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 
 import numpy as np
@@ -11,12 +9,12 @@ import pytest
 from posemill.estimators.holistic import HolisticEstimator
 from posemill.estimators.landmarks.rects import Rect
 from posemill.estimators.movenet import regions
-from posemill.records import FloatArray, Frame, Keypoints, OtherPeople
+from posemill.records import Keypoints, OtherPeople
 
 WIDTH, HEIGHT = 200, 100
 
 
-def person(**places: tuple[float, float]) -> FloatArray:
+def person(**places):
     """17 points, normalised; `p5=(80, 20)` puts point 5 at a pixel."""
     points = np.full((17, 3), np.nan, np.float32)
     for name, (x, y) in places.items():
@@ -27,14 +25,14 @@ def person(**places: tuple[float, float]) -> FloatArray:
 class People:
     """In place of MoveNet: finds the same people in every frame, one row of people a frame."""
 
-    def __init__(self, rows: list[list[FloatArray]]) -> None:
+    def __init__(self, rows):
         self.rows = rows
 
-    def __call__(self, **options: object) -> People:
+    def __call__(self, **options):
         self.options = options
         return self
 
-    def estimate(self, frames: Sequence[Frame]) -> Keypoints:
+    def estimate(self, frames):
         nobody = np.full((17, 3), np.nan, np.float32)
         first = np.stack([row[0] if row else nobody for row in self.rows])
         others = [each for row in self.rows for each in row[1:]]
@@ -48,7 +46,7 @@ class People:
             OtherPeople(counts, points, np.ones(points.shape[:2], np.float32)),
         )
 
-    def identity(self) -> dict[str, str]:
+    def identity(self):
         return {"weights": "abc"}
 
 
@@ -59,7 +57,7 @@ Find = Callable[..., list[list[Rect]]]
 def find(monkeypatch):
     """Returns a function: rows of people that MoveNet finds in a frame each; their regions."""
 
-    def regions_of(*rows: list[FloatArray]) -> list[list[Rect]]:
+    def regions_of(*rows):
         monkeypatch.setattr(regions, "MoveNetEstimator", People(list(rows)))
         frame = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
         found = regions.MoveNetRegions(device="cpu", threads=1).find([frame] * len(rows))

@@ -1,7 +1,5 @@
 """People out of maps that were drawn: all of them, whole, and nobody else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,11 +9,9 @@ from posemill.estimators.openpose.decoding import (
     MIRRORED_SIGNS,
     NUM_MAPS,
     NUM_POINTS,
-    People,
     Thresholds,
     find_people,
 )
-from posemill.records import FloatArray
 from posemill.skeletons import get_skeleton
 
 USUAL = Thresholds()
@@ -27,12 +23,12 @@ STANDING = np.array([
 ], np.float32)  # fmt: skip
 
 
-def person(x: float, y: float, height: float) -> FloatArray:
+def person(x, y, height):
     """Return the 18 points, in cells, of a person whose head is at x and y."""
     return STANDING * np.float32(height) + np.array([x, y], np.float32)
 
 
-def draw(people: list[FloatArray], shape: tuple[int, int]) -> FloatArray:
+def draw(people, shape):
     """Return `(57, height, width)`; a point that is NaN is not drawn."""
     height, width = shape
     rows, columns = np.mgrid[:height, :width].astype(np.float32)
@@ -48,7 +44,7 @@ def draw(people: list[FloatArray], shape: tuple[int, int]) -> FloatArray:
     return maps
 
 
-def _draw_limb(maps: FloatArray, one: FloatArray, other: FloatArray) -> None:
+def _draw_limb(maps, one, other):
     length = np.hypot(*(other - one))
     if np.isnan(length) or not length:
         return
@@ -60,7 +56,7 @@ def _draw_limb(maps: FloatArray, one: FloatArray, other: FloatArray) -> None:
     maps[:, on] = along[:, None]
 
 
-def close_to(found: People, drawn: list[FloatArray], *, within: float = 0.35) -> None:
+def close_to(found, drawn, *, within=0.35):
     """Raise unless every drawn person is one that was found, and nobody else was."""
     assert len(found.points) == len(drawn)
     left = list(range(len(drawn)))

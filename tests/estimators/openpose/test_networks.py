@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -33,9 +31,7 @@ from posemill.weights.frozen_graph import export_frozen_graph
 open_network = partial(open_maps_network, device="cpu", threads=1, pixels="auto")
 
 
-def onnx_file(
-    path: Path, channels: tuple[int, ...], *, is_last: bool = False, size: Sequence[Any] = ()
-) -> Path:
+def onnx_file(path, channels, *, is_last=False, size=()):
     """Write a network of one pooling and one convolution for each output."""
     graph = OnnxGraph(0)
     picture = ["batch", "height", "width", 3] if is_last else ["batch", 3, "height", "width"]

@@ -1,7 +1,5 @@
 """The GPUs and providers of a machine, as the driver and ONNX Runtime tell them."""
 
-from __future__ import annotations
-
 import sys
 from importlib import metadata
 
@@ -48,7 +46,7 @@ def test_a_missing_onnx_runtime_is_one_sentence_with_the_pip_line(device, extra,
 def test_a_gpu_that_onnx_runtime_cannot_use_is_an_error_that_says_why(
     installed, message, monkeypatch
 ):
-    def version(name: str) -> str:
+    def version(name):
         if name not in installed:
             raise metadata.PackageNotFoundError(name)
         return "1.31.1"

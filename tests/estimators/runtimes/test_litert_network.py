@@ -1,14 +1,11 @@
 """Networks on LiteRT: their numbers, and what LiteRT writes where."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +50,7 @@ def test_the_outputs_of_a_run_are_not_changed_by_the_next(model_files, photo):
     np.testing.assert_array_equal(network.run(first)[0], kept[0])
 
 
-def run_python(code: str) -> tuple[str, str]:
+def run_python(code):
     """Return what a program prints and what it writes to its standard error."""
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
@@ -77,10 +74,10 @@ def test_a_process_without_a_standard_error_can_run_networks(model_files, stderr
 def test_a_system_without_a_place_for_files_can_run_networks_and_a_pull_is_seen_meanwhile(
     model_files, monkeypatch
 ):
-    def full() -> None:
+    def full():
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def load(name: str, make: Callable[[], bytes], *, suffix: str) -> bytes:
+    def load(name, make, *, suffix):
         seen.append(os.fstat(2))
         return make()
 
@@ -97,7 +94,7 @@ def test_threads_that_open_networks_at_once_leave_the_standard_error_where_it_wa
     monkeypatch.setattr(litert_network, "_has_greeted", False)
     before, is_in, may_leave = os.fstat(2), threading.Event(), threading.Event()
 
-    def second() -> None:
+    def second():
         with litert_network._without_greeting():
             is_in.set()
             may_leave.wait()

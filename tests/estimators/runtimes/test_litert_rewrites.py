@@ -14,7 +14,7 @@ from posemill.weights.tflite_graph import read_graph
 from posemill.weights.tflite_prune import prune
 
 
-def run(model: bytes, pixels: np.ndarray) -> np.ndarray:
+def run(model, pixels):
     interpreter: Any = Interpreter(model_content=model, num_threads=1)
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], pixels)
@@ -25,7 +25,7 @@ def run(model: bytes, pixels: np.ndarray) -> np.ndarray:
     return result
 
 
-def operators(model: bytes) -> list[str]:
+def operators(model):
     interpreter: Any = Interpreter(model_content=model)
     return [each["op_name"] for each in interpreter._get_ops_details()]
 

@@ -39,10 +39,10 @@ class ElsewhereSession:
 
     asked: Any = None
 
-    def __init__(self, model: bytes, options: Any, providers: list[Any]) -> None:
+    def __init__(self, model, options, providers):
         type(self).asked = providers
 
-    def get_providers(self) -> list[str]:
+    def get_providers(self):
         return ["CPUExecutionProvider"]
 
 
@@ -86,7 +86,7 @@ def test_a_graph_that_cannot_be_loaded_is_named_with_what_to_do(monkeypatch):
 def test_the_reason_is_the_first_line_of_what_onnx_runtime_says(
     model_files, monkeypatch, device, said, kind, message
 ):
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         raise RuntimeError(said)
 
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: GPUS)

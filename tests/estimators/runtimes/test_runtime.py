@@ -1,7 +1,5 @@
 """Which runtime runs the networks."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 
@@ -15,7 +13,7 @@ from posemill.estimators.runtimes import choose_runtime, open_network
 from posemill.estimators.runtimes.litert_network import LiteRTNetwork
 
 
-def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+def hide(monkeypatch, *packages):
     """Make packages look as if they were not installed."""
     monkeypatch.setattr(
         runtime, "find_spec", lambda name: None if name in packages else find_spec(name)

@@ -1,10 +1,7 @@
 """The whole-body engine on users' files: what it reads and refuses, whom it finds, its runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -52,7 +49,7 @@ def pose(tmp_path):
 def find_with(tmp_path, pose):
     """Returns a function: boxes `(boxes, 5)` that the detector says, in 64 x 64; the people."""
 
-    def find(rows: list[list[float]], labels: list[int] | None = None, **options: Any) -> list[Any]:
+    def find(rows, labels=None, **options):
         dets = np.array(rows, np.float32).reshape(1, -1, 5)
         outputs = {"dets": dets, "labels": np.array([labels or [0] * len(rows)], np.int64)}
         detector = str(write_fixed(tmp_path / "detector.onnx", outputs))

@@ -1,10 +1,5 @@
 """Files beside SimCC networks as ONNX: TFLite, YOLO-pose, and both on OpenVINO."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import cv2
 import numpy as np
 import pytest
@@ -27,7 +22,7 @@ WIDTH, HEIGHT, POINTS = 12, 16, 17
 PICTURES = make_pictures([(60, 90), (40, 30)])
 
 
-def write_simcc_pair(folder: Path) -> tuple[str, str]:
+def write_simcc_pair(folder):
     """Write the same network of two matrices as .onnx, channels first, and as .tflite."""
     rng = np.random.default_rng(0)
     num_values = WIDTH * HEIGHT * 3
@@ -48,7 +43,7 @@ def write_simcc_pair(folder: Path) -> tuple[str, str]:
     return str(folder / "pose.onnx"), str(folder / "pose.tflite")
 
 
-def _tflite_of(weights: dict[str, Any], sizes: dict[str, int]) -> bytes:
+def _tflite_of(weights, sizes):
     from ai_edge_litert.schema_py_generated import BuiltinOperator, FullyConnectedOptionsT
     from made_up_networks import TfliteMaker
 

@@ -1,11 +1,8 @@
 """The contract of formats by itself: recipes, headers, and the checks writers and readers share."""
 
-from __future__ import annotations
-
 import json
 from copy import copy
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,11 +22,11 @@ FORM.layouts, PIXELS.layouts = ("holistic-143",), (contract.ANY,)
 PIXELS.has_pixels = True
 
 
-def check(form: Format, *clips: Any) -> None:
+def check(form, *clips):
     list(ClipStream(form, clips, PATH, Recipe()))
 
 
-def test_a_recipe_records_what_was_given_and_what_was_done_before_it() -> None:
+def test_a_recipe_records_what_was_given_and_what_was_done_before_it():
     recorded = Recipe(replace={"a": "b"}, root="/home/someone").to_dict()
     assert recorded["replace"] == {"a": "b"}
     assert "extraction" not in recorded
@@ -40,7 +37,7 @@ def test_a_recipe_records_what_was_given_and_what_was_done_before_it() -> None:
     assert (done.normalize, done.interpolate) == ("shoulders", 5)
 
 
-def test_clips_are_checked_when_taken_and_counted_after_that() -> None:
+def test_clips_are_checked_when_taken_and_counted_after_that():
     clips = [some_clip(1, frames=2), some_clip(2, frames=3, split="dev", interpolated=5)]
     stream = ClipStream(FORM, clips, PATH, Recipe())
     seen = [(stream.is_first, stream.summary.num_frames) for _ in stream]
@@ -53,7 +50,7 @@ def test_clips_are_checked_when_taken_and_counted_after_that() -> None:
 
 
 @pytest.mark.parametrize("field", ["clip_id", "split", "label", "image_paths"])
-def test_names_that_are_no_unicode_are_refused(field: str) -> None:
+def test_names_that_are_no_unicode_are_refused(field):
     form = copy(FORM)
     form.needs_unicode = True
     check(form, some_clip(1, frames=1, label=None))
@@ -63,7 +60,7 @@ def test_names_that_are_no_unicode_are_refused(field: str) -> None:
     check(FORM, clip)
 
 
-def refusal(form: Any, *clips: Any) -> str:
+def refusal(form, *clips):
     """Return why the last clip is refused, also in a block; the ones before are not."""
     if clips[:-1]:
         check(form, *clips[:-1])
@@ -76,14 +73,14 @@ def refusal(form: Any, *clips: Any) -> str:
 
 
 @pytest.mark.parametrize(("field", "value"), [("points", -np.inf), ("scores", np.nan)])
-def test_numbers_that_are_none_are_refused(field: str, value: float) -> None:
+def test_numbers_that_are_none_are_refused(field, value):
     good, bad = some_clip(1), some_clip(2)
     getattr(bad, field)[1, 2] = value
     message = "clip 'clip_2' holds infinity or a score that is no number"
     assert refusal(FORM, good, bad) == message
 
 
-def test_pixels_need_a_size() -> None:
+def test_pixels_need_a_size():
     good, bad = some_clip(1), some_clip(2, size_wh=(640, 0))
     message = "made-up holds pixels, but the picture size of clip 'clip_2' is not known; give"
     assert message in refusal(PIXELS, good, bad)
@@ -92,7 +89,7 @@ def test_pixels_need_a_size() -> None:
     check(FORM, bad)
 
 
-def test_whatever_broken_bytes_raise_is_a_format_error(tmp_path: Path) -> None:
+def test_whatever_broken_bytes_raise_is_a_format_error(tmp_path):
     with pytest.raises(FormatError) as caught, reading(tmp_path / "none", "made-up"):
         pass
     assert str(caught.value) == f"{tmp_path / 'none'}: no such file or folder"
@@ -111,7 +108,7 @@ def test_whatever_broken_bytes_raise_is_a_format_error(tmp_path: Path) -> None:
         raise LookupError
 
 
-def test_a_skeleton_is_checked_or_guessed() -> None:
+def test_a_skeleton_is_checked_or_guessed():
     assert skeleton_for(18, PATH, "openpose-18") == skeleton_for(18, PATH) == "openpose-18"
     for num_points, name, words in (
         (16, None, "no skeleton is named"),
@@ -122,12 +119,12 @@ def test_a_skeleton_is_checked_or_guessed() -> None:
             skeleton_for(num_points, PATH, name)
 
 
-def made(points: Any, scores: Any = None, mask: Any = None, **fields: Any) -> Any:
+def made(points, scores=None, mask=None, **fields):
     fields = {"clip_id": "c", "skeleton_name": "openpose-18"} | fields
     return make_clip(points, scores, mask, sizes_wh=np.zeros((len(points), 2)), **fields)
 
 
-def test_mask_and_scores_of_the_file_count() -> None:
+def test_mask_and_scores_of_the_file_count():
     mask = np.ones((1, 18), bool)
     mask[0, 3] = False
     clip = made(np.zeros((1, 18, 3)), np.full((1, 18), 0.25), mask)
@@ -137,7 +134,7 @@ def test_mask_and_scores_of_the_file_count() -> None:
         made(np.zeros((1, 18, 3)), np.full((1, 18), 1.5), mask)
 
 
-def test_info_comes_back_with_its_types() -> None:
+def test_info_comes_back_with_its_types():
     clip = some_clip(1, extra={"signer": "ä"})
     text = json_text.info_text(clip)
     assert text.isascii()
@@ -151,7 +148,7 @@ def test_info_comes_back_with_its_types() -> None:
         json_text.read_info('{"extra": []}')
 
 
-def test_the_median_of_found_x_and_y_says_that_points_are_pixels() -> None:
+def test_the_median_of_found_x_and_y_says_that_points_are_pixels():
     found = [[2, 6, 1e6], [0, np.nan, 1e6], [np.inf, 0, 1e6], [3, 6, 1e6]]
     assert are_pixels(np.array([found]))
     assert not are_pixels(np.array([[[0.5, 0.5, 9], [0.5, 9, 9]]]))
@@ -163,7 +160,7 @@ def test_the_median_of_found_x_and_y_says_that_points_are_pixels() -> None:
     assert are_pixels(points[1:])
 
 
-def test_x_and_z_are_divided_by_the_width_and_y_by_the_height() -> None:
+def test_x_and_z_are_divided_by_the_width_and_y_by_the_height():
     sizes_wh = np.array([(100, 50), (20, 40)], np.int32)
     found = from_pixels(np.full((2, 1, 3), 10), sizes_wh)
     np.testing.assert_allclose(found, [[[0.1, 0.2, 0.1]], [[0.5, 0.25, 0.5]]], rtol=1e-6)
@@ -172,7 +169,7 @@ def test_x_and_z_are_divided_by_the_width_and_y_by_the_height() -> None:
         from_pixels(np.ones((2, 1, 2)), sizes_wh * [[1], [0]])
 
 
-def test_pixels_are_rounded_and_zero_where_missing() -> None:
+def test_pixels_are_rounded_and_zero_where_missing():
     clip = some_clip(1, frames=1, skeleton="openpose-18", size_wh=(1000, 10))
     clip.points[0, :3, :2] = [[0.1234567, 0.5], [np.nan, np.nan], [2, -1]]
     clip.scores[0, :3] = [0.12345678, 0, 0]

@@ -1,11 +1,8 @@
 """What the formats that write folders share: places, the index, names of frames, pixels."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,20 +14,20 @@ from posemill.formats.shared.folders import Index, new_folder, picture_folder, p
 from posemill.testing.formats import make_clip
 
 
-def stream(path: Path, **recipe: Any) -> ClipStream:
+def stream(path, **recipe):
     form = Format()
     form.name = "made-up"
     return ClipStream(form, (), path, Recipe(**recipe))
 
 
-def mirror(tmp_path: Path, replace: dict[str, str], **fields: Any) -> str:
+def mirror(tmp_path, replace, **fields):
     index = Index(tmp_path, io.StringIO(), stream(tmp_path, replace=replace))
     found = index.place(make_clip(1, **fields)).relative_to(tmp_path).as_posix()
     index.finish()
     return found
 
 
-def test_folders_are_renamed_and_pictures_lie_beside_one_another(tmp_path: Path) -> None:
+def test_folders_are_renamed_and_pictures_lie_beside_one_another(tmp_path):
     swap = {"frames": "notes"}
     picture = {"frames": 1, "clip_id": "frames/x", "image_paths": ("frames/x.jpg",)}
     assert mirror(tmp_path, swap, **picture) == "train/notes"
@@ -45,7 +42,7 @@ def test_folders_are_renamed_and_pictures_lie_beside_one_another(tmp_path: Path)
     ("all", "a", "a"), ("dev", "a/b", "dev/a/b"), ("dev", "a//./b", "dev/a/b"),
     ("all", "a\\..\\b", "a%5C..%5Cb"),
 ])  # fmt: skip
-def test_places_are_below_the_folder(split: str, clip_id: str, expected: str) -> None:
+def test_places_are_below_the_folder(split, clip_id, expected):
     assert place_of(make_clip(1, split=split, clip_id=clip_id)) == expected
 
 
@@ -53,12 +50,12 @@ def test_places_are_below_the_folder(split: str, clip_id: str, expected: str) ->
     ("all", ""), ("dev", ""), ("all", "."), ("all", "/a"), ("dev", "/a"), ("all", "a/../../b"),
     ("dev", ".."), ("..", "a"), ("dev", "a\0"),
 ])  # fmt: skip
-def test_ids_that_are_no_places_are_refused(split: str, clip_id: str) -> None:
+def test_ids_that_are_no_places_are_refused(split, clip_id):
     with pytest.raises(ContentError, match="cannot be a path inside a folder"):
         place_of(make_clip(1, split=split, clip_id=clip_id))
 
 
-def test_a_record_of_no_frames_and_of_other_frames() -> None:
+def test_a_record_of_no_frames_and_of_other_frames():
     record = json_text.record_of(make_clip(1, frames=0))
     assert (record["sizes_wh"], record["frame_indices"]) == ([], None)
     assert json_text.fields_of(record, 0)["sizes_wh"].shape == (0, 2)
@@ -70,11 +67,11 @@ def test_a_record_of_no_frames_and_of_other_frames() -> None:
     ("dev/a/b", ("dev", "a/b")), ("a/dev", ("all", "a/dev")), ("dev", ("all", "dev")),
     ("", ("all", "data")),
 ])  # fmt: skip
-def test_folders_tell_split_and_id(below: str, expected: tuple[str, str]) -> None:
+def test_folders_tell_split_and_id(below, expected):
     assert folders.split_and_id(Path("data"), Path("data") / below) == expected
 
 
-def test_frames_are_called_like_their_pictures_and_found_in_order(tmp_path: Path) -> None:
+def test_frames_are_called_like_their_pictures_and_found_in_order(tmp_path):
     assert folders.frame_names(("a/x.png", "a/b.c.png"), np.array([3, 12])) == ["x", "b.c"]
     for paths in ((), ("a/x.png", "b/x.png"), ("", "y.png")):  # they do not name the frames
         assert folders.frame_names(paths, np.array([3, 12])) == ["000003", "000012"]

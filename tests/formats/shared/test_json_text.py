@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from posemill.formats.shared.json_text import is_line_list
 from posemill.testing.formats import assert_same, make_clip, make_clips
 
 
-def backwards(value: Any) -> Any:
+def backwards(value):
     """Return the same value with the keys of its objects in the other order."""
     if isinstance(value, dict):
         return {key: backwards(value[key]) for key in reversed(value)}
@@ -35,7 +34,7 @@ SAVERS: dict[str, Callable[[Any], str]] = {
 
 @pytest.mark.parametrize("saver", SAVERS)
 @pytest.mark.parametrize("name", ["openpose-file", "coco"])
-def test_our_file_is_read_the_same_after_another_tool_saved_it(tmp_path, name, saver) -> None:
+def test_our_file_is_read_the_same_after_another_tool_saved_it(tmp_path, name, saver):
     form, path = get_format(name), tmp_path / "a.json"
     clips = [*make_clips("coco-133"), make_clip(7, skeleton="coco-133", frames=12)]
     form.write([*clips, make_clip(8, skeleton="coco-133", frames=0)], path, recipe=Recipe())
@@ -46,7 +45,7 @@ def test_our_file_is_read_the_same_after_another_tool_saved_it(tmp_path, name, s
         assert_same(one, other)
 
 
-def test_pictures_in_another_order_go_back_to_their_clips(tmp_path: Path) -> None:
+def test_pictures_in_another_order_go_back_to_their_clips(tmp_path):
     form, path = get_format("coco"), tmp_path / "a.json"
     form.write(make_clips("coco-133"), path, recipe=Recipe())
     before = list(form.read(path))
@@ -62,7 +61,7 @@ def test_pictures_in_another_order_go_back_to_their_clips(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["openpose-file", "coco"])
-def test_one_value_too_large_to_hold_is_refused_unread(tmp_path: Path, name: str) -> None:
+def test_one_value_too_large_to_hold_is_refused_unread(tmp_path, name):
     with (tmp_path / "a.json").open("wb") as handle:
         handle.write(b'{"clips": [')
         handle.truncate((1 << 28) + 1)
@@ -72,9 +71,7 @@ def test_one_value_too_large_to_hold_is_refused_unread(tmp_path: Path, name: str
         list(get_format(name).read(tmp_path / "a.json"))
 
 
-def test_a_clip_too_long_for_a_line_is_refused_when_written_and_when_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clip_too_long_for_a_line_is_refused_when_written_and_when_read(tmp_path, monkeypatch):
     form, path = get_format("openpose-file"), tmp_path / "a.json"
     clips = [make_clip(i, skeleton="openpose-18", frames=frames) for i, frames in ((1, 1), (2, 9))]
     form.write(clips, path, recipe=Recipe())
@@ -86,7 +83,7 @@ def test_a_clip_too_long_for_a_line_is_refused_when_written_and_when_read(
     assert detect_format(path).name == "openpose-file"
 
 
-def test_our_lines_are_known_by_the_line_that_opens_the_list(tmp_path: Path) -> None:
+def test_our_lines_are_known_by_the_line_that_opens_the_list(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('{\n"info": 1,\n"rows": [\n{"a": 1},\n{"a": 2}\n]\n}\n')
     assert is_line_list(path, "rows", line=2)

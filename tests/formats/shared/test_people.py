@@ -1,12 +1,8 @@
 """Several people in a frame: into the formats that hold them and back, and one of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import tracemalloc
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,14 +14,14 @@ from posemill.errors import ConfigError, FormatError
 from posemill.formats import get_format
 from posemill.formats.shared.contract import Recipe, make_clip
 from posemill.formats.shared.people import clip_of_rows
-from posemill.records import OtherPeople, PersonIds, PoseClip
+from posemill.records import OtherPeople, PersonIds
 
 
-def people_clip(counts: list[int], clip_id: str = "a") -> PoseClip:
+def people_clip(counts, clip_id="a"):
     """Return a clip in which people stand in a row, the first of each frame the largest."""
     shape = np.random.default_rng(len(counts)).random((18, 2))
 
-    def person(number: int) -> np.ndarray:
+    def person(number):
         flat = shape * (0.3 - 0.05 * number) + [0.05 + 0.3 * number, 0.1]
         return np.concatenate([flat, np.zeros((18, 1))], axis=1).astype(np.float32)
 
@@ -35,7 +31,7 @@ def people_clip(counts: list[int], clip_id: str = "a") -> PoseClip:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     return write_run(tmp_path / "run", people_clip([3, 0, 1, 2]), people_clip([1, 1], "b"))
 
 
@@ -44,7 +40,7 @@ def run(tmp_path: Path) -> Path:
     [("openpose", "out"), ("openpose-file", "out.json"), ("coco", "out.json"), ("pose", "out"),
      ("pyskl", "out.pkl"), ("csv", "out.csv"), ("parquet", "out.parquet")],
 )  # fmt: skip
-def test_who_is_who_goes_into_files_and_comes_back(tmp_path: Path, to: str, name: str) -> None:
+def test_who_is_who_goes_into_files_and_comes_back(tmp_path, to, name):
     # The second person is away for a frame, and comes back as the one who stands for it.
     clip = people_clip([2, 2, 1, 2, 2])
     assert clip.others is not None
@@ -72,7 +68,7 @@ def test_who_is_who_goes_into_files_and_comes_back(tmp_path: Path, to: str, name
         assert [number for _, number in seen[3]] == [4, 7]
 
 
-def test_parquet_keeps_everybody_if_only_a_later_clip_has_several(tmp_path: Path) -> None:
+def test_parquet_keeps_everybody_if_only_a_later_clip_has_several(tmp_path):
     write_run(tmp_path / "run", people_clip([1, 1]), people_clip([2, 3, 1], "b"))
     posemill.export(tmp_path / "run", "csv", tmp_path / "a.csv", person="all", progress=False)
     assert next(ClipInput(tmp_path / "a.csv", person="all").clips()).others is None
@@ -88,13 +84,13 @@ def test_parquet_keeps_everybody_if_only_a_later_clip_has_several(tmp_path: Path
     assert [len(clip) for clip in ClipInput(out).clips()] == [2, 2]
 
 
-def test_rows_of_one_person_are_taken_without_a_copy_more() -> None:
+def test_rows_of_one_person_are_taken_without_a_copy_more():
     points = np.zeros((4000, 18, 3), np.float32)
     scores, mask = np.ones((4000, 18), np.float32), np.ones((4000, 18), bool)
     sizes_wh = np.tile(np.array([200, 100], np.int32), (4000, 1))
     fields = {"sizes_wh": sizes_wh, "skeleton_name": "openpose-18"}
 
-    def peak(make: Callable[[], PoseClip]) -> int:
+    def peak(make):
         tracemalloc.start()
         make()
         most = tracemalloc.get_traced_memory()[1]
@@ -107,7 +103,7 @@ def test_rows_of_one_person_are_taken_without_a_copy_more() -> None:
     assert most < least + points.nbytes / 2
 
 
-def test_people_of_pose_files_of_other_makers_are_kept_the_surest_first(tmp_path: Path) -> None:
+def test_people_of_pose_files_of_other_makers_are_kept_the_surest_first(tmp_path):
     from posemill.formats.pose_file import decode_clip, encode_clip
 
     clip = people_clip([3, 2])
@@ -124,7 +120,7 @@ def test_people_of_pose_files_of_other_makers_are_kept_the_surest_first(tmp_path
     assert found.others.counts.tolist() == [2, 1]
 
 
-def test_everyone_goes_into_plain_coco_that_pycocotools_scores(run: Path, tmp_path: Path) -> None:
+def test_everyone_goes_into_plain_coco_that_pycocotools_scores(run, tmp_path):
     out = tmp_path / "people.json"
     posemill.export(run, "coco", out, person="all", progress=False)
     content = json.loads(out.read_text())
@@ -151,9 +147,7 @@ def test_everyone_goes_into_plain_coco_that_pycocotools_scores(run: Path, tmp_pa
     assert scored.stats[0] == pytest.approx(1.0)
 
 
-def test_by_default_formats_get_the_main_person_only_or_the_one_that_is_asked_for(
-    run: Path, tmp_path: Path
-) -> None:
+def test_by_default_formats_get_the_main_person_only_or_the_one_that_is_asked_for(run, tmp_path):
     posemill.export(run, "openpose", tmp_path / "out", progress=False)
     frames = [
         json.loads((tmp_path / "out/a" / f"{row}_keypoints.json").read_text()) for row in range(4)
@@ -165,7 +159,7 @@ def test_by_default_formats_get_the_main_person_only_or_the_one_that_is_asked_fo
     assert found.tolist() == [True, False, False, True, False, False]
 
 
-def test_prepare_writes_several_people_each_followed(run: Path, tmp_path: Path) -> None:
+def test_prepare_writes_several_people_each_followed(run, tmp_path):
     (prepared,) = posemill.prepare(run, tmp_path / "out", people=2, progress=False)
     with np.load(prepared.path) as arrays:
         keypoints, mask = arrays["keypoints"], arrays["mask"]
@@ -181,7 +175,7 @@ def test_prepare_writes_several_people_each_followed(run: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("to", ["npz", "txt"])
-def test_formats_of_one_person_refuse_all(run: Path, tmp_path: Path, to: str) -> None:
+def test_formats_of_one_person_refuse_all(run, tmp_path, to):
     with pytest.raises(
         ConfigError,
         match=rf"{to} holds one person in a frame: choose person=.main. or a number, or one of "
@@ -192,7 +186,7 @@ def test_formats_of_one_person_refuse_all(run: Path, tmp_path: Path, to: str) ->
         posemill.prepare(run, tmp_path / "data", person="all", progress=False)
 
 
-def test_a_merge_and_an_import_keep_everyone(run: Path, tmp_path: Path) -> None:
+def test_a_merge_and_an_import_keep_everyone(run, tmp_path):
     posemill.export(run, "openpose", tmp_path / "json", person="all", progress=False)
     posemill.import_run(tmp_path / "json", tmp_path / "again", progress=False)
     posemill.merge([run], tmp_path / "merged", progress=False)
@@ -202,7 +196,7 @@ def test_a_merge_and_an_import_keep_everyone(run: Path, tmp_path: Path) -> None:
         assert others.counts.tolist() == [2, 0, 0, 1]
 
 
-def test_a_picture_shows_everyone_or_the_one_that_is_asked_for(run: Path) -> None:
+def test_a_picture_shows_everyone_or_the_one_that_is_asked_for(run):
     clip = posemill.open_run(run)["a"]
     from posemill.clips.people import choose_person
 

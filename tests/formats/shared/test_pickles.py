@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import builtins
 import os
 import pickle
@@ -15,14 +13,14 @@ from posemill.files import reading
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
 
 
-def read(path: Path, data: bytes):
+def read(path, data):
     path.write_bytes(data)
     with reading(path, "pkl"):
         return load_pickle(path)
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_plain_values_come_out_of_every_protocol(tmp_path: Path, protocol: int) -> None:
+def test_plain_values_come_out_of_every_protocol(tmp_path, protocol):
     shared_list = [1, 2]
     value = {
         "list": [1, -5, 300, 70000, 2**40, -(2**40), 1.5, None, True, False, "ä\n€", ()],
@@ -34,7 +32,7 @@ def test_plain_values_come_out_of_every_protocol(tmp_path: Path, protocol: int) 
 
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "<f2", "<i8", "|b1", "<U7", "|u1"])
-def test_arrays_come_out_of_every_protocol(tmp_path: Path, protocol: int, dtype: str) -> None:
+def test_arrays_come_out_of_every_protocol(tmp_path, protocol, dtype):
     array = np.arange(250, 256).reshape(2, 3).astype(dtype)
     value = [array, np.asfortranarray(array), array]
     back = read(tmp_path / "p", pickle.dumps(value, protocol=protocol))
@@ -43,7 +41,7 @@ def test_arrays_come_out_of_every_protocol(tmp_path: Path, protocol: int, dtype:
         assert array_of(item).dtype == array.dtype
 
 
-def test_numpy_numbers_become_plain_ones(tmp_path: Path) -> None:
+def test_numpy_numbers_become_plain_ones(tmp_path):
     value = [np.float32(0.5), np.int64(7), np.str_("ab")]
     assert read(tmp_path / "p", pickle.dumps(value)) == [0.5, 7, "ab"]
 
@@ -51,7 +49,7 @@ def test_numpy_numbers_become_plain_ones(tmp_path: Path) -> None:
 class Attack:
     """Calls a function with arguments when it is unpickled."""
 
-    def __init__(self, function, *args) -> None:
+    def __init__(self, function, *args):
         self.call = (function, args)
 
     def __reduce__(self):
@@ -65,7 +63,7 @@ class Attack:
      (builtins.open, ("{mark}", "w")), (os.mkdir, ("{mark}",)), (builtins.getattr, ("x", "y")),
      (np.load, ("{mark}",)), (OrderedDict, ())],
 )  # fmt: skip
-def test_nothing_is_ever_called(tmp_path: Path, protocol: int, function, args) -> None:
+def test_nothing_is_ever_called(tmp_path, protocol, function, args):
     mark = str(tmp_path / "mark")
     attack = Attack(function, *(argument.format(mark=mark) for argument in args))
     with pytest.raises(FormatError, match=r"p: .*the pickle (asks .*nothing is run|has the inst)"):
@@ -73,7 +71,7 @@ def test_nothing_is_ever_called(tmp_path: Path, protocol: int, function, args) -
     assert not Path(mark).exists()
 
 
-def key_that_takes_forever() -> bytes:
+def key_that_takes_forever():
     deep = b")" + b"2\x86" * 60  # a tuple of twice itself, sixty times
     return b"\x80\x03}" + deep + b"K\x01s."
 
@@ -110,9 +108,7 @@ def key_that_takes_forever() -> bytes:
         ),
     ],
 )
-def test_broken_and_hostile_programs_are_refused(
-    tmp_path: Path, data: bytes, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_and_hostile_programs_are_refused(tmp_path, data, message, monkeypatch):
     monkeypatch.setattr("posemill.formats.shared.pickles._MOST_LISTS", 10_000)
     with pytest.raises(FormatError, match=rf"p: .*{message}"):
         read(tmp_path / "p", data)
@@ -132,5 +128,5 @@ def test_broken_and_hostile_programs_are_refused(
         ({"train": {"image_paths": ["/data/annotations/1.png"]}}, False),
     ],
 )
-def test_pickles_of_pyskl_are_known_by_their_first_words(value: object, expected: bool) -> None:
+def test_pickles_of_pyskl_are_known_by_their_first_words(value, expected):
     assert has_annotations(pickle.dumps(value)) is expected

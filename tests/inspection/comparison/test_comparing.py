@@ -1,7 +1,5 @@
 """Two runs of the same clips: who is paired with whom, in which layout, and what is measured."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Quantiles out of bins, and agreement out of counts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

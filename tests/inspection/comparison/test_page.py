@@ -1,7 +1,5 @@
 """The page about two runs: well formed, loads nothing, and shows where they differ."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import re

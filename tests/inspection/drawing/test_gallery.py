@@ -1,7 +1,5 @@
 """Samples drawn with a seed, pictures on originals or on blank canvases, movies of clips."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Text on pictures: in its own letters where a font has them, else spelled so that it differs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

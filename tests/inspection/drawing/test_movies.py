@@ -1,7 +1,5 @@
 """Movies that other programs open: sizes, counts, rates, and files that are whole or absent."""
 
-from __future__ import annotations
-
 import av
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Where points lie in a picture, and how clips made for a model are told apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Skeletons on black: where each colour is, who is on top, and what cannot be drawn so."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Strokes as they are painted: how wide, in which colour, and what lies on top."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from posemill.inspection.drawing.strokes import paint_keypoints

@@ -1,7 +1,5 @@
 """The report: one file that parses, loads nothing, runs nothing, and says what was found."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import numpy as np

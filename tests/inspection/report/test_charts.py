@@ -1,7 +1,5 @@
 """Charts mark by mark: where every bar, line and word stands."""
 
-from __future__ import annotations
-
 import base64
 import re
 

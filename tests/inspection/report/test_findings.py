@@ -1,7 +1,5 @@
 """The sections of numbers: what is divided by what, and which words stand beside it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The page around a report: everything escaped, numbers right, pictures small and inside."""
 
-from __future__ import annotations
-
 import base64
 
 import cv2

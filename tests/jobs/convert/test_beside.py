@@ -1,9 +1,5 @@
 """Annotations beside the frames of a dataset, as the requirement's script writes them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
@@ -27,12 +23,12 @@ def dataset(tmp_path):
     return root
 
 
-def write(dataset: Path, **options: object) -> None:
+def write(dataset, **options):
     posemill.export(dataset.parent / "run", "txt", dataset, replace={"frames": "annotation"},
                            progress=False, **options)  # fmt: skip
 
 
-def files_of(root: Path) -> set[str]:
+def files_of(root):
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal
@@ -7,9 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +23,7 @@ from posemill.runs.reader import open_run
 from posemill.runs.writer import RunWriter
 
 
-def make_clip(seed: int, *, skeleton: str = "holistic-543", **fields: object) -> PoseClip:
+def make_clip(seed, *, skeleton="holistic-543", **fields):
     rng = np.random.default_rng(seed)
     count = {"holistic-543": 543, "holistic-143": 143, "openpose-18": 18}[skeleton]
     points = rng.uniform(0.1, 0.9, (8, count, 3)).astype(np.float32)
@@ -40,7 +36,7 @@ def make_clip(seed: int, *, skeleton: str = "holistic-543", **fields: object) ->
                     **(chosen | fields))  # type: ignore[arg-type]  # fmt: skip
 
 
-def write_run(folder: Path, *clips: PoseClip, failures: Sequence[Failure] = ()) -> Path:
+def write_run(folder, *clips, failures=()):
     with RunWriter(folder, Manifest(clips[0].skeleton_name, engine={"engine": "fake"})) as writer:
         for failure in failures:
             writer.add_failure(failure)
@@ -71,7 +67,7 @@ def test_a_run_gives_what_a_file_of_all_its_points_gives(run, tmp_path, name):
 
 
 @pytest.mark.parametrize("layout", [None, "143", "openpose-18"])
-def test_runs_of_all_points_are_merged_in_any_layout(tmp_path, layout: str | None):
+def test_runs_of_all_points_are_merged_in_any_layout(tmp_path, layout):
     write_run(tmp_path / "one", make_clip(1), make_clip(2))
     write_run(tmp_path / "two", make_clip(2), make_clip(3))
     sources = [ClipInput(tmp_path / name) for name in ("one", "two")]
@@ -145,7 +141,7 @@ def test_clips_with_the_same_people_in_other_frames_differ_and_nobody_is_as_not_
     assert digest_of(dataclasses.replace(clip, others=nobody_else(8, 543))) == digest_of(clip)
 
 
-def lost(clip_id: str, frame_index: int | None, num_frames: int = 1, split: str = "train"):
+def lost(clip_id, frame_index, num_frames=1, split="train"):
     return Failure(clip_id, split, frame_index, num_frames, f"{clip_id}.png", "not a picture",
                    f"{clip_id}: broken at {frame_index}")  # fmt: skip
 
@@ -260,7 +256,7 @@ def test_a_killed_export_leaves_the_old_file_or_none(run, tmp_path, name):
     assert len(list(ClipInput(out).clips())) == 3
 
 
-def normalised(run: Path, out: Path, name: str = "npz", how: str = "shoulders") -> Path:
+def normalised(run, out, name="npz", how="shoulders"):
     export_clips(ClipInput(run), name, out, recipe=Recipe(normalize=how))
     return out
 

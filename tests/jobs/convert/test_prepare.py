@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -25,7 +21,7 @@ from posemill.runs.reader import open_run
 from posemill.runs.writer import RunWriter
 
 
-def make_clip(seed: int, *, frames: int = 10, split: str = "train") -> PoseClip:
+def make_clip(seed, *, frames=10, split="train"):
     rng = np.random.default_rng(seed)
     points = rng.uniform(0.1, 0.9, (frames, 543, 3)).astype(np.float32)
     points[2:6, 501:522] = np.nan  # no left hand for four frames
@@ -34,7 +30,7 @@ def make_clip(seed: int, *, frames: int = 10, split: str = "train") -> PoseClip:
                     split=split)  # fmt: skip
 
 
-def write_run(folder: Path, clips: Sequence[PoseClip], **facts: object) -> Path:
+def write_run(folder, clips, **facts):
     with RunWriter(folder, Manifest(clips[0].skeleton_name, **facts)) as writer:  # type: ignore[arg-type]
         for clip in clips:
             writer.add(clip)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from posemill.jobs.convert.shaping import dropped_points, layout_for, shape_bloc
 from posemill.records import PoseClip
 
 
-def clip_of(x: list[float], *, size_wh: tuple[int, int] = (200, 100)) -> PoseClip:
+def clip_of(x, *, size_wh=(200, 100)):
     """A clip of openpose-18 whose points all have this x over time, the shoulders apart."""
     points = np.zeros((len(x), 18, 3), np.float32)
     points[..., 0] = np.array(x)[:, None]

@@ -1,7 +1,5 @@
 """Numbers about a split, by hand: lengths, missing points, gaps and coordinates."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from posemill import __version__

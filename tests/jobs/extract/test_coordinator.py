@@ -1,7 +1,5 @@
 """What the coordinator decides when workers die, without any worker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs in the background: when the call returns, and what it says if there is no run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

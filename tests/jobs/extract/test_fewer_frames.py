@@ -1,7 +1,5 @@
 """`extract --fps` and `--stride`: which frames, their numbers, and what else follows from it."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import av

@@ -1,7 +1,5 @@
 """Killed at any moment, a run ends equal to an unbroken one."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -161,7 +159,7 @@ def test_a_signal_stops_within_seconds_and_loses_nothing(
     same_runs(out, whole)
 
 
-def _frames_done(out) -> int:
+def _frames_done(out):
     if not (out / "manifest.json").exists():
         return 0
     return read_status(out).frames_done

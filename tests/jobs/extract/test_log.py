@@ -1,10 +1,6 @@
 """The log of a run: its last lines, and those that come."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 from posemill.jobs.extract.status import log_path
 from posemill.machine import live_files
@@ -12,11 +8,11 @@ from posemill.machine.live_files import LogFile, follow_lines, last_lines
 from posemill.runs.lock import holder_of, run_lock
 
 
-def read_logs(folder: Path, worker: int | None = None, num_lines: int = 50) -> list[str]:
+def read_logs(folder, worker=None, num_lines=50):
     return last_lines(log_path(folder, worker), num_lines)
 
 
-def follow_log(folder: Path) -> Iterator[str]:
+def follow_log(folder):
     return follow_lines(log_path(folder), lambda: holder_of(folder) is None)
 
 
@@ -56,7 +52,7 @@ def test_new_lines_come_while_somebody_works_and_then_the_rest(tmp_path, monkeyp
     lock = run_lock(tmp_path)
     steps = [lambda: path.write_text("old\none\ntw"), lambda: path.write_text("old\none\ntwo\nth")]
 
-    def wait(seconds: float) -> None:
+    def wait(seconds):
         assert 0 < seconds < 5
         if steps:
             steps.pop(0)()

@@ -1,7 +1,5 @@
 """Extraction when files, workers, devices or disks are bad: one row each, and the run goes on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Beginning a run and going on with it: what is recorded, compared, counted and cleared away."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import signal

@@ -1,7 +1,5 @@
 """Runs that lie elsewhere: the same rows as here, one writer, continued from any machine."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

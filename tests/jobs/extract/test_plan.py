@@ -1,7 +1,5 @@
 """Units, tasks and workers: what is cut, what is grouped, in which order; how many work on it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
@@ -104,7 +102,7 @@ def test_groups_hold_every_unit_once_the_longest_first(costs, task_frames, num_w
         assert group == list(range(group[0], group[-1] + 1)), "neighbours stay together"
 
 
-def test_settings_that_were_given_and_have_no_effect_are_named() -> None:
+def test_settings_that_were_given_and_have_no_effect_are_named():
     config = ExtractConfig("in", "out", num_workers_per_gpu=3, split_long_seconds=5.0,
                            executor="threads", timeout_seconds=9.0)  # fmt: skip
     pictures = [Clip("a", "a", "frames", num_frames=5)]

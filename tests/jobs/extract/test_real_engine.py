@@ -1,7 +1,5 @@
 """One kill test with the real engine on real people."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """`extract` from end to end with the fake engine: what comes out, and what is refused."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -143,7 +141,7 @@ def test_batches_change_nothing(mode, make_tree, config_for, same_runs, tmp_path
     same_runs(tmp_path / "batched", tmp_path / "single")
 
 
-def write_at(path: Path, content: bytes, status: os.stat_result) -> None:
+def write_at(path, content, status):
     path.write_bytes(content)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 

@@ -1,7 +1,5 @@
 """Signals while a run works: the first is a request, a later one an order; all is put back."""
 
-from __future__ import annotations
-
 import signal
 import threading
 

@@ -1,7 +1,5 @@
 """How far a run is: sums over splits, the speed of the last minute, and the file that says it."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

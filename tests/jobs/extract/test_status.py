@@ -1,7 +1,5 @@
 """How a run stands, and stopping it, from outside."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import io

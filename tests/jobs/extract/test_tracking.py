@@ -1,7 +1,5 @@
 """Unrelated pictures are not tracked: said, recorded, kept, and overruled by the user."""
 
-from __future__ import annotations
-
 import json
 import os
 

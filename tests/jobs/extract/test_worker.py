@@ -1,7 +1,5 @@
 """Workers: which device each one has, and what it says when it cannot have it."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import struct

@@ -1,7 +1,5 @@
 """Killed at any moment, the frames end byte for byte as those of an unbroken run."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

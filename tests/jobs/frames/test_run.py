@@ -1,7 +1,5 @@
 """`frames`: pictures, packs and the index, whatever the source and whatever goes wrong."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -56,7 +56,7 @@ def test_the_settings_of_the_requirement_mean_the_same_in_files_python_presets_a
     if preset in MOST_WORKERS:
         configs.append(TrainConfig(preset=preset, workers=MOST_WORKERS[preset]))
 
-    def look(*arguments: Any) -> Any:
+    def look(*arguments):
         configs.append(arguments[-1].config)
         raise KeyboardInterrupt
 
@@ -122,7 +122,7 @@ def test_videos_are_evaluated_at_several_sizes_and_trained_at_one():
     network: Any = model.backbone
     network.register_forward_pre_hook(lambda _, given: sizes.append(given[0].shape[-1]))
 
-    def said(*scales: float) -> Any:
+    def said(*scales):
         model.eval_scales = scales
         return model(frames, lengths)
 

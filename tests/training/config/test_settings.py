@@ -1,7 +1,5 @@
 """Presets and the settings of the clips: numbers, limits on both sides, what follows from them."""
 
-from __future__ import annotations
-
 import pytest
 
 from posemill.errors import ConfigError

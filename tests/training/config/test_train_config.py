@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import os
 from pathlib import Path
@@ -109,7 +107,7 @@ def test_accumulation_of_video_goes_by_the_presets_of_video(tmp_path):
 def test_making_a_configuration_does_not_look_at_the_disk(tmp_path, monkeypatch):
     (tmp_path / "a.mp4").touch()
 
-    def refuse(*_: object, **__: object) -> bool:
+    def refuse(*_, **__):
         raise AssertionError("the disk was looked at")
 
     with monkeypatch.context() as patch:

@@ -1,7 +1,5 @@
 """Settings that were given and change nothing are named, with the reason."""
 
-from __future__ import annotations
-
 import pytest
 
 from posemill.messages import Flags, render

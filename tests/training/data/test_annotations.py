@@ -1,14 +1,10 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from posemill.errors import TrainingError
 from posemill.training.data.annotations import Annotation, read_annotations
 
 
-def write(path: Path, text: str) -> Path:
+def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path

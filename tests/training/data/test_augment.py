@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from small_sets import make_set
@@ -18,11 +14,11 @@ MASK = np.random.default_rng(1).random((20, 143)) > 0.2
 POINTS[~MASK] = 0
 
 
-def make(skeleton_name: str | None = None, **amounts: float) -> Augment:
+def make(skeleton_name=None, **amounts):
     return Augment(AugmentationSettings(**amounts), skeleton_name)
 
 
-def rng(seed: int = 0) -> np.random.Generator:
+def rng(seed=0):
     return np.random.default_rng(seed)
 
 
@@ -124,7 +120,7 @@ def test_the_settings_of_a_training_say_how_clips_are_augmented():
     off = dict.fromkeys((f"augment_{name}" for name in USUAL_AUGMENTATION), 0.0)
     clips = make_set([Sample(POINTS, MASK, 0)], "a", skeleton_name="holistic-143")
 
-    def augment_of(is_training: bool = True, **changes: float) -> Any:
+    def augment_of(is_training=True, **changes):
         config = TrainConfig(**off | changes)
         return KeypointKind().open(config, clips, is_training=is_training).augment
 

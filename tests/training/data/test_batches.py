@@ -20,7 +20,7 @@ RNG = np.random.default_rng(0)
 LENGTHS = RNG.integers(3, 30, 53)
 
 
-def clips_of(sampler: BucketSampler) -> list[list[int]]:
+def clips_of(sampler):
     return [[draw.clip for draw in batch if draw.weight] for batch in sampler]
 
 
@@ -51,11 +51,11 @@ def test_a_batch_goes_to_its_device_and_into_locked_memory_whole():
     calls: list[tuple[object, ...]] = []
 
     class Tensor:
-        def to(self, device: str, *, non_blocking: bool) -> str:
+        def to(self, device, *, non_blocking):
             calls.append((device, non_blocking))
             return "moved"
 
-        def pin_memory(self) -> str:
+        def pin_memory(self):
             return "pinned"
 
     names = [field.name for field in fields(Batch)]

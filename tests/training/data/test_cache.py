@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import pickle
-from collections.abc import Iterator
 from importlib.util import find_spec
 
 import numpy as np
@@ -42,7 +39,7 @@ def test_a_mapped_store_is_pickled_as_its_place(tmp_path):
 
 
 def test_a_cut_off_computation_leaves_nothing_behind(tmp_path):
-    def broken() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def broken():
         yield SAMPLES[0]
         raise KeyboardInterrupt
 
@@ -54,7 +51,7 @@ def test_a_cut_off_computation_leaves_nothing_behind(tmp_path):
 
 
 def test_whoever_is_second_uses_what_the_first_has_written(tmp_path):
-    def while_another_writes() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def while_another_writes():
         precompute(SAMPLES, key="a", folder=tmp_path)
         yield from SAMPLES
 

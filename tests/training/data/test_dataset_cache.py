@@ -8,7 +8,7 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -26,20 +26,20 @@ STORES = ("mmap", "ram", "hdf5")
 class Slow:
     """Samples that count how often they are made, in a file: processes do not share lists."""
 
-    def __init__(self, log: Path, count: int = 12) -> None:
+    def __init__(self, log, count=12):
         self.log, self.count = log, count
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.count
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index):
         if not 0 <= index < self.count:
             raise AssertionError(index)
         with self.log.open("a") as handle:
             handle.write(f"{index}\n")
         return {"x": torch.full((3, 4), float(index)), "name": f"sample {index}", "i": index}
 
-    def made(self) -> list[int]:
+    def made(self):
         """Return the samples that were made, in order."""
         return [int(line) for line in self.log.read_text().split()] if self.log.exists() else []
 
@@ -116,7 +116,7 @@ def test_a_full_disk_ends_the_keeping_and_not_the_training(slow, tmp_path, monke
     cache[0]
     real = Path.write_bytes
 
-    def half(path: Path, data: bytes) -> int:
+    def half(path, data):
         real(path, data[: len(data) // 2])
         raise OSError(28, "No space left on device")
 
@@ -171,10 +171,10 @@ def test_killed_at_any_moment_it_holds_what_was_whole(tmp_path, start_process):
         process.stdout.close()
 
     class Data:
-        def __len__(self) -> int:
+        def __len__(self):
             return 100000
 
-        def __getitem__(self, index: int) -> Any:
+        def __getitem__(self, index):
             raise KeyError(index)
 
     cache = posemill.cache_dataset(Data(), key="k", folder=tmp_path)
@@ -263,7 +263,7 @@ def test_what_cannot_be_kept_is_named_with_its_place(value, message):
         pack(value)
 
 
-def framed(text: bytes) -> bytes:
+def framed(text):
     body = len(text).to_bytes(8, "little") + text + bytes(64)
     return zlib.crc32(body).to_bytes(4, "little") + body
 

@@ -4,7 +4,6 @@ import os
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 RNG = np.random.default_rng(0)
 
 
-def write_split(folder: Path, split: str, lengths: dict[str, int], **more: Any) -> None:
+def write_split(folder, split, lengths, **more):
     frames = sum(lengths.values())
     points = RNG.random((frames, 143, 3)).astype(np.float32) + 0.1
     ids = np.repeat(list(lengths), list(lengths.values()))
@@ -37,16 +36,16 @@ def options(tmp_path):
     return as_they_are(str(tmp_path / "data"), str(labels), cache_folder=str(tmp_path / "cache"))
 
 
-def label(options: DataSettings, text: str) -> None:
+def label(options, text):
     Path(options.labels).write_text("video_id,label\n" + text)
 
 
-def ctc(options: DataSettings, text: str, **changes: Any) -> DataSettings:
+def ctc(options, text, **changes):
     label(options, text)
     return options.replace(task="ctc", **changes)
 
 
-def save_test(folder: Path, num_points: int, **more: Any) -> None:
+def save_test(folder, num_points, **more):
     points = np.ones((2, num_points, 3), np.float32)
     np.savez(folder / "test_keypoints.npz", keypoints=points, **more)
 

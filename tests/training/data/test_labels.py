@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from functools import partial
 from types import SimpleNamespace
 
@@ -20,13 +18,13 @@ from posemill.training.data.labels import (
 as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
 
-def clips(*labels: str, split: str = "train") -> list[LabelledClip]:
+def clips(*labels, split="train"):
     return [
         LabelledClip(split, index, f"{split}{index}", label) for index, label in enumerate(labels)
     ]
 
 
-def labelled(rows: list[LabelledClip], *labels: str) -> list[LabelledClip]:
+def labelled(rows, *labels):
     return label_clips(rows, lambda name: [""] * len(rows), as_they_are("x", *labels))
 
 
@@ -83,7 +81,7 @@ def test_a_share_for_dev_is_taken_once_where_nobody_said_how_large_and_not_from_
     assert {row.split for row in divide(rows, as_they_are("x", dev_fraction=0.0))} == {"train"}
 
 
-def people() -> list[LabelledClip]:
+def people():
     said = [("ann", "a"), ("ann", "b"), ("bo", "a"), ("bo", "b"), ("bo", "c")]
     return [
         LabelledClip("dev", index, f"{who}{index}", label, who)

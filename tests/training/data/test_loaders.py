@@ -24,7 +24,7 @@ from posemill.training.runtime import Runtime
 class ThreadNotes(KeypointClips):
     """Notes which threads make batches."""
 
-    def __getitems__(self, draws: Any) -> Any:
+    def __getitems__(self, draws):
         THREADS.add(threading.current_thread().name)
         return super().__getitems__(draws)
 
@@ -32,7 +32,7 @@ class ThreadNotes(KeypointClips):
 THREADS: set[str] = set()
 
 
-def make_loader(*, in_thread: bool, num_workers: int = 0) -> EpochLoader:
+def make_loader(*, in_thread, num_workers=0):
     rng = np.random.default_rng(0)
     samples = [
         Sample(rng.random((3 + i % 4, 2, 2)).astype(np.float32), np.ones((3 + i % 4, 2), bool), 0)
@@ -75,7 +75,7 @@ def test_the_settings_of_loading_are_handed_on(made, workers, found):
     assert (plain.sampler.shuffle, plain.sampler.bucket_batches) == (True, 0)
 
 
-def clips_of(batches: Any) -> list[list[int]]:
+def clips_of(batches):
     return [batch.indices.tolist() for batch in batches]
 
 
@@ -101,7 +101,7 @@ def test_leaving_early_ends_the_thread():
 def test_loader_processes_leave_the_signals_of_the_program_alone():
     seen: list[int] = []
 
-    def mine(number: int, _: object) -> None:
+    def mine(number, _):
         seen.append(number)
 
     before = signal.signal(signal.SIGCHLD, mine)

@@ -17,7 +17,7 @@ from posemill.training.data.normalize import (
 RNG = np.random.default_rng(0)
 
 
-def person(frames: int = 6) -> tuple[np.ndarray, np.ndarray]:
+def person(frames=6):
     points = RNG.random((frames, 143, 3)).astype(np.float32)
     return points, np.ones(points.shape[:2], bool)
 
@@ -89,7 +89,7 @@ def test_a_group_is_centred_on_its_roots_and_measured_by_its_ruler():
     points = np.array([[[2.0, 2.0, 1.0], [6.0, 2.0, 3.0], [4.0, 6.0, 2.0]]], np.float32)
     every = np.ones((1, 3), bool)
 
-    def made(mask: np.ndarray = every, **options: tuple[int, ...]) -> list[list[float]]:
+    def made(mask=every, **options):
         result: np.ndarray = normalize_parts(points, mask, (Group(0, 3, **options),))[0]
         return result[0].round(4).tolist()
 

@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +9,7 @@ from posemill.training.data.readers import content_key_of, find_files, read_clip
 POINTS = np.random.default_rng(0).random((7, 4, 2)).astype(np.float32)
 
 
-def save(path: Path, **arrays: Any) -> Path:
+def save(path, **arrays):
     np.savez(path, **arrays)
     return path
 
@@ -54,7 +50,7 @@ def test_an_array_may_say_whose_each_clip_is(tmp_path, array, said):
 
 
 def test_other_content_has_another_key(tmp_path):
-    def key_of(path: Path) -> str:
+    def key_of(path):
         return content_key_of(read_clips(path), tmp_path)
 
     keys = [
@@ -158,7 +154,7 @@ def test_no_data_is_said(tmp_path):
 def test_a_skeleton_is_that_of_the_file_or_guessed_aloud_and_one_not_installed_is_said(
     tmp_path, caplog
 ):
-    def skeleton_in(num_points: int, **header: Any) -> str | None:
+    def skeleton_in(num_points, **header):
         meta = {"meta": np.array(json.dumps(header))} if header else {}
         points = np.ones((2, num_points, 2), "f4")
         path = save(tmp_path / "a.npz", keypoints=points, lengths=[2], **meta)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,7 @@ from posemill.runs.writer import RunWriter
 from posemill.training.data.torch_data import KeypointDataset, pad_clips
 
 
-def make_clip(seed: int, *, frames: int = 5, split: str = "train") -> PoseClip:
+def make_clip(seed, *, frames=5, split="train"):
     points = np.random.default_rng(seed).uniform(0.1, 0.9, (frames, 18, 3)).astype(np.float32)
     points[0, 4] = np.nan
     scores = np.where(np.isnan(points[..., 0]), 0, 0.5).astype(np.float32)

@@ -1,9 +1,5 @@
 """What the tests of `fit` share."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from small_sets import QUIET
@@ -32,7 +28,7 @@ def line():
 def fit():
     """`posemill.fit`, quiet and quick, with the squared error."""
 
-    def run(model: Any, train_set: Any, val_set: Any = None, **options: Any) -> Any:
+    def run(model, train_set, val_set=None, **options):
         return posemill.fit(model, train_set, val_set, **{**OFTEN, "loss": nn.MSELoss(), **options})
 
     return run

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,27 +20,27 @@ from posemill.training.runs.status import read_train_status
 squared = nn.MSELoss()
 
 
-def worst(output: Tensor, target: Tensor) -> Tensor:
+def worst(output, target):
     return (output - target).abs().max()
 
 
-def error(output: Tensor, target: Tensor) -> Tensor:
+def error(output, target):
     return (output - target).abs()[:, 0]
 
 
-def build(model: nn.Module) -> SGD:
+def build(model):
     return SGD(model.parameters(), lr=0.05, momentum=0.9)
 
 
-def halve(optimizer: Any) -> StepLR:
+def halve(optimizer):
     return StepLR(optimizer, 1, gamma=0.5)
 
 
-def never(moment: Any) -> bool:
+def never(moment):
     return False
 
 
-def linear() -> nn.Module:
+def linear():
     torch.manual_seed(0)
     return nn.Linear(1, 1)
 
@@ -49,12 +48,12 @@ def linear() -> nn.Module:
 class Named(nn.Module):
     """Takes its input by name."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         torch.manual_seed(0)
         self.inner = nn.Linear(1, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         found: Tensor = self.inner(x)
         return found
 
@@ -62,13 +61,13 @@ class Named(nn.Module):
 class Stream(IterableDataset[Any]):
     """The line, sample by sample."""
 
-    def __init__(self, line: TensorDataset) -> None:
+    def __init__(self, line):
         self.samples = list(line)
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self.samples)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self):
         return iter(self.samples)
 
 
@@ -92,7 +91,7 @@ def test_a_folder_that_cannot_be_made_and_torchrun_ask_for_out(fit, line, tmp_pa
 
 
 def test_dicts_streams_loaders_and_collate_functions_give_the_same_model(fit, line):
-    def collate(samples: list[Any]) -> Any:
+    def collate(samples):
         return torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])
 
     dicts = [{"x": x, "target": y, "file": "a.png"} for x, y in line]  # one more than is taken
@@ -146,7 +145,7 @@ def test_a_loader_with_an_order_of_its_own_is_not_divided(fit, line):
 
 
 def test_a_loss_may_give_its_own_sum_and_number(fit, line):
-    def loss(output: Tensor, target: Tensor) -> tuple[Tensor, int]:
+    def loss(output, target):
         return (output - target).square().sum(), len(target)
 
     one, other = linear(), linear()
@@ -264,7 +263,7 @@ def test_figures_show_curves_confusion_and_samples(fit):
     data = TensorDataset(points, (points[:, 0] > 0).long())
     drawn: list[Any] = []
 
-    def draw(axes: Any, sample: Any, output: Any) -> None:
+    def draw(axes, sample, output):
         drawn.append((tuple(sample[0].shape), int(sample[1]), tuple(output.shape)))
         axes.set_title(f"{int(sample[1])}")
 
@@ -300,11 +299,11 @@ def test_wrong_settings_are_named_before_anything_is_made(fit, line, tmp_path, s
 class InPlace(nn.Module):
     """Overwrites what the backward pass needs."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.inner = nn.Linear(1, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         y: Tensor = self.inner(x).exp()
         y += 1
         return y
@@ -313,11 +312,11 @@ class InPlace(nn.Module):
 LINE = nn.Linear(1, 1)
 
 
-def fails(output: Any, target: Any) -> Any:
+def fails(output, target):
     raise IndexError("out of it")
 
 
-def draws_wrong(axes: Any, sample: Any, output: Any) -> None:
+def draws_wrong(axes, sample, output):
     axes.imshow(sample[0].reshape(2, 3))
 
 

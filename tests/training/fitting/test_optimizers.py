@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -17,20 +14,20 @@ from torch.optim.lr_scheduler import (
 )
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.fitting.optimizers import UserOptimizers, make_optimizer_maker
+from posemill.training.fitting.optimizers import make_optimizer_maker
 from posemill.training.record.checkpoints import copy_state
 
 CPU = torch.device("cpu")
 
 
-def make(model: nn.Module, optimizer: Any = None, scheduler: Any = None, by: str = "epoch",
-         **settings: Any) -> UserOptimizers:  # fmt: skip
+def make(model, optimizer = None, scheduler = None, by = "epoch",
+         **settings):  # fmt: skip
     """Return the optimizers for a copy of the model, as a training has them."""
     maker = make_optimizer_maker(model, optimizer, scheduler, by)
     return maker(copy.deepcopy(model), TrainConfig(**settings), CPU)
 
 
-def step(optimizers: UserOptimizers) -> None:
+def step(optimizers):
     """Take a step with gradients of 1."""
     for group in optimizers.param_groups:
         for parameter in group["params"]:
@@ -57,10 +54,10 @@ def test_an_optimizer_that_is_made_trains_the_copy_and_not_the_model():
 def test_several_optimizers_step_together_and_their_state_is_one():
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
 
-    def build(model: Any) -> list[Any]:
+    def build(model):
         return [SGD(model[0].parameters(), lr=0.5, momentum=0.9), Adam(model[1].parameters())]
 
-    def schedules(optimizers: Any) -> list[Any]:
+    def schedules(optimizers):
         return [StepLR(optimizers[0], 1), MultiStepLR(optimizers[1], [1, 3])]
 
     one, other = (make(model, build, schedules) for _ in range(2))
@@ -126,7 +123,7 @@ def test_states_of_schedulers_go_into_a_checkpoint_and_back(build):
 class Strange(StepLR):
     """Keeps what cannot be written down."""
 
-    def __init__(self, optimizer: Any) -> None:
+    def __init__(self, optimizer):
         super().__init__(optimizer, 1)
         self.thing = object()
 

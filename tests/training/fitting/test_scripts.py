@@ -1,11 +1,8 @@
 """`fit` as a script calls it: processes that start the script again."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -47,12 +44,12 @@ if __name__ == "__main__":
 UNGUARDED = SCRIPT + 'train(parallel="auto", epochs=1)\n'
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder, *arguments):
     return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True,
                           timeout=240, check=False)  # fmt: skip
 
 
-def run_script(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+def run_script(folder, code):
     (folder / "script.py").write_text(code)
     return run(folder, "script.py")
 

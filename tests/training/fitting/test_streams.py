@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,33 +28,33 @@ QUIET: dict[str, Any] = {"workers": 0, "progress": False}
 class Numbers(IterableDataset[Any]):
     """10 numbers, the epoch times 100 added."""
 
-    def __init__(self, count: int = 10, said: int | None = None) -> None:
+    def __init__(self, count=10, said=None):
         self.count, self.said, self.epoch = count, said, 0
 
-    def set_epoch(self, epoch: int) -> None:
+    def set_epoch(self, epoch):
         self.epoch = epoch
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self):
         return iter([(torch.tensor(float(100 * self.epoch + i)), i) for i in range(self.count)])
 
 
 class Counted(Numbers):
     """The same with a length."""
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.count if self.said is None else self.said
 
 
 def read(
-    samples: Any,
+    samples,
     *,
-    steps: int = 0,
-    runtime: Runtime | None = None,
-    epochs: tuple[int, int] = (0, 1),
-    start_step: int = 0,
-    train: bool = True,
-    **settings: Any,
-) -> list[list[float]]:
+    steps=0,
+    runtime=None,
+    epochs=(0, 1),
+    start_step=0,
+    train=True,
+    **settings,
+):
     """Return the inputs of every batch."""
     config = TrainConfig(**{"batch_size": 4, "micro_batch": 4, **QUIET, **settings})
     name = "train_set" if train else "val_set"
@@ -65,7 +64,7 @@ def read(
     return [batch.inputs[0].tolist() if batch.weights[0] else [] for batch in found]
 
 
-def notes_of(samples: Any, **settings: Any) -> tuple[str, ...]:
+def notes_of(samples, **settings):
     """Return what `fit` says of such data."""
     config, data = TrainConfig(**settings), (samples, None)
     return make_user_workload(nn.Linear(1, 1), data, config, loss=nn.MSELoss()).notes
@@ -88,7 +87,7 @@ def test_an_iterable_is_cut_into_steps_epoch_by_epoch():
 
 
 def test_processes_take_turns_in_evaluating_an_iterable_or_a_ready_loader():
-    def parts_of(samples: Any, **settings: Any) -> list[Any]:
+    def parts_of(samples, **settings):
         ranks = (Runtime(rank, 2) for rank in range(2))
         return [read(samples, runtime=rank, train=False, **settings) for rank in ranks]
 
@@ -153,7 +152,7 @@ def test_a_ready_loader_is_used_as_it_is_and_its_draws_follow_from_the_seed():
 class Buffered(Counted):
     """Draws from a buffer as it goes: what comes next depends on all draws before."""
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self):
         items = list(super().__iter__())
         while items:
             yield items.pop(random.randrange(len(items)))
@@ -162,7 +161,7 @@ class Buffered(Counted):
 class Lazy(WeightedRandomSampler):
     """A sampler of a user that draws each sample when it is asked for it."""
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self):
         return (random.randrange(10) for _ in range(10))
 
 
@@ -197,7 +196,7 @@ def test_a_larger_batch_accumulates_batches_of_a_ready_loader():
 
 
 def test_wrong_data_is_named():
-    def split(name: str, samples: Any, **options: Any) -> None:
+    def split(name, samples, **options):
         read_split(name, samples, TrainConfig(), **options)
 
     with pytest.raises(TypeError, match=r"train_set: expected len\(\) and \[index\], got int"):

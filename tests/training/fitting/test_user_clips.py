@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from posemill.training.config.train_config import TrainConfig
@@ -81,21 +79,21 @@ def test_one_sample_of_a_batch_is_taken_out_of_everything():
 class Drawn:
     """Samples that draw from every generator there is."""
 
-    def __len__(self) -> int:
+    def __len__(self):
         return 8
 
-    def __getitem__(self, index: int) -> tuple[Tensor, float, float]:
+    def __getitem__(self, index):
         return torch.rand(()), random.random(), np.random.random()  # noqa: NPY002
 
 
 class DrawnStream(Drawn, IterableDataset[Any]):
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self):
         return iter(self[index] for index in range(8))
 
 
 @pytest.mark.parametrize("samples", [Drawn(), DrawnStream()])
 def test_what_samples_draw_follows_from_the_seed_in_every_process(samples):
-    def draws(*, start_step: int = 0, **settings: Any) -> list[list[float]]:
+    def draws(*, start_step=0, **settings):
         config = TrainConfig(batch_size=4, micro_batch=4, mode="multi_thread", **settings)
         split = read_split("train_set", samples, config)
         loader = open_loader(split, config, Runtime(), shuffle=True)

@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from posemill.training.fitting.user_clips import make_user_batch
 from posemill.training.fitting.user_task import Metric, UserTask, confusion_of
@@ -15,26 +12,26 @@ from posemill.training.fitting.user_task import Metric, UserTask, confusion_of
 class ByName(nn.Module):
     """Takes two entries of a dict."""
 
-    def forward(self, x: Tensor, scale: float = 2.0) -> Tensor:
+    def forward(self, x, scale=2.0):
         return x * scale
 
 
 class AnyName(nn.Module):
     """Takes whatever comes."""
 
-    def forward(self, **entries: Tensor) -> list[str]:
+    def forward(self, **entries):
         return sorted(entries)
 
 
-def task_of(metrics: Any = None, main: str = "loss", **options: Any) -> UserTask:
+def task_of(metrics=None, main="loss", **options):
     return UserTask(options.pop("loss", nn.L1Loss()), metrics, main, **options)
 
 
-def mean(output: Any, target: Any) -> Any:
+def mean(output, target):
     return output.mean()
 
 
-def each(output: Any, target: Any) -> Any:
+def each(output, target):
     return output
 
 
@@ -107,7 +104,7 @@ def test_a_mean_becomes_a_sum_and_what_fills_up_counts_nothing():
     values, output = (torch.tensor([1.0, 5.0]),), torch.zeros(2)
     batch = make_user_batch(values, [0, 1])
 
-    def losses(function: Any, batch: Any) -> list[float]:
+    def losses(function, batch):
         return [float(part) for part in task_of(loss=function).loss(output, batch)]
 
     assert losses(nn.L1Loss(), batch) == [6.0, 2.0]
@@ -122,7 +119,7 @@ def test_a_mean_becomes_a_sum_and_what_fills_up_counts_nothing():
 def test_the_model_gets_the_inputs_or_the_entries_it_names():
     x, model = torch.ones(2), ByName()
 
-    def said(values: Any, model: nn.Module = model, **options: Any) -> Any:
+    def said(values, model=model, **options):
         return task_of(model=model, **options).call(model, make_user_batch(values, [0]))
 
     assert said((x, 3.0, "target")).tolist() == [3, 3]

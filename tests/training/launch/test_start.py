@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -18,7 +16,7 @@ from posemill.training.launch.start import run_training
 from posemill.training.loop.passes import Evaluation
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.workload import Workload, build_workload
+from posemill.training.tasks.workload import build_workload
 
 
 def test_a_training_needs_data(settings):
@@ -44,7 +42,7 @@ def test_a_training_that_began_while_the_data_were_read_is_not_overwritten(setti
     fields = settings(epochs=1)
     resolved = Resolved.of(TrainConfig(**fields))
 
-    def make_late(config: TrainConfig) -> Workload:
+    def make_late(config):
         if not (tmp_path / "run").exists():
             train(fields | {"seed": 7})
         return build_workload(config)
@@ -111,7 +109,7 @@ def test_a_run_finds_its_data_from_any_folder(settings, tmp_path, clips_folder, 
 def test_patience_waits_for_a_better_score_not_for_a_lower_loss(settings, monkeypatch):
     losses = iter(range(100, 0, -1))
 
-    def same_accuracy(*_: object, **__: object) -> Evaluation:
+    def same_accuracy(*_, **__):
         return Evaluation({"accuracy": 0.0, "loss": float(next(losses))}, [])
 
     monkeypatch.setattr("posemill.training.loop.trainer.evaluate_split", same_accuracy)
@@ -125,7 +123,7 @@ def test_patience_waits_for_a_better_score_not_for_a_lower_loss(settings, monkey
 def test_plateau_lowers_the_learning_rate_where_the_score_stands_still(settings, monkeypatch, cut):
     accuracies = iter([0.1, 0.2, 0.2, 0.2, 0.3, 0.3, 0.3, 0.3])
 
-    def scores(*_: object, **__: object) -> Evaluation:
+    def scores(*_, **__):
         return Evaluation({"accuracy": next(accuracies), "loss": 1.0}, [])
 
     monkeypatch.setattr("posemill.training.loop.trainer.evaluate_split", scores)
@@ -154,7 +152,7 @@ def test_ranks_of_torchrun_read_a_run_only_after_the_first_one_has_locked_it(
     class SecondRank(Runtime):
         """A process whose first one has found the run in use."""
 
-        def gather(self, value: object) -> list[object]:
+        def gather(self, value):
             assert value is None, "the second one takes no lock"
             return [RunError("{folder} is being trained by another process", folder="run"), None]
 

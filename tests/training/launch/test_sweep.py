@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,13 +14,13 @@ def folder(tmp_path):
     return tmp_path
 
 
-def write(folder: Path, text: str) -> Path:
+def write(folder, text):
     path = folder / "sweep.toml"
     path.write_text('config = "base.toml"\nout = "runs"\n' + text)
     return path
 
 
-def finish(job: Any, scores: dict[str, Any], seconds: float = 1.0) -> None:
+def finish(job, scores, seconds=1.0):
     job.run_folder.mkdir(parents=True)
     text = json.dumps({"scores": scores, "seconds": seconds})
     (job.run_folder / "summary.json").write_text(text)

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 import pytest
@@ -21,7 +19,7 @@ from posemill.commands.runs import read_log
 from posemill.errors import RunError
 from posemill.machine.limits import count_cores
 from posemill.machine.live_files import write_live
-from posemill.training.launch.sweep import Sweep, read_sweep
+from posemill.training.launch.sweep import read_sweep
 from posemill.training.launch.sweep_runner import run_sweep, write_record
 from posemill.training.record.live import hold
 from posemill.training.runs.status import read_sweep_status
@@ -65,18 +63,18 @@ def command(tmp_path):
     return (sys.executable, str(script))
 
 
-def make_sweep(tmp_path: Path, rates: str) -> Sweep:
+def make_sweep(tmp_path, rates):
     path = tmp_path / "sweep.toml"
     path.write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = {rates}\n')
     return read_sweep(path)
 
 
-def calls_of(sweep: Sweep, index: int) -> list[dict[str, int]]:
+def calls_of(sweep, index):
     lines = (sweep.jobs[index].folder / "calls.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
-def wait_until(is_true: Callable[[], bool], process: psutil.Popen) -> None:
+def wait_until(is_true, process):
     """Wait for something a process does, not longer than two minutes or than it lives."""
     deadline = time.monotonic() + 120
     while not is_true():

@@ -23,14 +23,14 @@ CONFIG = TrainConfig(mode="multi_process", processes=2, threads=1, batch_size=8,
 class Net(nn.Module):
     """Two layers, one more for some samples only, and one that is never used."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.blocks = nn.ModuleList([nn.Linear(3, 5), nn.Linear(5, 5)])
         self.head = nn.Linear(5, 1)
         self.sometimes = nn.Linear(5, 5)
         self.never = nn.Linear(5, 5)
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs):
         hidden = inputs
         for block in self.blocks:
             hidden = torch.tanh(block(hidden))
@@ -41,13 +41,13 @@ class Net(nn.Module):
         return found
 
 
-def samples() -> list[tuple[Tensor, Tensor]]:
+def samples():
     draw = torch.Generator().manual_seed(3)
     # 17 in steps of 8 for two processes: the last step has one sample, one process has none.
     return [(torch.randn(3, generator=draw), torch.randn(1, generator=draw)) for _ in range(17)]
 
 
-def take_epoch(changes: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
+def take_epoch(changes, runtime):
     """Return the weights after an epoch, their average, and the losses of the steps."""
     is_twice = changes.pop("is_twice", False)
     config = CONFIG.replace(**changes)
@@ -78,7 +78,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def all_cases(runtime: Runtime) -> dict[str, Any]:
+def all_cases(runtime):
     found = {name: take_epoch(dict(changes), runtime) for name, changes in CASES.items()}
     return found | {"watched": _watch_exchange(CONFIG, runtime)}  # last: it changes `backward`
 
@@ -111,13 +111,13 @@ def test_gradients_are_exchanged_once_a_step_and_while_the_backward_pass_runs(tw
     assert found["is_in_backward"]
 
 
-def _watch_exchange(config: TrainConfig, runtime: Runtime) -> dict[str, Any]:
+def _watch_exchange(config, runtime):
     """Count the exchanges of each step, and see whether one began before `backward` returned."""
     workload = make_user_workload(Net(), (samples(), None), config, loss=nn.MSELoss())
     stepper = Stepper(workload, config, runtime=runtime, clock=Clock(CPU))
     events: list[str] = []
 
-    def exchange(_: object, bucket: Any) -> Any:
+    def exchange(_, bucket):
         events.append("exchange")
         future: Any = torch.futures.Future()
         future.set_result(bucket.buffer())
@@ -127,7 +127,7 @@ def _watch_exchange(config: TrainConfig, runtime: Runtime) -> dict[str, Any]:
     stepper._objective.register_comm_hook(None, exchange)
     plain = Tensor.backward
 
-    def backward(self: Tensor, *args: Any, **options: Any) -> None:
+    def backward(self, *args, **options):
         plain(self, *args, **options)
         events.append("backward")
 

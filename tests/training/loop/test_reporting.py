@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,7 +53,7 @@ def test_a_loader_process_that_dies_is_named(settings):
     fields = settings(workers=1, epochs=50)
     plain = KeypointClips.__getitems__
 
-    def die(self: KeypointClips, draws: Any) -> Any:
+    def die(self, draws):
         if draws[0].epoch == 1:
             os._exit(1)
         return plain(self, draws)
@@ -78,13 +77,13 @@ VALUES = {"loss": 0.5, "lr": 0.1, "samples_per_second": 20.0, "data_wait": 0.25}
 class SteadyClock(Clock):
     """Of 0.1 s between two looks, a quarter waited for data."""
 
-    def read(self) -> dict[str, float]:
+    def read(self):
         self._seconds["data"] += 0.025
         self._seconds["forward"] += 0.075
         return dict(self._seconds)
 
 
-def make_reporter(folder: RunFolder, *, rank: int = 0, progress: bool = False) -> Reporter:
+def make_reporter(folder, *, rank=0, progress=False):
     clips: Any = BareClips(1)
     model: Any = None
     return Reporter(
@@ -96,7 +95,7 @@ def make_reporter(folder: RunFolder, *, rank: int = 0, progress: bool = False) -
     )
 
 
-def write_log(path: Path, *, rank: int = 0, progress: bool) -> RunFolder:
+def write_log(path, *, rank=0, progress):
     folder = RunFolder(path)
     reporter = make_reporter(folder, rank=rank, progress=progress)
     reporter.start(TrainState(step=1), 4)

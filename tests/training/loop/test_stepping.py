@@ -28,14 +28,14 @@ from posemill.training.tasks.workload import build_workload
 CPU = torch.device("cpu")
 
 
-def stepper_of(config: TrainConfig) -> tuple[Stepper, EpochLoader]:
+def stepper_of(config):
     workload = build_workload(config)
     runtime = Runtime(precision=Precision(config.precision, ""))
     stepper = Stepper(workload, config, runtime=runtime, clock=Clock(CPU))
     return stepper, EpochLoader(workload.train, config, Runtime(), shuffle=True)
 
 
-def take_steps(config: TrainConfig, count: int) -> tuple[Stepper, list[float]]:
+def take_steps(config, count):
     stepper, loader = stepper_of(config)
     stepper.model.train()
     batches, losses = loader.batches(), []
@@ -92,7 +92,7 @@ def test_a_step_reads_nothing_back_from_the_device(settings, monkeypatch):
     batches = loader.batches()
     first = [next(batches)]
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise AssertionError("the hot loop waits for the device")
 
     for name in ("item", "tolist", "__float__", "__int__", "__bool__", "numpy"):
@@ -184,20 +184,20 @@ def test_the_average_follows_the_weights_and_gives_them_back():
 
 
 class Blocks(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.blocks = nn.ModuleList(
             nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.GELU(), nn.Dropout(0.5))
             for _ in range(3)
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         for block in self.blocks:
             x = x + block(x)
         return x
 
 
-def backward(model: nn.Module) -> list[torch.Tensor]:
+def backward(model):
     torch.manual_seed(0)
     model(torch.randn(8, 4)).square().sum().backward()
     return [p.grad.clone() for p in model.parameters() if p.grad is not None]
@@ -242,7 +242,7 @@ def test_scores_are_of_all_samples_whatever_the_batches(settings):
     workload.model.train()
     split = workload.val
 
-    def evaluate(batch: int) -> Any:
+    def evaluate(batch):
         loader = EpochLoader(
             split, config.replace(batch_size=batch, micro_batch=batch), Runtime(), shuffle=False
         )

@@ -8,7 +8,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 import torch
 from cli_runner import said_by
 from small_sets import QUIET, killed_at
-from torch import Tensor, nn
+from torch import nn
 
 import posemill
 from posemill.errors import RunError
@@ -42,7 +41,7 @@ def at(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
 
-    def set_time(seconds: float) -> None:
+    def set_time(seconds):
         now[0] = seconds
 
     return set_time
@@ -64,18 +63,18 @@ def test_a_lap_gives_the_time_since_the_last_to_its_part(at):
 class Event:
     """An event on a GPU's stream: knows its time only after someone has waited for it."""
 
-    def __init__(self, *, enable_timing: bool) -> None:
+    def __init__(self, *, enable_timing):
         assert enable_timing
         self.seconds: float | None = None
         self.is_done = False
 
-    def record(self) -> None:
+    def record(self):
         self.seconds = timing.time.perf_counter()
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         self.is_done = True
 
-    def elapsed_time(self, end: Event) -> float:
+    def elapsed_time(self, end):
         return (end.seconds - self.seconds) * 1000
 
 
@@ -142,7 +141,7 @@ def test_a_gpu_is_sampled_where_its_library_answers(monkeypatch):
     enough = threading.Event()
     shares = iter([0.5, None, 0.7])
 
-    def read_gpus() -> list[Gpu]:
+    def read_gpus():
         share = next(shares, -1.0)
         if share == -1.0:
             enough.set()
@@ -172,7 +171,7 @@ exec(compile(SOURCE, "/venv/site-packages/gpu.py", "exec"), LIBRARY)
 SLOW = LIBRARY["SlowScalar"]()
 
 
-def line_of(function: Callable[..., Any], text: str) -> int:
+def line_of(function, text):
     """Return where a text stands in a function of this file."""
     lines, first = inspect.getsourcelines(function)
     return first + next(number for number, line in enumerate(lines) if text in line)
@@ -181,24 +180,24 @@ def line_of(function: Callable[..., Any], text: str) -> int:
 class Pairs:
     """Numbers; what is read back while loading makes no device wait."""
 
-    def __len__(self) -> int:
+    def __len__(self):
         return 20
 
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+    def __getitem__(self, index):
         SLOW.item()
         x = torch.tensor([float(index)])
         return x, 3 * x
 
 
-def read_back(moment: Any) -> None:
+def read_back(moment):
     SLOW.item()
 
 
-def talk(moment: Any) -> None:
+def talk(moment):
     print(SLOW)  # noqa: T201
 
 
-def compute(moment: Any) -> None:
+def compute(moment):
     time.sleep(0.01)
 
 

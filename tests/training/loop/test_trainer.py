@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -14,7 +12,7 @@ from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.inference import load_model
 
 
-def weights_of(run: str | Path, name: str = "last") -> dict[str, torch.Tensor]:
+def weights_of(run, name="last"):
     return dict(RunFolder(run).checkpoints.load(name).weights)
 
 

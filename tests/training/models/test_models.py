@@ -14,7 +14,7 @@ from posemill.training.models.stgcn import partitions
 LAYOUTS = [("holistic-143", 143, 3), (None, 15, 2)]
 
 
-def make_input(num_points: int, num_dims: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def make_input(num_points, num_dims):
     """Three clips of 9, 7 and 1 frames, some points missing."""
     torch.manual_seed(0)
     lengths = torch.tensor([9, 7, 1])

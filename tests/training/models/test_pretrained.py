@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from posemill.training.models.video import ClipTimes
 from posemill.training.video.transform import ClipTransform
 
 
-def build(**options: Any) -> Any:
+def build(**options):
     model = build_model("tsn", num_classes=5, num_frames=1, **options)
     model.load_pretrained()
     return model

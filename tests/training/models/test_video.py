@@ -1,8 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -14,13 +9,13 @@ from posemill.training.models.frames import temporal_shift
 from posemill.training.models.space_time import Fusion
 
 
-def make_clips(num_frames: int = 8, size: int = 32) -> tuple[torch.Tensor, torch.Tensor]:
+def make_clips(num_frames=8, size=32):
     """Three clips of so many frames."""
     torch.manual_seed(0)
     return torch.randn(3, num_frames, 3, size, size), torch.full((3,), num_frames)
 
 
-def build(name: str, task: str = "classify", num_frames: int = 8, **options: Any) -> Any:
+def build(name, task="classify", num_frames=8, **options):
     torch.manual_seed(1)
     return build_model(name, num_classes=5, task=task, num_frames=num_frames, **options)
 
@@ -128,7 +123,7 @@ def test_a_fusion_gives_the_slow_path_the_mean_of_seven_fast_frames():
     torch.testing.assert_close(joined[3:], expected.expand(2, 2), rtol=1e-4, atol=0)
 
 
-def composed(features: torch.Tensor, num_frames: int, order: str = "normal") -> torch.Tensor:
+def composed(features, num_frames, order="normal"):
     """The shift by slices, pad and cat, as it is usually written."""
     clips = features.unflatten(0, (-1, num_frames))
     fold = features.shape[1] // 8
@@ -140,9 +135,7 @@ def composed(features: torch.Tensor, num_frames: int, order: str = "normal") -> 
     return torch.cat(parts, 2).flatten(0, 1)
 
 
-def both_ways(
-    function: Callable[..., torch.Tensor], features: torch.Tensor, *args: object
-) -> list[torch.Tensor]:
+def both_ways(function, features, *args):
     features = features.detach().requires_grad_()
     result = function(features, *args)
     weights = torch.randn(result.shape, generator=torch.Generator().manual_seed(1))
@@ -160,7 +153,7 @@ def test_it_is_the_composed_form_to_the_last_bit(order, frames, num_frames, chan
     for layout in (torch.contiguous_format, torch.channels_last):
         laid_out = features.contiguous(memory_format=layout)
 
-        def ours(x: torch.Tensor) -> torch.Tensor:
+        def ours(x):
             return temporal_shift(x, num_frames, order=order)
 
         expected = both_ways(composed, laid_out, num_frames, order)

@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import copy
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.multigrid.norms import aggregate_norms, group_norms, restore_norms
@@ -19,7 +16,7 @@ from posemill.training.runtime import Runtime
 ULPS = 64
 
 
-def make_model() -> nn.Sequential:
+def make_model():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(),
                           nn.Linear(4 * 36, 5), nn.BatchNorm1d(5))  # fmt: skip
@@ -27,7 +24,7 @@ def make_model() -> nn.Sequential:
     return model
 
 
-def clips(count: int) -> Tensor:
+def clips(count):
     return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(1))
 
 
@@ -83,7 +80,7 @@ def test_checkpoints_and_the_model_at_the_end_are_plain():
     assert int(model[1].num_batches_tracked) == 1
 
 
-def _norm_in_ranks(runtime: Runtime) -> dict[str, Any]:
+def _norm_in_ranks(runtime):
     """One of two processes with half of the clips each."""
     model = make_model()
     group_norms(model, 4, runtime)

@@ -1,7 +1,5 @@
 """Every number of the published schedule (spec section 1)."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -77,7 +75,7 @@ def test_the_fine_tune_phase_takes_its_own_rate_halfway():
 
 
 def test_the_warm_up_rises_to_the_rate_at_its_end():
-    def rate(epoch: float) -> float:
+    def rate(epoch):
         return PAPER.learning_rate(epoch, lr=0.1, warmup_epochs=34, warmup_from=0.01)
 
     assert rate(0) == pytest.approx(0.01)

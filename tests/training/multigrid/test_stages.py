@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,23 +12,21 @@ from small_sets import NO_DROPOUT, BareClips, make_set
 from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
-from posemill.training.data.keypoint_clips import KeypointClips, Sample
+from posemill.training.data.keypoint_clips import Sample
 from posemill.training.front import train
 from posemill.training.multigrid.schedule import Multigrid
 from posemill.training.multigrid.stages import Stages, clips_of_pass
 from posemill.training.record.run_folder import RunFolder
 
 
-def make_clips(
-    count: int = 64, *, frames: int = 16, glosses: tuple[int, ...] = ()
-) -> KeypointClips:
+def make_clips(count=64, *, frames=16, glosses=()):
     points, mask = np.ones((frames, 2, 2), np.float32), np.ones((frames, 2), bool)
     task = "ctc" if glosses else "classify"
     target = (lambda i: np.full(glosses[i % len(glosses)], 2)) if glosses else (lambda i: i % 2)
     return make_set([Sample(points, mask, target(i)) for i in range(count)], "abc", task=task)
 
 
-def grid_config(**changes: Any) -> TrainConfig:
+def grid_config(**changes):
     usual = {"epochs": 40, "batch_size": 4, "multigrid": True, "optimizer": "sgd"}
     return TrainConfig(**{**usual, **changes})
 
@@ -157,7 +154,7 @@ def test_wrong_options_are_refused_at_once(options, said):
 
 @pytest.fixture
 def grid_settings(settings):
-    def make(**changes: Any) -> dict[str, Any]:
+    def make(**changes):
         # Stages of 2, 1, 1, 1, 1 … epochs; steps of 16, 8, 4 clips.
         usual = {"multigrid": True, "batch_size": 4, "epochs": 5, "log_every": 1,
                  "augment_noise": 0.01, "eval_every": 99, "save_every": 99}  # fmt: skip
@@ -172,7 +169,7 @@ def test_a_checkpoint_is_written_at_every_boundary(grid_settings, tmp_path, monk
     saved: list[int] = []
     save = Trainer.save
 
-    def noted(self: Trainer, *names: str) -> None:
+    def noted(self, *names):
         saved.append(self.state.epoch)
         save(self, *names)
 
@@ -201,7 +198,7 @@ def test_several_processes_and_accumulation_take_the_same_steps(grid_settings, t
             assert torch.allclose(weight, weights[name][key], atol=1e-5), (name, key)
 
 
-def course(total_steps: int = 40, epoch_steps: int = 10, **fields: object) -> list[float]:
+def course(total_steps=40, epoch_steps=10, **fields):
     """Return the learning rate of each step of a training with one clip a step."""
     epochs = -(-total_steps // epoch_steps)
     settings = {"lr": 1.0, "batch_size": 1, "epochs": epochs, "max_steps": total_steps, **fields}

@@ -1,15 +1,10 @@
 """Multigrid on pixels: shapes of the batches, batch norm, stops inside a cycle."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from small_sets import QUIET, killed_at
-from torch import Tensor, nn
+from torch import nn
 
 import posemill
 from posemill.errors import ConfigError
@@ -48,7 +43,7 @@ def packed(tmp_path_factory):
     return folder
 
 
-def clips_of(packed: Path, **options: Any) -> posemill.VideoClips:
+def clips_of(packed, **options):
     usual = {"size": SIDE, "sampling": f"segments:{FRAMES}", "split": "train"}
     return posemill.VideoClips(packed, **{**usual, **options})
 
@@ -56,14 +51,14 @@ def clips_of(packed: Path, **options: Any) -> posemill.VideoClips:
 class Net(nn.Module):
     """A network with batch norm over all frames, which takes any shape."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         torch.manual_seed(0)
         self.transform = posemill.ClipTransform()
         self.conv, self.norm = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
         self.head = nn.Linear(8, 2)
 
-    def forward(self, frames: Tensor) -> Tensor:
+    def forward(self, frames):
         clips = self.transform(frames)
         found = self.norm(self.conv(clips.flatten(0, 1))).relu().mean((2, 3))
         by_frame = found.unflatten(0, clips.shape[:2])
@@ -138,7 +133,7 @@ def test_a_batch_that_does_not_divide_into_groups_is_refused(packed, tmp_path):
 def test_a_fit_stopped_inside_a_cycle_goes_on_bit_equal_and_leaves_plain_batch_norm(
     packed, tmp_path
 ):
-    def fit(out: str, **changes: Any) -> Net:
+    def fit(out, **changes):
         model = Net()
         posemill.fit(model, clips_of(packed), loss=nn.CrossEntropyLoss(),
                      **GRID | {"out": str(tmp_path / out)} | changes)  # fmt: skip

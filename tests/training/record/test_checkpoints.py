@@ -25,7 +25,7 @@ from posemill.training.record.checkpoints import (
 FIVE = torch.full((2,), 5.0)
 
 
-def checkpoint(step: int, value: float = 1.0) -> Checkpoint:
+def checkpoint(step, value=1.0):
     state = {"step": step, "identity": {"model": "mlp", "width": 3}}
     return Checkpoint({"a": torch.full((2,), value)}, {**state, "average": {"a": FIVE}})
 
@@ -65,13 +65,13 @@ def test_a_checkpoint_that_was_not_finished_does_not_count(tmp_path):
         folder.load("last")
 
 
-def saved(state: Any, **options: Any) -> bytes:
+def saved(state, **options):
     buffer = io.BytesIO()
     torch.save(state, buffer, **options)
     return buffer.getvalue()
 
 
-def repeated(levels: int) -> Any:
+def repeated(levels):
     """Return a list that is ten times as long at each level, of a few bytes each."""
     value: Any = ["again"]
     for _ in range(levels):
@@ -79,7 +79,7 @@ def repeated(levels: int) -> Any:
     return value
 
 
-def compressed(content: bytes) -> bytes:
+def compressed(content):
     packed = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(content)) as plain,

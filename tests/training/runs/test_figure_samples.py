@@ -8,12 +8,10 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from small_sets import BareClips
 from torch import nn
 
-from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
 from posemill.skeletons.palette import BAD, COLOURS, GOOD, bone_keys, hex_of, point_keys
 from posemill.training.data.batches import Draw
@@ -29,7 +27,7 @@ from posemill.training.runs.figure_samples import (
     draw_skeleton,
 )
 from posemill.training.runs.figures import new_figure
-from posemill.training.tasks.task import Classify, Ctc, Row, Task
+from posemill.training.tasks.task import Classify, Ctc, Row
 from posemill.training.tasks.workload import Workload
 from posemill.training.video.index import key_of
 from posemill.training.video.pixel_clips import PixelClips
@@ -38,23 +36,23 @@ from posemill.training.video.video_clips import VideoClips
 NAMES = ("yes", "no")
 
 
-def show(index: int) -> Picture:
+def show(index):
     points = np.full((2, 3, 2), index, np.float32)
     return Picture(f"clip{index}", points=(points, np.ones((2, 3), bool)))
 
 
-def drawn(task: Task, rows: list[Row], **changes: Any) -> Any:
+def drawn(task, rows, **changes):
     split = BareClips(len(rows), show)
     options: dict[str, Any] = {"class_names": NAMES} | changes
     workload = Workload(None, split, None, task, {}, **options)
     return draw_samples(workload, split, Evaluation({}, rows), "dev")
 
 
-def titles(figure: Any) -> list[str]:
+def titles(figure):
     return [axes.get_title() for axes in figure.axes if axes.get_title()]
 
 
-def skeleton_axes(points: FloatArray, mask: BoolArray, name: str | None) -> Axes:
+def skeleton_axes(points, mask, name):
     axes = new_figure(2, 2).subplots()
     draw_skeleton(axes, points, mask, name)
     return axes
@@ -158,11 +156,11 @@ SIDE, NUM_FRAMES = 28, 4
 class LooksAtACorner(VideoModel):
     """Says class 1 the more, the brighter the upper left corner of the third frame is."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(ModelShape(num_classes=2))
         self.scale = nn.Parameter(torch.ones(()))
 
-    def forward_frames(self, frames: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def forward_frames(self, frames, lengths):
         bright = frames[:, 2, :, :4, :4].mean((1, 2, 3)) * self.scale
         return torch.stack([torch.zeros_like(bright), bright], 1)
 

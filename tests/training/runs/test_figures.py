@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from posemill.training.tasks.task import Classify, Ctc, Row
 from posemill.training.tasks.workload import Workload
 
 
-def is_picture(path: Path) -> bool:
+def is_picture(path):
     return path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 

@@ -30,7 +30,7 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypa
     seen: list[TrainStatus] = []
     save = Trainer.save
 
-    def look(self: Trainer, *names: str) -> None:
+    def look(self, *names):
         self.reporter.note()
         seen.append(read_train_status(self.folder.path))
         save(self, *names)

@@ -1,13 +1,10 @@
 """Trainings of strangers and disks that fail: one sentence, and nothing outside is touched."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -159,7 +156,7 @@ def test_an_odd_summary_in_a_sweep_is_named(tmp_path):
 
 
 @contextmanager
-def files_of_at_most(num_bytes: int) -> Iterator[None]:
+def files_of_at_most(num_bytes):
     """No file may be larger, as on a disk without room."""
     import resource
 
@@ -192,7 +189,7 @@ def test_a_training_without_room_says_what_is_left_of_it(settings, tmp_path):
 
 
 def test_a_file_system_without_locks_is_said(settings, monkeypatch):
-    def refuse(*_: object, **__: object) -> bool:
+    def refuse(*_, **__):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr("posemill.training.record.live.try_lock", refuse)

@@ -60,7 +60,7 @@ def test_a_split_that_is_asked_for_and_not_there_is_an_error(settings, field):
 
 
 def test_what_is_left_open_is_decided_by_the_task_and_the_data(settings):
-    def augment_of(**changes: Any) -> Any:
+    def augment_of(**changes):
         batches: Any = build_workload(TrainConfig(**settings(**changes))).train
         return batches.augment and batches.augment.amounts
 
@@ -81,7 +81,7 @@ def test_what_is_left_open_is_decided_by_the_task_and_the_data(settings):
 SIGNERS = "abcd"
 
 
-def write_clips(folder: Path, *, copied: int = 0, noise: float = 0.0, column: str = "") -> Any:
+def write_clips(folder, *, copied=0, noise=0.0, column=""):
     """48 clips of walks, 12 of them dev; some dev clips are training clips with some noise."""
     rng = np.random.default_rng(0)
     clips = [rng.normal(size=(6, 5, 2)).cumsum(0) for _ in range(48)]
@@ -99,7 +99,7 @@ def write_clips(folder: Path, *, copied: int = 0, noise: float = 0.0, column: st
             "normalize": "none"}  # fmt: skip
 
 
-def leaks_of(settings: dict[str, Any]) -> list[str]:
+def leaks_of(settings):
     return build_workload(TrainConfig(**settings)).find_leaks()
 
 

@@ -1,10 +1,5 @@
 """A kind of data of another package: one file, one row."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from small_sets import QUIET
@@ -28,7 +23,7 @@ def sounds(tmp_path, install_entry_points):
     return tmp_path / "sounds"
 
 
-def settings(sounds: Path, **changes: Any) -> dict[str, Any]:
+def settings(sounds, **changes):
     usual = {"data": str(sounds), "data_kind": "audio", "epochs": 6, "batch_size": 8, "lr": 0.1,
              "out": str(sounds.parent / "run")}  # fmt: skip
     return {**QUIET, **usual, **changes}

@@ -46,12 +46,12 @@ def test_the_confusion_has_true_classes_in_rows():
     assert accuracy_per_class(np.diag([1, 1])).tolist() == [1.0, 1.0], "one clip of each"
 
 
-def random_scores(steps: int, classes: int, seed: int) -> np.ndarray:
+def random_scores(steps, classes, seed):
     logits = np.random.default_rng(seed).normal(0, 1.5, (steps, classes))
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
-def all_sequences(scores: np.ndarray) -> dict[tuple[int, ...], float]:
+def all_sequences(scores):
     """Sum the probability of every path, by the label sequence it stands for."""
     totals: dict[tuple[int, ...], float] = defaultdict(float)
     for path in product(range(scores.shape[1]), repeat=len(scores)):

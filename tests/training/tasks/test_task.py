@@ -1,9 +1,6 @@
 """Losses as sums and counts, what a model says of samples, and the scores of all of them."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,20 +8,20 @@ import torch
 from torch.nn import functional as F
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import Batch, Draw
+from posemill.training.data.batches import Draw
 from posemill.training.data.keypoint_clips import Sample, collate
 from posemill.training.models.base import CtcOutput
 from posemill.training.tasks.metrics import decode_beam
 from posemill.training.tasks.task import Classify, Ctc, Row, beats, can_spell, make_task
 
 
-def loss_of(task: str, *, label_smoothing: float = 0.0, **options: Any) -> Any:
+def loss_of(task, *, label_smoothing=0.0, **options):
     """Return the loss of a task as settings name it."""
     config = TrainConfig(task=task, label_smoothing=label_smoothing, loss_options=options)
     return make_task(config).loss
 
 
-def make_batch(targets: list[Any], weights: list[float] | None = None) -> Batch:
+def make_batch(targets, weights=None):
     """Return a batch of clips 4, 5, … with six frames each."""
     points, mask = np.ones((6, 2, 2), np.float32), np.ones((6, 2), bool)
     samples = [Sample(points, mask, np.array(target)) for target in targets]
@@ -141,7 +138,7 @@ def test_the_likeliest_class_is_said_with_its_chance_by_clips_that_count():
     assert answer.probability == pytest.approx(rows[0].chance, abs=1e-6)
 
 
-def spelled(*path: int) -> torch.Tensor:
+def spelled(*path):
     """Return logits `(1, steps, 4)` whose likeliest label of each step is given."""
     return torch.eye(4)[list(path)][None] * 9
 
@@ -176,7 +173,7 @@ def test_the_decoder_asked_for_is_used_once_a_head_is_chosen():
     logits = torch.tensor([[[0.6, 0.4], [0.6, 0.4]]]).log()
     output = CtcOutput(logits, torch.tensor([2]))
 
-    def said(**options: Any) -> Any:
+    def said(**options):
         return Ctc(**options).observe(output, make_batch([[1]]))[0].said["sequence"]
 
     assert said() == said(head="sequence") == said(decoder="beam") == []

@@ -1,10 +1,6 @@
 """Keypoints and video of the same clips in one training."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -46,7 +42,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def settings(folder: Path, **changes: Any) -> dict[str, Any]:
+def settings(folder, **changes):
     return {
         "data": [str(folder / "all.npz"), str(folder / "videos.csv")],
         "cache_folder": str(folder / "cache"),

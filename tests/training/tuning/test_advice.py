@@ -1,19 +1,15 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from posemill.messages import Flags, render
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.timing import PARTS, Evidence, Wait
-from posemill.training.tuning.advice import LEAST_SECONDS, Advice, advise
+from posemill.training.tuning.advice import LEAST_SECONDS, advise
 
 FACTS = {"cores", "ranks", "num_evals", "busy_share", "is_gpu", "padding_share", "bf16_gain"}
 FACTS |= {"compile_seconds", "waits", "num_videos", "decoded_bytes", "frame_side", "free_bytes"}
 
 
-def find(config: TrainConfig | None = None, **values: Any) -> list[Advice]:
+def find(config=None, **values):
     """Return the advice on a training of 100 s of computing and these other seconds and facts."""
     facts = {name: values.pop(name) for name in FACTS & set(values)}
     seconds = dict.fromkeys(PARTS, 0.0) | {"forward": 50.0, "backward": 50.0} | values
@@ -21,11 +17,11 @@ def find(config: TrainConfig | None = None, **values: Any) -> list[Advice]:
     return advise(evidence, config or TrainConfig(workers=0))
 
 
-def shown(advice: Advice) -> str:
+def shown(advice):
     return render(advice.sentence, flags=Flags())
 
 
-def changes(found: list[Advice]) -> list[str]:
+def changes(found):
     return [render(advice.change, flags=Flags()) for advice in found]
 
 
@@ -109,7 +105,7 @@ def test_an_idle_device_without_another_cause_is_given_more_to_do(fields, facts,
 def test_each_part_is_named_from_its_share_on(part, least, expected):
     config = TrainConfig(workers=0, pin_memory=False)
 
-    def found(percent: float, num_evals: int = 2) -> list[Advice]:
+    def found(percent, num_evals=2):
         seconds = {"forward": 100 - percent, "backward": 0.0, part: percent}
         return find(config, num_evals=num_evals, **seconds)
 
@@ -134,7 +130,7 @@ def test_videos_that_every_epoch_decodes_are_named_with_disk_and_gain():
     config = TrainConfig(workers=1, cache="none", data="my videos.csv")
     video = {"num_videos": 800, "decoded_bytes": 1_350_000_000, "frame_side": 112, "cores": 2}
 
-    def found(free: int, data: float) -> list[str]:
+    def found(free, data):
         advice = find(config, data=data, free_bytes=free, **video)
         return changes([each for each in advice if each.setting in ("cache", "data")])
 

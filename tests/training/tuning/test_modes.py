@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -171,7 +170,7 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
 ):
     now, asked = [0.0], []
 
-    def run(_: object, config: TrainConfig, **__: object) -> float:
+    def run(_, config, **__):
         asked.append((config.parallel, config.processes, config.threads))
         now[0] += start_seconds + 12 * 0.5  # the twelve steps of the measurement are no start
         return 7 / 0.5
@@ -238,7 +237,7 @@ def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(settings, monke
 def test_bf16_is_measured_only_where_the_hardware_has_it(settings, monkeypatch):
     asked: list[list[str]] = []
 
-    def fake(_: Any, configs: dict[str, TrainConfig], device: torch.device) -> dict[str, float]:
+    def fake(_, configs, device):
         asked.append([config.precision for config in configs.values()])
         return {"fp32": 3.0, "bf16": 2.0}
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -33,13 +32,13 @@ def _four_cores(monkeypatch):
     monkeypatch.setattr(Search, "_share_waited", lambda _: 0.5)
 
 
-def make(num_clips: int = 10_000, model: nn.Module | None = None) -> Any:
+def make(num_clips=10_000, model=None):
     workload = SimpleNamespace(model=model or nn.Linear(1, 1), train=BareClips(num_clips))
     return lambda _: workload
 
 
-def run(speed: Speed, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Search:
-    def turns(_: Search, configs: Sequence[TrainConfig], rounds: int = 3) -> list[float]:
+def run(speed, monkeypatch, **more):
+    def turns(_, configs, rounds=3):
         return [speed(config) for config in configs]
 
     monkeypatch.setattr(Search, "take_turns", turns)
@@ -49,7 +48,7 @@ def run(speed: Speed, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Search:
     return found
 
 
-def changed(found: Search) -> dict[str, Any]:
+def changed(found):
     before, after = BASE.to_dict(), found.best.to_dict()
     return {name: value for name, value in after.items() if value != before[name]}
 
@@ -66,7 +65,7 @@ def test_what_is_clearly_faster_is_kept_with_the_reason(monkeypatch):
     assert {row.note for row in found.rows} == {""}
 
 
-def faster_by_all(config: TrainConfig) -> float:
+def faster_by_all(config):
     is_fast = [config.precision == "bf16", config.cache == "ram", config.compile == "on"]
     return 100.0 * (1 + sum(is_fast)) * config.batch_size
 
@@ -153,7 +152,7 @@ def test_what_there_is_no_time_for_is_said(monkeypatch):
 
 
 def test_a_setting_that_fails_is_left_out_with_the_reason(monkeypatch):
-    def speed(config: TrainConfig) -> float:
+    def speed(config):
         if config.compile == "on":
             raise RuntimeError("no C++ compiler\nand more")
         return 1.0
@@ -161,7 +160,7 @@ def test_a_setting_that_fails_is_left_out_with_the_reason(monkeypatch):
     found = run(speed, monkeypatch)
     assert Row("compile on", note="cannot be used: no C++ compiler") in found.rows
 
-    def fail(*_: object, **__: object) -> float:
+    def fail(*_, **__):
         raise TrainingError("a process died")
 
     monkeypatch.setattr(tune, "run_processes", fail)
@@ -185,11 +184,11 @@ def test_what_does_not_fit_into_memory_is_not_tried(monkeypatch):
 def test_slow_settings_have_one_turn_and_all_when_the_time_is_up(monkeypatch):
     turns: list[str] = []
 
-    def arm(name: str, speed: float) -> SimpleNamespace:
+    def arm(name, speed):
         return SimpleNamespace(run=lambda _: (turns.append(name), speed)[1])
 
     @contextmanager
-    def opened(*_: object) -> Any:
+    def opened(*_):
         yield [arm("base", 100.0), arm("slow", 50.0), arm("quick", 120.0)]
 
     monkeypatch.setattr(tune, "opened", opened)

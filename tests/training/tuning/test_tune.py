@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from cli_runner import said_by
@@ -32,10 +31,10 @@ def quick(settings, tmp_path):
     return path
 
 
-def find(values: dict[str, Any], before: float, after: float, monkeypatch: Any) -> None:
+def find(values, before, after, monkeypatch):
     """Let the search find these settings, and the last measurement these speeds."""
 
-    def run(self: Search) -> None:
+    def run(self):
         self.rows.append(Row("made up", after, after / before, "taken"))
         self.best = self.best.replace(**values)
         self.reasons |= dict.fromkeys(values, "made up")
@@ -171,7 +170,7 @@ def test_a_cache_changes_nothing_but_the_time(config, tmp_path):
     assert read_evidence(kept.out).num_videos == 0
 
 
-def run_caches(config: TrainConfig, speeds: Any, monkeypatch: pytest.MonkeyPatch) -> Search:
+def run_caches(config, speeds, monkeypatch):
     monkeypatch.setattr(
         Search, "take_turns", lambda _, configs, rounds=3: [speeds[each.cache] for each in configs]
     )

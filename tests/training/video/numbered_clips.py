@@ -3,13 +3,9 @@
 Frame n of clip c is of one colour: red 8 n, green 20 c, blue 100.
 """
 
-from __future__ import annotations
-
 import csv
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 NUM_FRAMES, WIDTH, HEIGHT = 12, 48, 32
 INDEX_COLUMNS = "path,clip_id,split,label,format,offset,num_frames,width,height,fps,frame_indices"
@@ -19,7 +15,7 @@ ROWS = [
 ]
 
 
-def frames_of(clip: int) -> npt.NDArray[np.uint8]:
+def frames_of(clip):
     """Return `(12, 32, 48, 3)`: all frames of a clip."""
     frames = np.full((NUM_FRAMES, HEIGHT, WIDTH, 3), 100, np.uint8)
     frames[..., 0] = 8 * np.arange(NUM_FRAMES)[:, None, None]
@@ -27,7 +23,7 @@ def frames_of(clip: int) -> npt.NDArray[np.uint8]:
     return frames
 
 
-def write_rows(path: Path, header: str, rows: list[tuple[object, ...]]) -> Path:
+def write_rows(path, header, rows):
     """Write a table, and return where."""
     with path.open("w", newline="") as handle:
         csv.writer(handle).writerows([header.split(","), *rows])

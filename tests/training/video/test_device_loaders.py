@@ -1,7 +1,5 @@
 """The example loaders on DALI and torchcodec: what they refuse; their batches by torch's."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,7 +22,7 @@ from device_loaders import DaliLoader, TorchcodecLoader, resize_on_device
 HAS_DALI = find_spec("nvidia") is not None and find_spec("nvidia.dali") is not None
 
 
-def loads_torchcodec() -> bool:
+def loads_torchcodec():
     """Whether it is there, and FFmpeg's shared libraries with it."""
     try:
         import_module("torchcodec.decoders")

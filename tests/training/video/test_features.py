@@ -1,7 +1,5 @@
 """A frozen backbone whose features are computed once: the same answers in less time."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -56,7 +54,7 @@ def test_features_give_the_answers_that_frames_give(settings):
 
 
 def test_features_are_computed_once_for_the_same_weights_and_clips(settings, tmp_path, capsys):
-    def says() -> int:
+    def says():
         build_workload(TrainConfig(**settings))
         return " ".join(capsys.readouterr().err.split()).count("what the backbone says")
 

@@ -1,9 +1,5 @@
 """Which clips there are, in a list, a folder, or what `posemill frames` wrote."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from numbered_clips import INDEX_COLUMNS
 
@@ -12,13 +8,13 @@ from posemill.records import Clip
 from posemill.training.video.index import StoredClip, read_index
 
 
-def touch(path: Path) -> Path:
+def touch(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x")
     return path
 
 
-def write(path: Path, *lines: str) -> Path:
+def write(path, *lines):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 

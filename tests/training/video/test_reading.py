@@ -33,7 +33,7 @@ ALL, THREE = Sampling.parse("all"), Sampling.parse("uniform:3")
 AS_IT_IS = FrameSize(None)
 
 
-def reader(size: FrameSize = AS_IT_IS, max_open: int = 4) -> ClipReader:
+def reader(size=AS_IT_IS, max_open=4):
     return ClipReader(size, decoder="pyav", max_open=max_open)
 
 
@@ -198,7 +198,7 @@ def opens(monkeypatch):
     opened: list[str] = []
     real = reading.open_video
 
-    def note(path: str, **more: Any) -> Any:
+    def note(path, **more):
         opened.append(Path(path).name)
         return real(path, **more)
 
@@ -206,9 +206,7 @@ def opens(monkeypatch):
     return opened
 
 
-def frames_in(
-    index: Path, tmp_path: Path, *, cache: bool = True, **more: Any
-) -> list[torch.Tensor]:
+def frames_in(index, tmp_path, *, cache=True, **more):
     clips = VideoClips(index, split="train", size=16, cache=cache,
                        cache_folder=tmp_path / "cache", **more)  # fmt: skip
     items = [clips.at_epoch(number, epoch) for epoch in (0, 1) for number in range(len(clips))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def own(bars, tmp_path):
 def video(bars, tmp_path):
     """Return a function that gives the fields of a quick, quiet training on video."""
 
-    def make(**changes: Any) -> dict[str, Any]:
+    def make(**changes):
         fields = {
             "data": str(bars), "model_options": {"width": 0.25, "dropout": 0.0},
             "video_sampling": "segments:3", "video_size": 32, "epochs": 2, "batch_size": 6,
@@ -56,11 +55,11 @@ def video(bars, tmp_path):
     return make
 
 
-def weights_of(run: str) -> dict[str, torch.Tensor]:
+def weights_of(run):
     return CheckpointFolder(Path(run) / "checkpoints").load("last").weights
 
 
-def rewrite(path: Path, change: Callable[[str], str]) -> None:
+def rewrite(path, change):
     path.write_text(change(path.read_text()))
 
 

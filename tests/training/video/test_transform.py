@@ -1,13 +1,8 @@
 """What is drawn for a clip, and what becomes of a batch of bytes by it, by value."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from posemill.errors import TrainingError
 from posemill.training.video.transform import (
@@ -25,13 +20,13 @@ from posemill.training.video.transform import (
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 
 
-def frames(batch: int = 2, length: int = 3, height: int = 8, width: int = 10) -> Tensor:
+def frames(batch=2, length=3, height=8, width=10):
     random = torch.Generator().manual_seed(0)
     shape = (batch, length, height, width, 3)
     return torch.randint(0, 256, shape, dtype=torch.uint8, generator=random)
 
 
-def view(**changes: object) -> Tensor:
+def view(**changes):
     """A plain view with some entries changed."""
     found = torch.from_numpy(plain_view())
     places = {"crop": CROP, "mirror": MIRROR, "colour": COLOUR, "erased": ERASED}
@@ -121,7 +116,7 @@ def test_other_tensors_are_refused(given, views, message):
         ClipTransform()(given, views)
 
 
-def views(augment: ClipAugment, count: int = 400) -> Any:
+def views(augment, count=400):
     rng = np.random.default_rng(0)
     return np.stack([augment.draw(rng) for _ in range(count)])
 

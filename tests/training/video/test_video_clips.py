@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,16 +24,16 @@ from posemill.training.video.problems import describe_problems, live_problems
 NO_SIDES = posemill.ClipAugment(mirror_labels={})
 
 
-def clips_of(index: Path, **options: Any) -> posemill.VideoClips:
+def clips_of(index, **options):
     return posemill.VideoClips(index, **{"size": 16, "sampling": "segments:4", **options})
 
 
-def drawn(item: Any) -> list[int]:
+def drawn(item):
     """The numbers of an item's frames, by their red."""
     return (item["frames"][:, 8, 8, 0] // 8).tolist()
 
 
-def broken(packed: Path, *numbers: int) -> Path:
+def broken(packed, *numbers):
     """Let some clips of a pack lie beyond its end."""
     lines = (packed / "index.csv").read_text().splitlines()
     for number in numbers:
@@ -229,12 +228,12 @@ def test_mirrored_clips_have_the_label_of_the_other_side(packed):
 class Net(nn.Module):
     """The colour of a clip to its class."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.prepare = posemill.ClipTransform(8)
         self.head = nn.Linear(3, 3)
 
-    def forward(self, frames: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    def forward(self, frames, view):
         return self.head(self.prepare(frames, view).mean((1, 3, 4)))
 
 
