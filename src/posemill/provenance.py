@@ -83,24 +83,17 @@ def resolve(
     `missing` stands for fields that must be given, where nobody gave them.
     """
     given, from_file = cls.flatten(flags or {}), read_toml(cls, file) if file else {}
-    values = cls.settle({**from_file, **given})
+    try:
+        config = cls(**{**(missing or {}), **from_file, **given})
+    except ConfigError as error:
+        error.in_file = from_file.keys() - given.keys()
+        raise
     # What follows from a word has the source of the word.
     derived = "flag" if cls.words.keys() & given.keys() else "file"
-    layers = (
-        ("to be given", missing or {}),
-        ("preset", cls.preset_values(values)),
-        (derived, values),
-        ("file", from_file.keys() & values.keys()),
-        ("flag", given.keys() & values.keys()),
-    )
-    sources = dict.fromkeys(cls.all_fields(), "default")
-    for source, layer in layers:
-        sources.update(dict.fromkeys(layer, source))
-    try:
-        return Resolved(cls(**{**(missing or {}), **values}), sources)
-    except ConfigError as error:
-        error.in_file = {name for name, source in sources.items() if source == "file"}
-        raise
+    sources = dict(Resolved.of(config).sources) | dict.fromkeys(config.given, derived)
+    for source, layer in (("to be given", missing or {}), ("file", from_file), ("flag", given)):
+        sources |= dict.fromkeys(config.given & layer.keys(), source)
+    return Resolved(config, sources)
 
 
 def describe_unused(

@@ -133,7 +133,12 @@ class Field:
 
     def choices(self) -> tuple[str, ...]:
         """Return the values to choose from; empty where any will do. May import a table."""
-        return load_choices(self.meta["choices"])
+        choices: Choices = self.meta["choices"]
+        if isinstance(choices, tuple):
+            return choices
+        module, _, name = choices.partition(":")
+        table = getattr(import_module(module), name)
+        return tuple(table() if callable(table) else table)
 
     def check(self, value: Any) -> Any:
         """Return the value in the field's type, or raise `ConfigError` with what was expected."""
@@ -159,15 +164,6 @@ class Field:
 def flag_of(name: str) -> str:
     """Return the flag of a name: `--task-frames` for `task_frames`."""
     return "--" + name.replace("_", "-")
-
-
-def load_choices(choices: Choices) -> tuple[str, ...]:
-    """Return the names; those of `module:table` are the keys of the table."""
-    if isinstance(choices, tuple):
-        return choices
-    module, _, name = choices.partition(":")
-    table = getattr(import_module(module), name)
-    return tuple(table() if callable(table) else table)
 
 
 # What a value may be instead of the type itself.
@@ -233,9 +229,9 @@ class Settings:
     words: ClassVar[Mapping[str, Field]]  # what can be given and stands for settings, by name
     _names: ClassVar[dict[tuple[str, str], Field]]  # by group and name
     __signature__: ClassVar[inspect.Signature]
-    if TYPE_CHECKING:
-        _given: frozenset[str]
-        _asked: Mapping[str, Any]
+    # Flat names of what the maker gave; the rest are defaults and the preset's.
+    given: frozenset[str]
+    asked: Mapping[str, Any]  # what the maker gave, by flat name, `words` as they were
 
     def __init_subclass__(
         cls, *, command: str = "", flat_prefix: str = "", words: type[Settings] | None = None
@@ -268,10 +264,10 @@ class Settings:
         if len(args) > len(names):
             raise TypeError(f"{cls.__name__}() takes {len(names)} values, got {len(args)}")
         asked = cls.flatten({**dict(zip(names, args, strict=False)), **values})
-        object.__setattr__(self, "_asked", asked)
+        object.__setattr__(self, "asked", asked)
         given = cls.settle(asked)
         chosen = {**cls.preset_values(given), **given}
-        object.__setattr__(self, "_given", frozenset(given))
+        object.__setattr__(self, "given", frozenset(given))
         groups: dict[str, dict[str, Any]] = {name: {} for name in cls._groups}
         for flat, field in cls.all_fields().items():
             if not field.group:
@@ -292,16 +288,6 @@ class Settings:
         if field is None or (field.name == name and not field.group):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self.value(field)
-
-    @property
-    def given(self) -> frozenset[str]:
-        """Flat names of what the maker gave; the rest are defaults and the preset's."""
-        return self._given
-
-    @property
-    def asked(self) -> Mapping[str, Any]:
-        """What the maker gave, by flat name, `words` as they were."""
-        return self._asked
 
     def value(self, field: Field) -> Any:
         """Return the value of one of `all_fields`."""
@@ -343,7 +329,7 @@ class Settings:
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; a new preset brings its own values."""
-        kept = {name: self.value(self.all_fields()[name]) for name in self._given}
+        kept = {name: self.value(self.all_fields()[name]) for name in self.given}
         return type(self)(**{**kept, **self.flatten(changes)})
 
     def to_dict(self) -> dict[str, Any]:
@@ -381,7 +367,7 @@ def _walk(
     for name, value in values.items():
         # `data` and `model` are a group and the flat name of a field: a table is the group.
         if name in groups and isinstance(value, Settings):
-            yield from _walk(cls, {n: getattr(value, n) for n in value._given}, where, name)
+            yield from _walk(cls, {n: getattr(value, n) for n in value.given}, where, name)
         elif name in groups and isinstance(value, Mapping):
             yield from _walk(cls, value, where, name)
         elif field := find_field(cls, name, group=group):

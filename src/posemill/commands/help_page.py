@@ -11,7 +11,7 @@ from pathlib import Path
 from posemill.commands.declaring import Command
 from posemill.language import chosen_language, translate
 from posemill.messages import Message, render
-from posemill.settings import Field, load_choices
+from posemill.settings import Field
 from posemill.terminal import width_of
 
 _INDENT, _MOST_NAME, _MOST_WIDTH = 2, 24, 100  # columns
@@ -102,10 +102,8 @@ def _sentence(field: Field, *, is_preset: bool) -> str:
     text = translate(field.help)
     if default := default_of(field, is_preset=is_preset):
         text += render(Message(" (default: {default})", default=Message(default)))
-    choices = field.meta["choices"]
-    if isinstance(choices, str):
-        names = ", ".join(load_choices(choices))
-        text += " " + render(Message("One of: {names}.", names=names))
+    if isinstance(field.meta["choices"], str):
+        text += " " + render(Message("One of: {names}.", names=", ".join(field.choices())))
     if field.default is MISSING and not field.meta["argument"]:
         text += f" [{translate('required')}]"
     return text
