@@ -217,13 +217,10 @@ class ExtractConfig(Settings, command="extract"):
 
         The skeleton decides too; it has a place of its own in the manifest.
         """
+        names = "mode decoder resize fps split_long_seconds"
         return {
-            "mode": self.mode,
-            "decoder": self.decoder,
-            "resize": self.resize,
-            "fps": self.fps,
+            **{name: getattr(self, name) for name in names.split()},
             "stride": self.stride if self.stride > 1 else None,  # as runs of before have it
-            "split_long_seconds": self.split_long_seconds,
             "splits": None if self.splits is None else list(self.splits),
         }
 
@@ -309,14 +306,11 @@ class FramesConfig(Settings, command="frames"):
 
     def deciding_options(self) -> dict[str, Any]:
         """Return the options that decide the result: they cannot change while it goes on."""
+        names = "resize short_side fps stride decoder"
         return {
-            "resize": self.resize,
-            "short_side": self.short_side,
-            "fps": self.fps,
-            "stride": self.stride,
+            **{name: getattr(self, name) for name in names.split()},
             "format": "rgb" if self.pack else self.format,
             "quality": None if self.pack or self.format == "png" else self.quality,
-            "decoder": self.decoder,
             "splits": None if self.splits is None else list(self.splits),
         }
 

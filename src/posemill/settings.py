@@ -260,10 +260,7 @@ class Settings:
 
     def __init__(self, *args: Any, **values: Any) -> None:
         cls = type(self)
-        names = [each.name for each in dataclasses.fields(self)]  # type: ignore[arg-type]
-        if len(args) > len(names):
-            raise TypeError(f"{cls.__name__}() takes {len(names)} values, got {len(args)}")
-        asked = cls.flatten({**dict(zip(names, args, strict=False)), **values})
+        asked = cls.flatten({**cls.__signature__.bind_partial(*args).arguments, **values})
         object.__setattr__(self, "asked", asked)
         given = cls.settle(asked)
         chosen = {**cls.preset_values(given), **given}

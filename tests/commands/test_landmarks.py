@@ -69,7 +69,7 @@ def test_the_decoder_auto_is_the_one_that_tells_of_damage(tmp_path):
 @pytest.mark.usefixtures("fake_engine")
 def test_a_folder_of_pictures_becomes_a_file_with_one_row_per_picture(pictures, tmp_path):
     out = tmp_path / "new" / "folder" / "landmarks.npz"
-    assert run(pictures, "--out", out, "--runtime", "litert").exit_code == 0  # the flag of before
+    assert run(pictures, "--out", out, "--engine-option", "runtime=litert").exit_code == 0
     with np.load(out) as arrays:
         assert arrays["pose"].shape == (20, 33, 4)
         assert arrays["face"].shape == (20, 468, 3)

@@ -61,9 +61,8 @@ class Command:
             prints, may return an exit code.
         skip: Settings that are no flags.
         only: If not empty, only these settings are.
-        aliases: Flags of other programs: to a flag of ours, `{"--jobs": "--workers"}`; to a flag
-            and the beginning of its value, `{"--runtime": "--engine-option runtime="}`; or to a
-            flag with its value, `{"--use-fp16": "--precision=mixed"}`.
+        aliases: Flags of other programs: to a flag of ours, `{"--jobs": "--workers"}`, or to one
+            with its value, `{"--use-fp16": "--precision=mixed"}`.
     """
 
     name: str
@@ -108,10 +107,6 @@ class Command:
         """All that can be given, by name, arguments first."""
         fields = declared_by(self.function)[0] | self.settings | self.shown
         return dict(sorted(fields.items(), key=lambda item: not item[1].meta["argument"]))
-
-    def is_needed(self, field: Field) -> bool:
-        """Return whether it must be given; settings say so themselves, as a file may have them."""
-        return field.default is MISSING and field.flat not in self.settings
 
     def run(self, values: Mapping[str, Any]) -> int:
         """Call it with values by name; return the exit code."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import AnyPath, here
 from posemill.commands.declaring import AsJson, Ask, Command, Overwrite
@@ -18,7 +18,6 @@ from posemill.terminal import warn_caller
 
 if TYPE_CHECKING:
     from posemill.errors import DecodeError
-    from posemill.jobs.landmarks import Mode
     from posemill.records import PoseClip
 
 
@@ -64,42 +63,27 @@ def _find_landmarks(
     overwrite: bool = False,
     progress: bool | None = None,
     **settings: Any,
-) -> tuple[PoseClip, Mode, str, list[DecodeError]]:
+) -> tuple[PoseClip, str, str, list[DecodeError]]:
     """Return the clip, its mode, the reason if nobody chose it, and frames that cannot be read."""
     from posemill.decoders.choice import settle_for_extraction
-    from posemill.jobs.landmarks import (
-        check_out,
-        choose_mode,
-        estimate_landmarks,
-        save_landmarks,
-    )
+    from posemill.jobs.landmarks import check_out, choose_mode, estimate_landmarks, save_landmarks
     from posemill.sources import clip_at
     from posemill.sources.frames import count_frames
 
-    config = LandmarkSettings(**settings)
-    clip_path, target = Path(source), None if out is None else here(out)
-    options = {**config.engine_options, **({"world": True} if config.world else {})}
-    decoder = settle_for_extraction(config.decoder)
-    num_frames = count_frames(clip_at(clip_path), decoder)
+    how, why = LandmarkSettings(**settings).to_dict(), ""
+    if how.pop("world"):
+        how["engine_options"]["world"] = True
+    path, target = Path(source), None if out is None else here(out)
+    num_frames = count_frames(clip_at(path), settle_for_extraction(how["decoder"]))
     if target is not None:
-        check_out(target, source=clip_path, overwrite=overwrite)
-    mode, why = cast("Mode", config.mode), ""
-    if config.mode == "auto":
-        mode, why = choose_mode(clip_path, config.engine)
+        check_out(target, source=path, overwrite=overwrite)
+    if how["mode"] == "auto":
+        how["mode"], why = choose_mode(path, how["engine"])
     with show_progress("landmarks", num_frames, progress=progress) as advance:
-        clip, errors = estimate_landmarks(
-            clip_path,
-            mode=mode,
-            engine=config.engine,
-            engine_options=options,
-            decoder=decoder,
-            device=config.device,
-            threads=config.threads,
-            on_frame=advance,
-        )
+        clip, errors = estimate_landmarks(path, **how, on_frame=advance)
     if target is not None:
-        save_landmarks(clip, target, source=clip_path, overwrite=overwrite)
-    return clip, mode, why, errors
+        save_landmarks(clip, target, source=path, overwrite=overwrite)
+    return clip, how["mode"], why, errors
 
 
 def _show_landmarks(ask: Ask, *, as_json: AsJson = False) -> int:
@@ -125,8 +109,4 @@ def _show_landmarks(ask: Ask, *, as_json: AsJson = False) -> int:
     return 1 if errors else 0
 
 
-COMMANDS = (
-    Command(
-        "landmarks", landmarks, _show_landmarks, aliases={"--runtime": "--engine-option runtime="}
-    ),
-)
+COMMANDS = (Command("landmarks", landmarks, _show_landmarks),)

@@ -125,7 +125,9 @@ def read_words(command: Command, words: Sequence[str]) -> tuple[dict[str, Any], 
         flag = reader.flags.get(name, declared.meta["metavar"] or name)
         values[name] = _value(declared, texts, flag)
     for name, declared in command.fields.items():
-        if name not in values and command.is_needed(declared):
+        # Settings say so themselves, as a file may have them.
+        is_needed = declared.default is MISSING and name not in command.settings
+        if is_needed and name not in values:
             if declared.meta["argument"]:
                 raise UsageError("Missing argument {name!r}.", name=argument_of(declared))
             raise UsageError("Missing option {flag!r}.", flag=declared.flags[0])
@@ -167,18 +169,14 @@ class _Reader:
 
     def _take(self, flag: str, text: str | None, waiting: list[str]) -> None:
         """Take a flag, with its values from the words that follow."""
-        meant, _, prefix = self.command.aliases.get(flag, flag).partition(" ")
-        meant, equals, whole = meant.partition("=")
+        meant, equals, whole = self.command.aliases.get(flag, flag).partition("=")
         if meant not in self._known:
             raise _no_option(flag, self._known)
         declared, fixed = self._known[meant]
-        if prefix or equals:
-            flag = meant
         if equals:
-            texts: list[Any] = [whole]
+            flag, texts = meant, [whole]
         elif fixed is None:
             texts = self._values_behind(declared, flag, waiting) if text is None else [text]
-            texts = [prefix + text for text in texts]
         elif text is None:
             texts = [fixed]
         else:

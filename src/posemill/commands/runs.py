@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -167,14 +167,21 @@ def show_logs(
     as_json: AsJson = False,
 ) -> None:
     """Print the last lines of the log of a run, a training or a sweep."""
+    from posemill.machine.live_files import follow_lines, last_lines
+    from posemill.runs.lock import holder_of
+    from posemill.training.record.live import is_held
+
     folder = run_of(run)
-    last = read_log(folder, worker=worker, num_lines=lines)
+    path = _log_of(folder, worker)
+    last = last_lines(path, lines)
     if as_json and follow:
         raise ConfigError("{--json} is one value, {--follow} has no end: give one of them")
     if as_json:
         print_json(last)
         return
-    for line in chain(last, follow_log(folder, worker=worker) if follow else ()):
+    is_worked_on = is_held if folder_kind(folder) in KINDS else holder_of
+    new = follow_lines(path, lambda: not is_worked_on(folder)) if follow else ()
+    for line in chain(last, new):
         print_written(line)
 
 
@@ -253,23 +260,6 @@ def advise(
         template = "{folder} is a sweep: ask for advice on one of the trainings in it"
         raise RunError(template, folder=folder)
     return advise_run(folder)
-
-
-def read_log(folder: Path, *, worker: int | None = None, num_lines: int = 50) -> list[str]:
-    """Return the last lines of the log of a run, a training or a sweep; or of a run's worker."""
-    from posemill.machine.live_files import last_lines
-
-    return last_lines(_log_of(folder, worker), num_lines)
-
-
-def follow_log(folder: Path, *, worker: int | None = None) -> Iterator[str]:
-    """Yield new lines of a log as they come, until nobody works in the folder any more."""
-    from posemill.machine.live_files import follow_lines
-    from posemill.runs.lock import holder_of
-    from posemill.training.record.live import is_held
-
-    is_worked_on = is_held if folder_kind(folder) in KINDS else holder_of
-    return follow_lines(_log_of(folder, worker), lambda: not is_worked_on(folder))
 
 
 def _log_of(folder: Path, worker: int | None) -> Path:

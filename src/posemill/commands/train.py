@@ -122,6 +122,7 @@ def _say_how_to_go_on(out: Path) -> None:
 
 
 def _print_summary(out: Path, summary: Any) -> None:
+    from posemill.training.loop.timing import shares
     from posemill.training.tuning.advice import LEAST_SECONDS
 
     rounded = [
@@ -130,9 +131,7 @@ def _print_summary(out: Path, summary: Any) -> None:
     ]
     print_records(rounded)
     seconds = summary["timing_seconds"]
-    total = sum(seconds.values()) or 1.0
-    shares = {part: value / total for part, value in seconds.items()}
-    is_long = total >= LEAST_SECONDS
+    is_long = sum(seconds.values()) >= LEAST_SECONDS
     advice = summary["advice"] or ([_NOTHING] if is_long else [])
     print_lines(
         [
@@ -141,7 +140,7 @@ def _print_summary(out: Path, summary: Any) -> None:
             ("parallel", Message(_PARALLEL, **summary)),
             ("precision", join(": ", [summary["precision"], summary["precision_reason"]])),
             ("speed", Message("{samples_per_second:.0f} samples/s, {seconds:.1f} s", **summary)),
-            ("time", shares_of(shares, is_whole=True)),
+            ("time", shares_of(shares(seconds), is_whole=True)),
             *(("note", text) for text in summary["last_words"]),
             *(("advice", text) for text in advice),
         ]
