@@ -35,6 +35,20 @@ def test_a_copy_of_the_process_answers_traps_hangs_or_fails():
     assert failed == Outcome(False, "RuntimeError: could not create a primitive")
 
 
+@HAS_FORK
+def test_ctrl_c_ends_a_copy_of_the_process_and_nobody_sees_its_traceback(capfd):
+    def interrupt():
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(600)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_fork(interrupt, timeout_seconds=60)
+    with pytest.raises(ChildProcessError):  # there is none any more
+        os.waitpid(-1, os.WNOHANG)
+    assert run_in_fork(lambda: {}["x"], timeout_seconds=60).reason == "ended with exit code 1"
+    assert capfd.readouterr().err == ""
+
+
 def test_a_command_answers_traps_hangs_or_fails():
     def run(code, timeout_seconds=60):
         return run_child([sys.executable, "-c", code], timeout_seconds=timeout_seconds)

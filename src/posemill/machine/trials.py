@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import os
 import platform
 import signal
 import subprocess
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -94,16 +95,17 @@ def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: flo
         warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, where we have threads
         child.start()
     writer.close()
-    with reader, closing(child):
+    try:
         child.join(timeout_seconds)
         if child.exitcode is None:
-            child.kill()
-            child.join()
             return _no_answer(timeout_seconds)
-        try:
+        with reader:
             outcome: Outcome = reader.recv()
-        except EOFError:
-            return Outcome(False, describe_exit(child.exitcode))
+    except EOFError:
+        return Outcome(False, describe_exit(child.exitcode or 0))
+    finally:  # also at Ctrl-C
+        child.kill()
+        child.join()
     return outcome
 
 
@@ -112,15 +114,17 @@ def _answer(work: Callable[[], Mapping[str, float]], writer: Connection) -> None
     import faulthandler
     import resource
 
-    # A trap is an answer, which needs no memory dump and no traceback.
-    die_with_parent()
-    faulthandler.disable()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
+        # A trap is an answer, which needs no memory dump and no traceback.
+        die_with_parent()
+        faulthandler.disable()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         writer.send(Outcome(True, seconds=dict(work())))
     except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
         first_line = str(error).partition("\n")[0][:500]
         writer.send(Outcome(False, f"{type(error).__name__}: {first_line}"))
+    finally:  # as Ctrl-C, of which nobody shall see a traceback
+        os._exit(1)
 
 
 def kept_outcomes(name: str, facts: Any, make: Callable[[], list[Outcome]]) -> list[Outcome]:
