@@ -17,7 +17,7 @@ from posemill.clips.inputs import ClipInput
 from posemill.records import OtherPeople, PersonIds, PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.web import clip_data, media
-from posemill.web.extractions import continue_arguments, read_speeds
+from posemill.web.describing import continue_arguments, read_speeds
 from posemill.web.library import ClipAddress, Library
 from posemill.web.measuring import fill
 

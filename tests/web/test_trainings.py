@@ -11,8 +11,8 @@ from posemill.errors import RunError
 from posemill.web import actions
 from posemill.web.actions import act
 from posemill.web.app import make_app
+from posemill.web.describing import read_curves
 from posemill.web.library import Library
-from posemill.web.trainings import read_curves
 
 pytest.importorskip("torch", reason="the extra 'train' is not installed")
 

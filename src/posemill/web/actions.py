@@ -22,7 +22,7 @@ from posemill.machine.processes import python_command
 from posemill.messages import Message
 from posemill.runs.manifest import Manifest
 from posemill.training.runs.status import read_train_status, resume_command
-from posemill.web.extractions import continue_arguments
+from posemill.web.describing import continue_arguments
 from posemill.web.library import Entry
 
 ACTIONS = {

@@ -40,9 +40,9 @@ from posemill.web.answers import (
 )
 from posemill.web.children import ChildProcess
 from posemill.web.clip_index import ClipTables
+from posemill.web.describing import choose_predictions, describe, read_failed_files, row_of
 from posemill.web.library import ClipAddress, Entry, Kind, Library
 from posemill.web.media import FILE_KINDS, find_video, read_frames, write_clip
-from posemill.web.overview import row_of
 
 if TYPE_CHECKING:
     from posemill.web.actions import Actions
@@ -154,31 +154,14 @@ def _runs(site: Site, request: Request) -> Any:
 
 
 def _run(site: Site, request: Request) -> Any:
-    entry = site.run(request)
-    row = row_of(entry)
-    if row["state"] == "broken":
-        return row
-    if entry.kind == "extraction":
-        from posemill.web.extractions import describe_extraction
-
-        row |= describe_extraction(entry.folder)
-    elif entry.kind in ("training", "sweep"):
-        from posemill.web.trainings import describe_sweep, describe_training
-
-        describe = describe_training if entry.kind == "training" else describe_sweep
-        row |= describe(entry, site.library)
-    return row
+    return describe(site.run(request), site.library)
 
 
 def _failures(site: Site, request: Request) -> Any:
-    from posemill.web.extractions import read_failed_files
-
     return read_failed_files(site.run(request, "extraction").folder, text_of(request, "reason"))
 
 
 def _predictions(site: Site, request: Request) -> Any:
-    from posemill.web.trainings import choose_predictions
-
     cell = {name: request.query_params.get(name) for name in ("split", "label", "predicted")}
     limit = whole_of(request, "limit", 100, least=1, most=500)
     return choose_predictions(site.run(request, "training").folder, cell, limit)
