@@ -101,20 +101,17 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"posemill.{name}")
     if name not in _PUBLIC:
-        raise AttributeError(f"module 'posemill' has no attribute {name!r}{_hint(name)}")
+        reason = f"module 'posemill' has no attribute {name!r}"
+        if name in ("Image", "ImageFormat", "tasks"):  # of scripts for the newer MediaPipe
+            reason += ": posemill has mediapipe's mp.solutions, not mp.tasks; keep this script on "
+            reason += "mediapipe"
+        raise AttributeError(reason)
     with import_module("posemill.errors").naming_the_extra():
         value = getattr(import_module(_PUBLIC[name]), name)
     if isinstance(value, FunctionType):
         value = import_module("posemill.commands.declaring").checked(value)
     globals()[name] = value
     return value
-
-
-def _hint(name: str) -> str:
-    """Return what to say of names that scripts for the newer MediaPipe use."""
-    if name not in ("Image", "ImageFormat", "tasks"):
-        return ""
-    return ": posemill has mediapipe's mp.solutions, not mp.tasks; keep this script on mediapipe"
 
 
 def __dir__() -> list[str]:

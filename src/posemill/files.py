@@ -98,15 +98,11 @@ def near_path(path: Path) -> str:
     """Return `; did you mean 'videos'?` for a path that is not there; empty if nothing is near."""
     import difflib
 
-    try:
-        with os.scandir(path.parent) as entries:
-            names = [each.name for each in itertools.islice(entries, 1000)]
-    except OSError:
-        return ""
-    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
-    if not near:
-        return ""
-    return Message("; did you mean {near!r}?", near=printable(path.parent / near[0]))
+    names: list[str] = []
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        names = [each.name for each in itertools.islice(entries, 1000)]
+    near = [path.parent / name for name in difflib.get_close_matches(path.name, names, 1, 0.7)]
+    return Message("; did you mean {near!r}?", near=printable(near[0])) if near else ""
 
 
 def refuse_pipe(path: Path) -> None:

@@ -54,13 +54,9 @@ def load_all(kind: str, table: Table) -> Iterator[tuple[str, Any]]:
 
 
 def load(kind: str, table: Table, name: str, *, extra: str = "") -> Any:
-    """Return the object of a name.
+    """Return the object of a name; our own rows come before those of other packages.
 
-    Args:
-        kind: `engine`, `decoder`, `format`, `executor`, `model` or `skeleton`.
-        table: Our own rows; they come before those of other packages.
-        name: As users spell it.
-        extra: The extra of posemill that brings what our own rows import.
+    `extra` is the extra of posemill that brings what our own rows import.
 
     Raises:
         ConfigError: No such name, a row that leads nowhere, or a package that cannot be imported.

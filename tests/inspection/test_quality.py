@@ -10,7 +10,6 @@ from posemill.inspection.quality import (
     ClipQuality,
     RunQuality,
     _judge,
-    longest_run,
     measure,
     squeeze,
 )
@@ -138,9 +137,7 @@ def test_infinite_points_nobody_and_empty_clips_do_no_harm(make_clip):
     assert (empty.num_frames, empty.badness, empty.reasons) == (0, 1.0, ("no frames",))
 
 
-def test_runs_and_strips_of_small_and_long_series():
-    assert longest_run(np.array([], bool)) == 0
-    assert longest_run(np.array([True, True, False, True])) == 2
+def test_a_strip_of_a_long_series_shows_a_single_frame():
     flags = np.ones(100_000, bool)
     flags[500] = False
     strip = squeeze(flags)

@@ -9,14 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from posemill.geometry import longest_gaps
 from posemill.inspection.drawing.placing import model_bounds
-from posemill.inspection.motion import (
-    JUMP_FLOOR,
-    Motion,
-    find_jumps,
-    measure_motion,
-    usual_step,
-)
+from posemill.inspection.motion import JUMP_FLOOR, Motion, find_jumps, measure_motion, usual_step
 from posemill.messages import Message
 from posemill.records import BoolArray, FloatArray, PoseClip
 from posemill.skeletons.palette import BODY_PARTS, part_label
@@ -31,13 +26,9 @@ class PartQuality:
     """One part of a clip.
 
     Args:
-        num_present: Frames in which any point of it was found.
         longest_gap: Most frames in a row without it.
-        num_jumps: Times it moved too far from one frame to the next.
-        num_frozen: Frames in which it has exactly the points of the frame before.
         outside: Share of its found points outside of the picture; NaN where none was found or
             where the coordinates are not those of a picture.
-        jump_frames: Numbers of the first frames with a jump.
         strip: `(bins,)` uint8: presence over time, 255 for all frames of the bin.
     """
 
@@ -57,11 +48,9 @@ class ClipQuality:
 
     Args:
         num_swaps: Frames where left and right look exchanged.
-        num_doubled: Frames with both hands on the same spot.
         num_frozen: Frames in which every part found is frozen.
         is_continuous: False for independent pictures: then nothing was compared between frames.
-        badness: 0 (nothing to say) to 1 (nothing found); see `reasons` for its grounds.
-        reasons: In words, the weightiest first.
+        badness: 0 (nothing to say) to 1 (nothing found); `reasons` has the weightiest first.
     """
 
     split: str
@@ -92,11 +81,12 @@ def measure(clip: PoseClip) -> ClipQuality:
     if is_continuous:
         jumps = find_jumps(motion.moved, clip.fps or 25.0 / usual_step(clip))
         frozen, swapped = motion.frozen, motion.swapped
+    (gaps,) = longest_gaps(present, np.array([len(clip)]))
     parts = tuple(
         PartQuality(
             name=part.name,
             num_present=int(present[:, number].sum()),
-            longest_gap=longest_run(~present[:, number]),
+            longest_gap=int(gaps[number]),
             num_jumps=int(jumps[:, number].sum()),
             num_frozen=int(frozen[:, number].sum()),
             outside=_outside_share(clip.part(part.name)) if has_picture else float("nan"),
@@ -124,12 +114,6 @@ def measure(clip: PoseClip) -> ClipQuality:
         reasons=reasons,
         **counts,
     )
-
-
-def longest_run(flags: BoolArray) -> int:
-    """Return the most True values in a row."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
-    return int((edges[1::2] - edges[::2]).max(initial=0))
 
 
 def squeeze(flags: BoolArray, bins: int = STRIP_BINS) -> npt.NDArray[np.uint8]:

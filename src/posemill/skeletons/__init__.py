@@ -1,16 +1,5 @@
 """The layouts of points by name: parts, point names, bones, left/right, and the maps between them.
 
-`holistic-543`  33 pose, 468 face, 21 left hand, 21 right hand: all that Holistic gives
-`holistic-553`  the same with the refined face of 478 points: the last ten are the irises
-`holistic-143`  68 face, 21 left hand, 21 right hand, 33 pose: the usual model input
-`pose-33`       33 pose: the body of MediaPipe Pose
-`hands-42`      21 left hand, 21 right hand: MediaPipe Hands
-`face-468`      468 face: MediaPipe FaceMesh; `face-478` with the irises, `face-68` the usual 68
-`openpose-18`   the COCO-18 body of OpenPose
-`coco-17`       the body of COCO
-`coco-133`      COCO-WholeBody: 17 body, 6 feet, 68 face, 21 left hand, 21 right hand
-`halpe-26`      the body of COCO, top of the head, neck, middle of the hips, 6 feet
-
 An engine brings another by naming it in its `EngineInfo`; another package may also name one by an
 entry point of the group `posemill.skeletons`, which is found without loading the engine.
 """

@@ -6,8 +6,8 @@ Pictures, movies, reports, charts and the figures of trainings all take them fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from posemill.messages import Message, join
 from posemill.skeletons import get_skeleton
@@ -15,21 +15,15 @@ from posemill.skeletons import get_skeleton
 Colour = tuple[int, int, int]  # red, green, blue, 0..255
 
 
-def _between(one: Colour, other: Colour) -> Colour:
-    red, green, blue = ((a + b) // 2 for a, b in zip(one, other, strict=True))
-    return red, green, blue
-
-
 # Warm is the subject's left, cold the right. Told apart with any kind of colour vision, and neither
 # too light for white paper nor too dark for a dark picture; tests/skeletons/test_palette.py has
-# the limits. Arms and legs are between the body and the hand of their side.
-_BODY, _LEFT_HAND, _RIGHT_HAND = (138, 138, 112), (226, 106, 12), (24, 140, 204)
+# the limits. Arms and legs are halfway between the body and the hand of their side.
 COLOURS: dict[str, Colour] = {
-    "middle": _BODY,
-    "left": _between(_BODY, _LEFT_HAND),
-    "right": _between(_BODY, _RIGHT_HAND),
-    "left_hand": _LEFT_HAND,
-    "right_hand": _RIGHT_HAND,
+    "middle": (138, 138, 112),
+    "left": (182, 122, 62),
+    "right": (81, 139, 158),
+    "left_hand": (226, 106, 12),
+    "right_hand": (24, 140, 204),
     "face": (168, 40, 236),
 }
 # Of the 18 points of OpenPose, and of its limbs, on the black maps that generators of pictures were
@@ -58,8 +52,7 @@ def person_colour(person_id: int) -> Colour:
     return PEOPLE_COLOURS[(max(person_id, 1) - 1) % len(PEOPLE_COLOURS)]
 
 
-@dataclass(frozen=True)
-class Grade:
+class Grade(NamedTuple):
     """How good a share is: a word, and a colour on which white text is easy to read."""
 
     word: str
@@ -119,7 +112,7 @@ def part_colours(part_name: str) -> tuple[Colour, ...]:
     """Return the colours a part is drawn in: one, or left, middle and right of a body."""
     if part_name in BODY_PARTS:
         return COLOURS["left"], COLOURS["middle"], COLOURS["right"]
-    return (COLOURS.get(part_name, COLOURS["middle"]),)
+    return (COLOURS[_key_of(part_name)],)
 
 
 def side_of(point_name: str) -> str:

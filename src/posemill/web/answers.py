@@ -10,11 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from anyio import to_thread
-from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from posemill.errors import ConfigError, PosemillError
 from posemill.files import CORRUPT
@@ -28,23 +25,13 @@ _MOST_MESSAGE = 2000
 _logger = logging.getLogger(__name__)
 
 
-class JsonAnswer:
-    """A value as JSON, its messages in the language that the page is read in."""
-
-    def __init__(self, value: Any, status: int = 200) -> None:
-        self._value, self._status = value, status
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
-        is_chinese = Headers(scope=scope).get("accept-language", "").startswith("zh")
-        language = "zh_CN" if is_chinese else "en"
-        text = await to_thread.run_sync(_json_text, self._value, language)
-        await Response(text, self._status, media_type="application/json")(scope, receive, send)
-
-
-def _json_text(value: Any, language: str) -> bytes:
-    text = json.dumps(_plain(value, language), ensure_ascii=False, allow_nan=False, default=str)
-    return text.encode("utf-8", "backslashreplace")
+def json_answer(asked: HTTPConnection, value: Any, status: int = 200) -> Response:
+    """Return a value as JSON, its messages in the language that the page is read in."""
+    is_chinese = asked.headers.get("accept-language", "").startswith("zh")
+    plain = _plain(value, "zh_CN" if is_chinese else "en")
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, default=str)
+    data = text.encode("utf-8", "backslashreplace")
+    return Response(data, status, media_type="application/json")
 
 
 def _plain(value: Any, language: str) -> Any:
@@ -67,20 +54,17 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:_MOST_MESSAGE]
 
 
-def refusal(reason: str, status: int) -> JsonAnswer:
+def refusal(asked: HTTPConnection, reason: str, status: int) -> Response:
     """Return the answer that says why there is none."""
-    return JsonAnswer({"reason": reason}, status)
+    return json_answer(asked, {"reason": reason}, status)
 
 
-def answer_error(request: Request, error: Exception) -> JsonAnswer:
-    """Return the answer to a question that cannot be answered: 404, with the reason."""
-    return refusal(reason_of(error), 404)
-
-
-def answer_fault(request: Request, error: Exception) -> JsonAnswer:
-    """Return the answer where our own code failed: 500; its traceback goes to the log."""
+def answer_error(request: Request, error: Exception) -> Response:
+    """Return why a question cannot be answered; where our own code failed, the log has more."""
+    if isinstance(error, ASKED_ERRORS):
+        return refusal(request, reason_of(error), 404)
     _logger.error("%s %s", request.method, request.url.path, exc_info=error)
-    return refusal(reason_of(error), 500)
+    return refusal(request, reason_of(error), 500)
 
 
 def text_of(request: Request, name: str, default: str = "") -> str:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from mimetypes import MimeTypes
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -29,11 +30,9 @@ from posemill.errors import PosemillError
 from posemill.files import open_plain, parse_json, safe_parts
 from posemill.plugins import not_among
 from posemill.web.answers import (
-    ASKED_ERRORS,
     READ_ERRORS,
-    JsonAnswer,
     answer_error,
-    answer_fault,
+    json_answer,
     refusal,
     text_of,
     whole_of,
@@ -48,20 +47,8 @@ if TYPE_CHECKING:
     from posemill.web.actions import Actions
 
 STATIC = Path(__file__).parent / "static"
-_TYPES = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-}
-_VIDEO_TYPES = {
-    ".mp4": "video/mp4",
-    ".m4v": "video/mp4",
-    ".webm": "video/webm",
-    ".ogv": "video/ogg",
-    ".mov": "video/quicktime",
-    ".mkv": "video/x-matroska",
-}
+# What Python knows itself: the registry of a Windows may call a script plain text.
+_TYPES = MimeTypes()
 _BYTES = "application/octet-stream"
 _WITH_CLIPS: tuple[Kind, ...] = ("extraction", "prepared")
 _THREADS = 8  # that read at a time; what else is asked waits
@@ -115,7 +102,7 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
     def about(handler: Callable[[Site, Request], Any]) -> Callable[[Request], Any]:
         def answer(request: Request) -> Any:
             value = handler(site, request)
-            return value if isinstance(value, Response) else JsonAnswer(value)
+            return value if isinstance(value, Response) else json_answer(request, value)
 
         return answer
 
@@ -129,8 +116,7 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
         Route("/api/runs/{key}/actions", partial(_act, site), methods=["POST"]),
         Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg")),
     ]
-    handlers: dict[Any, Any] = dict.fromkeys(READ_ERRORS, answer_fault)
-    handlers |= dict.fromkeys(ASKED_ERRORS, answer_error)
+    handlers: dict[Any, Any] = dict.fromkeys(READ_ERRORS, answer_error)
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
 
 
@@ -139,7 +125,7 @@ def _page(site: Site, request: Request) -> Response:
     if path not in STATIC.iterdir():
         raise PosemillError("there is no such file")
     headers = {"cache-control": "no-cache"}
-    return FileResponse(path, headers=headers, media_type=_TYPES[path.suffix])
+    return FileResponse(path, headers=headers, media_type=_TYPES.guess_type(path.name)[0])
 
 
 def _site(site: Site, request: Request) -> Any:
@@ -221,7 +207,7 @@ def _frames(site: Site, request: Request) -> Response:
 def _video(site: Site, request: Request) -> Response:
     path = site.media.ask(find_video, _named(site, request), seconds=_PLACE_SECONDS)
     os.close(open_plain(path))  # no link, no pipe; says what is wrong with it
-    return FileResponse(path, media_type=_VIDEO_TYPES.get(path.suffix.lower(), _BYTES))
+    return FileResponse(path, media_type=_TYPES.guess_type(path.name)[0] or _BYTES)
 
 
 def _file(site: Site, request: Request) -> Response:
@@ -238,19 +224,20 @@ def _file(site: Site, request: Request) -> Response:
     return FileResponse(target, filename=name, media_type=_BYTES, background=clean_up)
 
 
-async def _act(site: Site, request: Request) -> JsonAnswer:
+async def _act(site: Site, request: Request) -> Response:
     """Answer the only question that changes anything; see `actions`."""
     if site.actions is None:
-        return refusal("this server only shows: start it with --allow-actions", 403)
+        return refusal(request, "this server only shows: start it with --allow-actions", 403)
     if request.headers.get("content-type") != "application/json" or "origin" not in request.headers:
-        return refusal("only the page itself may ask this", 403)
+        return refusal(request, "only the page itself may ask this", 403)
     try:
         asked = parse_json(await asyncio.wait_for(_small_body(request), _BODY_SECONDS))
         action, word = str(asked["action"]), str(asked.get("confirm", ""))
     except (ValueError, TypeError, LookupError, AttributeError, ClientDisconnect, TimeoutError):
-        return refusal("expected an action", 400)
+        return refusal(request, "expected an action", 400)
     entry = site.run(request)
-    return JsonAnswer(await anyio.to_thread.run_sync(site.actions.ask, entry, action, word))
+    done = await anyio.to_thread.run_sync(site.actions.ask, entry, action, word)
+    return json_answer(request, done)
 
 
 async def _small_body(request: Request) -> bytes:

@@ -57,20 +57,21 @@ class Guard:
         method, path = asked.scope["method"], asked.scope["path"]
         hosts, origins = asked.headers.getlist("host"), asked.headers.getlist("origin")
         if len(hosts) != 1 or not is_own_host(hosts[0], self._host):
-            return refusal("this server does not answer to that name", 421)
+            return refusal(asked, "this server does not answer to that name", 421)
         is_foreign = any(urlsplit(origin).netloc != hosts[0] for origin in origins)
         sites = asked.headers.getlist("sec-fetch-site")
         if is_foreign or not {"cross-site", "same-site"}.isdisjoint(sites):
             is_link = method == "GET" and not origins and path == "/"
             if not is_link:  # somebody may come by a link on another page
-                return refusal("another site may not ask", 403)
+                return refusal(asked, "another site may not ask", 403)
         if method not in ("GET", "HEAD", "POST"):
-            return refusal("only GET, HEAD and POST", 405)
+            return refusal(asked, "only GET, HEAD and POST", 405)
         if self._token is None or _is_same(asked.cookies.get(COOKIE, ""), self._token):
             return None
         query = asked.query_params.multi_items()
         if not any(name == "token" and _is_same(value, self._token) for name, value in query):
-            return refusal("a token is needed: open the address that posemill serve printed", 401)
+            reason = "a token is needed: open the address that posemill serve printed"
+            return refusal(asked, reason, 401)
         # It must not stay in a history or a log: the address without it, and the token as a cookie.
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         is_here = path.startswith("/") and not path.startswith("//")

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from posemill.errors import ConfigError
 from posemill.records import BoolArray, FloatArray, Frame, PoseClip
 from posemill.skeletons import Part, get_skeleton
+from posemill.skeletons.layouts import OPENPOSE_BONES
 from posemill.skeletons.palette import (
     BODY_PARTS,
     COLOURS,
@@ -36,9 +37,6 @@ _FACE_RIM_OPACITY = 0.35  # a full rim would hide the small features below it
 _ANGLES = np.linspace(0, 2 * np.pi, 24, endpoint=False)
 _CIRCLE = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], 1)  # (corners, 2), radius 1
 SKELETON = "openpose-18"
-# In the order of their colours. The neck is point 1.
-_LIMBS = ((1, 2), (1, 5), (2, 3), (3, 4), (5, 6), (6, 7), (1, 8), (8, 9), (9, 10), (1, 11),
-          (11, 12), (12, 13), (1, 0), (0, 14), (14, 16), (0, 15), (15, 17))  # fmt: skip
 _HALF_WIDTH, _RADIUS, _WEIGHT = 4, 4, 0.6
 
 
@@ -188,7 +186,7 @@ def _paint_map(canvas: Frame, points: FloatArray) -> None:
     with np.errstate(invalid="ignore"):
         is_inside = np.asarray(((points[:, :2] >= 0) & (points[:, :2] <= 1)).all(axis=1))
     pixels = points[:, :2].astype(np.float64) * canvas.shape[1::-1]
-    for (start, stop), colour in zip(_LIMBS, OPENPOSE_COLOURS, strict=False):
+    for (start, stop), colour in zip(OPENPOSE_BONES, OPENPOSE_COLOURS, strict=False):
         if is_inside[start] and is_inside[stop]:
             x, y = ((pixels[start] + pixels[stop]) / 2).tolist()
             across, down = (pixels[start] - pixels[stop]).tolist()
