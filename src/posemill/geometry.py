@@ -18,14 +18,10 @@ Fill = Literal["nan", "zero", "interpolate"]
 
 
 def find_points(points: FloatArray, mask: npt.NDArray[Any] | None) -> BoolArray:
-    """Return `(frames, keypoints)`: which points of a file were found.
+    """Return which of the points of a file were found: `(frames, keypoints)`, of one axis more.
 
-    Args:
-        points: `(frames, keypoints, dims)`, as the file has them.
-        mask: What the file says, not 0 where found; None: points that are NaN or all 0 are missing.
-
-    Raises:
-        ValueError: A found point is infinite or not a number.
+    `mask` is what the file says, not 0 where found; None: points that are NaN or all 0 are missing.
+    A found point that is infinite or not a number is a ValueError.
     """
     finite = np.isfinite(points).all(axis=2)
     if mask is None:
@@ -45,8 +41,7 @@ def find_points(points: FloatArray, mask: npt.NDArray[Any] | None) -> BoolArray:
 def check_scores(scores: npt.NDArray[Any], mask: BoolArray) -> FloatArray:
     """Return `(frames, keypoints)`: scores of a file, 0 where nothing was found.
 
-    Raises:
-        ValueError: One is outside of 0..1.
+    One outside of 0..1 is a ValueError.
     """
     with np.errstate(all="ignore"):
         plain: FloatArray = np.where(mask, scores, 0).astype(np.float32)

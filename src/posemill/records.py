@@ -46,7 +46,6 @@ class Clip:
         kind: `frames` (one clip, its frames in order), `video`, or `pictures` (independent).
         split: `train`, `dev`, `test` or any other word; `all` where the source has no splits.
         num_frames: As far as it is known without decoding.
-        start_seconds: Where to begin in a video.
         end_seconds: Where to end (exclusive), None for the end of the video.
         label: The class or the gloss sequence, where the source has one.
         extra: Other columns of a list source, passed through.

@@ -59,14 +59,12 @@ class Diagnosis:
     Args:
         versions: Package -> version, None where it is not installed.
         devices: What an engine can be asked to run on: `cpu`, `cuda:0` … -> the runtime there.
-        gpus: Names of the GPUs, whether or not the runtime can use them.
-        cache: Folder, whether it is writable, free bytes, models and their state.
+        gpus: Names, whether or not the runtime can use them.
         extras: Extra -> the packages of it that are missing (empty: ready).
         engines: Engine -> what `pip install` brings that it lacks (empty: ready).
         cluster: What the Ray cluster has that was asked for; None if none was, or none answers.
         tried: Library or number format -> what came of trying it here.
         problems: What keeps posemill from extracting keypoints.
-        warnings: What works, but not as well as it could.
     """
 
     versions: dict[str, str | None]

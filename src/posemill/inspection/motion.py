@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from posemill.geometry import shoulders_of
 from posemill.records import BoolArray, FloatArray, PoseClip
 from posemill.skeletons.palette import BODY_PARTS
 
@@ -93,10 +94,9 @@ def body_scale(clip: PoseClip) -> float:
     """
     step = max(1, len(clip) // 512)
     places = _places(clip, slice(None, None, step))
-    names = clip.skeleton.point_names
-    if "left_shoulder" in names:
-        pair = [names.index("left_shoulder"), names.index("right_shoulder")]
-        widths = _lengths(places[:, pair[0]] - places[:, pair[1]])
+    if "left_shoulder" in clip.skeleton.point_names:
+        left, right = shoulders_of(clip.skeleton)
+        widths = _lengths(places[:, left] - places[:, right])
         if (widths := widths[np.isfinite(widths) & (widths > 0)]).size:
             return float(np.percentile(widths, 75))
     for part in clip.skeleton.parts:

@@ -49,7 +49,7 @@ class DecodeSpeed:
     """What a decoder made of one video, read in one way.
 
     Args:
-        kind: Of the video: codec and size.
+        kind: Codec and size of the video.
         access: `all` frames in order, or `8` or `32` of the whole length.
         frames_per_second: By number of threads.
         ratios: To OpenCV, read in the same way, by number of threads; empty where it refuses.
@@ -71,13 +71,10 @@ class DecodeSpeed:
 
 @dataclass(frozen=True)
 class DecodeReport:
-    """What was measured.
+    """What was measured; decoders that are not installed and videos that failed, and why.
 
-    Args:
-        missing: Decoders that are not installed, and how to install them.
-        failed: Videos that could not be read, and why.
-        winners: The quickest decoder with equal frames at one thread, by kind and way to read;
-            pyav where none is clearly quicker.
+    `winners` has the quickest decoder with equal frames at one thread, by kind and way to read;
+    pyav where none is clearly quicker.
     """
 
     speeds: tuple[DecodeSpeed, ...]
@@ -96,8 +93,7 @@ class RuntimeSpeed:
         milliseconds: CPU time of a frame, the median of all passes.
         memory_mb: Of the process, with the engine loaded and run.
         agreement: Share of points that were found, or not found, as by the default.
-        median_pixels: Distance to the default's points, of points that both found.
-        largest_pixels: The largest of these distances.
+        median_pixels, largest_pixels: Distances to the default's points, where both found one.
         refused: Why there is nothing else; empty otherwise.
     """
 
@@ -128,8 +124,7 @@ def measure_decoders(
 ) -> DecodeReport:
     """Return how fast all installed decoders read some videos, and remember the quickest.
 
-    Each way to read is repeated for `seconds`, at least once; `on_step` is called after each
-    decoder and video.
+    Each way to read is repeated for `seconds`; `on_step` comes after each decoder and video.
     """
     ready, missing = installed_decoders()
     speeds: list[DecodeSpeed] = []
@@ -164,24 +159,23 @@ def measure_alone(function: str, task: Mapping[str, Any]) -> tuple[Outcome, dict
 
 
 def _speeds_of(path: str, kind: str, results: dict[str, dict[str, Any]]) -> Iterator[DecodeSpeed]:
-    for name, access in product(results, ACCESSES):
-        rates, opencv = (
-            dict(
-                zip(THREADS, results.get(decoder, _NOTHING)["rates"].get(access, ()), strict=False)
-            )
-            for decoder in (name, "opencv")
+    opencv, usual = (results.get(decoder, _NOTHING) for decoder in ("opencv", USUAL))
+    for (name, result), access in product(results.items(), ACCESSES):
+        rates, theirs = (
+            dict(zip(THREADS, each["rates"].get(access, ()), strict=False))
+            for each in (result, opencv)
         )
-        usual_sums = results.get(USUAL, _NOTHING)["sums"].get(access, [None])
+        usual_sum = usual["sums"].get(access, [None])[0]
         yield DecodeSpeed(
             path,
             kind,
             name,
             access,
             frames_per_second=rates,
-            ratios={threads: rates[threads] / opencv[threads] for threads in rates & opencv.keys()},
-            memory_mb=results[name]["memory_mb"],
-            is_equal=results[name]["sums"].get(access) == usual_sums[:1] * len(THREADS),
-            refused=results[name]["refused"],
+            ratios={threads: rates[threads] / theirs[threads] for threads in rates & theirs.keys()},
+            memory_mb=result["memory_mb"],
+            is_equal=result["sums"].get(access) == [usual_sum] * len(THREADS),
+            refused=result["refused"],
         )
 
 
@@ -268,8 +262,7 @@ def measure_runtimes(
 ) -> list[RuntimeSpeed]:
     """Return what each installed runtime makes of the first frames of a source.
 
-    `options` are those of the engine beside `runtime`; `on_step` is called once for each of
-    `runtimes_of`.
+    `options` are those of the engine beside `runtime`; `on_step` comes after each runtime.
     """
     read_frames(source, num_frames)  # what is wrong with the source is said once
     task = {"source": str(source), "num_frames": num_frames, "engine": engine, "rounds": rounds}
