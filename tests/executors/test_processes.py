@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from posemill.executors import Died, Finished, Limits, Output, Tick
+from posemill.executors import Died, Finished, Limits, Output
 from posemill.executors import processes as module
 from posemill.executors.processes import ProcessExecutor, _Worker
 
@@ -25,10 +26,15 @@ def start(make_function, names, limits=None, num_workers=1):
     return executor, executor.run(make_function, lambda: next(tasks, None))
 
 
+def worker_pids():
+    """Return the process ids of all workers."""
+    return [child.pid for child in multiprocessing.active_children()]
+
+
 def run_all(functions, names, limits=None):
-    """Run one task per name in one worker; return all events but ticks."""
+    """Run one task per name in one worker; return all that happened."""
     _, events = start(functions.make_function, names, limits)
-    return [event for event in events if not isinstance(event, Tick)]
+    return [event for event in events if event is not None]
 
 
 DEATHS = {
@@ -86,9 +92,9 @@ def test_workers_that_cannot_start_are_reported_each_time(name, reason, function
 
 
 def test_closing_the_stream_of_events_ends_the_workers(functions):
-    executor, events = start(functions.make_function, ["hang", "pid"], num_workers=2)
+    _, events = start(functions.make_function, ["hang", "pid"], num_workers=2)
     next(event for event in events if isinstance(event, Output))
-    pids = executor.pids()
+    pids = worker_pids()
     assert len(pids) == 2
     events.close()
     assert not any(psutil.pid_exists(pid) for pid in pids)
@@ -104,7 +110,7 @@ def test_variables_are_set_in_the_workers_and_only_there(functions):
 def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path, start_process):
     script = tmp_path / "coordinator.py"
     script.write_text(
-        "import sys\n"
+        "import multiprocessing, sys\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "import task_functions as functions\n"
         "from posemill.executors import *\n"
@@ -115,7 +121,8 @@ def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path, start_proces
         "    for event in executor.run(functions.make_function, lambda: next(tasks, None)):\n"
         "        busy = len(executor.places())\n"
         "        if busy == (1 if sys.argv[1] == 'idle' else 2):\n"
-        "            print(*executor.pids(), flush=True)\n"
+        "            children = multiprocessing.active_children()\n"
+        "            print(*[child.pid for child in children], flush=True)\n"
     )
     process = start_process([sys.executable, str(script), kind], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -137,13 +144,13 @@ def test_a_worker_that_makes_progress_or_said_how_long_it_takes_is_not_killed(na
 
 
 def test_a_worker_may_take_its_time_to_start_and_signals_meanwhile_change_nothing(functions, capfd):
-    executor, running = start(functions.start_slowly, ["plain"], Limits(timeout_seconds=1))
+    _, running = start(functions.start_slowly, ["plain"], Limits(timeout_seconds=1))
     events, deadline = [], time.monotonic() + 0.5
     for event in running:
         events += [event]
         if time.monotonic() < deadline:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                os.kill(executor.pids()[0], number)
+                os.kill(worker_pids()[0], number)
     assert not [event for event in events if isinstance(event, Died)]
     assert events[-1] == Finished(("plain", 0))
     assert capfd.readouterr() == ("", "")
@@ -152,12 +159,12 @@ def test_a_worker_may_take_its_time_to_start_and_signals_meanwhile_change_nothin
 def test_an_idle_worker_is_not_killed_for_want_of_progress(functions):
     # The second worker has nothing to do while the first works for longer than the limit.
     names, pids = ["pid", "steps", "pid", "steps"], set()
-    executor, events = start(functions.make_function, names, Limits(timeout_seconds=1), 2)
+    _, events = start(functions.make_function, names, Limits(timeout_seconds=1), 2)
     shown = set()  # by top
     for event in events:
         assert not isinstance(event, Died)
-        pids |= set(executor.pids())
-        shown |= {psutil.Process(pid).name() for pid in executor.pids()}
+        pids |= set(worker_pids())
+        shown |= {psutil.Process(pid).name() for pid in worker_pids()}
     assert len(pids) <= 2
     assert "posemill-0" in shown or sys.platform != "linux"
 
@@ -165,11 +172,11 @@ def test_an_idle_worker_is_not_killed_for_want_of_progress(functions):
 def test_there_are_no_more_workers_than_asked_for_and_each_adds_to_its_log(functions, tmp_path):
     for number in (1, 2):
         limits, pids = Limits(log_folder=tmp_path), set()
-        executor, events = start(functions.make_function, ["print"] * 6, limits, 2)
+        _, events = start(functions.make_function, ["print"] * 6, limits, 2)
         for _ in events:
-            pids |= set(executor.pids())
+            pids |= set(worker_pids())
         assert len(pids) == 2
-        assert executor.pids() == []
+        assert worker_pids() == []
         logs = {path.name: path.read_text() for path in tmp_path.iterdir()}
         assert logs.keys() <= {"worker-0.log", "worker-1.log"}
         assert "".join(logs.values()) == "to the log\nand this\n" * 6 * number

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from posemill.errors import ConfigError
-from posemill.executors import Finished, Limits, Output, Tick, find_executor, known_executors
+from posemill.executors import Finished, Limits, Output, find_executor, known_executors
 from posemill.executors.threads import SerialExecutor, ThreadExecutor
 from posemill.testing import ExecutorContract
 
@@ -81,7 +81,7 @@ def test_ticks_come_while_a_thread_is_busy():
 
     tasks, num_ticks = iter([1]), 0
     for event in ThreadExecutor(1, Limits()).run(lambda _: wait, lambda: next(tasks, None)):
-        num_ticks += event == Tick()
+        num_ticks += event is None
         if num_ticks == 2:
             is_over.set()
     assert num_ticks >= 2
@@ -102,7 +102,7 @@ def test_threads_learn_of_the_request_to_stop_and_of_a_reader_who_left(when):
     if when == "before":
         assert list(events)[-2:] == [Output(1, "saved"), Finished(1)]
     else:
-        assert next(events) == Tick()
+        assert next(events) is None
         events.close()  # returns only when the thread has ended
         assert not [each for each in threading.enumerate() if "posemill-worker" in each.name]
 
@@ -117,7 +117,7 @@ def test_one_after_the_other_ticks_for_none_and_says_where_it_is():
     events = executor.run(lambda _: work, lambda: next(tasks, None))
     seen = [(event, executor.places()) for event in events]
     busy = [(5, (5, 7, 0, 0))]
-    assert seen == [(Output(5, "done"), busy), (Tick(), busy), (Finished(5), [])]
+    assert seen == [(Output(5, "done"), busy), (None, busy), (Finished(5), [])]
 
 
 def test_tasks_learn_that_they_should_stop_also_in_a_new_worker():

@@ -1,7 +1,7 @@
 """Functions over tasks: serial, threads, processes, Ray. Each is a module and a row in `EXECUTORS`.
 
-An executor knows nothing of what it runs. It asks for tasks one at a time, gives each to a worker,
-and hands back events in one stream, to be read by one thread:
+An executor asks for tasks one at a time, gives each to a worker, and hands back events in one
+stream, to be read by one thread:
 
     for event in executor.run(make_function, next_task): ...
 
@@ -93,12 +93,7 @@ class Died:
     is_refused_instruction: bool = False
 
 
-@dataclass(frozen=True)
-class Tick:
-    """Nothing happened for a moment."""
-
-
-Event = Output | Finished | Died | Tick
+Event = Output | Finished | Died | None  # None: nothing happened for a moment
 
 
 @dataclass(frozen=True)
@@ -135,7 +130,7 @@ class Executor(ABC):
 
     @abstractmethod
     def _listen(self) -> Iterator[Event]:
-        """Yield what happens within a moment, at least a `Tick`, and look after the workers."""
+        """Yield what happens within a moment, None if nothing, and look after the workers."""
 
     @abstractmethod
     def _close(self) -> None:

@@ -32,7 +32,6 @@ from posemill.executors import (
     MakeFunction,
     Output,
     Progress,
-    Tick,
 )
 from posemill.files import open_plain
 from posemill.machine.processes import (
@@ -210,7 +209,7 @@ class ProcessExecutor(Executor):
         for pipe in ready:
             yield from self._receive(pipes[pipe])
         if not ready:
-            yield Tick()
+            yield None
         if time.monotonic() >= self._next_check:
             self._next_check = time.monotonic() + _CHECK_SECONDS
             self._check()
@@ -245,10 +244,6 @@ class ProcessExecutor(Executor):
                 worker.seen_at += unwatched
             if not worker.reason and (fault := worker.fault(self._limits)):
                 worker.kill(fault)
-
-    def pids(self) -> list[int]:
-        """Return the process ids of all workers."""
-        return [pid for worker in self._workers.values() if (pid := worker.process.pid)]
 
     def _close(self) -> None:
         for worker in self._workers.values():

@@ -19,15 +19,7 @@ from typing import Any
 
 from posemill import __version__
 from posemill.errors import RunError
-from posemill.executors import (
-    Died,
-    Event,
-    Executor,
-    Finished,
-    Limits,
-    MakeFunction,
-    Tick,
-)
+from posemill.executors import Died, Event, Executor, Finished, Limits, MakeFunction
 from posemill.executors.processes import ProcessExecutor
 from posemill.executors.ray_connection import (
     connected,
@@ -163,7 +155,7 @@ class RayExecutor(Executor):
         if ready:  # all that are there by now: to wait for one of a thousand takes milliseconds
             ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=0)
         else:
-            yield Tick()
+            yield None
         for answer in ready:
             yield from self._receive(answers[answer])
         self._check()

@@ -20,7 +20,6 @@ from posemill.executors import (
     Output,
     Progress,
     TaskFunction,
-    Tick,
 )
 
 _TICK_SECONDS = 0.2
@@ -60,7 +59,7 @@ class SerialExecutor(Executor):
     def _listen(self) -> Iterator[Event]:
         for worker in [worker for worker in self._workers.values() if not worker.is_idle]:
             for value in worker.function(worker.task, worker.progress):
-                yield Tick() if value is None else Output(worker.task, value)
+                yield None if value is None else Output(worker.task, value)
             task, worker.task = worker.task, None
             yield Finished(task)
             if worker.progress.wants_recycling:
@@ -73,7 +72,7 @@ class SerialExecutor(Executor):
 class Slot:
     """A worker: an executor of one, run by a thread of its own, that is given one task at a time.
 
-    `events` gets the slot with every event but ticks, or with the error it ended by.
+    `events` gets the slot with all that happens, or with the error it ended by.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class Slot:
             for event in self._executor.run(self._make_function, self._next_task):
                 if isinstance(event, Finished) or (isinstance(event, Died) and event.task):
                     self._is_busy = False
-                if not isinstance(event, Tick):
+                if event is not None:
                     self._events.put((self, event))
         except Exception as error:  # noqa: BLE001 whatever it is, it is raised by who reads the events
             self._events.put((self, error))
@@ -149,7 +148,7 @@ class ThreadExecutor(Executor):
         try:
             slot, event = self._events.get(timeout=_TICK_SECONDS)
         except queue.Empty:
-            yield Tick()
+            yield None
             return
         if isinstance(event, Exception):
             raise event
