@@ -7,8 +7,14 @@ import cv2
 import numpy as np
 import pytest
 
+from posemill.records import Clip
 from posemill.sources import find_clips, tracking
-from posemill.sources.tracking import Tracking, decide_tracking, judge_folder, numbering_of
+from posemill.sources.tracking import Tracking, decide_tracking, numbering_of
+
+
+def judge(folder):
+    """Return why the pictures of a folder stand alone; empty where they are video."""
+    return "".join(decide_tracking([Clip("a", str(folder), "frames")]).reasons)
 
 
 def photograph(seed, size_wh=(64, 48)):
@@ -55,7 +61,7 @@ def test_each_piece_of_evidence_is_enough(tmp_path):
     write_video(tmp_path / "sizes")
     cv2.imwrite(str(tmp_path / "sizes" / "000.jpg"), photograph(0, (48, 64)))
     write_photographs(tmp_path / "single", 1)
-    assert {folder.name: judge_folder(str(folder)) for folder in sorted(tmp_path.iterdir())} == {
+    assert {folder.name: judge(folder) for folder in sorted(tmp_path.iterdir())} == {
         "video": "", "steps": "", "photos": "neighbours are not alike",
         "names": "their names are not numbered one after the other",
         "sizes": "their sizes differ", "single": "one picture",
@@ -67,7 +73,7 @@ def test_a_fast_pan_is_video_though_neighbours_differ(tmp_path):
     for index in range(20):
         cut = wide[:, 90 * index : 90 * index + 160]
         cv2.imwrite(str(tmp_path / f"{index}.png"), np.ascontiguousarray(cut))
-    assert judge_folder(str(tmp_path)) == ""
+    assert judge(tmp_path) == ""
 
 
 @pytest.mark.parametrize(
@@ -135,7 +141,7 @@ def test_neighbours_are_alike_up_to_sixteen_levels_of_grey(tmp_path, difference,
     for index in range(4):
         picture = np.full((32, 32), 100 + difference * (index % 2), np.uint8)
         cv2.imwrite(str(tmp_path / f"{index}.png"), picture)
-    assert judge_folder(str(tmp_path)) == verdict
+    assert judge(tmp_path) == verdict
 
 
 def test_five_pairs_of_a_folder_are_looked_at(tmp_path, monkeypatch):
@@ -148,5 +154,5 @@ def test_five_pairs_of_a_folder_are_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(tracking, "read_thumbnail", read_thumbnail)
     for index in range(22):
         (tmp_path / f"{index:02}.png").touch()
-    assert judge_folder(str(tmp_path)) == ""
+    assert judge(tmp_path) == ""
     assert read == ["00", "01", "05", "06", "10", "11", "15", "16", "20", "21"]

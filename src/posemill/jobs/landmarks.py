@@ -37,7 +37,7 @@ from posemill.sources import clip_at, find_clips
 from posemill.sources.frames import count_frames
 from posemill.sources.reading import read_clip
 from posemill.sources.scan import list_pictures
-from posemill.sources.tracking import ONE_PICTURE, judge_folder
+from posemill.sources.tracking import ONE_PICTURE, decide_tracking
 from posemill.terminal import warn_once
 
 Mode = Literal["image", "video"]
@@ -134,9 +134,9 @@ def choose_mode(source: Path, engine: str = "holistic") -> tuple[Mode, Message]:
         return "video", Message("a video")
     if clip.kind == "frames" and uri_of(clip.path) is not None:
         return "video", Message("a folder at a URI, as in extract")
-    why = ONE_PICTURE if clip.kind == "pictures" else judge_folder(clip.path)
-    if why:
-        return "image", Message(why)
+    tracking = decide_tracking([clip])
+    if tracking.alone:
+        return "image", Message(next(iter(tracking.reasons), ONE_PICTURE))
     return "video", Message("numbered pictures of one size, neighbours alike")
 
 
@@ -172,7 +172,6 @@ def clips_like(
     *,
     device: str = "cpu",
     threads: int = 1,
-    is_alone: bool = True,
     on_frame: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[PoseClip | None, list[DecodeError]]]:
     """Yield each clip of a source in a layout and by a recipe, with what could not be read of it.
@@ -180,8 +179,8 @@ def clips_like(
     None stands for a clip of several of which nothing could be read; the only one is a DecodeError.
 
     The source is a run; a video, a picture, a folder of pictures, or a folder of videos. Keypoints
-    are found as those of the recipe's data were, by `extraction` in it. `is_alone`: there are no
-    other sources; `on_frame` is called after each frame that was estimated.
+    are found as those of the recipe's data were, by `extraction` in it. `on_frame` is called after
+    each frame that was estimated.
     """
     wanted = Recipe(
         normalize=str(recipe.get("normalize", "none")),
@@ -207,7 +206,7 @@ def clips_like(
         try:
             clip, errors = estimate_landmarks(path, **how, on_frame=on_frame)
         except DecodeError as error:
-            if is_alone and len(named) == 1:
+            if len(named) == 1:
                 raise
             yield None, [error]
             continue

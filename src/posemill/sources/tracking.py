@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -84,13 +84,11 @@ class _Folder:
     verdict: str | None = None  # `IS_VIDEO` or why not; None: nothing speaks for either
 
 
-def decide_tracking(clips: Iterable[Clip]) -> Tracking:
+def decide_tracking(clips: Collection[Clip]) -> Tracking:
     """Return which clips are tracked: videos, and folders whose pictures look like one."""
     folders: list[_Folder] = []
     alone: dict[tuple[str, str], tuple[int, str]] = {}  # pictures of each, and why
-    num_clips = 0
     for clip in clips:
-        num_clips += 1
         names = [] if clip.kind == "video" else _names_in(clip.path)
         if names:
             folders.append(_Folder(clip, names))
@@ -110,23 +108,13 @@ def decide_tracking(clips: Iterable[Clip]) -> Tracking:
             alone[clip.split, clip.clip_id] = (len(folder.names), verdict or "")
     reasons = Counter(reason for _, reason in alone.values() if reason)
     return Tracking(
-        num_clips - len(alone),
+        len(clips) - len(alone),
         frozenset(alone),
         sum(number for number, _ in alone.values()),
         dict(sorted(reasons.items())),
         num_looked_at,
         len(folders),
     )
-
-
-def judge_folder(path: str) -> str:
-    """Return `IS_VIDEO` for a folder whose pictures follow each other in time, or why not."""
-    names = _names_in(path)
-    if len(names) < 2:
-        return ONE_PICTURE
-    if numbering_of(names) is None:
-        return NOT_NUMBERED
-    return _judge_pixels(path, names) or IS_VIDEO
 
 
 def numbering_of(names: Sequence[str]) -> str | None:
