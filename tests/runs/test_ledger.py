@@ -8,7 +8,7 @@ import pytest
 
 from posemill.errors import RunError
 from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, part_of
-from posemill.jobs.extract.opening import changes_of, planned_clips, with_lengths
+from posemill.jobs.extract.opening import changes_of, planned_clips
 from posemill.records import Clip
 from posemill.runs.events import (
     ChangedClip,
@@ -148,7 +148,7 @@ def test_a_clip_is_done_when_its_last_unit_is_and_its_length_is_known_then(event
     assert counts(events)["train"] == (1, 10, 9, 1, 0)
     commit(events, progress(3, 2, 7, rows=7, is_done=True))
     assert counts(events)["train"] == (2, 17, 16, 1, 0)
-    assert with_lengths(events.ledger, CLIPS)[1].num_frames == 7
+    assert events.ledger.clips()[1].num_frames == 7
     (unit,) = load(events, 4)
     assert unit.clip.num_frames == 4
 
@@ -231,10 +231,10 @@ def test_a_failed_video_keeps_its_length_and_a_replaced_one_gets_another(events)
     assert counts(events)["train"] == (1, 17, 5, 2, 0)
     events.record(Reset())
     assert counts(events)["train"] == (0, 17, 0, 0, 0)
-    assert with_lengths(events.ledger, CLIPS)[1].num_frames == 7
+    assert events.ledger.clips()[1].num_frames == 7
     events.record(Reset((ChangedClip(2, 9, "new"),)))
     assert counts(events)["train"] == (0, 19, 0, 0, 0)
-    assert with_lengths(events.ledger, CLIPS)[1].num_frames == 9
+    assert events.ledger.clips()[1].num_frames == 9
 
 
 def test_a_shard_with_rows_of_no_piece_is_stale_until_it_is_rewritten(events):

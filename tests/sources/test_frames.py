@@ -33,8 +33,6 @@ def test_a_bad_frame_is_an_error_in_its_place_and_the_rest_comes(tmp_path, make_
     clip = find_clips(tmp_path, layout=layout)[0]  # the other is `notes.txt`, perhaps a folder
     rest = [(4, "not an image"), (5, 5), (6, "broken link"), (7, "not a file")]
     assert brightness(clip) == [(0, 0), (1, "empty file"), (2, "broken link"), (3, 3), *rest]
-    assert brightness(clip, start_index=4) == rest
-    assert brightness(clip, start_index=9) == []
     assert [path for _, path, _ in read_clip(clip)][1] == str(folder / "1.png")
     assert clip.num_frames == 8
 
@@ -45,7 +43,6 @@ def test_a_video_and_a_window_of_it_are_read(tmp_path, make_video):
     assert [index for index, _ in whole] == list(range(10))
     window = Clip("a", path, "video", start_seconds=0.3, end_seconds=0.7)
     assert brightness(window) == list(enumerate(value for _, value in whole[3:7]))
-    assert brightness(window, start_index=2) == [(2, whole[5][1]), (3, whole[6][1])]
     assert {path for _, path, _ in read_clip(window)} == {None}
 
 

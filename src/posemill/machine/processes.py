@@ -38,9 +38,8 @@ STOP_SIGNALS = tuple(
 def die_with_parent() -> None:
     """End this process when the one that started it ends, however that ends.
 
-    On Linux the kernel does it, also while a library holds the interpreter lock for ever. It goes
-    by the thread that started us: a parent must start its children where it waits for them. Where
-    the kernel cannot, a thread does, and standard error says so.
+    On Linux the kernel does it, also while a library holds the interpreter lock for ever: when the
+    thread ends that started us. Where the kernel cannot, a thread does, and standard error says so.
     """
     if sys.platform == "linux":
         library = ctypes.CDLL(None, use_errno=True)

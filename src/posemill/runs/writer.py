@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posemill.errors import RunError
 from posemill.files import atomic_path, readable
 from posemill.machine.live_files import now_text
 from posemill.places import open_place, uri_of
@@ -31,7 +30,7 @@ from posemill.runs.events import (
 )
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import SHARDS_NAME, Manifest, check_folder
+from posemill.runs.manifest import SHARDS_NAME, Manifest
 from posemill.runs.queries import Failure, ShardRows
 from posemill.runs.schema import join_tables, table_of
 from posemill.runs.shards import BlockPlan, checksum_of, read_rows
@@ -111,15 +110,10 @@ class RunWriter:
 
     def __init__(self, folder: Path | str, manifest: Manifest, *, rows_per_shard: int = 4096):
         self.folder = Path(folder)
-        if check_folder(self.folder):
-            raise RunError(
-                "{folder} holds a run already; choose another folder", folder=self.folder
-            )
         self._manifest = manifest
         self._rows_per_shard = rows_per_shard
-        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / SHARDS_NAME).mkdir(parents=True)  # raises where a run is
         manifest.write(self.folder)
-        (self.folder / SHARDS_NAME).mkdir()
         self._events = EventLog(self.folder)
         self._events.record(Planned(manifest.run_id))
         self._writer = ShardWriter(self.folder, manifest.run_id)
@@ -196,7 +190,9 @@ def remove_uncommitted(home: RunHome, events: EventLog) -> None:
     for name in home.shard_sizes():
         if name in committed or not name.endswith((".parquet", ".tmp")):
             continue
-        if events.records is None or start_of(name) < events.ledger.num_starts():
+        start = name.partition("-")[2].partition("-")[0]  # see `shard_stem`; 0 in another name
+        start_no = int(start) if start.isdecimal() else 0
+        if events.records is None or start_no < events.ledger.num_starts():
             home.place.delete(f"{SHARDS_NAME}/{name}")
 
 
@@ -226,9 +222,3 @@ def compact(home: RunHome, events: EventLog) -> None:
 def shard_stem(start_no: int, task_no: int) -> str:
     """Return the first part of the names of a task's shards; no two tasks have the same."""
     return f"part-{start_no:03d}-{task_no:07d}"
-
-
-def start_of(name: str) -> int:
-    """Return the start that `shard_stem` has in a shard's name; 0 for another name."""
-    number = name.partition("-")[2].partition("-")[0]
-    return int(number) if number.isdecimal() else 0

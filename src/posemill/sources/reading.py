@@ -280,7 +280,6 @@ class ClipReader:
 def read_clip(
     clip: Clip,
     *,
-    start_index: int = 0,
     decoder: str = "pyav",
     sampling: Sampling | None = None,
     numbers: IntArray | None = None,
@@ -289,11 +288,10 @@ def read_clip(
 
     A picture that cannot be read is one `DecodeError`, and the next follows. In a video, or where
     the clip cannot be opened at all, an error is the last item: nothing after its index comes.
-    Other keywords as of `ClipReader`; `start_index` counts the frames that are wanted.
+    The keywords are those of `ClipReader`.
     """
-    reader = ClipReader(clip, decoder, sampling=sampling, numbers=numbers)
-    next_index = start_index
-    for item in reader.read(Part(start_index)):
+    reader, next_index = ClipReader(clip, decoder, sampling=sampling, numbers=numbers), 0
+    for item in reader.read():
         if isinstance(item, End):
             yield Item(next_index, None, item.failed)
             return

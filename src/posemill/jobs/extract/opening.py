@@ -95,14 +95,6 @@ def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> tuple[list[Message], li
     return lines, [clip.clip_no for clip in changed], only_failed
 
 
-def with_lengths(ledger: Ledger, clips: Sequence[Clip]) -> tuple[Clip, ...]:
-    """Return the clips with their numbers of frames as far as they are known by now."""
-    return tuple(
-        dataclasses.replace(clip, num_frames=known.num_frames)
-        for clip, known in zip(clips, ledger.clips(), strict=True)
-    )
-
-
 def recorded_tracking(folder: Path) -> Tracking | None:
     """Return what was decided about the folders of pictures when the run was begun."""
     record = Manifest.read(folder).source.get("tracking")

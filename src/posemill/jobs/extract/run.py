@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -26,12 +25,7 @@ from posemill.executors import Limits, find_executor
 from posemill.jobs.extract.coordinator import Coordinator, StopSignals
 from posemill.jobs.extract.job import FrameJob
 from posemill.jobs.extract.keypoints import KeypointSink
-from posemill.jobs.extract.opening import (
-    open_events,
-    recorded_tracking,
-    source_record,
-    with_lengths,
-)
+from posemill.jobs.extract.opening import open_events, recorded_tracking, source_record
 from posemill.jobs.extract.plan import (
     WorkerPlan,
     frames_per_call,
@@ -59,11 +53,7 @@ from posemill.weights.pull import verified_files
 
 @dataclass(frozen=True, repr=False)
 class Summary(Progress):
-    """What a run of keypoints came to.
-
-    Args:
-        losses: In words, what the file that was asked for beside the run cannot hold.
-    """
+    """What a run of keypoints came to; `losses`: what a file written beside it cannot hold."""
 
     losses: tuple[str, ...] = ()
 
@@ -126,13 +116,13 @@ class Extraction(FrameJob):
         """
         config = self.config
         if check_folder(config.out):
-            return dataclasses.replace(clips, tracking=recorded_tracking(config.out))
+            return replace(clips, tracking=recorded_tracking(config.out))
         is_said = config.mode != "auto" or config.layout not in ("auto", "list")
         is_clear = clips.layout == "phoenix" or all(clip.kind == "video" for clip in clips)
         # What lies elsewhere is read by workers alone.
         if is_said or is_clear or any(uri_of(clip.path) for clip in clips):
             return clips
-        return dataclasses.replace(clips, tracking=decide_tracking(clips))
+        return replace(clips, tracking=decide_tracking(clips))
 
     def plan(self, clips: ClipList) -> Iterable[PlannedUnit]:
         """Return chains of tracked frames, and ranges of those that stand alone."""
@@ -200,8 +190,7 @@ def run_job(
         clips: What `find_clips` found, to spare a second look.
         on_progress: Called a few times per second.
         on_plan: Called once before work starts, with the clips and the lengths of videos.
-        on_count: Called for every clip whose length has to be looked up: how many are done, of
-            how many.
+        on_count: Called for every clip whose length has to be looked up: how many of how many.
 
     Raises:
         RunError: The folder holds something else, or a run of other options, or is worked on; or
@@ -219,7 +208,7 @@ def run_job(
         stack.enter_context(_place_errors(folder))
         signals = stack.enter_context(StopSignals().caught())
         manifest = job.manifest(clips)  # before the folder: an engine that is refused leaves none
-        workers = dataclasses.replace(workers, runtime=manifest.runtime)
+        workers = replace(workers, runtime=manifest.runtime)
         folder.mkdir(parents=True, exist_ok=True)
         records = stack.enter_context(home.owned(lambda: signals.received))
         events, clips = open_events(
@@ -235,7 +224,9 @@ def run_job(
         (folder / LOGS_NAME).mkdir(exist_ok=True)
         log = stack.enter_context(closing(LogFile(log_path(folder))))
         if on_plan is not None:
-            on_plan(dataclasses.replace(clips, clips=with_lengths(ledger, clips)), workers)
+            pairs = zip(clips, ledger.clips(), strict=True)
+            counted = [replace(clip, num_frames=known.num_frames) for clip, known in pairs]
+            on_plan(replace(clips, clips=tuple(counted)), workers)
         log.write(f"start: pid {os.getpid()}, {workers.describe()}")
         if clips.tracking is not None:
             log.write(clips.tracking.describe())
@@ -259,7 +250,7 @@ def run_job(
         log.write(f"finished: {summary.describe()}")
         num_now = max(0, summary.frames_done - before)
         speed = num_now / seconds if num_now and seconds else None
-        return dataclasses.replace(summary, num_frames_now=num_now, frames_per_second=speed)
+        return replace(summary, num_frames_now=num_now, frames_per_second=speed)
 
 
 @contextmanager
@@ -296,6 +287,7 @@ def _work(
     # One thread per worker: the work is parallel over workers already.
     environment = thread_variables(1)
     if config.temp_dir is not None:
+        config.temp_dir.mkdir(parents=True, exist_ok=True)
         environment["TMPDIR"] = str(config.temp_dir)
     limits = Limits(
         timeout_seconds=config.timeout_seconds,
@@ -311,13 +303,5 @@ def _work(
     )
     executor = find_executor(config.executor)(min(workers.num_workers, num_tasks), limits)
     run_id = Manifest.read(config.out).run_id
-    is_new = config.temp_dir is not None and not config.temp_dir.is_dir()
-    if is_new:
-        config.temp_dir.mkdir(parents=True)
-    try:
-        coordinator.run(executor, partial(Worker, job, workers, run_id), signals)
-    finally:
-        if is_new:
-            with suppress(OSError):  # something is in it
-                config.temp_dir.rmdir()
+    coordinator.run(executor, partial(Worker, job, workers, run_id), signals)
     return True
