@@ -27,17 +27,12 @@ _USUAL_FPS = 25.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """What was measured, and what follows from it.
-
-    Args:
-        sample_frames: How many were measured, of the `num_frames` of the whole source.
-        speeds: Measured frames per second by number of workers.
-    """
+    """What was measured, and what follows from it."""
 
     num_clips: int
-    num_frames: int
-    sample_frames: int
-    speeds: dict[int, float]
+    num_frames: int  # of the whole source
+    sample_frames: int  # that were measured
+    speeds: dict[int, float]  # measured frames per second by number of workers
     bytes_per_frame: float
     num_cores: int
 

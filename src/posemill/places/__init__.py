@@ -33,18 +33,12 @@ _URI = re.compile(r"([a-z][a-z0-9]+):/{1,2}", re.ASCII)
 
 
 class Entry(NamedTuple):
-    """An object as a listing has it.
+    """An object as a listing has it."""
 
-    Args:
-        key: Below the place, with `/` between its parts.
-        version: Changes whenever the content does: the etag, or what a file system has for it.
-        modified_at: Seconds since 1970, by the clock of the place.
-    """
-
-    key: str
+    key: str  # below the place, with `/` between its parts
     num_bytes: int
-    version: str
-    modified_at: float
+    version: str  # changes whenever the content does: the etag, or what a file system has for it
+    modified_at: float  # seconds since 1970, by the clock of the place
 
 
 class Place(ABC):

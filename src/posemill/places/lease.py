@@ -49,27 +49,17 @@ class Holder:
             started_at=self.started_at,
         )
 
-    def __str__(self) -> str:
-        return str(self.describe())
-
 
 @dataclass(frozen=True)
 class LeaseState(Holder):
-    """The lease as its object has it.
-
-    Args:
-        owner: Whose it is: processes of one owner know by other means that the last one is gone.
-        beat: How often it was written.
-        live: What the holder says about its work.
-        written_at: By the clock of the place: only to be shown.
-    """
+    """The lease as its object has it."""
 
     epoch: int
-    owner: str
-    beat: int = 0
+    owner: str  # processes of one owner know by other means that the last one is gone
+    beat: int = 0  # how often it was written
     is_released: bool = False
-    live: Mapping[str, Any] = field(default_factory=dict)
-    written_at: float = 0.0
+    live: Mapping[str, Any] = field(default_factory=dict)  # what the holder says about its work
+    written_at: float = 0.0  # by the clock of the place: only to be shown
 
 
 def read_lease(place: Place) -> LeaseState | None:
@@ -92,12 +82,9 @@ def read_lease(place: Place) -> LeaseState | None:
 class Lease:
     """Held while a coordinator works at a place; renewed by a thread.
 
-    Args:
-        place: The run's.
-        owner: See `LeaseState`; a lease of the same owner is taken over at once.
-        live: Asked at each renewal what is to be told.
-        on_wait: Called several times a second with the holder while its silence is waited for; what
-            it raises ends the wait.
+    A lease of the same owner is taken over at once. `live` is asked at each renewal what is to be
+    told; `on_wait` is called several times a second with the holder while its silence is waited
+    for, and what it raises ends the wait.
     """
 
     def __init__(

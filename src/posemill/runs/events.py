@@ -17,9 +17,8 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 class Piece(NamedTuple):
     """Rows of one clip inside a shard: `num_rows` from `row_offset`, in frame order.
 
-    Args:
-        found: JSON: in how many frames each part was found, and `[width, height, frames]` for each
-            size of frames. `view` counts by it, without reading a shard.
+    `found` is JSON: in how many frames each part was found, and `[width, height, frames]` for each
+    size of frames. `view` counts by it, without reading a shard.
     """
 
     clip_no: int
@@ -34,17 +33,15 @@ class Piece(NamedTuple):
 class Shard:
     """A shard that is whole on the disk, and what it holds.
 
-    Args:
-        checksum: `shards.checksum_of`; empty where the name is that of no file.
-        replaces: The name of an older shard, of whose rows those that still count are in this one;
-            where none does, this one has no name and is no file.
+    `replaces` is the name of an older shard, of whose rows those that still count are in this one;
+    where none does, this one has no name and is no file.
     """
 
     name: str
     num_rows: int
     num_bytes: int
     pieces: tuple[Piece, ...]
-    checksum: str = ""
+    checksum: str = ""  # `shards.checksum_of`; empty where the name is that of no file
     replaces: str = ""
 
 

@@ -25,28 +25,20 @@ FrameFormat = Literal["jpg", "png", "webp", "rgb"]  # rgb: a pack of bytes, noth
 
 @dataclass(frozen=True)
 class IndexedClip:
-    """A clip whose frames lie as pictures in a folder, or one behind the other in a pack.
+    """A clip whose frames lie as pictures in a folder, or one behind the other in a pack."""
 
-    Args:
-        path: The folder of `000000.jpg`, `000001.jpg` …, or the pack.
-        offset: Where the first frame begins in the pack, in bytes; None in a folder.
-        fps: Of these frames, not of the video; None where nobody knows.
-        frame_indices: Which frames of the source they are: `0-299`, `0-298/2`, `0-9 12 15`.
-        extra: Other columns of the list source.
-    """
-
-    path: Path
+    path: Path  # the folder of `000000.jpg`, `000001.jpg` …, or the pack
     clip_id: str
     split: str
     label: str | None
     format: FrameFormat
-    offset: int | None
+    offset: int | None  # where the first frame begins in the pack, in bytes; None in a folder
     num_frames: int
     width: int
     height: int
-    fps: float | None = None
-    frame_indices: str = ""
-    extra: Mapping[str, str] = field(default_factory=dict)
+    fps: float | None = None  # of these frames, not of the video; None where nobody knows
+    frame_indices: str = ""  # of the source: `0-299`, `0-298/2`, `0-9 12 15`
+    extra: Mapping[str, str] = field(default_factory=dict)  # other columns of the list source
 
     @property
     def is_packed(self) -> bool:

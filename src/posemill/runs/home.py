@@ -54,26 +54,18 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True)
 class RunHome:
-    """Where a run is.
+    """Where a run is, and where this machine works for it."""
 
-    Args:
-        work: Where this machine works for it: the run's folder itself, or the copy.
-        place: Where the run is: `work`, a shared folder, an object store.
-        copy_id: Of the copy; empty where `work` is the run itself.
-    """
-
-    work: Path
+    work: Path  # the run's folder itself, or the copy
     place: Place
-    copy_id: str = ""
+    copy_id: str = ""  # empty where `work` is the run itself
 
     @classmethod
     def at(cls, path: str | os.PathLike[str], kind: str = "auto") -> RunHome:
         """Return the home of the run that a path means; a copy is brought up to date.
 
-        Args:
-            path: A URI, a folder, or the folder of a copy, which is taken as it is.
-            kind: Of a run to be: `local`, `shared`, or `auto`, by the type of the folder's mount.
-                One that is there is what it is.
+        The folder of a copy is taken as it is. `kind` is that of a run to be: `local`, `shared`, or
+        `auto`, by the type of the folder's mount; one that is there is what it is.
         """
         if uri_of(path) is None and is_copy(Path(path)):
             return cls._of_copy(Path(path))
@@ -151,15 +143,16 @@ class RunHome:
         """Be the only one who works on the run: by a lock here, and by a lease elsewhere.
 
         Yields what the events of a run elsewhere go through; None for a run of this machine.
-
-        Args:
-            stop_signal: Asked while a lease is waited for; another number than 0 ends the wait.
+        `stop_signal` is asked while a lease is waited for; another number than 0 ends the wait.
         """
         with run_lock(self.work):
             if self.is_here:
                 yield None
                 return
-            self._refuse_foreign()
+            ours = ("lease/", PREFIX, SNAPSHOTS, f"{SHARDS_NAME}/")
+            for entry in () if self.place.look(MANIFEST_NAME) else self.place.list():
+                if not entry.key.startswith(ours):
+                    raise foreign_place(self.name, entry.key)
 
             def wait(holder: LeaseState) -> None:
                 warn_once(
@@ -184,12 +177,6 @@ class RunHome:
                 yield records
             finally:
                 lease.release()
-
-    def _refuse_foreign(self) -> None:
-        ours = ("lease/", PREFIX, SNAPSHOTS, f"{SHARDS_NAME}/")
-        for entry in () if self.place.look(MANIFEST_NAME) else self.place.list():
-            if not entry.key.startswith(ours):
-                raise foreign_place(self.name, entry.key)
 
     def _refresh(self) -> None:
         """Bring manifest and ledger to where the run is; one of another run is thrown away."""

@@ -34,24 +34,16 @@ _PACKAGES = "numpy opencv-python-headless av ai-edge-litert onnxruntime onnxrunt
 
 @dataclass(frozen=True)
 class Manifest:
-    """What decides the content of a run.
-
-    Args:
-        kind: What made it: `extract`, `import`, `merge`, `prepare` …
-        options: Those that decide the result.
-        engine: What `Estimator.identity` says: engine, options, model hashes.
-        source: Where the clips came from: path, layout, fingerprint, counts.
-        run_id: Made up for this run; its shards carry it.
-    """
+    """What decides the content of a run."""
 
     skeleton_name: str
-    kind: str = "extract"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    engine: Mapping[str, str] = field(default_factory=dict)
-    source: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = "extract"  # what made it: or `frames`, `import`, `merge`
+    options: Mapping[str, Any] = field(default_factory=dict)  # those that decide the result
+    engine: Mapping[str, str] = field(default_factory=dict)  # what `Estimator.identity` says
+    source: Mapping[str, Any] = field(default_factory=dict)  # path, layout, fingerprint, counts
     versions: Mapping[str, str] = field(default_factory=lambda: current_versions())
     created_at: str = field(default_factory=now_text)
-    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)  # its shards carry it
 
     def write(self, folder: Path) -> None:
         """Write it into the run's folder, whole or not at all."""

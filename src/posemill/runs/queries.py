@@ -26,42 +26,30 @@ _MOST_REASONS = 50  # one by one: an engine may have another one for every frame
 
 
 class Failure(NamedTuple):
-    """A frame (or, with `frame_index` None, a clip or the rest of one) that gave no keypoints.
-
-    Args:
-        num_frames: How many frames were lost with it; 0 for a clip whose length is not known.
-        reason: A few words that are the same for all failures of a sort.
-    """
+    """A frame (or, with `frame_index` None, a clip or the rest of one) that gave no keypoints."""
 
     clip_id: str
     split: str
     frame_index: int | None
-    num_frames: int
+    num_frames: int  # lost with it; 0 for a clip whose length is not known
     path: str
-    reason: str
+    reason: str  # a few words that are the same for all failures of a sort
     message: str
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A run of frames of one clip that one worker does in order, as it stands.
-
-    Args:
-        stop_frame: None for the end of the clip.
-        state: The tracker's state before `next_frame`, None for a fresh one.
-        is_chain: Whether frames depend on those before (video mode).
-        given_up: Frame, phase and message of what is not to be tried again.
-    """
+    """A run of frames of one clip that one worker does in order, as it stands."""
 
     unit_no: int
     clip_no: int
     start_frame: int
-    stop_frame: int | None
+    stop_frame: int | None  # None for the end of the clip
     next_frame: int
-    state: bytes | None
-    is_chain: bool
+    state: bytes | None  # the tracker's before `next_frame`; None for a fresh one
+    is_chain: bool  # frames depend on those before (video mode)
     clip: Clip
-    given_up: tuple[tuple[int, int, str], ...] = ()
+    given_up: tuple[tuple[int, int, str], ...] = ()  # frame, phase, message: not to be tried again
 
 
 class ShardRows(NamedTuple):

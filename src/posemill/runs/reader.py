@@ -40,21 +40,14 @@ def open_run(path: Path | str) -> Run:
 
 @dataclass(frozen=True)
 class Outline:
-    """A clip without its keypoints.
-
-    Args:
-        num_present: In how many frames each part was found, parts as in the skeleton.
-        sizes_wh: How many frames have each width and height, in pixels.
-        normalized: As in `PoseClip`, as are `interpolated` and `smoothed`.
-        num_clips: More than one: it stands for so many clips, of which all but the id is the same.
-    """
+    """A clip without its keypoints, or several of which all but the id is the same."""
 
     split: str
     clip_id: str
     skeleton_name: str
     num_frames: int
-    num_present: tuple[int, ...]
-    sizes_wh: Mapping[tuple[int, int], int]
+    num_present: tuple[int, ...]  # in how many frames each part was found, parts as in the skeleton
+    sizes_wh: Mapping[tuple[int, int], int]  # how many frames have each width and height, in pixels
     normalized: str = "none"
     interpolated: int = 0
     smoothed: str = "none"
@@ -65,7 +58,6 @@ class Run:
     """A run folder, read lazily: a clip's keypoints are in memory only while it is looked at.
 
     Attributes:
-        splits: Their names, in the order of the source.
         counts: Clips and frames of every split, as they were when the run was opened.
         num_frames: How many frames have keypoints, in all splits.
         is_finished: Whether everything that was planned was tried.

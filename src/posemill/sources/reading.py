@@ -111,19 +111,15 @@ class Listing:
 
 
 class ClipReader:
-    """Reads the frames of one clip.
+    """Reads the frames of one clip; `fps` is theirs, as far as the clip says.
 
     Args:
-        decoder: For videos; a key of `posemill.decoders.DECODERS`.
         sampling: Which frames are wanted, by number or time; None for all.
         numbers: Or which: frame i is number `numbers[i]` of the source; they rise.
         target_size: What a video's frames are resized to on their way.
         listing: Shared by all readers of a worker.
         next_clips: Videos at a URI are fetched ahead.
         on_step: Called before each step: the frame, and how long it may take if unusual.
-
-    Attributes:
-        fps: Of the frames that are read, as far as the clip says.
     """
 
     def __init__(

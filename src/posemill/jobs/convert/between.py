@@ -169,16 +169,11 @@ def _split_place(place: str, names: set[str]) -> tuple[str, str]:
 
 @dataclass
 class RunSummary(Summary):
-    """What was written into a run; stands for its folder wherever a path is expected.
-
-    Args:
-        equal_duplicates: Clips that came again with the same content, and were written once.
-        num_failures: What gave no keypoints in the inputs; all is kept.
-    """
+    """What was written into a run; stands for its folder wherever a path is expected."""
 
     format_name: str = "run"
-    equal_duplicates: int = 0
-    num_failures: int = 0
+    equal_duplicates: int = 0  # clips that came again with the same content, and were written once
+    num_failures: int = 0  # what gave no keypoints in the inputs; all is kept
 
     def __fspath__(self) -> str:
         return str(self.path)

@@ -68,14 +68,10 @@ def prepare(
 ) -> list[Prepared]:
     """Write the arrays and the statistics of every split; each file is whole or the old one.
 
-    Args:
-        source: A run, or a file of any format.
-        out: A folder, made if need be. Files of other splits in it stay.
-        recipe: Layout 143, no normalisation and zeros for missing points by default.
-        people: Of more than one, arrays have an axis of people, the largest first, each followed
-            along the clip; `source` has to give all of them.
-        overwrite: Replace files that were not prepared from this source.
-        watch: Sees every clip pass.
+    Files of other splits in the folder stay. By default layout 143, no normalisation and zeros for
+    missing points. With several `people` arrays have an axis of them, the largest first, each
+    followed along the clip; the source has to give all of them. `overwrite` replaces files that
+    were not prepared from this source, too.
     """
     shaping = Shaping(source, recipe or Recipe(), NpzFormat(), has_room=people > 1)
     outputs = Outputs(source.path, overwrite=overwrite)

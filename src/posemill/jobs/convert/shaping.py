@@ -35,11 +35,8 @@ Item = TypeVar("Item", PoseClip, ClipBlock)
 class Shaping:
     """The clips of a source on their way into a format, or into a run.
 
-    What the format cannot hold of what the recipe makes is a ConfigError.
-
-    Args:
-        form: None for a run, which holds any skeleton.
-        has_room: Whether all people of a frame have a place of their own.
+    What the format (None: a run, which holds any skeleton) cannot hold of what the recipe makes is
+    a ConfigError. `has_room`: all people of a frame have a place of their own.
 
     Attributes:
         recipe: As it is written into files: with how the keypoints of a run were found.

@@ -34,16 +34,13 @@ PHASES = ("starting", "reading", "finding keypoints", "writing")
 class Task:
     """Units for one worker, one after the other, as far as they are left.
 
-    Args:
-        name: Shards are called after it; given when it is handed out, to no other task ever.
-        tries: How often workers died of it without any progress.
-        suspect_frame: That of the only unit at which a worker died: a commit before it, so that it
-            is tried by itself, and one after it, with which the task ends.
+    `suspect_frame` is that of the only unit at which a worker died: a commit comes before it, so
+    that it is tried by itself, and one after it, with which the task ends.
     """
 
     units: tuple[Unit, ...]
-    name: str = ""
-    tries: int = 0
+    name: str = ""  # shards are called after it; given when it is handed out, to no other task ever
+    tries: int = 0  # how often workers died of it without any progress
     suspect_frame: int | None = None
 
     @property
@@ -79,20 +76,17 @@ class Fatal:
 class Lane:
     """A unit under way, and what came of it since the last commit.
 
-    Args:
-        position: Of the unit within its task.
-        next_frame: The first one that was not taken yet. Those before the unit's own are committed,
-            and read again only for the state's sake.
-        state: Of the sink; None where each frame stands alone.
-        rows: Number, file and what the sink keeps of frames that were put.
+    `next_frame` is the first one that was not taken yet. Those before the unit's own are committed,
+    and read again only for the state's sake.
     """
 
     unit: Unit
-    position: int
+    position: int  # of the unit within its task
     next_frame: int
-    state: Any
+    state: Any  # of the sink; None where each frame stands alone
     reader: ClipReader
     items: Generator[Item | End, None, None]
+    # Number, file and what the sink keeps of frames that were put.
     rows: list[tuple[int, str | None, Any]] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     is_done: bool = False
@@ -116,17 +110,11 @@ class Sink(ABC):
 
     A unit begins, its frames are computed and put, and a commit makes durable what was put. The
     state of a unit has `to_bytes` and, for batches, `copy`, as `posemill.estimators.ClipState`.
-
-    Args:
-        writes_to: For the message about a disk that refuses.
-        saves_states: Whether a unit goes on by the bytes of its state; if not, it is read again
-            from its start.
-        has_worked: Whether `compute` gave a result so far.
     """
 
-    writes_to: str
-    saves_states = True
-    has_worked = True
+    writes_to: str  # for the message about a disk that refuses
+    saves_states = True  # a unit goes on by the bytes of its state; else it is read from its start
+    has_worked = True  # whether `compute` gave a result so far
 
     @abstractmethod
     def begin(self, unit: Unit) -> Any:
@@ -163,22 +151,15 @@ class FrameJob(ABC):
     """What is done with all frames of a source, by workers that may die; `run_job` does it.
 
     Every worker has a copy of it.
-
-    Attributes:
-        config: What is asked for; `out` is the folder that this machine works in.
-        asked: `out` as it was given.
-        sampling: Which frames of each clip; None for all.
-        batch_size: How many frames are computed at once.
-        target_size: Width and height of frames out of videos, or the shorter side; None: as is.
     """
 
-    batch_size = 1
-    target_size: TargetSize = None
+    batch_size = 1  # how many frames are computed at once
+    target_size: TargetSize = None  # of frames out of videos; None: as is
     summary_type: type[Progress]
 
     def __init__(self, config: JobConfig, storage: str = "local") -> None:
         self.asked, self.home = config.out, RunHome.at(config.out, storage)
-        self.config: Any = config.replace(out=self.home.work)
+        self.config: Any = config.replace(out=self.home.work)  # the folder this machine works in
         self.sampling = fewer_frames(config.fps, config.stride)
 
     def find_clips(self, clips: ClipList | None = None) -> ClipList:

@@ -27,9 +27,7 @@ from posemill.sources.reading import attempt
 class KeypointSink(Sink):
     """An engine, and the shard that its results are collected for.
 
-    Args:
-        address: Of the run: its folder, or its URI.
-        run_id: Of the run's manifest.
+    `address` is that of the run: its folder, or its URI.
     """
 
     has_worked = False

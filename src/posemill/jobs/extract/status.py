@@ -30,31 +30,21 @@ State = Literal["running", "finished", "stopped", "unknown"]
 class Progress:
     """Counts per split, what failed, and the speed; stands for its folder where a path is expected.
 
-    Args:
-        counts: What is committed, per split: known = out + failed, at the end.
-        in_flight: Frames done and not yet committed, per split.
-        frames_per_second: Of the last minute, at the end of the whole call; None before there is
-            anything to measure.
-        seconds: Since this start of the run.
-        num_workers: Busy ones.
-        news: What happened since the last report and is worth a line: workers that died.
-        reasons: Why frames failed: reason, failures, frames; most frequent first.
-        num_frames_now: Frames that this call went through; others were done before.
-        name: What users call the run: its folder or its URI.
-        folder: The same; of a run they only look at, where this machine has it.
+    `frames_per_second` are of the last minute, at the end of the whole call; None before there is
+    anything to measure.
     """
 
-    counts: tuple[SplitCounts, ...]
-    in_flight: Mapping[str, int] = field(default_factory=dict)
+    counts: tuple[SplitCounts, ...]  # committed: known = out + failed, at the end
+    in_flight: Mapping[str, int] = field(default_factory=dict)  # done, not committed, by split
     frames_per_second: float | None = None
-    seconds: float = 0.0
-    num_workers: int = 0
-    news: tuple[str, ...] = ()
-    reasons: tuple[tuple[str, int, int], ...] = ()
-    num_frames_now: int = field(default=0, kw_only=True)
+    seconds: float = 0.0  # since this start of the run
+    num_workers: int = 0  # busy ones
+    news: tuple[str, ...] = ()  # since the last report, worth a line: workers that died
+    reasons: tuple[tuple[str, int, int], ...] = ()  # reason, failures, frames; frequent ones first
+    num_frames_now: int = field(default=0, kw_only=True)  # of this call; others were done before
     num_bytes: int = field(default=0, kw_only=True)
-    name: str = field(default="", kw_only=True)
-    folder: Path = field(default=Path(), kw_only=True)
+    name: str = field(default="", kw_only=True)  # what users call the run: its folder or its URI
+    folder: Path = field(default=Path(), kw_only=True)  # the same; for a `Status`, the one here
 
     def __fspath__(self) -> str:
         return uri_of(self.folder) or str(self.folder)
@@ -169,19 +159,16 @@ def failed_text(num_frames: int, num_clips: int) -> Message:
 class Status(Progress):
     """How far a run is, read from its folder; the speed only while somebody works on it.
 
-    Args:
-        state: `stopped`: begun, not finished, and nobody works on it; `unknown`: not finished, and
-            the lock that says whether it runs cannot be looked at.
-        doubt: Why the state is not known.
-        gpus: With the workers on them, while it runs on this machine.
+    `stopped` is one that is begun, not finished, and nobody works on it; `unknown` one that is not
+    finished, and the lock that says whether it runs cannot be looked at.
     """
 
     state: State
     manifest: Manifest
     holder: Holder | None
     finished_at: str | None
-    doubt: str = ""
-    gpus: tuple[Gpu, ...] = ()
+    doubt: str = ""  # why the state is not known
+    gpus: tuple[Gpu, ...] = ()  # with the workers on them, while it runs on this machine
 
     def __repr__(self) -> str:
         done = f"{self.frames_done}/{self.frames_known} frames"
@@ -198,7 +185,8 @@ class Status(Progress):
             "stopped": "{run}: stopped before its end; the same {command} command continues it",
         }[self.state]
         command, time = self.manifest.kind, self.finished_at
-        return Message(template, run=self.name, holder=self.holder, time=time, command=command)
+        holder = self.holder and self.holder.describe()
+        return Message(template, run=self.name, holder=holder, time=time, command=command)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -301,7 +289,7 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
         return None
     if isinstance(holder, LeaseState) or holder.host != socket.gethostname():
         template = "{name} is worked on by {holder}: run posemill stop there"
-        raise RunError(template, name=home.name, holder=holder)
+        raise RunError(template, name=home.name, holder=holder.describe())
     try:
         has_ended = end_holder(
             holder.pid,
@@ -314,7 +302,7 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
             "{folder} is worked on by {holder}, a process of another user; nothing was "
             "stopped: ask them, or run posemill stop as that user",
             folder=folder,
-            holder=holder,
+            holder=holder.describe(),
         ) from error
     if not has_ended and holder_of(folder) is not None:
         raise RunError(
