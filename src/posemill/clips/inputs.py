@@ -186,17 +186,11 @@ class ClipInput:
     def read_block(self, plan: BlockPlan, *, layout: str | None = None) -> ClipBlock:
         """Return many clips of a run at once; several threads may call it."""
         assert self.run is not None
-        block = self.run.read_block(plan, skeleton_name=self._part_for(layout))
+        block = self.run.read_block(plan, _part_of(self.run, layout))
         has_sizes = self._size_wh is None or (block.frames.sizes_wh > 0).all()
         if has_sizes and block.frames.others is None:
             return block
         return join_clips([self._shown(clip) for clip in block.clips])
-
-    def _part_for(self, layout: str | None) -> str:
-        """Return what of a run's skeleton is read to make a layout of it."""
-        assert self.run is not None
-        whole = self.run.skeleton_name
-        return whole if layout is None else part_for(whole, layout)
 
     def _shown(self, clip: PoseClip) -> PoseClip:
         return choose_person(clip.with_size(self._size_wh), self.person)
@@ -238,9 +232,8 @@ class ClipInput:
 
     def _all_clips(self, layout: str | None) -> Iterator[PoseClip]:
         if self.run is not None:
-            part = self._part_for(layout)
             for split in self._run_splits:
-                for clip in self.run.clips(split, skeleton_name=part):
+                for clip in self.run.clips(split, skeleton_name=_part_of(self.run, layout)):
                     yield self._shown(clip)
         elif self._format is not None:
             for clip in self._format.read(self.path, size_wh=self._size_wh):
@@ -323,6 +316,11 @@ class ClipInput:
             facts["manifest"] = asdict(self.run.manifest)
             facts["num_failures"] = len(self.failures())
         return facts
+
+
+def _part_of(run: Run, layout: str | None) -> str:
+    """Return what of a run's skeleton is read to make a layout of it."""
+    return part_for(run.skeleton_name, layout or run.skeleton_name)
 
 
 def _has_loose_pictures(source: Mapping[str, Any]) -> bool:

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.files import atomic_path
-from posemill.formats.openpose_json import IS_OPENPOSE
-from posemill.formats.shared.contract import ClipStream, Format, Size
+from posemill.formats.openpose_json import IS_OPENPOSE, PeopleFormat
+from posemill.formats.shared.contract import ClipStream, Size
 from posemill.formats.shared.json_text import (
     NumberedList,
     fields_of,
@@ -33,7 +33,6 @@ from posemill.formats.shared.json_text import (
     read_line_list,
     record_of,
 )
-from posemill.formats.shared.losses import DEPTH
 from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels, points_by_part
 from posemill.messages import Message
 from posemill.records import PoseClip
@@ -45,18 +44,12 @@ _FIELDS = {"keypoints": ("body", 17), "foot_kpts": ("feet", 6), "face_kpts": ("f
            "lefthand_kpts": ("left_hand", 21), "righthand_kpts": ("right_hand", 21)}  # fmt: skip
 
 
-class CocoFormat(Format):
+class CocoFormat(PeopleFormat):
     """One JSON file."""
 
     name = "coco"
     suffix = ".json"
-    layouts: tuple[str, ...] = (_SKELETON, _BODY)
-    has_pixels = True
-    holds_people = True
-    losses: tuple[str, ...] = (
-        Message("x and y beyond a thousandth of a pixel; scores beyond a millionth"),
-    )
-    may_lose = (DEPTH,)
+    layouts = (_SKELETON, _BODY)
 
     def begins_like(self, start: bytes) -> bool:
         """Return True for a JSON file that speaks of images, annotations or categories early."""

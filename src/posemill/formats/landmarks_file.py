@@ -43,28 +43,20 @@ def landmark_arrays(clip: PoseClip) -> dict[str, npt.NDArray[Any]]:
 
 def has_landmarks(arrays: MappedNpz) -> bool:
     """Return True if an archive has the arrays of `posemill landmarks`."""
-    name = _named(arrays)
-    return "keypoints" not in arrays and (
-        name is None or all(part in arrays for part in get_skeleton(name).part_names)
-    )
-
-
-def _named(arrays: MappedNpz) -> str | None:
-    """Return the skeleton an archive is of; None if it names one that is not known."""
-    if "skeleton" not in arrays:
-        return _HOLISTIC[0]
-    name = str(arrays["skeleton"].reshape(-1)[0]) if arrays["skeleton"].size else ""
-    return name if is_skeleton(name) else None
+    parts = get_skeleton(_HOLISTIC[0]).part_names
+    return "keypoints" not in arrays and ("skeleton" in arrays or {*parts} <= {*arrays})
 
 
 def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> PoseClip:
     """Return the clip of an archive; its id is the file's name."""
-    path, name = arrays.path, _named(arrays)
-    if name is None:
+    path, name = arrays.path, _HOLISTIC[0]
+    if "skeleton" in arrays:
+        name = str(next(iter(arrays["skeleton"].reshape(-1)), ""))
+    if not is_skeleton(name):
         raise ContentError(
             "its skeleton is {skeleton!r}, which is not known here; install the package of the "
             "engine that brings it",
-            skeleton=str(arrays["skeleton"])[:80],
+            skeleton=name[:80],
         )
     skeleton = get_skeleton(name)
     first = arrays[skeleton.part_names[0]]

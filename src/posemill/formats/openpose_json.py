@@ -76,14 +76,14 @@ def _person_of(points: npt.NDArray[np.float64], person_id: int) -> dict[str, Any
     return person
 
 
-def _frames_of(clip: PoseClip) -> Iterator[list[dict[str, Any]]]:
+def _frames_of(clip: PoseClip) -> Iterator[dict[str, Any]]:
     for people in people_in_pixels(clip):
-        yield [_person_of(*person) for person in people]
+        yield {"people": [_person_of(*person) for person in people]}
 
 
 def _texts_of(clip: PoseClip) -> Iterator[str]:
-    for people in _frames_of(clip):
-        yield json.dumps({"version": 1.3, "people": people})
+    for frame in _frames_of(clip):
+        yield json.dumps({"version": 1.3, **frame})
 
 
 def people_of(frame: Any) -> list[Person]:
@@ -141,7 +141,9 @@ def _clip(frames: list[Any], fields: dict[str, Any], skeleton: str | None) -> Po
     return clip_of_people(read, name, **fields)
 
 
-class _OpenPoseFormat(Format):
+class PeopleFormat(Format):
+    """JSON of all people of each picture, in rounded pixels."""
+
     layouts: tuple[str, ...] = ("coco-133", "openpose-18")
     has_pixels = True
     holds_people = True
@@ -151,7 +153,7 @@ class _OpenPoseFormat(Format):
     may_lose = (DEPTH,)
 
 
-class OpenPoseFolderFormat(_OpenPoseFormat):
+class OpenPoseFolderFormat(PeopleFormat):
     """A folder per clip with `<picture>_keypoints.json` per frame."""
 
     name = "openpose"
@@ -169,7 +171,7 @@ class OpenPoseFolderFormat(_OpenPoseFormat):
             yield _clip(frames, fields, skeleton)
 
 
-class OpenPoseFileFormat(_OpenPoseFormat):
+class OpenPoseFileFormat(PeopleFormat):
     """One JSON file: a list of clips, each with its frames by number."""
 
     name = "openpose-file"
@@ -186,9 +188,7 @@ class OpenPoseFileFormat(_OpenPoseFormat):
                 if clips.is_first:
                     header = json.dumps(clips.header())
                     handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [\n')
-                frames = {
-                    str(index): {"people": people} for index, people in enumerate(_frames_of(clip))
-                }
+                frames = {str(number): frame for number, frame in enumerate(_frames_of(clip))}
                 record = record_of(clip) | {"skeleton": clip.skeleton_name, "frames": frames}
                 handle.write(("" if clips.is_first else ",\n") + line_of(record, clip.clip_id))
             handle.write("\n]}\n")

@@ -18,7 +18,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from posemill.files import atomic_path
 from posemill.formats.shared import contract
 from posemill.formats.shared import pickles as out
 from posemill.formats.shared.contract import ClipStream, Format, Size
@@ -63,8 +62,7 @@ class PklFormat(Format):
                 split: out.pickled_dict({**dict(_read_lists(lists)), "posemill": header})
                 for split, lists in waiting.items()
             }
-            with atomic_path(path) as temporary, temporary.open("wb") as handle:
-                handle.writelines(out.pickled_file(out.pickled_dict(content)))
+            out.write_pickle(path, content)
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: runs of frames with one video id."""

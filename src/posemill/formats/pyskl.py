@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from posemill.errors import ContentError
-from posemill.files import atomic_path
 from posemill.formats.shared import contract
 from posemill.formats.shared import pickles as out
 from posemill.formats.shared.contract import ClipStream, Format, Size
@@ -80,18 +79,16 @@ class PysklFormat(Format):
                 )
                 for name, label, size in zip(names.values(), labels, sizes, strict=True)
             )
-            splits: dict[str, list[bytes]] = {}
+            splits = defaultdict[str, list[bytes]](list)
             for (split, _), name in names.items():
-                splits.setdefault(split, []).append(out.pickled(name))
-            content: dict[str, bytes | Iterable[bytes]] = {
+                splits[split].append(out.pickled(name))
+            listed = {split: out.pickled_list(of_split) for split, of_split in splits.items()}
+            content = {
                 "annotations": out.pickled_list(chain.from_iterable(pieces)),
-                "split": out.pickled_dict(
-                    {split: out.pickled_list(listed) for split, listed in splits.items()}
-                ),
-                "posemill": out.pickled(json.dumps(header)),
+                "split": out.pickled_dict(listed),
+                "posemill": [out.pickled(json.dumps(header))],
             }
-            with atomic_path(path) as temporary, temporary.open("wb") as handle:
-                handle.writelines(out.pickled_file(out.pickled_dict(content)))
+            out.write_pickle(path, content)
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips; of several people, the one with the highest mean score comes first."""

@@ -53,16 +53,13 @@ class TxtFormat(Format):
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder that has text files."""
         for files, fields, _ in read_clip_folders(path, ".txt", size_wh):
-            pixels = np.stack([_read_frame(file) for file in files]) if files else _NOTHING
+            pixels = np.array([_read_frame(file) for file in files]).reshape(-1, _POINTS, 2)
             points = from_pixels(pixels, fields["sizes_wh"])
             is_infinite = np.isinf(points).any(axis=(1, 2))
             if is_infinite.any():
                 raise ValueError(f"{files[is_infinite.argmax()]}: a found point is infinite")
             mask = ~np.isnan(pixels[..., 0])
             yield make_clip(points, None, mask, skeleton_name=_SKELETON, **fields)
-
-
-_NOTHING = np.zeros((0, _POINTS, 2))
 
 
 def _texts_of(clip: PoseClip) -> Iterator[str]:

@@ -68,9 +68,6 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
     def __reduce__(self) -> tuple[Any, ...]:
         return MappedNpz, (self.path,)
 
-    def __repr__(self) -> str:
-        return f"MappedNpz({str(self.path)!r}, {', '.join(self._entries)})"
-
     def content_key(self) -> str:
         """Return a digest of the directory's checksums; only `verify` reads what they are of."""
         digest = hashlib.sha256()

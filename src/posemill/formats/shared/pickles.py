@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ContentError
+from posemill.files import atomic_path
 from posemill.records import FloatArray
 
 _DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|[SU]\d{1,6})$")
@@ -328,6 +329,7 @@ def pickled_dict(
     yield b"u"
 
 
-def pickled_file(value: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the whole file of a thing already pickled."""
-    return chain([_PRELUDE], value, [b"."])
+def write_pickle(path: Path, items: Mapping[str, bytes | Iterable[bytes]]) -> None:
+    """Write the file of a dict of things already pickled."""
+    with atomic_path(path) as temporary, temporary.open("wb") as handle:
+        handle.writelines(chain([_PRELUDE], pickled_dict(items), [b"."]))
