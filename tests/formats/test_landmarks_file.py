@@ -66,5 +66,5 @@ def test_another_skeleton_has_its_name_and_a_score_for_every_point(tmp_path):
     np.testing.assert_array_equal(back.points, clip.points)
     np.testing.assert_array_equal(back.scores, clip.scores)
     np.savez(tmp_path / "cat.npz", **unknown)
-    with pytest.raises(FormatError, match=r"cat\.npz: its skeleton is 'cat-9', which is not known"):
+    with pytest.raises(FormatError, match=r"cat\.npz: unknown skeleton 'cat-9'"):
         list(detect_format(tmp_path / "cat.npz").read(tmp_path / "cat.npz"))

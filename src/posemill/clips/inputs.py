@@ -35,9 +35,7 @@ class ClipInput:
 
     Args:
         path: A run folder, finished or not, or a file or folder in one of the formats.
-        format_name: Taken as this format; by default it is found out.
         size_wh: The pictures' size, for clips that do not say it.
-        splits: Only these; all by default.
         person: Which of several people in a frame the clips are of, as `parse_person` takes it.
     """
 
@@ -85,13 +83,10 @@ class ClipInput:
             raise RunError(self._no_split(unknown, run.splits))
 
     def _no_split(self, missing: Sequence[str], known: Collection[str]) -> Message:
-        return Message(
-            "{name} has no split {missing}; it has {known}{hint}",
-            name=self.name,
-            missing=", ".join(map(repr, missing)),
-            known=", ".join(known) or "none",
-            hint=hint(missing[0], known),
-        )
+        names, splits = ", ".join(map(repr, missing)), ", ".join(known) or "none"
+        near = hint(missing[0], known)
+        template = "{name} has no split {missing}; it has {known}{hint}"
+        return Message(template, name=self.name, missing=names, known=splits, hint=near)
 
     @cached_property
     def run_beside(self) -> Run | None:
@@ -212,12 +207,10 @@ class ClipInput:
         if not seen and not known:
             advice = Message("; what failed, and why: posemill view {name!q}", name=self.name)
             splits = ", ".join(map(repr, self._splits or ()))
-            raise kind(
-                "{name}: holds no clips{of_splits}; expected some{advice}",
-                name=self.name,
-                of_splits=Message(" of split {splits}", splits=splits) if splits else "",
-                advice=advice if self.failures() else "",
-            )
+            of_splits = Message(" of split {splits}", splits=splits) if splits else ""
+            template = "{name}: holds no clips{of_splits}; expected some{advice}"
+            advice = advice if self.failures() else ""
+            raise kind(template, name=self.name, of_splits=of_splits, advice=advice)
         _, missing = match_splits(self.splits or (), seen)
         if missing and self.run is None:
             raise kind(self._no_split(missing, known))

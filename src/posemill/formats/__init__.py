@@ -83,10 +83,6 @@ def detect_format(path: Path) -> Format:
         advice = Message(
             "name a run or a file in it, find keypoints of pictures by posemill extract, or "
         )
-    raise FormatError(
-        "{path}: {seen}none of the formats known: {known}; {advice}name it by {--from}",
-        path=path,
-        seen=seen,
-        known=", ".join(known_formats()),
-        advice=advice,
-    )
+    template = "{path}: {seen}none of the formats known: {known}; {advice}name it by {--from}"
+    known = ", ".join(known_formats())
+    raise FormatError(template, path=path, seen=seen, known=known, advice=advice)

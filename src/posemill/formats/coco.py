@@ -1,10 +1,7 @@
 """COCO-WholeBody JSON: 133 points a person, pictures and annotations in two lists.
 
-`keypoints` has the 17 body points as x, y, visibility (2 found, 0 missing), `foot_kpts`,
-`face_kpts`, `lefthand_kpts` and `righthand_kpts` the others. Beside what COCO knows, `videos`
-lists the clips, and every annotation has our `scores`. From bodies of 17 or 18 points: a plain COCO
-file of 17, an annotation for each person. All people of a picture are read, the largest stands for
-it. Of clips with several people `track_id` says who is who.
+Beside what COCO knows, `videos` lists the clips, and every annotation has our `scores`. From bodies
+of 17 or 18 points: a plain COCO file of 17. The first person of a picture stands for it.
 """
 
 from __future__ import annotations
@@ -23,16 +20,8 @@ import numpy.typing as npt
 
 from posemill.files import atomic_path
 from posemill.formats.openpose_json import IS_OPENPOSE, PeopleFormat
+from posemill.formats.shared import json_text
 from posemill.formats.shared.contract import ClipStream, Size
-from posemill.formats.shared.json_text import (
-    NumberedList,
-    fields_of,
-    is_line_list,
-    load_json,
-    numbers,
-    read_line_list,
-    record_of,
-)
 from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels, points_by_part
 from posemill.messages import Message
 from posemill.records import PoseClip
@@ -64,14 +53,14 @@ class CocoFormat(PeopleFormat):
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as person_file,
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as video_file,
         ):
-            images, people, videos = map(NumberedList, (handle, person_file, video_file))
+            images, people, videos = map(json_text.NumberedList, (handle, person_file, video_file))
             for clip in clips:
                 if clips.is_first:
                     info = {"description": "posemill", "posemill": clips.header()}
                     handle.write(f'{{"info": {json.dumps(info)},\n')
                     handle.write(f'"categories": [{json.dumps(_category())}],\n"images": [')
                 video = {"name": clip.clip_id, "skeleton": clip.skeleton_name}
-                video_id = videos.add(record_of(clip) | video, clip.clip_id)
+                video_id = videos.add(json_text.record_of(clip) | video, clip.clip_id)
                 _write_frames(clip, video_id, images, people)
             for name, waiting in (("annotations", person_file), ("videos", video_file)):
                 handle.write(f'\n],\n"{name}": [')
@@ -81,11 +70,11 @@ class CocoFormat(PeopleFormat):
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips of our file, or a clip per picture of a plain one."""
-        if is_line_list(path, "images", line=2):
+        if json_text.is_line_list(path, "images", line=2):
             names = ("videos", "images", "annotations")
-            yield from _read_ours(*(read_line_list(path, name) for name in names))
+            yield from _read_ours(*(json_text.read_line_list(path, name) for name in names))
             return
-        content = load_json(path)
+        content = json_text.load_json(path)
         if not isinstance(content, dict) or not isinstance(content.get("images"), list):
             raise ValueError("expected an object with a list 'images'")
         videos = content.get("videos") or [{}]
@@ -105,7 +94,7 @@ def _category() -> dict[str, Any]:
 
 
 def _write_frames(
-    clip: PoseClip, video_id: int, images: NumberedList, people: NumberedList
+    clip: PoseClip, video_id: int, images: json_text.NumberedList, people: json_text.NumberedList
 ) -> None:
     paths = clip.image_paths or [f"{clip.clip_id}/{i:06d}" for i in clip.frame_indices.tolist()]
     for row, found in enumerate(people_in_pixels(clip)):
@@ -191,7 +180,7 @@ def _read_ours(
                     raise ValueError(f"picture {image['id']} has no annotation of its own")
             waiting = next(images, None)
         name = _BODY if record.get("skeleton") == _BODY else _SKELETON
-        yield clip_of_people(rows, name, **fields_of(record, len(rows)))
+        yield clip_of_people(rows, name, **json_text.fields_of(record, len(rows)))
     if person is not None:
         raise ValueError(f"annotation of picture {person[0]} is not where the picture is")
 
@@ -236,7 +225,7 @@ def _person(annotation: dict[str, Any]) -> Person:
     points[:17, 2] = points[:17, 2] > 0
     points[:, 2] = np.clip(points[:, 2], 0, 1)
     if "scores" in annotation:
-        scores = numbers(annotation["scores"], 1, what="scores").ravel()
+        scores = json_text.numbers(annotation["scores"], 1, what="scores").ravel()
         if len(scores) not in (17, len(points)):
             raise ValueError(f"scores: expected 17 or {len(points)}, got {len(scores)}")
         points[: len(scores), 2] = scores

@@ -1,8 +1,4 @@
-"""HDF5: the arrays of the npz as datasets that can be sliced, clips by offset and length.
-
-Root datasets as in `posemill.formats.npz`; strings are UTF-8; the attribute `posemill` holds JSON
-with version, skeleton and recipe. Chunks carry checksums.
-"""
+"""HDF5: the arrays of the npz as datasets that can be sliced, clips by offset and length."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
 """A folder for Hugging Face datasets: a row per clip, `load_dataset("parquet")` reads it.
 
-`data/{split}-00000-of-00001.parquet` with `clip_id`, `label`, `fps`, `num_frames`, `keypoints`
-(frames, K, 3), `scores` and `mask` (frames, K), `sizes_wh` (frames, 2), `frame_index`,
-`image_paths`, `extra` (JSON). They are nested lists: `dataset.with_format("numpy")` (or "torch")
-gives arrays. `README.md` is the dataset card. The name `all` is reserved by Hugging Face: a
-split `all` is called `full` there, and `all` again where posemill reads it.
+A row has nested lists: `keypoints` (frames, K, 3), `scores` and `mask` (frames, K), `sizes_wh`
+(frames, 2). `README.md` is the dataset card.
 """
 
 from __future__ import annotations
@@ -48,20 +45,19 @@ class HuggingFaceFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a Parquet file per split, the dataset card and our index."""
-        with new_folder(clips) as (folder, index):
-            (folder / "data").mkdir()
-            with ExitStack() as files:
-                splits: dict[str, parquet.TableWriter] = {}
-                for clip in clips:
-                    index.place(clip)
-                    if clip.split not in splits:
-                        schema = _schema(json.dumps(clips.header() | {"split": clip.split}))
-                        file = _file_of(folder, clip.split)
-                        table = parquet.TableWriter(file, schema, use_dictionary=False)
-                        splits[clip.split] = files.enter_context(table)
-                    table = splits[clip.split]
-                    table.add(_row_of(clip, table.schema, clips.asked), len(clip))
-            _write_card(folder, clips)
+        splits: dict[str, parquet.TableWriter] = {}
+        with new_folder(clips) as index, ExitStack() as files:
+            (index.folder / "data").mkdir()
+            for clip in clips:
+                index.place(clip)
+                if clip.split not in splits:
+                    schema = _schema(json.dumps(clips.header() | {"split": clip.split}))
+                    file = _file_of(index.folder, clip.split)
+                    table = parquet.TableWriter(file, schema, use_dictionary=False)
+                    splits[clip.split] = files.enter_context(table)
+                table = splits[clip.split]
+                table.add(_row_of(clip, table.schema, clips.asked), len(clip))
+            _write_card(index.folder, clips)
         if _RESERVED.keys() & clips.summary.splits:
             renamed = Message("the split name 'all', which Hugging Face reserves: it is 'full'")
             clips.summary.losses += (renamed,)
@@ -144,7 +140,7 @@ def _write_card(folder: Path, clips: ClipStream) -> None:
 
 
 def _read_file(path: Path, table: pq.ParquetFile) -> Iterator[PoseClip]:
-    header = parquet.header_of(path, table)
+    header = parquet.header_of(table)
     parquet.expect_columns(path, table, _schema(""))
     split = path.name.rsplit("-of-", 1)[0].rpartition("-")[0]
     num_lost = 0

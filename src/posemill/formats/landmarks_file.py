@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ContentError
-from posemill.formats.shared.contract import Size, make_clip, same_sizes
+from posemill.formats.shared.contract import Size, known_skeleton, make_clip, same_sizes
 from posemill.npz.mapped import MappedNpz, check_array
 from posemill.records import PoseClip
-from posemill.skeletons import get_skeleton, is_skeleton
+from posemill.skeletons import get_skeleton
 
 _HOLISTIC = ("holistic-543", "holistic-553")  # the first also of files that do not say: older ones
 
@@ -52,13 +52,7 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
     path, name = arrays.path, _HOLISTIC[0]
     if "skeleton" in arrays:
         name = str(next(iter(arrays["skeleton"].reshape(-1)), ""))
-    if not is_skeleton(name):
-        raise ContentError(
-            "its skeleton is {skeleton!r}, which is not known here; install the package of the "
-            "engine that brings it",
-            skeleton=name[:80],
-        )
-    skeleton = get_skeleton(name)
+    skeleton = known_skeleton(name)
     first = arrays[skeleton.part_names[0]]
     frames = len(first) if first.ndim else 0
     if not frames:

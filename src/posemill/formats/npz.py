@@ -1,11 +1,7 @@
 """`.npz`, the model's input: all frames of all clips behind each other, mapped instead of loaded.
 
-Per frame (N): `keypoints` float32 (N, K, 3), `mask` bool and `scores` float32 (N, K),
-`frame_index` int64, `sizes_wh` int32 (N, 2), `image_paths`, `video_ids`. Per clip (C): `offsets`
-(first frame) and `lengths` int64, `clip_ids`, `splits`, `labels`, `clip_info` (JSON).
-Of clips with landmarks in metres: `world` float32 (N, 75, 3), as in `PoseClip`.
-Of several people, M of each frame: `keypoints` (N, M, K, 3), `mask` and `scores` (N, M, K).
-`keypoint_names` (K), and `meta` (1): JSON with version, skeleton and recipe.
+Its arrays: docs/formats.md. Of several people, M of each frame: `keypoints` (N, M, K, 3), `mask`
+and `scores` (N, M, K), and no `world`.
 """
 
 from __future__ import annotations
@@ -26,13 +22,15 @@ from posemill.formats.landmarks_file import has_landmarks, read_landmarks
 from posemill.formats.shared import contract
 from posemill.formats.shared.contract import ClipStream, Format, Recipe, Size, Summary
 from posemill.formats.shared.json_text import info_text, read_info
-from posemill.formats.shared.pixels import are_pixels, from_pixels
+from posemill.formats.shared.people import are_pixels, from_pixels
 from posemill.geometry import Fill, fill_missing
 from posemill.npz.clips import read_npz_clips, split_by_name
 from posemill.npz.mapped import MappedNpz, open_npz
 from posemill.npz.writer import ArchiveWriter
 from posemill.records import FloatArray, PoseClip, nothing_in_metres
 from posemill.skeletons import get_skeleton
+
+_ROWS = ("keypoints", "scores", "mask", "frame_index", "sizes_wh", "image_paths", "world")
 
 
 class NpzFormat(Format):
@@ -146,29 +144,23 @@ def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseCli
         _check_names(arrays["keypoint_names"].tolist(), done["skeleton_name"])
     is_pixels = "posemill" not in clips.header and are_pixels(keypoints)
     for index, (start, stop) in enumerate(pairwise(clips.offsets.tolist())):
-        rows = slice(start, stop)
-        points, paths = np.array(keypoints[rows]), _cut(arrays, "image_paths", rows, np.zeros(0))
-        sizes = _cut(arrays, "sizes_wh", rows, contract.same_sizes(size_wh, stop - start)).astype(
-            np.int32
-        )
+        rows = {name: np.array(arrays[name][start:stop]) for name in _ROWS if name in arrays}
+        points, paths = rows["keypoints"], rows.get("image_paths", np.zeros(0))
+        sizes = rows.get("sizes_wh", contract.same_sizes(size_wh, stop - start)).astype(np.int32)
         info = read_info(str(arrays["clip_info"][index])) if "clip_info" in arrays else {}
         yield contract.make_clip(
             from_pixels(points, sizes) if is_pixels else points,
-            _cut(arrays, "scores", rows),
-            _cut(arrays, "mask", rows),
+            rows.get("scores"),
+            rows.get("mask"),
             sizes_wh=sizes,
             clip_id=clips.clip_ids[index],
             split=clips.splits[index] or split_by_name(path),
-            frame_indices=_cut(arrays, "frame_index", rows, np.arange(stop - start)),
+            frame_indices=rows.get("frame_index", np.arange(stop - start)),
             image_paths=tuple(paths.tolist()) if paths.any() else (),
-            world=_cut(arrays, "world", rows),
+            world=rows.get("world"),
             **done,
             **{**info, "label": clips.labels[index] or info.get("label")},
         )
-
-
-def _cut(arrays: MappedNpz, name: str, rows: slice, default: Any = None) -> Any:
-    return np.array(arrays[name][rows]) if name in arrays else default
 
 
 def _check_names(names: list[str], skeleton_name: str) -> None:

@@ -1,8 +1,7 @@
 """OpenPose's JSON: a file per frame in a folder per clip, or everything in one file.
 
 From coco-133: BODY_25 (neck and mid hip are means), 70 face points (no pupils) and both hands.
-From openpose-18: the 18 body points. Frames without a person have an empty list of people. All
-people of a file are read, the largest stands for the frame.
+Frames without a person have an empty list of people. The largest stands for the frame.
 """
 
 from __future__ import annotations
@@ -18,17 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.files import atomic_path
+from posemill.formats.shared import json_text
 from posemill.formats.shared.contract import ClipStream, Format, Size, same_sizes
 from posemill.formats.shared.folders import read_clip_folders, write_picture_files
-from posemill.formats.shared.json_text import (
-    fields_of,
-    is_line_list,
-    line_of,
-    load_json,
-    numbers,
-    read_line_list,
-    record_of,
-)
 from posemill.formats.shared.losses import DEPTH
 from posemill.formats.shared.people import Person, clip_of_people, people_in_pixels, points_by_part
 from posemill.messages import Message
@@ -114,7 +105,7 @@ def _id_of(person: dict[str, Any]) -> int:
 
 def _points(person: dict[str, Any]) -> npt.NDArray[np.float64]:
     """Return `(18, 3)` of a body alone, or else `(133, 3)`: x, y in pixels and score."""
-    body = numbers(person.get("pose_keypoints_2d", []), 3, what="pose_keypoints_2d")
+    body = json_text.numbers(person.get("pose_keypoints_2d", []), 3, what="pose_keypoints_2d")
     if len(body) not in (0, 18, 25):
         raise ValueError(f"pose_keypoints_2d: expected 18 or 25 points, got {len(body)}")
     if len(body) == 18 and not any(map(person.get, _PARTS)):
@@ -167,7 +158,7 @@ class OpenPoseFolderFormat(PeopleFormat):
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder with `*_keypoints.json`."""
         for files, fields, skeleton in read_clip_folders(path, "_keypoints.json", size_wh):
-            frames = [load_json(file, max_bytes=_MAX_FRAME_BYTES) for file in files]
+            frames = [json_text.load_json(file, max_bytes=_MAX_FRAME_BYTES) for file in files]
             yield _clip(frames, fields, skeleton)
 
 
@@ -189,16 +180,21 @@ class OpenPoseFileFormat(PeopleFormat):
                     header = json.dumps(clips.header())
                     handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [\n')
                 frames = {str(number): frame for number, frame in enumerate(_frames_of(clip))}
-                record = record_of(clip) | {"skeleton": clip.skeleton_name, "frames": frames}
-                handle.write(("" if clips.is_first else ",\n") + line_of(record, clip.clip_id))
+                record = json_text.record_of(clip) | {
+                    "skeleton": clip.skeleton_name,
+                    "frames": frames,
+                }
+                handle.write(
+                    ("" if clips.is_first else ",\n") + json_text.line_of(record, clip.clip_id)
+                )
             handle.write("\n]}\n")
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips of our file, or the one clip of a list or an object of frames."""
-        if is_line_list(path, "clips", line=0):
-            yield from map(_clip_of, read_line_list(path, "clips"))
+        if json_text.is_line_list(path, "clips", line=0):
+            yield from map(_clip_of, json_text.read_line_list(path, "clips"))
             return
-        content = load_json(path)
+        content = json_text.load_json(path)
         if isinstance(content, dict) and isinstance(content.get("clips"), list):
             yield from map(_clip_of, content["clips"])
             return
@@ -216,11 +212,11 @@ def _clip_of(record: Any) -> PoseClip:
     if not isinstance(record, dict) or not isinstance(record.get("frames"), dict):
         raise ValueError(f"expected clips with an object 'frames', got {record!r:.80}")
     frames = _in_order(record["frames"])
-    return _clip(frames, fields_of(record, len(frames)), record["skeleton"])
+    return _clip(frames, json_text.fields_of(record, len(frames)), record["skeleton"])
 
 
 def _in_order(frames: dict[str, Any]) -> list[Any]:
-    """Return frames by their numbers: a tool that sorts keys puts "10" before "2"."""
+    """Return frames by their json_text.numbers: a tool that sorts keys puts "10" before "2"."""
     if all(key.isdecimal() for key in frames):
         return [frames[key] for key in sorted(frames, key=int)]
     return list(frames.values())

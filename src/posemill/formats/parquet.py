@@ -1,11 +1,8 @@
 """Parquet in one file: a row per frame, for pandas, polars, DuckDB and the like.
 
-Columns: `split`, `clip_id`, `frame_index`, `image_path`, `width`, `height`, `keypoints` (K x 3
-float32, flat), `scores` and `mask` (K), `clip_info` (JSON: label, fps, extra); of clips with
-landmarks in metres `world` (75 x 3, as in `PoseClip`, NaN where not found). Of several people
-there is a row for each of a frame, the one that stands for it first, and `person_id` says who is
-who (0: nobody knows; empty where one person was looked for). The schema's metadata `posemill`
-holds JSON with version, skeleton and recipe.
+`keypoints` (K x 3) are flat, like `world` (75 x 3, NaN where not found). Of several people there is
+a row for each of a frame, the one that stands for it first, and `person_id` says who is who (0:
+nobody knows; empty where one person was looked for).
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ from posemill.machine.limits import free_memory
 from posemill.messages import Message
 from posemill.npz.clips import expect_new, read_object
 from posemill.records import PoseClip, fields_of_recipe, nothing_in_metres
-from posemill.skeletons import WORLD_LAYOUT, get_skeleton, is_skeleton
+from posemill.skeletons import WORLD_LAYOUT, get_skeleton
 from posemill.terminal import warn_once
 
 _GROUP_FRAMES = 4096
@@ -104,7 +101,7 @@ class ParquetFormat(Format):
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: rows of one split and clip id that follow each other."""
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            header = header_of(path, file)
+            header = header_of(file)
             optional = {name: name in file.schema_arrow.names for name in ("world", "person_id")}
             expect_columns(path, file, _schema(str(header["skeleton"]), optional))
             seen: set[tuple[str, str]] = set()
@@ -169,7 +166,7 @@ def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def header_of(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
+def header_of(file: pq.ParquetFile) -> dict[str, Any]:
     """Return what a file of ours says about itself; its skeleton is known."""
     header = read_object(((file.schema_arrow.metadata or {}).get(_KEY) or b"{}").decode())
     if not header:
@@ -177,8 +174,7 @@ def header_of(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
             "expected a table that posemill exported, got one without its header; of a run, name "
             "the folder, not a shard"
         )
-    name = str(header.get("skeleton"))
-    contract.skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
+    contract.known_skeleton(str(header.get("skeleton")))
     return header
 
 

@@ -1,9 +1,4 @@
-"""`.pkl` in the layout many projects use: per split three lists with an entry per frame.
-
-`{split: {'keypoints': [{'face': (68, 3) | None, 'left_hand': (21, 3) | None, 'right_hand':
-(21, 3) | None, 'pose': (33, 3) | None}, …], 'image_paths': […], 'video_ids': […]}}`, and in each
-split `'posemill'`: JSON with version and recipe.
-"""
+"""`.pkl` in the layout many projects use, see docs/formats.md: of each split three lists."""
 
 from __future__ import annotations
 
@@ -22,8 +17,8 @@ from posemill.formats.shared import contract
 from posemill.formats.shared import pickles as out
 from posemill.formats.shared.contract import ClipStream, Format, Size
 from posemill.formats.shared.losses import EMPTY_CLIPS, EXTRA, FPS, LABELS, POSITIONS, SCORES, SIZES
+from posemill.formats.shared.people import LOOKED_AT, are_pixels, from_pixels
 from posemill.formats.shared.pickles import array_of, has_annotations, load_pickle
-from posemill.formats.shared.pixels import LOOKED_AT, are_pixels, from_pixels
 from posemill.npz.clips import expect_new, read_object
 from posemill.npz.mapped import check_array
 from posemill.records import PoseClip, fields_of_recipe

@@ -2,13 +2,11 @@
 
 Header: version, width/height/depth, components (name, points, limbs, colours, "XYZC"). Body: fps,
 frames, people, coordinates in pixels, confidences (0 = missing). Depth is the width: our z has
-the scale of x. Names are those pose-format gives the same points, in ASCII. A person has the same
-place among the people of all frames; a place is given again when its person does not come back.
+the scale of x. A person has the same place among the people of all frames.
 
 Behind the body, where readers of version 0.2 do not look as they know its length, stands what the
-format has no place for: `posemill`, a length (uint32), and as much JSON: version, skeleton, recipe
-and the clip's record as in `posemill.jsonl`; of several people also who stands for each frame, and
-the ids of those at each place.
+format has no place for: `posemill`, a length (uint32), and as much JSON: the header, the clip's
+record; of several people also who stands for each frame, and the ids of those at each place.
 """
 
 from __future__ import annotations
@@ -25,16 +23,9 @@ import numpy.typing as npt
 
 from posemill.errors import ContentError
 from posemill.files import atomic_path, reading
+from posemill.formats.shared import json_text
 from posemill.formats.shared.contract import ClipStream, Format, Size, same_sizes
 from posemill.formats.shared.folders import new_folder, split_and_id
-from posemill.formats.shared.json_text import (
-    fields_of,
-    header_in,
-    indexed_clips,
-    line_of,
-    parse_json,
-    record_of,
-)
 from posemill.formats.shared.losses import OTHER_SIZES, TINY_SCORES
 from posemill.formats.shared.people import clip_of_axis, first_size, stack_people
 from posemill.messages import Message
@@ -69,7 +60,7 @@ class PoseFormat(Format):
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a file per clip; one clip to `path` itself if that ends in `.pose`."""
         if path.suffix.lower() != ".pose":
-            with new_folder(clips) as (_, index):
+            with new_folder(clips) as index:
                 for clip in clips:
                     place = _file_at(index.place(clip))
                     place.parent.mkdir(parents=True, exist_ok=True)
@@ -99,8 +90,8 @@ def _file_at(place: Path) -> Path:
 def _files(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     if path.is_file():
         yield path, {}
-    elif header_in(path):
-        for place, fields in indexed_clips(path):
+    elif json_text.header_in(path):
+        for place, fields in json_text.indexed_clips(path):
             yield _file_at(place), fields
     else:
         for file in sorted(path.rglob("*.pose")):
@@ -112,14 +103,10 @@ def encode_clip(clip: PoseClip, about: Mapping[str, Any] | None = None) -> bytes
     """Return the bytes of a `.pose` file, and behind its body what it says `about` itself."""
     width, height = first_size(clip)
     pixels, scores, first, ids = stack_people(clip)
-    if max(width, height, pixels.shape[1]) > 65535:
-        raise ContentError(
-            "clip {clip_id!r}: {width}x{height} or {most} people are too many for .pose",
-            clip_id=clip.clip_id,
-            width=width,
-            height=height,
-            most=pixels.shape[1],
-        )
+    most = pixels.shape[1]
+    if max(width, height, most) > 65535:
+        template = "clip {clip_id!r}: {width}x{height} or {most} people are too many for .pose"
+        raise ContentError(template, clip_id=clip.clip_id, width=width, height=height, most=most)
     names = next(names for names, known in _COMPONENTS.items() if known == clip.skeleton_name)
     parts = _parts(clip.skeleton)
     is_flat = clip.skeleton_name in ("openpose-18", "coco-133")
@@ -129,15 +116,15 @@ def encode_clip(clip: PoseClip, about: Mapping[str, Any] | None = None) -> bytes
     header += [
         _encode_component(clip.skeleton, *named, form) for named in zip(names, parts, strict=True)
     ]
-    body = struct.pack("<fIH", clip.fps or 0, len(clip), pixels.shape[1])
+    body = struct.pack("<fIH", clip.fps or 0, len(clip), most)
     values = (pixels[..., :dims].astype("<f4"), scores.astype("<f4"))
     whole = b"".join((*header, body, *(array.tobytes() for array in values)))
     if about is None:
         return whole
-    note = {**about, "clip": record_of(clip)}
+    note = {**about, "clip": json_text.record_of(clip)}
     if clip.others is not None and clip.others.counts.any():
         note["people"] = {"first": first.tolist(), "ids": ids.tolist()}
-    text = line_of(note, clip.clip_id).encode("ascii")
+    text = json_text.line_of(note, clip.clip_id).encode("ascii")
     return whole + _NOTE + struct.pack("<I", len(text)) + text
 
 
@@ -193,8 +180,8 @@ class _Cursor:
         self.at += struct.calcsize(layout)
         return values
 
-    def text(self) -> str:
-        (length,) = self.take("<H")
+    def text(self, size: str = "<H") -> str:
+        (length,) = self.take(size)
         (raw,) = self.take(f"<{length}s")
         return str(raw.decode("utf-8"))
 
@@ -209,9 +196,7 @@ class _Cursor:
         if not self.data.startswith(_NOTE, self.at):
             return {}
         self.at += len(_NOTE)
-        (length,) = self.take("<I")
-        (text,) = self.take(f"<{length}s")
-        note = parse_json(text)
+        note = json_text.parse_json(self.text("<I"))
         if not isinstance(note, dict) or not isinstance(note.get("clip"), dict):
             raise ValueError("expected an object with 'clip' behind the body")
         return note
@@ -247,7 +232,7 @@ def decode_clip(path: Path, fields: Mapping[str, Any]) -> PoseClip:
         "clip_id": path.stem,
         "sizes_wh": same_sizes((width, height), frames),
         "fps": float(fps) or None,
-        **(fields_of(note["clip"], frames) if note else {}),
+        **(json_text.fields_of(note["clip"], frames) if note else {}),
         **fields,
     }
     first, ids = _people_noted(note, confidence.shape[:2])

@@ -1,12 +1,8 @@
 """The pickle of pyskl and MMAction2's skeleton datasets: one annotation per clip.
 
-`{'split': {name: [frame_dir, …]}, 'annotations': [{'frame_dir', 'label', 'img_shape' (h, w),
-'original_shape', 'total_frames', 'keypoint' (M, T, K, 2) pixels, 'keypoint_score' (M, T, K)}, …]}`
-and `'posemill'`: JSON with version, skeleton, recipe and the class names. Labels are numbers there:
-ours are kept if they are all whole numbers, and counted in the order of their names if not.
-`frame_dir` names an annotation in the split lists, so it is the clip id where only one split has
-that id, `split/clip_id` where several have; `'posemill'` then says the ids. M are the people: each
-has a place along the clip, given again when who had it does not come back.
+An annotation has `img_shape` (h, w), `keypoint` (M, T, K, 2) in pixels and `keypoint_score`
+(M, T, K). M are the people: each has a place along the clip, given again when who had it does not
+come back. How labels and `frame_dir` are chosen: docs/formats.md.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""CSV: a row per point, `clip,split,frame,point,x,y,z,score,person`, for R and spreadsheets.
+"""CSV: a row per point, for R and spreadsheets; its columns: docs/formats.md.
 
-x and y are divided by the picture's size, as everywhere; a point that was not found has none. The
-column `person` has the ids of several people, and is empty for one. The column `info` has JSON in
-the first row of a frame: what a clip and a frame have beside points.
+The column `info` has JSON in the first row of a frame: what a clip and a frame have beside points.
 Landmarks in metres are rows behind them: the point `world:nose`, x, y and z in metres, no score.
-Tables of others need `clip`, `frame`, `point`, `x` and `y`, in any order.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -52,12 +50,11 @@ class CsvFormat(Format):
 
     def sniff(self, path: Path) -> bool:
         """Return True for a text whose first line has the columns."""
-        first = contract.head_of(path, 512).partition(b"\n")[0].decode("utf-8-sig", "replace")
-        try:
-            columns, _ = split_lines([first], names=_COLUMNS)
-        except ContentError:
+        if path.is_dir():
             return False
-        return set(_NEEDED) <= set(columns)
+        with path.open(encoding="utf-8-sig", errors="replace") as handle, suppress(ContentError):
+            return {*_NEEDED} <= {*split_lines([handle.readline(512)], names=_COLUMNS)[0]}
+        return False
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file."""

@@ -1,8 +1,4 @@
-"""Text: a file per picture, 18 lines `x y` in pixels (openpose-18), the folders as in the source.
-
-A joint that was not found is `-1 -1`; the first line of `posemill.jsonl` says so (`missing`), the
-others hold what the lines cannot. One person a picture.
-"""
+"""Text: a file per picture, 18 lines `x y` in pixels (openpose-18), folders as in the source."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from posemill.formats.shared.contract import ClipStream, Format, Size, make_clip
 from posemill.formats.shared.folders import read_clip_folders, write_picture_files
 from posemill.formats.shared.json_text import header_in
 from posemill.formats.shared.losses import DEPTH, SCORES
-from posemill.formats.shared.pixels import from_pixels, to_pixels
+from posemill.formats.shared.people import from_pixels, to_pixels
 from posemill.messages import Message
 from posemill.records import PoseClip
 

@@ -1,8 +1,6 @@
-"""WebDataset: one tar, a sample per clip.
+"""WebDataset: one tar, a sample per clip: its arrays as `.npy`, the rest as `.json`.
 
-`<key>.keypoints.npy` (T, K, 3), `<key>.mask.npy`, `<key>.scores.npy`, `<key>.sizes_wh.npy`,
-`<key>.frame_index.npy` and `<key>.json` (ids, label, fps, paths, recipe). The key is split and
-clip id with dots made underscores: WebDataset cuts names at the first dot.
+The key is split and clip id with dots made underscores: WebDataset cuts names at the first dot.
 """
 
 from __future__ import annotations

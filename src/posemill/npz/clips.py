@@ -1,10 +1,7 @@
-"""The clips in the arrays of an `.npz`, checked and cut: one reader for every door.
+"""The clips in the arrays of an `.npz`, checked and cut; docs/formats.md says what it may hold.
 
-`keypoints` (frames, points, dims) is what an archive must have. Per frame it may have `scores`,
-`mask`, `frame_index`, `sizes_wh`, `image_paths`, `video_ids`, `world`; per clip `lengths`,
-`clip_ids`, `splits`, `labels`, `clip_info`; and `meta`, the header of a file of ours. Whole numbers
-are read as float32. Without `lengths`, frames of the same `video_ids` that follow each other are a
-clip.
+Whole numbers are read as float32. Without `lengths`, frames of the same `video_ids` that follow
+each other are a clip.
 """
 
 from __future__ import annotations

@@ -187,16 +187,10 @@ def check_array(
         for shape in shapes
     )
     if not is_shaped or (array.size and array.dtype.kind not in kinds):
-        raise ContentError(
-            "expected {name} of shape {shapes} (kind {kinds}), got {dtype} {shape}",
-            name=name,
-            shapes=" or ".join(f"({', '.join(map(str, shape))})" for shape in shapes),
-            kinds=kinds,
-            dtype=array.dtype,
-            shape=array.shape,
-        )
+        template = "expected {name} of shape {shapes} (kind {kinds}), got {dtype} {shape}"
+        listed = " or ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
+        got = {"dtype": array.dtype, "shape": array.shape}
+        raise ContentError(template, name=name, shapes=listed, kinds=kinds, **got)
 
 
-def open_npz(path: str | Path) -> MappedNpz:
-    """Return the arrays of an `.npz`, mapped into memory instead of loaded."""
-    return MappedNpz(path)
+open_npz = MappedNpz  # its public name

@@ -12,7 +12,7 @@ from posemill.errors import ContentError, FormatError
 from posemill.files import CORRUPT, reading
 from posemill.formats.shared import contract, json_text
 from posemill.formats.shared.contract import ClipStream, Format, Recipe, make_clip, skeleton_for
-from posemill.formats.shared.pixels import are_pixels, from_pixels, to_pixels
+from posemill.formats.shared.people import are_pixels, from_pixels, to_pixels
 from posemill.testing.formats import make_clip as some_clip
 
 PATH = Path("here.x")

@@ -84,7 +84,7 @@ def test_frames_are_called_like_their_pictures_and_found_in_order(tmp_path):
     ]  # fmt: skip
     assert (fields["split"], fields["clip_id"], skeleton) == ("all", tmp_path.name, None)
     assert fields["sizes_wh"].tolist() == [[4, 3]] * 5
-    with new_folder(stream(tmp_path / "ours")) as (_, index):
+    with new_folder(stream(tmp_path / "ours")) as index:
         index.place(make_clip(1, frames=2, image_paths=("b/z.png", "b/a.png")))
     ((files, fields, skeleton),) = folders.read_clip_folders(tmp_path / "ours", ".txt", None)
     assert [file.name for file in files] == ["z.txt", "a.txt"]

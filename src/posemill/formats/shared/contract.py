@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from posemill import __version__
+from posemill import __version__, skeletons
 from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, ContentError
 from posemill.files import naming, reading
@@ -25,14 +25,6 @@ from posemill.geometry import Fill, check_scores, fill_missing, find_points
 from posemill.npz.mapped import check_array
 from posemill.plugins import unknown
 from posemill.records import NORMALIZATIONS, SMOOTHINGS, PoseClip, fields_of_recipe
-from posemill.skeletons import (
-    SKELETON_NAMES,
-    full_name,
-    get_skeleton,
-    guess_skeleton,
-    is_skeleton,
-    skeleton_names,
-)
 
 ANY = "any"  # among the layouts of a format: whatever skeleton the clips have
 FILLS: tuple[str, ...] = get_args(Fill)
@@ -50,15 +42,12 @@ class Recipe:
 
     Args:
         layout: Skeleton name, or None for what the format usually holds.
-        normalize: One of `NORMALIZATIONS`.
         interpolate: Gaps of up to this many frames become found points.
-        smooth: One of `SMOOTHINGS`.
         fill: What stands for missing points in formats with a mask; None: the format's own way.
         replace: Folders that are called otherwise in formats with a file per picture: `{"frames":
             "annotation"}` writes `train/annotation/x.txt` for `train/frames/x.jpg`.
         extraction: How the keypoints were found (`Manifest.extraction` of the run), if known.
-        root: The folder the pictures were found in, if known, for formats with a file per
-            picture. Not recorded.
+        root: The folder the pictures were found in, if known. Not recorded.
         has_people: Any clip may show several people, though the first does not. Not recorded.
     """
 
@@ -74,7 +63,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.layout is not None:
-            object.__setattr__(self, "layout", full_name(self.layout))
+            object.__setattr__(self, "layout", skeletons.full_name(self.layout))
         choices = {"normalize": NORMALIZATIONS, "smooth": SMOOTHINGS, "fill": (None, *FILLS)}
         for name, known in choices.items():
             if getattr(self, name) not in known:
@@ -152,7 +141,8 @@ class Format:
         if path.is_dir():
             has_file = bool(self.files_inside) and any(path.glob(self.files_inside))
             return has_file or header_in(path).get("format") == self.name
-        start = head_of(path, 1 << 16)
+        with path.open("rb") as handle:
+            start = handle.read(1 << 16)
         if self.first_bytes:
             return start.startswith(self.first_bytes)
         ending = self.file_ending or self.suffix
@@ -265,20 +255,19 @@ class ClipStream:
         kinds = clip.skeleton_name, clip.normalized
         self._kinds = self._kinds or kinds
         self.skeleton_name = self._kinds[0]
-        for value, before in zip(kinds, self._kinds, strict=True):
-            if value != before:
-                raise ContentError(
-                    "clip {clip_id!r} is {value!r}, the clips before it are {before!r}; one file "
-                    "holds one skeleton and one normalisation: choose a layout for all",
-                    clip_id=clip_id,
-                    value=value,
-                    before=before,
-                )
-        if form.needs_unicode:
-            _expect_unicode(clip)
+        pairs = zip(kinds, self._kinds, strict=True)
+        value, before = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
+        # Bytes that are not UTF-8, as Python shows them.
+        texts = (clip_id, clip.split, clip.label or "", *clip.image_paths)
+        strange = (text for text in texts if text.encode(errors="ignore").decode() != text)
+        strange_text = next(strange, "") if form.needs_unicode else ""
         is_finite = not np.isinf(clip.points).any() and np.isfinite(clip.scores).all()
         has_sizes = not len(clip) or (clip.sizes_wh > 0).all()
         faults = {
+            "clip {clip_id!r} is {value!r}, the clips before it are {before!r}; one file "
+            "holds one skeleton and one normalisation: choose a layout for all": value != before,
+            "clip {clip_id!r}: expected Unicode, got {text!r}; make a run of it first "
+            "(posemill import), where such bytes are written as \\xNN": bool(strange_text),
             "{name} holds {layouts}, clip {clip_id!r} is {skeleton}": not form.holds(
                 clip.skeleton_name
             ),
@@ -298,6 +287,9 @@ class ClipStream:
                     clip_id=clip_id,
                     skeleton=clip.skeleton_name,
                     normalized=clip.normalized,
+                    value=value,
+                    before=before,
+                    text=strange_text[:200],
                 )
 
     def _finish(self) -> None:
@@ -307,29 +299,9 @@ class ClipStream:
         self.summary.losses += (*self._form.losses, *self._losses)
 
 
-def _expect_unicode(clip: PoseClip) -> None:
-    """Raise if a name of the clip is no Unicode: bytes that are not UTF-8, as Python shows them."""
-    for text in (clip.clip_id, clip.split, clip.label or "", *clip.image_paths):
-        if text.encode(errors="ignore").decode() != text:
-            raise ContentError(
-                "clip {clip_id!r}: expected Unicode, got {text!r}; make a run of it first "
-                "(posemill import), where such bytes are written as \\xNN",
-                clip_id=clip.clip_id[:80],
-                text=text[:200],
-            )
-
-
 def ending_of(path: Path) -> str:
     """Return the usual ending of files that end like this one."""
     return ENDINGS.get(path.suffix.lower(), path.suffix.lower())
-
-
-def head_of(path: Path, num_bytes: int) -> bytes:
-    """Return the first bytes of a file, for `Format.sniff`; nothing of a folder."""
-    if not path.is_file():
-        return b""
-    with path.open("rb") as handle:
-        return handle.read(num_bytes)
 
 
 def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
@@ -337,25 +309,31 @@ def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
     with so many points, which is said on stderr.
     """
     if name is None:
-        guess = guess_skeleton(num_points, path)
+        guess = skeletons.guess_skeleton(num_points, path)
         if guess is None:
+            ours = map(skeletons.get_skeleton, skeletons.SKELETON_NAMES)
             raise ContentError(
                 "no skeleton is named, so expected {counts} points a frame, got {num_points}",
-                counts=sorted(get_skeleton(known).num_points for known in SKELETON_NAMES),
+                counts=sorted(known.num_points for known in ours),
                 num_points=num_points,
             )
         return guess
-    if not is_skeleton(name):
+    expected = known_skeleton(name).num_points
+    if expected != num_points:
+        raise ValueError(f"expected {expected} points a frame, got {num_points}")
+    return name
+
+
+def known_skeleton(name: str) -> skeletons.Skeleton:
+    """Return the skeleton of a name in a file."""
+    if not skeletons.is_skeleton(name):
         raise ContentError(
             "unknown skeleton {name!r}; known: {skeleton_names} (another one comes with the "
             "package of its engine)",
             name=str(name)[:80],
-            skeleton_names=", ".join(skeleton_names()),
+            skeleton_names=", ".join(skeletons.skeleton_names()),
         )
-    expected = get_skeleton(name).num_points
-    if expected != num_points:
-        raise ValueError(f"expected {expected} points a frame, got {num_points}")
-    return name
+    return skeletons.get_skeleton(name)
 
 
 def make_clip(
@@ -420,9 +398,9 @@ def as_frame_arrays(*arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
 
 def clip_of_arrays(arrays: Mapping[str, npt.NDArray[Any]], **fields: Any) -> PoseClip:
     """Return the clip of `arrays_of`, types and shapes checked; with `fields` of `PoseClip`."""
-    frames, num_points = len(arrays["keypoints"]), get_skeleton(fields["skeleton_name"]).num_points
+    num_points = skeletons.get_skeleton(fields["skeleton_name"]).num_points
     for name, (kind, _) in FRAME_ARRAYS.items():
-        shape = (frames, *row_shape(name, num_points))
+        shape = (len(arrays["keypoints"]), *row_shape(name, num_points))
         check_array(arrays[name], name, np.dtype(kind).kind, shape)
     return make_clip(
         arrays["keypoints"],

@@ -11,15 +11,8 @@ from typing import IO, Any
 
 from posemill.errors import ContentError, FormatError
 from posemill.files import atomic_folder
+from posemill.formats.shared import json_text
 from posemill.formats.shared.contract import ClipStream, Size, same_sizes
-from posemill.formats.shared.json_text import (
-    INDEX,
-    header_in,
-    indexed_clips,
-    is_inside,
-    line_of,
-    record_of,
-)
 from posemill.records import SPLIT_NAMES, IntArray, PoseClip
 
 
@@ -27,8 +20,7 @@ class Index:
     """Writes `posemill.jsonl` into `handle` and says where each clip's files go."""
 
     def __init__(self, folder: Path, handle: IO[str], clips: ClipStream) -> None:
-        self._folder, self._handle, self._clips = folder, handle, clips
-        self._recipe = clips.asked
+        self.folder, self._handle, self._clips, self._recipe = folder, handle, clips, clips.asked
         self._taken: set[str] = set()
         self._folders: set[str] = set()  # as the source calls them
 
@@ -48,9 +40,9 @@ class Index:
             template = "two clips go to {key}: {split}/{clip_id} came again"
             raise ContentError(template, key=key, split=clip.split, clip_id=clip.clip_id)
         self._taken.add(key)
-        record = record_of(clip) | {"place": relative}
-        self._handle.write(line_of(record, clip.clip_id) + "\n")
-        return self._folder / relative
+        record = json_text.record_of(clip) | {"place": relative}
+        self._handle.write(json_text.line_of(record, clip.clip_id) + "\n")
+        return self.folder / relative
 
     def _mirror(self, clip: PoseClip, place: str) -> tuple[str, str]:
         """Return folder and file of a clip where folders have other names; pictures stay beside."""
@@ -60,7 +52,7 @@ class Index:
         parts = folders if is_picture else [*folders, last]
         self._folders.update(parts)
         folder = "/".join(self._recipe.replace.get(part, part) for part in parts)
-        if not is_inside(folder):
+        if not json_text.is_inside(folder):
             raise FormatError("{--replace}: {folder!r} leads out of the folder", folder=folder)
         return folder, f"{folder}/{last}" if is_picture else folder
 
@@ -75,15 +67,15 @@ class Index:
 
 
 @contextmanager
-def new_folder(clips: ClipStream) -> Iterator[tuple[Path, Index]]:
-    """Yield a temporary folder and its index; it becomes `clips.path` when the block ends well."""
+def new_folder(clips: ClipStream) -> Iterator[Index]:
+    """Yield the index of a temporary folder, which becomes `clips.path` if the block ends well."""
     try:
         with (
-            atomic_folder(clips.path, marker=INDEX) as folder,
-            (folder / INDEX).open("w", encoding="utf-8") as handle,
+            atomic_folder(clips.path, marker=json_text.INDEX) as folder,
+            (folder / json_text.INDEX).open("w", encoding="utf-8") as handle,
         ):
             index = Index(folder, handle, clips)
-            yield folder, index
+            yield index
             index.finish()
     except FileExistsError as error:
         raise FormatError(str(error)) from error
@@ -93,7 +85,7 @@ def write_picture_files(
     clips: ClipStream, ending: str, texts_of: Callable[[PoseClip], Iterable[str]]
 ) -> None:
     """Write a folder per clip with a text for each of its frames, called as its picture."""
-    with new_folder(clips) as (_, index):
+    with new_folder(clips) as index:
         for clip in clips:
             folder = index.place(clip, has_picture_files=True)
             folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +102,7 @@ def place_of(clip: PoseClip) -> str:
     place = clip.clip_id if clip.split == "all" else f"{clip.split}/{clip.clip_id}"
     place = place.replace("\\", "%5C")
     parts = PurePosixPath(place).parts
-    is_safe = is_inside(place) and is_inside(clip.clip_id)
+    is_safe = json_text.is_inside(place) and json_text.is_inside(clip.clip_id)
     if not clip.clip_id or not parts or "\0" in place or not is_safe:
         raise ContentError(
             "clip id {place!r} cannot be a path inside a folder: it is empty, begins with / or "
@@ -173,8 +165,8 @@ def read_clip_folders(
     """
     if not path.is_dir():
         raise ValueError(f"expected a folder of *{ending}")
-    if header := header_in(path):
-        for folder, fields in indexed_clips(path):
+    if header := json_text.header_in(path):
+        for folder, fields in json_text.indexed_clips(path):
             names = frame_names(fields["image_paths"], fields["frame_indices"])
             yield [folder / f"{name}{ending}" for name in names], fields, header.get("skeleton")
         return

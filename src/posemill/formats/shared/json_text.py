@@ -1,10 +1,8 @@
 """JSON from strangers, JSON larger than memory, and what clips have beside points as JSON.
 
-Our own files have one record per line inside a list, so that they can be read line by line. Other
-files, also ours after another tool saved them anew, are loaded whole, up to a limit.
-
-A folder of ours has the list of its clips in `posemill.jsonl`: version, skeleton and recipe in the
-first line, then a line per clip. It is also the mark by which an old export is known as ours.
+Our own files have one record per line inside a list, so that they can be read line by line; others
+are loaded whole, up to a limit. A folder of ours has the list of its clips in `posemill.jsonl`: the
+header in the first line, then a line per clip.
 """
 
 from __future__ import annotations
@@ -112,13 +110,12 @@ def line_of(record: Mapping[str, Any], clip_id: str) -> str:
         template = "clip {clip_id!r}: extra cannot be written as JSON: {error}"
         raise ContentError(template, clip_id=clip_id, error=error) from error
     if len(line) >= MAX_LINE_BYTES - 4:
-        raise ContentError(
+        template = (
             "clip {clip_id!r}: {num_bytes} bytes of JSON; expected less than {max_line_bytes}: cut "
-            "it into several clips, or choose another format",
-            clip_id=clip_id,
-            num_bytes=len(line),
-            max_line_bytes=MAX_LINE_BYTES,
+            "it into several clips, or choose another format"
         )
+        sizes = {"num_bytes": len(line), "max_line_bytes": MAX_LINE_BYTES}
+        raise ContentError(template, clip_id=clip_id, **sizes)
     return line
 
 

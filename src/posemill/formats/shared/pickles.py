@@ -1,10 +1,8 @@
 """Reads pickles without Python's unpickler: plain values and numpy arrays come out, nothing runs.
 And writes them piece by piece: lists longer than memory, arrays that numpy 1 and 2 both load.
 
-A pickle is a program for a small stack machine, and two of its instructions (fetch a global, call
-it) can run anything. This machine knows plain values; its only globals are the six that a numpy
-array needs, and they are names here, not functions. How an instruction's argument is spelled is
-known to `pickletools`.
+A pickle is a program for a small stack machine. This one knows plain values; its only globals are
+the six that a numpy array needs. docs/decisions.md says why `pickle.Unpickler` does not do.
 """
 
 from __future__ import annotations
@@ -62,21 +60,16 @@ def array_of(value: object) -> npt.NDArray[Any]:
 
 def has_annotations(start: bytes) -> bool:
     """Return True if a pickle begins as pyskl's do: with `annotations`, or `split` and names."""
-    start = start[:4096]
-    before, _, annotations = _partition_at_text(start, b"annotations")
-    has_split = bool(_partition_at_text(start[:64], b"split")[1])
-    is_ours = bool(_partition_at_text(before, b"keypoints")[1])
-    return not is_ours and (bool(annotations) or has_split)
+    annotations = _place_of_text(start[:4096], b"annotations")
+    is_ours = _place_of_text(start[:annotations], b"keypoints") < annotations
+    return not is_ours and (annotations < 4096 or _place_of_text(start[:64], b"split") < 64)
 
 
-def _partition_at_text(content: bytes, text: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return what stands before, in and after the first pickled text that is exactly this one."""
-    size = bytes([len(text)])
-    for opened in (b"\x8c" + size, b"X" + size + bytes(3), b"U" + size, b"V"):
-        before, found, after = content.partition(opened + text)
-        if found and (opened != b"V" or after[:1] == b"\n"):
-            return before, found, after
-    return content, b"", b""
+def _place_of_text(content: bytes, text: bytes) -> int:
+    """Return where the first pickled text begins that is exactly this one; 4096 for nowhere."""
+    spelled = (b"\x8c%c" + text, b"U%c" + text, b"X%c\0\0\0" + text)
+    places = [content.find(form % len(text)) for form in spelled] + [content.find(b"V%b\n" % text)]
+    return min((place for place in places if place >= 0), default=4096)
 
 
 def load_pickle(path: Path) -> Any:
