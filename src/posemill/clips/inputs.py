@@ -205,11 +205,11 @@ class ClipInput:
                 yield item
         kind = RunError if self.run is not None else FormatError
         if not seen and not known:
-            advice = Message("; what failed, and why: posemill view {name!q}", name=self.name)
+            why = Message("; what failed, and why: posemill view {name!q}", name=self.name)
             splits = ", ".join(map(repr, self._splits or ()))
             of_splits = Message(" of split {splits}", splits=splits) if splits else ""
             template = "{name}: holds no clips{of_splits}; expected some{advice}"
-            advice = advice if self.failures() else ""
+            advice = why if self.failures() else ""
             raise kind(template, name=self.name, of_splits=of_splits, advice=advice)
         _, missing = match_splits(self.splits or (), seen)
         if missing and self.run is None:

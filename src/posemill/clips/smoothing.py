@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -59,9 +58,10 @@ def smooth(
         if method == "one-euro":
             smoothed = _one_euro(alone.points, runs, fps=fps, min_cutoff=min_cutoff, beta=beta)
         elif method == "gaussian":
-            smoothed = _gaussian(alone.points, runs, reach)
+            weights = np.exp(-2 * (np.arange(-reach, reach + 1) / reach) ** 2)
+            smoothed = _fit_locally(alone.points, runs, weights, 0)
         else:
-            smoothed = _fit_parabolas(alone.points, runs, reach)
+            smoothed = _fit_locally(alone.points, runs, np.ones(2 * reach + 1), 2)
         points = np.where((runs >= 0)[..., None], smoothed, alone.points).astype(np.float32)
         return dataclasses.replace(alone, points=points)
 
@@ -80,51 +80,31 @@ def _number_runs(mask: BoolArray, frame_indices: IntArray) -> IntArray:
     return numbers
 
 
-def _gaussian(points: FloatArray, runs: IntArray, reach: int) -> np.ndarray:
-    """Return weighted means over the frames of the same run; weights sum to 1 at its ends too."""
-    total = np.zeros(points.shape, np.float64)
-    weights = np.zeros(runs.shape, np.float64)
-    sigma = reach / 2
-    for offset, here, is_same, values in _neighbours(points, runs, reach):
-        weight = math.exp(-0.5 * (offset / sigma) ** 2)
-        total[here] += weight * values
-        weights[here] += weight * is_same
-    return total / np.maximum(weights, 1e-12)[..., None]
+def _fit_locally(
+    points: FloatArray, runs: IntArray, weights: np.ndarray, degree: int
+) -> np.ndarray:
+    """Return the middle of the polynomial of a degree that fits best in the window of each point.
 
-
-def _fit_parabolas(points: FloatArray, runs: IntArray, reach: int) -> np.ndarray:
-    """Return the middle of the parabola through each window: Savitzky and Golay's filter.
-
-    At the ends of a run the window has frames on one side only; fewer than three stay as they are.
+    `weights` are those of the frames of a window. At the ends of a run it has frames on one side
+    only; points in windows of no more than `degree` frames stay as they are.
     """
-    power_sums = np.zeros((5, *runs.shape))  # of offset**0 to offset**4
-    value_sums = np.zeros((3, *points.shape))  # of offset**0 to offset**2 times the value
-    for offset, here, is_same, values in _neighbours(points, runs, reach):
-        powers = float(offset) ** np.arange(5)
-        power_sums[:, here] += powers[:, None, None] * is_same
-        value_sums[:, here] += powers[:3, None, None, None] * values
-    s0, s1, s2, s3, s4 = power_sums
-    is_enough = s0 >= 3
-    # Cramer's rule for the constant term of the normal equations.
-    determinant = s0 * (s2 * s4 - s3 * s3) - s1 * (s1 * s4 - s2 * s3) + s2 * (s1 * s3 - s2 * s2)
-    shares = np.stack([s2 * s4 - s3 * s3, s2 * s3 - s1 * s4, s1 * s3 - s2 * s2])
-    shares = shares / np.where(is_enough, determinant, 1)
-    fitted = (shares[..., None] * value_sums).sum(axis=0)
-    return np.where(is_enough[..., None], fitted, points)
-
-
-def _neighbours(
-    points: FloatArray, runs: IntArray, reach: int
-) -> Iterator[tuple[int, slice, np.ndarray, np.ndarray]]:
-    """Yield each offset of a window, the frames that have a frame there, which of their points are
-    of one run with that (1, else 0), and the points there, 0 where they are not.
-    """
+    reach, orders = len(weights) // 2, np.arange(2 * degree + 1)
+    power_sums = np.zeros((*runs.shape, len(orders)))  # of offset**order
+    value_sums = np.zeros((*runs.shape, degree + 1, 3))  # of offset**order times the value
     for offset in range(-reach, reach + 1):
         length = max(len(points) - abs(offset), 0)
         here = slice(max(-offset, 0), max(-offset, 0) + length)
         there = slice(max(offset, 0), max(offset, 0) + length)
-        is_same = ((runs[here] == runs[there]) & (runs[here] >= 0)).astype(np.float64)
-        yield offset, here, is_same, is_same[..., None] * np.nan_to_num(points[there])
+        is_same = (runs[here] == runs[there]) & (runs[here] >= 0)
+        powers = is_same[..., None] * weights[reach + offset] * float(offset) ** orders
+        power_sums[here] += powers
+        value_sums[here] += powers[..., : degree + 1, None] * np.nan_to_num(points[there, :, None])
+    is_enough = (power_sums[..., :1] > degree)[..., None]
+    normal = power_sums[
+        ..., orders[: degree + 1, None] + orders[: degree + 1]
+    ]  # equations of least squares
+    fitted = np.linalg.solve(np.where(is_enough, normal, np.eye(degree + 1)), value_sums)
+    return np.where(is_enough[..., 0], fitted[..., 0, :], points)
 
 
 def _one_euro(

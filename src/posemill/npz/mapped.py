@@ -156,9 +156,7 @@ def _count(shape: tuple[int, ...]) -> int:
     return math.prod(shape)
 
 
-def _read_npy_header(
-    handle: IO[bytes],
-) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"]]:
+def _read_npy_header(handle: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"]]:
     version = np.lib.format.read_magic(handle)
     if version == (1, 0):
         shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(handle)

@@ -211,12 +211,7 @@ def first_size(clip: PoseClip) -> tuple[int, int]:
 
 
 def clip_of_axis(
-    points: FloatArray,
-    scores: FloatArray,
-    *,
-    first: IntArray,
-    ids: IntArray | None,
-    **fields: Any,
+    points: FloatArray, scores: FloatArray, *, first: IntArray, ids: IntArray | None, **fields: Any
 ) -> PoseClip:
     """Return the clip of `(frames, people, keypoints, 2 or 3)`: of each frame those found in it.
 
