@@ -21,7 +21,7 @@ ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
     """One cluster for all, whose machines find the task functions; it takes seconds to start."""
-    from posemill.executors.ray_connection import connected
+    from posemill.executors.ray_cluster import connected
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
@@ -106,7 +106,7 @@ def test_a_cluster_of_one_machine_listens_to_that_machine_alone(cluster):
 
 
 def test_what_a_cluster_has_is_told(cluster):
-    from posemill.executors.ray_connection import about_cluster
+    from posemill.executors.ray_cluster import about_cluster
 
     about = about_cluster("auto")
     assert (about["machines"], about["cpus"], about["gpus"]) == (1, 2.0, 0.0)

@@ -7,21 +7,21 @@ import socket
 import pytest
 
 from posemill.errors import RunError
-from posemill.runs import lock
-from posemill.runs.lock import Holder, holder_of, run_lock
+from posemill.runs import home
+from posemill.runs.home import Holder, holder_of, run_lock
 
 
 def test_the_holder_is_known_while_the_lock_is_held_and_not_after(tmp_path):
     assert holder_of(tmp_path) is None
-    (tmp_path / lock.LOCK_NAME).write_text("x" * 5000)  # of one before; nothing of it is left
+    (tmp_path / home.LOCK_NAME).write_text("x" * 5000)  # of one before; nothing of it is left
     with run_lock(tmp_path):
-        assert json.loads((tmp_path / lock.LOCK_NAME).read_text())["pid"] == os.getpid()
+        assert json.loads((tmp_path / home.LOCK_NAME).read_text())["pid"] == os.getpid()
         holder = holder_of(tmp_path)
         assert holder is not None
         assert (holder.pid, holder.host) == (os.getpid(), socket.gethostname())
     assert holder_of(tmp_path) is None
-    with (tmp_path / lock.LOCK_NAME).open("rb") as handle:  # the text of the dead says nothing
-        assert lock.try_lock(handle.fileno(), is_shared=True)  # as another one who asks has it
+    with (tmp_path / home.LOCK_NAME).open("rb") as handle:  # the text of the dead says nothing
+        assert home.try_lock(handle.fileno(), is_shared=True)  # as another one who asks has it
         assert holder_of(tmp_path) is None
 
 
@@ -36,10 +36,10 @@ def test_a_second_one_is_refused_with_who_has_it_and_what_to_do(tmp_path):
 
 
 def test_a_holder_who_has_not_written_yet_is_waited_for_and_then_unknown(tmp_path, monkeypatch):
-    (tmp_path / lock.LOCK_NAME).write_text("")
+    (tmp_path / home.LOCK_NAME).write_text("")
     naps = []
-    monkeypatch.setattr(lock.time, "sleep", naps.append)
-    monkeypatch.setattr(lock, "try_lock", lambda *_, **__: False)
+    monkeypatch.setattr(home.time, "sleep", naps.append)
+    monkeypatch.setattr(home, "try_lock", lambda *_, **__: False)
     assert holder_of(tmp_path) == Holder(0, "an unknown host", "an unknown time")
     assert sum(naps) == pytest.approx(0.5)
 
@@ -48,14 +48,14 @@ def test_a_lock_that_cannot_be_asked_or_taken_is_said_with_what_to_do(tmp_path, 
     def refuse(*_, **__):
         raise OSError(95, "Operation not supported")
 
-    (tmp_path / lock.LOCK_NAME).touch()
-    monkeypatch.setattr(lock, "try_lock", refuse)
+    (tmp_path / home.LOCK_NAME).touch()
+    monkeypatch.setattr(home, "try_lock", refuse)
     with pytest.raises(RunError, match=r"cannot tell .* \(Operation not supported\)"):
         holder_of(tmp_path)
     no_locks = pytest.raises(RunError, match=r"its file system cannot lock files \(Operation not")
     with no_locks, run_lock(tmp_path):
         pass
-    (tmp_path / lock.LOCK_NAME).unlink()
-    (tmp_path / lock.LOCK_NAME).symlink_to(lock.LOCK_NAME)  # a loop: it cannot be opened
+    (tmp_path / home.LOCK_NAME).unlink()
+    (tmp_path / home.LOCK_NAME).symlink_to(home.LOCK_NAME)  # a loop: it cannot be opened
     with pytest.raises(RunError, match="Too many levels"):
         holder_of(tmp_path)

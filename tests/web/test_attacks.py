@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 import posemill
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.jobs.extract.status import read_status
-from posemill.runs.lock import run_lock
+from posemill.runs.home import run_lock
 from posemill.web import actions
 from posemill.web import server as server_module
 from posemill.web.app import STATIC, make_app

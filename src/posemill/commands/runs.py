@@ -168,7 +168,7 @@ def show_logs(
 ) -> None:
     """Print the last lines of the log of a run, a training or a sweep."""
     from posemill.machine.live_files import follow_lines, last_lines
-    from posemill.runs.lock import holder_of
+    from posemill.runs.home import holder_of
     from posemill.training.record.live import is_held
 
     folder = run_of(run)

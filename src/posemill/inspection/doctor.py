@@ -37,7 +37,7 @@ _OPENCV_PACKAGES = (
     "opencv-contrib-python-headless",
     "opencv-contrib-python",
 )
-_ABOUT_CLUSTER = "posemill.executors.ray_connection:about_cluster"
+_ABOUT_CLUSTER = "posemill.executors.ray_cluster:about_cluster"
 _LITERT = "ai-edge-litert"
 # What to do where a library fails that networks or pictures need.
 _REMEDIES = {

@@ -105,11 +105,8 @@ def end_holder(
 ) -> bool:
     """End a process (by SIGTERM) that has a lock file open, and wait until the lock is not held.
 
-    Return False if it has not the file open.
-
-    Raises:
-        psutil.AccessDenied: It is another user's.
-        RunError: It does not end in time.
+    Return False if it has not the file open. `psutil.AccessDenied` where it is another user's,
+    `RunError` where it does not end in time.
     """
     import psutil
 

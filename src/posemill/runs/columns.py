@@ -1,11 +1,8 @@
 """The columns of a shard: where the points of a frame are on the disk, and their way back.
 
-Those of `holistic-543` lie in two parts, as most readers want only the first:
-
-`keypoints_143`, `scores_143`      the points of `holistic-143`, in its order
-`keypoints_other`, `scores_other`  the 400 others, all of the face, in the order of the 468
-
-All other skeletons have `keypoints` and `scores`, as the table has them.
+Those of `holistic-543` lie in two parts, as most readers want only the first: `keypoints_143` has
+the points of `holistic-143`, in its order, `keypoints_other` the 400 others, all of the face, in
+the order of the 468; `scores_…` likewise. Other skeletons have `keypoints` and `scores`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""`index.csv`: where the frames of every clip are, for whoever trains on pictures.
+"""`index.csv`: where the frames of every clip are; `posemill frames` writes it last.
 
-A plain table, one row a clip, that `posemill frames` writes last: what it names is whole. It is a
-list of clips too, which `posemill extract` and every other command takes as a source.
+It is a list of clips too, which `posemill extract` and every other command takes as a source.
 """
 
 from __future__ import annotations

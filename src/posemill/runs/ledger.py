@@ -1,8 +1,7 @@
 """The ledger of a run, `ledger.sqlite`: what its events add up to, here and elsewhere.
 
 A shard on the disk means nothing until its commit is here, and a commit is written only after its
-shard is whole: killed at any instant, the two agree. Counts per split are kept up to date in the
-same transactions, so that asking for them costs nothing.
+shard is whole. Counts per split are kept up to date, so that asking for them costs nothing.
 """
 
 from __future__ import annotations

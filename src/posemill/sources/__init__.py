@@ -40,15 +40,9 @@ _LAYOUT_OF_FILE = {
 def find_clips(
     path: str | os.PathLike[str], *, layout: str = "auto", splits: Sequence[str] | None = None
 ) -> ClipList:
-    """Return all clips at a path. Nothing is decoded.
+    """Return all clips at a path, of these splits or of all. Nothing is decoded.
 
-    Args:
-        path: A folder, a picture, a video or a list.
-        layout: A key of `LAYOUTS`.
-        splits: Keep only these; one that is not there is an error.
-
-    Raises:
-        SourceError: Nothing to read there, or more than one way to read it.
+    `SourceError` where there is nothing to read, or more than one way to read it.
     """
     if layout not in LAYOUTS:
         raise unknown("layout", layout, LAYOUTS)

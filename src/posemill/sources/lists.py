@@ -51,8 +51,7 @@ def _where(path: str, line: int) -> Message:
 def read_list(path: str) -> list[tuple[int, Clip]]:
     """Return the line and the clip of each row; the version of a missing file is `MISSING`.
 
-    Raises:
-        SourceError: The list cannot be read, or a row does not say where its clip is.
+    `SourceError` where the list cannot be read, or a row does not say where its clip is.
     """
     uri = uri_of(path)
     folder = str(Path(path).absolute().parent) if uri is None else uri.rpartition("/")[0]

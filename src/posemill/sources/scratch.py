@@ -46,10 +46,8 @@ class Scratch:
         """Yield a file of this machine: the path itself, or a copy of what lies at a URI.
 
         The copy is gone afterwards. `on_progress` is called now and then while bytes are coming.
-
-        Raises:
-            ChangedError: An object is another version by now, or has gone.
-            PlaceError: It cannot be had, or there is no room for it.
+        `ChangedError` where an object is another version by now, or has gone; `PlaceError` where it
+        cannot be had, or there is no room for it.
         """
         if uri_of(path) is None:
             yield path

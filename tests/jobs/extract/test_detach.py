@@ -10,7 +10,7 @@ import pytest
 from posemill.errors import RunError
 from posemill.jobs.extract import detach
 from posemill.jobs.extract.detach import start_detached
-from posemill.runs.lock import Holder, holder_of
+from posemill.runs.home import Holder, holder_of
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
 
@@ -18,7 +18,7 @@ from posemill.runs.writer import RunWriter
 WORKS = """
 import os, signal, time
 from pathlib import Path
-from posemill.runs.lock import run_lock
+from posemill.runs.home import run_lock
 from posemill.runs.manifest import MANIFEST_NAME
 with run_lock(Path({run!r})):
     Path({run!r}, MANIFEST_NAME).write_text("x")

@@ -5,7 +5,7 @@ import re
 from posemill.jobs.extract.status import log_path
 from posemill.machine import live_files
 from posemill.machine.live_files import LogFile, follow_lines, last_lines
-from posemill.runs.lock import holder_of, run_lock
+from posemill.runs.home import holder_of, run_lock
 
 
 def read_logs(folder, worker=None, num_lines=50):

@@ -23,7 +23,7 @@ from posemill.jobs.extract.status import Progress, read_status, stop_run
 from posemill.machine.gpus import Gpu
 from posemill.machine.live_files import write_live
 from posemill.runs.events import Committed, Finished, Lost, PlannedClip, UnitProgress
-from posemill.runs.lock import holder_of, run_lock
+from posemill.runs.home import holder_of, run_lock
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import SplitCounts
@@ -51,7 +51,7 @@ def test_status_during_and_after_a_run(make_tree, config_for, tmp_path):
 HOLD = """
 import signal, sys, time
 from pathlib import Path
-from posemill.runs.lock import run_lock
+from posemill.runs.home import run_lock
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with run_lock(Path(sys.argv[1])):
     print("held", flush=True)

@@ -28,7 +28,7 @@ from posemill.machine.read_ahead import closing_stream, read_ahead
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.records import PoseClip
-from posemill.runs.lock import holder_of
+from posemill.runs.home import holder_of
 from posemill.runs.manifest import MANIFEST_NAME, Manifest, check_folder
 from posemill.runs.queries import Failure
 from posemill.runs.reader import Run, open_run
@@ -69,9 +69,8 @@ def export_clips(
 ) -> Summary:
     """Write a run or a file in another format; return what was written.
 
-    Raises:
-        ConfigError: The format cannot hold what the recipe makes, or something is in the way.
-        FormatError: The clips cannot be read, or do not go into the format.
+    `ConfigError` where the format cannot hold what the recipe makes, or something is in the way;
+    `FormatError` where the clips cannot be read, or do not go into the format.
     """
     form = get_format(format_name)
     shaping = Shaping(source, recipe or Recipe(), form)
@@ -196,12 +195,9 @@ def merge_clips(
 ) -> RunSummary:
     """Write the clips of several runs or files as one run; of one file, `kind` is `import`.
 
-    A clip that comes twice (same split and id) is written once if both are equal; all that are
-    not are named in the error, and nothing is written. What gave no keypoints in the inputs is
-    kept with its reasons.
-
-    Raises:
-        RunError: Clips, skeletons or normalisations do not go together, or `out` is taken.
+    A clip that comes twice (same split and id) is written once if both are equal. What gave no
+    keypoints in the inputs is kept with its reasons. `RunError`, and nothing is written, where
+    clips, skeletons or normalisations do not go together, or `out` is taken.
     """
     recipe = recipe or Recipe()
     _expect_free(out, overwrite=overwrite)

@@ -13,7 +13,7 @@ from posemill.files import open_plain
 from posemill.language import SETTING
 from posemill.machine.processes import python_command
 from posemill.messages import Message
-from posemill.runs.lock import holder_of
+from posemill.runs.home import holder_of
 from posemill.runs.manifest import LOGS_NAME, MANIFEST_NAME, check_folder
 
 _START_SECONDS = 300.0

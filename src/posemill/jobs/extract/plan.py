@@ -218,7 +218,7 @@ def plan_workers(config: JobConfig) -> WorkerPlan:
     elif config.workers:
         num_workers = config.workers
     elif is_ray and is_far:
-        from posemill.executors.ray_connection import connected, count_room
+        from posemill.executors.ray_cluster import connected, count_room
 
         with connected(config.ray_address):
             num_workers = max(1, count_room())

@@ -183,14 +183,11 @@ def run_job(
     on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
     on_count: Callable[[int, int], None] | None = None,
 ) -> Progress:
-    """Do a job to its last frame, or go on with it.
+    """Do a job to its last frame, or go on with it; `clips` that were found spare a second look.
 
-    Args:
-        job: What is asked for.
-        clips: What `find_clips` found, to spare a second look.
-        on_progress: Called a few times per second.
-        on_plan: Called once before work starts, with the clips and the lengths of videos.
-        on_count: Called for every clip whose length has to be looked up: how many of how many.
+    `on_progress` is called a few times per second; `on_plan` once before work starts, with the
+    clips and the lengths of videos; `on_count` for every clip whose length has to be looked up: how
+    many of how many.
 
     Raises:
         RunError: The folder holds something else, or a run of other options, or is worked on; or

@@ -16,8 +16,7 @@ from posemill.machine.processes import end_holder
 from posemill.messages import Message, join
 from posemill.places import uri_of
 from posemill.places.lease import Holder, LeaseState
-from posemill.runs.home import RunHome
-from posemill.runs.lock import holder_of
+from posemill.runs.home import RunHome, holder_of
 from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, LOGS_NAME, Manifest
 from posemill.runs.queries import Failure, SplitCounts, read_ledger
 from posemill.terminal import counted, duration
@@ -274,10 +273,8 @@ def workers_with_logs(folder: Path) -> list[int]:
 def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     """Ask the coordinator of a run to stop, wait until it has; return its pid, None if none was.
 
-    A signal goes only to a process that is seen to have the lock open while it is held.
-
-    Raises:
-        RunError: It runs on another machine, is not to be found, or does not end in time.
+    A signal goes only to a process that is seen to have the lock open while it is held. `RunError`
+    where it runs on another machine, is not to be found, or does not end in time.
     """
     import psutil  # here: `status`, which does not need it, would take longer
 

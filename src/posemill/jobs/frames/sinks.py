@@ -1,7 +1,4 @@
-"""Where the frames of each clip go, a folder of its own or a pack; and the workers that put them.
-
-All places are known before the first frame: whoever writes what when, the files are the same.
-"""
+"""Where the frames of each clip go, known before the first; and the workers that put them there."""
 
 from __future__ import annotations
 
