@@ -62,7 +62,6 @@ def estimate_landmarks(
     """Return the landmarks of every frame of a source, and what could not be read.
 
     A frame that cannot be read is a row without landmarks, so that rows stay in step with files.
-
     The source is a folder of pictures (in the order of their names), a picture, or a video. In mode
     `image` every frame stands alone, in `video` they are tracked and smoothed; `auto`: as
     `choose_mode` finds. Of a folder, which has no seconds, `fps` takes all pictures.
@@ -177,7 +176,6 @@ def clips_like(
     """Yield each clip of a source in a layout and by a recipe, with what could not be read of it.
 
     None stands for a clip of several of which nothing could be read; the only one is a DecodeError.
-
     The source is a run; a video, a picture, a folder of pictures, or a folder of videos. Keypoints
     are found as those of the recipe's data were, by `extraction` in it. `on_frame` is called after
     each frame that was estimated.

@@ -1,7 +1,4 @@
-"""The GPUs of this machine, as NVIDIA's library sees them; none where it does not answer.
-
-`nvidia-ml-py` is not needed for anything else: where it is not installed nothing is shown.
-"""
+"""The GPUs of this machine, as NVIDIA's library sees them; none where there is none."""
 
 from __future__ import annotations
 

@@ -284,7 +284,6 @@ def read_clip(
 
     A picture that cannot be read is one `DecodeError`, and the next follows. In a video, or where
     the clip cannot be opened at all, an error is the last item: nothing after its index comes.
-    The keywords are those of `ClipReader`.
     """
     reader, next_index = ClipReader(clip, decoder, sampling=sampling, numbers=numbers), 0
     for item in reader.read():

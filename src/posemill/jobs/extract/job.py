@@ -148,10 +148,7 @@ class Sink(ABC):
 
 
 class FrameJob(ABC):
-    """What is done with all frames of a source, by workers that may die; `run_job` does it.
-
-    Every worker has a copy of it.
-    """
+    """What `run_job` does with all frames of a source; every worker has a copy of it."""
 
     batch_size = 1  # how many frames are computed at once
     target_size: TargetSize = None  # of frames out of videos; None: as is

@@ -25,10 +25,7 @@ from posemill.sources.reading import attempt
 
 
 class KeypointSink(Sink):
-    """An engine, and the shard that its results are collected for.
-
-    `address` is that of the run: its folder, or its URI.
-    """
+    """An engine, and the shard that its results are collected for, of the run at an address."""
 
     has_worked = False
 

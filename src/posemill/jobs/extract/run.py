@@ -155,10 +155,7 @@ class Extraction(FrameJob):
 
 
 def settled(config: ExtractConfig) -> ExtractConfig:
-    """Return the config with the skeleton and the mode the engine will have, and the decoder.
-
-    A skeleton or a mode that it has not is a ConfigError.
-    """
+    """Return the config with the skeleton and the mode the engine will have, and the decoder."""
     info = engine_info(config.engine, config.all_engine_options())
     info.check_mode(config.engine, config.mode)
     wanted = None if config.skeleton == "auto" else config.skeleton

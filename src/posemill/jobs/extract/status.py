@@ -27,15 +27,11 @@ State = Literal["running", "finished", "stopped", "unknown"]
 
 @dataclass(frozen=True, repr=False)
 class Progress:
-    """Counts per split, what failed, and the speed; stands for its folder where a path is expected.
-
-    `frames_per_second` are of the last minute, at the end of the whole call; None before there is
-    anything to measure.
-    """
+    """Counts by split, what failed, the speed; stands for its folder where a path is expected."""
 
     counts: tuple[SplitCounts, ...]  # committed: known = out + failed, at the end
     in_flight: Mapping[str, int] = field(default_factory=dict)  # done, not committed, by split
-    frames_per_second: float | None = None
+    frames_per_second: float | None = None  # of the last minute; at the end, of the whole call
     seconds: float = 0.0  # since this start of the run
     num_workers: int = 0  # busy ones
     news: tuple[str, ...] = ()  # since the last report, worth a line: workers that died

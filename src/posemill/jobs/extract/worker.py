@@ -45,10 +45,7 @@ _NOWHERE = (-1, -1, STARTING, 0)
 
 
 class Worker:
-    """Has one sink, opened at the first task, and does one task after the other.
-
-    Made in the process that it works in, and bound to the device of its number.
-    """
+    """Has one sink, opened at the first task on the device of its number, and does task by task."""
 
     def __init__(self, job: FrameJob, workers: WorkerPlan, run_id: str, worker_index: int) -> None:
         self.job, self.memory_bytes = job, workers.memory_bytes

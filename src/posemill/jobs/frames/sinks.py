@@ -132,10 +132,7 @@ class Kept:
 
 
 class FrameSink(Sink):
-    """What pictures and packs have in common; of one clip at a time, as batches are of one frame.
-
-    All frames of a clip have the size of its first.
-    """
+    """What pictures and packs have in common: one clip at a time, in the size of its first."""
 
     def __init__(self, config: FramesConfig) -> None:
         self.writes_to, self._folder = str(config.out), config.out
