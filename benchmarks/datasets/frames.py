@@ -28,7 +28,7 @@ from posemill.config import FramesConfig
 from posemill.decoders import open_video
 from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import Sampling
-from posemill.jobs.frames.run import write_frames
+from posemill.jobs.frames import write_frames
 from posemill.records import Clip
 from posemill.training.video.index import read_index
 from posemill.training.video.reading import ClipReader, FrameSize

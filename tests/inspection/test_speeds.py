@@ -17,7 +17,7 @@ from posemill.errors import ConfigError, DecodeError, SourceError
 from posemill.inspection import speeds
 from posemill.inspection.speeds import DecodeSpeed, compare_points, measure_decoders, runtimes_of
 from posemill.jobs.extract.run import extract
-from posemill.jobs.frames.run import write_frames
+from posemill.jobs.frames import write_frames
 from posemill.machine.trials import Outcome
 from posemill.runs.manifest import Manifest
 from tests.inspection.conftest import write_film

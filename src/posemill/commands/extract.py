@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from posemill.jobs.extract.plan import WorkerPlan
     from posemill.jobs.extract.run import Summary
     from posemill.jobs.extract.status import Progress
-    from posemill.jobs.frames.run import FramesSummary
+    from posemill.jobs.frames import FramesSummary
     from posemill.sources import ClipList
 
 InBackground = Annotated[bool, setting("Run in the background.", flags=("--detach",))]

@@ -29,7 +29,7 @@ from posemill.settings import setting
 if TYPE_CHECKING:
     from posemill.inspection.speeds import DecodeReport, DecodeSpeed, RuntimeSpeed
     from posemill.jobs.extract.plan import WorkerPlan
-    from posemill.jobs.frames.run import FramesSummary
+    from posemill.jobs.frames import FramesSummary
     from posemill.sources import ClipList
 
 _SAMPLE_SECONDS = 5.0
@@ -64,7 +64,7 @@ def frames(
             the disk is full. What was committed is safe.
         StoppedError: A signal asked for it (Ctrl-C); the same call continues.
     """
-    from posemill.jobs.frames.run import write_frames
+    from posemill.jobs.frames import write_frames
 
     config = config_of(FramesConfig, source, out, settings)
     expect_folder(config.out, kind="what `frames` writes")

@@ -15,7 +15,7 @@ from posemill.config import FramesConfig, JobConfig
 from posemill.jobs.extract.job import FrameJob
 from posemill.jobs.extract.run import Extraction, run_job
 from posemill.jobs.extract.status import Progress
-from posemill.jobs.frames.run import FramesJob
+from posemill.jobs.frames import FramesJob
 from posemill.machine.limits import count_cores
 from posemill.messages import Message
 from posemill.records import Clip

@@ -12,7 +12,7 @@ from posemill.decoders import open_video
 from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import list_failures, read_status
-from posemill.jobs.frames.run import write_frames
+from posemill.jobs.frames import write_frames
 from posemill.jobs.landmarks import clips_like
 from posemill.runs.reader import open_run
 

@@ -6,20 +6,20 @@ import pytest
 
 from posemill.config import FramesConfig
 from posemill.errors import StoppedError
-from posemill.jobs.frames.run import write_frames
+from posemill.jobs.frames import write_frames
 
 SCRIPT = """
 from pathlib import Path
 from posemill.config import FramesConfig
-from posemill.jobs.frames import sinks
-from posemill.jobs.frames.run import write_frames
+from posemill.jobs import frames as frames_job
+from posemill.jobs.frames import write_frames
 config = FramesConfig(Path(sys.argv[1]), Path(sys.argv[2]), executor="serial", task_frames=8,
                       pack=sys.argv[3] == "True", resize="40x30")
-write = sinks.FrameSink.put
+write = frames_job.FrameSink.put
 def slowly(*args):
     time.sleep(0.0005)
     return write(*args)
-sinks.FrameSink.put = slowly
+frames_job.FrameSink.put = slowly
 def run():
     return write_frames(config)
 """

@@ -12,11 +12,11 @@ from posemill.config import ExtractConfig, FramesConfig
 from posemill.decoders import open_video
 from posemill.decoders.pictures import encode_picture, read_picture, resize_frame
 from posemill.errors import ConfigError, DecodeError, RunError
+from posemill.jobs import frames as frames_job
 from posemill.jobs.extract.plan import unused_settings
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import list_failures, read_status
-from posemill.jobs.frames import sinks
-from posemill.jobs.frames.run import write_frames
+from posemill.jobs.frames import write_frames
 from posemill.runs.frame_index import indices_of, picture_name, read_index
 from posemill.runs.reader import open_run
 from posemill.sources import find_clips
@@ -78,7 +78,7 @@ def test_png_keeps_every_pixel_of_every_frame(config, videos):
 
 
 def test_a_pack_has_the_very_bytes(config, videos, monkeypatch):
-    monkeypatch.setattr(sinks, "PACK_BYTES", 32 * 24 * 3 * 30)
+    monkeypatch.setattr(frames_job, "PACK_BYTES", 32 * 24 * 3 * 30)
     clips = check_pixels(write_frames(config(pack=True)), videos, "*.rgb")
     assert [(clip.path.name, clip.offset) for clip in clips] == [
         ("000000.rgb", 0), ("000001.rgb", 0), ("000001.rgb", 7 * 48 * 32 * 3),
@@ -229,7 +229,7 @@ def test_a_full_disk_ends_it_with_a_sentence_and_the_same_command_continues(
     config, monkeypatch, pack
 ):
     name = "pwrite" if pack else "write_bytes"
-    owner = os if pack else sinks.Path
+    owner = os if pack else frames_job.Path
     real, count = getattr(owner, name), []
 
     def refuse(*args):
@@ -297,7 +297,7 @@ def test_clips_called_like_our_own_files_get_other_folders_and_two_never_the_sam
         write_video(root / f"{name}.mp4", 2)
     folder = write_frames(FramesConfig(root, tmp_path / "o", executor="serial")).folder
     assert {path.parent.name for path in folder.rglob("*.jpg")} == {"logs_", "packs_"}
-    assert sinks.clip_parts(find_clips(root)[0]) == ["logs_"]
+    assert frames_job.clip_parts(find_clips(root)[0]) == ["logs_"]
 
 
 def test_jpg_and_webp_are_what_opencv_writes():

@@ -1,1 +1,0 @@
-"""`posemill frames`: videos decoded once, kept as pictures or packed bytes."""
