@@ -29,15 +29,7 @@ from posemill.records import FloatArray, OtherPeople, PersonIds, PoseClip, nobod
 from posemill.runs.queries import ShardRows, read_ledger
 from posemill.runs.reader import open_run
 from posemill.runs.shards import BlockPlan
-from posemill.skeletons import get_skeleton
-from posemill.skeletons.palette import (
-    COLOURS,
-    PEOPLE_COLOURS,
-    bone_keys,
-    hex_of,
-    part_colour,
-    point_keys,
-)
+from posemill.skeletons import get_skeleton, palette
 from posemill.web.library import ClipAddress
 
 MOST_FRAMES = 500  # of a window
@@ -99,7 +91,7 @@ def describe_clip(address: ClipAddress) -> dict[str, Any]:
         "is_video": not first.image_paths,
         "bounds": None if bounds is None else [each.tolist() for each in bounds],
         "has_people": first.others is not None,
-        "people_colours": [hex_of(colour) for colour in PEOPLE_COLOURS],
+        "people_colours": [palette.hex_of(colour) for colour in palette.PEOPLE_COLOURS],
         "skeleton": describe_skeleton(first.skeleton_name),
         **strips,
     }
@@ -137,15 +129,15 @@ def compare_clips(one: ClipAddress, other: ClipAddress) -> dict[str, Any]:
 def describe_skeleton(name: str) -> dict[str, Any]:
     """Return parts, bones, names and colours of a skeleton."""
     skeleton = get_skeleton(name)
-    parts = [{**vars(part), "colour": part_colour(part.name)} for part in skeleton.parts]
+    parts = [{**vars(part), "colour": palette.part_colour(part.name)} for part in skeleton.parts]
     return {
         "name": name,
         "num_points": skeleton.num_points,
         "point_names": skeleton.point_names,
         "parts": parts,
         "bones": skeleton.bones,
-        "point_colours": [hex_of(COLOURS[key]) for key in point_keys(name)],
-        "bone_colours": [hex_of(COLOURS[key]) for key in bone_keys(name)],
+        "point_colours": [palette.hex_of(palette.COLOURS[key]) for key in palette.point_keys(name)],
+        "bone_colours": [palette.hex_of(palette.COLOURS[key]) for key in palette.bone_keys(name)],
     }
 
 

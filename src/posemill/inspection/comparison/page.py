@@ -19,17 +19,7 @@ from posemill.inspection.comparison.measure import (
 from posemill.inspection.comparison.pairs import Side, cut_clip, match_key
 from posemill.inspection.drawing.frame_picture import draw, missing_parts
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.report.page import (
-    bar_chart,
-    clip_block,
-    figure,
-    paragraph,
-    section,
-    table,
-    text,
-    tiles,
-    write_page,
-)
+from posemill.inspection.report import page
 from posemill.inspection.summary import percent
 from posemill.messages import Message, join
 from posemill.records import Frame, PoseClip
@@ -46,16 +36,16 @@ def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -
     paths = [side.material.path.resolve() for side in pairing.sides]
     has_same_names = paths[0].name == paths[1].name
     labels = [str(path) if has_same_names else path.name or str(path) for path in paths]
-    write_page(
+    page.write_page(
         out,
         "compare",
         ", ".join(labels),
         _tiles(compared, labels),
         _distance_section(compared, labels),
         _worst_section(compared, labels, originals),
-        section(
+        page.section(
             Message("What is not the same"),
-            table(["setting", *labels], differences(pairing)),
+            page.table(["setting", *labels], differences(pairing)),
             remark=Message("As recorded with the data."),
         ),
         _method_section(labels),
@@ -80,7 +70,7 @@ def _tiles(compared: Comparison, labels: Sequence[str]) -> str:
             (len(pairing.only(number)), Message("clips in {run} only", run=label)),
             (compared.frames_only[number], Message("frames in {run} only", run=label)),
         ]
-    return tiles(shown)
+    return page.tiles(shown)
 
 
 def _distance_section(compared: Comparison, labels: Sequence[str]) -> str:
@@ -114,10 +104,10 @@ def _distance_section(compared: Comparison, labels: Sequence[str]) -> str:
         Message("95 % below px"),
         Message("largest px"),
     ]
-    return section(
+    return page.section(
         Message("Agreement and distances"),
-        table(columns, rows),
-        bar_chart(charts, label=Message("Distances in pixels")),
+        page.table(columns, rows),
+        page.bar_chart(charts, label=Message("Distances in pixels")),
         remark=Message(
             "Agree: share of frames in which both found the part, or both missed it. Distances: of "
             "every point that both have, in pixels of the original pictures; the bars count points."
@@ -136,7 +126,7 @@ def _worst_section(compared: Comparison, labels: Sequence[str], originals: Origi
     heading = Message("Worst frames")
     apart, one_only = compared.apart, compared.one_only
     if not apart and not one_only:
-        return section(heading, paragraph(Message("There is no difference in any frame.")))
+        return page.section(heading, remark=Message("There is no difference in any frame."))
     pairing = compared.pairing
     sides = [_frames_of(side, [*apart, *one_only]) for side in pairing.sides]
     blocks: list[str] = []
@@ -144,7 +134,7 @@ def _worst_section(compared: Comparison, labels: Sequence[str], originals: Origi
         (Message("Farthest apart"), apart),
         (Message("Found by one only"), one_only),
     ):
-        blocks += [f"<h3>{text(title)}</h3>"] if frames else []
+        blocks += [f"<h3>{page.text(title)}</h3>"] if frames else []
         for frame in frames:
             clips = [side[frame] for side in sides]
             ((_, picture),) = originals.frames(clips[0], [0])
@@ -170,11 +160,11 @@ def _worst_section(compared: Comparison, labels: Sequence[str], originals: Origi
                     Message(template, part=part_label(part), run=labels[part in missing])
                     for part in frame.parts
                 ]
-            heading_html = f"<div>{text(name)}</div>"
-            block = clip_block(heading_html, join("; ", words), "".join(figures), is_pair=True)
+            heading_html = f"<div>{page.text(name)}</div>"
+            block = page.clip_block(heading_html, join("; ", words), "".join(figures), is_pair=True)
             blocks.append(block)
     remark = Message("One frame of each clip, cut to the part that differs.")
-    return section(heading, *blocks, remark=remark)
+    return page.section(heading, *blocks, remark=remark)
 
 
 def _figure(picture: Frame | None, clip: PoseClip, label: str, box: _Box) -> str:
@@ -184,7 +174,7 @@ def _figure(picture: Frame | None, clip: PoseClip, label: str, box: _Box) -> str
     height, width = drawn.shape[:2]
     cut = drawn[int(top * height) : int(bottom * height), int(left * width) : int(right * width)]
     caption = join("; ", [label, lack_words(missing_parts(clip, 0))])
-    return figure(np.ascontiguousarray(cut), caption, longest=_PICTURE_WIDTH)
+    return page.figure(np.ascontiguousarray(cut), caption, longest=_PICTURE_WIDTH)
 
 
 def _box_of(clips: Sequence[PoseClip], parts: Sequence[str]) -> _Box:
@@ -229,4 +219,4 @@ def _method_section(labels: Sequence[str]) -> str:
         ),
         Message("This page was made by posemill {version}.", version=__version__),
     ]
-    return section(Message("How it is measured"), *map(paragraph, lines))
+    return page.section(Message("How it is measured"), *map(page.paragraph, lines))

@@ -18,18 +18,8 @@ import numpy.typing as npt
 
 from posemill.errors import ConfigError
 from posemill.records import BoolArray, FloatArray, Frame, PoseClip
-from posemill.skeletons import Part, get_skeleton
+from posemill.skeletons import Part, get_skeleton, palette
 from posemill.skeletons.layouts import OPENPOSE_BONES
-from posemill.skeletons.palette import (
-    BODY_PARTS,
-    COLOURS,
-    OPENPOSE_COLOURS,
-    RIM,
-    Colour,
-    bone_keys,
-    point_keys,
-    repeated_points,
-)
 
 _SHIFT = 4  # cv2 takes coordinates in sixteenths of a pixel: lines do not jump from frame to frame
 _UNSURE_OPACITY = 0.4
@@ -47,14 +37,14 @@ def paint_keypoints(
     sure: BoolArray,
     *,
     line_scale: float = 1.0,
-    rim: Colour = RIM,
+    rim: palette.Colour = palette.RIM,
 ) -> None:
     """Draw one frame's keypoints into the canvas, `(height, width, 3)` RGB.
 
     `points` are `(keypoints, 2)` in its pixels, NaN where not to be drawn; those that are not
     `sure`, `(keypoints,)`, are drawn fainter. `rim` is the colour around all lines of a person.
     """
-    skeleton, bone_colours = get_skeleton(skeleton_name), bone_keys(skeleton_name)
+    skeleton, bone_colours = get_skeleton(skeleton_name), palette.bone_keys(skeleton_name)
     is_found = ~np.isnan(points[:, 0])
     thin = _shown_better(skeleton_name, is_found)
 
@@ -74,10 +64,10 @@ def paint_keypoints(
                 _blend(rim_layer, layer, _FACE_RIM_OPACITY)
             for number, pair in lines.items():
                 line_width = 0.4 * width if thin[pair].any() else width
-                _line(layer, points[pair], COLOURS[bone_colours[number]], line_width)
+                _line(layer, points[pair], palette.COLOURS[bone_colours[number]], line_width)
             for index in range(part.start, part.stop) if part.name != "face" else ():
                 if visible[index] and not thin[index]:
-                    colour = COLOURS[point_keys(skeleton_name)[index]]
+                    colour = palette.COLOURS[palette.point_keys(skeleton_name)[index]]
                     _dot(layer, points[index], rim, 0.85 * width + rim_width)
                     _dot(layer, points[index], colour, 0.85 * width)
                     _dot(layer, points[index], (255, 255, 255), 0.45 * width)
@@ -92,7 +82,7 @@ def paint_keypoints(
 def _shown_better(skeleton_name: str, is_found: BoolArray) -> BoolArray:
     """Return `(keypoints,)`: points of the body that a part of their own shows better."""
     thin = np.zeros(len(is_found), bool)
-    for part_name, repeated in repeated_points(skeleton_name).items():
+    for part_name, repeated in palette.repeated_points(skeleton_name).items():
         part = get_skeleton(skeleton_name).part(part_name)
         thin[list(repeated)] |= is_found[part.start : part.stop].any()
     return thin
@@ -102,7 +92,7 @@ def _shown_better(skeleton_name: str, is_found: BoolArray) -> BoolArray:
 def _drawing_order(skeleton_name: str) -> tuple[tuple[Part, tuple[int, ...]], ...]:
     """Return each part with the numbers of its bones: body first, hands last, so on top."""
     skeleton = get_skeleton(skeleton_name)
-    order = (*BODY_PARTS, "face", "left_hand", "right_hand")
+    order = (*palette.BODY_PARTS, "face", "left_hand", "right_hand")
     rank = {name: number for number, name in enumerate(order)}
     parts = sorted(skeleton.parts, key=lambda part: rank.get(part.name, len(rank)))
     # A bone between two parts (ankle to toe) belongs to the later one.
@@ -120,12 +110,12 @@ def _usual_width(part: Part, points: FloatArray, long_side: int) -> float:
     share, detail = 0.75, 24
     if part.name == "face":
         share, detail = 1 / 3, 90
-    elif part.name in BODY_PARTS:
+    elif part.name in palette.BODY_PARTS:
         share, detail = 1, 60
     return min(share * long_side / 220, extent / detail)
 
 
-def _line(canvas: Frame, ends: FloatArray, colour: Colour, width: float) -> None:
+def _line(canvas: Frame, ends: FloatArray, colour: palette.Colour, width: float) -> None:
     start, end = ends
     along = end - start
     # cv2.line knows whole widths only; a filled polygon has any, plus half a pixel of blur.
@@ -133,12 +123,12 @@ def _line(canvas: Frame, ends: FloatArray, colour: Colour, width: float) -> None
     _fill(canvas, np.array([start + across, end + across, end - across, start - across]), colour)
 
 
-def _dot(canvas: Frame, place: FloatArray, colour: Colour, radius: float) -> None:
+def _dot(canvas: Frame, place: FloatArray, colour: palette.Colour, radius: float) -> None:
     # cv2.circle makes diamonds of small circles.
     _fill(canvas, place + max(radius - 0.5, 0.25) * _CIRCLE, colour)
 
 
-def _fill(canvas: Frame, corners: npt.NDArray[Any], colour: Colour) -> None:
+def _fill(canvas: Frame, corners: npt.NDArray[Any], colour: palette.Colour) -> None:
     fixed = np.rint(corners * (1 << _SHIFT)).astype(np.int32)
     cv2.fillConvexPoly(canvas, fixed, colour, cv2.LINE_AA, _SHIFT)
 
@@ -186,7 +176,7 @@ def _paint_map(canvas: Frame, points: FloatArray) -> None:
     with np.errstate(invalid="ignore"):
         is_inside = np.asarray(((points[:, :2] >= 0) & (points[:, :2] <= 1)).all(axis=1))
     pixels = points[:, :2].astype(np.float64) * canvas.shape[1::-1]
-    for (start, stop), colour in zip(OPENPOSE_BONES, OPENPOSE_COLOURS, strict=False):
+    for (start, stop), colour in zip(OPENPOSE_BONES, palette.OPENPOSE_COLOURS, strict=False):
         if is_inside[start] and is_inside[stop]:
             x, y = ((pixels[start] + pixels[stop]) / 2).tolist()
             across, down = (pixels[start] - pixels[stop]).tolist()
@@ -196,4 +186,4 @@ def _paint_map(canvas: Frame, points: FloatArray) -> None:
             cv2.fillConvexPoly(canvas, corners, [int(_WEIGHT * channel) for channel in colour])
     for index in np.flatnonzero(is_inside):
         x, y = pixels[index].tolist()
-        cv2.circle(canvas, (int(x), int(y)), _RADIUS, OPENPOSE_COLOURS[index], thickness=-1)
+        cv2.circle(canvas, (int(x), int(y)), _RADIUS, palette.OPENPOSE_COLOURS[index], thickness=-1)

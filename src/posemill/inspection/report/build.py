@@ -13,18 +13,7 @@ from posemill.clips.inputs import ClipInput
 from posemill.inspection.drawing.frame_picture import draw, missing_parts
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.quality import ClipQuality, RunQuality, measure
-from posemill.inspection.report import findings
-from posemill.inspection.report.page import (
-    badge,
-    clip_block,
-    figure,
-    paragraph,
-    section,
-    table,
-    text,
-    tiles,
-    write_page,
-)
+from posemill.inspection.report import findings, page
 from posemill.inspection.summary import flatten, group_failures
 from posemill.messages import Message, join
 from posemill.records import PoseClip
@@ -69,7 +58,7 @@ def write_report(
     if "is_finished" in facts:
         unfinished = Message("not finished: what is here so far")
         about.append(Message("finished") if facts["is_finished"] else unfinished)
-    write_page(out, "report", name, *body, subtitle=join(", ", about))
+    page.write_page(out, "report", name, *body, subtitle=join(", ", about))
 
 
 def _smoothing(material: ClipInput, quality: RunQuality) -> list[str]:
@@ -103,7 +92,7 @@ def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
 
 def _tiles(quality: RunQuality, material: ClipInput) -> str:
     splits = quality.splits.values()
-    return tiles(
+    return page.tiles(
         [
             (quality.num_clips, "clips"),
             (sum(s.num_frames for s in splits), "frames"),
@@ -122,29 +111,29 @@ def _worst_section(material: ClipInput, quality: RunQuality, originals: Original
         (clip.split, clip.clip_id): clip for clip in quality.worst[:WORST_SHOWN] if clip.reasons
     }
     if not worst:
-        return section(heading, paragraph(Message("No clip has a fault that was looked for.")))
+        return page.section(heading, remark=Message("No clip has a fault that was looked for."))
     pictures = {}
     for clip in material.pick(worst):
         name = clip.split, clip.clip_id
         pictures[name] = _pictures(clip, worst[name], originals)
     blocks = []
     for name, about in worst.items():
-        title = f"{badge(1 - about.badness, f'{about.badness:.2f}')} "
-        title += text(about.clip_id or "(no name)")
+        title = f"{page.badge(1 - about.badness, f'{about.badness:.2f}')} "
+        title += page.text(about.clip_id or "(no name)")
         words = Message(
             "{split}, {frames}: {reasons}",
             split=about.split,
             frames=findings.frames_text(about.num_frames),
             reasons=join("; ", about.reasons),
         )
-        blocks.append(clip_block(f"<h3>{title}</h3>", words, pictures.get(name, "")))
+        blocks.append(page.clip_block(f"<h3>{title}</h3>", words, pictures.get(name, "")))
     remark = Message(
         "The {num_worst} worst of {num_clips:,} clips. The number is the badness: 0 is nothing to "
         "say, 1 is nothing found; how it is made stands at the end.",
         num_worst=len(worst),
         num_clips=quality.num_clips,
     )
-    return section(heading, *blocks, remark=remark)
+    return page.section(heading, *blocks, remark=remark)
 
 
 def _pictures(clip: PoseClip, quality: ClipQuality, originals: Originals) -> str:
@@ -154,18 +143,18 @@ def _pictures(clip: PoseClip, quality: ClipQuality, originals: Originals) -> str
         number = Message("frame {frame}", frame=clip.frame_indices[row])
         picture = draw(frame, clip, row, legend=False, min_long_side=480, line_scale=1.6)
         caption = join("; ", [number, words[row], lack_words(missing_parts(clip, row))])
-        figures.append(figure(picture, caption))
+        figures.append(page.figure(picture, caption))
     return "".join(figures)
 
 
 def _failures_section(material: ClipInput, failures: list[Failure]) -> str:
     heading = Message("Failures")
     if material.kind != "run":
-        return section(heading, paragraph(Message("An exported file does not record failures.")))
+        return page.section(heading, remark=Message("An exported file does not record failures."))
     if not failures:
-        return section(heading, paragraph(Message("None: every clip and every frame was read.")))
+        return page.section(heading, remark=Message("None: every clip and every frame was read."))
     groups = (row.values() for row in group_failures(failures))
-    reasons = table(
+    reasons = page.table(
         ["reason", "failures", Message("frames lost"), "clips"],
         [(Message(reason), *counts) for reason, *counts in groups],
     )
@@ -175,20 +164,20 @@ def _failures_section(material: ClipInput, failures: list[Failure]) -> str:
         frame = Message("whole clip") if index is None else str(index)
         reason = Message(failure.reason)
         rows.append((failure.split, failure.clip_id, frame, reason, failure.message))
-    detail = table(["split", "clip", "frame", "reason", "message"], rows)
+    detail = page.table(["split", "clip", "frame", "reason", "message"], rows)
     summary = Message(
         "The first {num_rows} of {num_failures:,}, one by one",
         num_rows=len(rows),
         num_failures=len(failures),
     )
-    folded = f"<details><summary>{text(summary)}</summary>{detail}</details>"
-    return section(heading, reasons, folded)
+    folded = f"<details><summary>{page.text(summary)}</summary>{detail}</details>"
+    return page.section(heading, reasons, folded)
 
 
 def _facts_section(facts: Mapping[str, Any]) -> str:
-    return section(
+    return page.section(
         Message("Where it comes from"),
-        table(["setting", "value"], flatten(facts)),
+        page.table(["setting", "value"], flatten(facts)),
         remark=Message(
             "As recorded with the data; this report was made by posemill {version}.",
             version=__version__,

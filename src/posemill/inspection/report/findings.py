@@ -7,17 +7,7 @@ import numpy as np
 from posemill.clips.smoothing import METHODS, USUAL_FPS, smooth
 from posemill.inspection.motion import JUMP_FLOOR, JUMP_MADS, SURE_SCORE
 from posemill.inspection.quality import COUNTED, ClipQuality, RunQuality
-from posemill.inspection.report.page import (
-    Bar,
-    badge,
-    bar_chart,
-    colour_key,
-    line_chart,
-    section,
-    strip_chart,
-    table,
-    text,
-)
+from posemill.inspection.report import page
 from posemill.inspection.summary import percent
 from posemill.messages import Message, join
 from posemill.records import FloatArray, PoseClip
@@ -67,17 +57,17 @@ def frames_text(number: int) -> Message:
 
 def presence_section(quality: RunQuality) -> str:
     """Return how often each part was found, by split."""
-    groups: list[tuple[str, list[Bar]]] = []
+    groups: list[tuple[str, list[page.Bar]]] = []
     for split, totals in quality.splits.items():
         frames = frames_text(totals.num_frames)
         groups.append((Message("{split}  ({frames})", split=split, frames=frames), []))
         for name, part in totals.parts.items():
             share = part["num_present"] / max(1, totals.num_frames)
-            words = badge(share, percent(share))
+            words = page.badge(share, percent(share))
             groups[-1][1].append((part_label(name), part_colour(name), share, words))
-    return section(
+    return page.section(
         Message("Presence"),
-        bar_chart(groups, label=Message("Share of frames with each part")),
+        page.bar_chart(groups, label=Message("Share of frames with each part")),
         remark=Message("Share of frames in which at least one point of the part was found."),
     )
 
@@ -89,9 +79,10 @@ def strips_section(quality: RunQuality) -> str:
         strips = [(part.name, part.strip) for part in clip.parts]
         label = Message("presence over time in {clip_id}", clip_id=clip.clip_id)
         cells.append(
-            f"<span>{text(clip.clip_id or Message('(no name)'))}</span>"
-            f"{strip_chart(strips, label=label)}"
-            f'<span class="quiet">{text(clip.split)}, {text(frames_text(clip.num_frames))}</span>'
+            f"<span>{page.text(clip.clip_id or Message('(no name)'))}</span>"
+            f"{page.strip_chart(strips, label=label)}"
+            f'<span class="quiet">{page.text(clip.split)}, '
+            f"{page.text(frames_text(clip.num_frames))}</span>"
         )
     names = dict.fromkeys(part.name for clip in quality.worst for part in clip.parts)
     num_shown, num_clips = len(quality.worst), quality.num_clips
@@ -99,9 +90,9 @@ def strips_section(quality: RunQuality) -> str:
     if num_shown < num_clips:
         template = "The {num_shown} worst of {num_clips:,} clips."
     which_clips = Message(template, num_shown=num_shown, num_clips=num_clips)
-    return section(
+    return page.section(
         Message("Missing over time"),
-        colour_key([(part_label(name), part_colour(name)) for name in names]),
+        page.colour_key([(part_label(name), part_colour(name)) for name in names]),
         f'<div class="strips">{"".join(cells)}</div>',
         remark=join(" ", [which_clips, _HOW_TO_READ_STRIPS]),
     )
@@ -115,11 +106,11 @@ def motion_section(quality: RunQuality) -> str:
         for name, part in totals.parts.items()
     }
     longest = max(rates.values(), default=0) or 1
-    groups: dict[str, list[Bar]] = {split: [] for split in quality.splits}
+    groups: dict[str, list[page.Bar]] = {split: [] for split in quality.splits}
     for (split, name), rate in rates.items():
         template = "{rate:.2f} ({num_jumps:,} in {clips_with_jumps:,} clips)"
         words = Message(template, **quality.splits[split].parts[name], rate=1000 * rate)
-        bar = part_label(name), part_colour(name), rate / longest, text(words)
+        bar = part_label(name), part_colour(name), rate / longest, page.text(words)
         groups[split].append(bar)
     headings = (Message("{split}: jumps in 1,000 frames", split=split) for split in groups)
     rows = [
@@ -135,12 +126,12 @@ def motion_section(quality: RunQuality) -> str:
         Message("frozen frames"),
         Message("in clips"),
     ]
-    return section(
+    return page.section(
         Message("Jumps, swaps and frozen frames"),
-        bar_chart(
+        page.bar_chart(
             zip(headings, groups.values(), strict=True), label=Message("Jumps in 1,000 frames")
         ),
-        table(columns, rows),
+        page.table(columns, rows),
         remark=Message("A suspect is a frame to look at, not a proven fault."),
     )
 
@@ -149,9 +140,10 @@ def method_section() -> str:
     """Return what the words of the report mean."""
     limits = {"jump_floor": JUMP_FLOOR, "jump_mads": JUMP_MADS, "sure_score": SURE_SCORE}
     lines = [
-        f"<p><b>{text(name)}</b>: {text(Message(_WORDS[name], **limits))}</p>" for name in _WORDS
+        f"<p><b>{page.text(name)}</b>: {page.text(Message(words, **limits))}</p>"
+        for name, words in _WORDS.items()
     ]
-    return section(Message("What the words mean"), *lines)
+    return page.section(Message("What the words mean"), *lines)
 
 
 def clip_to_smooth(quality: RunQuality) -> ClipQuality | None:
@@ -191,9 +183,9 @@ def smoothing_section(clip: PoseClip) -> str:
         last=clip.frame_indices[shown][-1],
     )
     columns = [Message("filter"), Message("jitter, px"), Message("jitter left"), Message("lag")]
-    numbers, key = table(columns, rows), colour_key([line[:2] for line in lines])
-    chart = line_chart([line[1:] for line in lines], label=words)
-    return section(
+    numbers, key = page.table(columns, rows), page.colour_key([line[:2] for line in lines])
+    chart = page.line_chart([line[1:] for line in lines], label=words)
+    return page.section(
         Message("What smoothing does"),
         f'<div class="row"><div>{numbers}{key}</div><div>{chart}</div></div>',
         remark=Message(

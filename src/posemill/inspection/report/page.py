@@ -20,22 +20,13 @@ from posemill.inspection.drawing.picture_files import jpeg_bytes, writing
 from posemill.language import chosen_language
 from posemill.messages import Message, render
 from posemill.records import Frame
-from posemill.skeletons.palette import (
-    BACKGROUND,
-    EMPTY,
-    GREY,
-    GRID,
-    INK,
-    grade,
-    hex_of,
-    part_colour,
-    rgb_of,
-)
+from posemill.skeletons import palette
 from posemill.terminal import printable
 
 _COLOURS = (
-    f":root {{ color-scheme: light; --ink: {INK}; --quiet: {GREY}; --line: {GRID}; "
-    f"--empty: {EMPTY}; --dark: {hex_of(BACKGROUND)}; }}\n"
+    f":root {{ color-scheme: light; --ink: {palette.INK}; --quiet: {palette.GREY}; "
+    f"--line: {palette.GRID}; --empty: {palette.EMPTY}; "
+    f"--dark: {palette.hex_of(palette.BACKGROUND)}; }}\n"
 )
 _STRIP_WIDTH = 480
 # Whatever is in the data, the browser loads nothing and runs nothing.
@@ -156,7 +147,7 @@ def bar_chart(groups: Iterable[tuple[str, Iterable[Bar]]], *, label: str) -> str
 
 def badge(share: float, words: str) -> str:
     """Return words on the colour of how good a share is, and the word for it: `31.0 % bad`."""
-    how_good = grade(share)
+    how_good = palette.grade(share)
     label = f"{text(words)} {text(Message(how_good.word))}"
     return f'<span class="badge" style="background:{how_good.colour}">{label}</span>'
 
@@ -174,12 +165,12 @@ def line_chart(lines: Sequence[tuple[str, npt.NDArray[Any]]], *, label: str) -> 
     marks = [
         paragraph(label, style="quiet"),
         f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
-        f'role="img" aria-label="{text(label)}" font-size="12" fill="{INK}">',
+        f'role="img" aria-label="{text(label)}" font-size="12" fill="{palette.INK}">',
     ]
     for value in (low, high):
         y = height - 8 - (value - low) * scale
         marks.append(
-            f'<line x1="{left}" x2="{width:g}" y1="{y:.1f}" y2="{y:.1f}" stroke="{GRID}"/>'
+            f'<line x1="{left}" x2="{width:g}" y1="{y:.1f}" y2="{y:.1f}" stroke="{palette.GRID}"/>'
             f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.0f}</text>'
         )
     for number, (colour, values) in enumerate(lines):
@@ -208,12 +199,12 @@ def strip_chart(strips: Sequence[tuple[str, npt.NDArray[np.uint8]]], *, label: s
     Each has a part name and `(bins,)` presence over time, 255 for every frame of the bin.
     """
     rows = []
-    empty = np.array(rgb_of(EMPTY))
+    empty = np.array(palette.rgb_of(palette.EMPTY))
     for name, strip in strips:
         levels = strip if len(strip) else np.zeros(1)
         levels = levels[np.arange(_STRIP_WIDTH) * len(levels) // _STRIP_WIDTH]
         opacity = np.where(levels > 0, 0.15 + 0.85 * levels / 255, 0)[:, None]
-        colours = empty + opacity * (np.array(rgb_of(part_colour(name))) - empty)
+        colours = empty + opacity * (np.array(palette.rgb_of(palette.part_colour(name))) - empty)
         rows += [*[colours] * 7, *[np.full_like(colours, 255)] * 2]
     address = _data_uri("png", encode_picture(np.rint(rows).astype(np.uint8), "png"))
     return f'<img class="strip" alt="{text(label)}" src="{address}">'
