@@ -29,14 +29,7 @@ from posemill import __version__
 from posemill.errors import PosemillError
 from posemill.files import open_plain, parse_json, safe_parts
 from posemill.plugins import not_among
-from posemill.web.answers import (
-    READ_ERRORS,
-    answer_error,
-    json_answer,
-    refusal,
-    text_of,
-    whole_of,
-)
+from posemill.web.answers import READ_ERRORS, answer_error, json_answer, refusal, text_of, whole_of
 from posemill.web.children import ChildProcess
 from posemill.web.clip_index import ClipTables
 from posemill.web.describing import choose_predictions, describe, read_failed_files, row_of

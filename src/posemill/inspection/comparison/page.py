@@ -10,12 +10,7 @@ import numpy as np
 
 from posemill import __version__
 from posemill.clips.inputs import ClipName
-from posemill.inspection.comparison.measure import (
-    BAR_LABELS,
-    Comparison,
-    WorstFrame,
-    differences,
-)
+from posemill.inspection.comparison.measure import BAR_LABELS, Comparison, WorstFrame, differences
 from posemill.inspection.comparison.pairs import Side, cut_clip, match_key
 from posemill.inspection.drawing.frame_picture import draw, missing_parts
 from posemill.inspection.drawing.originals import Originals

@@ -14,14 +14,7 @@ import numpy as np
 from posemill.clips.inputs import ClipInput, ClipName, Outline
 from posemill.errors import PosemillError
 from posemill.formats.shared.folders import frame_names, picture_folder, place_of
-from posemill.inspection.drawing.frame_picture import (
-    Cell,
-    clip_sheet,
-    contact_sheet,
-    draw,
-    draw_cell,
-    spread_rows,
-)
+from posemill.inspection.drawing import frame_picture
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.picture_files import safe_path, write_picture, writing
@@ -119,7 +112,7 @@ class _Gallery:
         sheets = {split: safe_path(self.out, split, suffix=_SHEET_ENDING) for split in splits}
         for path in sheets.values():
             self.outputs.claim_file(path)
-        cells: dict[str, list[Cell]] = {}
+        cells: dict[str, list[frame_picture.Cell]] = {}
         part_names: Sequence[str] = ()
         for clip in self.material.pick(self.chosen):
             part_names = clip.skeleton.part_names
@@ -128,14 +121,14 @@ class _Gallery:
                 number = int(clip.frame_indices[row])
                 ending = f"_frame{number:06d}.png"
                 path = safe_path(self.out, clip.split, clip.clip_id, suffix=ending)
-                write_picture(path, draw(frame, clip, row), self.outputs)
+                write_picture(path, frame_picture.draw(frame, clip, row), self.outputs)
                 yield path
                 if len(sheet) < _SHEET_CELLS:
                     caption = f"{clip.clip_id}  {number}"
-                    sheet.append(draw_cell(frame, clip, row, caption=caption))
+                    sheet.append(frame_picture.draw_cell(frame, clip, row, caption=caption))
         for split, sheet in cells.items():
             title = f"{split}: {len(sheet)} frames"
-            picture = contact_sheet(sheet, part_names=part_names, title=title)
+            picture = frame_picture.contact_sheet(sheet, part_names=part_names, title=title)
             write_picture(sheets[split], picture, self.outputs)
             yield sheets[split]
 
@@ -147,7 +140,7 @@ class _Gallery:
         for clip in self.material.pick(self.chosen):
             path = safe_path(self.out, clip.split, clip.clip_id, suffix=f".{kind}")
             sheet_path = safe_path(self.out, clip.split, clip.clip_id, suffix=_SHEET_ENDING)
-            cells: list[Cell] = []
+            cells: list[frame_picture.Cell] = []
             frames = self._drawn(clip, cells)
             if is_openpose:
                 frames = (picture for _, picture in self._maps(clip, range(len(clip))))
@@ -157,7 +150,7 @@ class _Gallery:
                 write_movie(path, frames, kind=kind, fps=clip.fps)
             yield path
             if not is_openpose:
-                write_picture(sheet_path, clip_sheet(clip, cells), self.outputs)
+                write_picture(sheet_path, frame_picture.clip_sheet(clip, cells), self.outputs)
                 yield sheet_path
 
     def maps(self) -> Iterator[Path]:
@@ -182,10 +175,10 @@ class _Gallery:
             self.originals.on_frame()
             yield row, picture
 
-    def _drawn(self, clip: PoseClip, cells: list[Cell]) -> Iterator[Frame]:
+    def _drawn(self, clip: PoseClip, cells: list[frame_picture.Cell]) -> Iterator[Frame]:
         """Yield every frame drawn, and keep some of them as cells on the way."""
-        kept = set(spread_rows(clip))
+        kept = set(frame_picture.spread_rows(clip))
         for row, frame in self.originals.frames(clip, range(len(clip))):
             if row in kept:
-                cells.append(draw_cell(frame, clip, row))
-            yield draw(frame, clip, row)
+                cells.append(frame_picture.draw_cell(frame, clip, row))
+            yield frame_picture.draw(frame, clip, row)
