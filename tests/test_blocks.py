@@ -39,7 +39,7 @@ def test_a_block_holds_the_rows_of_its_clips_in_order_also_of_empty_ones():
 def test_another_layout_of_a_block_is_that_of_each_of_its_clips():
     clips = [make_clip("a", 3, points=543), make_clip("b", 5, points=543)]
     block = join_clips(clips).as_skeleton("holistic-143")
-    assert block.skeleton_name == "holistic-143"
+    assert block.frames.skeleton_name == "holistic-143"
     for got, clip in zip(block.clips, clips, strict=True):
         expected = clip.as_skeleton("holistic-143")
         assert (got.clip_id, got.skeleton_name) == (clip.clip_id, "holistic-143")

@@ -40,11 +40,6 @@ class ClipBlock:
         """The split of all the clips."""
         return self.frames.split
 
-    @property
-    def skeleton_name(self) -> str:
-        """The skeleton of all the clips."""
-        return self.frames.skeleton_name
-
     @cached_property
     def lengths(self) -> IntArray:
         """`(clips,)`: frames of each clip."""
@@ -57,7 +52,7 @@ class ClipBlock:
 
     def as_skeleton(self, name: str) -> ClipBlock:
         """Return the same clips in another layout, see `PoseClip.as_skeleton`."""
-        if name == self.skeleton_name:
+        if name == self.frames.skeleton_name:
             return self
         frames = self.frames.as_skeleton(name)
         stops = np.cumsum(self.lengths).tolist()

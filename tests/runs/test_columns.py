@@ -80,7 +80,7 @@ def test_the_points_are_where_the_documentation_says(tmp_path):
 def test_a_layout_read_is_the_layout_made_of_all_points(run, layout):
     for plan in run.plan_blocks():
         block, whole = run.read_block(plan, layout), run.read_block(plan).as_skeleton(layout)
-        assert block.skeleton_name == layout
+        assert block.frames.skeleton_name == layout
         assert_same_bits(block.frames.points, whole.frames.points)
         assert_same_bits(block.frames.scores, whole.frames.scores)
     for got, clip in zip(run.clips(skeleton_name=layout), CLIPS, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -116,11 +117,16 @@ def measure(clip: PoseClip) -> ClipQuality:
     )
 
 
+def bin_means(values: npt.NDArray[Any], bins: int) -> npt.NDArray[np.float64]:
+    """Return at most `bins` values: the means of equal stretches."""
+    edges = np.linspace(0, len(values), min(bins, len(values)) + 1).astype(np.int64)
+    means: npt.NDArray[np.float64] = np.add.reduceat(values, edges[:-1], dtype=float)
+    return means / np.diff(edges)
+
+
 def squeeze(flags: BoolArray, bins: int = STRIP_BINS) -> npt.NDArray[np.uint8]:
     """Return at most `bins` values: the share of True in equal stretches, 255 for all."""
-    edges = np.linspace(0, len(flags), min(bins, len(flags)) + 1).round().astype(np.int64)
-    sums = np.concatenate([[0], np.cumsum(flags)])
-    shares = (sums[edges[1:]] - sums[edges[:-1]]) / np.diff(edges)
+    shares = bin_means(flags, bins)
     # A single frame that is missing must show, and one that is there too.
     levels = np.clip(np.rint(255 * shares), shares > 0, 255 - (shares < 1))
     return np.asarray(levels, np.uint8)

@@ -27,13 +27,13 @@ from starlette.routing import Route
 
 from posemill import __version__
 from posemill.errors import PosemillError
-from posemill.files import open_plain, parse_json, safe_parts
+from posemill.files import FolderKind, open_plain, parse_json, safe_parts
 from posemill.plugins import not_among
 from posemill.web.answers import READ_ERRORS, answer_error, json_answer, refusal, text_of, whole_of
 from posemill.web.children import ChildProcess
 from posemill.web.clip_index import ClipTables
 from posemill.web.describing import choose_predictions, describe, read_failed_files, row_of
-from posemill.web.library import ClipAddress, Entry, Kind, Library
+from posemill.web.library import ClipAddress, Entry, Library
 from posemill.web.media import FILE_KINDS, find_video, read_frames, write_clip
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ STATIC = Path(__file__).parent / "static"
 # What Python knows itself: the registry of a Windows may call a script plain text.
 _TYPES = MimeTypes()
 _BYTES = "application/octet-stream"
-_WITH_CLIPS: tuple[Kind, ...] = ("extraction", "prepared")
+_WITH_CLIPS: tuple[FolderKind, ...] = ("extraction", "prepared")
 _THREADS = 8  # that read at a time; what else is asked waits
 _MOST_PICTURES = 40
 _BODY_SECONDS = 10.0

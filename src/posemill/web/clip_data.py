@@ -23,7 +23,7 @@ from posemill.files import PREPARED_ENDING
 from posemill.inspection.comparison.measure import PartAgreement, part_frames, shared_rows
 from posemill.inspection.comparison.pairs import choose_layout, cut_clip
 from posemill.inspection.drawing.placing import model_bounds
-from posemill.inspection.quality import measure, squeeze
+from posemill.inspection.quality import bin_means, measure, squeeze
 from posemill.inspection.summary import clip_row
 from posemill.records import FloatArray, OtherPeople, PersonIds, PoseClip, nobody_else
 from posemill.runs.queries import ShardRows, read_ledger
@@ -178,20 +178,13 @@ def _strips(address: ClipAddress, length: int, first: PoseClip) -> dict[str, Any
     for part in clip.skeleton.parts:
         points = slice(part.start, part.stop)
         means = clip.scores[:, points].sum(1) / np.maximum(clip.mask[:, points].sum(1), 1)
-        scores.append(_binned(means))
+        scores.append(bin_means(means, STRIP_BINS).round(3).tolist())
     return {
         "present": [squeeze(column, STRIP_BINS).tolist() for column in clip.present.T],
         "scores": scores,
         "quality": clip_row(measure(clip)),
         "frame_indices": clip.frame_indices.tolist(),
     }
-
-
-def _binned(values: FloatArray) -> list[float]:
-    """Return at most `STRIP_BINS` means of equal stretches, rounded."""
-    edges = np.linspace(0, len(values), min(STRIP_BINS, len(values)) + 1).astype(int)
-    means = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
-    return [round(mean, 3) for mean in means.tolist()]
 
 
 def _window_of_run(address: ClipAddress, start: int, count: int) -> PoseClip:

@@ -17,7 +17,7 @@ from typing import Any
 
 from posemill.config import ExtractConfig
 from posemill.errors import PosemillError
-from posemill.files import PREPARED_ENDING, open_plain
+from posemill.files import PREPARED_ENDING, FolderKind, open_plain
 from posemill.jobs.extract.status import log_path, read_status
 from posemill.machine.live_files import last_lines, read_live
 from posemill.messages import Message
@@ -28,7 +28,7 @@ from posemill.training.record.live import LOG_NAME, read_object
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.status import read_sweep_status, read_train_status
 from posemill.web.answers import READ_ERRORS, reason_of
-from posemill.web.library import Entry, Kind, Library
+from posemill.web.library import Entry, Library
 
 _STATS = ("num_clips", "num_frames", "options", "parts", "skeleton")
 _LOG_LINES = 200
@@ -109,7 +109,7 @@ def _prepared_row(folder: Path) -> dict[str, Any]:
     }
 
 
-_ROWS: dict[Kind, Callable[[Path], dict[str, Any]]] = {
+_ROWS: dict[FolderKind, Callable[[Path], dict[str, Any]]] = {
     "extraction": _extraction_row,
     "training": _training_row,
     "sweep": _sweep_row,

@@ -10,12 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from posemill.errors import RunError
-from posemill.files import folder_kind
+from posemill.files import FolderKind, folder_kind
 
-Kind = Literal["extraction", "prepared", "training", "sweep"]
 _MOST_ENTRIES = 1_000_000  # files and folders looked at; a dataset may lie below the folders too
 _MOST_DEPTH = 12
 _MOST_RUNS = 5000
@@ -36,7 +34,7 @@ class Entry:
     """
 
     key: str
-    kind: Kind
+    kind: FolderKind
     name: str
     folder: Path
 
@@ -81,7 +79,7 @@ class Library:
         self._wanted.set()
         return sorted(self._entries.values(), key=lambda entry: entry.name)
 
-    def get(self, key: str, *kinds: Kind) -> Entry:
+    def get(self, key: str, *kinds: FolderKind) -> Entry:
         """Return the run of a key; RunError where there is none, or none of these kinds."""
         if key not in self._entries and not self.has_looked.wait(_FIRST_SECONDS):
             raise RunError("the folders are still being looked through; try again in a moment")
@@ -116,7 +114,7 @@ class Library:
             took_seconds = time.monotonic() - started
             self._is_closed.wait(max(_LEAST_REST_SECONDS, _REST * took_seconds))
 
-    def _walk(self, root: Path) -> Iterator[tuple[Kind, Path]]:
+    def _walk(self, root: Path) -> Iterator[tuple[FolderKind, Path]]:
         waiting = [(str(root), 0)]
         while waiting and self._left > 0:
             folder, depth = waiting.pop()

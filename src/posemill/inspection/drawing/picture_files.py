@@ -34,8 +34,6 @@ def safe_path(folder: Path, *names: str, suffix: str) -> Path:
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Make the folder of a file that is written inside the block; say what was in the way."""
-    if path.is_dir():
-        raise PosemillError("{path} is a folder; name a file", path=path)
     new = [each for each in path.parents if not each.exists()]
     try:
         with new_folders(path.parent):
