@@ -56,11 +56,8 @@ def load_all(kind: str, table: Table) -> Iterator[tuple[str, Any]]:
 def load(kind: str, table: Table, name: str, *, extra: str = "") -> Any:
     """Return the object of a name; our own rows come before those of other packages.
 
-    `extra` is the extra of posemill that brings what our own rows import.
-
-    Raises:
-        ConfigError: No such name, a row that leads nowhere, or a package that cannot be imported.
-        MissingExtraError: A package that the object imports is not installed.
+    `extra` is the extra of posemill that brings what our own rows import. Every fault is a
+    ConfigError, but for a package that is not installed: a MissingExtraError.
     """
     if name in table:
         return _import(f"{kind} {name!r}", table[name], f"'posemill[{extra}]'" if extra else "")

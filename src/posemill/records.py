@@ -399,8 +399,7 @@ class PoseClip:
 def fields_of_recipe(recipe: Any) -> dict[str, Any]:
     """Return the fields of a `PoseClip` that a recorded recipe decides; none of None.
 
-    Raises:
-        ValueError: It is not a recipe, or of a posemill that knows more than this one.
+    ValueError where it is no recipe, or of a posemill that knows more than this one.
     """
     if recipe is None:
         return {}

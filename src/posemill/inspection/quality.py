@@ -192,10 +192,8 @@ def _judge(
 class SplitTotals:
     """All clips of one split.
 
-    Args:
-        sums: Of all clips, by the name of the count in `ClipQuality`: `num_swaps` …
-        clips: How many clips have any, by the same names.
-        parts: Of each part `num_present` and `num_jumps` likewise, and `clips_with_jumps`.
+    `sums` are of the counts in `ClipQuality`, by name; `clips` how many clips have any. Each part
+    has sums of `num_present` and `num_jumps` likewise, and `clips_with_jumps`.
     """
 
     num_frames: int = 0

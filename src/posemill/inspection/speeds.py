@@ -55,7 +55,7 @@ class DecodeSpeed:
         ratios: To OpenCV, read in the same way, by number of threads; empty where it refuses.
         memory_mb: What the process grew by at most over all ways to read, without the library.
         is_equal: Whether all frames are those of pyav, to the bit.
-        refused: Why there is nothing else; empty otherwise.
+        refused: Why nothing was measured; empty otherwise.
     """
 
     path: str
@@ -94,7 +94,7 @@ class RuntimeSpeed:
         memory_mb: Of the process, with the engine loaded and run.
         agreement: Share of points that were found, or not found, as by the default.
         median_pixels, largest_pixels: Distances to the default's points, where both found one.
-        refused: Why there is nothing else; empty otherwise.
+        refused: As in `DecodeSpeed`.
     """
 
     runtime: str
@@ -130,18 +130,17 @@ def measure_decoders(
     speeds: list[DecodeSpeed] = []
     failed: dict[str, str] = {}
     for path in paths:
+        measured: dict[str, dict[str, Any]] = {}
         try:
             kind = kind_of(path)
         except DecodeError as error:
-            failed[str(path)] = str(error)
-            for _ in ready:
-                on_step()
-            continue
-        measured: dict[str, dict[str, Any]] = {}
+            kind, failed[str(path)] = "", str(error)
         for name in ready:
-            task = {"path": str(path), "decoder": name, "seconds": seconds}
-            outcome, values = measure_alone("measure_decoder", task)
-            measured[name] = _NOTHING | (values if outcome.works else {"refused": outcome.reason})
+            if kind:
+                task = {"path": str(path), "decoder": name, "seconds": seconds}
+                outcome, values = measure_alone("measure_decoder", task)
+                values = values if outcome.works else {"refused": outcome.reason}
+                measured[name] = _NOTHING | values
             on_step()
         speeds += _speeds_of(str(path), kind, measured)
     winners = _winners(speeds)

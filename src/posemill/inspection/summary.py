@@ -192,11 +192,10 @@ def clip_row(quality: ClipQuality) -> dict[str, Any]:
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the `outer.inner` names of what is known of a run, with their values as text."""
     for key, value in values.items():
+        if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            value = {str(number): item for number, item in enumerate(value, start=1)}
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{key}.")
-        elif isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
-            numbered = {str(number): each for number, each in enumerate(value, start=1)}
-            yield from flatten(numbered, f"{prefix}{key}.")
         else:
             plain = value if isinstance(value, str) else json.dumps(value, default=str)
             yield f"{prefix}{key}", plain[:_MAX_FACT]

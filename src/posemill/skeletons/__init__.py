@@ -43,11 +43,7 @@ def get_skeleton(name: str) -> Skeleton:
 
 
 def full_name(name: str) -> str:
-    """Return the name of a skeleton; of those of Holistic the number of points will do.
-
-    Raises:
-        ConfigError: There is no such skeleton.
-    """
+    """Return the name of a skeleton; of those of Holistic the number of points will do."""
     found = _SHORT_NAMES.get(name, name)
     if not is_skeleton(found):
         raise plugins.unknown("skeleton", name, [*_SHORT_NAMES, *skeleton_names()])

@@ -26,7 +26,6 @@ class Skeleton:
     """A layout of points.
 
     Args:
-        name: As users spell it.
         parts: In order, covering every point.
         point_names: One per point; `left_…` and `right_…` are the subject's own sides.
         bones: Pairs of indices to draw a line between.

@@ -55,9 +55,6 @@ class Pairing:
 
     Distances are in pixels of the pictures of the first. `is_shared` is `(keypoints,)`: which
     points of the layout both can have.
-
-    Raises:
-        PosemillError: No clip is in both, or no skeleton.
     """
 
     def __init__(self, one: ClipInput, other: ClipInput, layout: str | None = None) -> None:
