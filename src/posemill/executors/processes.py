@@ -1,8 +1,7 @@
 """Tasks in spawned processes, watched over: one that dies, hangs or grows too large is replaced.
 
 Every worker has a pipe of its own, so the death of one cannot leave a lock or half a message in
-the way of the others, and is noticed at once: the pipe ends. Workers end when this process does,
-even by SIGKILL: see `posemill.machine.processes`.
+the way of the others, and is noticed at once: the pipe ends.
 """
 
 from __future__ import annotations

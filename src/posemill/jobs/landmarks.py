@@ -227,10 +227,7 @@ def count_new_frames(source: Path, recipe: Mapping[str, Any]) -> int:
 
 
 def _named_clips(source: Path) -> list[tuple[str, Path]]:
-    """Return the ids, as `extract` gives them, and the paths of the clips of what is no run.
-
-    A folder that holds pictures itself is one clip.
-    """
+    """Return ids, as `extract` gives them, and paths of the clips of what is no run."""
     if not source.exists():
         raise SourceError(
             "{source}: no such file or folder; expected a video, pictures, a run, or data "

@@ -1,7 +1,4 @@
-"""The manifest of a run: what was asked for, of what, with which versions; and the folder's names.
-
-The manifest is the marker that says a folder is ours: without it a folder is never written into.
-"""
+"""The manifest of a run: what was asked for, of what; and the marker that a folder is ours."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Clips in a tree of files: a folder of frames, a video, or a picture by itself is one each.
-
-And PHOENIX-2014-T: frames by split, glosses and translations in corpus files.
-"""
+"""Clips in a tree of files: a folder of frames, a video, a picture by itself; PHOENIX-2014-T."""
 
 from __future__ import annotations
 

@@ -37,18 +37,13 @@ class Shaping:
 
     What the format (None: a run, which holds any skeleton) cannot hold of what the recipe makes is
     a ConfigError. `has_room`: all people of a frame have a place of their own.
-
-    Attributes:
-        recipe: As it is written into files: with how the keypoints of a run were found.
-        whole: That, and what was done to the clips before.
-        dropped: Which points are left out, in words.
     """
 
     def __init__(
         self, source: ClipInput, recipe: Recipe, form: Format | None, *, has_room: bool = False
     ) -> None:
         self._source, self._form = source, form
-        self.dropped: dict[str, None] = {}
+        self.dropped: dict[str, None] = {}  # which points are left out, in words
         if form is not None:
             recipe = _check_format(recipe, form)
             _expect_order(source, recipe)
@@ -63,6 +58,7 @@ class Shaping:
             if source.run is not None:
                 found_by, root = source.run.manifest.extraction, source.pictures_root
                 recipe = dataclasses.replace(recipe, extraction=found_by, root=root)
+        # As it is written into files; and with what was done to the clips before.
         self.recipe = self.whole = recipe
 
     @property

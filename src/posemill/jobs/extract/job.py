@@ -13,7 +13,7 @@ from typing import Any
 from posemill.config import JobConfig
 from posemill.decoders.opening import TargetSize
 from posemill.decoders.sampling import fewer_frames
-from posemill.jobs.extract.plan import check_rate
+from posemill.errors import ConfigError
 from posemill.jobs.extract.status import Progress
 from posemill.records import Frame
 from posemill.runs.events import Lost, PlannedUnit, Shard, UnitProgress
@@ -164,7 +164,12 @@ class FrameJob(ABC):
         config = self.config
         if clips is None:
             clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-        check_rate(config.fps, clips)
+        has_seconds = all(clip.kind == "video" or clip.listed_fps is not None for clip in clips)
+        if config.fps is not None and not has_seconds:
+            raise ConfigError(
+                "{--fps} needs videos: folders of pictures do not say how many a second they are; "
+                "give the index.csv of posemill frames as the source, which does, or use {--stride}"
+            )
         return clips
 
     def count_frames(

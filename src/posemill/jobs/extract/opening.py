@@ -35,10 +35,7 @@ def open_events(
     on_count: Callable[[int, int], None] | None,
     records: RecordLog | None = None,
 ) -> tuple[EventLog, ClipList]:
-    """Return the events of a run, planned, and the clips with what was decided about them.
-
-    One that was begun with other options or another source is a RunError.
-    """
+    """Return the events of a run, planned, and the clips with what was decided about them."""
     home, folder = job.home, job.home.work
     is_new = not check_folder(folder)
     if not is_new:

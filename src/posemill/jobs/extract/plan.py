@@ -61,17 +61,6 @@ def describe_mode(config: ExtractConfig, mode: str, clips: ClipList) -> Message:
     )
 
 
-def check_rate(fps: float | None, clips: Iterable[Clip]) -> None:
-    """Raise where so many frames a second are asked of clips that have no seconds."""
-    if fps is None:
-        return
-    if any(clip.kind != "video" and clip.listed_fps is None for clip in clips):
-        raise ConfigError(
-            "{--fps} needs videos: folders of pictures do not say how many a second they are; give "
-            "the index.csv of posemill frames as the source, which does, or use {--stride}"
-        )
-
-
 def unused_settings(config: JobConfig, clips: Iterable[Clip]) -> list[str]:
     """Return a sentence for each setting that was given and has no effect on these clips."""
     reasons: dict[str, str] = {}

@@ -184,12 +184,9 @@ def run_job(
 
     `on_progress` is called a few times per second; `on_plan` once before work starts, with the
     clips and the lengths of videos; `on_count` for every clip whose length has to be looked up: how
-    many of how many.
-
-    Raises:
-        RunError: The folder holds something else, or a run of other options, or is worked on; or
-            the disk is full. What was committed is safe.
-        StoppedError: A signal asked for it; the same call continues.
+    many of how many. What was committed is safe after a `RunError` (the folder holds something
+    else, or a run of other options, or is worked on; or the disk is full), and after a
+    `StoppedError`, for which a signal asked: the same call continues.
     """
     home, folder = job.home, job.home.work
     check_folder(folder)
