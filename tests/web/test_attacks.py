@@ -99,6 +99,15 @@ def test_every_page_is_json_or_a_file_of_ours_and_says_what_it_may_load(client, 
         assert headers["cross-origin-resource-policy"] == "same-origin"
 
 
+def test_files_of_the_page_have_the_types_that_browsers_insist_on(client):
+    for name, kind in (
+        ("app.js", "javascript"),
+        ("style.css", "text/css"),
+        ("icon.svg", "image/svg+xml"),
+    ):
+        assert kind in client.get(f"/static/{name}").headers["content-type"]
+
+
 def test_the_page_has_no_inline_script_and_asks_nobody_else():
     page = (STATIC / "index.html").read_text()
     assert '<script type="module" src="/static/app.js"></script>' in page
@@ -236,6 +245,10 @@ def test_a_video_is_sent_whole_or_in_the_parts_that_are_asked_for(
     assert several.headers["content-type"].startswith("multipart/byteranges")
     assert b"\0\1" in several.content
     assert f"content-range: bytes 300-301/{size}".encode() in several.content.lower()
+    monkeypatch.setattr(ChildProcess, "ask", lambda *_, **__: path.rename(tmp_path / "long.any"))
+    assert client.get(address).headers["content-type"] == "application/octet-stream"
+    (tmp_path / "long.any").rename(path)
+    monkeypatch.setattr(ChildProcess, "ask", lambda *_, **__: path)
     for beyond in (f"bytes={size}-", "bytes=999999999999999999-"):
         assert asked(beyond).status_code == 416
     for malformed in ("nonsense", "bytes=9-5", "bytes=x-y", "bytes="):

@@ -125,7 +125,6 @@ def compare_clips(one: ClipAddress, other: ClipAddress) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=32)
 def describe_skeleton(name: str) -> dict[str, Any]:
     """Return parts, bones, names and colours of a skeleton."""
     skeleton = get_skeleton(name)

@@ -174,9 +174,9 @@ def read_failed_files(folder: Path, reason: str) -> list[dict[str, Any]]:
             "SELECT split, clip_id, frame_index, failures.num_frames, path, message FROM failures "
             "JOIN clips USING (clip_no) WHERE reason = ? LIMIT ?",
             (reason, _FILES_NAMED),
-        ).fetchall()
-    names = ("split", "clip_id", "frame_index", "num_frames", "path", "message")
-    return [dict(zip(names, row, strict=True)) for row in rows]
+        )
+        names = [column[0] for column in rows.description]
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def continue_arguments(folder: Path, manifest: Manifest) -> list[str]:
