@@ -46,15 +46,7 @@ class Result:
 class CliRunner:
     """Calls `run_line` as a shell would."""
 
-    def invoke(
-        self,
-        run,
-        args,
-        *,
-        env=None,
-        catch_exceptions=True,
-        color=False,
-    ):
+    def invoke(self, run, args, *, env=None, catch_exceptions=True, color=False):
         """Run a line; an exception is kept, and its code is 1."""
         both = io.StringIO()
         out, err = (_Stream(both, is_terminal=color) for _ in range(2))

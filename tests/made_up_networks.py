@@ -36,15 +36,7 @@ class TfliteMaker:
         """Return the number of a new constant; OpenVINO tells them apart by their names."""
         return self.tensor(f"constant{len(self.graph.tensors)}", value.shape, value)
 
-    def operator(
-        self,
-        code,
-        inputs,
-        shape,
-        options=None,
-        *,
-        name="",
-    ):
+    def operator(self, code, inputs, shape, options=None, *, name=""):
         """Return the number of what a new operator gives."""
         entry = schema.OperatorCodeT()
         entry.builtinCode = entry.deprecatedBuiltinCode = code

@@ -64,10 +64,7 @@ def test_paths_in_gbk_are_found_by_the_files_that_are_there(tmp_path):
         (b"PK\x03\x04 and more", "is a spreadsheet; save it as CSV"),
         (b"\xd0\xcf\x11\xe0 old Excel", "is a spreadsheet; save it as CSV"),
         (b"video_id,label\na,b,c\n", "line 2: expected 2 fields as in the first line, got 3"),
-        (
-            b"sep=;\nvideo_id;label\na;b;c\n",
-            "line 3: expected 2 fields as in the first line",
-        ),
+        (b"sep=;\nvideo_id;label\na;b;c\n", "line 3: expected 2 fields as in the first line"),
         (b"video_id;label\na\n", "line 2: expected 2 fields as in the first line, got 1"),
         (b"video_id,label,Label\na,b,c\n", "line 1: a column twice in"),
         (b"video;word\na;b\n", r"line 1: expected a column 'video_id', got \['video', 'word'\]"),

@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.shared.instructions import count_process, missing
-from benchmarks.shared.measuring import (
-    Measured,
-    in_turns,
-    ratio,
-    report,
-    run_alone,
-)
+from benchmarks.shared.measuring import Measured, in_turns, ratio, report, run_alone
 
 
 def test_the_arms_take_turns_and_the_warm_up_does_not_count():

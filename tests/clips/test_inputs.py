@@ -51,9 +51,7 @@ def test_clips_outlines_and_picks_agree(material, clips):
     assert [outline.clip_id for outline in train.outlines()] == ["a", "b"]
 
 
-def test_a_split_is_found_by_its_other_names_and_an_unknown_one_is_named(
-    material,
-):
+def test_a_split_is_found_by_its_other_names_and_an_unknown_one_is_named(material):
     for name in ("dev", "val", "Validation"):
         assert [clip.split for clip in ClipInput(material.path, splits=[name]).clips()] == ["dev"]
     with pytest.raises(PosemillError, match=r"has no split 'test'; it has train, dev"):

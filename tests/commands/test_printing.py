@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from posemill.commands.printing import (
-    print_json,
-    print_lines,
-    print_table,
-    say,
-    warnings_as_notes,
-)
+from posemill.commands.printing import print_json, print_lines, print_table, say, warnings_as_notes
 
 
 def test_words_stand_left_and_numbers_right(capsys):

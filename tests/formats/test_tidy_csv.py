@@ -27,12 +27,7 @@ def test_pandas_reads_a_row_per_point(tmp_path):
     np.testing.assert_array_equal(frame.x.isna().to_numpy()[: 6 * 143], ~clips[0].mask.ravel())
 
 
-def foreign(
-    names,
-    *frames,
-    separator=",",
-    order="clip frame point x y",
-):
+def foreign(names, *frames, separator=",", order="clip frame point x y"):
     rows = [
         {"clip": clip, "frame": str(frame), "point": name, "x": f"0.{at + 1:02d}", "y": "0.5"}
         for clip, frame in frames or [("a", 3), ("a", 4)]

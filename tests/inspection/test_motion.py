@@ -9,14 +9,7 @@ from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
 
-def make(
-    num_frames=1,
-    *,
-    skeleton_name="holistic-143",
-    size_wh=(1, 1),
-    shoulders=True,
-    **fields,
-):
+def make(num_frames=1, *, skeleton_name="holistic-143", size_wh=(1, 1), shoulders=True, **fields):
     """Return a clip with nothing but shoulders, at 0, 0 and 1, 0; the picture is 1 x 1."""
     points = np.full((num_frames, get_skeleton(skeleton_name).num_points, 3), np.nan, np.float32)
     sizes = np.tile(np.array(size_wh, np.int32), (num_frames, 1))

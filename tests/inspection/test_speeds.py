@@ -125,10 +125,7 @@ def test_a_file_that_the_quickest_refuses_leaves_all_to_pyav(video, monkeypatch)
         raise DecodeError("it is interlaced", reason="unsupported")
 
     monkeypatch.setattr(choice, "open_video", refuse)
-    assert choice.choose([video], "all") == (
-        "pyav",
-        "opencv is quicker, but it is interlaced",
-    )
+    assert choice.choose([video], "all") == ("pyav", "opencv is quicker, but it is interlaced")
 
 
 def test_extractions_take_pyav_and_frames_the_quickest_record_it_and_go_on_with_it(video, tmp_path):

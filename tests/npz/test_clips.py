@@ -13,12 +13,7 @@ import pytest
 
 from posemill.errors import FormatError
 from posemill.formats import get_format
-from posemill.npz.clips import (
-    read_frames,
-    read_npz_clips,
-    read_npz_header,
-    split_by_name,
-)
+from posemill.npz.clips import read_frames, read_npz_clips, read_npz_header, split_by_name
 from posemill.npz.mapped import open_npz
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.keypoint_clips import load_keypoints

@@ -101,9 +101,7 @@ def test_no_other_module_has_colours_of_its_own():
 
 
 @pytest.mark.parametrize("skeleton_name", ["holistic-543", "holistic-143"])
-def test_body_points_that_the_face_and_the_hands_have_too_are_drawn_thin(
-    skeleton_name,
-):
+def test_body_points_that_the_face_and_the_hands_have_too_are_drawn_thin(skeleton_name):
     skeleton = get_skeleton(skeleton_name)
     found = repeated_points(skeleton_name)
     names = {part: {skeleton.point_names[index] for index in points}

@@ -9,9 +9,7 @@ PROGRAM = (
 )
 
 
-def test_a_signal_that_comes_when_a_program_ends_is_no_error_of_its_client(
-    warm_python,
-):
+def test_a_signal_that_comes_when_a_program_ends_is_no_error_of_its_client(warm_python):
     for _ in range(40):
         process = subprocess.Popen(
             [warm_python.executable, "-c", PROGRAM],

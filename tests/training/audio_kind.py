@@ -42,13 +42,7 @@ class AudioKind(Kind):
 
     name = "audio"
 
-    def load(
-        self,
-        config,
-        *,
-        class_names=None,
-        splits=None,
-    ):
+    def load(self, config, *, class_names=None, splits=None):
         """Return the sounds by split."""
         root = Path(config.data.path)
         names = class_names or sorted(folder.name for folder in (root / "train").iterdir())

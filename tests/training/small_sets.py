@@ -29,13 +29,7 @@ QUIET: dict[str, Any] = {
 }  # fmt: skip
 
 
-def make_set(
-    samples,
-    class_names,
-    *,
-    skeleton_name=None,
-    task="classify",
-):
+def make_set(samples, class_names, *, skeleton_name=None, task="classify"):
     """Return a set of samples that are already in memory, as they are."""
     offsets = np.cumsum([0, *(len(sample.points) for sample in samples)], dtype=np.int64)
     points = np.concatenate([sample.points for sample in samples]).astype(np.float32)

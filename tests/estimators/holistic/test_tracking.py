@@ -18,13 +18,7 @@ def rect(*values):
     return Rect(*map(f32, values))
 
 
-def is_kept(
-    off=(0, 0),
-    *,
-    degrees=0,
-    turned=0,
-    point=(0, 0),
-):
+def is_kept(off=(0, 0), *, degrees=0, turned=0, point=(0, 0)):
     """Whether a place `off` px from one of 40 x 40 px is kept, all turned by `turned` degrees."""
     cos, sin = math.cos(math.radians(turned)), math.sin(math.radians(turned))
 

@@ -5,12 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.landmarks.body import (
-    PoseLandmarks,
-    follow,
-    read_pose,
-    refine_by_heat,
-)
+from posemill.estimators.landmarks.body import PoseLandmarks, follow, read_pose, refine_by_heat
 from posemill.estimators.landmarks.body_state import BodyState
 from posemill.estimators.landmarks.rects import Rect, f32
 from posemill.estimators.landmarks.smoothing import OneEuro

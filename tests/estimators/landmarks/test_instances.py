@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError
-from posemill.estimators.landmarks.detection import (
-    Detection,
-    project_detection,
-    without_letterbox,
-)
+from posemill.estimators.landmarks.detection import Detection, project_detection, without_letterbox
 from posemill.estimators.landmarks.hand import SideLayer, read_hand, rect_from_palm
 from posemill.estimators.landmarks.instances import InstanceState, associate
 from posemill.estimators.landmarks.rects import Rect, f32, overlap

@@ -5,11 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posemill.inspection.comparison.measure import (
-    BAR_LABELS,
-    PartAgreement,
-    shared_rows,
-)
+from posemill.inspection.comparison.measure import BAR_LABELS, PartAgreement, shared_rows
 
 
 def agreement(pixels, has_one=(), has_other=()):

@@ -61,8 +61,7 @@ def test_what_is_in_the_way_of_a_file_is_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "marked"),
-    [("new/deep/x.png", "new"), ("new/x.html", None), ("x.png", None)],
+    ("name", "marked"), [("new/deep/x.png", "new"), ("new/x.html", None), ("x.png", None)]
 )
 def test_the_first_new_folder_of_pictures_is_marked_as_no_data(name, marked, tmp_path):
     with writing(tmp_path / name):

@@ -9,13 +9,7 @@ from posemill.skeletons.palette import COLOURS
 GREY = 128
 
 
-def painted(
-    skeleton_name="openpose-18",
-    *,
-    unsure=(),
-    scale=1.0,
-    **places,
-):
+def painted(skeleton_name="openpose-18", *, unsure=(), scale=1.0, **places):
     """Return a grey canvas with some points on it, by name; the others are missing."""
     names = get_skeleton(skeleton_name).point_names
     points = np.full((len(names), 2), np.nan, np.float32)

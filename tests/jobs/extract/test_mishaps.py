@@ -107,8 +107,7 @@ HANGS = {8: ("00ff00", GREEN, "hang", "no progress for 4 s, 2 times, at this fra
 
 
 @pytest.mark.parametrize(
-    ("mishaps", "limits"),
-    [(CRASHES, {"memory_limit_mb": 400}), (HANGS, {"timeout_seconds": 4.0})],
+    ("mishaps", "limits"), [(CRASHES, {"memory_limit_mb": 400}), (HANGS, {"timeout_seconds": 4.0})]
 )
 def test_frames_that_take_workers_down_are_found_and_nothing_else_is_lost(
     mishaps, limits, make_tree, config_for, tmp_path, paint
@@ -248,8 +247,7 @@ def test_a_damaged_or_lost_ledger_is_one_sentence_that_promises_nothing(make_tre
 
 
 @pytest.mark.parametrize(
-    ("mishap", "reason"),
-    [("error", "unexpected ArithmeticError"), ("stick", "crashed the worker")],
+    ("mishap", "reason"), [("error", "unexpected ArithmeticError"), ("stick", "crashed the worker")]
 )
 def test_a_frame_that_the_engine_fails_at_or_breaks_of_is_the_only_one_lost(
     make_tree, config_for, paint, mishap, reason

@@ -45,16 +45,7 @@ class Counted(Numbers):
         return self.count if self.said is None else self.said
 
 
-def read(
-    samples,
-    *,
-    steps=0,
-    runtime=None,
-    epochs=(0, 1),
-    start_step=0,
-    train=True,
-    **settings,
-):
+def read(samples, *, steps=0, runtime=None, epochs=(0, 1), start_step=0, train=True, **settings):
     """Return the inputs of every batch."""
     config = TrainConfig(**{"batch_size": 4, "micro_batch": 4, **QUIET, **settings})
     name = "train_set" if train else "val_set"
