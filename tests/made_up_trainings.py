@@ -35,8 +35,7 @@ def write_training(folder, *, data="", steps=50, clip="b", label="yes"):
     rows = [("dev", "a", label, label, 0.9), ("dev", clip, label, "no", 0.6),
             ("dev", "d", "no", "no", 0.8), ("dev", "<b>", "no", "no", 0.7)]  # fmt: skip
     with (folder / "predictions.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerows([("split", "clip_id", "label", "predicted", "score"), *rows])
+        csv.writer(file).writerows([("split", "clip_id", "label", "predicted", "score"), *rows])
     return folder
 
 

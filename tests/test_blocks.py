@@ -5,8 +5,7 @@ from posemill.records import PoseClip
 
 
 def make_clip(clip_id, frames, *, split="train", points=143):
-    rng = np.random.default_rng(frames)
-    values = rng.uniform(size=(frames, points, 3)).astype(np.float32)
+    values = np.random.default_rng(frames).uniform(size=(frames, points, 3)).astype(np.float32)
     values[::3, 5] = np.nan
     scores = np.where(np.isnan(values[..., 0]), 0, 0.5).astype(np.float32)
     name = {143: "holistic-143", 543: "holistic-543"}[points]

@@ -85,8 +85,7 @@ def folder(tmp_path):
 
 
 def test_a_whole_folder_is_ours_as_long_as_nothing_in_it_changed(folder):
-    outputs = Outputs("run")
-    outputs.record(folder)
+    Outputs("run").record(folder)
     Outputs("run").claim_folder(folder, marker="mark")
     with pytest.raises(ConfigError, match="overwrite=True"):
         Outputs("other").claim_folder(folder, marker="mark")

@@ -79,6 +79,5 @@ def test_a_package_that_cannot_be_imported_is_named_and_stops_nothing_else(
     )
     with pytest.raises(ConfigError, match=message + "run: pip uninstall outside"):
         plugins.load("thing", {}, "broken")
-    found = dict(plugins.load_all("thing", {"text": "string:capwords"}))
-    assert list(found) == ["text"]
+    assert list(dict(plugins.load_all("thing", {"text": "string:capwords"}))) == ["text"]
     assert "thing 'broken' of the package 'outside' cannot be imported" in caplog.text

@@ -131,8 +131,7 @@ def test_a_notebook_sees_every_keyword_its_default_and_its_help():
 
 
 def test_defaults_are_not_shared_between_configurations():
-    first = Whole("a")
-    first.numbers.append(9.0)
+    Whole("a").numbers.append(9.0)
     assert Whole("a").numbers == [1.0]
 
 

@@ -53,8 +53,7 @@ def test_metres_come_back_from_a_run_beside_clips_without_any(tmp_path):
 def test_a_chosen_person_keeps_their_metres():
     clip = clip_of(2, people=(1, 0))
     assert clip.others is not None
-    second = choose_person(clip, 2)
-    taken = second.world[0]
+    taken = choose_person(clip, 2).world[0]
     largest_first = np.array_equal(choose_person(clip, 1).world[0], clip.world[0], equal_nan=True)
     expected = clip.others.world[0] if largest_first else clip.world[0]
     np.testing.assert_array_equal(taken, expected)

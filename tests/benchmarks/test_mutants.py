@@ -105,8 +105,7 @@ def test_a_fault_is_noticed_by_the_test_that_fails_and_only_by_it(mutants, tree)
     assert verdicts["(x / 2)"].noticed_by == "tests/test_sums.py::test_double"
     assert verdicts["(x / 2)"].diff == "-     return x * 2\n+     return (x / 2)"
     assert verdicts["(2 - 2)"].noticed_by == "tests/far/test_four.py::test_four"
-    survivor = next(each for each in verdicts.values() if each.mutant.line == 3)
-    assert survivor.noticed_by == ""
+    assert next(each for each in verdicts.values() if each.mutant.line == 3).noticed_by == ""
 
 
 def test_a_recording_says_which_test_files_run_a_line(tree, tmp_path):

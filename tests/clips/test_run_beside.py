@@ -100,5 +100,4 @@ def test_a_picture_elsewhere_is_not_opened_though_a_run_lies_beside(file, tmp_pa
         ]
 
     change(file, lead_out)
-    drawn = posemill.visualize(file, tmp_path / "out", progress=False)
-    assert drawn.num_originals_gone == 3
+    assert posemill.visualize(file, tmp_path / "out", progress=False).num_originals_gone == 3

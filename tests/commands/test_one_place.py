@@ -32,8 +32,7 @@ def run(tmp_path):
 @pytest.fixture
 def changed(monkeypatch):
     """The module of `prepare` with one more line: an option."""
-    source = inspect.getsource(data)
-    before, name, after = source.partition("def prepare(")
+    before, name, after = inspect.getsource(data).partition("def prepare(")
     after = after.replace("\n    overwrite: Overwrite = False,", OPTION, 1)
     module = ModuleType("changed_data")
     monkeypatch.setitem(sys.modules, "changed_data", module)

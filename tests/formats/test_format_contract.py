@@ -77,8 +77,7 @@ def form(request):
 
 def test_what_a_format_holds_is_declared(form):
     flags = {name for name in dir(form) if getattr(form, name) is True}
-    declared = (form.suffix, form.layouts[0], len(form.all_losses), flags)
-    assert declared == DECLARED[form.name]
+    assert (form.suffix, form.layouts[0], len(form.all_losses), flags) == DECLARED[form.name]
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\\xff\\xfe", "a\\b/c", "\udcff\udcfe", "a\rb", " a "])

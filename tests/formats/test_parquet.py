@@ -20,14 +20,12 @@ def path(tmp_path):
 
 
 def test_pandas_and_polars_read_a_row_per_frame(path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_parquet(path)
+    frame = pytest.importorskip("pandas").read_parquet(path)
     assert len(frame) == 16
     assert frame["clip_id"].tolist()[6] == "deep/er.name"
     points = np.stack(frame["keypoints"]).reshape(16, 143, 3)
     np.testing.assert_array_equal(points[:6], np.nan_to_num(make_clips()[0].points))
-    polars = pytest.importorskip("polars")
-    assert polars.read_parquet(path)["split"].to_list()[-1] == "dev"
+    assert pytest.importorskip("polars").read_parquet(path)["split"].to_list()[-1] == "dev"
 
 
 def test_a_clip_longer_than_a_batch_and_a_row_group_comes_back_whole(tmp_path):

@@ -26,8 +26,7 @@ def test_every_picture_has_18_lines_of_pixels_in_mirrored_folders(tmp_path):
     clip.points[0, 3] = np.nan
     clip.scores[0, 3] = 0
     TXT.write([clip], tmp_path / "out", recipe=Recipe())
-    text = (tmp_path / "out/train/a/b/images0001.txt").read_text()
-    lines = text.splitlines()
+    lines = (tmp_path / "out/train/a/b/images0001.txt").read_text().splitlines()
     assert len(lines) == 18
     assert lines[3] == "-1 -1"
     header = json.loads((tmp_path / "out" / "posemill.jsonl").read_text().splitlines()[0])

@@ -199,8 +199,7 @@ def test_bytes_text_and_json_are_the_originals(message, data, text, plain):
     assert other == message  # its fields are replaced
     assert str(message) == text
     assert copy.deepcopy(message) == pickle.loads(pickle.dumps(message)) == message
-    json_format = pytest.importorskip("google.protobuf.json_format")
-    assert json_format.MessageToDict(message) == plain
+    assert pytest.importorskip("google.protobuf.json_format").MessageToDict(message) == plain
 
 
 def test_fields_are_set_or_not():

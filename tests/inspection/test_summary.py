@@ -188,5 +188,4 @@ def test_a_row_of_quality(make_clip):
     }  # fmt: skip
     assert (parts["face"]["presence"], parts["face"]["outside"]) == (0, None)
     assert clip_row(measure(make_clip(0)))["parts"]["pose"]["presence"] == 0
-    single = clip_row(measure(make_clip(1)))["parts"]["pose"]["presence"]
-    assert single == pytest.approx(1)
+    assert clip_row(measure(make_clip(1)))["parts"]["pose"]["presence"] == pytest.approx(1)

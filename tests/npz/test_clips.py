@@ -205,6 +205,5 @@ def test_short_and_empty_clips_and_archives_have_their_place(tmp_path):
 def test_the_header_is_read_in_any_shape_and_is_empty_for_another_maker(tmp_path, shape):
     np.savez(tmp_path / "ours.npz", meta=np.full(shape, '{"recipe": {"centre": true}}'))
     np.savez(tmp_path / "other.npz", keypoints=np.zeros(3))
-    header = read_npz_header(open_npz(tmp_path / "ours.npz"))
-    assert header == {"recipe": {"centre": True}}
+    assert read_npz_header(open_npz(tmp_path / "ours.npz")) == {"recipe": {"centre": True}}
     assert read_npz_header(open_npz(tmp_path / "other.npz")) == {}

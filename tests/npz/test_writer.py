@@ -37,8 +37,7 @@ def test_numpy_reads_what_was_written(num_rows, chars, tmp_path, monkeypatch):
         np.testing.assert_array_equal(found["numbers"], INTS)
         np.testing.assert_array_equal(found["whole"], np.eye(2))
         assert found["names"].tolist() == words
-        kinds = [found[name].dtype.str for name in found]
-        assert kinds == ["<f4", "<i8", "<f8", "<U5", "<U1"]
+        assert [found[name].dtype.str for name in found] == ["<f4", "<i8", "<f8", "<U5", "<U1"]
     assert list(tmp_path.iterdir()) == [path]
     with zipfile.ZipFile(path) as zipped:
         assert zipped.testzip() is None

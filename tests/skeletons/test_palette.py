@@ -60,8 +60,7 @@ def test_parts_stand_out_on_white_paper_and_on_a_dark_ground(part):
 
 @pytest.mark.parametrize("vision", VISIONS)
 def test_everyone_tells_the_parts_and_the_arms_apart(vision):
-    pairs = [*itertools.combinations(PARTS, 2), ("left", "right")]
-    for one, other in pairs:
+    for one, other in [*itertools.combinations(PARTS, 2), ("left", "right")]:
         lights = [
             VISIONS[vision] @ linear(hex_of(COLOURS["middle" if key == "pose" else key]))
             for key in (one, other)

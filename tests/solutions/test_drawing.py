@@ -27,8 +27,7 @@ def list_of(rows):
 
 def spread(number, *, seed, hidden=False):
     """Made-up points all over the picture, some beyond its edges, some not visible."""
-    rng = np.random.default_rng(seed)
-    points = rng.uniform(-0.05, 1.05, (number, 3)).round(3)
+    points = np.random.default_rng(seed).uniform(-0.05, 1.05, (number, 3)).round(3)
     rows = [[*point, *([0.4 if index % 5 == 0 else 0.9] if hidden else [])]
             for index, point in enumerate(points.tolist())]  # fmt: skip
     return list_of(rows)
@@ -112,8 +111,7 @@ def test_what_cannot_be_drawn_is_said(draw, shape, what, message):
 
 
 def test_landmarks_are_plotted_in_space(monkeypatch):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
+    pytest.importorskip("matplotlib").use("Agg")
     from matplotlib import pyplot
 
     monkeypatch.setattr(pyplot, "show", lambda: None)

@@ -168,8 +168,7 @@ def test_the_people_of_a_window_come_with_their_ids(client, entry_of):
     others = OtherPeople(np.array([1, 2]), points[2:], scores[2:], ids=ids)
     clip = PoseClip(points[:2], scores[:2], np.full((2, 2), 9, np.int32), "coco-17", others=others)
     packed = clip_data.pack_people(clip)
-    numbers = np.frombuffer(packed[: 4 * 9], np.int32)
-    assert numbers.tolist() == [2, 3, 1, 2, 3, 1, 1, 2, 3]
+    assert np.frombuffer(packed[: 4 * 9], np.int32).tolist() == [2, 3, 1, 2, 3, 1, 1, 2, 3]
     sent = np.frombuffer(packed[4 * 9 :], np.float32).reshape(3, 17, 3)
     np.testing.assert_array_equal(sent[..., :2], points[2:, :, :2])
     assert (sent[..., 2] == 0.5).all()

@@ -71,8 +71,7 @@ def test_a_relative_path_means_the_data_beside_the_training_and_not_of_another_p
 def test_a_sweep_is_a_row_for_each_training_with_the_key_of_its_page(trained):
     with TestClient(make_app([trained])) as client:
         rows = {row["name"]: row for row in client.get("/api/runs").json()["runs"]}
-        run = client.get(f"/api/runs/{rows['sweep']['key']}").json()
-        first, second = run["trainings"]
+        first, second = client.get(f"/api/runs/{rows['sweep']['key']}").json()["trainings"]
         assert (first["state"], first["lr"], first["best_accuracy"]) == ("done", 0.001, 0.75)
         assert first["key"] == rows["sweep/000-0123abcd/run"]["key"]
         assert (second["state"], second["key"]) == ("waiting", "")

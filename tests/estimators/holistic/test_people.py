@@ -115,8 +115,7 @@ def test_clips_in_lock_step_and_states_through_bytes_equal_clips_alone(everybody
 def test_no_more_people_than_asked_for_and_nobody_stays_who_is_gone(everybody, person):
     pair, black = beside(person, person), np.zeros((64, 64, 3), np.uint8)
     two = HolisticEstimator(people=2, parts="pose", min_detection_confidence=0.3)
-    found = two.estimate([beside(person, person, person), pair])
-    assert found.others.counts.tolist() == [1, 1]
+    assert two.estimate([beside(person, person, person), pair]).others.counts.tolist() == [1, 1]
     state = two.new_state()
     two.estimate([pair], [state])
     assert len(state.people) == 2

@@ -22,15 +22,13 @@ def test_all_detections_come_best_first_each_with_its_box():
     boxes, logits = np.zeros((896, 6), np.float32), np.full(896, -50, np.float32)
     for row, logit, x in ((0, 1.0, 0), (1, 3.0, 0), (2, 2.0, 60), (3, 0.5, 100)):
         logits[row], boxes[row, :4] = logit, (x, 0, 16, 16)
-    detector = Detector(128, (8, 16, 16, 16), min_score=0.5)
-    found = list(detector.find(boxes, logits))
+    found = list(Detector(128, (8, 16, 16, 16), min_score=0.5).find(boxes, logits))
     assert [float(one.score) for one in found] == pytest.approx(
         [1 / (1 + math.exp(-logit)) for logit in (3.0, 2.0, 0.5)]
     )
     # the second row stands for itself and the first; centres are half a cell of 8 px from an edge
     np.testing.assert_allclose(found[0].box, np.array([4 - 8, 4 - 8, 16, 16]) / 128, atol=1e-6)
-    left = [round(float(one.box[0]) * 128) for one in found]
-    assert left == [-4, 60 + 12 - 8, 100 + 12 - 8]
+    assert [round(float(one.box[0]) * 128) for one in found] == [-4, 60 + 12 - 8, 100 + 12 - 8]
 
 
 def at(row):
@@ -63,7 +61,6 @@ def test_the_top_one_wins_and_boxes_without_size_do_not_count():
 def test_the_threshold_is_a_score_that_counts_itself(min_score):
     logit = math.log(min_score / (1 - min_score)) if min_score else -60.0
     assert detect({1: (logit + 1e-3, 0, 0, 9, 9)}, min_score) is not None
-    below = detect({1: (logit - 1e-3, 0, 0, 9, 9)}, min_score)
-    assert (below is None) == (min_score > 0)
+    assert (detect({1: (logit - 1e-3, 0, 0, 9, 9)}, min_score) is None) == (min_score > 0)
     assert detect({1: (0.0, 0, 0, 9, 9)}, 0.5) is not None
     assert detect({1: (500.0, 0, 0, 9, 9)}, 1.0) is not None

@@ -114,8 +114,7 @@ def test_a_users_file_works_as_an_engine_whatever_the_order_of_its_maps(
     assert network.run(np.zeros((1, 3, 24, 16), np.float32)).shape == (1, 57, 3, 2)
     assert network.pixels == "raw"
     engine = open_estimator("openpose", network=str(path), height=64, second_scale=True)
-    found = engine.estimate([np.full((30, 40, 3), 90, np.uint8)])
-    assert found.points.shape == (1, 18, 3)
+    assert engine.estimate([np.full((30, 40, 3), 90, np.uint8)]).points.shape == (1, 18, 3)
     assert engine.identity()["network"] == "net.onnx"
 
 

@@ -96,8 +96,7 @@ def test_only_people_count_among_what_a_detector_knows(find_with):
 
 def test_forty_people_and_one_over_the_edge_are_found(find_with):
     crowd = [[x * 8.0, y * 8.0, x * 8 + 8.0, y * 8 + 8.0, 0.9] for x in range(8) for y in range(5)]
-    people = find_with(crowd)
-    assert len(people) == 40
+    assert len(find_with(crowd)) == 40
     over = find_with([[-30, 20, 10, 90, 0.9]])[0][0]
     assert np.nanmin(over[:, 0]) < 0
     assert np.isfinite(over[1:]).all()
@@ -157,8 +156,7 @@ def test_a_detector_that_takes_many_and_answers_for_one_is_asked_one_by_one(tmp_
     detector = str(write_fixed(tmp_path / "one.onnx", {"dets": dets}, ["batch", 3, 64, 64]))
     engine = open_estimator("wholebody", pose=pose, detector=detector, detector_kind="yolox",
                             batch=4)  # fmt: skip
-    found = engine.estimate([PICTURE] * 3).others
-    assert found.counts.tolist() == [1, 1, 1]
+    assert engine.estimate([PICTURE] * 3).others.counts.tolist() == [1, 1, 1]
     # One that fails on many is not tried again in silence.
     fails = write_detector(tmp_path / "fails.onnx", has_nms=True, batch="batch")
     with pytest.raises(
@@ -201,8 +199,7 @@ def test_boxes_that_a_file_has_decoded_are_taken_as_they_are(tmp_path, pose):
 def test_a_detector_of_any_size_sees_640_or_what_is_asked_for(tmp_path, pose):
     detector = str(write_detector(tmp_path / "detector.onnx", is_open=True))
     fixed = str(write_detector(tmp_path / "fixed.onnx", size_wh=(96, 96)))
-    usual = open_estimator("wholebody", pose=pose, detector=detector)
-    identity = usual.identity()
+    identity = open_estimator("wholebody", pose=pose, detector=detector).identity()
     assert (identity["pose"], identity["pose_size"]) == ("pose.onnx", "48x64")
     assert (identity["detector_size"], identity["min_score"]) == ("640x640", "0.7")
     assert open_estimator("wholebody", pose=pose).identity()["detector"] == "None"

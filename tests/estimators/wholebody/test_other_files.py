@@ -97,7 +97,6 @@ def test_people_of_yolo_pose_are_chosen_among_its_cells(tmp_path):
     values = canvas.transpose(2, 0, 1)[None].astype(np.float32) / 255
     (rows,) = open_session(path, path, device="cpu", threads=1).run(values)
     cells = rows[0].T
-    best = cells[cells[:, 4].argmax()]
-    points = (best[5:].reshape(-1, 3)[:, :2] - [0, 5]) / (128 / 300)
+    points = (cells[cells[:, 4].argmax()][5:].reshape(-1, 3)[:, :2] - [0, 5]) / (128 / 300)
     assert 1 < len(found) < (cells[:, 4] > 0.25).sum()
     assert min(np.abs(person - points).max() for person, _ in found) < 1e-2

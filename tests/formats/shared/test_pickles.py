@@ -35,8 +35,7 @@ def test_plain_values_come_out_of_every_protocol(tmp_path, protocol):
 def test_arrays_come_out_of_every_protocol(tmp_path, protocol, dtype):
     array = np.arange(250, 256).reshape(2, 3).astype(dtype)
     value = [array, np.asfortranarray(array), array]
-    back = read(tmp_path / "p", pickle.dumps(value, protocol=protocol))
-    for item in back:
+    for item in read(tmp_path / "p", pickle.dumps(value, protocol=protocol)):
         np.testing.assert_array_equal(array_of(item), array)
         assert array_of(item).dtype == array.dtype
 

@@ -77,8 +77,7 @@ def test_frames_of_videos_are_the_right_ones(make_clip, tmp_path):
     levels = [20 + 20 * number for number in range(10)]
     write_film(tmp_path / "data" / "a.mp4", levels)
     clip = make_clip(5, clip_id="a", frame_indices=np.array([1, 3, 4, 8, 9]))
-    originals = Originals(facts_of(tmp_path / "data", "videos"))
-    frames = dict(originals.frames(clip, [0, 2, 4]))
+    frames = dict(Originals(facts_of(tmp_path / "data", "videos")).frames(clip, [0, 2, 4]))
     for row, number in ((0, 1), (2, 4), (4, 9)):
         frame = frames[row]
         assert frame is not None

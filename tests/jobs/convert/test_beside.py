@@ -42,8 +42,7 @@ def test_a_file_of_eighteen_lines_lies_beside_each_picture_and_nothing_else_chan
         "test/annotation/0.txt", "test/annotation/1.txt",
     }  # fmt: skip
     assert (dataset / "notes.txt").read_text() == "mine"
-    lines = (dataset / "train" / "annotation" / "0.txt").read_text().splitlines()
-    assert len(lines) == 18
+    assert len((dataset / "train" / "annotation" / "0.txt").read_text().splitlines()) == 18
     assert not list(dataset.glob(".posemill-*"))
     view = posemill.view(dataset / "train" / "annotation", progress=False)
     assert view["splits"][0]["num_frames"] == 3

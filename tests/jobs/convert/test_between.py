@@ -122,8 +122,7 @@ def test_merging_keeps_every_clip_and_says_where_they_came_from(run, tmp_path):
     assert merged.splits == ("train", "dev", "test")
     assert merged.is_finished
     assert merged.manifest.engine == {"engine": "fake"}
-    paths = [each["path"] for each in merged.manifest.source["inputs"]]
-    assert paths == [str(run), str(other)]
+    assert [each["path"] for each in merged.manifest.source["inputs"]] == [str(run), str(other)]
     assert digest_of(merged.clip("clip_2")) == digest_of(make_clip(2))
     with RunWriter(tmp_path / "third", Manifest("holistic-543", engine={"engine": "x"})) as writer:
         writer.add(make_clip(9))
@@ -150,8 +149,7 @@ def test_merging_keeps_the_failures_of_its_inputs_with_their_reasons(tmp_path):
     found = [lost("clip_1", 4), lost("gone", None, 7), lost("unknown", None, 0, split="dev")]
     one = write_run(tmp_path / "one", make_clip(1), make_clip(3, split="dev"), failures=found)
     two = write_run(tmp_path / "two", make_clip(2), failures=[lost("clip_2", 9)])
-    summary = merge_clips([ClipInput(one), ClipInput(two)], tmp_path / "all")
-    assert summary.num_failures == 4
+    assert merge_clips([ClipInput(one), ClipInput(two)], tmp_path / "all").num_failures == 4
     merged = open_run(tmp_path / "all")
     assert {each.message: each for each in merged.failures()} == {
         each.message: each for each in [*found, lost("clip_2", 9)]
@@ -163,8 +161,7 @@ def test_merging_keeps_the_failures_of_its_inputs_with_their_reasons(tmp_path):
     assert (counts["train"].frames_out, counts["train"].frames_known) == (frames, frames + 9)
     assert (counts["dev"].num_clips, counts["dev"].frames_failed) == (2, 0)
     assert [clip.clip_id for clip in merged.clips()] == ["clip_1", "clip_3", "clip_2"]
-    again = merge_clips([ClipInput(tmp_path / "all")], tmp_path / "again")
-    assert again.num_failures == 4
+    assert merge_clips([ClipInput(tmp_path / "all")], tmp_path / "again").num_failures == 4
     assert open_run(tmp_path / "again").failures() == merged.failures()
     merge_clips([ClipInput(tmp_path / "all", splits=["dev"])], tmp_path / "dev")
     assert open_run(tmp_path / "dev").failures() == found[2:]
@@ -221,8 +218,7 @@ def test_a_place_that_cannot_be_written_is_named(run, tmp_path):
 def test_a_dry_run_reads_everything_and_nothing_is_written_over(run, tmp_path):
     with pytest.raises(RunError, match="holds a run already; choose another folder"):
         merge_clips([ClipInput(run)], run)
-    summary = merge_clips([ClipInput(run)], tmp_path / "all", dry_run=True)
-    assert summary.num_clips == 3
+    assert merge_clips([ClipInput(run)], tmp_path / "all", dry_run=True).num_clips == 3
     assert not (tmp_path / "all").exists()
 
 

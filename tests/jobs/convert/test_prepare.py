@@ -22,8 +22,7 @@ from posemill.runs.writer import RunWriter
 
 
 def make_clip(seed, *, frames=10, split="train"):
-    rng = np.random.default_rng(seed)
-    points = rng.uniform(0.1, 0.9, (frames, 543, 3)).astype(np.float32)
+    points = np.random.default_rng(seed).uniform(0.1, 0.9, (frames, 543, 3)).astype(np.float32)
     points[2:6, 501:522] = np.nan  # no left hand for four frames
     scores = np.where(np.isnan(points[..., 0]), 0, 0.5).astype(np.float32)
     return PoseClip(points, scores, np.full((frames, 2), 100, np.int32), clip_id=f"clip_{seed}",
@@ -248,8 +247,7 @@ def test_points_that_are_left_out_are_said(run, tmp_path):
     assert [each.losses for each in prepare(ClipInput(run), tmp_path / "out")] == [(said,)] * 2
     whole = prepare(ClipInput(run), tmp_path / "out", recipe=Recipe(layout="543"))
     assert [each.losses for each in whole] == [()] * 2
-    again = prepare(ClipInput(tmp_path / "out"), tmp_path / "b")
-    assert again[0].losses == (said,)
+    assert prepare(ClipInput(tmp_path / "out"), tmp_path / "b")[0].losses == (said,)
 
 
 def test_what_was_normalised_stays_so_in_name_when_it_is_prepared_again(run, tmp_path):

@@ -72,8 +72,7 @@ def test_frames_of_videos_that_do_not_say_are_not_among_the_known(
 ):
     write_video(tmp_path / "v" / "a.mp4", 3)
     config = config_for(tmp_path / "v")
-    clips = find_clips(config.source)
-    assert clips[0].num_frames is None
+    assert find_clips(config.source)[0].num_frames is None
     seen = []
     ledger, _ = begin(config, on_count=lambda *counts: seen.append(counts))
     ledger.close()

@@ -83,8 +83,7 @@ def test_batch_sizes_take_turns_and_the_same_clips_come_in_any_number_of_process
     sizes = [len(pieces[at]) + len(pieces[at + 1]) for at in range(0, len(pieces), 2)]
     assert sizes == [8, 4, 2, 8, 4, 2, 8, 4, 2, 8, 3]
     assert [piece[0].turn for piece in pieces[::2]] == [0, 1, 2] * 3 + [0, 1]
-    drawn = [draw.clip for piece in pieces for draw in piece]
-    assert sorted(drawn) == list(range(53))
+    assert sorted([draw.clip for piece in pieces for draw in piece]) == list(range(53))
     shares = [
         BucketSampler(LENGTHS, (8, 4, 2), micro_batch_sizes=(4, 2, 1), seed=3, rank=r, world_size=2)
         for r in range(2)

@@ -106,8 +106,7 @@ def test_loader_processes_leave_the_signals_of_the_program_alone():
 
     before = signal.signal(signal.SIGCHLD, mine)
     try:
-        batches = make_loader(in_thread=False, num_workers=1).batches(0, 1)
-        assert len(list(batches)) == 3
+        assert len(list(make_loader(in_thread=False, num_workers=1).batches(0, 1))) == 3
         assert signal.getsignal(signal.SIGCHLD) is mine
     finally:
         signal.signal(signal.SIGCHLD, before)

@@ -173,8 +173,7 @@ def test_each_metric_has_its_direction_and_one_chooses(fit, line):
 
 def test_own_optimizers_and_schedulers_are_used_and_their_settings_said(fit, line):
     result = fit(linear(), line, optimizer=build, scheduler=halve, epochs=3, lr=0.7)
-    rates = [row["lr"] for row in RunFolder(result.out).read_metrics()]
-    assert rates == [0.05, 0.025, 0.0125]
+    assert [row["lr"] for row in RunFolder(result.out).read_metrics()] == [0.05, 0.025, 0.0125]
     assert any("lr=0.7 has no effect: fit() is given its opt" in n for n in result.summary["notes"])
     model = linear()
     optimizer = build(model)
@@ -209,8 +208,7 @@ def test_callbacks_are_told_where_the_training_is_and_may_end_it(fit, line):
                  on_step=lambda m: told.append(("step", m.step, m.epoch, m.loss)),
                  on_evaluate=lambda m: told.append(("evaluate", m.epoch, sorted(m.scores))),
                  on_epoch=lambda m: told.append(("epoch", m.epoch)) or m.epoch == 2)  # fmt: skip
-    names = [entry[0] for entry in told]
-    assert names == ["step", "step", "evaluate", "epoch"] * 2
+    assert [entry[0] for entry in told] == ["step", "step", "evaluate", "epoch"] * 2
     assert [entry[1:3] for entry in told if entry[0] == "step"] == [(1, 0), (2, 0), (3, 1), (4, 1)]
     assert told[2] == ("evaluate", 1, ["loss", "metric"])
     assert [t[3] for t in told if t[0] == "step"] == pytest.approx(losses_of(result.out))

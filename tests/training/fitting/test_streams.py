@@ -175,8 +175,7 @@ def test_a_loader_that_draws_as_it_goes_goes_on_in_the_same_order(kind, workers)
 def test_a_larger_batch_accumulates_batches_of_a_ready_loader():
     loader = DataLoader(NUMBERS, batch_size=2, drop_last=True)
     config = TrainConfig(batch_size=4, **QUIET)
-    split = read_split("train_set", loader, config)
-    opened = split.stream(config, Runtime(), is_training=True)
+    opened = read_split("train_set", loader, config).stream(config, Runtime(), is_training=True)
     assert opened.num_steps == 3
     assert [opened.num_micro_batches(step) for step in range(3)] == [2, 2, 1]
     assert notes_of(loader) == (

@@ -82,8 +82,7 @@ def test_classes_of_samples_and_of_pixels_are_counted_without_those_to_ignore():
     task = task_of({}, "loss")
     batch = make_user_batch((0, torch.tensor([0, 0, 1])), [0, 1, 2])
     rows = task.observe(output, batch) + task.observe(output, batch)
-    confusion = task.confusion(rows)
-    assert confusion.tolist() == [[2, 2], [0, 2]]
+    assert task.confusion(rows).tolist() == [[2, 2], [0, 2]]
     assert task.score(rows) == {}
 
 

@@ -220,8 +220,7 @@ def test_a_copy_computes_with_its_own_weights():
 def test_blocks_are_computed_twice_in_training_and_once_in_evaluation():
     model = Blocks()
     calls: list[int] = []
-    first = model.blocks[0]
-    first[0].register_forward_hook(lambda *_: calls.append(1))
+    model.blocks[0][0].register_forward_hook(lambda *_: calls.append(1))
     checkpoint_blocks(model)
     backward(model)
     assert len(calls) == 2

@@ -46,8 +46,7 @@ def test_a_training_that_patience_ended_goes_on_with_more_patience_only(settings
     fields = settings(epochs=4, lr=0.0, patience=1)
     assert train(fields).summary["steps"] == 8, "two of four epochs: lr 0 makes nothing better"
     before = (tmp_path / "run" / "timing.json").read_bytes()
-    again = train(fields | {"resume": True, "epochs": 5, "progress": True})
-    assert again.summary["steps"] == 8
+    assert train(fields | {"resume": True, "epochs": 5, "progress": True}).summary["steps"] == 8
     assert (tmp_path / "run" / "timing.json").read_bytes() == before
     said = " ".join(capsys.readouterr().err.split())
     assert "no better score in 1 evaluation (patience=1); a larger patience, or 0, goes" in said
@@ -127,8 +126,7 @@ def test_presets_take_the_same_steps(settings, tmp_path):
     fields = settings(epochs=1, batch_size=16, model_options=NO_DROPOUT)
     for name in ("micro_batch", "eval_every", "save_every"):
         del fields[name]
-    presets = ("balanced", "high-performance", "memory-limited", "extreme")
-    for preset in presets:
+    for preset in ("balanced", "high-performance", "memory-limited", "extreme"):
         train(fields | {"out": str(tmp_path / preset), "preset": preset})
         expected = losses_of(tmp_path / "balanced")
         assert losses_of(tmp_path / preset) == pytest.approx(expected, abs=1e-5), preset

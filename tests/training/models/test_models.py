@@ -120,8 +120,7 @@ def test_wrong_names_and_options_are_refused_with_the_near_one(name, options, me
 
 def test_a_clip_is_resampled_within_its_own_length():
     steps = torch.arange(10.0).reshape(1, 10, 1)
-    found = resample_steps(steps, torch.tensor([5]), 3)
-    assert found.flatten().tolist() == [0, 2, 4]
+    assert resample_steps(steps, torch.tensor([5]), 3).flatten().tolist() == [0, 2, 4]
     assert resample_steps(steps, torch.tensor([3]), 1).flatten().tolist() == [1]
 
 
@@ -175,8 +174,7 @@ def test_classes_that_differ_only_in_which_point_moves_are_learned():
 def test_motion_is_zero_where_one_of_the_frames_is_missing():
     points = torch.arange(4.0).reshape(1, 4, 1, 1) ** 2
     mask = torch.tensor([True, True, False, True]).reshape(1, 4, 1)
-    motion = point_features(points, mask, ("motion",))
-    assert motion.flatten().tolist() == [0, 1, 0, 0]
+    assert point_features(points, mask, ("motion",)).flatten().tolist() == [0, 1, 0, 0]
     fast = point_features(points, torch.ones(1, 4, 1) > 0, ("fast_motion",))
     assert fast.flatten().tolist() == [0, 0, 4, 8]
     one_frame = point_features(points[:, :1], mask[:, :1], ("motion", "fast_motion", "presence"))

@@ -111,8 +111,7 @@ def test_glosses_that_do_not_fit_into_few_frames_come_with_more():
         "multigrid: 1/4 of the frames: 16 of 64 clips are too short for their glosses and come "
         "with more frames only"
     )
-    long = make_clips(glosses=(1, 4))
-    assert long.grid.cycle == ((0.25, 1.0), (0.5, 1.0), (1.0, 1.0))
+    assert make_clips(glosses=(1, 4)).grid.cycle == ((0.25, 1.0), (0.5, 1.0), (1.0, 1.0))
     longer = make_clips(glosses=(1, 4, 4))
     assert longer.grid.cycle == ((0.5, 1.0), (1.0, 1.0))
     assert "multigrid: 1/4 of the frames: 42 of 64 clips are too short" in "\n".join(

@@ -98,13 +98,11 @@ def test_sizes_that_a_network_does_not_take_are_not_gone_through(packed, least, 
 
 
 def test_a_dense_window_is_drawn_when_frames_are_fewer(packed):
-    clips = clips_of(packed, sampling="dense:4/8").reshaped(1, 8)
-    assert str(clips.sampling) == "dense:1/8"
+    assert str(clips_of(packed, sampling="dense:4/8").reshaped(1, 8).sampling) == "dense:1/8"
     two = clips_of(packed, sampling="dense:4/4").reshaped(2, 8)
     gaps = set()
     for epoch in range(30):
-        item = two.at_epoch(1, epoch)
-        first, second = item["frames"].float().mean((1, 2, 3)).tolist()
+        first, second = two.at_epoch(1, epoch)["frames"].float().mean((1, 2, 3)).tolist()
         gaps.add(round((second - first) / (120 / (FRAMES - 1))))
     assert gaps == {1, 2}
     assert clips_of(packed, sampling="uniform:8").reshaped(2, 8).lengths == [2] * NUM_CLIPS

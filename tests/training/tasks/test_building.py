@@ -33,8 +33,7 @@ def test_a_clip_is_shown_as_its_file_has_it(settings, data):
     points[np.flatnonzero(ids == "dev3")[0], 2] = 0
     np.savez(data / "dev_keypoints.npz", keypoints=points, video_ids=ids)
     config = TrainConfig(**settings(data=str(data), normalize="whole"))
-    split = build_workload(config).val
-    picture = split.picture(3)
+    picture = build_workload(config).val.picture(3)
     clip_id, (shown, mask) = picture.clip_id, picture.points
     assert clip_id == "dev3"
     np.testing.assert_array_equal(shown, points[ids == "dev3"])
@@ -49,8 +48,7 @@ def test_a_split_by_another_of_its_names_is_scored_and_chooses(settings, data, n
     (data / "labels.csv").write_text(text)
     for asked in ("dev", "validation"):
         fields = settings(data=str(data), labels=str(data / "labels.csv"), val_split=asked)
-        val = build_workload(TrainConfig(**fields)).val
-        assert len(val) == 8
+        assert len(build_workload(TrainConfig(**fields)).val) == 8
 
 
 @pytest.mark.parametrize("field", ["val_split", "test_split"])

@@ -34,8 +34,7 @@ def test_a_kind_of_another_package_is_trained_scored_and_used(sounds):
     assert whole.scores["test"]["accuracy"] == 1
     scores = posemill.evaluate(whole.out, split="test")
     assert (scores["accuracy"], scores["num_clips"]) == (1, 8)
-    model = posemill.load_model(whole.out)
-    assert type(model).__name__ == "MeanNet"
+    assert type(posemill.load_model(whole.out)).__name__ == "MeanNet"
     lines = (whole.out / "predictions.csv").read_text().splitlines()
     assert "test,high/0,high,high," in "\n".join(lines)
     names = sorted(path.name for path in (whole.out / "figures").iterdir())

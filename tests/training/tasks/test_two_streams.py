@@ -57,8 +57,7 @@ def settings(folder, **changes):
 def test_batches_hold_the_same_clips_in_both_streams(folder):
     config = with_data_kind(TrainConfig(**settings(folder)))
     assert config.model.name == "two_streams"
-    grouped = TrainConfig(data={"path": settings(folder)["data"]})
-    assert grouped.data.path == config.data.path
+    assert TrainConfig(data={"path": settings(folder)["data"]}).data.path == config.data.path
     workload = build_workload(config)
     assert len(workload.train) == 7
     notes = " ".join(workload.notes)

@@ -117,8 +117,7 @@ def test_the_command_prints_what_it_measured(quick, tmp_path, monkeypatch):
     assert "made up" in said
     assert "150 samples/s, 100 before (1.50x)" in said
     assert f"posemill train {out} --out runs/" in said  # as the file names no folder
-    found = json.loads(said_by("tune", quick, "--json"))
-    assert found["rows"][-1]["setting"] == "made up"
+    assert json.loads(said_by("tune", quick, "--json"))["rows"][-1]["setting"] == "made up"
     monkeypatch.setenv("POSEMILL_LANG", "zh_CN")
     assert "之前" in said_by("tune", quick)
 

@@ -102,8 +102,7 @@ def test_batches_are_those_of_torch_but_for_rounding(loader_class, size, resize,
     for mine, theirs in zip(ours, loader, strict=True):
         assert theirs["index"].tolist() == mine["index"].tolist()
         assert theirs["frames"].shape == mine["frames"].shape
-        difference = (theirs["frames"].float() - mine["frames"].float()).abs().mean()
-        assert difference < 3
+        assert (theirs["frames"].float() - mine["frames"].float()).abs().mean() < 3
 
 
 @EACH

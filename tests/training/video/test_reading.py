@@ -260,8 +260,7 @@ def test_loader_processes_fill_one_cache_and_copies_find_it(own, tmp_path):
         facts = path.stat()
         path.write_bytes(bytes(facts.st_size))  # nothing to decode any more
         os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    again = pickle.loads(pickle.dumps(clips))
-    assert again.at_epoch(5, 0)["frames"].shape == (8, 16, 16, 3)
+    assert pickle.loads(pickle.dumps(clips)).at_epoch(5, 0)["frames"].shape == (8, 16, 16, 3)
 
 
 @pytest.mark.parametrize("reason", ["disk", "long"])

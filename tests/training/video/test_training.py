@@ -83,8 +83,7 @@ def test_a_list_is_trained_on_scored_and_predicted(video, bars):
     assert scores["accuracy"] == result.scores["dev"]["accuracy"]
     assert scores["num_clips"] == 4
     assert evaluate(result, split="train")["num_clips"] == 12
-    model = load_model(result)
-    assert not model.training
+    assert not load_model(result).training
     one, *others = predict(result, [bars.parent / "clip12.mp4", bars])
     assert one.clip_id == "clip12"
     assert sum(chance for _, chance in one.top) == pytest.approx(1, abs=1e-5)

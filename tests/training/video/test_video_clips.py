@@ -54,8 +54,7 @@ def test_an_item_says_what_it_is_and_has_its_frames(packed):
     assert item["frames"].dtype == torch.uint8
     assert item["view"].tolist() == [0, 0, 1, 1, 0, 1, 1, 1, 0, 0, 0, 0]
     assert repr(clips) == "VideoClips(3 clips, 3 classes, sampling 'segments:4', size None)"
-    last = clips[-1]
-    assert last["index"] == 2
+    assert clips[-1]["index"] == 2
 
 
 @pytest.mark.parametrize("source", ["packed", "pictures"])
@@ -273,6 +272,5 @@ def test_one_unreadable_clip_among_many_costs_little():
     clips = posemill.VideoClips(Index(places, []), is_training=False)
     clips._make_item = lambda index, epoch, **_: {"index": index}
     started = time.process_time()
-    item = clips.replacement(4)
-    assert item["index"] == 6
+    assert clips.replacement(4)["index"] == 6
     assert time.process_time() - started < 0.5
