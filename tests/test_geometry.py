@@ -57,8 +57,7 @@ def test_the_longer_side_of_the_box_reaches_from_minus_one_to_one():
 
 
 def test_short_gaps_are_closed_and_long_ones_and_the_ends_stay():
-    points = line(NAN, 0, NAN, 2, NAN, NAN, NAN, 10, NAN)
-    closed, new = geometry.interpolate_gaps(points, 2)
+    closed, new = geometry.interpolate_gaps(line(NAN, 0, NAN, 2, NAN, NAN, NAN, 10, NAN), 2)
     np.testing.assert_allclose(closed, line(NAN, 0, 1, 2, NAN, NAN, NAN, 10, NAN))
     assert new[:, 0].tolist() == [False, False, True] + [False] * 6
 
@@ -106,8 +105,7 @@ def test_no_short_gap_is_left_and_no_found_point_changes(found, max_gap):
     np.testing.assert_array_equal(closed[mask], points[mask])
     np.testing.assert_array_equal(~np.isnan(closed[..., 0]), mask | new)
     for column in range(mask.shape[1]):
-        rows = np.flatnonzero(~np.isnan(closed[:, column, 0]))
-        gaps = np.diff(rows) - 1
+        gaps = np.diff(np.flatnonzero(~np.isnan(closed[:, column, 0]))) - 1
         assert not ((gaps > 0) & (gaps <= max_gap)).any()
 
 

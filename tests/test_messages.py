@@ -56,8 +56,7 @@ def test_a_template_is_filled_once(template, values, said):
 
 
 def test_chinese_is_looked_up_by_the_template_and_values_stay():
-    error = RunError("{text}", text="all well")
-    message = Message("posemill: {error}", error=error)
+    message = Message("posemill: {error}", error=RunError("{text}", text="all well"))
     assert render(message, language="zh_CN") == "posemill：all well"
     inner = Message("posemill: {error}", error=Message("all well"))
     assert render(inner, language="zh_CN") == "posemill：一切正常"

@@ -66,8 +66,7 @@ def test_nothing_is_seen_across_a_gap_and_missing_points_stay_missing(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_frames_that_were_left_out_are_a_gap_and_every_second_frame_is_none(method):
-    path = np.repeat([[0.0, 0.0], [1.0, 1.0]], 20, axis=0)
-    clip = make_clip(path)
+    clip = make_clip(np.repeat([[0.0, 0.0], [1.0, 1.0]], 20, axis=0))
     cut = np.concatenate([np.arange(20), np.arange(30, 50)])
     apart = smooth(dataclasses.replace(clip, frame_indices=cut), method)
     np.testing.assert_allclose(apart.points, clip.points, atol=1e-6)

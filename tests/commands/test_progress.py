@@ -67,8 +67,7 @@ def test_a_stream_that_is_left_early_is_closed_at_once_even_if_somebody_holds_it
         finally:
             closed.append(True)
 
-    stream = numbers()
-    shown = track(stream, "counting", 5, progress=False)
+    shown = track(numbers(), "counting", 5, progress=False)
     assert next(shown) == 0
     shown.close()
     assert closed == [True]

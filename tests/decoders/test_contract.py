@@ -107,8 +107,7 @@ def test_an_absurd_length_or_rate_takes_no_frame_away(tmp_path, decoder, kind):
 
 
 def test_a_stream_that_promises_more_frames_than_there_are_is_damaged(tmp_path):
-    value = (2**31 - 1).to_bytes(4, "little")
-    path = write_absurd(tmp_path, ".avi", b"strh", 36, value)
+    path = write_absurd(tmp_path, ".avi", b"strh", 36, (2**31 - 1).to_bytes(4, "little"))
     error = refusal(path, "pyav")
     assert "the file says it has 2147483647 frames, 30 are there" in str(error)
     assert (error.reason, error.frame_index) == ("corrupt", 30)

@@ -103,8 +103,7 @@ def test_files_that_a_library_would_read_wrong_are_refused(library, path, tmp_pa
 
     assert "mirrored" in refused(write_video(tmp_path / "mirrored.mp4", 3, prepare=mirror))
     options = {"g": "10", "bf": "3", "x264-params": "open-gop=1:b-adapt=0"}
-    leading = write_video(tmp_path / "open.mkv", 30, options=options)
-    assert "open GOP" in refused(leading)
+    assert "open GOP" in refused(write_video(tmp_path / "open.mkv", 30, options=options))
     if library == "decord":
         monkeypatch.setattr(Library, "num_missing", 1)
         assert "decord counts 39 frames, not 40" in refused(path)

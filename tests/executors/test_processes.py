@@ -139,8 +139,7 @@ def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path, start_proces
 
 @pytest.mark.parametrize("name", ["steps", "slow step"])
 def test_a_worker_that_makes_progress_or_said_how_long_it_takes_is_not_killed(name, functions):
-    limits = Limits(timeout_seconds=1)
-    assert run_all(functions, [name], limits)[-1] == Finished((name, 0))
+    assert run_all(functions, [name], Limits(timeout_seconds=1))[-1] == Finished((name, 0))
 
 
 def test_a_worker_may_take_its_time_to_start_and_signals_meanwhile_change_nothing(functions, capfd):

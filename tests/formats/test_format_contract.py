@@ -172,8 +172,7 @@ def test_what_is_told_as_lost_was_in_the_clips(form, tmp_path):
     full.scores[full.mask] *= 1e-7
     full.scores[:, ::2] = 0
     full.sizes_wh[1] += 8
-    no_frames = make_clip(3, frames=0, skeleton=form.layouts[0])
-    clips = [clip, full, no_frames]
+    clips = [clip, full, make_clip(3, frames=0, skeleton=form.layouts[0])]
     (tmp_path / "full").mkdir()
     summary = form.write(clips, out_of(form, tmp_path / "full"), recipe=Recipe())
     assert sorted(summary.losses) == sorted(form.all_losses)

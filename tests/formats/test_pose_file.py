@@ -31,8 +31,7 @@ def test_pose_format_itself_reads_what_we_write(tmp_path, skeleton):
 
 def test_pose_format_knows_the_points_by_name(tmp_path):
     package = pytest.importorskip("pose_format")
-    data = encode_clip(make_clip(1, skeleton="holistic-543"))
-    header = package.Pose.read(data).header
+    header = package.Pose.read(encode_clip(make_clip(1, skeleton="holistic-543"))).header
     names = [(component.name, len(component.points)) for component in header.components]
     assert names == [("POSE_LANDMARKS", 33), ("FACE_LANDMARKS", 468),
                      ("LEFT_HAND_LANDMARKS", 21), ("RIGHT_HAND_LANDMARKS", 21)]  # fmt: skip
@@ -103,8 +102,7 @@ def test_one_file_keeps_the_recipe_and_all_that_its_clip_has(tmp_path):
     clip = make_clip(1, clip_id="deep/er", split="dev", extra={"signer": "ä"}, fps=None,
                      frame_indices=np.arange(0, 12, 2))  # fmt: skip
     clip = dataclasses.replace(clip, interpolated=4)
-    recipe = Recipe(layout="143", interpolate=3)
-    POSE.write([clip], tmp_path / "a.pose", recipe=recipe)
+    POSE.write([clip], tmp_path / "a.pose", recipe=Recipe(layout="143", interpolate=3))
     (back,) = POSE.read(tmp_path / "a.pose")
     assert_same(clip, back, tolerance=1e-6)
     assert (back.normalized, back.interpolated) == ("none", 4)

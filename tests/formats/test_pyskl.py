@@ -40,8 +40,7 @@ def test_python_itself_loads_what_pyskl_expects(tmp_path):
 
 
 def test_seventeen_points_become_the_body_of_the_133(tmp_path):
-    path = dump(tmp_path / "a.pkl", annotation(), split={"xsub_val": ["a"]})
-    (clip,) = PYSKL.read(path)
+    (clip,) = PYSKL.read(dump(tmp_path / "a.pkl", annotation(), split={"xsub_val": ["a"]}))
     assert (clip.skeleton_name, clip.split, clip.label) == ("coco-133", "xsub_val", "3")
     assert clip.mask[:, :17].all()
     assert not clip.mask[:, 17:].any()

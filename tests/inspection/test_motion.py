@@ -44,8 +44,7 @@ def column(clip, part_name):
 def test_a_jump_is_farther_than_the_floor(fps, still, jump):
     moved = np.full((9, 2), 0.1, np.float32)
     moved[4] = still, jump
-    found = find_jumps(moved, fps)
-    np.testing.assert_array_equal(np.argwhere(found), [[4, 1]])
+    np.testing.assert_array_equal(np.argwhere(find_jumps(moved, fps)), [[4, 1]])
 
 
 def test_a_jump_is_farther_than_what_is_usual():
@@ -274,6 +273,5 @@ def test_hands_on_one_spot(apart, axis, expected):
 
 
 def test_frames_two_or_three_apart_follow_each_other_and_behind_a_lost_one_nothing_moved():
-    clip = make(6, frame_indices=np.array([0, 2, 5, 7, 11, 13]))
-    moved = measure_motion(clip).moved
+    moved = measure_motion(make(6, frame_indices=np.array([0, 2, 5, 7, 11, 13]))).moved
     assert np.isnan(moved).all(1).tolist() == [True, False, False, False, True, False]

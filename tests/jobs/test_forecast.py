@@ -32,8 +32,7 @@ def folders(*lengths):
     ],
 )
 def test_a_sample_has_about_as_many_frames_as_are_wanted(lengths, budget, taken):
-    clips = folders(*lengths)
-    assert [clip.num_frames for clip in sample_clips(clips, budget)] == taken
+    assert [clip.num_frames for clip in sample_clips(folders(*lengths), budget)] == taken
 
 
 def test_clips_come_from_all_over_the_source_and_are_always_the_same():

@@ -53,10 +53,8 @@ def test_a_clip_at_a_uri_is_read_as_on_a_disk(tmp_path, make_tree, make_video):
     picture = tmp_path / "a" / "0.png"
     for path, kind in ((tmp_path / "a", "frames"), (video, "video"), (picture, "pictures")):
         here = Clip("x", str(path), kind)
-        there = Clip("x", f"file://{path}", kind)
-        assert brightness(there) == brightness(here)
-    gone = Clip("x", f"file://{tmp_path}/gone", "frames")
-    assert brightness(gone) == [(0, "missing")]
+        assert brightness(Clip("x", f"file://{path}", kind)) == brightness(here)
+    assert brightness(Clip("x", f"file://{tmp_path}/gone", "frames")) == [(0, "missing")]
 
 
 def test_a_clip_that_cannot_be_opened_is_one_error(tmp_path):
@@ -70,8 +68,7 @@ def test_a_clip_that_cannot_be_opened_is_one_error(tmp_path):
         ("empty", "pictures", "no frames"),
         ("file", "frames", "not a folder"),
     ]:
-        clip = Clip("x", str(tmp_path / name), kind)
-        assert brightness(clip) == [(0, reason)], name
+        assert brightness(Clip("x", str(tmp_path / name), kind)) == [(0, reason)], name
 
 
 def test_frames_are_counted_without_decoding(tmp_path, make_tree, make_video):

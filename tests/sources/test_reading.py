@@ -118,8 +118,7 @@ def test_a_video_that_cannot_be_opened_ends_before_its_first_frame(monkeypatch, 
         raise DecodeError("a.mp4: empty", reason="empty file")
 
     monkeypatch.setattr(reading, "open_video", refuse)
-    clip = dataclasses.replace(VIDEO, num_frames=known)
-    (end,) = ClipReader(clip).read()
+    (end,) = ClipReader(dataclasses.replace(VIDEO, num_frames=known)).read()
     assert (plain(end.failed), *end[1:]) == (("empty file", "a.mp4: empty"), known, False)
 
 

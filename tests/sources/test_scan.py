@@ -17,8 +17,7 @@ def walk(root):
 
 
 def test_a_tree_that_is_too_deep_is_cut_and_said(tmp_path, make_tree):
-    folder = tmp_path.joinpath(*"d" * 64)
-    make_tree(folder, "1.png", "e/1.png")
+    make_tree(tmp_path.joinpath(*"d" * 64), "1.png", "e/1.png")
     folders, said = walk(tmp_path)
     assert [len(each.parts) for each in folders] == [64]
     (problem,) = said.problems

@@ -252,8 +252,7 @@ def test_a_video_is_sent_whole_or_in_the_parts_that_are_asked_for(
         assert asked(beyond).status_code == 416
     for malformed in ("nonsense", "bytes=9-5", "bytes=x-y", "bytes="):
         assert asked(malformed).status_code in (200, 400)
-    target = path.rename(tmp_path / "elsewhere.mp4")
-    path.symlink_to(target)
+    path.symlink_to(path.rename(tmp_path / "elsewhere.mp4"))
     assert client.get(address).status_code == 404
     # It may vanish or shrink while it is sent.
     path.unlink()

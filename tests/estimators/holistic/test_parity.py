@@ -179,8 +179,7 @@ def distances(ours, stock, mode):
 @pytest.mark.parametrize("mode", ["image", "video"])
 def test_hands_alone_and_tracked_are_those_of_stock(jumper, model_files, mode):
     """Both hands come and go here, a face only while the man is tracked."""
-    ours = estimate(jumper["frames"][mode], mode, "litert")
-    apart = distances(ours, jumper, mode)
+    apart = distances(estimate(jumper["frames"][mode], mode, "litert"), jumper, mode)
     assert len(apart["left_hand"]) >= 5
     assert len(apart["right_hand"]) >= 5
     assert len(apart["face"]) == {"image": 0, "video": 8}[mode]

@@ -157,8 +157,7 @@ def test_a_rectangle_whose_sides_differ_fills_the_crop_where_it_may_be_stretched
 
 
 def test_the_whole_picture_lies_in_the_middle_of_its_square():
-    picture = np.full((2, 4, 3), 200, np.uint8)
-    out = cut(picture, None, 4, repeats_border=False)
+    out = cut(np.full((2, 4, 3), 200, np.uint8), None, 4, repeats_border=False)
     assert out[..., 0].tolist() == [[0] * 4, [200] * 4, [200] * 4, [0] * 4]
 
 

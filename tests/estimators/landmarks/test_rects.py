@@ -19,8 +19,7 @@ def test_a_box_left_of_the_picture_reaches_its_edge():
 
 def test_points_of_a_crop_lose_the_border_of_a_rect_that_is_not_square():
     points = np.array([[0.5, 0.5, 1], [0.25, 0.75, 2]], np.float32)
-    square = rect(0.5, 0.5, 0.2, 0.4, 0)
-    assert without_border(points, square, SIZE) is points
+    assert without_border(points, rect(0.5, 0.5, 0.2, 0.4, 0), SIZE) is points
     flat = without_border(points, rect(0.5, 0.5, 0.2, 0.2, 0), SIZE)  # 40 x 20 px
     np.testing.assert_allclose(flat, [[0.5, 0.5, 1], [0.25, 1, 2]], atol=1e-6)
     tall = without_border(points, rect(0.5, 0.5, 0.1, 0.4, 0), SIZE)  # 20 x 40 px

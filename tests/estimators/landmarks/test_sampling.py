@@ -73,5 +73,4 @@ def test_a_mask_is_that_of_the_whole_map_however_little_the_picture_shows_of_it(
         to_map[:, :2] *= f32(1) / np.array([width, height])
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         expected = cv2.warpAffine(sure, to_map, (230, 170), flags=flags)
-        found = enlarge_mask(logits, rect, (width, height))
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(enlarge_mask(logits, rect, (width, height)), expected)

@@ -101,8 +101,7 @@ def test_two_halves_without_a_neck_are_two_people_and_with_one_they_are_one():
 
 
 def test_nobody_is_found_in_nothing_and_in_noise_that_is_low():
-    empty = np.zeros((NUM_MAPS, 12, 9), np.float32)
-    assert len(find_people(empty, USUAL).points) == 0
+    assert len(find_people(np.zeros((NUM_MAPS, 12, 9), np.float32), USUAL).points) == 0
     noise = np.random.default_rng(0).random((NUM_MAPS, 46, 60), np.float32) * 0.09
     found = find_people(noise, USUAL)
     assert found.points.shape == (0, 18, 2)

@@ -135,8 +135,7 @@ def test_mask_and_scores_of_the_file_count():
 
 
 def test_info_comes_back_with_its_types():
-    clip = some_clip(1, extra={"signer": "ä"})
-    text = json_text.info_text(clip)
+    text = json_text.info_text(some_clip(1, extra={"signer": "ä"}))
     assert text.isascii()
     assert json_text.read_info(text) == {"label": "SIGN 1", "fps": 25.0, "extra": {"signer": "ä"}}
     nothing = {"label": None, "fps": None, "extra": {}}

@@ -134,8 +134,7 @@ def test_points_scaled_for_a_model_are_fitted_into_a_canvas_not_drawn_on_the_pic
     assert said == ["keypoints scaled for a model: not on a picture"]
     painted = (picture != lettering.BACKGROUND).any(2)[60:]
     assert painted.mean() > 0.01
-    rows = np.flatnonzero(painted.any(1))
-    assert np.ptp(rows) > 0.5 * picture.shape[0]
+    assert np.ptp(np.flatnonzero(painted.any(1))) > 0.5 * picture.shape[0]
 
 
 def test_wrong_arguments_are_named(make_clip):

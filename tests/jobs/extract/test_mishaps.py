@@ -218,8 +218,7 @@ def test_a_full_disk_stops_with_a_message_and_continues_later(make_tree, tmp_pat
         ballast.unlink()
         subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
         assert extract(config).exit_code == 0
-        whole = ExtractConfig(tree, tmp_path / "whole", engine="fake", executor="serial")
-        extract(whole)
+        extract(ExtractConfig(tree, tmp_path / "whole", engine="fake", executor="serial"))
         same_runs(disk / "run", tmp_path / "whole")
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
@@ -280,8 +279,7 @@ def test_an_engine_that_never_works_ends_the_run_and_writes_no_frame_off(
      "splits SET frames_out = 'abc'", "units SET next_frame = 'abc', is_done = 0"],
 )  # fmt: skip
 def test_a_ledger_that_says_what_no_run_can_is_called_damaged(make_tree, config_for, change):
-    tree = make_tree({"train/a": 3})
-    config = config_for(tree)
+    config = config_for(make_tree({"train/a": 3}))
     extract(config)
     with closing(sqlite3.connect(config.out / "ledger.sqlite")) as ledger, ledger:
         ledger.execute(f"UPDATE {change}")

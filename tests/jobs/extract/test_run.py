@@ -21,8 +21,7 @@ RED = (0, 0, 255)  # as OpenCV has it
 
 
 def test_keypoints_are_those_of_the_engine_frame_by_frame(make_tree, config_for):
-    tree = make_tree(SIZES)
-    summary = extract(config_for(tree))
+    summary = extract(config_for(make_tree(SIZES)))
     assert summary.exit_code == 0
     run = open_run(summary.folder)
     assert run.splits == ("train", "dev")

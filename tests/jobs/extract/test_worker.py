@@ -145,8 +145,7 @@ def test_frames_that_took_workers_down_are_left_out_with_the_reason(work, change
 
 @pytest.mark.parametrize("is_chain", [False, True])
 def test_a_frame_the_engine_fails_at_is_the_only_one_that_is_lost(work, is_chain):
-    mishaps = {"ff0000": "error"}
-    (commit,) = work({"is_chain": is_chain}, mishaps=mishaps)
+    (commit,) = work({"is_chain": is_chain}, mishaps={"ff0000": "error"})
     assert summary([commit]) == [(11, [(1, 12, True, 11, [5])])]
     assert "the fake engine was told to fail" in commit.units[0].lost[0].message
 

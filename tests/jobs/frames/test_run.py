@@ -321,8 +321,7 @@ def test_labels_of_folders_are_those_a_training_on_the_folder_itself_has(
     root = tmp_path / "labelled"
     for number, name in enumerate(("train/hello/a", "train/sorry/b", "dev/hello/c", "d")):
         write_video(root / f"{name}.mp4", 4, seed=number)
-    config = FramesConfig(root, tmp_path / "kept", executor="serial", pack=pack)
-    write_frames(config)
+    write_frames(FramesConfig(root, tmp_path / "kept", executor="serial", pack=pack))
 
     def labels(place):
         return {(clip.split, clip.clip_id): clip.label for clip in read_training_index(place).clips}

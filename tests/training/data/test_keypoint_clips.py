@@ -19,8 +19,7 @@ RNG = np.random.default_rng(0)
 
 
 def write_split(folder, split, lengths, **more):
-    frames = sum(lengths.values())
-    points = RNG.random((frames, 143, 3)).astype(np.float32) + 0.1
+    points = RNG.random((sum(lengths.values()), 143, 3)).astype(np.float32) + 0.1
     ids = np.repeat(list(lengths), list(lengths.values()))
     folder.mkdir(exist_ok=True)
     np.savez(folder / f"{split}_keypoints.npz", keypoints=points, video_ids=ids, **more)
@@ -120,8 +119,7 @@ def test_a_found_point_that_is_no_number_is_refused_with_the_clip(options, tmp_p
     np.savez(path, keypoints=points, video_ids=ids, mask=np.ones((5, 143), bool))
     with pytest.raises(FormatError, match=r"clip 'b': a found point is infinite or not a number"):
         load_keypoints(options)
-    mask = np.isfinite(points).all(-1)
-    np.savez(path, keypoints=points, video_ids=ids, mask=mask)
+    np.savez(path, keypoints=points, video_ids=ids, mask=np.isfinite(points).all(-1))
     assert len(load_keypoints(options)["train"]) == 2, "a NaN that the mask calls missing is fine"
 
 

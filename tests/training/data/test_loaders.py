@@ -44,8 +44,7 @@ def make_loader(*, in_thread, num_workers=0):
         data="d", labels="l", batch_size=4, micro_batch=4, num_workers=num_workers, mode=mode
     )
     THREADS.clear()
-    split = ThreadNotes(**vars(clips))
-    return EpochLoader(split, config, Runtime(), shuffle=True)
+    return EpochLoader(ThreadNotes(**vars(clips)), config, Runtime(), shuffle=True)
 
 
 @pytest.fixture

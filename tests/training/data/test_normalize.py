@@ -58,8 +58,7 @@ def test_resampling_keeps_the_ends_and_longer_clips_are_cut_to_the_limit(options
 
 def test_between_a_found_and_a_missing_point_the_found_one_counts():
     points = np.array([[[2.0]], [[0.0]]], np.float32)
-    mask = np.array([[True], [False]])
-    mixed, found = sample_at(points, mask, np.array([0.5, 1.0]))
+    mixed, found = sample_at(points, np.array([[True], [False]]), np.array([0.5, 1.0]))
     assert mixed[:, 0, 0].tolist() == [2.0, 0.0]
     assert found[:, 0].tolist() == [True, False]
 

@@ -188,8 +188,7 @@ def test_own_optimizers_and_schedulers_are_used_and_their_settings_said(fit, lin
 
 @pytest.mark.parametrize("kind", ["stream", "loader"])
 def test_a_training_that_goes_on_is_equal_to_an_unbroken_one(fit, line, tmp_path, kind):
-    sampler = WeightedRandomSampler([1.0] * 20, 20)
-    loader = DataLoader(line, batch_size=6, sampler=sampler)
+    loader = DataLoader(line, batch_size=6, sampler=WeightedRandomSampler([1.0] * 20, 20))
     data = {"stream": Stream(line), "loader": loader}[kind]
     same: dict[str, Any] = {"optimizer": build, "scheduler": halve, "batch_size": 6, "epochs": 3,
                             "save_every_steps": 1}  # fmt: skip

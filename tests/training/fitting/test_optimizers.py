@@ -39,8 +39,7 @@ def test_an_optimizer_that_is_made_trains_the_copy_and_not_the_model():
     model = nn.Linear(2, 1)
     before = copy.deepcopy(model.state_dict())
     given = SGD(model.parameters(), lr=0.5)
-    schedule = StepLR(given, 1, gamma=0.1)
-    made = make(model, given, schedule)
+    made = make(model, given, StepLR(given, 1, gamma=0.1))
     trained = made.param_groups[0]["params"][0]
     assert trained is not model.weight
     step(made)
@@ -66,8 +65,7 @@ def test_several_optimizers_step_together_and_their_state_is_one():
         step(one)
         one.end_epoch()
     assert [group["lr"] for group in one.param_groups] == pytest.approx([0.0005, 1e-5])
-    whole = one.state_dict()
-    other.load_state_dict(copy.deepcopy(whole))
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
     for mine, theirs in zip(one.param_groups, other.param_groups, strict=True):
         for p, q in zip(mine["params"], theirs["params"], strict=True):
             q.data.copy_(p.data)

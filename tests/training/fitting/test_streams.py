@@ -96,8 +96,7 @@ def test_processes_take_turns_in_evaluating_an_iterable_or_a_ready_loader():
     ],
 )
 def test_a_plain_loader_is_taken_apart(loader, is_shuffled):
-    config = TrainConfig(**QUIET)
-    split = read_split("train_set", loader, config)
+    split = read_split("train_set", loader, TrainConfig(**QUIET))
     assert split.stream is None
     assert (len(split), split.is_shuffled) == (10, is_shuffled)
     assert settings_of_loader(loader, {"workers"}) == {"batch_size": 3, "micro_batch": 3}

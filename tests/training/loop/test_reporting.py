@@ -153,8 +153,7 @@ def test_a_chinese_reader_is_told_in_chinese_and_the_log_stays_english(
     monkeypatch.setenv("POSEMILL_LANG", "zh")
     monkeypatch.setenv("COLUMNS", "150")
     write_log(tmp_path, progress=True)
-    asked = Message("asked for")
-    say(Message("precision {name}: {reason}", name="fp32", reason=asked))
+    say(Message("precision {name}: {reason}", name="fp32", reason=Message("asked for")))
     assert capsys.readouterr().err.splitlines() == [
         "第 1 轮：loss 0.2500  accuracy 1.0000", "[note] as it is", "精度 fp32：由用户指定",
     ]  # fmt: skip

@@ -89,8 +89,7 @@ def test_a_short_last_step_is_divided_by_its_own_number(settings):
 def test_a_step_reads_nothing_back_from_the_device(settings, monkeypatch):
     config = TrainConfig(**settings(model="mlp", model_options={}, ema_decay=0.9))
     stepper, loader = stepper_of(config)
-    batches = loader.batches()
-    first = [next(batches)]
+    first = [next(loader.batches())]
 
     def refuse(*_):
         raise AssertionError("the hot loop waits for the device")

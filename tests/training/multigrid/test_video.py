@@ -89,8 +89,7 @@ def test_frames_and_size_change_by_phase_and_by_step(packed):
 
 @pytest.mark.parametrize(("least", "sizes"), [(8, {8, 11, 16}), (11, {11, 16}), (12, {16})])
 def test_sizes_that_a_network_does_not_take_are_not_gone_through(packed, least, sizes):
-    clips = clips_of(packed)
-    grid = grid_of(clips, least)
+    grid = grid_of(clips_of(packed), least)
     schedule = Multigrid(
         5, grid.num_frames, grid.size, grid=grid.cycle, has_short_cycle=grid.has_short_cycle
     )

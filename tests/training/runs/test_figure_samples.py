@@ -83,8 +83,7 @@ def test_half_of_the_samples_are_wrong_ones_where_there_are(
 ):
     count = num_wrong + num_right
     rows = [Row(index, int(index < num_wrong), 0, 1.0) for index in range(count)]
-    figure = drawn(Classify(), rows)
-    said = titles(figure)
+    said = titles(drawn(Classify(), rows))
     assert len(said) == len(set(said)) == shown
     assert ["true" in text for text in said] == [True] * wrong_shown + [False] * (
         shown - wrong_shown

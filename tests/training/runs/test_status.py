@@ -81,8 +81,7 @@ def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
     command = status.next_command()
     assert command == f"posemill train {fields['out']}/config.toml --resume"
 
-    text = said_by(*command.split()[1:])
-    assert "continued after step 6 of 8" in text
+    assert "continued after step 6 of 8" in said_by(*command.split()[1:])
     assert read_train_status(Path(fields["out"])).state == "finished"
 
 

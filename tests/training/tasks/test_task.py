@@ -68,8 +68,7 @@ def test_both_heads_and_their_divergence_are_added_which_teaches_the_conv_head_o
         CtcOutput(logits, lengths, conv), batch
     )
     student = (conv[0, :5] / 8).log_softmax(-1)
-    teacher = (logits[0, :5] / 8).softmax(-1)
-    expected = F.kl_div(student, teacher, reduction="batchmean")
+    expected = F.kl_div(student, (logits[0, :5] / 8).softmax(-1), reduction="batchmean")
     torch.testing.assert_close(with_kl - both, 10 * expected, rtol=1e-3, atol=1e-5)
     (before,) = torch.autograd.grad(one, logits, retain_graph=True)
     (after,) = torch.autograd.grad(with_kl, logits)
@@ -170,8 +169,7 @@ def test_glosses_are_read_from_every_head_up_to_the_end_of_a_clip():
 
 def test_the_decoder_asked_for_is_used_once_a_head_is_chosen():
     # Blank is likeliest at each step, but 1 has more ways to come about.
-    logits = torch.tensor([[[0.6, 0.4], [0.6, 0.4]]]).log()
-    output = CtcOutput(logits, torch.tensor([2]))
+    output = CtcOutput(torch.tensor([[[0.6, 0.4], [0.6, 0.4]]]).log(), torch.tensor([2]))
 
     def said(**options):
         return Ctc(**options).observe(output, make_batch([[1]]))[0].said["sequence"]

@@ -112,8 +112,7 @@ def test_lists_of_json_lines_and_equal_stems_are_read_as_extraction_reads_them(t
     for name in ("a.mp4", "a.avi", "b.mp4"):
         touch(tmp_path / name)
     rows = ['{"path": "a.mp4"}', '{"path": "a.avi", "label": "x"}', '{"path": "b.mp4"}']
-    path = write(tmp_path / "list.jsonl", *rows)
-    clips, _ = read_index(path)
+    clips, _ = read_index(write(tmp_path / "list.jsonl", *rows))
     assert [(clip.clip_id, clip.label) for clip in clips] == [
         ("a.mp4", None),
         ("a.avi", "x"),

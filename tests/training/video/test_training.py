@@ -76,8 +76,7 @@ def test_a_path_is_video_or_keypoints_by_what_lies_there(
 
 
 def test_a_list_is_trained_on_scored_and_predicted(video, bars):
-    fields = video(epochs=8, lr=0.01, batch_size=4)
-    result = train(fields)
+    result = train(video(epochs=8, lr=0.01, batch_size=4))
     assert result.scores["dev"]["accuracy"] >= 0.75, "which way a bar moves is in time alone"
     scores = evaluate(result, split="dev")
     assert scores["accuracy"] == result.scores["dev"]["accuracy"]
