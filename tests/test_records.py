@@ -107,7 +107,6 @@ def test_a_name_means_the_split_called_so_and_else_its_aliases_in_any_case():
     assert [usual_split(name) for name in (*SPLIT_NAMES, "Val", " TEST ", "Extra")] == [
         "train", "dev", "dev", "dev", "dev", "test", "dev", "test", "Extra"
     ]  # fmt: skip
-
     assert match_splits(["dev"], ["train", "val"]) == (["val"], [])
     assert match_splits(["valid"], ["dev", "valid"]) == (["valid"], [])
     assert match_splits(["dev", "validation"], ["Val"]) == (["Val"], [])

@@ -80,7 +80,6 @@ def test_without_a_frame_it_is_a_sheet_of_twelve_and_what_cannot_be_drawn_is_sai
     assert sheet.shape[0] * sheet.shape[1] > 12 * 320 * 240
     assert redness(sheet) > 0.3
     assert redness(posemill.plot(clip.as_skeleton("holistic-143"))) > 0.3
-
     with pytest.raises(IndexError, match="clip 'a' has 20 frames; there is none at 20"):
         clip.plot(20)
     with pytest.raises(PosemillError, match=r"nowhere.*: no such file or folder"):

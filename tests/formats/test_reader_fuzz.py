@@ -147,7 +147,6 @@ def test_any_bytes_at_all_give_an_error_of_ours(valid):
     if path.is_dir():
         pytest.skip("a folder; its files are damaged above")
     broken = folder / f"any{form.suffix}"
-
     rng, start = numbers(), path.read_bytes()[:16]
     for _ in range(cases_for(form.name) // 4):
         content = start[: rng.randint(0, 16)] + rng.randbytes(rng.randint(0, 300))

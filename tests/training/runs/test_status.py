@@ -43,7 +43,6 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypa
     assert f"running, pid {os.getpid()} on {socket.gethostname()} since 20" in seen[0].headline()
     assert re.match(r"epoch 2/3, step 8/12 \(66.7%\), \d+ samples/s", seen[1].describe())
     assert seen[1].next_command() == f"posemill status {out} --watch"
-
     status = posemill.status(out)
     assert (status.state, status.step, status.checkpoint_step) == ("finished", 12, 12)
     assert status.chosen_by == "accuracy"
@@ -80,7 +79,6 @@ def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
     assert status.last_lines[-1].endswith(" interrupted")
     command = status.next_command()
     assert command == f"posemill train {fields['out']}/config.toml --resume"
-
     assert "continued after step 6 of 8" in said_by(*command.split()[1:])
     assert read_train_status(Path(fields["out"])).state == "finished"
 
