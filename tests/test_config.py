@@ -48,7 +48,10 @@ def test_a_skeleton_has_a_short_name():
         make(skeleton="octopus")
 
 
-def test_workers_and_gpus_are_not_both_counted():
+def test_workers_share_the_devices_there_are_and_are_not_counted_twice():
+    assert make().devices() == ["cpu"]
+    assert make(num_gpus=1).devices() == ["cuda:0"]
+    assert make(num_gpus=3, num_workers_per_gpu=2).devices() == ["cuda:0", "cuda:1", "cuda:2"]
     with pytest.raises(ConfigError) as caught:
         make(workers=1, num_gpus=1)
     assert str(caught.value).endswith(
@@ -56,12 +59,6 @@ def test_workers_and_gpus_are_not_both_counted():
         "num_workers_per_gpu"
     )
     assert make(workers=2, num_gpus=0).workers == 2
-
-
-def test_workers_share_the_devices_there_are():
-    assert make().devices() == ["cpu"]
-    assert make(num_gpus=1).devices() == ["cuda:0"]
-    assert make(num_gpus=3, num_workers_per_gpu=2).devices() == ["cuda:0", "cuda:1", "cuda:2"]
 
 
 def test_what_decides_the_result():

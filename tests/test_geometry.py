@@ -56,13 +56,10 @@ def test_the_longer_side_of_the_box_reaches_from_minus_one_to_one():
     assert np.isnan(geometry.normalize_by_bbox(points[:, :1])).all()
 
 
-def test_short_gaps_are_closed_and_long_ones_and_the_ends_stay():
+def test_short_gaps_are_closed_and_long_ones_the_ends_and_frames_without_a_row_stay():
     closed, new = geometry.interpolate_gaps(line(NAN, 0, NAN, 2, NAN, NAN, NAN, 10, NAN), 2)
     np.testing.assert_allclose(closed, line(NAN, 0, 1, 2, NAN, NAN, NAN, 10, NAN))
     assert new[:, 0].tolist() == [False, False, True] + [False] * 6
-
-
-def test_frames_that_have_no_row_count_as_missing():
     points, indices = line(0, NAN, 10, 11), np.array([0, 1, 10, 11], np.int64)
     for max_gap, is_closed in ((2, False), (8, False), (9, True)):
         _, new = geometry.interpolate_gaps(points, max_gap, frame_indices=indices)

@@ -80,9 +80,11 @@ def code_of(block):
     return Block(block.language, re.sub(comment, "", block.text, flags=re.MULTILINE))
 
 
-def test_every_guide_is_in_both_languages():
+def test_every_guide_is_in_both_languages_and_begins_with_the_way_to_the_other():
     assert len(GUIDES) >= 6
     assert set(GUIDES) <= {english for english, _ in PAIRS}
+    assert read(ENGLISH).splitlines()[0] == f"English | [简体中文]({CHINESE})"
+    assert read(CHINESE).splitlines()[0] == f"[English]({ENGLISH}) | 简体中文"
 
 
 @pytest.mark.parametrize(("english", "chinese"), PAIRS)
@@ -115,11 +117,6 @@ def test_the_comments_of_the_chinese_one_are_chinese(name):
 @pytest.mark.parametrize("name", [ENGLISH, CHINESE])
 def test_it_is_short(name):
     assert len(read(name).splitlines()) <= MAX_LINES
-
-
-def test_both_begin_with_the_way_to_the_other():
-    assert read(ENGLISH).splitlines()[0] == f"English | [简体中文]({CHINESE})"
-    assert read(CHINESE).splitlines()[0] == f"[English]({ENGLISH}) | 简体中文"
 
 
 @pytest.mark.parametrize("name", [ENGLISH, CHINESE])

@@ -130,12 +130,9 @@ def test_a_notebook_sees_every_keyword_its_default_and_its_help():
     assert set(inspect.signature(ExtractConfig).parameters) == set(ExtractConfig.all_fields())
 
 
-def test_defaults_are_not_shared_between_configurations():
+def test_defaults_are_not_shared_and_a_preset_stands_in_for_them_only():
     Whole("a").numbers.append(9.0)
     assert Whole("a").numbers == [1.0]
-
-
-def test_a_preset_stands_in_for_defaults_only():
     assert Whole("a", label="seven").numbers == [7.0]
     assert Whole("a", label="seven", numbers=[1]).numbers == [1.0]
     assert Whole("a").replace(label="seven").numbers == [7.0]

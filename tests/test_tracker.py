@@ -18,12 +18,9 @@ def ids_of(frames, tracker=None):
     return [tracker.assign(np.array(people).reshape(-1, 17, 2)) for people in frames]
 
 
-def test_people_keep_their_ids_in_whatever_order_they_come():
+def test_people_keep_their_ids_in_any_order_and_when_they_walk_through_each_other():
     frames = [[at(3 * t), at(200 - 2 * t)][:: 1 if t % 2 else -1] for t in range(10)]
     assert ids_of(frames) == [[1, 2] if t % 2 == 0 else [2, 1] for t in range(10)]
-
-
-def test_two_who_walk_through_each_other_keep_their_ids():
     # Where they are in one place only one is seen.
     frames = [[at(8 * t), at(240 - 8 * t)] for t in range(31)]
     for t in (14, 15, 16):
@@ -40,13 +37,16 @@ def test_who_is_away_for_longer_than_the_limit_is_somebody_new():
         assert len(tracker.tracks) == 1
 
 
-def test_missing_points_are_not_compared():
+def test_missing_points_are_not_compared_and_overlap_is_the_share_of_the_union():
     half = at(0)
     half[8:] = np.nan
     assert ids_of([[at(0)], [half], [at(0)]]) == [[1], [1], [1]]
     other = at(0)
     other[:8] = np.nan
     assert pose_similarity(half[None], other[None]).tolist() == [[0]]
+    one = np.array([[0, 0, 2, 2]], np.float32)
+    other = np.array([[0, 0, 2, 2], [1, 1, 3, 3], [2, 2, 3, 3], [0, 0, 0, 0]], np.float32)
+    np.testing.assert_allclose(box_overlap(one, other), [[1, 1 / 7, 0, 0]])
 
 
 def test_a_tracker_goes_on_from_its_bytes_and_its_copy():
@@ -59,12 +59,6 @@ def test_a_tracker_goes_on_from_its_bytes_and_its_copy():
     assert begun + ids_of(frames[6:], tracker) == whole
     assert copy.to_bytes() == data
     assert begun + ids_of(frames[6:], Tracker.from_bytes(data)) == whole
-
-
-def test_overlap_is_the_share_of_the_union():
-    one = np.array([[0, 0, 2, 2]], np.float32)
-    other = np.array([[0, 0, 2, 2], [1, 1, 3, 3], [2, 2, 3, 3], [0, 0, 0, 0]], np.float32)
-    np.testing.assert_allclose(box_overlap(one, other), [[1, 1 / 7, 0, 0]])
 
 
 @pytest.mark.parametrize("is_video", [True, False])

@@ -55,16 +55,13 @@ def test_what_a_benchmark_prints_last_becomes_rows(made_up):
     assert other.problem == "failed: the benchmark gave no 'peak'"
 
 
-def test_a_benchmark_that_cannot_run_here_says_why_and_one_that_fails_too(made_up):
+def test_a_benchmark_that_cannot_run_here_that_fails_or_hangs_says_why(made_up, monkeypatch):
     made_up.write_text("import sys\nprint('no network', file=sys.stderr)\nsys.exit(77)")
     assert run.run(SPEED.benchmark)["problem"] == "not run: no network"
     needy = Benchmark("made.up", needs=("no_such_package",))
     assert run.run(needy)["problem"] == "not run: needs no_such_package; run: make bench-setup"
     made_up.write_text("raise ValueError('2 is not 3')")
     assert run.run(SPEED.benchmark)["problem"] == "failed: ValueError: 2 is not 3"
-
-
-def test_a_benchmark_that_hangs_is_ended(made_up, monkeypatch):
     monkeypatch.setattr(run, "TIME_LIMIT_SECONDS", 0.5)
     made_up.write_text("import time\ntime.sleep(60)")
     assert run.run(SPEED.benchmark)["problem"] == "failed: not done after 0.5 s"

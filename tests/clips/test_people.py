@@ -67,13 +67,6 @@ def test_pictures_that_stand_alone_have_their_own_largest():
     assert np.isnan(choose_person(make_crowd(frames), 4).points).all()
 
 
-def test_all_and_clips_of_one_person_stay_as_they_are():
-    clip = make_crowd([[person(0, 0, 0.3), person(0.5, 0.5, 0.2)]])
-    assert choose_person(clip, "all") is clip
-    alone = PoseClip(clip.points, clip.scores, clip.sizes_wh, "openpose-18")
-    assert choose_person(alone, 2) is alone
-
-
 def test_where_nobody_else_was_found_a_clip_is_of_its_person_or_of_nobody():
     clip = make_crowd([[person(0, 0, 0.3)], []])
     main = choose_person(clip, "main")
@@ -81,6 +74,10 @@ def test_where_nobody_else_was_found_a_clip_is_of_its_person_or_of_nobody():
     np.testing.assert_array_equal(main.points, clip.points)
     for alone in (clip, make_crowd([[], []])):
         assert np.isnan(choose_person(alone, 2).points).all()
+    clip = make_crowd([[person(0, 0, 0.3), person(0.5, 0.5, 0.2)]])
+    assert choose_person(clip, "all") is clip
+    alone = PoseClip(clip.points, clip.scores, clip.sizes_wh, "openpose-18")
+    assert choose_person(alone, 2) is alone
 
 
 def test_words_and_numbers_of_people_and_other_words():

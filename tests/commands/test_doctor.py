@@ -60,10 +60,17 @@ def doctor_says(monkeypatch, found, *flags, colours=False):
     return CliRunner().invoke(run_line, ["doctor", *flags], color=colours)
 
 
-def test_every_fact_has_its_line(monkeypatch):
+def test_every_fact_has_its_line_and_json_is_all_of_it(monkeypatch):
     result = doctor_says(monkeypatch, FOUND)
     assert result.stdout == f"{LINES}all well\n"
     assert result.exit_code == 0
+    result = doctor_says(monkeypatch, replace(FOUND, problems=["no disk"]), "--json")
+    assert json.loads(result.stdout) == asdict(replace(FOUND, problems=["no disk"]))
+    assert result.exit_code == 1
+    about = {"address": "auto", "machines": 2, "cpus": 8.0, "free_cpus": 7.5, "gpus": 1.0,
+             "free_gpus": 0.0}  # fmt: skip
+    shown = doctor_says(monkeypatch, replace(FOUND, cluster=about)).stdout
+    assert "ray cluster    auto: 2 machines, 8 CPUs (7.5 free), 1 GPUs (0 free)" in shown
 
 
 def test_problems_are_exit_code_1_and_warnings_are_not(monkeypatch):
@@ -90,12 +97,6 @@ def test_on_a_terminal_the_outcome_has_its_colour(changes, words, monkeypatch):
     assert words in doctor_says(monkeypatch, replace(FOUND, **changes), colours=True).stdout
 
 
-def test_json_is_all_of_it(monkeypatch):
-    result = doctor_says(monkeypatch, replace(FOUND, problems=["no disk"]), "--json")
-    assert json.loads(result.stdout) == asdict(replace(FOUND, problems=["no disk"]))
-    assert result.exit_code == 1
-
-
 def test_a_ray_cluster_that_does_not_answer_is_a_problem(monkeypatch):
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     nothing_tried(monkeypatch)
@@ -107,10 +108,3 @@ def test_a_ray_cluster_that_does_not_answer_is_a_problem(monkeypatch):
         "no Ray cluster could be used at 127.0.0.1:9: nothing answers there"
         in (found["problems"][0])
     )
-
-
-def test_what_a_ray_cluster_has_is_printed(monkeypatch):
-    about = {"address": "auto", "machines": 2, "cpus": 8.0, "free_cpus": 7.5, "gpus": 1.0,
-             "free_gpus": 0.0}  # fmt: skip
-    shown = doctor_says(monkeypatch, replace(FOUND, cluster=about)).stdout
-    assert "ray cluster    auto: 2 machines, 8 CPUs (7.5 free), 1 GPUs (0 free)" in shown

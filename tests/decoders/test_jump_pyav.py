@@ -192,9 +192,6 @@ def test_damage_on_the_way_is_told_and_frames_before_it_are_had(tmp_path):
             video.frames_at([5, 59])
         assert caught.value.frame_index == lost
         assert [number_of(frame) for frame in video.frames_at([lost - 1, 2])] == [lost - 1, 2]
-
-
-def test_where_packets_are_lost_no_later_frame_has_a_number(tmp_path):
     path, lost = damaged(tmp_path / "a.mkv", 300)
     with open_video(path) as video:
         assert number_of(video.frames_at([lost - 1])[0]) == lost - 1

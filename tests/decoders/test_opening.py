@@ -81,22 +81,19 @@ def test_names_with_leading_zeros_sort_by_number(numbers):
     assert natural_sort(names) == [f"images{number:04d}.png" for number in sorted(numbers)]
 
 
-def test_suffixes():
+def test_what_a_file_is_stands_in_its_last_suffix():
     suffixes = [suffix_of(name) for name in ("a.PNG", "a.b.mp4", "png", ".png")]
     assert suffixes == ["png", "mp4", "", ""]
     names = ["a/b.mp4", "a/b.c.mp4", "a.b/c", ".mp4", "a/.mp4"]
     assert [without_suffix(name) for name in names] == ["a/b", "a/b.c", "a.b/c", ".mp4", "a/.mp4"]
+    assert " ".join(sorted(PICTURE_SUFFIXES)) == "bmp jpeg jpg png tif tiff webp"
+    assert " ".join(sorted(VIDEO_SUFFIXES)) == (
+        "3g2 3gp asf avi f4v flv gif m2ts m2v m4v mjpeg mjpg mkv mov mp4 mpeg mpg mts ogv ts vob "
+        "webm wmv"
+    )
 
 
 def test_foreign_bytes_become_readable():
     assert readable("plain ü") == "plain ü"
     assert readable("caf\udce9") == "caf\\xe9"
     assert readable("half \ud800") == "half \\ud800"
-
-
-def test_what_a_file_is_stands_in_its_suffix():
-    assert " ".join(sorted(PICTURE_SUFFIXES)) == "bmp jpeg jpg png tif tiff webp"
-    assert " ".join(sorted(VIDEO_SUFFIXES)) == (
-        "3g2 3gp asf avi f4v flv gif m2ts m2v m4v mjpeg mjpg mkv mov mp4 mpeg mpg mts ogv ts vob "
-        "webm wmv"
-    )

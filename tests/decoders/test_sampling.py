@@ -52,19 +52,27 @@ def test_other_texts_and_numbers_that_mean_nothing_are_refused(text, message):
         Sampling.parse(text)
 
 
-def test_an_unknown_kind_and_a_rate_that_is_none_are_refused():
+def test_an_unknown_kind_and_a_rate_or_clip_without_one_are_refused():
     with pytest.raises(ValueError, match="expected one of segments, dense, uniform, stride, fps"):
         Sampling("random", 8)
     for fps in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="sampling fps: expected more than 0, got"):
             Sampling("fps", fps=fps)
+    for fps in (None, 0.0, float("nan")):
+        with pytest.raises(ValueError, match=r"fps:5: the clip does not say how many frames a"):
+            Sampling.parse("fps:5").indices(10, fps=fps)
+    with pytest.raises(ValueError, match="expected 10 times, got 2"):
+        Sampling.parse("fps:5").indices(10, seconds=np.zeros(2))
 
 
-def test_segments_of_validation_are_the_middles():
+def test_segments_of_validation_are_the_middles_and_stop_at_the_last_frame():
     assert segment_starts(80, 8).tolist() == [5, 15, 25, 35, 45, 55, 65, 75]
     # tick = (30 - 5 + 1) / 3 = 8.667: int(4.33), int(13.0), int(21.67)
     assert segment_starts(30, 3, length=5).tolist() == [4, 13, 21]
     assert segment_starts(3, 8).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
+    sampling = Sampling.parse("segments:3x5")
+    assert sampling.indices(30).tolist() == [4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 21, 22, 23, 24, 25]
+    assert sampling.indices(2).tolist() == [0, 1, 1, 1, 1] * 3
 
 
 def test_segments_of_training_lie_each_in_its_part():
@@ -85,12 +93,6 @@ def test_segments_of_training_of_a_clip_with_fewer_places_than_parts():
     # shorter than the frames of one segment
     assert segment_starts(3, 4, length=5, rng=draws()).tolist() == [0, 0, 0, 0]
     assert segment_starts(3, 4, length=5).tolist() == [0, 0, 0, 0]
-
-
-def test_frames_of_a_segment_follow_each_other_and_stop_at_the_last():
-    sampling = Sampling.parse("segments:3x5")
-    assert sampling.indices(30).tolist() == [4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 21, 22, 23, 24, 25]
-    assert sampling.indices(2).tolist() == [0, 1, 1, 1, 1] * 3
 
 
 def test_dense_takes_a_window_and_begins_again_where_a_clip_is_shorter():
@@ -134,14 +136,6 @@ def test_a_rate_goes_by_the_times_where_frames_come_unevenly():
     seconds = np.array([5.0, 5.1, 5.2, 5.9, 7.0, 7.1])
     assert fps_indices(6, 2, seconds=seconds).tolist() == [0, 2, 3, 4]
     assert fps_indices(2, 30, seconds=np.array([0.0, 1e12])).tolist() == [0, 1]
-
-
-def test_a_clip_without_a_rate_cannot_be_sampled_by_rate():
-    for fps in (None, 0.0, float("nan")):
-        with pytest.raises(ValueError, match=r"fps:5: the clip does not say how many frames a"):
-            Sampling.parse("fps:5").indices(10, fps=fps)
-    with pytest.raises(ValueError, match="expected 10 times, got 2"):
-        Sampling.parse("fps:5").indices(10, seconds=np.zeros(2))
 
 
 @pytest.mark.parametrize("text", FIXED)

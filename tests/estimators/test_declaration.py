@@ -68,13 +68,10 @@ def test_options_modes_devices_and_skeletons_are_held_against_the_declaration():
         INFO.skeleton_to_store("hat", "hat-3")
 
 
-def test_an_option_can_change_the_skeletons():
+def test_an_option_can_change_the_skeletons_and_all_of_it_can_be_printed_as_json():
     assert INFO.with_options({"flip": True}).skeleton_names == ("coco-133",)
     assert INFO.with_options({"flip": False, "height": 5}) is INFO
     assert INFO.with_options({}) is INFO
-
-
-def test_a_declaration_can_be_printed_as_json():
     said = json.loads(json.dumps(INFO.to_dict()))
     assert said["skeletons"] == ["hat-2", "openpose-18"]
     assert said["options"][1] == {

@@ -5,16 +5,13 @@ import numpy as np
 from posemill.estimators.people import TrackedState, drop_doubles, gather_people, with_ids
 
 
-def test_a_box_that_overlaps_a_better_one_too_much_is_dropped():
+def test_a_box_that_overlaps_a_better_one_too_much_is_dropped_also_counted_in_pixels():
     boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10], [0, 5, 10, 15]], np.float32)
     scores = np.array([0.8, 0.9, 0.5, 0.7], np.float32)
     assert drop_doubles(boxes, scores, most_overlap=0.45).tolist() == [1, 3, 2]
     assert drop_doubles(boxes, scores, most_overlap=0.2).tolist() == [1, 2]
     assert drop_doubles(boxes, scores, most_overlap=1.0).tolist() == [1, 0, 3, 2]
     assert drop_doubles(boxes[:0], scores[:0], most_overlap=0.5).tolist() == []
-
-
-def test_edges_count_as_pixels_where_they_are_said_to():
     # Of 3 x 1 and 3 x 1, two columns shared: a half; with edges 4 x 2 each, three columns: 0.6.
     boxes = np.array([[0, 0, 3, 1], [1, 0, 4, 1]], np.float32)
     scores = np.array([0.9, 0.8], np.float32)

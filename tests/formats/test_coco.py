@@ -43,7 +43,7 @@ def test_pycocotools_reads_what_we_write(tmp_path):
     assert coco.loadImgs([1])[0]["file_name"] == "clip_1/images0001.png"
 
 
-def test_a_plain_file_gives_a_clip_per_picture_with_the_largest_person(tmp_path):
+def test_a_plain_file_gives_a_clip_per_picture_and_counts_unknown_pictures(tmp_path, caplog):
     path = plain_file(tmp_path)
     assert detect_format(path).name == "coco"
     (clip,) = COCO.read(path)
@@ -51,9 +51,6 @@ def test_a_plain_file_gives_a_clip_per_picture_with_the_largest_person(tmp_path)
     np.testing.assert_allclose(clip.points[0, 0], (0.1, 0.4, 0))
     assert clip.mask[0, :17].all()
     assert not clip.mask[0, 17:].any()
-
-
-def test_annotations_of_unknown_pictures_are_counted_and_said(tmp_path, caplog):
     path = plain_file(tmp_path, image_id=99)
     (clip,) = COCO.read(path)
     np.testing.assert_allclose(clip.points[0, 0], (0.01, 0.02, 0))

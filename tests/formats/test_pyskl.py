@@ -47,12 +47,14 @@ def test_seventeen_points_become_the_body_of_the_133(tmp_path):
     np.testing.assert_allclose(clip.points[0, 0], (0.25, 0.5, 0))
 
 
-def test_of_two_people_the_surer_one_is_read(tmp_path):
+def test_of_two_people_the_surer_is_read_and_a_given_size_stands_in_for_a_missing_one(tmp_path):
     points = np.ones((2, 4, 17, 2)) * np.array([10, 20])[:, None, None, None]
     scores = np.ones((2, 4, 17)) * np.array([0.2, 0.9])[:, None, None]
     path = dump(tmp_path / "a.pkl", annotation(keypoint=points, keypoint_score=scores))
     (clip,) = PYSKL.read(path)
     np.testing.assert_allclose(clip.points[0, 0], (0.1, 0.2, 0))
+    (clip,) = PYSKL.read(dump(tmp_path / "a.pkl", annotation(img_shape=None)), size_wh=(100, 50))
+    np.testing.assert_allclose(clip.points[0, 0], (0.5, 1, 0))
 
 
 @pytest.mark.parametrize(
@@ -72,11 +74,6 @@ def test_what_does_not_fit_is_named_with_the_file(tmp_path, entry, message):
         list(PYSKL.read(path))
     with pytest.raises(FormatError, match=r"expected \{'split': …, 'annotations': \[…\]\}"):
         list(PYSKL.read(dump(tmp_path / "b.pkl", annotations=3)))
-
-
-def test_a_size_given_by_the_user_stands_in_for_a_missing_one(tmp_path):
-    (clip,) = PYSKL.read(dump(tmp_path / "a.pkl", annotation(img_shape=None)), size_wh=(100, 50))
-    np.testing.assert_allclose(clip.points[0, 0], (0.5, 1, 0))
 
 
 def test_an_id_of_two_splits_stays_two_clips_and_leaks_into_neither(tmp_path):

@@ -69,16 +69,13 @@ def test_an_outline_of_many_clips_counts_as_many():
     assert many.to_dict()["frames_per_clip"] == {"min": 2, "median": 2.0, "max": 7}
 
 
-def test_a_split_without_frames_has_no_shares():
+def test_a_split_without_frames_has_no_shares_and_of_many_sizes_five_are_listed():
     empty = SplitSummary("train").to_dict()
     assert empty["frames_per_clip"] == {"min": 0, "median": 0.0, "max": 0}
     assert (empty["num_clips"], empty["presence"]) == (0, {})
     summary = SplitSummary("train")
     summary.add(outline(num_frames=0))
     assert summary.to_dict()["presence"] == {"pose": None}
-
-
-def test_the_five_most_frequent_sizes_are_listed():
     summary = SplitSummary("train")
     summary.add(outline(sizes_wh={(width, 9): width for width in range(1, 7)}))
     found = summary.to_dict()

@@ -35,14 +35,11 @@ def test_a_sample_has_about_as_many_frames_as_are_wanted(lengths, budget, taken)
     assert [clip.num_frames for clip in sample_clips(folders(*lengths), budget)] == taken
 
 
-def test_clips_come_from_all_over_the_source_and_are_always_the_same():
+def test_samples_come_from_all_over_the_source_and_windows_of_long_videos():
     clips = folders(*[10] * 300)
     chosen, again = ([int(clip.clip_id[1:]) for clip in sample_clips(clips, 100)] for _ in range(2))
     assert len(chosen) == len(set(chosen)) == 10
     assert (min(chosen) < 100, max(chosen) > 200, chosen == again) == (True, True, True)
-
-
-def test_of_a_long_video_a_window_is_taken_of_a_short_one_all():
     long = Clip("v", "/v.mp4", "video", num_frames=500, start_seconds=2.0)
     (window,) = sample_clips(clip_list(long), 50)
     assert (window.num_frames, window.start_seconds, window.end_seconds) == (None, 2.0, 4.0)

@@ -47,16 +47,13 @@ def test_numpy_reads_what_was_written(num_rows, chars, tmp_path, monkeypatch):
     assert [arrays[name].offset % 64 for name in arrays] == [0] * 5
 
 
-def test_rows_of_another_shape_or_number_are_refused(tmp_path):
+def test_rows_of_another_shape_and_strings_with_nul_are_refused_and_files_closed(tmp_path):
     with ArchiveWriter(tmp_path / "a.npz", num_rows=3) as archive:
         archive.append("points", np.zeros((2, 2)))
         with pytest.raises(ValueError, match=r"^points: expected rows of \(2,\), got \(1, 3\)$"):
             archive.append("points", np.zeros((1, 3)))
         with pytest.raises(ValueError, match=r"^points: expected 3 rows, got 2$"):
             archive.finish({})
-
-
-def test_strings_with_nul_are_refused_and_all_files_are_closed(tmp_path):
     with ArchiveWriter(tmp_path / "a.npz", num_rows=1) as archive:
         for name in "ab":
             archive.append(name, np.zeros(1))

@@ -103,11 +103,15 @@ def test_a_manifest_that_is_not_ours_is_refused(content, said, tmp_path):
 OPTIONS = {"engine": "holistic", "engine_options": {"x": 1}, "mode": "image", "decoder": "pyav"}
 
 
-def test_how_keypoints_were_found_is_in_the_options_of_an_extraction():
+def test_how_keypoints_were_found_is_in_the_options_also_of_a_merged_run():
     assert extraction_of({"kind": "extract", "options": OPTIONS}) == OPTIONS
     nothing = {"kind": "extract", "options": None, "source": None, "engine": None}
     for facts in ({}, {"kind": "extract"}, nothing, {"kind": "merge", "options": OPTIONS}):
         assert extraction_of(facts) == {}
+    one = {"manifest": {"kind": "extract", "options": OPTIONS}}
+    other = {"manifest": {"kind": "extract", "options": {**OPTIONS, "mode": "video"}}}
+    for inputs, found in (([one, one], OPTIONS), ([one, other], {}), ([one, {}], {}), ([], {})):
+        assert extraction_of({"kind": "merge", "source": {"inputs": inputs}}) == found
 
 
 @pytest.mark.parametrize(
@@ -126,10 +130,3 @@ def test_the_mode_auto_is_what_it_came_to(source, mode):
     options = {**OPTIONS, "mode": "auto"}
     found = Manifest("coco-133", options=options, source=source).extraction
     assert found == {**OPTIONS, "mode": mode}
-
-
-def test_a_merged_run_was_extracted_as_all_its_inputs_were():
-    one = {"manifest": {"kind": "extract", "options": OPTIONS}}
-    other = {"manifest": {"kind": "extract", "options": {**OPTIONS, "mode": "video"}}}
-    for inputs, found in (([one, one], OPTIONS), ([one, other], {}), ([one, {}], {}), ([], {})):
-        assert extraction_of({"kind": "merge", "source": {"inputs": inputs}}) == found

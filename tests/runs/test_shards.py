@@ -30,7 +30,7 @@ def clips_of(plans):
     return [[each.clip_no for each in plan.rows] for plan in plans]
 
 
-def test_a_block_ends_with_its_shard_once_it_is_large_enough():
+def test_a_block_is_of_one_split_and_ends_with_its_shard_once_it_is_large_enough():
     found = rows((1, "x", 4), (2, "x", 6), (3, "y", 3), (4, "y", 3))
     assert clips_of(plan_blocks(found)) == [[1, 2], [3, 4]]
     found = rows((1, "x", 4), (2, "x", 5), (3, "y", 3), (4, "y", 3))  # 9 are not enough
@@ -38,9 +38,6 @@ def test_a_block_ends_with_its_shard_once_it_is_large_enough():
     # Within a shard it goes on until it is twice as large.
     found = rows(*((number, "x", 5) for number in range(1, 7)))
     assert clips_of(plan_blocks(found)) == [[1, 2, 3, 4], [5, 6]]
-
-
-def test_a_block_is_of_one_split():
     one, other = rows((1, "x", 2), (2, "x", 2))
     assert clips_of(plan_blocks([one, other._replace(split="dev")])) == [[1], [2]]
     assert list(plan_blocks([])) == []

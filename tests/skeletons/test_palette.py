@@ -68,15 +68,12 @@ def test_everyone_tells_the_parts_and_the_arms_apart(vision):
         assert np.linalg.norm(lab(lights[0]) - lab(lights[1])) > 25, (one, other)
 
 
-def test_charts_have_the_colours_of_pictures():
+def test_charts_have_the_colours_of_pictures_and_grades_are_readable():
     for part in ("left_hand", "right_hand", "face"):
         assert [hex_of(colour) for colour in part_colours(part)] == [part_colour(part)]
     for body in ("pose", "body", "feet", "tail"):
         assert part_colour(body) == hex_of(COLOURS["middle"])
         assert COLOURS["middle"] in part_colours(body)
-
-
-def test_grades_are_readable_and_differ_by_word_and_colour():
     grades = [grade(share) for share in (0.31, 0.6, 0.9, 0.97)]
     assert [each.word for each in grades] == ["bad", "weak", "fair", "good"]
     assert len({each.colour for each in grades}) == 4

@@ -26,11 +26,16 @@ def test_the_mirror_image_of_a_point_is_that_of_the_other_side(name):
             assert skeleton.point_names[other] == point.replace("left", "right")
 
 
-def test_a_hand_has_five_fingers_of_four_bones_that_begin_at_the_wrist():
+def test_fingers_begin_at_the_wrist_and_orders_are_those_users_rely_on():
     assert HAND_BONES == (
         (0, 1), (1, 2), (2, 3), (3, 4), (0, 5), (5, 6), (6, 7), (7, 8), (0, 9), (9, 10), (10, 11),
         (11, 12), (0, 13), (13, 14), (14, 15), (15, 16), (0, 17), (17, 18), (18, 19), (19, 20),
     )  # fmt: skip
+    assert get_skeleton("holistic-543").part_names == ("pose", "face", "left_hand", "right_hand")
+    assert get_skeleton("holistic-143").part_names == ("face", "left_hand", "right_hand", "pose")
+    assert [len(part) for part in get_skeleton("holistic-143").parts] == [68, 21, 21, 33]
+    assert get_skeleton("openpose-18").point_names[:2] == ("nose", "neck")
+    assert get_skeleton("holistic-543").point_names[15] == "left_wrist"
 
 
 @pytest.mark.parametrize("name", SKELETON_NAMES)
@@ -55,14 +60,6 @@ def test_the_refined_face_is_the_face_and_two_irises():
     assert (face + 472, face + 469) in refined.bones
 
 
-def test_the_orders_users_rely_on():
-    assert get_skeleton("holistic-543").part_names == ("pose", "face", "left_hand", "right_hand")
-    assert get_skeleton("holistic-143").part_names == ("face", "left_hand", "right_hand", "pose")
-    assert [len(part) for part in get_skeleton("holistic-143").parts] == [68, 21, 21, 33]
-    assert get_skeleton("openpose-18").point_names[:2] == ("nose", "neck")
-    assert get_skeleton("holistic-543").point_names[15] == "left_wrist"
-
-
 def test_the_68_and_the_468_agree_on_left_and_right():
     small, full = get_skeleton("holistic-143"), get_skeleton("holistic-543")
     face = full.part("face").start
@@ -81,13 +78,18 @@ def test_a_map_names_its_sources_and_the_neck_has_two():
                   ) == list(range(143))  # fmt: skip
 
 
-def test_maps_that_cannot_be_are_refused():
+def test_maps_that_cannot_be_and_wrong_spellings_are_refused():
     with pytest.raises(ValueError, match="openpose-18 cannot become holistic-543: 400 of its face"):
         point_map("openpose-18", "holistic-543")
     with pytest.raises(ValueError, match="holistic-543 cannot become holistic-553: 10 of its face"):
         point_map("holistic-543", "holistic-553")
     with pytest.raises(ValueError, match="unknown skeleton 'body-25'; known: holistic-543"):
         get_skeleton("body-25")
+    assert full_name("143") == "holistic-143"
+    assert full_name("553") == "holistic-553"
+    assert full_name("coco-133") == "coco-133"
+    with pytest.raises(ConfigError, match=r"unknown skeleton 'coco133'.*did you mean 'coco-133'"):
+        full_name("coco133")
 
 
 @pytest.mark.parametrize(
@@ -105,14 +107,6 @@ def test_a_skeleton_that_does_not_agree_with_itself_is_refused(change, message):
     good = Skeleton("pair-2", (Part("a", 0, 2),), ("x", "y"), ((0, 1),), (1, 0))
     with pytest.raises(ValueError, match=f"skeleton 'pair-2': {message}"):
         dataclasses.replace(good, **change)
-
-
-def test_short_and_wrong_spellings_of_a_name():
-    assert full_name("143") == "holistic-143"
-    assert full_name("553") == "holistic-553"
-    assert full_name("coco-133") == "coco-133"
-    with pytest.raises(ConfigError, match=r"unknown skeleton 'coco133'.*did you mean 'coco-133'"):
-        full_name("coco133")
 
 
 def test_a_guess_by_the_number_of_points_is_said_once_for_a_file(caplog):

@@ -51,7 +51,7 @@ def test_copies_with_a_folder_1_give_the_same_clips(phoenix):
     assert after.fingerprint == before.fingerprint
 
 
-def test_annotations_without_frames_and_frames_without_annotation_are_told(phoenix):
+def test_what_lacks_frames_annotation_or_corpus_files_is_told(phoenix):
     shutil.move(phoenix / FRAMES / "train" / "a-2", phoenix / FRAMES / "train" / "new")
     clips = find_clips(phoenix)
     assert clips.problems == (
@@ -59,9 +59,6 @@ def test_annotations_without_frames_and_frames_without_annotation_are_told(phoen
         "train: 1 clip with frames but not annotated: new",
     )
     assert [clip.label for clip in clips if clip.clip_id == "new"] == [None]
-
-
-def test_frames_without_corpus_files_are_read_and_that_is_told(phoenix):
     shutil.rmtree(phoenix / MANUAL)
     clips = find_clips(phoenix)
     assert len(clips) == 4

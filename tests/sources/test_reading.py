@@ -188,11 +188,15 @@ def test_a_part_ends_where_it_or_its_clip_does(folder, num_frames, start, stop, 
     assert [item.frame_index for item in items] == indices
 
 
-def test_pictures_that_are_gone_are_lost_one_by_one(folder):
+def test_pictures_that_are_gone_are_lost_one_by_one_and_a_folder_that_is_gone_at_once(
+    folder, tmp_path
+):
     (folder / "0003.png").unlink()
     gone = ("missing", "the folder has 3 of 5 frames left")
     lost = [(*item[:2], plain(item.content)) for item in read_pictures(folder, num_frames=5)[3:]]
     assert lost == [(3, str(folder), gone), (4, str(folder), gone)]
+    (end,) = read_pictures(tmp_path / "gone", start=1)
+    assert (end.total, end.is_open) == (4, False)
 
 
 def test_pictures_that_crashed_workers_are_not_read_again(folder, steps):
@@ -200,11 +204,6 @@ def test_pictures_that_crashed_workers_are_not_read_again(folder, steps):
     crashed = ("crashed the worker", "died")
     assert [plain(items[index].content) for index in (1, 3)] == [crashed, crashed]
     assert [index for index, _ in steps] == [0, 0, 2]
-
-
-def test_a_folder_that_is_gone_gives_a_reason_and_nothing_else(tmp_path):
-    (end,) = read_pictures(tmp_path / "gone", start=1)
-    assert (end.total, end.is_open) == (4, False)
 
 
 def test_a_folder_is_listed_once_and_another_anew(monkeypatch):

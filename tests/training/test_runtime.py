@@ -110,7 +110,7 @@ def draw():
     return [random.random(), random.gauss(0, 1), *numbers.tolist(), *torch.rand(2).tolist()]
 
 
-def test_all_generators_go_on_where_they_were():
+def test_generators_go_on_where_they_were_and_a_seed_and_a_rank_decide_all():
     seed_everything(3)
     random.gauss(0, 1)  # draws two and keeps one for the next call
     np.random.normal()  # noqa: NPY002
@@ -119,9 +119,6 @@ def test_all_generators_go_on_where_they_were():
     assert draw() != expected
     set_random_states(states)
     assert draw() == expected
-
-
-def test_a_seed_decides_all_and_ranks_differ():
     found = []
     for seed, rank in ((3, 0), (3, 0), (4, 0), (3, 1), (4, 1)):
         seed_everything(seed, rank)

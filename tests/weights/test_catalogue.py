@@ -18,15 +18,12 @@ def test_every_file_is_pinned_whole(pinned):
     assert get_pinned(pinned.name, pinned.kind) is pinned
 
 
-def test_no_two_files_get_the_same_name_in_the_cache():
-    names = [(pinned.kind, pinned.file_name) for pinned in CATALOGUE.values()]
-    assert len(set(names)) == len(names)
-
-
-def test_the_models_are_those_of_the_networks():
+def test_every_network_has_its_model_and_no_two_files_one_name():
     models = {name for name, pinned in CATALOGUE.items() if pinned.kind == "model"}
     assert models == {spec.model for spec in NETWORKS.values()} | {
         "mobilenet_thin", "movenet-thunder", "movenet-thunder-weights", "movenet-lightning",
         "movenet-lightning-weights", "nanodet", "nanodet-weights", "efficientnet_lite0",
     }  # fmt: skip
     assert get_pinned("hand_recrop", "model").file_name == "hand_recrop.tflite"
+    names = [(pinned.kind, pinned.file_name) for pinned in CATALOGUE.values()]
+    assert len(set(names)) == len(names)

@@ -173,16 +173,13 @@ def test_what_is_not_known_is_an_error_that_names_the_operator(wrong, message):
         run([wrong], constants)
 
 
-def test_padding_is_done_by_a_window_or_refused():
+def test_padding_is_done_by_a_window_and_maps_in_different_order_are_not_mixed():
     around = {"around": SURROUND[[0, 2, 3, 1]], "w": np.zeros((1, 1, 3, 2), np.float32)}
     padded = node("pad", "Pad", "in", "around")
     with pytest.raises(WeightsError, match=r"Relu at out .*after padding that no window does"):
         run([padded, node("out", "Relu", "pad")], around)
     with pytest.raises(WeightsError, match=r"MaxPool at out .*padding of another kind"):
         run([padded, node("out", "MaxPool", "pad", **WINDOW, ksize=[1, 2, 2, 1])], around)
-
-
-def test_maps_in_different_order_are_not_mixed():
     turned = node("turned", "Transpose", "in", "order")
     constants = {"order": FIRST, "axis": np.int32(1)}
     for mixed in (node("out", "Add", "in", "turned"), node("out", "ConcatV2", "in", "turned",

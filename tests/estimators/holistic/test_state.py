@@ -43,7 +43,7 @@ def through_bytes(*people):
     return cast("list[HolisticState]", back.people)
 
 
-def test_people_come_back_from_their_bytes():
+def test_people_come_back_from_their_bytes_and_bytes_of_something_else_are_refused():
     flags = [
         HolisticState(**{name: value})
         for name in ("follows_pose", "smooths")
@@ -52,9 +52,6 @@ def test_people_come_back_from_their_bytes():
     people = [HolisticState(), filled(), *flags]
     for back, person in zip(through_bytes(*people), people, strict=True):
         assert_same(back, person)
-
-
-def test_bytes_of_something_else_are_refused():
     whole = PeopleState([HolisticState()]).to_bytes()
     for data in (b"", b"something", whole[:-30], pack_arrays({"clip": [1, 1]})):
         with pytest.raises(FormatError, match="not a state of this engine"):

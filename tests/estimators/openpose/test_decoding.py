@@ -69,24 +69,21 @@ def close_to(found, drawn, *, within=0.35):
         del left[best]
 
 
-def test_one_person_is_found_to_a_third_of_a_cell():
+def test_one_person_is_found_to_a_third_of_a_cell_and_two_keep_their_own_limbs():
     drawn = [person(20.3, 4.6, 38)]
     found = find_people(draw(drawn, (46, 40)), USUAL)
     close_to(found, drawn)
     assert (found.scores > 0.5).all()
     assert found.totals.shape == (1,)
     assert 0.9 < found.totals[0] < 2.1  # a mean of peaks below 1 plus limbs below 1
+    drawn = [person(20, 4, 38), person(27.5, 6, 38)]
+    close_to(find_people(draw(drawn, (48, 50)), USUAL), drawn)
 
 
 @pytest.mark.parametrize("number", [2, 5, 10])
 def test_everyone_of_a_row_of_people_is_found_once(number):
     drawn = [person(10 + 17.2 * i, 4 + (i % 3), 36) for i in range(number)]
     close_to(find_people(draw(drawn, (46, 17 * number + 12)), USUAL), drawn)
-
-
-def test_people_whose_heads_and_shoulders_are_close_keep_their_own_limbs():
-    drawn = [person(20, 4, 38), person(27.5, 6, 38)]
-    close_to(find_people(draw(drawn, (48, 50)), USUAL), drawn)
 
 
 def test_two_halves_without_a_neck_are_two_people_and_with_one_they_are_one():
@@ -100,31 +97,25 @@ def test_two_halves_without_a_neck_are_two_people_and_with_one_they_are_one():
     assert np.isnan(found.points[:, 1]).all()
 
 
-def test_nobody_is_found_in_nothing_and_in_noise_that_is_low():
+def test_nobody_is_found_in_nothing_and_low_noise_and_loud_noise_is_no_crash():
     assert len(find_people(np.zeros((NUM_MAPS, 12, 9), np.float32), USUAL).points) == 0
     noise = np.random.default_rng(0).random((NUM_MAPS, 46, 60), np.float32) * 0.09
     found = find_people(noise, USUAL)
     assert found.points.shape == (0, 18, 2)
     assert found.scores.shape == (0, 18)
-
-
-def test_loud_noise_is_bounded_and_no_crash():
     noise = np.random.default_rng(0).normal(0, 1, (NUM_MAPS, 60, 80)).astype(np.float32)
     found = find_people(noise, USUAL)
     assert found.points.shape[1:] == (18, 2)
     assert ((found.scores >= 0) & (found.scores <= 1)).all()
 
 
-def test_fewer_parts_than_asked_for_are_nobody():
+def test_fewer_parts_than_asked_for_and_ears_with_shoulders_alone_are_nobody():
     three = np.full((18, 2), np.nan, np.float32)
     three[[1, 2, 3]] = person(20, 5, 38)[[1, 2, 3]]
     maps = draw([three], (46, 40))
     assert len(find_people(maps, USUAL).points) == 0
     assert len(find_people(maps, Thresholds(parts=3)).points) == 1
     assert len(find_people(maps, Thresholds(parts=3, person=3.0)).points) == 0
-
-
-def test_ears_and_shoulders_alone_begin_no_person():
     points = np.full((18, 2), np.nan, np.float32)
     points[[2, 16]] = person(20, 5, 38)[[2, 16]]
     assert len(find_people(draw([points], (46, 40)), Thresholds(parts=1, person=0)).points) == 0

@@ -159,16 +159,13 @@ def test_the_median_of_found_x_and_y_says_that_points_are_pixels():
     assert are_pixels(points[1:])
 
 
-def test_x_and_z_are_divided_by_the_width_and_y_by_the_height():
+def test_pixels_are_shares_of_the_picture_and_back_rounded_and_zero_where_missing():
     sizes_wh = np.array([(100, 50), (20, 40)], np.int32)
     found = from_pixels(np.full((2, 1, 3), 10), sizes_wh)
     np.testing.assert_allclose(found, [[[0.1, 0.2, 0.1]], [[0.5, 0.25, 0.5]]], rtol=1e-6)
     assert found.dtype == np.float32
     with pytest.raises(ContentError, match="size="):
         from_pixels(np.ones((2, 1, 2)), sizes_wh * [[1], [0]])
-
-
-def test_pixels_are_rounded_and_zero_where_missing():
     clip = some_clip(1, frames=1, skeleton="openpose-18", size_wh=(1000, 10))
     clip.points[0, :3, :2] = [[0.1234567, 0.5], [np.nan, np.nan], [2, -1]]
     clip.scores[0, :3] = [0.12345678, 0, 0]

@@ -29,7 +29,7 @@ def test_a_quantile_is_that_of_numpy_to_a_thousandth(values, share):
     assert part.bins.sum() == sum(part.bars()) == len(values)
 
 
-def test_nothing_has_no_quantile_and_what_cannot_be_seen_is_0():
+def test_nothing_has_no_quantile_and_bars_are_named_by_where_they_end():
     part = agreement(np.full((3, 2), np.nan))
     assert (part.quantile(0.5), part.to_dict()["max"], part.to_dict()["agree"]) == (None,) * 3
     part += agreement([0.0, 1e-7, 1e-9])
@@ -37,9 +37,6 @@ def test_nothing_has_no_quantile_and_what_cannot_be_seen_is_0():
     part += agreement(np.full(9, 1e30))
     assert part.quantile(0.5) > 2**19
     assert part.largest == pytest.approx(1e30)
-
-
-def test_bars_are_named_by_where_they_end():
     assert " ".join(BAR_LABELS) == "<0.01 <0.03 <0.1 <0.3 <1 <3 <10 <30 <100 >100"
     part = agreement([0, 0.009, 0.02, 0.5, 0.5, 99, 101, 5000])
     assert part.bars() == [2, 1, 0, 0, 2, 0, 0, 0, 1, 2]

@@ -91,15 +91,13 @@ def test_title_names_clip_and_frame_in_letters_the_font_has(said, make_clip):
     assert said[0] == r"Gru\xdfe/\u4e2d\n1  frame 42"
 
 
-def test_small_pictures_are_enlarged_and_large_ones_kept(make_clip):
+def test_small_pictures_are_enlarged_and_lines_grow_with_the_picture(make_clip):
     clip = make_clip(size_wh=(210, 260))
     assert draw(grey_frame(210, 260), clip, 0, legend=False).shape == (720, 582, 3)
     frame = grey_frame(1280, 720)
     assert draw(frame, clip, 0, legend=False).shape == (720, 1280, 3)
     assert (frame == GREY).all(), "the given frame is not modified"
 
-
-def test_lines_grow_with_the_picture(make_clip):
     def share(width, height):
         picture = draw(grey_frame(width, height), make_clip(), 0, legend=False, min_long_side=1)
         return float(changed(picture).mean())

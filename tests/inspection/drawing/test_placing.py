@@ -32,15 +32,12 @@ def test_points_are_told_apart_by_how_many_are_far_outside_of_a_picture(place, n
     )
 
 
-def test_a_person_partly_out_of_the_left_edge_of_a_picture_stays_in_it():
+def test_what_is_for_a_model_is_told_by_the_file_the_picture_and_the_points():
     xy = [(-0.1, 0.5)] * 60 + [(0.2, 0.5)] * 40
     clip = make(xy)
     assert model_bounds(clip) is not None
     clip.sizes_wh[:] = (640, 480)
     assert model_bounds(clip) is None
-
-
-def test_what_the_file_says_counts_and_nobody_has_no_bounds():
     assert is_for_model([(0.5, 0.5)], normalized="bbox")
     assert not is_for_model([], normalized="bbox")
     assert not is_for_model([(np.inf, 0.5)], normalized="bbox")
@@ -62,16 +59,13 @@ def test_some_64_frames_are_looked_at(num_frames, expected):
     assert (model_bounds(clip) is not None) == expected
 
 
-def test_points_of_a_picture_are_placed_by_its_size():
+def test_points_are_placed_by_the_size_of_the_picture_and_those_of_a_model_in_the_middle():
     clip = make([(9, 9)] * 18 + [(0.5, 0.25), (19.9, -19.9), (20, 0), (0, -20), (np.inf, 0)])
     found = place_points(clip.points[1], (200, 100), None)
     np.testing.assert_allclose(found[:6], [
         (100, 25), (3980, -1990), *[(np.nan, np.nan)] * 4
     ], rtol=1e-5)  # fmt: skip
     assert (found.shape, found.dtype) == ((18, 2), np.float32)
-
-
-def test_points_of_a_model_are_fitted_into_the_middle():
     bounds = np.array([-1, -1], np.float32), np.array([1, 3], np.float32)
     # 90 % of 100 pixels for a height of 4: 22.5 pixels for 1.
     found = place_points(make([(1, 3), (0, 1), (-1, -1)]).points[0], (200, 100), bounds)

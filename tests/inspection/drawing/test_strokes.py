@@ -44,14 +44,10 @@ def test_lines_are_wider_where_the_person_is_larger_and_as_asked():
     assert height_at(painted(**large, scale=2.0), 400) > 1.6 * heights[1]
 
 
-def test_points_of_the_body_are_left_out_where_their_part_was_found():
+def test_the_body_is_left_out_or_thin_where_its_part_was_found():
     face = get_skeleton("coco-133").point_names[get_skeleton("coco-133").part("face").start]
     assert (painted("coco-133", nose=(400, 300))[300, 400] != GREY).any()
     assert (painted("coco-133", nose=(400, 300), **{face: (100, 100)})[300, 400] == GREY).all()
-
-
-def test_bones_of_the_body_are_thin_where_their_part_was_found():
-    face = get_skeleton("coco-133").point_names[get_skeleton("coco-133").part("face").start]
     bone = {"nose": (200, 300), "left_eye": (600, 300)}
     wide, thin = painted("coco-133", **bone), painted("coco-133", **bone, **{face: (100, 100)})
     assert (height_at(thin, 400), height_at(wide, 400)) == (3, 7)

@@ -8,19 +8,21 @@ import numpy as np
 from posemill.inspection.report.page import figure, section, table, text
 
 
-def test_text_is_escaped_and_holds_no_controls():
+def test_text_sections_and_figures_are_escaped():
     assert text('<a href="x">&') == "&lt;a href=&quot;x&quot;&gt;&amp;"
     assert text("a\udcff\u202e\n") == "a???"
     assert text(5) == "5"
-
-
-def test_a_section_has_a_heading_and_perhaps_a_remark():
     assert section("<h>", "<p>a</p>", "<p>b</p>") == (
         "<section><h2>&lt;h&gt;</h2><p>a</p><p>b</p></section>"
     )
     assert section("h", remark="<r>") == (
         '<section><h2>h</h2><p class="quiet">&lt;r&gt;</p></section>'
     )
+    found = figure(np.zeros((4, 8, 3), np.uint8), "<c>", longest=4)
+    assert '<img alt="&lt;c&gt;" src="data:image/jpeg;base64,' in found
+    assert "<figcaption>&lt;c&gt;</figcaption>" in found
+    data = base64.b64decode(found.split("base64,")[1].partition('"')[0])
+    assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR).shape == (2, 4, 3)
 
 
 def test_numbers_of_a_table_stand_right():
@@ -36,11 +38,3 @@ def test_numbers_of_a_table_stand_right():
         '<td data-column="m">none</td></tr></table>'
     )
     assert table(["a"], []) == "<table><tr><th>a</th></tr></table>"
-
-
-def test_a_figure_is_a_picture_inside_the_page_with_its_caption():
-    found = figure(np.zeros((4, 8, 3), np.uint8), "<c>", longest=4)
-    assert '<img alt="&lt;c&gt;" src="data:image/jpeg;base64,' in found
-    assert "<figcaption>&lt;c&gt;</figcaption>" in found
-    data = base64.b64decode(found.split("base64,")[1].partition('"')[0])
-    assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR).shape == (2, 4, 3)

@@ -67,7 +67,7 @@ def test_rates_are_rounded_and_the_first_of_gaps_that_are_as_long_is_named():
     assert (part["longest_gap"], part["longest_gap_clip"]) == (2, "c")
 
 
-def test_a_split_without_clips_has_numbers_too():
+def test_a_split_without_clips_has_numbers_and_of_clips_without_points_twenty_are_named():
     numbers = stats_of()
     assert (numbers["num_clips"], numbers["num_frames"], numbers["skeleton"]) == (0, 0, "")
     assert numbers["clip_frames"] == {"min": 0, "mean": 0.0, "max": 0}
@@ -75,9 +75,6 @@ def test_a_split_without_clips_has_numbers_too():
     assert (numbers["missing_rate"], numbers["parts"], numbers["longest_gap"]) == (1.0, {}, 0)
     nothing = dict.fromkeys(("mean", "std", "min", "max"))
     assert numbers["coordinates"] == {"x": nothing, "y": nothing, "z": nothing}
-
-
-def test_of_clips_without_points_twenty_are_named():
     numbers = stats_of([make_clip(f"c{index}", [0]) for index in range(21)])
     assert numbers["clips_without_points"] == 21
     assert numbers["clips_without_points_sample"] == [f"c{index}" for index in range(20)]

@@ -251,13 +251,10 @@ def test_a_careful_worker_says_where_it_is_for_every_frame(work):
         assert places[-2:] == [((-1, -1, WRITING, 3), SLOW_STEP_SECONDS), ((-1, -1, WRITING, 0), 0)]
 
 
-def test_a_worker_that_should_stop_saves_what_it_has(work):
+def test_a_worker_that_should_stop_or_has_grown_saves_what_it_has(work, monkeypatch):
     progress = Progress()
     progress.is_stopping = True
     assert summary(work({}, progress=progress)) == [(4, [(1, 4, False, 4, [])])]
-
-
-def test_a_worker_that_has_grown_saves_what_it_has_and_makes_room(work, monkeypatch):
     sizes = iter([100, 101, 102, 102])
     process = SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=next(sizes)))
     monkeypatch.setattr(worker.psutil, "Process", lambda: process)
@@ -267,14 +264,11 @@ def test_a_worker_that_has_grown_saves_what_it_has_and_makes_room(work, monkeypa
     assert progress.wants_recycling
 
 
-def test_an_engine_that_needs_more_memory_than_is_allowed_is_said(work):
+def test_too_little_memory_and_a_disk_that_cannot_be_written_end_the_work(work, tmp_path):
     (fatal,) = work({}, memory_bytes=1 << 20)
     assert fatal.kind == "ConfigError"
     assert re.fullmatch(r"memory limit: the engine alone needs \d{2,4} MB, allowed are 1 MB; give "
                         r"more with memory_limit_mb", fatal.message)  # fmt: skip
-
-
-def test_a_disk_that_cannot_be_written_ends_the_work(work, tmp_path):
     (tmp_path / "run" / "shards").rmdir()
     (tmp_path / "run" / "shards").write_text("")
     (fatal,) = work({})

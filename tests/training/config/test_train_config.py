@@ -51,7 +51,7 @@ save_every:1.. save_every_steps:0.. log_every:1..
 """
 
 
-def test_the_defaults_and_the_limits_of_every_setting():
+def test_the_defaults_and_limits_of_every_setting_are_those_that_help_shows():
     fields = FIELDS.items()
     defaults = [f"{name}={field.default!r}".replace(" ", "") for name, field in fields]
     assert defaults == DEFAULTS.split()
@@ -60,6 +60,8 @@ def test_the_defaults_and_the_limits_of_every_setting():
         f"{name}:{least}..{most}" for name, least, most in pairs if (least, most) != (None,) * 2
     ]
     assert [limit.replace("None", "") for limit in limits] == LIMITS.split()
+    resolved = resolve_config(None, {}, cores=1).config.to_dict() | {"workers": -1}
+    assert {name: field.default for name, field in FIELDS.items()} == resolved
 
 
 @pytest.mark.parametrize("name", ["gradient_accumulation_steps", "ims_per_gpu"])
@@ -247,11 +249,6 @@ def test_a_preset_gives_the_same_however_the_configuration_is_made(tmp_path):
         assert config.speed.micro_batch == 32
         assert config.replace(workers=-1) == made[0]
     assert TrainConfig(preset="extreme", micro_batch=3).replace(preset="balanced").micro_batch == 3
-
-
-def test_the_default_that_help_shows_is_the_one_that_holds():
-    resolved = resolve_config(None, {}, cores=1).config.to_dict() | {"workers": -1}
-    assert {name: field.default for name, field in FIELDS.items()} == resolved
 
 
 def test_groups_are_tables_in_the_file_and_attributes_in_python(tmp_path):

@@ -129,14 +129,11 @@ def test_any_split_may_be_the_one_to_learn_from():
 LABELS = ["a"] * 20 + ["b"] * 10 + ["c"] * 5
 
 
-def test_every_fold_has_its_share_of_every_class():
+def test_folds_and_shares_are_the_same_of_every_class():
     folds = assign_folds(LABELS, 5, seed=0)
     for fold in range(5):
         members = [label for label, of in zip(LABELS, folds, strict=True) if of == fold]
         assert (members.count("a"), members.count("b"), members.count("c")) == (4, 2, 1)
-
-
-def test_a_share_is_the_same_of_every_class_and_leaves_some():
     chosen = pick_share([*LABELS, "d", "e", "e"], 0.2, seed=3)
     picked = [(*LABELS, "d", "e", "e")[index] for index in chosen]
     assert {name: picked.count(name) for name in "abcde"} == {

@@ -75,13 +75,17 @@ def test_what_was_done_is_written_down_so_that_a_cache_knows_it():
     np.testing.assert_array_equal(whole(points, mask)[0], normalize_whole(points, mask)[0])
 
 
-def test_a_whole_clip_is_centred_on_its_mean_and_has_size_one():
+def test_a_whole_clip_is_centred_and_has_size_one_and_parts_have_the_median_of_frames():
     points = np.array([[[0.0, 0.0], [6.0, 8.0], [99.0, 99.0]]], np.float32)
     result, _ = normalize_whole(points, np.array([[True, True, False]]))
     np.testing.assert_allclose(result[0], [[-0.6, -0.8], [0.6, 0.8], [0, 0]], rtol=1e-6)
     assert result.dtype == np.float32
     still, _ = normalize_whole(np.full((2, 1, 2), 5.0, np.float32), np.ones((2, 1), bool))
     assert (still == 0).all(), "a point alone has no size to divide by"
+    ends = np.zeros((3, 2, 2), np.float32)
+    ends[:, 1, 0] = (1.0, 2.0, 30.0)
+    result, _ = normalize_parts(ends, np.ones((3, 2), bool), (Group(0, 2, (0,), (0, 1)),))
+    assert result[:, 1, 0].tolist() == [0.5, 1.0, 15.0]
 
 
 def test_a_group_is_centred_on_its_roots_and_measured_by_its_ruler():
@@ -106,13 +110,6 @@ def test_a_group_is_centred_on_its_roots_and_measured_by_its_ruler():
     # A ruler that is missing, or has no length: nothing is scaled.
     assert made(mask, roots=(2,), ruler=(0, 1))[1:] == [[2, -4, 1], [0, 0, 0]]
     assert made(roots=(2,), ruler=(1, 1))[0] == [-2, -4, -1]
-
-
-def test_the_unit_of_a_clip_is_the_median_of_its_frames():
-    ends = np.zeros((3, 2, 2), np.float32)
-    ends[:, 1, 0] = (1.0, 2.0, 30.0)
-    result, _ = normalize_parts(ends, np.ones((3, 2), bool), (Group(0, 2, (0,), (0, 1)),))
-    assert result[:, 1, 0].tolist() == [0.5, 1.0, 15.0]
 
 
 def test_the_groups_of_a_skeleton_have_their_roots():

@@ -118,10 +118,15 @@ def test_wrong_names_and_options_are_refused_with_the_near_one(name, options, me
         build_model(name, **sizes | options)
 
 
-def test_a_clip_is_resampled_within_its_own_length():
+def test_resampling_pooling_and_masks_stay_within_each_clip():
     steps = torch.arange(10.0).reshape(1, 10, 1)
     assert resample_steps(steps, torch.tensor([5]), 3).flatten().tolist() == [0, 2, 4]
     assert resample_steps(steps, torch.tensor([3]), 1).flatten().tolist() == [1]
+    lengths = torch.tensor([2, 3])
+    assert steps_mask(lengths, 3).tolist() == [[True, True, False], [True, True, True]]
+    features = torch.tensor([[[1.0], [3.0], [100.0]], [[1.0], [2.0], [-6.0]]])
+    assert pool_time(features, lengths).tolist() == [[2, 3], [-1, 2]]
+    assert shorten(torch.tensor([1, 4, 5]), 4).tolist() == [1, 1, 2]
 
 
 def test_tcn_bilstm_works_without_recurrence():
@@ -171,7 +176,7 @@ def test_classes_that_differ_only_in_which_point_moves_are_learned():
     assert (logits.argmax(1) == targets).float().mean() > 0.95
 
 
-def test_motion_is_zero_where_one_of_the_frames_is_missing():
+def test_a_missing_point_has_no_features_and_no_motion():
     points = torch.arange(4.0).reshape(1, 4, 1, 1) ** 2
     mask = torch.tensor([True, True, False, True]).reshape(1, 4, 1)
     assert point_features(points, mask, ("motion",)).flatten().tolist() == [0, 1, 0, 0]
@@ -179,22 +184,11 @@ def test_motion_is_zero_where_one_of_the_frames_is_missing():
     assert fast.flatten().tolist() == [0, 0, 4, 8]
     one_frame = point_features(points[:, :1], mask[:, :1], ("motion", "fast_motion", "presence"))
     assert one_frame.flatten().tolist() == [0, 0, 1]
-
-
-def test_a_missing_point_has_no_features():
     points = torch.ones(1, 2, 2, 3)
     mask = torch.tensor([[[True, False], [True, True]]])
     found = point_features(points, mask, ("points", "presence"))
     assert found.shape == (1, 2, 2, 4) == (1, 2, 2, features_per_point(["points", "presence"], 3))
     assert found[0, 0].tolist() == [[1, 1, 1, 1], [0, 0, 0, 0]]
-
-
-def test_pooling_and_masks_stay_within_each_clip():
-    lengths = torch.tensor([2, 3])
-    assert steps_mask(lengths, 3).tolist() == [[True, True, False], [True, True, True]]
-    features = torch.tensor([[[1.0], [3.0], [100.0]], [[1.0], [2.0], [-6.0]]])
-    assert pool_time(features, lengths).tolist() == [[2, 3], [-1, 2]]
-    assert shorten(torch.tensor([1, 4, 5]), 4).tolist() == [1, 1, 2]
 
 
 def test_every_group_of_points_has_a_network_and_a_sign_of_the_other_hand_the_same_larger_half():

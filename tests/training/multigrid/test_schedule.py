@@ -11,15 +11,12 @@ PAPER = Multigrid(239, lr_steps=(94, 154, 196))
 LONG_ONLY = Multigrid(239, lr_steps=(94, 154, 196), has_short_cycle=False)
 
 
-def test_the_long_cycle_of_32_frames_and_224_pixels():
+def test_the_long_and_the_short_cycle_of_32_frames_and_224_pixels():
     shapes = [shapes[-1] for shapes in PAPER.long_cycle]
     assert shapes == [
         Shape(8, 8, 158), Shape(4, 16, 158), Shape(2, 16, 224), Shape(1, 32, 224),
     ]  # fmt: skip
     assert LONG_ONLY.long_cycle == tuple((shape,) for shape in shapes)
-
-
-def test_the_short_cycle_changes_size_and_batch_and_never_the_frames():
     small, _, large, full = PAPER.long_cycle
     assert [(s.batch // 8, s.num_frames, s.size) for s in small] == [
         (2, 8, 112), (1, 8, 158), (1, 8, 158),
@@ -55,7 +52,7 @@ def test_the_keypoint_form_has_time_only():
     assert round(once.saving, 2) == 2.17
 
 
-def test_the_learning_rate_grows_with_the_long_cycle_only():
+def test_the_learning_rate_grows_with_the_long_cycle_and_falls_in_the_fine_tune_phase():
     rates = [PAPER.learning_rate(p.start_epoch, lr=0.1) for p in PAPER.phases[:-1]]
     factors = [8, 4, 2, 1]
     assert rates == pytest.approx(
@@ -63,9 +60,6 @@ def test_the_learning_rate_grows_with_the_long_cycle_only():
     )
     capped = Multigrid(239, lr_steps=(94, 154, 196), most_lr_factor=4)
     assert [capped.lr_factor(p.start_epoch) for p in capped.phases[:4]] == [4, 4, 2, 1]
-
-
-def test_the_fine_tune_phase_takes_its_own_rate_halfway():
     fine = PAPER.phases[-1]
     half = (fine.start_epoch + fine.stop_epoch) // 2
     assert half == 343

@@ -32,12 +32,9 @@ def test_the_word_error_rate_is_that_of_jiwer(expected, data):
     assert word_error_rate(predicted, expected) == pytest.approx(theirs.wer)
 
 
-def test_accuracy_is_the_share_of_equal_entries():
+def test_accuracy_is_the_share_of_equal_entries_and_true_classes_are_rows():
     assert accuracy([1, 2, 3, 4], [1, 2, 0, 4]) == 0.75
     assert np.isnan(accuracy([], []))
-
-
-def test_the_confusion_has_true_classes_in_rows():
     confusion = confusion_matrix([0, 1, 1, 1], [0, 0, 1, 1], 3)
     assert confusion.tolist() == [[1, 1, 0], [0, 2, 0], [0, 0, 0]]
     per_class = accuracy_per_class(confusion)
@@ -68,22 +65,16 @@ def test_a_wide_beam_finds_what_trying_everything_finds(seed):
     assert decode_beam(scores, 10_000) == list(best)
 
 
-def test_the_beam_beats_the_best_path_where_many_paths_agree():
-    # Blank is likeliest at each step, but "1" has more ways to come about.
-    scores = np.log(np.array([[0.6, 0.4], [0.6, 0.4]]))
-    assert decode_greedy(scores) == []
-    assert decode_beam(scores, 4) == [1]
-
-
-def test_greedy_joins_repeats_unless_a_blank_is_between():
+def test_greedy_joins_repeats_and_the_beam_beats_it_where_many_paths_agree():
     path = [1, 1, 0, 1, 2, 2, 0, 0, 3]
     scores = np.full((len(path), 4), -9.0)
     scores[range(len(path)), path] = 0
     assert decode_greedy(scores) == [1, 1, 2, 3]
     assert decode_beam(scores, 3) == [1, 1, 2, 3]
-
-
-def test_only_the_likeliest_labels_and_prefixes_are_tried():
+    # Blank is likeliest at each step, but "1" has more ways to come about.
+    scores = np.log(np.array([[0.6, 0.4], [0.6, 0.4]]))
+    assert decode_greedy(scores) == []
+    assert decode_beam(scores, 4) == [1]
     wide, narrow, few = (
         [decode_beam(random_scores(6, 12, seed), width, top_labels=top) for seed in range(20)]
         for width, top in ((100, 12), (1, 12), (100, 1))

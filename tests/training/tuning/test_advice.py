@@ -25,8 +25,14 @@ def changes(found):
     return [render(advice.change, flags=Flags()) for advice in found]
 
 
-def test_nothing_is_said_where_all_is_well():
+def test_nothing_is_said_where_all_is_well_or_before_a_minute_unless_asked():
     assert find(data=2, evaluation=2, optimizer=5) == []
+    assert LEAST_SECONDS == 60
+    short = {"forward": 20.0, "backward": 15.0}
+    assert find(**short, data=24) == []
+    assert len(find(**short, data=25)) == 1
+    evidence = Evidence(dict.fromkeys(PARTS, 0.0) | short | {"data": 24.0}, cores=8)
+    assert len(advise(evidence, TrainConfig(workers=0), is_asked=True)) == 1
 
 
 @pytest.mark.parametrize(
@@ -62,15 +68,6 @@ def test_all_that_takes_long_is_named_and_the_largest_gain_first():
         "27% goes into 10 evaluations: try --eval-every 4 (up to 1.16x)",
         "9% goes into checkpoints: try --save-every-steps 20 (up to 1.05x)",
     ]
-
-
-def test_nothing_is_said_of_a_training_shorter_than_a_minute_unless_it_is_asked_for():
-    assert LEAST_SECONDS == 60
-    short = {"forward": 20.0, "backward": 15.0}
-    assert find(**short, data=24) == []
-    assert len(find(**short, data=25)) == 1
-    evidence = Evidence(dict.fromkeys(PARTS, 0.0) | short | {"data": 24.0}, cores=8)
-    assert len(advise(evidence, TrainConfig(workers=0), is_asked=True)) == 1
 
 
 @pytest.mark.parametrize(

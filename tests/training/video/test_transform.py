@@ -47,7 +47,7 @@ def test_bytes_become_normalised_floats_in_the_layout_asked_for():
     torch.testing.assert_close(ClipTransform()(given, plain), wanted, atol=1e-5, rtol=1e-5)
 
 
-def test_each_clip_is_cut_mirrored_and_brought_to_size_by_its_own_view():
+def test_each_clip_is_cut_mirrored_sized_and_erased_by_its_own_view():
     given = frames(2, 3, 8, 8)
     # Whole pixels: the right half of the lower half, as large as it is
     views = torch.stack([view(crop=(0.5, 0.5, 0.5, 0.5)), view(crop=(0, 0, 0.5, 0.5), mirror=1)])
@@ -56,6 +56,13 @@ def test_each_clip_is_cut_mirrored_and_brought_to_size_by_its_own_view():
     floats = (given / 255).permute(0, 1, 4, 2, 3)
     torch.testing.assert_close(found[0], floats[0, :, :, 4:, 4:], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(found[1], floats[1, :, :, :4, :4].flip(-1), atol=1e-5, rtol=1e-5)
+    views = torch.stack([view(erased=(0.25, 0.5, 0.5, 0.25)), view()])
+    found, whole = ClipTransform()(given, views), ClipTransform()(given)
+    inside = torch.zeros(8, 8, dtype=torch.bool)
+    inside[4:6, 2:6] = True
+    assert not found[0][..., inside].any()
+    torch.testing.assert_close(found[0][..., ~inside], whole[0][..., ~inside], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found[1], whole[1], atol=1e-5, rtol=1e-5)
 
 
 def test_colours_change_as_the_view_says():
@@ -79,17 +86,6 @@ def test_half_precision_of_the_network_does_not_round_pixels():
         found = ClipTransform()(given, views)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, plain)
-
-
-def test_an_erased_part_is_grey_in_all_frames_of_its_clip_alone():
-    given = frames(2, 3, 8, 8)
-    views = torch.stack([view(erased=(0.25, 0.5, 0.5, 0.25)), view()])
-    found, whole = ClipTransform()(given, views), ClipTransform()(given)
-    inside = torch.zeros(8, 8, dtype=torch.bool)
-    inside[4:6, 2:6] = True
-    assert not found[0][..., inside].any()
-    torch.testing.assert_close(found[0][..., ~inside], whole[0][..., ~inside], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(found[1], whole[1], atol=1e-5, rtol=1e-5)
 
 
 def test_it_has_nothing_to_train_or_to_save_and_compiles_to_one_graph():
